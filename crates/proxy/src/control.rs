@@ -27,6 +27,10 @@ pub(crate) mod signals;
 /// Starts the successor of a process.
 pub(crate) mod upgrade;
 
+/// Names that change under a running proxy.
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -48,10 +52,10 @@ use crate::control::change::{Beginning, Control, Means, worker_count};
 use crate::control::handover::{Inheritance, Predecessor};
 use crate::control::metrics::Metrics;
 use crate::control::runtime_overrides::shaping_overrides;
-use crate::transport::descriptors::RAISE_LIMIT;
-use crate::transport::resolve;
-use crate::transport::resolve::Wanted;
 use crate::worker::{self, Message, Parts};
+use transport::descriptors::RAISE_LIMIT;
+use transport::resolve;
+use transport::resolve::Wanted;
 
 /// Why a proxy did not start.
 #[derive(Debug, thiserror::Error)]

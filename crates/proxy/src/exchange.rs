@@ -21,7 +21,7 @@ use crate::context::record::Record;
 use crate::context::seen::{self, Fields};
 use crate::faults::messages;
 use crate::shaping::{self};
-use crate::transport::cold::aside;
+use transport::cold::aside;
 
 /// Serves the request whose head is at the front of the lane's buffer.
 pub(crate) async fn exchange(call: &Call<'_>, memory: &mut Memory) -> Next {

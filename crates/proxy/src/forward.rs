@@ -37,14 +37,14 @@ use crate::context::failure::{Failure, Party};
 use crate::context::record::Record;
 use crate::context::seen;
 use crate::shaping::{Pace, Way};
-use crate::transport::buffer::{Buffer, SMALL};
-use crate::transport::cold::{aside, at_once};
-use crate::transport::deadline::{Elapsed, Ticks};
-use crate::transport::tcp::Follows;
 use crate::upstream::choose::Choice;
 use crate::upstream::retry::{Attempts, Progress, Setback, Verdict};
 use crate::upstream::{Admission, Asked, Connection, Upstream};
 use crate::worker::Worker;
+use transport::buffer::{Buffer, SMALL};
+use transport::cold::{aside, at_once};
+use transport::deadline::{Elapsed, Ticks};
+use transport::tcp::Follows;
 
 /// First read of a response whose body is likely to be spliced: little more than its head.
 const HEAD_ALONE: usize = 1024;

@@ -26,14 +26,12 @@ mod shaping;
 mod context;
 /// All that one core owns.
 mod worker;
-/// Byte streams and timers.
-mod transport;
 /// Everything beside the path: reloads, probes, admin, metrics.
 mod control;
 /// The chaos proxy, on its own.
 pub mod chaos;
 
+pub use ::transport::resolve::unresolved;
 pub use control::handover::Inheritance;
 pub use control::signals::run_until_signal;
 pub use control::{Reread, Running, Setup, StartError, speak, start, start_with};
-pub use transport::resolve::unresolved;

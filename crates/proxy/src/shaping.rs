@@ -20,9 +20,9 @@ use shape::Total;
 use crate::context::exchange::Call;
 use crate::context::exchange_slot::Memory;
 use crate::context::plan::Plan;
-use crate::transport::alarm::Alarms;
-use crate::transport::delay::Delayed;
-use crate::transport::latency_emulation::Link;
+use transport::alarm::Alarms;
+use transport::delay::Delayed;
+use transport::latency_emulation::Link;
 
 pub(crate) use limits::{Limiter, Limits, Way};
 pub(crate) use pace::{Named, Pace, Place};

@@ -34,17 +34,17 @@ use crate::context::client::Client;
 use crate::context::failure::Failure;
 use crate::context::introduced;
 use crate::context::plan::{ServerPlan, UpstreamPlan};
-use crate::transport::cold::aside;
-use crate::transport::deadline::{Deadline, Deadlines, Ticks};
-use crate::transport::descriptors::is_out_of_descriptors;
-use crate::transport::latency_emulation::Link;
-use crate::transport::socket::Socket;
-use crate::transport::tcp::Tcp;
-use crate::transport::tls::{HandshakeError, Secure};
 use crate::upstream::multiplex::{Multiplex, Waits};
 use crate::upstream::pool::{Making, Pool};
 use crate::upstream::wait_queue::{Line, WhatFor};
 use crate::worker::{Message, Worker};
+use transport::cold::aside;
+use transport::deadline::{Deadline, Deadlines, Ticks};
+use transport::descriptors::is_out_of_descriptors;
+use transport::latency_emulation::Link;
+use transport::socket::Socket;
+use transport::tcp::Tcp;
+use transport::tls::{HandshakeError, Secure};
 
 /// An upstream as one worker uses it.
 pub(crate) struct Upstream {

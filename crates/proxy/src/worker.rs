@@ -29,18 +29,18 @@ use crate::context::snapshot::Snapshot;
 use crate::faults::Faults;
 use crate::faults::connections;
 use crate::shaping::Shaper;
-use crate::transport::alarm::Alarms;
-use crate::transport::buffer::Buffers;
-use crate::transport::deadline::{Deadlines, TICK};
-use crate::transport::h2_connection;
-use crate::transport::pipes::Pipes;
-use crate::transport::tcp::Tcp;
-use crate::transport::tls::Records;
 use crate::upstream::Server;
 use crate::upstream::wait_queue::Line;
 use crate::worker::listen::{ListenerId, Listening};
 use crate::worker::pressure::{ADMITTED_MIN, Pressure};
 use crate::worker::wakeup_coalescing::{Gathering, Progress};
+use transport::alarm::Alarms;
+use transport::buffer::Buffers;
+use transport::deadline::{Deadlines, TICK};
+use transport::h2_connection;
+use transport::pipes::Pipes;
+use transport::tcp::Tcp;
+use transport::tls::Records;
 
 /// What a worker is told from outside.
 pub(crate) enum Message {

@@ -15,13 +15,13 @@ use http1::{ChunkError, ChunkLimits, ChunkRefusal, Chunked, Framing, chunk_prefi
 use crate::body::unwanted::Unwanted;
 use crate::context::minimum_rate::{MinimumRate, Progress, TooSlow};
 use crate::shaping::{Pace, Place};
-use crate::transport::buffer::{BULK, Buffer, SMALL, TINY};
-use crate::transport::cold::at_once;
-use crate::transport::deadline::{Deadline, Ticks};
-use crate::transport::h2_stream::Stream;
-use crate::transport::socket::Socket;
-use crate::transport::tcp::{Follows, Pipe, Tcp};
 use crate::worker::Worker;
+use transport::buffer::{BULK, Buffer, SMALL, TINY};
+use transport::cold::at_once;
+use transport::deadline::{Deadline, Ticks};
+use transport::h2_stream::Stream;
+use transport::socket::Socket;
+use transport::tcp::{Follows, Pipe, Tcp};
 
 /// A body whose remaining bytes are at least this many is spliced: below, the calls to fill and empty a pipe cost
 /// more than the copy that they save.

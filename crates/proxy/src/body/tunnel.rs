@@ -11,9 +11,9 @@ use http1::Framing;
 use crate::body::pump::{End, Ends, Pump, Stop};
 use crate::context::failure::Failure;
 use crate::shaping::{Pace, Place, Way};
-use crate::transport::buffer::Buffer;
-use crate::transport::deadline::Ticks;
-use crate::transport::socket::Socket;
+use transport::buffer::Buffer;
+use transport::deadline::Ticks;
+use transport::socket::Socket;
 
 /// One direction. What the buffer holds has arrived already.
 pub(crate) struct Direction<'a> {

@@ -12,9 +12,9 @@ use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::Request;
 use crate::context::failure::Failure;
 use crate::shaping::Pace;
-use crate::transport::buffer::Buffer;
-use crate::transport::deadline::{Deadline, Ticks};
 use crate::upstream::Connection;
+use transport::buffer::Buffer;
+use transport::deadline::{Deadline, Ticks};
 
 /// The sending of a request's body beside the response.
 pub(crate) struct Upload {

@@ -21,8 +21,8 @@ use crate::context::failure::{Failure, Party};
 use crate::context::record::Record;
 use crate::forward::answer;
 use crate::forward::{self, Gone, Reply, unless_gone};
-use crate::transport::cold::aside;
-use crate::transport::deadline::{Elapsed, Ticks};
+use transport::cold::aside;
+use transport::deadline::{Elapsed, Ticks};
 
 /// How often a request waits for what turns out to be another variant, before it goes on by itself.
 const WAITS_MAX: usize = 4;

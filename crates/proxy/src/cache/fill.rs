@@ -11,10 +11,10 @@ use telemetry::Place;
 use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::Response;
 use crate::forward::Reply;
-use crate::transport::buffer::BULK;
-use crate::transport::deadline::{Deadline, Ticks};
 use crate::upstream::Server;
 use crate::worker::Worker;
+use transport::buffer::BULK;
+use transport::deadline::{Deadline, Ticks};
 
 /// A body that is being received.
 pub(super) struct Filling {

@@ -20,7 +20,7 @@ use telemetry::message;
 
 use crate::context::exchange::Call;
 use crate::context::plan::Plan;
-use crate::transport::deadline::Ticks;
+use transport::deadline::Ticks;
 
 /// What is longer is purged with all else.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;

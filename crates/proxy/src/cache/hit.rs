@@ -22,8 +22,8 @@ use crate::context::record::Record;
 use crate::forward::answer;
 use crate::forward::respond::{in_time, send, send_paced};
 use crate::shaping::{Pace, Way};
-use crate::transport::cold::aside;
-use crate::transport::tcp::{Follows, Tcp};
+use transport::cold::aside;
+use transport::tcp::{Follows, Tcp};
 
 /// A body up to this length is copied behind its head.
 const ONE_PIECE_BYTES_MAX: u64 = 2048;

@@ -16,7 +16,7 @@ use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::Memory;
 use crate::context::failure::Failure;
 use crate::context::record::Record;
-use crate::transport::tcp::Follows;
+use transport::tcp::Follows;
 
 /// Answers with what comes, as it comes.
 pub(super) async fn coming(

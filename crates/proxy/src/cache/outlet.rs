@@ -8,7 +8,7 @@ use crate::context::record::Record;
 use crate::faults::messages::Injection;
 use crate::forward::respond::send_paced;
 use crate::shaping::{Pace, Way};
-use crate::transport::tcp::Follows;
+use transport::tcp::Follows;
 
 /// The way to the client.
 pub(super) struct Outlet<'a> {

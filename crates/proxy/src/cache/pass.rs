@@ -16,7 +16,7 @@ use crate::context::failure::{Failure, Party};
 use crate::context::record::Record;
 use crate::forward::respond;
 use crate::forward::{self, Reply};
-use crate::transport::cold::aside;
+use transport::cold::aside;
 
 /// Forwards a request, and passes the response on; what is stored stands in for a server that has failed.
 pub(super) async fn pass(

@@ -17,8 +17,8 @@ use crate::context::failure::Failure;
 use crate::context::plan::Plan;
 use crate::context::record::Record;
 use crate::forward::answer;
-use crate::transport::cold::aside;
 use api::cache::{PurgeMatch, Purged};
+use transport::cold::aside;
 
 /// How long what was purged may take memory that nobody needs yet.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);

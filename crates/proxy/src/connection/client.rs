@@ -23,14 +23,14 @@ use crate::context::failure::Failure;
 use crate::context::snapshot::Snapshot;
 use crate::exchange;
 use crate::forward::answer;
-use crate::transport::buffer::{Buffer, SMALL};
-use crate::transport::cold::{aside, at_once};
-use crate::transport::deadline::Ticks;
-use crate::transport::latency_emulation::{Late, OnRelease};
-use crate::transport::socket::Socket;
-use crate::transport::tcp::Follows;
-use crate::transport::tls::{HandshakeError, Secure};
 use crate::worker::{State, Worker};
+use transport::buffer::{Buffer, SMALL};
+use transport::cold::{aside, at_once};
+use transport::deadline::Ticks;
+use transport::latency_emulation::{Late, OnRelease};
+use transport::socket::Socket;
+use transport::tcp::Follows;
+use transport::tls::{HandshakeError, Secure};
 
 /// After a response to a request that was not read to its end: how much more is read and thrown away, so that the
 /// client gets to see the response before a reset.

@@ -18,13 +18,13 @@ use crate::context::client_tls::ClientTls;
 use crate::context::exchange_slot::Kind;
 use crate::context::failure::Failure;
 use crate::context::introduced::Introduced;
-use crate::transport::buffer::TINY;
-use crate::transport::deadline::{Deadline, Ticks};
-use crate::transport::h2_connection::{End, Session};
-use crate::transport::h2_stream::Stream;
-use crate::transport::socket::Socket;
 use crate::worker::Worker;
 use crate::worker::listen::Listening;
+use transport::buffer::TINY;
+use transport::deadline::{Deadline, Ticks};
+use transport::h2_connection::{End, Session};
+use transport::h2_stream::Stream;
+use transport::socket::Socket;
 
 /// Streams that a client may have open at once (RFC 9113 §6.5.2 recommends no fewer).
 const STREAMS_MAX: u32 = 100;

@@ -17,11 +17,11 @@ use crate::context::failure::{Failure, Party};
 use crate::context::record::Detours;
 use crate::context::snapshot::Snapshot;
 use crate::shaping::{Named, Place};
-use crate::transport::buffer::TINY;
 use crate::upstream::choose::Choice;
 use crate::upstream::retry::ATTEMPTS_MAX;
 use crate::upstream::{Connection, Upstream};
 use crate::worker::Worker;
+use transport::buffer::TINY;
 
 /// Serves a connection until it has ended. Its TLS, if there is any, ends here.
 pub(crate) async fn serve(worker: &Worker, client: Client) {

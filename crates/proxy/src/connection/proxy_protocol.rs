@@ -14,9 +14,9 @@ use telemetry::message;
 use crate::context::client::Client;
 use crate::context::failure::Failure;
 use crate::context::introduced::Introduced;
-use crate::transport::socket::Socket;
-use crate::transport::tcp::Tcp;
 use crate::worker::Worker;
+use transport::socket::Socket;
+use transport::tcp::Tcp;
 
 /// Reads the header that begins a connection. The client is the one that it names; `None` where there is none, and the
 /// connection is not to be served.

@@ -10,10 +10,10 @@ use telemetry::{ClientTls, Entry};
 use crate::connection::client;
 use crate::context::client::Client;
 use crate::context::failure::Failure;
-use crate::transport::buffer::SMALL;
-use crate::transport::socket::Socket;
-use crate::transport::tls::HandshakeError;
 use crate::worker::Worker;
+use transport::buffer::SMALL;
+use transport::socket::Socket;
+use transport::tls::HandshakeError;
 
 /// Handshakes that a worker tells of within a second: anybody can make any number of them fail.
 const TOLD_PER_SECOND: u32 = 10;

@@ -8,12 +8,12 @@ use crate::context::client_tls::ClientTls;
 use crate::context::introduced::Introduced;
 use crate::context::snapshot::Snapshot;
 use crate::shaping::ConnectionTotals;
-use crate::transport::deadline::Deadline;
-use crate::transport::socket::Socket;
-use crate::transport::tcp::Tcp;
 use crate::upstream::Kept;
 use crate::worker::Worker;
 use crate::worker::listen::Listening;
+use transport::deadline::Deadline;
+use transport::socket::Socket;
+use transport::tcp::Tcp;
 
 /// A client's connection.
 pub(crate) struct Client {

@@ -16,8 +16,8 @@ use http1::{RequestHead, ResponseHead};
 use crate::body::pump::Pump;
 use crate::connection::client;
 use crate::context::client::Client;
-use crate::transport::buffer::{Buffer, SMALL, TINY};
 use crate::worker::Worker;
+use transport::buffer::{Buffer, SMALL, TINY};
 
 /// Lanes of either kind that a worker keeps beyond those in use.
 const SPARE_MAX: usize = 256;

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use route::{ProxyHeader, ProxyIntroduction, ProxyVersion, tlv_kind, write_proxy_header};
 
 use crate::context::client::Client;
-use crate::transport::socket::Socket;
 use crate::worker::listen::NOWHERE;
+use transport::socket::Socket;
 
 /// What is known of a client's connection besides the client's own address.
 pub(crate) struct Introduced {

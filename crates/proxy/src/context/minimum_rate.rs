@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::transport::deadline::{TICK, Ticks};
+use transport::deadline::{TICK, Ticks};
 
 /// Bytes moved, but fewer than the minimum.
 #[derive(Debug)]

@@ -24,8 +24,8 @@ use crate::cache::Cache;
 use crate::context::legacy::Legacy;
 use crate::forward::verify::Verifier;
 use crate::shaping::Limits;
-use crate::transport::latency_emulation::Link;
-use crate::transport::resolve::Names;
+use transport::latency_emulation::Link;
+use transport::resolve::Names;
 
 pub(crate) use routes::{Auth, Policies, Route, Table, secret};
 pub(crate) use stickiness::Stickiness;

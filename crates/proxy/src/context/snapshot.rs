@@ -10,11 +10,11 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::context::minimum_rate::MinimumRate;
 use crate::context::plan::{Listener, Plan, ServerPlan, Table, UpstreamPlan};
-use crate::transport::deadline::Ticks;
 use crate::upstream::wait_queue::Line;
 use crate::upstream::{Server, Surroundings, Upstream};
 use crate::worker::Message;
 use crate::worker::listen::Listening;
+use transport::deadline::Ticks;
 
 /// A plan, with what belongs to this worker.
 pub(crate) struct Snapshot {

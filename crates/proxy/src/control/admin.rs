@@ -36,8 +36,8 @@ use crate::control::change::{AmendError, Control, ReloadError, Reloaded};
 use crate::control::handover::{self, Inheritance, Passed, Purpose};
 use crate::control::runtime_overrides::Amendment;
 use crate::control::service;
-use crate::transport::unix::{self, SocketFile};
 use api::status::{Changed, Refused, ReloadResult, ServerNamed, ServerOrder};
+use transport::unix::{self, SocketFile};
 
 /// Who may connect: the user of the process.
 const MODE: u32 = 0o600;

@@ -30,12 +30,12 @@ use crate::control::runtime_overrides::{Amendment, Overlay, Refusal, ReshapeRefu
 use crate::control::{Reread, StartError, speak};
 use crate::faults::Faults;
 use crate::faults::listeners;
-use crate::transport::resolve::{Name, Names, RESOLVE_FIRST, Wanted};
-use crate::transport::unix::SocketFile;
 use crate::worker::listen::{self, ListenerId, Opened};
 use crate::worker::pressure::Pressure;
 use crate::worker::{Change, LogChange, Message};
 use api::shaping::{PlaceKind, PlaceNamed, ShapingOrder};
+use transport::resolve::{Name, Names, RESOLVE_FIRST, Wanted};
+use transport::unix::SocketFile;
 
 /// Which plan is in force, and how it becomes another one. Shared by all that change something.
 pub(crate) struct Control {

@@ -21,10 +21,10 @@ use tokio::io::Interest;
 use crate::chaos::relay::{self, Way};
 use crate::context::failure::Failure;
 use crate::faults::{Drawn, Rule};
-use crate::transport::alarm::Alarms;
-use crate::transport::tcp::{StandIn, Tcp};
 use crate::worker::Worker;
 use crate::worker::listen::Listening;
+use transport::alarm::Alarms;
+use transport::tcp::{StandIn, Tcp};
 
 /// A fatal alert, handshake_failure, in a record of its own (RFC 8446 §6, §5.1).
 const HANDSHAKE_FAILURE: [u8; 7] = [21, 3, 3, 0, 2, 2, 40];

@@ -10,8 +10,8 @@ use std::os::fd::OwnedFd;
 use rustix::net::sockopt::{set_socket_reuseaddr, socket_acceptconn};
 use rustix::net::{Shutdown, listen, shutdown};
 
-use crate::transport::unix::BACKLOG;
 use crate::worker::listen::accept_one;
+use transport::unix::BACKLOG;
 
 /// What is done with a connection that came before all are refused.
 type Taking<'a> = &'a dyn Fn(TcpStream, SocketAddr);

@@ -21,7 +21,7 @@ use crate::context::record::Record;
 use crate::forward::Reply;
 use crate::forward::answer;
 use crate::forward::respond::{Plan, send};
-use crate::transport::tcp::Follows;
+use transport::tcp::Follows;
 pub(crate) use written::Injection;
 
 /// The body of an answer that no server gave.

@@ -18,8 +18,8 @@ use crate::faults::messages::Injection;
 use crate::forward::grpc;
 use crate::forward::policies::{self, Subject};
 use crate::forward::respond::send_counted;
-use crate::transport::cold::aside;
-use crate::transport::tcp::Follows;
+use transport::cold::aside;
+use transport::tcp::Follows;
 
 /// A body up to this length is copied behind its head; a longer one leaves from where it is.
 const ONE_PIECE_BYTES_MAX: usize = 16 * 1024;

@@ -24,8 +24,8 @@ use crate::forward::Reply;
 use crate::forward::answer::{self, Content};
 use crate::forward::policies::{self, Sender};
 use crate::shaping::{Pace, Way};
-use crate::transport::cold::{aside, at_once};
-use crate::transport::tcp::Follows;
+use transport::cold::{aside, at_once};
+use transport::tcp::Follows;
 
 /// Passes the response on, and gives the connection back where both ends keep theirs open.
 pub(crate) async fn respond(

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use crate::context::exchange::Call;
 use crate::context::failure::Failure;
 use crate::context::plan::Auth;
-use crate::transport::deadline::Ticks;
+use transport::deadline::Ticks;
 
 /// Requests in line, over all workers; those beyond are told to come again.
 const LINE_MAX: usize = 256;

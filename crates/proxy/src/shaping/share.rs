@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use shape::{Grant, Line, StreamId, Total};
 
 use super::limits::Limiter;
-use crate::transport::alarm::{Alarm, Alarms};
+use transport::alarm::{Alarm, Alarms};
 
 /// A driver that has served sleeps at least so long: under a fast limit one waking serves several pieces.
 const APART_NS: u64 = 800_000;

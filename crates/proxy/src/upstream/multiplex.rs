@@ -10,12 +10,12 @@ use http2::{Key, Limits, Reason, Role, STREAM_WINDOW};
 use tokio::sync::Notify;
 
 use crate::context::failure::Failure;
-use crate::transport::deadline::{Deadline, Ticks};
-use crate::transport::h2_connection::{End, Session};
-use crate::transport::h2_stream::Stream;
-use crate::transport::socket::Socket;
 use crate::upstream::{Connection, Permit, Server, Tally, count_connect};
 use crate::worker::Worker;
+use transport::deadline::{Deadline, Ticks};
+use transport::h2_connection::{End, Session};
+use transport::h2_stream::Stream;
+use transport::socket::Socket;
 
 /// What a server may send on all streams of a connection together before the path has taken any of it. The windows of
 /// the streams add up to no more, so that one that is not taken keeps no other waiting.

@@ -12,8 +12,8 @@ use config::Pool as Settings;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
-use crate::transport::deadline::{Deadlines, TICK, Ticks};
 use crate::upstream::Connection;
+use transport::deadline::{Deadlines, TICK, Ticks};
 
 /// See the file.
 #[derive(Default)]

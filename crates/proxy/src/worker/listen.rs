@@ -26,11 +26,11 @@ use tokio::sync::watch;
 use crate::connection::client;
 use crate::context::client::Client;
 use crate::context::plan::Listener;
-use crate::transport::descriptors::{RAISE_LIMIT, is_out_of_descriptors};
-use crate::transport::tcp::{self, Tcp};
-use crate::transport::unix::BACKLOG;
-use crate::transport::unix::{self, SocketFile};
 use crate::worker::{Message, State, Worker};
+use transport::descriptors::{RAISE_LIMIT, is_out_of_descriptors};
+use transport::tcp::{self, Tcp};
+use transport::unix::BACKLOG;
+use transport::unix::{self, SocketFile};
 
 /// Bytes of a response that the kernel holds unsent: enough to keep a fast link busy, little enough that a slow client
 /// is noticed and costs little memory.

@@ -1,5 +1,5 @@
-//! The arrows between crates, as `cargo metadata` has them: `vanward -> proxy, lab`; `proxy -> config, tls, telemetry
-//! -> pure`, and `tls -> config`. The lab reaches proxies over sockets only.
+//! The arrows between crates, as `cargo metadata` has them: `vanward -> proxy, lab`; `proxy -> transport -> config,
+//! tls, telemetry -> pure`, and `tls -> config`. The lab reaches proxies over sockets only.
 
 use std::path::Path;
 
@@ -19,7 +19,9 @@ enum Layer {
     Config,
     /// Brings about what was configured, apart from the path of a request.
     Configured,
-    /// The product.
+    /// Byte streams and timers, below the path of a request.
+    Transport,
+    /// The path of a request.
     Proxy,
     /// Servers and clients that proxies are measured with, and the arithmetic of the results.
     LabPart,
@@ -50,6 +52,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("telemetry", Layer::World),
     ("disk", Layer::World),
     ("pages", Layer::World),
+    ("transport", Layer::Transport),
     ("proxy", Layer::Proxy),
     ("origin", Layer::LabPart),
     ("load", Layer::LabPart),
@@ -70,17 +73,20 @@ impl Layer {
     }
 
     fn may_depend_on(self, other: Self) -> bool {
-        use Layer::{Config, Configured, Lab, LabPart, Proxy, Pure, TestSupport, Tool, Top, Words, World};
+        use Layer::{
+            Config, Configured, Lab, LabPart, Proxy, Pure, TestSupport, Tool, Top, Transport, Words, World,
+        };
         match self {
             Words => false,
             Pure | World => other == Pure,
             Config => matches!(other, Pure | Words),
             Configured => matches!(other, Pure | Config),
-            Proxy => matches!(other, Pure | World | Words | Config | Configured),
+            Transport => matches!(other, Pure | World | Words | Config | Configured),
+            Proxy => other == Transport || Transport.may_depend_on(other),
             LabPart | Tool => false,
             Lab => matches!(other, LabPart | Words),
             Top => !matches!(other, Tool | Top | TestSupport),
-            TestSupport => matches!(other, Pure | World | Words | Config | Configured | Proxy),
+            TestSupport => other == Proxy || Proxy.may_depend_on(other),
         }
     }
 
@@ -183,6 +189,8 @@ mod tests {
             ("proxy", "testkit", Some("dev"), true),
             ("vanward", "testkit", Some("dev"), true),
             ("testkit", "proxy", None, true),
+            ("proxy", "transport", None, true),
+            ("transport", "proxy", None, false),
             ("proxy", "testkit", None, false),
             ("vanward", "testkit", None, false),
             ("load", "testkit", Some("dev"), false),

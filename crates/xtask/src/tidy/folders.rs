@@ -26,7 +26,6 @@ const ORDER: &[&str] = &[
     "shaping",
     "context",
     "worker",
-    "transport",
 ];
 
 /// Modules that use a folder above them, and that folder. Most are the knot around the worker: it owns what each stage

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use balance::{SERVERS_MAX, ServerId};
 use config::{Dns, Server, ServerHost, Upstream};
 
-use crate::transport::resolve::Names;
+use transport::resolve::Names;
 
 /// A server of an upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]

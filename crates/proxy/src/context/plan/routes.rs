@@ -20,7 +20,7 @@ use crate::context::failure::Failure;
 use crate::context::seen::Fields;
 use crate::context::snapshot::{ClientLimits, TimeoutTicks};
 use crate::shaping::Limits;
-use crate::transport::delay::Delayed;
+use transport::delay::Delayed;
 
 /// How many credentials are remembered as verified for a file of users, and for how long.
 const VERIFIED_MAX: usize = 1024;

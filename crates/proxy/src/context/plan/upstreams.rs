@@ -20,8 +20,8 @@ use crate::context::legacy::Legacy;
 use crate::context::plan::listed::{Listed, listed};
 use crate::context::plan::server_state::{Watch, watch_of};
 use crate::shaping::Limits;
-use crate::transport::latency_emulation::Link;
-use crate::transport::resolve::Names;
+use transport::latency_emulation::Link;
+use transport::resolve::Names;
 
 /// The addresses of a server, tried in turn; they are exchanged as its name is resolved again.
 pub(crate) type Addresses = Arc<ArcSwap<Vec<SocketAddr>>>;

@@ -14,9 +14,9 @@ use tls::{ClientSide, Handshake};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::control::probe::server::{Shared, Subject};
-use crate::transport::socket::Socket;
-use crate::transport::tcp::{Follows, Tcp};
-use crate::transport::tls::{HandshakeError, Secure};
+use transport::socket::Socket;
+use transport::tcp::{Follows, Tcp};
+use transport::tls::{HandshakeError, Secure};
 
 /// Whether it is known where the server is.
 pub(super) fn has_address(subject: &Subject) -> bool {

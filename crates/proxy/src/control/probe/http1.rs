@@ -4,8 +4,8 @@ use http1::{ChunkLimits, Chunked, Framing, HeadLimits, Parsed, ResponseHead};
 
 use crate::control::probe::connect::reason;
 use crate::control::probe::http::{Answer, BODY_MAX, HEAD_MAX, Question, USER_AGENT};
-use crate::transport::socket::Socket;
-use crate::transport::tcp::Follows;
+use transport::socket::Socket;
+use transport::tcp::Follows;
 
 const LIMITS: HeadLimits = HeadLimits { bytes: HEAD_MAX, fields: 256, target: HEAD_MAX };
 /// Interim responses before the final one.

@@ -11,7 +11,7 @@ use http::{HeaderMap, Request};
 
 use crate::control::probe::connect::Line;
 use crate::control::probe::http::{Answer, BODY_MAX, HEAD_MAX, Question, USER_AGENT};
-use crate::transport::socket::Socket;
+use transport::socket::Socket;
 
 /// What was answered over HTTP/2.
 pub(super) struct Answered {

@@ -17,7 +17,7 @@ use crate::context::plan::server_state::Watch;
 use crate::context::plan::{ServerPlan, UpstreamPlan};
 use crate::control::probe::connect::has_address;
 use crate::control::probe::{command, connect, grpc, http};
-use crate::transport::tls::Records;
+use transport::tls::Records;
 
 /// Commands that run at once.
 const COMMANDS_MAX: usize = 16;

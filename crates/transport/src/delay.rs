@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use shape::Delay;
 
-use crate::transport::alarm::Alarms;
+use crate::alarm::Alarms;
 
 /// A configured delay, and how often it was drawn. All workers share it, so a measured trace is followed in its order.
-pub(crate) struct Delayed {
+pub struct Delayed {
     meant: Delay,
     drawn: AtomicU64,
 }
 
 impl Delayed {
     /// The delay of the plan before, if it is configured the same: a trace goes on where it was.
-    pub(crate) fn new(meant: Option<&Delay>, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
+    pub fn new(meant: Option<&Delay>, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
         let meant = meant?;
         let known = before.filter(|before| before.meant == *meant).cloned();
         Some(known.unwrap_or_else(|| Arc::new(Self { meant: meant.clone(), drawn: AtomicU64::new(0) })))
@@ -30,7 +30,7 @@ impl Delayed {
 
 impl Alarms {
     /// Waits for the next delay that is drawn.
-    pub(crate) async fn wait(self: &Rc<Self>, delay: &Delayed) {
+    pub async fn wait(self: &Rc<Self>, delay: &Delayed) {
         self.sleep(Duration::from_nanos(delay.draw_ns())).await;
     }
 }

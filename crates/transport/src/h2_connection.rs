@@ -14,11 +14,11 @@ use http2::{
     Broken, Connection, Event, Gone, Key, Limits, Now, PAYLOAD_MAX, Reason, Role, Scheme, WriteError,
 };
 
-use crate::transport::buffer::PIECE;
-use crate::transport::deadline::Deadlines;
-use crate::transport::pipes::Pipes;
-use crate::transport::socket::Socket;
-use crate::transport::tcp::{Follows, Pipe};
+use crate::buffer::PIECE;
+use crate::deadline::Deadlines;
+use crate::pipes::Pipes;
+use crate::socket::Socket;
+use crate::tcp::{Follows, Pipe};
 
 /// Frames that are gathered before a stream has to wait for its turn.
 const GATHER_MAX: usize = PIECE;
@@ -39,7 +39,7 @@ const REST_READS_MAX: usize = 64;
 const RECEIVES_PER_TURN: usize = 2;
 
 /// What the connections of HTTP/2 of one worker share: one that has nothing to send or receive holds no buffer.
-pub(crate) struct Stock {
+pub struct Stock {
     received: RefCell<Box<[u8]>>,
     spare: RefCell<Vec<Vec<u8>>>,
     pipes: Pipes,
@@ -48,7 +48,8 @@ pub(crate) struct Stock {
 }
 
 impl Stock {
-    pub(crate) fn new() -> Rc<Self> {
+    /// What the HTTP/2 connections of one worker share.
+    pub fn new() -> Rc<Self> {
         let received = RefCell::new(vec![0; RECEIVE_MAX].into_boxed_slice());
         Rc::new(Self { received, spare: RefCell::default(), pipes: Pipes::default(), granted: Rc::default() })
     }
@@ -67,7 +68,7 @@ impl Stock {
 
 /// A connection that streams travel on.
 #[derive(Clone)]
-pub(crate) struct Session(Rc<Shared>);
+pub struct Session(Rc<Shared>);
 
 struct Shared {
     socket: Socket,
@@ -91,13 +92,13 @@ struct Shared {
 }
 
 /// What a peer did wrong.
-pub(crate) struct Wrong {
+pub struct Wrong {
     /// Whether it is the stream's own, and not that of all.
-    pub(crate) is_of_stream: bool,
+    pub is_of_stream: bool,
     /// Whether it is a head that is larger than it may be.
-    pub(crate) is_too_large: bool,
+    pub is_too_large: bool,
     /// In words.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 /// The task that a stream belongs to, and what it waits for.
@@ -143,7 +144,7 @@ struct Piped {
 }
 
 /// How a connection ended.
-pub(crate) enum End {
+pub enum End {
     /// The peer has closed it, or it broke.
     Closed,
     /// It broke the protocol, or did something else that it is told of.
@@ -151,7 +152,8 @@ pub(crate) enum End {
 }
 
 impl Session {
-    pub(crate) fn new(
+    /// A connection whose engine is ready; [`Self::run`] drives it.
+    pub fn new(
         stock: Rc<Stock>,
         deadlines: Rc<Deadlines>,
         socket: Socket,
@@ -176,33 +178,33 @@ impl Session {
     }
 
     /// The connection itself, for whoever drives it.
-    pub(crate) fn engine(&self) -> std::cell::RefMut<'_, Connection> {
+    pub fn engine(&self) -> std::cell::RefMut<'_, Connection> {
         self.0.engine.borrow_mut()
     }
 
     /// Whether nothing more is received or sent.
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.0.is_over.get()
     }
 
     /// Whether nothing more is received or sent, or the peer takes no further streams.
-    pub(crate) fn is_ending(&self) -> bool {
+    pub fn is_ending(&self) -> bool {
         self.is_over() || self.0.engine.borrow().is_going_away()
     }
 
     /// Whether the connection should take no further streams: its keys are used up.
-    pub(crate) fn is_worn(&self) -> bool {
+    pub fn is_worn(&self) -> bool {
         self.0.socket.is_worn()
     }
 
     /// No further streams are wanted: the connection ends with those that it has.
-    pub(crate) fn leave(&self) {
+    pub fn leave(&self) {
         self.0.is_left.set(true);
         self.stir();
     }
 
     /// Whether no further streams are wanted.
-    pub(crate) fn is_left(&self) -> bool {
+    pub fn is_left(&self) -> bool {
         self.0.is_left.get()
     }
 
@@ -211,7 +213,7 @@ impl Session {
     }
 
     /// Takes in bytes that were read before the connection was known to be one of HTTP/2.
-    pub(crate) fn take_in(&self, bytes: &[u8], opened: &mut Vec<Key>) -> Result<(), End> {
+    pub fn take_in(&self, bytes: &[u8], opened: &mut Vec<Key>) -> Result<(), End> {
         let mut rest = bytes;
         loop {
             let (count, event) = self.engine().receive(rest, self.now()).map_err(End::Broken)?;
@@ -248,12 +250,7 @@ impl Session {
 
     /// Does what there is to do: receives, sends, and says whose turn it is. Ready when the connection has ended.
     /// Requests that have come are put into `opened`.
-    pub(crate) fn poll_drive(
-        &self,
-        context: &mut Context<'_>,
-        limit: u32,
-        opened: &mut Vec<Key>,
-    ) -> Poll<End> {
+    pub fn poll_drive(&self, context: &mut Context<'_>, limit: u32, opened: &mut Vec<Key>) -> Poll<End> {
         match &mut *self.0.driver.borrow_mut() {
             Some(driver) => driver.clone_from(context.waker()),
             none => *none = Some(context.waker().clone()),
@@ -357,7 +354,7 @@ impl Session {
     }
 
     /// Tells the driver that there is something to do.
-    pub(crate) fn stir(&self) {
+    pub fn stir(&self) {
         if !self.0.is_stirred.replace(true)
             && let Some(driver) = &*self.0.driver.borrow()
         {
@@ -372,7 +369,7 @@ impl Session {
     }
 
     /// Ends the connection: the peer is told why, where that is known, and every stream hears of it.
-    pub(crate) fn finish(&self, reason: Option<Reason>, why: &str) {
+    pub fn finish(&self, reason: Option<Reason>, why: &str) {
         if let Some(reason) = reason {
             self.engine().abort(reason, why);
         }
@@ -387,7 +384,7 @@ impl Session {
 
 impl Session {
     /// Throws away what still comes, until the peer has closed or has sent more than it can have meant.
-    pub(crate) fn poll_rest(&self, context: &mut Context<'_>, reads: &mut usize) -> Poll<()> {
+    pub fn poll_rest(&self, context: &mut Context<'_>, reads: &mut usize) -> Poll<()> {
         let received = &mut self.0.stock.received.borrow_mut()[..];
         while *reads < REST_READS_MAX
             && let Ok(1..) = ready!(self.0.socket.poll_read(context, received))
@@ -401,7 +398,7 @@ impl Session {
 /// What streams do.
 impl Session {
     /// A stream that is held from now on.
-    pub(crate) fn hold(&self, key: Key) {
+    pub fn hold(&self, key: Key) {
         let mut waits = self.0.waits.borrow_mut();
         if waits.len() <= key {
             waits.resize_with(key + 1, Wait::default);
@@ -409,7 +406,8 @@ impl Session {
         waits[key] = Wait::default();
     }
 
-    pub(crate) fn release(&self, key: Key) {
+    /// Forgets the stream: its exchange is over.
+    pub fn release(&self, key: Key) {
         self.0.waits.borrow_mut()[key] = Wait::default();
         let turns = &mut *self.0.turns.borrow_mut();
         turns.waiting.retain(|&other| other != key);
@@ -426,12 +424,13 @@ impl Session {
         self.stir_to_send();
     }
 
-    pub(crate) fn text_len(&self, key: Key) -> usize {
+    /// How many bytes of heads and bodies of the stream wait to be read.
+    pub fn text_len(&self, key: Key) -> usize {
         self.0.engine.borrow().text_len(key)
     }
 
     /// What the peer did wrong on a stream, or on the connection.
-    pub(crate) fn wrong(&self, key: Key) -> Option<Wrong> {
+    pub fn wrong(&self, key: Key) -> Option<Wrong> {
         let engine = self.0.engine.borrow();
         if let Some(text) = engine.wrong(key) {
             return Some(Wrong {
@@ -445,27 +444,29 @@ impl Session {
     }
 
     /// Bytes of a body that left on a stream, or are about to.
-    pub(crate) fn body_sent(&self, key: Key) -> u64 {
+    pub fn body_sent(&self, key: Key) -> u64 {
         self.0.engine.borrow().body_sent(key, self.is_over())
     }
 
     /// Whether the peer has begun a frame of a body on a stream and owes the rest of it.
-    pub(crate) fn owes(&self, key: Key) -> bool {
+    pub fn owes(&self, key: Key) -> bool {
         self.0.engine.borrow().owes(key)
     }
 
     /// What the peer has not taken would stay in the kernel for as long as it answers: its connection is reset instead.
-    pub(crate) fn reset_if_unsent(&self) {
+    pub fn reset_if_unsent(&self) {
         if !self.0.engine.borrow().unsent().is_empty() || self.0.piped.borrow().is_some() {
             self.0.socket.reset_on_drop();
         }
     }
 
-    pub(crate) fn wants_head(&self, key: Key) -> bool {
+    /// Whether the stream expects the head of a message to be written next.
+    pub fn wants_head(&self, key: Key) -> bool {
         self.0.engine.borrow().wants_head(key)
     }
 
-    pub(crate) fn poll_readable(&self, context: &mut Context<'_>, key: Key) -> Poll<()> {
+    /// Ready when [`Self::poll_read`] has something for the stream, or its end.
+    pub fn poll_readable(&self, context: &mut Context<'_>, key: Key) -> Poll<()> {
         if self.is_over() || self.0.engine.borrow().is_readable(key) {
             return Poll::Ready(());
         }
@@ -473,7 +474,8 @@ impl Session {
         Poll::Pending
     }
 
-    pub(crate) fn poll_read(
+    /// Reads what the peer sent on the stream, as HTTP/1.1 text; 0 is the end.
+    pub fn poll_read(
         &self,
         context: &mut Context<'_>,
         key: Key,
@@ -494,12 +496,12 @@ impl Session {
     }
 
     /// How much of a body has arrived and can be lent.
-    pub(crate) fn lendable(&self, key: Key) -> usize {
+    pub fn lendable(&self, key: Key) -> usize {
         self.0.engine.borrow().body(key).len()
     }
 
     /// Ready when so much of a body can be lent, or half a window of it, or nothing more comes.
-    pub(crate) fn poll_lendable(&self, context: &mut Context<'_>, key: Key, wanted: usize) -> Poll<()> {
+    pub fn poll_lendable(&self, context: &mut Context<'_>, key: Key, wanted: usize) -> Poll<()> {
         let engine = self.0.engine.borrow();
         if self.is_over() || engine.has_of_body(key, wanted.min(engine.gathers())) {
             return Poll::Ready(());
@@ -509,7 +511,7 @@ impl Session {
     }
 
     /// Lends at most `limit` bytes of what has arrived of a body to `write`, which says how many of them it took.
-    pub(crate) fn poll_lend(
+    pub fn poll_lend(
         &self,
         key: Key,
         limit: usize,
@@ -525,7 +527,7 @@ impl Session {
     }
 
     /// Ready when the peer has given the stream up.
-    pub(crate) fn poll_gone(&self, context: &mut Context<'_>, key: Key) -> Poll<()> {
+    pub fn poll_gone(&self, context: &mut Context<'_>, key: Key) -> Poll<()> {
         if self.is_over() || self.0.engine.borrow().is_broken(key) {
             return Poll::Ready(());
         }
@@ -534,7 +536,7 @@ impl Session {
     }
 
     /// Writes the head at the front of `text`, and what fits behind it.
-    pub(crate) fn write_head(
+    pub fn write_head(
         &self,
         key: Key,
         text: &[u8],
@@ -556,7 +558,7 @@ impl Session {
     }
 
     /// Ready with how much can be written on a stream, at least one byte.
-    pub(crate) fn poll_room(&self, context: &mut Context<'_>, key: Key) -> Poll<Result<usize, Gone>> {
+    pub fn poll_room(&self, context: &mut Context<'_>, key: Key) -> Poll<Result<usize, Gone>> {
         let of_stream = self.0.engine.borrow().room(key)?;
         if self.is_over() {
             return Poll::Ready(Err(Gone::Broken));
@@ -588,12 +590,12 @@ impl Session {
     }
 
     /// How much can be written on a stream now.
-    pub(crate) fn room(&self, key: Key) -> Result<usize, Gone> {
+    pub fn room(&self, key: Key) -> Result<usize, Gone> {
         Ok(self.0.engine.borrow().room(key)?.min(self.room_now()))
     }
 
     /// Writes the start of `bytes`, of which there is room for so much.
-    pub(crate) fn write(&self, key: Key, bytes: &[u8], room: usize, is_last: bool) -> usize {
+    pub fn write(&self, key: Key, bytes: &[u8], room: usize, is_last: bool) -> usize {
         self.lend();
         let count = self.engine().write(key, bytes, room, is_last);
         self.stir();
@@ -601,19 +603,19 @@ impl Session {
     }
 
     /// Whether the kernel can move bodies to the connection by itself, out of a pipe.
-    pub(crate) fn takes_pipes(&self) -> bool {
+    pub fn takes_pipes(&self) -> bool {
         matches!(self.0.socket, Socket::Plain(_))
     }
 
     /// How much may be put into a pipe for a stream: what its peer takes, and others wait for.
-    pub(crate) fn pipe_room(&self, key: Key) -> usize {
+    pub fn pipe_room(&self, key: Key) -> usize {
         let engine = self.0.engine.borrow();
         engine.room(key).unwrap_or(0).min(engine.room_of_connection()).clamp(1, PIPE_MAX)
     }
 
     /// Takes some of what a pipe holds, in frames of their own; at least one byte. With `is_last` the stream ends with all
     /// of it. The frames are made in another pipe, so that the kernel sends them as a whole.
-    pub(crate) fn poll_splice(
+    pub fn poll_splice(
         &self,
         context: &mut Context<'_>,
         key: Key,
@@ -674,24 +676,29 @@ impl Session {
         Ok(head_put + moved)
     }
 
-    pub(crate) fn end(&self, key: Key, trailers: &[u8]) -> Result<(), Gone> {
+    /// Ends our side of the stream, with trailers as HTTP/1.1 text or none.
+    ///
+    /// # Errors
+    /// When the stream is gone.
+    pub fn end(&self, key: Key, trailers: &[u8]) -> Result<(), Gone> {
         let outcome = self.engine().end(key, trailers);
         self.stir_to_send();
         outcome
     }
 
-    pub(crate) fn reset(&self, key: Key, reason: Reason) {
+    /// Sends RST_STREAM (RFC 9113 §6.4).
+    pub fn reset(&self, key: Key, reason: Reason) {
         self.engine().reset(key, reason);
         self.stir_to_send();
     }
 
     /// Whether some stream has something to send and cannot.
-    pub(crate) fn has_stalled(&self) -> bool {
+    pub fn has_stalled(&self) -> bool {
         self.0.stalled.get() > 0
     }
 
     /// A stream begins or ends to be stalled.
-    pub(crate) fn stall(&self, is_stalled: bool) {
+    pub fn stall(&self, is_stalled: bool) {
         let stalled = self.0.stalled.get();
         self.0.stalled.set(if is_stalled { stalled + 1 } else { stalled - 1 });
     }

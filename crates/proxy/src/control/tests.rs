@@ -11,8 +11,8 @@ use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 
-use super::Name;
-use crate::control::{Running, Setup, start_resolving};
+use super::{Running, Setup, start_resolving};
+use transport::resolve::Name;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const NAME: &str = "app.test";
@@ -213,7 +213,7 @@ fn servers_come_and_go_with_the_records_of_their_name() {
     assert_eq!(scene.servers.connections(2), 1, "what stays keeps its connections");
     scene.names.says(None);
     let before = Instant::now();
-    while before.elapsed() < super::TTL_MIN * 2 {
+    while before.elapsed() < transport::resolve::TTL_MIN * 2 {
         assert_eq!(scene.who(), [2, 2, 3, 3], "a name that fails to resolve keeps what it had");
         std::thread::sleep(Duration::from_millis(100));
     }

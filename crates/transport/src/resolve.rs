@@ -2,10 +2,6 @@
 //!
 //! A name that fails to resolve keeps the addresses that it had. What follows from others is for the plan.
 
-/// A proxy, a name server and servers, all on loopback.
-#[cfg(test)]
-mod tests;
-
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
@@ -26,10 +22,10 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
 /// How long a change waits for the first addresses of names.
-pub(crate) const RESOLVE_FIRST: Duration = Duration::from_secs(5);
+pub const RESOLVE_FIRST: Duration = Duration::from_secs(5);
 
 /// Records are kept for at least this long, whatever they say.
-const TTL_MIN: Duration = Duration::from_secs(1);
+pub const TTL_MIN: Duration = Duration::from_secs(1);
 /// And for at most this long.
 const TTL_MAX: Duration = Duration::from_secs(300);
 /// After a failure the next attempt comes after this, then twice that, and so on.
@@ -39,7 +35,7 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 const ADDRESSES_MAX: usize = 256;
 
 /// A name that servers have, and what it stands for. It is watched for as long as a plan has it.
-pub(crate) struct Name {
+pub struct Name {
     text: String,
     /// As its records came, but those of IPv4 first; empty until it is resolved.
     found: ArcSwap<Vec<IpAddr>>,
@@ -49,17 +45,19 @@ pub(crate) struct Name {
 
 /// The names of a configuration, each once.
 #[derive(Clone, Default)]
-pub(crate) struct Names(HashMap<String, Arc<Name>>);
+pub struct Names(HashMap<String, Arc<Name>>);
 
 /// Names that are to be watched from now on; `first` is dropped once each has been looked up.
-pub(crate) struct Wanted {
-    pub(crate) names: Vec<Arc<Name>>,
-    pub(crate) first: blocking::Sender<()>,
+pub struct Wanted {
+    /// Each name once.
+    pub names: Vec<Arc<Name>>,
+    /// Dropped once every name has been looked up for the first time.
+    pub first: blocking::Sender<()>,
 }
 
 impl Names {
     /// The names of `config`, and which of them are not among those of `before`.
-    pub(crate) fn of(config: &Config, before: Option<&Self>) -> (Self, Vec<Arc<Name>>) {
+    pub fn of(config: &Config, before: Option<&Self>) -> (Self, Vec<Arc<Name>>) {
         let mut names = Self::default();
         let mut wanted = Vec::new();
         for server in config.upstreams.iter().flat_map(|upstream| &upstream.servers) {
@@ -78,7 +76,7 @@ impl Names {
     }
 
     /// Why names have no addresses, of those that have none.
-    pub(crate) fn unresolved(&self) -> Vec<String> {
+    pub fn unresolved(&self) -> Vec<String> {
         let unresolved = self.0.values().filter(|name| name.found.load().is_empty());
         let reason = |name: &Arc<Name>| match &*name.trouble.load() {
             Some(trouble) => String::clone(trouble),
@@ -90,21 +88,20 @@ impl Names {
     }
 
     /// What a name stands for; nothing until it is resolved.
-    pub(crate) fn addresses(&self, name: &str) -> Arc<Vec<IpAddr>> {
+    pub fn addresses(&self, name: &str) -> Arc<Vec<IpAddr>> {
         self.0.get(name).map(|name| name.found.load_full()).unwrap_or_default()
     }
 }
 
-#[cfg(test)]
 impl Names {
-    /// Says what a name stands for.
-    pub(crate) fn set(&self, name: &str, addresses: &[IpAddr]) {
+    /// Sets the addresses of a name: for tests.
+    pub fn set(&self, name: &str, addresses: &[IpAddr]) {
         self.0[name].found.store(Arc::new(addresses.to_vec()));
     }
 }
 
 /// Looks up all names that are asked for, and goes on doing so.
-pub(crate) async fn watch(mut wanted: UnboundedReceiver<Wanted>, mut resolver: Maker, changed: Rc<Notify>) {
+pub async fn watch(mut wanted: UnboundedReceiver<Wanted>, mut resolver: Maker, changed: Rc<Notify>) {
     let mut made = None;
     while let Some(Wanted { names, first }) = wanted.recv().await {
         if made.is_none() {
@@ -120,10 +117,10 @@ pub(crate) async fn watch(mut wanted: UnboundedReceiver<Wanted>, mut resolver: M
 }
 
 /// What makes a resolver, when there is a name to resolve.
-pub(crate) type Maker = Box<dyn FnMut() -> Option<TokioResolver> + Send>;
+pub type Maker = Box<dyn FnMut() -> Option<TokioResolver> + Send>;
 
 /// A resolver for the machine's own settings; without any it still knows the hosts file.
-pub(crate) fn resolver() -> Option<TokioResolver> {
+pub fn resolver() -> Option<TokioResolver> {
     let builder = TokioResolver::builder_tokio().unwrap_or_else(|error| {
         message::warn(&format!("no name servers: {error}; names are resolved only with the hosts file"));
         let none = ResolverConfig::from_parts(None, Vec::new(), Vec::new());
@@ -211,18 +208,24 @@ fn reason(error: &NetError) -> String {
 
 /// Whether a lookup has found other addresses than the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum News {
+pub enum News {
+    /// The addresses are the same.
     None,
+    /// There are other addresses.
     Some,
 }
 
 impl Name {
-    fn new(text: &str) -> Self {
+    /// A name that was not looked up yet.
+    pub fn new(text: &str) -> Self {
         Self { text: text.to_owned(), found: ArcSwap::default(), trouble: ArcSwapOption::empty() }
     }
 
-    /// Resolves it once, and says how long the answer holds.
-    async fn look_up(&self, resolver: &TokioResolver) -> Result<(News, Duration), String> {
+    /// Resolves the name once, and says how long the answer holds.
+    ///
+    /// # Errors
+    /// In words, when the name has no address.
+    pub async fn look_up(&self, resolver: &TokioResolver) -> Result<(News, Duration), String> {
         let lookup = resolver.lookup_ip(self.text.as_str()).await;
         let lookup = lookup.map_err(|error| format!("cannot resolve {}: {}", self.text, reason(&error)))?;
         let mut found: Vec<_> = lookup.iter().collect();

@@ -2,33 +2,35 @@
 //!
 //! Bytes and addresses enter; bytes, ends and time-outs leave. Nothing here knows a route, a plan or the cache.
 
+#![forbid(unsafe_code)]
+
 /// Timers of a millisecond.
-pub(crate) mod alarm;
+pub mod alarm;
 /// Buffers with room in front for a head.
-pub(crate) mod buffer;
+pub mod buffer;
 /// Code that is rare, kept out of the request path.
-pub(crate) mod cold;
+pub mod cold;
 /// Time-outs, by a wheel of ticks.
-pub(crate) mod deadline;
+pub mod deadline;
 /// Delays on purpose.
-pub(crate) mod delay;
+pub mod delay;
 /// Too few file descriptors.
-pub(crate) mod descriptors;
+pub mod descriptors;
 /// An HTTP/2 connection, as its streams share it.
-pub(crate) mod h2_connection;
+pub mod h2_connection;
 /// An HTTP/2 stream, read and written like a connection.
-pub(crate) mod h2_stream;
+pub mod h2_stream;
 /// Connections whose bytes are delayed.
-pub(crate) mod latency_emulation;
+pub mod latency_emulation;
 /// Pipes for splice(2), kept for reuse.
-pub(crate) mod pipes;
+pub mod pipes;
 /// Name resolution of servers.
-pub(crate) mod resolve;
+pub mod resolve;
 /// What a message is read from and written to.
-pub(crate) mod socket;
+pub mod socket;
 /// TCP connections and pipes.
-pub(crate) mod tcp;
+pub mod tcp;
 /// TLS on a TCP connection.
-pub(crate) mod tls;
+pub mod tls;
 /// Unix sockets.
-pub(crate) mod unix;
+pub mod unix;

@@ -10,8 +10,8 @@ use std::task::{Context, Poll, ready};
 
 use tls::{Agreed, Alert, Handshake, OVERHEAD_MAX, Opened, PLAINTEXT_MAX, RECORD_MAX, Role, Session};
 
-use crate::transport::buffer::BULK;
-use crate::transport::tcp::{Follows, Tcp};
+use crate::buffer::BULK;
+use crate::tcp::{Follows, Tcp};
 
 /// Until this much is sent, each write begins with a small record: what the first round trips carry can then be used as
 /// it arrives. All others are as large as may be.
@@ -23,7 +23,7 @@ const HANDSHAKE_MAX: usize = 128 * 1024;
 const HELD_MAX: usize = 16 * 1024;
 
 /// The buffers for records that the connections of one worker share.
-pub(crate) struct Records {
+pub struct Records {
     received: RefCell<Box<[u8]>>,
     /// One record, opened, where its reader has too little room for it.
     opened: RefCell<Box<[u8]>>,
@@ -36,7 +36,8 @@ impl Records {
     // Of two pieces each has a last record of its own.
     const SEALED: usize = HELD_MAX + Session::sealed_len_max(BULK) + Session::sealed_len_max(0);
 
-    pub(crate) fn new() -> Rc<Self> {
+    /// Room for the records of one worker: received and sealed.
+    pub fn new() -> Rc<Self> {
         let buffer = |len: usize| RefCell::new(vec![0; len].into_boxed_slice());
         Rc::new(Self {
             received: buffer(Self::RECEIVED),
@@ -47,7 +48,7 @@ impl Records {
 }
 
 /// A TCP connection with TLS, after its handshake.
-pub(crate) struct Secure {
+pub struct Secure {
     tcp: Tcp,
     records: Rc<Records>,
     state: RefCell<State>,
@@ -86,7 +87,7 @@ enum Ending {
 
 impl Secure {
     /// Does the handshake. What it takes of time is the caller's to limit.
-    pub(crate) async fn establish(
+    pub async fn establish(
         tcp: Tcp,
         mut handshake: Handshake,
         records: &Rc<Records>,
@@ -159,7 +160,7 @@ impl Secure {
 
     /// Sends what is left of the handshake, where nothing is sent soon that it could leave with: until then the server
     /// waits for it. Says whether that is done.
-    pub(crate) fn end_handshake(&self) -> bool {
+    pub fn end_handshake(&self) -> bool {
         let state = &mut *self.state.borrow_mut();
         if state.unsent.is_empty() {
             return true;
@@ -171,7 +172,7 @@ impl Secure {
     }
 
     /// Ready when there is something to read, or the end.
-    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let state = self.state.borrow();
         if state.may_open || !state.plain.is_empty() || state.ending != Ending::None {
             return Poll::Ready(Ok(()));
@@ -206,7 +207,7 @@ impl Secure {
     }
 
     /// Reads into `buffer`; 0 is an end that the peer has told, any other end is an error.
-    pub(crate) fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let read = self.read_from(|incoming| self.tcp.poll_read(context, incoming), buffer);
         if read.is_pending() && self.state.borrow().is_unanswered {
             self.answer_handshake()?;
@@ -254,7 +255,7 @@ impl Secure {
 
     /// Writes the start of `bytes`. They are sealed at once, as many as fit, but reported as written only as the kernel
     /// takes them, and the last when it has taken all: what is not reported is to be given again.
-    pub(crate) fn poll_write(
+    pub fn poll_write(
         &self,
         context: &mut Context<'_>,
         bytes: &[u8],
@@ -264,7 +265,7 @@ impl Secure {
     }
 
     /// The same of `head` with `body` behind it: sealed from where they are, and sent as one.
-    pub(crate) fn poll_write_both(
+    pub fn poll_write_both(
         &self,
         context: &mut Context<'_>,
         head: &[u8],
@@ -379,22 +380,22 @@ impl Secure {
     }
 
     /// The address of ours that it came to.
-    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+    pub fn local_address(&self) -> Option<SocketAddr> {
         self.tcp.local_address()
     }
 
     /// Whether a record has begun to arrive: what it carries, or is going to, is not known yet.
-    pub(crate) fn holds_part(&self) -> bool {
+    pub fn holds_part(&self) -> bool {
         !self.state.borrow().received.is_empty()
     }
 
     /// Whether the connection should carry no further exchange: its key is used up.
-    pub(crate) fn is_worn(&self) -> bool {
+    pub fn is_worn(&self) -> bool {
         self.state.borrow().session.is_worn()
     }
 
     /// Whether something has arrived that was not read, be it opened or not.
-    pub(crate) fn has_unread(&self) -> bool {
+    pub fn has_unread(&self) -> bool {
         let is_held = {
             let state = self.state.borrow();
             !state.received.is_empty() || !state.plain.is_empty()
@@ -403,12 +404,12 @@ impl Secure {
     }
 
     /// Whether nothing of the stream has arrived, as far as the runtime knows. Tickets and new keys are taken in.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&self) -> bool {
         self.has_read_all() && self.tcp.is_quiet() || self.has_nothing_to_say()
     }
 
     /// The same as far as the kernel knows.
-    pub(crate) fn is_quiet_still(&self) -> bool {
+    pub fn is_quiet_still(&self) -> bool {
         self.has_read_all() && self.tcp.is_quiet_still() || self.has_nothing_to_say()
     }
 
@@ -426,13 +427,13 @@ impl Secure {
     }
 
     /// Seals and sends the end of the stream.
-    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
+    pub fn shutdown_write(&self) -> io::Result<()> {
         self.send_close();
         self.tcp.shutdown_write()
     }
 
     /// Closes so that the peer sees a reset, and no end.
-    pub(crate) fn reset_on_drop(&self) {
+    pub fn reset_on_drop(&self) {
         self.state.borrow_mut().ending = Ending::Broken;
         self.tcp.reset_on_drop();
     }
@@ -526,7 +527,7 @@ impl State {
 }
 
 /// Why a handshake came to nothing.
-pub(crate) enum HandshakeError {
+pub enum HandshakeError {
     /// The connection broke.
     Io,
     /// One side refused what the other said.
@@ -538,10 +539,11 @@ pub(crate) enum HandshakeError {
 }
 
 /// What is left of a connection whose handshake was refused.
-pub(crate) struct Unshaken {
-    pub(crate) tcp: Tcp,
+pub struct Unshaken {
+    /// The connection, for the alert and the lingering end.
+    pub tcp: Tcp,
     /// What the client has asked for, as far as that was read.
-    pub(crate) server_name: Option<Box<str>>,
+    pub server_name: Option<Box<str>>,
 }
 
 #[cold]

@@ -7,16 +7,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
-use crate::transport::h2_connection::Wrong;
-use crate::transport::h2_stream::Stream;
-use crate::transport::latency_emulation::Late;
-use crate::transport::tcp::{Follows, Pipe, Tcp};
-use crate::transport::tls::Secure;
+use crate::h2_connection::Wrong;
+use crate::h2_stream::Stream;
+use crate::latency_emulation::Late;
+use crate::tcp::{Follows, Pipe, Tcp};
+use crate::tls::Secure;
 
 /// One side of an exchange.
-pub(crate) enum Socket {
+pub enum Socket {
     /// In a box, as all are: what is handed from step to step is a few words.
     Plain(Box<Tcp>),
+    /// TLS on TCP.
     Secure(Box<Secure>),
     /// Reads and writes like a connection that carries this one exchange.
     Stream(Box<Stream>),
@@ -28,7 +29,7 @@ pub(crate) enum Socket {
 
 impl Socket {
     /// Ready when there is something to read, or the end; a fresh connection is worth a look.
-    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(tcp) => tcp.poll_readable(context),
             Self::Secure(secure) => secure.poll_readable(context),
@@ -39,7 +40,7 @@ impl Socket {
     }
 
     /// The length of the head that waits to be read, where it is known.
-    pub(crate) fn head_len(&self) -> Option<usize> {
+    pub fn head_len(&self) -> Option<usize> {
         match self {
             Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => None,
             Self::Stream(stream) => Some(stream.text_len()),
@@ -47,17 +48,17 @@ impl Socket {
     }
 
     /// Ready when there is something to read, or the end.
-    pub(crate) async fn readable(&self) -> io::Result<usize> {
+    pub async fn readable(&self) -> io::Result<usize> {
         poll_fn(|context| self.poll_readable(context)).await.map(|()| 0)
     }
 
     /// Reads into `buffer`, which is not empty; 0 is the end.
-    pub(crate) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         poll_fn(|context| self.poll_read(context, buffer)).await
     }
 
     /// Reads into `buffer`, which is not empty; 0 is the end.
-    pub(crate) fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(tcp) => tcp.poll_read(context, buffer),
             Self::Secure(secure) => secure.poll_read(context, buffer),
@@ -68,12 +69,12 @@ impl Socket {
     }
 
     /// Writes the start of `bytes`, at least one. What is not yet written is to be given again.
-    pub(crate) async fn write(&self, bytes: &[u8], follows: Follows) -> io::Result<usize> {
+    pub async fn write(&self, bytes: &[u8], follows: Follows) -> io::Result<usize> {
         poll_fn(|context| self.poll_write(context, bytes, follows)).await
     }
 
     /// Writes the start of `bytes`, at least one. What is not yet written is to be given again.
-    pub(crate) fn poll_write(
+    pub fn poll_write(
         &self,
         context: &mut Context<'_>,
         bytes: &[u8],
@@ -90,7 +91,7 @@ impl Socket {
 
     /// Writes the start of `head` with `body` behind it, at least one byte, at once where that can be. What is not yet
     /// written is to be given again; of a stream the head is the whole head of a message, or empty.
-    pub(crate) fn poll_write_both(
+    pub fn poll_write_both(
         &self,
         context: &mut Context<'_>,
         head: &[u8],
@@ -110,13 +111,13 @@ impl Socket {
     }
 
     /// Ready when it is worth reading what is to be written here; a connection's buffers say so by themselves.
-    pub(crate) async fn writable(&self) -> io::Result<usize> {
+    pub async fn writable(&self) -> io::Result<usize> {
         poll_fn(|context| self.poll_writable(context)).await;
         Ok(0)
     }
 
     /// Ready when it is worth reading what is to be written here.
-    pub(crate) fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
         match self {
             Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => Poll::Ready(()),
             Self::Stream(stream) => stream.poll_writable(context),
@@ -124,7 +125,7 @@ impl Socket {
     }
 
     /// Whether little should be held of what is written here.
-    pub(crate) fn is_crowded(&self) -> bool {
+    pub fn is_crowded(&self) -> bool {
         match self {
             Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => false,
             Self::Stream(stream) => stream.is_crowded(),
@@ -132,7 +133,7 @@ impl Socket {
     }
 
     /// How much is taken at once of what is written here.
-    pub(crate) fn room(&self) -> usize {
+    pub fn room(&self) -> usize {
         match self {
             Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => usize::MAX,
             Self::Stream(stream) => stream.room(),
@@ -140,7 +141,7 @@ impl Socket {
     }
 
     /// Whether the peer has begun a frame of a body and owes the rest of it, where bodies are in frames.
-    pub(crate) fn owes(&self) -> bool {
+    pub fn owes(&self) -> bool {
         match self {
             Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => false,
             Self::Stream(stream) => stream.owes(),
@@ -148,12 +149,12 @@ impl Socket {
     }
 
     /// Whether the end of a message and its trailers are told apart from its bytes, with `end`.
-    pub(crate) fn frames_itself(&self) -> bool {
+    pub fn frames_itself(&self) -> bool {
         matches!(self, Self::Stream(_))
     }
 
     /// Ends a message that has not ended with its last bytes, with trailers as lines.
-    pub(crate) fn end(&self, trailers: &[u8]) -> io::Result<()> {
+    pub fn end(&self, trailers: &[u8]) -> io::Result<()> {
         match self {
             Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => Ok(()),
             Self::Stream(stream) => stream.end(trailers),
@@ -161,7 +162,7 @@ impl Socket {
     }
 
     /// Ready once the peer has given up what it asked for, where that is told.
-    pub(crate) fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
         match self {
             Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => Poll::Pending,
             Self::Stream(stream) => stream.poll_gone(context),
@@ -169,7 +170,7 @@ impl Socket {
     }
 
     /// Whether the kernel can move bytes here by itself, out of a pipe.
-    pub(crate) fn takes_pipes(&self) -> bool {
+    pub fn takes_pipes(&self) -> bool {
         match self {
             Self::Plain(_) => true,
             Self::Secure(_) | Self::Late(_) | Self::Nobody => false,
@@ -178,7 +179,7 @@ impl Socket {
     }
 
     /// How much may be put into a pipe for this at once.
-    pub(crate) fn pipe_room(&self) -> usize {
+    pub fn pipe_room(&self) -> usize {
         match self {
             Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => Pipe::CAPACITY,
             Self::Stream(stream) => stream.pipe_room(),
@@ -186,7 +187,7 @@ impl Socket {
     }
 
     /// Moves bytes out of a pipe that holds so many; at least one.
-    pub(crate) fn poll_splice_from(
+    pub fn poll_splice_from(
         &self,
         context: &mut Context<'_>,
         pipe: &Pipe,
@@ -203,7 +204,7 @@ impl Socket {
     }
 
     /// The connection whose bytes are those of the message, so that the kernel can move them by itself.
-    pub(crate) fn spliceable(&self) -> Option<&Tcp> {
+    pub fn spliceable(&self) -> Option<&Tcp> {
         match self {
             Self::Plain(tcp) => Some(tcp),
             Self::Secure(_) | Self::Stream(_) | Self::Late(_) | Self::Nobody => None,
@@ -211,7 +212,7 @@ impl Socket {
     }
 
     /// The address of ours that a connection came to, if it has one.
-    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+    pub fn local_address(&self) -> Option<SocketAddr> {
         match self {
             Self::Plain(tcp) => tcp.local_address(),
             Self::Secure(secure) => secure.local_address(),
@@ -221,12 +222,12 @@ impl Socket {
     }
 
     /// Whether its bytes may be made late: they are those of a connection, and are not yet.
-    pub(crate) fn may_be_late(&self) -> bool {
+    pub fn may_be_late(&self) -> bool {
         matches!(self, Self::Plain(_) | Self::Secure(_))
     }
 
     /// What the peer did wrong on a stream that was reset for it, in words.
-    pub(crate) fn wrong(&self) -> Option<Wrong> {
+    pub fn wrong(&self) -> Option<Wrong> {
         match self {
             Self::Stream(stream) => stream.wrong(),
             Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => None,
@@ -234,7 +235,7 @@ impl Socket {
     }
 
     /// Bytes of a body that left on a stream, where they are counted.
-    pub(crate) fn body_sent(&self) -> Option<u64> {
+    pub fn body_sent(&self) -> Option<u64> {
         match self {
             Self::Stream(stream) => Some(stream.body_sent()),
             Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => None,
@@ -242,7 +243,7 @@ impl Socket {
     }
 
     /// Sends what is left of a handshake, on a connection that has yet to be used; says whether it can be.
-    pub(crate) fn end_handshake(&self) -> bool {
+    pub fn end_handshake(&self) -> bool {
         match self {
             Self::Secure(secure) => secure.end_handshake(),
             Self::Late(late) => late.socket().end_handshake(),
@@ -251,7 +252,7 @@ impl Socket {
     }
 
     /// Whether something has begun to arrive that cannot be read yet.
-    pub(crate) fn holds_part(&self) -> bool {
+    pub fn holds_part(&self) -> bool {
         match self {
             Self::Secure(secure) => secure.holds_part(),
             Self::Plain(_) | Self::Stream(_) | Self::Late(_) | Self::Nobody => false,
@@ -259,7 +260,7 @@ impl Socket {
     }
 
     /// Whether the connection should carry no further exchange: it can send only so much.
-    pub(crate) fn is_worn(&self) -> bool {
+    pub fn is_worn(&self) -> bool {
         match self {
             Self::Secure(secure) => secure.is_worn(),
             Self::Late(late) => late.socket().is_worn(),
@@ -268,7 +269,7 @@ impl Socket {
     }
 
     /// Whether nothing has arrived on an idle connection, as far as the runtime knows: no byte, no end, no error.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&self) -> bool {
         match self {
             Self::Plain(tcp) => tcp.is_quiet(),
             Self::Secure(secure) => secure.is_quiet(),
@@ -278,7 +279,7 @@ impl Socket {
     }
 
     /// The same as far as the kernel knows: at the cost of a call.
-    pub(crate) fn is_quiet_still(&self) -> bool {
+    pub fn is_quiet_still(&self) -> bool {
         match self {
             Self::Plain(tcp) => tcp.is_quiet_still(),
             Self::Secure(secure) => secure.is_quiet_still(),
@@ -289,7 +290,7 @@ impl Socket {
 
     /// Whether something has arrived that was not read: a close would be a reset, behind which what was sent is lost. At
     /// the cost of a call.
-    pub(crate) fn has_unread(&self) -> bool {
+    pub fn has_unread(&self) -> bool {
         match self {
             Self::Plain(tcp) => tcp.has_unread(),
             Self::Secure(secure) => secure.has_unread(),
@@ -300,7 +301,7 @@ impl Socket {
     }
 
     /// Sends the end of the stream; the other direction stays open.
-    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
+    pub fn shutdown_write(&self) -> io::Result<()> {
         match self {
             Self::Plain(tcp) => tcp.shutdown_write(),
             Self::Secure(secure) => secure.shutdown_write(),
@@ -314,7 +315,7 @@ impl Socket {
     }
 
     /// Has the connection take no further streams, where that is told.
-    pub(crate) fn retire(&self) {
+    pub fn retire(&self) {
         match self {
             Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => {}
             Self::Stream(stream) => stream.retire(),
@@ -322,7 +323,7 @@ impl Socket {
     }
 
     /// Closes so that the peer sees a reset, not an end: the message is not whole.
-    pub(crate) fn reset_on_drop(&self) {
+    pub fn reset_on_drop(&self) {
         match self {
             Self::Plain(tcp) => tcp.reset_on_drop(),
             Self::Secure(secure) => secure.reset_on_drop(),

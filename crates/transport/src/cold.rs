@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 /// every request goes through.
 #[cold]
 #[inline(never)]
-pub(crate) fn aside<'a, Output, Rare: Future<Output = Output> + 'a>(
+pub fn aside<'a, Output, Rare: Future<Output = Output> + 'a>(
     begin: impl FnOnce() -> Rare,
 ) -> Pin<Box<dyn Future<Output = Output> + 'a>> {
     Box::pin(begin())
@@ -16,7 +16,7 @@ pub(crate) fn aside<'a, Output, Rare: Future<Output = Output> + 'a>(
 
 /// What a step comes to that does not have to wait. Whoever gets `None` has to poll the step and wait.
 #[inline(always)]
-pub(crate) fn at_once<T>(step: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Option<T> {
+pub fn at_once<T>(step: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Option<T> {
     match step(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => Some(outcome),
         Poll::Pending => None,

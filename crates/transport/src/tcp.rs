@@ -21,14 +21,14 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice
 use tokio::io::Interest;
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::transport::unix;
+use crate::unix;
 
 /// What was sent on a connection that is worth a call at its end: of less the kernel holds next to nothing.
 const WORTH_A_LIMIT: u32 = 16 * 1024;
 
 /// A connection. It joins its worker's runtime when it first has to wait: one that is served and closed at once,
 /// as with `Connection: close`, never does.
-pub(crate) struct Tcp {
+pub struct Tcp {
     fresh: Cell<Option<std::net::TcpStream>>,
     registered: OnceCell<TcpStream>,
     /// Whether the runtime has just said that there is something to read.
@@ -41,23 +41,23 @@ pub(crate) struct Tcp {
 }
 
 /// What a connection in the place of a client's own has to tell, being of another kind.
-pub(crate) struct StandIn {
+pub struct StandIn {
     /// The address of ours that the client's came to.
-    pub(crate) local_address: Option<SocketAddr>,
+    pub local_address: Option<SocketAddr>,
     /// Whether its end is to be a reset: a pair of Unix sockets has none.
-    pub(crate) resets: Arc<AtomicBool>,
+    pub resets: Arc<AtomicBool>,
 }
 
 impl Tcp {
     /// One in the place of a client's own, not blocking.
-    pub(crate) fn in_place(stream: std::net::TcpStream, stand_in: StandIn) -> Self {
+    pub fn in_place(stream: std::net::TcpStream, stand_in: StandIn) -> Self {
         let mut tcp = Self::new(stream);
         tcp.stand_in = Some(Box::new(stand_in));
         tcp
     }
 
     /// A connection fresh from accept, not blocking.
-    pub(crate) fn new(stream: std::net::TcpStream) -> Self {
+    pub fn new(stream: std::net::TcpStream) -> Self {
         Self::of(Some(stream), OnceCell::new())
     }
 
@@ -73,12 +73,12 @@ impl Tcp {
     }
 
     /// Once it is closed, the peer has so long to take any of what has not left yet: then nothing is kept for it.
-    pub(crate) fn leaves_within(&self, limit: Duration) {
+    pub fn leaves_within(&self, limit: Duration) {
         self.leaves_within.set(limit.as_millis().try_into().unwrap_or(u32::MAX));
     }
 
     /// Connects to `address`.
-    pub(crate) async fn connect(address: SocketAddr) -> io::Result<Self> {
+    pub async fn connect(address: SocketAddr) -> io::Result<Self> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_nodelay(true)?;
         suit(&socket, address);
@@ -87,7 +87,7 @@ impl Tcp {
     }
 
     /// Connects to a socket in the file system; `sleep` is what waits here.
-    pub(crate) async fn connect_unix(path: &Path, sleep: impl AsyncFn(Duration)) -> io::Result<Self> {
+    pub async fn connect_unix(path: &Path, sleep: impl AsyncFn(Duration)) -> io::Result<Self> {
         unix::reach(path, sleep).await.map(Self::new)
     }
 
@@ -116,7 +116,7 @@ impl Tcp {
     }
 
     /// Ready when there is something to read, or the end; a fresh connection is worth a look.
-    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.registered.get() {
             Some(stream) => {
                 ready!(stream.poll_read_ready(context))?;
@@ -128,7 +128,7 @@ impl Tcp {
     }
 
     /// Reads into `buffer`, which is not empty; 0 is the end.
-    pub(crate) fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         if let Some(outcome) = self.at_once(|stream| Ok(recv(stream, &mut *buffer, RecvFlags::empty())?.0)) {
             return Poll::Ready(outcome);
         }
@@ -157,7 +157,7 @@ impl Tcp {
     }
 
     /// Sends the start of `bytes`, at least one.
-    pub(crate) fn poll_send(
+    pub fn poll_send(
         &self,
         context: &mut Context<'_>,
         bytes: &[u8],
@@ -168,7 +168,7 @@ impl Tcp {
     }
 
     /// Sends the start of `head` with `body` behind it, at least one byte, in one call.
-    pub(crate) fn poll_send_both(
+    pub fn poll_send_both(
         &self,
         context: &mut Context<'_>,
         head: &[u8],
@@ -179,7 +179,7 @@ impl Tcp {
     }
 
     /// Sends the start of all `pieces` together, at least one byte, in one call.
-    pub(crate) fn poll_send_pieces(
+    pub fn poll_send_pieces(
         &self,
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
@@ -209,7 +209,7 @@ impl Tcp {
     }
 
     /// Sends what the kernel takes of a head and of the body behind it, from an offset on, at least one byte, without a copy.
-    pub(crate) fn poll_send_region(
+    pub fn poll_send_region(
         &self,
         context: &mut Context<'_>,
         head: &[u8],
@@ -225,7 +225,7 @@ impl Tcp {
     }
 
     /// Looks at what has arrived and leaves it there; 0 is the end.
-    pub(crate) async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         poll_fn(|context| {
             if let Some(outcome) = self.at_once(|stream| Ok(recv(stream, &mut *buffer, RecvFlags::PEEK)?.0)) {
                 return Poll::Ready(outcome);
@@ -238,7 +238,7 @@ impl Tcp {
     }
 
     /// The address of ours that it came to; `None` of a Unix socket.
-    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+    pub fn local_address(&self) -> Option<SocketAddr> {
         if let Some(stand_in) = &self.stand_in {
             return stand_in.local_address;
         }
@@ -247,7 +247,7 @@ impl Tcp {
     }
 
     /// Reads what the kernel has, whether the runtime knows of it or not.
-    pub(crate) fn read_at_once(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub fn read_at_once(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         match recv(self.stream()?, buffer, RecvFlags::DONTWAIT) {
             Ok((count, _)) => Poll::Ready(Ok(count)),
             Err(Errno::AGAIN | Errno::INTR) => Poll::Pending,
@@ -256,14 +256,14 @@ impl Tcp {
     }
 
     /// Sends what the kernel takes of `bytes` at once, and does not wait for the rest; says whether there is none.
-    pub(crate) fn send_at_once(&self, bytes: &[u8]) -> bool {
+    pub fn send_at_once(&self, bytes: &[u8]) -> bool {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         self.stream().is_ok_and(|stream| send(stream, bytes, flags) == Ok(bytes.len()))
     }
 
     /// Acknowledges what has arrived now: the kernel would wait for something to send along, for 40 ms or more, and a peer
     /// that keeps to Nagle's rule with it.
-    pub(crate) fn acknowledge(&self) {
+    pub fn acknowledge(&self) {
         // What is no TCP has nothing to acknowledge.
         let acknowledge = |socket: BorrowedFd<'_>| _ = set_tcp_quickack(socket, true);
         match self.fresh.take() {
@@ -276,12 +276,12 @@ impl Tcp {
     }
 
     /// Moves at most `limit` bytes into a pipe that is empty; 0 is the end.
-    pub(crate) async fn splice_into(&self, pipe: &Pipe, limit: usize) -> io::Result<usize> {
+    pub async fn splice_into(&self, pipe: &Pipe, limit: usize) -> io::Result<usize> {
         self.when(Interest::READABLE, |stream| splice(stream, None, &pipe.entry, None, limit, SPLICE)).await
     }
 
     /// Moves at most `limit` bytes out of a pipe that holds as many; at least one.
-    pub(crate) fn poll_splice_from(
+    pub fn poll_splice_from(
         &self,
         context: &mut Context<'_>,
         pipe: &Pipe,
@@ -307,7 +307,7 @@ impl Tcp {
 
     /// Whether something has arrived that was not read, at the cost of a call. A connection that has not yet joined the
     /// runtime does not for that.
-    pub(crate) fn has_unread(&self) -> bool {
+    pub fn has_unread(&self) -> bool {
         let look = |socket: BorrowedFd<'_>| {
             let mut byte = [0u8; 1];
             recv(socket, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT).is_ok_and(|(count, _)| count > 0)
@@ -321,7 +321,7 @@ impl Tcp {
     }
 
     /// Whether nothing has arrived on an idle connection, as far as the kernel knows: at the cost of a call.
-    pub(crate) fn is_quiet_still(&self) -> bool {
+    pub fn is_quiet_still(&self) -> bool {
         let Ok(stream) = self.stream() else { return false };
         let mut byte = [0u8; 1];
         recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT)
@@ -329,7 +329,7 @@ impl Tcp {
     }
 
     /// Whether nothing has arrived on an idle connection, as far as the runtime knows: no byte, no end, no error.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&self) -> bool {
         let Ok(stream) = self.stream() else { return false };
         // Only asked where it is ready; which may be left over from a read that took exactly what was there.
         let look = stream.try_io(Interest::READABLE, || {
@@ -340,13 +340,13 @@ impl Tcp {
     }
 
     /// Sends the end of the stream; the other direction stays open.
-    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
+    pub fn shutdown_write(&self) -> io::Result<()> {
         rustix::net::shutdown(self.stream()?, rustix::net::Shutdown::Write)?;
         Ok(())
     }
 
     /// Closes so that the peer sees a reset, not an end: the message is not whole.
-    pub(crate) fn reset_on_drop(&self) {
+    pub fn reset_on_drop(&self) {
         if let Some(stand_in) = &self.stand_in {
             stand_in.resets.store(true, Ordering::Release);
         }
@@ -377,7 +377,7 @@ impl Drop for Tcp {
 /// What goes from a machine to itself meets no congestion, so that the cheapest way to control it is the best: BBR, where
 /// the system has it by default, paces and samples what nothing holds up, for 2% of a small request's time and more of a
 /// large one's. Reno is part of every kernel, and everybody may choose it.
-pub(crate) fn suit(socket: &impl AsFd, address: SocketAddr) {
+pub fn suit(socket: &impl AsFd, address: SocketAddr) {
     if address.ip().to_canonical().is_loopback() {
         // A kernel that refuses goes on with what it has.
         let _ = set_tcp_congestion(socket, "reno");
@@ -386,7 +386,7 @@ pub(crate) fn suit(socket: &impl AsFd, address: SocketAddr) {
 
 /// What comes behind the bytes that are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Follows {
+pub enum Follows {
     /// Nobody knows.
     Nothing,
     /// More of the message, at once: the kernel may hold an incomplete segment back, for at most 200 ms.
@@ -407,7 +407,7 @@ impl Follows {
     }
 
     /// Whether the message ends with what is written.
-    pub(crate) fn is_end(self) -> bool {
+    pub fn is_end(self) -> bool {
         matches!(self, Self::End | Self::Close)
     }
 }
@@ -446,16 +446,20 @@ fn is_transient(error: &io::Error) -> bool {
 const SPLICE: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
 
 /// A pipe that bodies move through inside the kernel. None of what it does ever waits.
-pub(crate) struct Pipe {
+pub struct Pipe {
     exit: OwnedFd,
     entry: OwnedFd,
 }
 
 impl Pipe {
     /// What a pipe should hold: the most that an unprivileged process may ask for by default.
-    pub(crate) const CAPACITY: usize = 1 << 20;
+    pub const CAPACITY: usize = 1 << 20;
 
-    pub(crate) fn new() -> io::Result<Self> {
+    /// A pipe of [`Self::CAPACITY`] bytes, or of what the kernel allows.
+    ///
+    /// # Errors
+    /// When the process has no file descriptor left.
+    pub fn new() -> io::Result<Self> {
         let (exit, entry) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
         // A smaller pipe works as well, in more steps.
         let _ = fcntl_setpipe_size(&entry, Self::CAPACITY);
@@ -463,17 +467,17 @@ impl Pipe {
     }
 
     /// Puts bytes in; fewer where it is full.
-    pub(crate) fn put(&self, bytes: &[u8]) -> usize {
+    pub fn put(&self, bytes: &[u8]) -> usize {
         rustix::io::write(&self.entry, bytes).unwrap_or(0)
     }
 
     /// Takes bytes out; none where it is empty.
-    pub(crate) fn take(&self, bytes: &mut [u8]) -> io::Result<usize> {
+    pub fn take(&self, bytes: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::io::read(&self.exit, bytes)?)
     }
 
     /// Moves at most `limit` bytes on into another pipe; fewer where that is full.
-    pub(crate) fn move_on(&self, other: &Self, limit: usize) -> usize {
+    pub fn move_on(&self, other: &Self, limit: usize) -> usize {
         splice(&self.exit, None, &other.entry, None, limit, SPLICE).unwrap_or(0)
     }
 }

@@ -14,10 +14,10 @@ use std::task::{Context, Poll, Waker};
 use arc_swap::ArcSwapOption;
 use shape::{DelayLine, Latency};
 
-use crate::transport::alarm::{Alarm, Alarms};
-use crate::transport::delay::Delayed;
-use crate::transport::socket::Socket;
-use crate::transport::tcp::Follows;
+use crate::alarm::{Alarm, Alarms};
+use crate::delay::Delayed;
+use crate::socket::Socket;
+use crate::tcp::Follows;
 
 /// What is on its way at most, one way of one connection: a gigabit for an eighth of a second.
 const LINE_BYTES_MAX: usize = 16 << 20;
@@ -27,12 +27,12 @@ const READ_MAX: usize = 16 * 1024;
 const FLUSH_MAX_NS: u64 = 30_000_000_000;
 
 /// A long link, as it is configured. Shared by all workers.
-pub(crate) struct Link {
+pub struct Link {
     meant: config::Link,
     /// What it takes to make a connection over it.
     connect_delay: Option<Arc<Delayed>>,
     /// How late bytes come by now. Whatever link takes this one's place says so here as well.
-    pub(crate) latency: Arc<InForce>,
+    pub latency: Arc<InForce>,
 }
 
 /// How late bytes come, for connections that are there already; `None` is at once.
@@ -40,7 +40,7 @@ type InForce = ArcSwapOption<Latency>;
 
 impl Link {
     /// `None` where nothing is late, and nothing was. Connections over the one before go on over this one.
-    pub(crate) fn new(meant: &config::Link, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
+    pub fn new(meant: &config::Link, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
         if before.is_none() && *meant == config::Link::default() {
             return None;
         }
@@ -52,31 +52,31 @@ impl Link {
     }
 
     /// From now on it is as it is meant: the plan that it belongs to is in force.
-    pub(crate) fn enforce(&self) {
+    pub fn enforce(&self) {
         self.latency.store(self.meant.lateness().map(Arc::new));
     }
 
     /// Whether bytes come late.
-    pub(crate) fn is_late(&self) -> bool {
+    pub fn is_late(&self) -> bool {
         self.latency.load().is_some()
     }
 
     /// Waits as long as it takes to make a connection over it.
-    pub(crate) async fn connect(&self, alarms: &Rc<Alarms>) {
+    pub async fn connect(&self, alarms: &Rc<Alarms>) {
         if let Some(delay) = &self.connect_delay {
             alarms.wait(delay).await;
         }
     }
 
     /// A connection to a server, as it is over the link.
-    pub(crate) fn over(&self, socket: Socket, alarms: &Rc<Alarms>) -> Socket {
+    pub fn over(&self, socket: Socket, alarms: &Rc<Alarms>) -> Socket {
         let is_to_be = self.is_late() && socket.may_be_late();
         if is_to_be { Late::over(socket, &self.latency, alarms, None) } else { socket }
     }
 }
 
 /// A connection whose bytes come late.
-pub(crate) struct Late {
+pub struct Late {
     shared: Rc<Shared>,
     on_release: Option<OnRelease>,
 }
@@ -97,9 +97,9 @@ struct Shared {
 }
 
 /// A guard that lives until the last bytes have left, e.g. one that keeps the worker from ending.
-pub(crate) type Hold = Box<dyn Any>;
+pub type Hold = Box<dyn Any>;
 /// Makes the guard when the owner of the connection drops it.
-pub(crate) type OnRelease = Box<dyn FnOnce() -> Hold>;
+pub type OnRelease = Box<dyn FnOnce() -> Hold>;
 
 /// One way.
 struct Half {
@@ -159,7 +159,7 @@ impl Half {
 
 impl Late {
     /// The connection, with its bytes late from now on.
-    pub(crate) fn over(
+    pub fn over(
         socket: Socket,
         latency: &Arc<InForce>,
         alarms: &Rc<Alarms>,
@@ -183,12 +183,12 @@ impl Late {
     }
 
     /// The connection itself.
-    pub(crate) fn socket(&self) -> &Socket {
+    pub fn socket(&self) -> &Socket {
         &self.shared.socket
     }
 
     /// Ready when there is something to read, or the end.
-    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let half = &mut *self.shared.inward.borrow_mut();
         let now_ns = self.shared.alarms.now_ns();
         if !half.line.due(now_ns).is_empty() || half.line.is_over(now_ns) {
@@ -199,7 +199,7 @@ impl Late {
     }
 
     /// Reads into `buffer`; 0 is the end.
-    pub(crate) fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let half = &mut *self.shared.inward.borrow_mut();
         let now_ns = self.shared.alarms.now_ns();
         let mut count = 0;
@@ -226,7 +226,7 @@ impl Late {
     }
 
     /// Takes the start of `bytes`, to be sent when they are due.
-    pub(crate) fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let half = &mut *self.shared.outward.borrow_mut();
         if let Some(broken) = half.broken {
             return Poll::Ready(Err(broken.into()));
@@ -242,28 +242,28 @@ impl Late {
     }
 
     /// Sends the end of the stream behind what is on its way.
-    pub(crate) fn shutdown_write(&self) {
+    pub fn shutdown_write(&self) {
         self.shared.outward.borrow_mut().end(&self.shared.latency, self.shared.alarms.now_ns());
         self.shared.stir();
     }
 
     /// Whether something has arrived that was not read, be it due or not.
-    pub(crate) fn has_unread(&self) -> bool {
+    pub fn has_unread(&self) -> bool {
         !self.shared.inward.borrow().line.is_empty() || self.shared.socket.has_unread()
     }
 
     /// Whether nothing has arrived, be it due or not, as far as the runtime knows.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&self) -> bool {
         self.shared.inward.borrow().line.is_empty() && self.shared.socket.is_quiet()
     }
 
     /// The same as far as the kernel knows.
-    pub(crate) fn is_quiet_still(&self) -> bool {
+    pub fn is_quiet_still(&self) -> bool {
         self.shared.inward.borrow().line.is_empty() && self.shared.socket.is_quiet_still()
     }
 
     /// Closes so that the peer sees a reset once what is on its way has arrived.
-    pub(crate) fn reset_on_drop(&self) {
+    pub fn reset_on_drop(&self) {
         self.shared.resets.set(true);
     }
 }

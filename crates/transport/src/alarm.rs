@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 type Place = (u64, u64);
 
 /// All waits of one worker.
-pub(crate) struct Alarms {
+pub struct Alarms {
     epoch: Instant,
     waiting: RefCell<BTreeMap<Place, Waker>>,
     next: Cell<u64>,
@@ -38,7 +38,7 @@ impl Alarms {
     ///
     /// # Errors
     /// When the process may have no more descriptors.
-    pub(crate) fn new(epoch: Instant) -> io::Result<Rc<Self>> {
+    pub fn new(epoch: Instant) -> io::Result<Rc<Self>> {
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         Ok(Rc::new(Self {
@@ -51,7 +51,7 @@ impl Alarms {
     }
 
     /// Wakes whoever is due, for as long as the runtime lives.
-    pub(crate) async fn run(self: Rc<Self>) {
+    pub async fn run(self: Rc<Self>) {
         loop {
             let read = || {
                 let mut count = [0; 8];
@@ -65,34 +65,34 @@ impl Alarms {
     }
 
     /// A reading of the clock.
-    pub(crate) fn now_ns(&self) -> u64 {
+    pub fn now_ns(&self) -> u64 {
         // 2^64 nanoseconds are 584 years.
         self.epoch.elapsed().as_nanos() as u64
     }
 
     /// Waits until it is `due_ns`.
-    pub(crate) async fn until(self: &Rc<Self>, due_ns: u64) {
+    pub async fn until(self: &Rc<Self>, due_ns: u64) {
         let alarm = self.alarm();
         poll_fn(|context| alarm.poll(context, due_ns)).await;
     }
 
     /// Waits for so long.
-    pub(crate) async fn sleep(self: &Rc<Self>, pause: Duration) {
+    pub async fn sleep(self: &Rc<Self>, pause: Duration) {
         self.until(self.after(pause)).await;
     }
 
     /// The reading of the clock so much later.
-    pub(crate) fn after(&self, pause: Duration) -> u64 {
+    pub fn after(&self, pause: Duration) -> u64 {
         self.now_ns().saturating_add(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// A wait that has not begun.
-    pub(crate) fn alarm(self: &Rc<Self>) -> Alarm {
+    pub fn alarm(self: &Rc<Self>) -> Alarm {
         Alarm { alarms: Rc::clone(self), place: Cell::new(None) }
     }
 
     /// How long it is until the next that is due.
-    pub(crate) fn next_in(&self) -> Duration {
+    pub fn next_in(&self) -> Duration {
         Duration::from_nanos(self.armed_ns.get().saturating_sub(self.now_ns()))
     }
 
@@ -139,14 +139,14 @@ impl Alarms {
 }
 
 /// One wait; begun anew for the next.
-pub(crate) struct Alarm {
+pub struct Alarm {
     alarms: Rc<Alarms>,
     place: Cell<Option<Place>>,
 }
 
 impl Alarm {
     /// Ready once it is `due_ns`.
-    pub(crate) fn poll(&self, context: &mut Context<'_>, due_ns: u64) -> Poll<()> {
+    pub fn poll(&self, context: &mut Context<'_>, due_ns: u64) -> Poll<()> {
         self.end();
         if due_ns <= self.alarms.now_ns() {
             return Poll::Ready(());

@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 
-use crate::transport::tcp::Pipe;
+use crate::tcp::Pipe;
 
 /// The spare pipes of one worker.
 #[derive(Default)]
-pub(crate) struct Pipes {
+pub struct Pipes {
     spare: RefCell<Vec<Pipe>>,
 }
 
@@ -15,12 +15,12 @@ impl Pipes {
     const SPARE_MAX: usize = 16;
 
     /// An empty pipe; `None` where the process can have no more, and bodies are copied instead.
-    pub(crate) fn take(&self) -> Option<Pipe> {
+    pub fn take(&self) -> Option<Pipe> {
         self.spare.borrow_mut().pop().or_else(|| Pipe::new().ok())
     }
 
     /// Takes an empty pipe back.
-    pub(crate) fn give(&self, pipe: Pipe) {
+    pub fn give(&self, pipe: Pipe) {
         let mut spare = self.spare.borrow_mut();
         if spare.len() < Self::SPARE_MAX {
             spare.push(pipe);

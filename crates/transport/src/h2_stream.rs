@@ -10,11 +10,11 @@ use std::task::{Context, Poll, ready};
 
 use http2::{Gone, Key, Reason, Scheme, WriteError};
 
-use crate::transport::h2_connection::{Session, Wrong};
-use crate::transport::tcp::{Follows, Pipe};
+use crate::h2_connection::{Session, Wrong};
+use crate::tcp::{Follows, Pipe};
 
 /// A stream, as one side of an exchange.
-pub(crate) struct Stream {
+pub struct Stream {
     session: Session,
     key: Key,
     /// What the peer is spoken to in, if it is a server.
@@ -32,53 +32,53 @@ impl Drop for Stream {
 
 impl Stream {
     /// A stream that a client has opened, or one that is open for a request.
-    pub(crate) fn new(session: Session, key: Key, scheme: Scheme) -> Self {
+    pub fn new(session: Session, key: Key, scheme: Scheme) -> Self {
         session.hold(key);
         Self { session, key, scheme, is_stalled: Cell::default() }
     }
 
     /// The length of the text that waits to be read: at first, that of the head.
-    pub(crate) fn text_len(&self) -> usize {
+    pub fn text_len(&self) -> usize {
         self.session.text_len(self.key)
     }
 
     /// What the peer did wrong on it, in words.
-    pub(crate) fn wrong(&self) -> Option<Wrong> {
+    pub fn wrong(&self) -> Option<Wrong> {
         self.session.wrong(self.key)
     }
 
     /// Bytes of a body that left on it, or are about to.
-    pub(crate) fn body_sent(&self) -> u64 {
+    pub fn body_sent(&self) -> u64 {
         self.session.body_sent(self.key)
     }
 
     /// Whether the peer has begun a frame of the body and owes the rest of it.
-    pub(crate) fn owes(&self) -> bool {
+    pub fn owes(&self) -> bool {
         self.session.owes(self.key)
     }
 
     /// Ready when there is something to read, or the end.
-    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.session.poll_readable(context, self.key).map(Ok)
     }
 
     /// Reads into `buffer`; 0 is the end.
-    pub(crate) fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         self.session.poll_read(context, self.key, buffer).map_err(broken)
     }
 
     /// How much of a body has arrived and can be lent.
-    pub(crate) fn lendable(&self) -> usize {
+    pub fn lendable(&self) -> usize {
         self.session.lendable(self.key)
     }
 
     /// Ready when so much of a body can be lent, or half a window of it, or nothing more comes.
-    pub(crate) fn poll_lendable(&self, context: &mut Context<'_>, wanted: usize) -> Poll<()> {
+    pub fn poll_lendable(&self, context: &mut Context<'_>, wanted: usize) -> Poll<()> {
         self.session.poll_lendable(context, self.key, wanted)
     }
 
     /// Lends at most `limit` bytes of what has arrived of a body to `write`, which says how many of them it took.
-    pub(crate) fn poll_lend(
+    pub fn poll_lend(
         &self,
         limit: usize,
         write: impl FnOnce(&[u8]) -> Poll<io::Result<usize>>,
@@ -87,7 +87,7 @@ impl Stream {
     }
 
     /// Writes the start of `bytes`: a whole head first, then what follows it.
-    pub(crate) fn poll_write(
+    pub fn poll_write(
         &self,
         context: &mut Context<'_>,
         bytes: &[u8],
@@ -108,17 +108,17 @@ impl Stream {
     }
 
     /// Whether the kernel can move bytes here by itself, out of a pipe.
-    pub(crate) fn takes_pipes(&self) -> bool {
+    pub fn takes_pipes(&self) -> bool {
         self.session.takes_pipes()
     }
 
     /// How much may be put into a pipe for this at once.
-    pub(crate) fn pipe_room(&self) -> usize {
+    pub fn pipe_room(&self) -> usize {
         self.session.pipe_room(self.key)
     }
 
     /// Moves bytes out of a pipe that holds so many; at least one.
-    pub(crate) fn poll_splice_from(
+    pub fn poll_splice_from(
         &self,
         context: &mut Context<'_>,
         pipe: &Pipe,
@@ -131,7 +131,7 @@ impl Stream {
     }
 
     /// Ready when something can be written: until then nothing should be read for it.
-    pub(crate) fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
         if self.session.wants_head(self.key) {
             return Poll::Ready(());
         }
@@ -153,37 +153,37 @@ impl Stream {
 
     /// Whether some stream of the connection, this or another, has something to send and cannot: then little should be
     /// held for any of them.
-    pub(crate) fn is_crowded(&self) -> bool {
+    pub fn is_crowded(&self) -> bool {
         self.session.has_stalled()
     }
 
     /// How much is taken at once now.
-    pub(crate) fn room(&self) -> usize {
+    pub fn room(&self) -> usize {
         if self.session.wants_head(self.key) { usize::MAX } else { self.session.room(self.key).unwrap_or(0) }
     }
 
     /// Ends what is sent, with trailers as lines, if it has not ended yet.
-    pub(crate) fn end(&self, trailers: &[u8]) -> io::Result<()> {
+    pub fn end(&self, trailers: &[u8]) -> io::Result<()> {
         self.session.end(self.key, trailers).map_err(broken)
     }
 
     /// Tells the peer that the message is not whole.
-    pub(crate) fn reset(&self) {
+    pub fn reset(&self) {
         self.session.reset(self.key, Reason::INTERNAL_ERROR);
     }
 
     /// Whether its connection has ended, or takes no more streams.
-    pub(crate) fn has_connection_ended(&self) -> bool {
+    pub fn has_connection_ended(&self) -> bool {
         self.session.is_ending()
     }
 
     /// Has the connection end with the streams that it has.
-    pub(crate) fn retire(&self) {
+    pub fn retire(&self) {
         self.session.leave();
     }
 
     /// Ready once the peer has given the stream up.
-    pub(crate) fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
         self.session.poll_gone(context, self.key)
     }
 }

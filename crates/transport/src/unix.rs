@@ -14,19 +14,19 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 /// Connections that the kernel holds for us (it allows at most net.core.somaxconn).
-pub(crate) const BACKLOG: i32 = 4096;
+pub const BACKLOG: i32 = 4096;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
 
 /// Who may connect: the user and the group of the process.
-pub(crate) const MODE: u32 = 0o660;
+pub const MODE: u32 = 0o660;
 /// How soon a server is asked again whose queue was full: nobody tells when it is not.
 const AGAIN: Duration = Duration::from_millis(10);
 
 /// The file of a socket that we listen on. Dropped, it is removed, unless another one has taken its place.
 #[derive(Debug)]
-pub(crate) struct SocketFile {
+pub struct SocketFile {
     path: PathBuf,
     /// `None` if there was none.
     inode: Option<Inode>,
@@ -42,17 +42,17 @@ impl SocketFile {
 
     /// The file of a socket that another process has passed on. It stays that process's own until it is `claim`ed: whom
     /// it was passed on to may yet fail to start. Where somebody has removed it, the socket is all that is left.
-    pub(crate) fn of_predecessor(path: &Path) -> Self {
+    pub fn of_predecessor(path: &Path) -> Self {
         Self { path: path.to_owned(), inode: Inode::of(path).ok(), is_left: AtomicBool::new(true) }
     }
 
     /// Takes it over from another process.
-    pub(crate) fn claim(&self) {
+    pub fn claim(&self) {
         self.is_left.store(false, Ordering::Relaxed);
     }
 
     /// Leaves it to another process.
-    pub(crate) fn leave(&self) {
+    pub fn leave(&self) {
         self.is_left.store(true, Ordering::Relaxed);
     }
 }
@@ -84,7 +84,7 @@ impl Inode {
 }
 
 /// Listens on a socket in the file system, which those may connect to that `mode` lets write. One that nobody listens on any more makes way.
-pub(crate) fn open(path: &Path, mode: u32) -> io::Result<(TcpListener, SocketFile)> {
+pub fn open(path: &Path, mode: u32) -> io::Result<(TcpListener, SocketFile)> {
     remove_stale(path)?;
     let (socket, address) = new(path)?;
     bind(&socket, &address)?;
@@ -115,7 +115,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 }
 
 /// Connects, once the server's queue has room: `sleep` waits between two tries.
-pub(crate) async fn reach(path: &Path, sleep: impl AsyncFn(Duration)) -> io::Result<TcpStream> {
+pub async fn reach(path: &Path, sleep: impl AsyncFn(Duration)) -> io::Result<TcpStream> {
     loop {
         let (socket, address) = new(path)?;
         match connect(&socket, &address) {

@@ -13,18 +13,18 @@ use std::time::Duration;
 use slab::Slab;
 
 /// Length of a tick.
-pub(crate) const TICK: Duration = Duration::from_millis(100);
+pub const TICK: Duration = Duration::from_millis(100);
 /// Slots of the wheel; what is due later is filed in the last one and looked at again then.
 const SLOTS: u32 = 1024;
 const NEVER: u32 = u32::MAX;
 
 /// A span of time in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ticks(pub(crate) u32);
+pub struct Ticks(pub u32);
 
 impl Ticks {
     /// Longer than anything takes.
-    pub(crate) const FOREVER: Self = Self(NEVER / 2);
+    pub const FOREVER: Self = Self(NEVER / 2);
 }
 
 impl From<Duration> for Ticks {
@@ -37,10 +37,10 @@ impl From<Duration> for Ticks {
 
 /// A wait took longer than it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Elapsed;
+pub struct Elapsed;
 
 /// All deadlines of one worker.
-pub(crate) struct Deadlines {
+pub struct Deadlines {
     now: Cell<u32>,
     entries: RefCell<Slab<Entry>>,
     wheel: RefCell<Vec<Vec<u32>>>,
@@ -55,28 +55,29 @@ struct Entry {
 }
 
 impl Deadlines {
-    pub(crate) fn new() -> Rc<Self> {
+    /// A wheel without any time-out, at tick 0.
+    pub fn new() -> Rc<Self> {
         let wheel = (0..SLOTS).map(|_| Vec::new()).collect();
         Rc::new(Self { now: Cell::new(0), entries: RefCell::default(), wheel: RefCell::new(wheel) })
     }
 
     /// The current tick.
-    pub(crate) fn now(&self) -> u32 {
+    pub fn now(&self) -> u32 {
         self.now.get()
     }
 
     /// Whether there is none, armed or not: nobody asks what time it is.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.entries.borrow().is_empty()
     }
 
     /// The current second, counted from the start.
-    pub(crate) fn second(&self) -> u32 {
+    pub fn second(&self) -> u32 {
         self.now.get() / (Duration::from_secs(1).as_millis() / TICK.as_millis()) as u32
     }
 
     /// A deadline that is not armed.
-    pub(crate) fn deadline(self: &Rc<Self>) -> Deadline {
+    pub fn deadline(self: &Rc<Self>) -> Deadline {
         let entry = Entry { due: NEVER, filed: NEVER, is_idle: false, waker: None };
         let key = self.entries.borrow_mut().insert(entry);
         // The slab holds at most one entry a connection and one more an upload: far below 2^32.
@@ -84,7 +85,7 @@ impl Deadlines {
     }
 
     /// Advances to `now` and wakes whoever is due.
-    pub(crate) fn advance(&self, now: u32) {
+    pub fn advance(&self, now: u32) {
         while self.now.get() < now {
             let tick = self.now.get() + 1;
             self.now.set(tick);
@@ -97,7 +98,7 @@ impl Deadlines {
     }
 
     /// Has every idle connection look whether something has changed.
-    pub(crate) fn wake_idle(&self) {
+    pub fn wake_idle(&self) {
         for (_, entry) in self.entries.borrow_mut().iter_mut().filter(|(_, entry)| entry.is_idle) {
             if let Some(waker) = entry.waker.take() {
                 waker.wake();
@@ -106,7 +107,7 @@ impl Deadlines {
     }
 
     /// Ends the wait of every idle connection, as a drain does.
-    pub(crate) fn expire_idle(&self) {
+    pub fn expire_idle(&self) {
         let now = self.now.get();
         for (_, entry) in self.entries.borrow_mut().iter_mut().filter(|(_, entry)| entry.is_idle) {
             entry.due = now;
@@ -148,24 +149,24 @@ impl Deadlines {
 }
 
 /// One wait that may take only so long; re-armed for the next.
-pub(crate) struct Deadline {
+pub struct Deadline {
     deadlines: Rc<Deadlines>,
     key: u32,
 }
 
 impl Deadline {
     /// Arms it, in place of what it was armed for.
-    pub(crate) fn set(&self, limit: Ticks) {
+    pub fn set(&self, limit: Ticks) {
         self.arm(limit, false);
     }
 
     /// Arms it for a connection that waits for its next request.
-    pub(crate) fn set_idle(&self, limit: Ticks) {
+    pub fn set_idle(&self, limit: Ticks) {
         self.arm(limit, true);
     }
 
     /// Runs a future until the deadline that is set.
-    pub(crate) async fn guard<F: Future>(&self, future: F) -> Result<F::Output, Elapsed> {
+    pub async fn guard<F: Future>(&self, future: F) -> Result<F::Output, Elapsed> {
         let mut future = pin!(future);
         poll_fn(|context| match future.as_mut().poll(context) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
@@ -175,7 +176,7 @@ impl Deadline {
     }
 
     /// Runs a future for at most `limit`, counted from when it first has to wait.
-    pub(crate) async fn within<F: Future>(&self, limit: Ticks, future: F) -> Result<F::Output, Elapsed> {
+    pub async fn within<F: Future>(&self, limit: Ticks, future: F) -> Result<F::Output, Elapsed> {
         let mut future = pin!(future);
         let mut is_armed = false;
         poll_fn(|context| match future.as_mut().poll(context) {
@@ -192,7 +193,7 @@ impl Deadline {
     }
 
     /// Ready once the deadline has passed.
-    pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+    pub fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut entries = self.deadlines.entries.borrow_mut();
         let entry = &mut entries[self.key as usize];
         if entry.due <= self.deadlines.now.get() {

@@ -3,10 +3,10 @@
 use std::io::{self, ErrorKind};
 
 /// What to do where files are too many.
-pub(crate) const RAISE_LIMIT: &str = "; raise the limit of open files (ulimit -n)";
+pub const RAISE_LIMIT: &str = "; raise the limit of open files (ulimit -n)";
 
 /// Whether the process, or the machine, has no descriptor or memory left for a socket.
-pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let codes = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     error.kind() == ErrorKind::OutOfMemory

@@ -8,13 +8,13 @@ const HEADROOM: usize = 256;
 /// Room behind it, never read into: what closes a chunk, and a body.
 const TAILROOM: usize = 16;
 /// Read area of the two buffers that an exchange over a stream begins with: it is one of many on its connection.
-pub(crate) const TINY: usize = 512;
+pub const TINY: usize = 512;
 /// Read area of the two buffers that every other exchange has: heads and short bodies.
-pub(crate) const SMALL: usize = 16 * 1024;
+pub const SMALL: usize = 16 * 1024;
 /// Read area of the buffers for long bodies that have to be looked at.
-pub(crate) const BULK: usize = 128 * 1024;
+pub const BULK: usize = 128 * 1024;
 /// The same for what is sent on over a stream.
-pub(crate) const PIECE: usize = 96 * 1024;
+pub const PIECE: usize = 96 * 1024;
 /// The sizes that are kept for reuse, and how many of each.
 const SIZES: [usize; 4] = [TINY, SMALL, PIECE, BULK];
 const SPARE_MAX: usize = 64;
@@ -22,7 +22,7 @@ const SPARE_MAX: usize = 64;
 const WAITING_MAX: usize = 4096;
 
 /// Bytes that have arrived and are not yet passed on.
-pub(crate) struct Buffer {
+pub struct Buffer {
     /// Initialised as a whole; `start..end` is filled.
     bytes: Vec<u8>,
     start: usize,
@@ -32,51 +32,56 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    pub(crate) fn new(read_area: usize) -> Self {
+    /// An empty buffer that reads this many bytes at once.
+    pub fn new(read_area: usize) -> Self {
         let bytes = vec![0; HEADROOM + read_area + TAILROOM];
         Self { bytes, start: HEADROOM, end: HEADROOM, base: read_area }
     }
 
     /// Whether it belongs to one of many streams, and should be no larger than it has to be.
-    pub(crate) fn is_of_stream(&self) -> bool {
+    pub fn is_of_stream(&self) -> bool {
         self.base == TINY
     }
 
     /// Whether what was read has filled the read area that exchanges begin with.
-    pub(crate) fn has_filled_small(&self) -> bool {
+    pub fn has_filled_small(&self) -> bool {
         self.base == SMALL && self.read_area() == SMALL && self.end == HEADROOM + SMALL
     }
 
-    pub(crate) fn filled(&self) -> &[u8] {
+    /// The bytes that were read and not yet taken.
+    pub fn filled(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    pub(crate) fn filled_mut(&mut self) -> &mut [u8] {
+    /// The same bytes, to be changed in place.
+    pub fn filled_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.end]
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many bytes were read and not yet taken.
+    pub fn len(&self) -> usize {
         self.end - self.start
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether every byte that was read is taken.
+    pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
     /// Where the next bytes are read to; empty when the buffer is full.
-    pub(crate) fn spare(&mut self) -> &mut [u8] {
+    pub fn spare(&mut self) -> &mut [u8] {
         let limit = self.bytes.len() - TAILROOM;
         &mut self.bytes[self.end.min(limit)..limit]
     }
 
     /// `count` bytes were read into `spare`.
-    pub(crate) fn advance(&mut self, count: usize) {
+    pub fn advance(&mut self, count: usize) {
         self.end += count;
         debug_assert!(self.end <= self.bytes.len());
     }
 
     /// The first `count` bytes are done with.
-    pub(crate) fn consume(&mut self, count: usize) {
+    pub fn consume(&mut self, count: usize) {
         self.start += count;
         debug_assert!(self.start <= self.end);
         if self.start == self.end {
@@ -85,13 +90,13 @@ impl Buffer {
     }
 
     /// Forgets everything.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.start = HEADROOM;
         self.end = HEADROOM;
     }
 
     /// Puts `head` in front of what is filled, if there is room.
-    pub(crate) fn prepend(&mut self, head: &[u8]) -> bool {
+    pub fn prepend(&mut self, head: &[u8]) -> bool {
         let Some(start) = self.start.checked_sub(head.len()) else { return false };
         self.bytes[start..self.start].copy_from_slice(head);
         self.start = start;
@@ -99,7 +104,7 @@ impl Buffer {
     }
 
     /// Puts `head` in front of what is filled, and makes room for it where there is too little.
-    pub(crate) fn push_front(&mut self, head: &[u8]) {
+    pub fn push_front(&mut self, head: &[u8]) {
         if self.prepend(head) {
             return;
         }
@@ -113,7 +118,7 @@ impl Buffer {
     }
 
     /// Puts `tail` behind what is filled, if there is room.
-    pub(crate) fn append(&mut self, tail: &[u8]) -> bool {
+    pub fn append(&mut self, tail: &[u8]) -> bool {
         let Some(room) = self.bytes.get_mut(self.end..self.end + tail.len()) else { return false };
         room.copy_from_slice(tail);
         self.end += tail.len();
@@ -121,7 +126,7 @@ impl Buffer {
     }
 
     /// Keeps only the first `count` filled bytes.
-    pub(crate) fn truncate(&mut self, count: usize) {
+    pub fn truncate(&mut self, count: usize) {
         self.end = self.end.min(self.start + count);
     }
 
@@ -130,7 +135,7 @@ impl Buffer {
     }
 
     /// Moves what is filled to the front, so that the whole read area is behind it.
-    pub(crate) fn compact(&mut self) {
+    pub fn compact(&mut self) {
         if self.start > HEADROOM {
             self.bytes.copy_within(self.start..self.end, HEADROOM);
             self.end -= self.start - HEADROOM;
@@ -141,7 +146,7 @@ impl Buffer {
 
 /// The spare buffers of one worker.
 #[derive(Default)]
-pub(crate) struct Buffers {
+pub struct Buffers {
     spare: [RefCell<Vec<Buffer>>; SIZES.len()],
     /// The text that was sent last.
     warm_text: RefCell<Vec<u8>>,
@@ -149,7 +154,7 @@ pub(crate) struct Buffers {
 
 impl Buffers {
     /// An empty buffer with a read area of one of the sizes.
-    pub(crate) fn take(&self, read_area: usize) -> Buffer {
+    pub fn take(&self, read_area: usize) -> Buffer {
         let spare = self.spare_of(read_area).and_then(|spare| spare.borrow_mut().pop());
         let mut buffer = spare.unwrap_or_else(|| Buffer::new(read_area));
         buffer.base = read_area;
@@ -157,7 +162,7 @@ impl Buffers {
     }
 
     /// A buffer that waits, of an exchange that begins with this read area.
-    pub(crate) fn take_waiting(&self, base: usize) -> Buffer {
+    pub fn take_waiting(&self, base: usize) -> Buffer {
         let mut buffer = self.take(TINY);
         buffer.base = base;
         buffer
@@ -165,7 +170,7 @@ impl Buffers {
 
     /// Exchanges a buffer whose exchange waits for one that holds little more than what is filled. The large one goes to
     /// whoever reads next, and is in the core's cache still.
-    pub(crate) fn wait(&self, buffer: &mut Buffer) {
+    pub fn wait(&self, buffer: &mut Buffer) {
         let wanted = if buffer.len() <= TINY { TINY } else { buffer.len() };
         if buffer.read_area() > wanted && buffer.len() <= WAITING_MAX {
             self.exchange(buffer, wanted);
@@ -174,35 +179,35 @@ impl Buffers {
 
     /// Exchanges a buffer that has waited for one of the size that it began with.
     #[inline]
-    pub(crate) fn ready(&self, buffer: &mut Buffer) {
+    pub fn ready(&self, buffer: &mut Buffer) {
         if buffer.read_area() < buffer.base {
             self.exchange(buffer, buffer.base);
         }
     }
 
     /// Exchanges a text that is written and sent for the one that was sent last.
-    pub(crate) fn warm_text(&self, text: &mut Vec<u8>) {
+    pub fn warm_text(&self, text: &mut Vec<u8>) {
         if text.is_empty() {
             std::mem::swap(&mut *self.warm_text.borrow_mut(), text);
         }
     }
 
     /// Exchanges a buffer for one with at least twice the read area, and moves what is filled.
-    pub(crate) fn grow(&self, buffer: &mut Buffer) {
+    pub fn grow(&self, buffer: &mut Buffer) {
         let wanted = buffer.read_area() * 2;
         let size = if wanted <= SMALL { SMALL } else { wanted.max(BULK) };
         self.exchange(buffer, if buffer.is_of_stream() { wanted } else { size });
     }
 
     /// Exchanges a buffer for one of the largest size, and moves what is filled.
-    pub(crate) fn widen(&self, buffer: &mut Buffer) {
+    pub fn widen(&self, buffer: &mut Buffer) {
         if buffer.read_area() < BULK {
             self.exchange(buffer, BULK);
         }
     }
 
     /// Exchanges an empty buffer for one into which more can be read, up to `wanted` or the largest size.
-    pub(crate) fn grow_to(&self, buffer: &mut Buffer, wanted: usize) {
+    pub fn grow_to(&self, buffer: &mut Buffer, wanted: usize) {
         debug_assert!(buffer.is_empty());
         let size = SIZES.into_iter().find(|&size| size >= wanted).unwrap_or(BULK);
         if size > buffer.read_area() {
@@ -211,7 +216,7 @@ impl Buffers {
     }
 
     /// Exchanges a buffer for one into which no more than `len` bytes fit, or what is filled of it.
-    pub(crate) fn fit(&self, buffer: &mut Buffer, len: usize) {
+    pub fn fit(&self, buffer: &mut Buffer, len: usize) {
         let len = len.max(buffer.len());
         let wanted = if len <= buffer.base { buffer.base } else { len };
         if wanted != buffer.read_area() {
@@ -220,13 +225,13 @@ impl Buffers {
     }
 
     /// Exchanges a buffer for one that holds what is filled and nothing more.
-    pub(crate) fn park(&self, buffer: &mut Buffer) {
+    pub fn park(&self, buffer: &mut Buffer) {
         let filled = buffer.len();
         self.exchange(buffer, filled);
     }
 
     /// Exchanges a buffer for one of at least the size that it began with.
-    pub(crate) fn unpark(&self, buffer: &mut Buffer) {
+    pub fn unpark(&self, buffer: &mut Buffer) {
         let wanted = buffer.base.max(buffer.len());
         if buffer.read_area() < wanted {
             self.exchange(buffer, wanted);
@@ -234,7 +239,7 @@ impl Buffers {
     }
 
     /// Exchanges an empty buffer for one of the size that it began with.
-    pub(crate) fn shrink(&self, buffer: &mut Buffer) {
+    pub fn shrink(&self, buffer: &mut Buffer) {
         debug_assert!(buffer.is_empty());
         if buffer.read_area() != buffer.base {
             self.exchange(buffer, buffer.base);
