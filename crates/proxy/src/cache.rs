@@ -24,7 +24,7 @@ mod tally;
 /// What is purged.
 mod purge;
 /// What the next process is told.
-pub(crate) mod heir;
+pub mod heir;
 /// Why a request is a hit, or none.
 mod explain;
 /// What of a request servers see as it was sent.
@@ -54,19 +54,20 @@ use crate::context::seen;
 use crate::forward;
 use crate::forward::respond;
 use crate::shaping;
-pub(crate) use explain::Question;
+pub use explain::Question;
 use heir::Heir;
 use hit::Told;
 pub(crate) use pass::invalidate;
-pub(crate) use purge::{Purging, is_purge, purge, sweep};
+pub use purge::{Purging, sweep};
+pub(crate) use purge::{is_purge, purge};
 use sent::Passing;
 pub(crate) use sent::prepare;
-pub(crate) use tally::{miss_words, of_route, refusal_words};
+pub use tally::{miss_words, of_route, refusal_words};
 use tier::Below;
 
 /// What is stored, and what it is found by.
 #[derive(Clone)]
-pub(crate) struct Cache {
+pub struct Cache {
     store: Arc<Store>,
     secret: KeySecret,
     below: Below,
@@ -90,7 +91,7 @@ impl Cache {
     }
 
     /// What the secrets of spaces are made from.
-    pub(crate) fn secret(&self) -> KeySecret {
+    pub fn secret(&self) -> KeySecret {
         self.secret
     }
 
@@ -100,7 +101,7 @@ impl Cache {
     }
 
     /// What a reload makes of what is stored, once it is in force: what fits stays. Says what does not.
-    pub(crate) fn follow(before: &Plan, now: &Plan) -> Option<String> {
+    pub fn follow(before: &Plan, now: &Plan) -> Option<String> {
         let last = before.cache.as_ref()?;
         let (Some(cache), Some(meant)) = (&now.cache, &now.config.cache) else {
             return dropped(last, "there is none any more");
@@ -122,14 +123,14 @@ impl Cache {
     }
 
     /// Another process is to have what lies on the disk.
-    pub(crate) fn leave(&self) {
+    pub fn leave(&self) {
         if let Some(tier) = self.below.tier() {
             tier.close();
         }
     }
 
     /// Has what is stored written, at the end of the process.
-    pub(crate) fn finish(&self) {
+    pub fn finish(&self) {
         if let Some(tier) = self.below.tier() {
             tier.finish();
         }

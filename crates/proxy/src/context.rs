@@ -15,15 +15,15 @@ pub(crate) mod exchange_slot;
 /// The detail of a refused message, for the log.
 pub(crate) mod explain;
 /// What can go wrong, with its status and its text.
-pub(crate) mod failure;
+pub mod failure;
 /// What the PROXY protocol says of a connection.
 pub(crate) mod introduced;
 /// State that a process goes on with after a reload or an upgrade.
-pub(crate) mod legacy;
+pub mod legacy;
 /// The slowest that a client may be.
 pub(crate) mod minimum_rate;
 /// The configuration, compiled for the request path.
-pub(crate) mod plan;
+pub mod plan;
 /// The record of a request, for the log.
 pub(crate) mod record;
 /// What routes see of a request.

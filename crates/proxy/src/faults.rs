@@ -7,7 +7,7 @@
 /// Faults of connections.
 pub(crate) mod connections;
 /// Listeners that accept nothing.
-pub(crate) mod listeners;
+pub mod listeners;
 /// Faults of HTTP messages.
 pub(crate) mod messages;
 
@@ -30,7 +30,7 @@ use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::Request;
 use crate::context::failure::Failure;
 use crate::context::seen::{self, Fields};
-pub(crate) use given::FaultBequest;
+pub use given::FaultBequest;
 use given::Past;
 
 /// Keys of each rule whose first requests are counted.
@@ -39,7 +39,7 @@ const KEYS_MAX: usize = 16_384;
 const BY_REQUEST: &str = "asked for";
 
 /// All faults, as the workers and those who change them share them.
-pub(crate) struct Faults {
+pub struct Faults {
     is_on: AtomicBool,
     breaks_connections: AtomicBool,
     set: ArcSwap<Set>,
@@ -83,8 +83,9 @@ struct Added {
 }
 
 /// A rule, with what it has come to.
-pub(crate) struct Rule {
-    pub(crate) meant: FaultRule,
+pub struct Rule {
+    /// The configuration of the rule.
+    pub meant: FaultRule,
     dice: Dice,
     table: RouteTable,
     first: Option<FirstRequests>,
@@ -111,13 +112,17 @@ pub(crate) struct Drawn {
 
 /// Why a fault is not added or removed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum FaultRefusal {
+pub enum FaultRefusal {
+    /// The name is taken.
     #[error("there is a fault {0:?} already: give this one another name, or remove that one")]
     IsThere(String),
+    /// No fault has the name.
     #[error("no fault is named {0:?}")]
     NoFault(String),
+    /// There are as many faults as may be.
     #[error("more than {RULES_MAX} faults: remove some")]
     TooMany,
+    /// A successor has the faults already.
     #[error("another process is taking over: ask again once it has")]
     Lent,
 }
@@ -127,7 +132,7 @@ const RULES_MAX: usize = 1024;
 
 impl Faults {
     /// Those of a file, and of the process before.
-    pub(crate) fn new(config: &Config, bequests: Vec<FaultBequest>) -> Arc<Self> {
+    pub fn new(config: &Config, bequests: Vec<FaultBequest>) -> Arc<Self> {
         let (held, pasts) = given::taken(config, bequests);
         let past = |meant: &FaultRule| pasts.iter().find(|past| past.is_of(meant));
         let rule = |meant: &FaultRule| Arc::new(Rule::new(meant, held.file.seed, 0, past(meant)));
@@ -142,7 +147,7 @@ impl Faults {
     }
 
     /// Returns once there are other rules than when it was asked last. For one who asks.
-    pub(crate) async fn changed(&self) {
+    pub async fn changed(&self) {
         self.changed.notified().await;
     }
 
@@ -160,7 +165,7 @@ impl Faults {
     }
 
     /// Those of another file. Where it has the same as the one before nothing changes, and what was removed stays so.
-    pub(crate) fn reread(&self, config: &Config, now_ns: u64) {
+    pub fn reread(&self, config: &Config, now_ns: u64) {
         let mut held = self.held();
         if held.read != config.faults {
             held.read.clone_from(&config.faults);
@@ -175,12 +180,7 @@ impl Faults {
     ///
     /// # Errors
     /// Why nothing has changed.
-    pub(crate) fn add(
-        &self,
-        rules: Vec<FaultRule>,
-        config: &Config,
-        now_ns: u64,
-    ) -> Result<(), FaultRefusal> {
+    pub fn add(&self, rules: Vec<FaultRule>, config: &Config, now_ns: u64) -> Result<(), FaultRefusal> {
         let mut held = self.held_to_change()?;
         if let Some(rule) = rules.iter().find(|rule| held.has(&rule.name)) {
             return Err(FaultRefusal::IsThere(rule.name.clone()));
@@ -194,7 +194,7 @@ impl Faults {
     }
 
     /// Has one go wrong no more.
-    pub(crate) fn remove(&self, name: &str, now_ns: u64) -> Result<(), FaultRefusal> {
+    pub fn remove(&self, name: &str, now_ns: u64) -> Result<(), FaultRefusal> {
         let mut held = self.held_to_change()?;
         if !held.has(name) {
             return Err(FaultRefusal::NoFault(name.to_owned()));
@@ -206,7 +206,7 @@ impl Faults {
     }
 
     /// Has nothing go wrong any more, and says how many rules that were.
-    pub(crate) fn clear(&self, now_ns: u64) -> Result<usize, FaultRefusal> {
+    pub fn clear(&self, now_ns: u64) -> Result<usize, FaultRefusal> {
         let mut held = self.held_to_change()?;
         let count = held.file.rules.len() + held.added.len();
         held.added.clear();
@@ -217,12 +217,12 @@ impl Faults {
     }
 
     /// The rules in force, in their order.
-    pub(crate) fn rules(&self) -> Vec<Arc<Rule>> {
+    pub fn rules(&self) -> Vec<Arc<Rule>> {
         self.set.load().rules.clone()
     }
 
     /// What is in force as a file would have it.
-    pub(crate) fn over(&self, mut config: Config) -> Config {
+    pub fn over(&self, mut config: Config) -> Config {
         config.faults.rules = self.rules().iter().map(|rule| rule.meant.clone()).collect();
         config
     }
@@ -267,7 +267,7 @@ impl Faults {
     }
 
     /// The rule by which a listener refuses connections now.
-    pub(crate) fn refuses(&self, listener: usize, now_ns: u64) -> Option<Arc<Rule>> {
+    pub fn refuses(&self, listener: usize, now_ns: u64) -> Option<Arc<Rule>> {
         // Whose they would be does not count.
         let seen = connection(listener, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let refuses = |rule: &&Arc<Rule>| rule.is_on(now_ns) && rule.table.choose(&seen).is_some();
@@ -276,13 +276,13 @@ impl Faults {
     }
 
     /// After how long another listener may refuse connections, unless the rules change.
-    pub(crate) fn refusals_change_in(&self, now_ns: u64) -> Option<Duration> {
+    pub fn refusals_change_in(&self, now_ns: u64) -> Option<Duration> {
         let set = self.set.load();
         set.refusals().filter_map(|rule| rule.meant.occasion.changes_in(rule.age(now_ns))).min()
     }
 
     /// No process is told of them any more, or that did not take over.
-    pub(crate) fn give_back(&self) {
+    pub fn give_back(&self) {
         self.held().is_lent = false;
     }
 
@@ -481,22 +481,22 @@ impl Rule {
     }
 
     /// Whether it may happen now.
-    pub(crate) fn is_on(&self, now_ns: u64) -> bool {
+    pub fn is_on(&self, now_ns: u64) -> bool {
         self.meant.occasion.is_on(self.age(now_ns))
     }
 
     /// After how long it ends for good, if it does.
-    pub(crate) fn expires_in(&self, now_ns: u64) -> Option<Duration> {
+    pub fn expires_in(&self, now_ns: u64) -> Option<Duration> {
         Some(self.meant.occasion.expires?.saturating_sub(self.age(now_ns)))
     }
 
     /// It happens to one more.
-    pub(crate) fn count(&self) {
+    pub fn count(&self) {
         self.injected.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Requests that it was asked about, and those that it happened to.
-    pub(crate) fn counts(&self) -> (u64, u64) {
+    pub fn counts(&self) -> (u64, u64) {
         (self.asked.load(Ordering::Relaxed), self.injected.load(Ordering::Relaxed))
     }
 }

@@ -2,9 +2,9 @@
 //! the counters and the load.
 
 /// Listening sockets, and accepting.
-pub(crate) mod listen;
+pub mod listen;
 /// Whether memory is short.
-pub(crate) mod pressure;
+pub mod pressure;
 /// A short sleep that saves many wake-ups.
 pub(crate) mod wakeup_coalescing;
 
@@ -43,7 +43,7 @@ use transport::tcp::Tcp;
 use transport::tls::Records;
 
 /// What a worker is told from outside.
-pub(crate) enum Message {
+pub enum Message {
     /// A connection that another worker had too many of, and the listener that it came to.
     Connection(TcpStream, SocketAddr, ListenerId),
     /// Go on with another plan.
@@ -63,20 +63,24 @@ pub(crate) enum Message {
 }
 
 /// Another plan, and what it takes to get there.
-pub(crate) struct Change {
-    pub(crate) plan: Arc<Plan>,
+pub struct Change {
+    /// The plan from now on.
+    pub plan: Arc<Plan>,
     /// Those of the plan, in its order. Others are not listened on any more.
-    pub(crate) listeners: Vec<ListenerId>,
+    pub listeners: Vec<ListenerId>,
     /// This worker's sockets of those that are new.
-    pub(crate) opened: Vec<(ListenerId, TcpListener)>,
-    pub(crate) log: LogChange,
+    pub opened: Vec<(ListenerId, TcpListener)>,
+    /// The log from now on.
+    pub log: LogChange,
     /// Dropped when the worker has gone on. The log that it does not use any more goes there: to drop it may take long.
-    pub(crate) done: UnboundedSender<WorkerLog>,
+    pub done: UnboundedSender<WorkerLog>,
 }
 
 /// Where requests are logged from now on.
-pub(crate) enum LogChange {
+pub enum LogChange {
+    /// The log stays.
     Same,
+    /// Another log, or none.
     Other(Option<WorkerLog>),
 }
 
@@ -104,23 +108,33 @@ const IDLE_GRACE: Duration = Duration::from_secs(2);
 pub(crate) type Loads = Arc<[AtomicUsize]>;
 
 /// What a worker is made of, sent to its thread.
-pub(crate) struct Parts {
-    pub(crate) index: usize,
-    pub(crate) plan: Arc<Plan>,
+pub struct Parts {
+    /// The place among the workers, from 0.
+    pub index: usize,
+    /// The plan to begin with.
+    pub plan: Arc<Plan>,
     /// The listeners of the plan, in its order.
-    pub(crate) listeners: Vec<ListenerId>,
+    pub listeners: Vec<ListenerId>,
     /// This worker's sockets of them.
-    pub(crate) opened: Vec<(ListenerId, TcpListener)>,
-    pub(crate) messages: UnboundedReceiver<Message>,
-    pub(crate) others: Arc<[UnboundedSender<Message>]>,
-    pub(crate) loads: Loads,
-    pub(crate) log: Option<WorkerLog>,
-    pub(crate) counters: Counters,
-    pub(crate) series: Series,
+    pub opened: Vec<(ListenerId, TcpListener)>,
+    /// Where messages to this worker arrive.
+    pub messages: UnboundedReceiver<Message>,
+    /// Where messages to each worker go, this one included.
+    pub others: Arc<[UnboundedSender<Message>]>,
+    /// Connections of each worker.
+    pub loads: Loads,
+    /// The access log, if there is one.
+    pub log: Option<WorkerLog>,
+    /// Counters of this worker.
+    pub counters: Counters,
+    /// Counters by name of this worker.
+    pub series: Series,
     /// When time began, for all workers.
-    pub(crate) epoch: Instant,
-    pub(crate) pressure: Arc<Pressure>,
-    pub(crate) faults: Arc<Faults>,
+    pub epoch: Instant,
+    /// Whether memory is short.
+    pub pressure: Arc<Pressure>,
+    /// Faults on purpose.
+    pub faults: Arc<Faults>,
 }
 
 /// One core's share of the proxy.
@@ -179,7 +193,7 @@ pub(crate) struct Worker {
 ///
 /// # Errors
 /// When the process may have no more descriptors.
-pub(crate) fn begin(parts: Parts) -> io::Result<impl Future<Output = ()>> {
+pub fn begin(parts: Parts) -> io::Result<impl Future<Output = ()>> {
     let alarms = Alarms::new(parts.epoch)?;
     Ok(run(parts, alarms))
 }
@@ -686,114 +700,5 @@ impl LastWaits {
                 Wait::All
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::{Read, Write};
-
-    use config::Config;
-
-    use super::*;
-    use crate::control::{Running, start};
-    use crate::worker::listen::NOWHERE;
-
-    /// The client's end of a connection, and the other one.
-    fn connection() -> (TcpStream, TcpStream) {
-        let between = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let client = TcpStream::connect(between.local_addr().expect("it listens")).expect("it listens");
-        let (stream, _) = between.accept().expect("it was connected to");
-        stream.set_nonblocking(true).expect("it is a socket");
-        (client, stream)
-    }
-
-    /// Hands a connection over as another worker would, and returns the client's end.
-    fn hand_over(proxy: &Running, listener: ListenerId) -> TcpStream {
-        let (client, stream) = connection();
-        let sent = proxy.control.workers[0].send(Message::Connection(stream, NOWHERE, listener));
-        assert!(sent.is_ok(), "it runs");
-        client
-    }
-
-    #[test]
-    fn a_connection_that_is_handed_over_to_who_ends_is_served() {
-        let any: SocketAddr = "127.0.0.1:0".parse().expect("is an address");
-        for _ in 0..20 {
-            let server = "http://127.0.0.1:1".parse().expect("is a URL");
-            let proxy = start(Config {
-                workers: Some(const { std::num::NonZeroUsize::new(1).unwrap() }),
-                ..Config::for_servers(vec![any], vec![server])
-            });
-            let proxy = proxy.expect("it starts");
-            let (mut client, stream) = connection();
-            let worker = &proxy.control.workers[0];
-            assert!(worker.send(Message::Retire).is_ok(), "it runs");
-            if worker.send(Message::Connection(stream, NOWHERE, ListenerId(0))).is_err() {
-                // The other worker keeps it.
-                continue;
-            }
-            client.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n").expect("it is there");
-            let mut response = String::new();
-            client.read_to_string(&mut response).expect("it answers");
-            assert!(response.starts_with("HTTP/1.1 502 "), "{response}");
-        }
-    }
-
-    /// To drop it would wait for a target that is behind, and all of the worker's clients with it.
-    #[test]
-    fn a_log_that_is_not_used_any_more_is_given_away() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let any = "127.0.0.1:0".parse().expect("is an address");
-        let server = "http://127.0.0.1:1".parse().expect("is a URL");
-        let target = config::LogTarget::File(folder.path().join("log"));
-        let proxy = start(Config {
-            workers: Some(const { std::num::NonZeroUsize::new(1).unwrap() }),
-            access_log: Some(config::AccessLog::new(target, config::LogFormat::Json)),
-            ..Config::for_servers(vec![any], vec![server])
-        });
-        let proxy = proxy.expect("it starts");
-        let (done, mut all_done) = tokio::sync::mpsc::unbounded_channel();
-        let change = Change {
-            plan: proxy.control.plan(),
-            listeners: vec![ListenerId(0)],
-            opened: Vec::new(),
-            log: LogChange::Other(None),
-            done,
-        };
-        assert!(proxy.control.workers[0].send(Message::Change(Box::new(change))).is_ok(), "it runs");
-        assert!(all_done.blocking_recv().is_some());
-        assert!(all_done.blocking_recv().is_none());
-    }
-
-    #[test]
-    fn a_connection_that_is_handed_over_for_a_listener_of_before_has_an_end() {
-        let any = "127.0.0.1:0".parse().expect("is an address");
-        let server = "http://127.0.0.1:1".parse().expect("is a URL");
-        let config = |listeners| Config {
-            workers: Some(const { std::num::NonZeroUsize::new(1).unwrap() }),
-            ..Config::for_servers(vec![any; listeners], vec![config::Server::clone(&server)])
-        };
-        let ask = |mut client: TcpStream| {
-            // It may be closed already.
-            let _ = client.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n");
-            let mut response = Vec::new();
-            let _ = client.read_to_end(&mut response);
-            String::from_utf8(response).expect("it is text")
-        };
-        let (second, third) = (ListenerId(1), ListenerId(2));
-        let proxy = start(config(2)).expect("it starts");
-        proxy.reload(config(1)).expect("it is valid");
-        let response = ask(hand_over(&proxy, second));
-        assert!(response.starts_with("HTTP/1.1 502 "), "by the worker's last change: {response}");
-        assert!(response.contains("\r\nConnection: close\r\n"), "it is the last: {response}");
-        proxy.reload(config(1)).expect("it is valid");
-        assert_eq!(ask(hand_over(&proxy, second)), "", "nothing is known of it any more");
-        let mut early = hand_over(&proxy, third);
-        proxy.reload(config(2)).expect("it is valid");
-        early.write_all(b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").expect("it is there");
-        let mut response = String::new();
-        early.read_to_string(&mut response).expect("it answers");
-        assert!(response.starts_with("HTTP/1.1 502 "), "{response}");
     }
 }

@@ -113,7 +113,7 @@ fn allocations_of(case: &Case, log: Option<AccessLog>) -> usize {
         config.cache = Some(CacheStore::of(64 << 20));
         config.routes[0].cache = Some(cache::Policy::default());
     }
-    let proxy = proxy::start(config).expect("the proxy starts");
+    let proxy = control::start(config).expect("the proxy starts");
     let mut client = TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens");
     client.set_read_timeout(Some(Duration::from_secs(20))).expect("is a socket");
     std::thread::scope(|scope| {

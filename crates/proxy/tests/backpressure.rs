@@ -7,7 +7,7 @@ use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use config::Config;
-use proxy::Running;
+use control::Running;
 use socket2::SockRef;
 
 /// Far beyond what all buffers between the two ends hold, the kernel's included.
@@ -217,7 +217,7 @@ fn scene() -> (Running, TcpStream, TcpListener) {
     let server = format!("http://{}", listener.local_addr().expect("it listens")).parse().expect("is a URL");
     let mut config = Config::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], vec![server]);
     config.workers = Some(1.try_into().expect("is not zero"));
-    let proxy = proxy::start(config).expect("the proxy starts");
+    let proxy = control::start(config).expect("the proxy starts");
     let client = TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens");
     client.set_read_timeout(Some(PATIENCE)).expect("is a socket");
     (proxy, client, listener)

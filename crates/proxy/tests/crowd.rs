@@ -27,7 +27,7 @@ fn a_crowd_that_comes_again_makes_no_new_connections() {
     let server = format!("http://{}", listener.local_addr().expect("it listens")).parse().expect("is a URL");
     let mut config = Config::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], vec![server]);
     config.workers = Some(1.try_into().expect("is not zero"));
-    let proxy = proxy::start(config).expect("the proxy starts");
+    let proxy = control::start(config).expect("the proxy starts");
     let address = proxy.addresses()[0];
     let connect = |_| TcpStream::connect(address).expect("the proxy listens");
     let mut clients: Vec<TcpStream> = (0..CROWD).map(connect).collect();

@@ -25,7 +25,7 @@ fn accepting_pauses_until_there_are_descriptors_again() {
     let server = format!("http://{}", listener.local_addr().expect("it listens")).parse().expect("is a URL");
     let mut config = Config::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], vec![server]);
     config.workers = Some(1.try_into().expect("is not zero"));
-    let proxy = proxy::start(config).expect("the proxy starts");
+    let proxy = control::start(config).expect("the proxy starts");
     let address = proxy.addresses()[0];
 
     // Two clients that are there before, and share one connection to the server.

@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 
 use config::{Config, Protocol};
-use proxy::Running;
+use control::Running;
 use testkit::http2::frame::{INITIAL_WINDOW_SIZE, WINDOW, data, headers, last_headers, raw, window_update};
 use testkit::http2::{End, frame};
 
@@ -101,7 +101,7 @@ fn costs_little(
     config.workers = Some(1.try_into().expect("is not zero"));
     // What is a flood would end before it costs anything.
     config.limits.http2.floods.overhead = u32::MAX;
-    let proxy = proxy::start(config).expect("the proxy starts");
+    let proxy = control::start(config).expect("the proxy starts");
     // What a worker needs is there once it has answered.
     let mut friend = End::client(TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens"), &[]);
     friend.sends(last_headers(1, &GET.replace("GET", "TRACE")));
@@ -262,7 +262,7 @@ fn streams_of_a_server() {
     let mut config = Config::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![url]);
     config.workers = Some(1.try_into().expect("is not zero"));
     config.upstreams[0].protocol = Protocol::Http2;
-    let proxy = proxy::start(config).expect("the proxy starts");
+    let proxy = control::start(config).expect("the proxy starts");
     let connect = || TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens");
     let mut friend = End::client(connect(), &[]);
     friend.sends(last_headers(1, GET));

@@ -91,7 +91,7 @@ type Client = fn(SocketAddr, usize, &Tally);
 
 /// Clients that ask a proxy of servers all the time.
 struct Load {
-    proxy: proxy::Running,
+    proxy: control::Running,
     tally: Arc<Tally>,
     clients: Vec<JoinHandle<()>>,
 }
@@ -100,7 +100,7 @@ impl Load {
     fn on(servers: &[SocketAddr], body_bytes: usize, ask: Client) -> Self {
         let url = |address| format!("http://{address}").parse().expect("is a URL");
         let config = Config::for_servers(vec![LOOPBACK], servers.iter().map(url).collect());
-        let proxy = proxy::start(config).expect("the proxy starts");
+        let proxy = control::start(config).expect("the proxy starts");
         let (front, tally) = (proxy.addresses()[0], Arc::new(Tally::default()));
         let client = |_| {
             let tally = Arc::clone(&tally);

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 
-use proxy::Running;
+use control::Running;
 use tempfile::TempDir;
 
 use crate::http1::Peer;
@@ -53,7 +53,7 @@ impl Scene {
             let address = server.local_addr().expect("it listens").to_string();
             scene_text = scene_text.replace(&format!("{{{number}}}"), &address);
         }
-        let running = proxy::start(read(&scene_text)).unwrap_or_else(|error| panic!("{error}"));
+        let running = control::start(read(&scene_text)).unwrap_or_else(|error| panic!("{error}"));
         Self { running, servers, directory }
     }
 

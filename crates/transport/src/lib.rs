@@ -24,6 +24,8 @@ pub mod h2_stream;
 pub mod latency_emulation;
 /// Pipes for splice(2), kept for reuse.
 pub mod pipes;
+/// Bytes between two sockets, through toxics.
+pub mod relay;
 /// Name resolution of servers.
 pub mod resolve;
 /// What a message is read from and written to.

@@ -23,7 +23,7 @@ use api::cache::{CacheVerdict, Explained, LastMiss, StoreRefusal, StoredResponse
 const VARIANTS_TOLD_MAX: usize = 64;
 
 /// A GET that is asked about.
-pub(crate) struct Question {
+pub struct Question {
     bytes: Vec<u8>,
     head: RequestHead,
     is_https: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Question {
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unanswered {
+pub enum Unanswered {
     #[error(transparent)]
     NotNamed(#[from] NotNamed),
     #[error("with these header fields it is no valid request")]
@@ -42,7 +42,7 @@ pub(crate) enum Unanswered {
 
 impl Question {
     /// A GET for a URL; without a scheme, the one that clients can use, https before http.
-    pub(crate) fn of(plan: &Plan, url: &str, fields: &[(String, String)]) -> Result<Self, Unanswered> {
+    pub fn of(plan: &Plan, url: &str, fields: &[(String, String)]) -> Result<Self, Unanswered> {
         let address = Address::parse(url)?;
         let has_tls = plan.config.listeners.iter().any(|listener| listener.tls.is_some());
         let uris: Vec<Uri<'_>> = address.uris().collect();
@@ -70,7 +70,7 @@ impl Question {
     }
 
     /// What there is to be said.
-    pub(crate) fn answer(&self, plan: &Plan) -> Result<Explained, Unanswered> {
+    pub fn answer(&self, plan: &Plan) -> Result<Explained, Unanswered> {
         let target = Target::of(&self.head, &self.bytes).map_err(|_| Unanswered::NotValid)?;
         let route = self.route(plan, &target)?;
         let authority = target.authority.of(&self.bytes);

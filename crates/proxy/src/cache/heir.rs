@@ -47,14 +47,14 @@ struct Order {
 }
 
 /// What it is going to be told, from its beginning on. Dropped, it is told nothing.
-pub(crate) struct Orders {
+pub struct Orders {
     heir: Arc<Heir>,
     orders: Receiver<Order>,
 }
 
 impl Cache {
     /// From now on another process may store what is purged here: it is to be told.
-    pub(crate) fn bequeath(&self) -> Orders {
+    pub fn bequeath(&self) -> Orders {
         let (sender, orders) = channel();
         *self.heir.orders() = Some(sender);
         Orders { heir: Arc::clone(&self.heir), orders }
@@ -110,7 +110,7 @@ pub(crate) async fn known(call: &Call<'_>, known: oneshot::Receiver<()>) {
 
 impl Orders {
     /// The other process serves, and listens at this channel.
-    pub(crate) fn begin(self, channel: OwnedFd) {
+    pub fn begin(self, channel: OwnedFd) {
         let Self { heir, orders } = self;
         let work = move || {
             for Order { named, force, done } in orders {
@@ -139,7 +139,7 @@ fn tell(channel: &OwnedFd, named: &Named, force: Force) -> io::Result<()> {
 /// Listens to the process before this one until it ends.
 ///
 /// `plan` is the one in force; `None` once the proxy has ended.
-pub(crate) fn listen(channel: OwnedFd, plan: impl Fn() -> Option<Arc<Plan>> + Send + 'static) {
+pub fn listen(channel: OwnedFd, plan: impl Fn() -> Option<Arc<Plan>> + Send + 'static) {
     // It may be long until something is purged.
     if set_socket_timeout(&channel, Timeout::Recv, None).is_err() {
         return;

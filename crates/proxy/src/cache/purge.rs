@@ -28,12 +28,7 @@ impl Cache {
     ///
     /// # Errors
     /// If there are too many purges to be remembered; some may be done then.
-    pub(crate) fn purge(
-        &self,
-        spaces: &[Space],
-        named: &[Named],
-        force: Force,
-    ) -> Result<Purging, RulesFull> {
+    pub fn purge(&self, spaces: &[Space], named: &[Named], force: Force) -> Result<Purging, RulesFull> {
         let now_ms = explain::unix_ms();
         let disk_records = self.below.tally().map_or(0, |tally| tally.records);
         let purge =
@@ -43,13 +38,13 @@ impl Cache {
     }
 
     /// Has it purged by another process as well that takes the place of this one, and says when that knows.
-    pub(crate) fn hand_on(&self, named: Vec<Named>, force: Force) -> Option<oneshot::Receiver<()>> {
+    pub fn hand_on(&self, named: Vec<Named>, force: Force) -> Option<oneshot::Receiver<()>> {
         self.heir.tell(named, force)
     }
 }
 
 /// Purges that are in force.
-pub(crate) struct Purging {
+pub struct Purging {
     store: Arc<Store>,
     ordered: Vec<(Named, Ordered)>,
     /// Responses that the disk had before.
@@ -64,7 +59,7 @@ impl Purging {
 
     /// What they met: each response that was usable in memory, and on the disk what was named by its URL, or all. What other
     /// names meet on the disk alone is not known before it is read.
-    pub(crate) fn count(self) -> Purged {
+    pub fn count(self) -> Purged {
         let rules: Vec<Rule> = self.ordered.iter().flat_map(|(_, ordered)| ordered.rules.clone()).collect();
         let met = self.store.count(&rules);
         let mut by_rule = met.by_rule.into_iter();
@@ -157,7 +152,7 @@ fn named(admitted: &Admitted, head: &RequestHead, bytes: &[u8]) -> Option<(Vec<N
 /// Frees what was purged, until the proxy ends.
 ///
 /// `plan` is the one in force; `None` once the proxy has ended.
-pub(crate) async fn sweep(plan: impl Fn() -> Option<Arc<Plan>>) {
+pub async fn sweep(plan: impl Fn() -> Option<Arc<Plan>>) {
     loop {
         tokio::time::sleep(SWEEP_INTERVAL).await;
         let Some(plan) = plan() else { return };

@@ -58,17 +58,17 @@ pub(super) fn refused(call: &Call<'_>, admitted: &Admitted, refusal: Refusal) {
 }
 
 /// What `CacheCell::misses` counts, by index.
-pub(crate) fn miss_words() -> [&'static str; Forward::ALL.len()] {
+pub fn miss_words() -> [&'static str; Forward::ALL.len()] {
     Forward::ALL.map(Forward::word)
 }
 
 /// What `CacheCell::refusals` counts, by index.
-pub(crate) fn refusal_words() -> Vec<&'static str> {
+pub fn refusal_words() -> Vec<&'static str> {
     REFUSALS.iter().map(|row| row.word).collect()
 }
 
 /// What the cache of a route did.
-pub(crate) fn of_route(cell: &CacheCell) -> RouteCacheStatus {
+pub fn of_route(cell: &CacheCell) -> RouteCacheStatus {
     let named = |words: &[&str], counts: [u64; telemetry::CAUSES_MAX]| -> BTreeMap<String, u64> {
         let counts = words.iter().zip(counts).filter(|(_, count)| *count > 0);
         counts.map(|(word, count)| ((*word).to_owned(), count)).collect()
@@ -102,7 +102,7 @@ fn disk_told(tally: DiskTally) -> DiskStatus {
 
 impl Cache {
     /// For metrics.
-    pub(crate) fn state<'e>(&self, misses: &'e [&'e str], refusals: &'e [&'e str]) -> CacheState<'e> {
+    pub fn state<'e>(&self, misses: &'e [&'e str], refusals: &'e [&'e str]) -> CacheState<'e> {
         let StoreTally { keys, bytes, filling_bytes, evicted, displaced, purges, .. } = self.store.tally();
         CacheState {
             misses,
@@ -128,7 +128,7 @@ impl Cache {
     }
 
     /// For the status.
-    pub(crate) fn told(&self) -> CacheStatus {
+    pub fn told(&self) -> CacheStatus {
         let StoreTally { keys, bytes, filling_bytes, stored, evicted, evicted_bytes, purges, .. } =
             self.store.tally();
         let told =

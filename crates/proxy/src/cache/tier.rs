@@ -86,7 +86,7 @@ impl Below {
     }
 
     /// What the disk keeps its keys with.
-    pub(super) fn secret(&self) -> Option<KeySecret> {
+    pub(crate) fn secret(&self) -> Option<KeySecret> {
         self.tier().map(|tier| KeySecret::new(tier.disk.secret()))
     }
 

@@ -30,7 +30,9 @@ macro_rules! failures {
         /// Why a request was not answered by its server, or not in full.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u8)]
-        pub(crate) enum Failure { $($variant,)* }
+        pub enum Failure {
+            $(#[doc = concat!("`", $word, "` in the log: ", $reason)] $variant,)*
+        }
 
         impl Failure {
             /// The row of the table.
@@ -43,7 +45,7 @@ macro_rules! failures {
             }
 
             /// The words of all failures, by index.
-            pub(crate) const WORDS: &'static [&'static str] = &[$($word),*];
+            pub const WORDS: &'static [&'static str] = &[$($word),*];
         }
     };
 }

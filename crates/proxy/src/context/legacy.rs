@@ -13,7 +13,7 @@ use tls::TicketKeys;
 use crate::context::plan::{Plan, Stickiness};
 
 /// Bytes of a message.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024;
+pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
 /// Sessions that are handed over, of all upstreams together: those used last. 6 MiB.
 const SESSIONS_MAX: usize = 256 * 1024;
@@ -24,22 +24,55 @@ const SESSION_BYTES: usize = size_of::<u128>() + size_of::<u64>();
 
 /// All of it.
 #[derive(Debug, Default)]
-pub(crate) struct Legacy(Vec<Bequest>);
+pub struct Legacy(Vec<Bequest>);
 
 /// A part of it, small enough for a message.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
-pub(crate) enum Bequest {
+pub enum Bequest {
     /// Of the listener that is configured with this address.
-    TicketKeys { listener: String, keys: Hidden },
+    TicketKeys {
+        /// The address in the configuration.
+        listener: String,
+        /// The keys, newest first.
+        keys: Hidden,
+    },
     /// What signs the cookies of an upstream that has no secret of its own.
-    CookieSecret { upstream: String, secret: Hidden },
+    CookieSecret {
+        /// The name of the upstream.
+        upstream: String,
+        /// The secret.
+        secret: Hidden,
+    },
     /// What names the sessions of an upstream, and the secret that their keys are made with. Before its sessions.
-    Table { upstream: String, source: String, secret: Hidden },
+    Table {
+        /// The name of the upstream.
+        upstream: String,
+        /// What names a session, as the configuration writes it.
+        source: String,
+        /// The secret of the keys.
+        secret: Hidden,
+    },
     /// Sessions of an upstream, from the one used least recently.
-    Sessions { upstream: String, sessions: Hidden },
+    Sessions {
+        /// The name of the upstream.
+        upstream: String,
+        /// Keys and server ids, [`SESSION_BYTES`] each.
+        sessions: Hidden,
+    },
     /// How a server stands.
-    Standing { upstream: String, server: u64, is_down: bool, ejected_for_micros: Option<u64>, ejections: u32 },
+    Standing {
+        /// The name of the upstream.
+        upstream: String,
+        /// The id of the server.
+        server: u64,
+        /// Whether checks found the server down.
+        is_down: bool,
+        /// How long the server stays ejected, if it is.
+        ejected_for_micros: Option<u64>,
+        /// Ejections in a row, which decide the length of the next one.
+        ejections: u32,
+    },
     /// Of a version that has more to give.
     #[serde(other)]
     Unknown,
@@ -47,7 +80,7 @@ pub(crate) enum Bequest {
 
 /// Bytes that nobody else is to see.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Hidden(Vec<u8>);
+pub struct Hidden(Vec<u8>);
 
 impl Hidden {
     pub(crate) fn new(bytes: Vec<u8>) -> Self {
@@ -80,7 +113,7 @@ impl<'de> Deserialize<'de> for Hidden {
 
 impl Legacy {
     /// What there is to go on with now.
-    pub(crate) fn of(plan: &Plan, now: Time) -> Self {
+    pub fn of(plan: &Plan, now: Time) -> Self {
         let mut legacy = Self::default();
         for (listener, configured) in plan.listeners.iter().zip(&plan.config.listeners) {
             if let Some(tls) = &listener.tls {
@@ -150,11 +183,13 @@ impl Legacy {
         latest.len()
     }
 
-    pub(crate) fn push(&mut self, bequest: Bequest) {
+    /// Adds a part.
+    pub fn push(&mut self, bequest: Bequest) {
         self.0.push(bequest);
     }
 
-    pub(crate) fn parts(&self) -> &[Bequest] {
+    /// All parts, in the order in which they were added.
+    pub fn parts(&self) -> &[Bequest] {
         &self.0
     }
 
@@ -204,7 +239,7 @@ impl Legacy {
     }
 
     /// How a server stood.
-    pub(crate) fn standing(&self, upstream: &str, id: ServerId) -> Option<Inherited> {
+    pub fn standing(&self, upstream: &str, id: ServerId) -> Option<Inherited> {
         self.0.iter().find_map(|bequest| match bequest {
             &Bequest::Standing { upstream: ref of, server, is_down, ejected_for_micros, ejections }
                 if of == upstream && server == id.as_u64() =>

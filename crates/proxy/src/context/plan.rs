@@ -4,7 +4,7 @@
 /// The servers that a configuration lists.
 mod listed;
 /// What the control thread knows of a server.
-pub(crate) mod server_state;
+pub mod server_state;
 /// Routes and their policies.
 mod routes;
 /// Upstreams and their servers.
@@ -27,33 +27,38 @@ use crate::shaping::Limits;
 use transport::latency_emulation::Link;
 use transport::resolve::Names;
 
-pub(crate) use routes::{Auth, Policies, Route, Table, secret};
-pub(crate) use stickiness::Stickiness;
-pub(crate) use upstreams::{ServerPlan, UpstreamPlan};
+pub use routes::{Auth, Policies, Route, Table, secret};
+pub use stickiness::Stickiness;
+pub use upstreams::{ServerPlan, UpstreamPlan};
 
 /// A compiled configuration.
-pub(crate) struct Plan {
-    pub(crate) config: Config,
+pub struct Plan {
+    /// The configuration that the plan was compiled from.
+    pub config: Config,
     /// Changes when other proxies are trusted than before.
     pub(crate) trust: u64,
-    pub(crate) listeners: Vec<Arc<Listener>>,
-    pub(crate) upstreams: Vec<Arc<UpstreamPlan>>,
-    pub(crate) routes: Vec<Route>,
+    /// In the order of the configuration.
+    pub listeners: Vec<Arc<Listener>>,
+    /// In the order of the configuration.
+    pub upstreams: Vec<Arc<UpstreamPlan>>,
+    /// In the order of the configuration.
+    pub routes: Vec<Route>,
     /// Where its routes store responses, each once.
-    pub(crate) spaces: Vec<Space>,
+    pub spaces: Vec<Space>,
     /// Where it is counted by name; `None` while nobody asks for metrics.
-    pub(crate) places: Option<Arc<telemetry::Places>>,
+    pub places: Option<Arc<telemetry::Places>>,
     pub(crate) table: Arc<Table>,
     pub(crate) verifier: Arc<Verifier>,
     /// What is stored of responses, where anything is.
-    pub(crate) cache: Option<Cache>,
+    pub cache: Option<Cache>,
     /// The names of its servers: for as long as it is there, they are resolved.
-    pub(crate) names: Names,
+    pub names: Names,
 }
 
 /// A listener, by its index in the file.
-pub(crate) struct Listener {
-    pub(crate) tls: Option<Arc<ServerSide>>,
+pub struct Listener {
+    /// TLS towards clients, if the listener speaks it.
+    pub tls: Option<Arc<ServerSide>>,
     /// Whether its requests are sent to https, and at which port.
     pub(crate) redirect_port: Option<u16>,
     /// Lines that every response gets: Strict-Transport-Security.
@@ -76,7 +81,7 @@ impl Plan {
     ///
     /// # Errors
     /// What is wrong with certificates.
-    pub(crate) fn new(
+    pub fn new(
         config: Config,
         previous: Option<&Self>,
         now: Time,
@@ -130,7 +135,7 @@ impl Plan {
     }
 
     /// Goes on with what the process before knew. For the first plan, before anybody else has it.
-    pub(crate) fn inherit(&mut self, legacy: &Legacy, now: Time) {
+    pub fn inherit(&mut self, legacy: &Legacy, now: Time) {
         for (listener, configured) in self.listeners.iter().zip(&self.config.listeners) {
             let keys = legacy.ticket_keys(&configured.address.to_string());
             if let Some((tls, keys)) = listener.tls.as_ref().zip(keys) {
@@ -160,7 +165,7 @@ impl Plan {
     }
 
     /// What TLS there is towards servers, each once.
-    pub(crate) fn upstream_tls(&self) -> Vec<&Arc<ClientSide>> {
+    pub fn upstream_tls(&self) -> Vec<&Arc<ClientSide>> {
         let servers = self.upstreams.iter().flat_map(|upstream| &upstream.servers);
         let mut found: Vec<&Arc<ClientSide>> = Vec::new();
         for (tls, _) in servers.filter_map(|server| server.tls.as_ref()) {

@@ -18,12 +18,12 @@ use telemetry::Entry;
 use telemetry::message;
 use tokio::io::Interest;
 
-use crate::chaos::relay::{self, Way};
 use crate::context::failure::Failure;
 use crate::faults::{Drawn, Rule};
 use crate::worker::Worker;
 use crate::worker::listen::Listening;
 use transport::alarm::Alarms;
+use transport::relay::{self, Way};
 use transport::tcp::{StandIn, Tcp};
 
 /// A fatal alert, handshake_failure, in a record of its own (RFC 8446 §6, §5.1).

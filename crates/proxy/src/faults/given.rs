@@ -26,15 +26,39 @@ const ENVELOPE_BYTES_MAX: usize = 256;
 /// A part of it, small enough for a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
-pub(crate) enum FaultBequest {
+pub enum FaultBequest {
     /// What the file said that was read last, without its rules.
-    Section { seed: u64, header: Option<String>, header_clients: Vec<String>, is_header_removed: bool },
+    Section {
+        /// The seed of all draws.
+        seed: u64,
+        /// The header field that asks for a fault.
+        header: Option<String>,
+        /// Networks whose clients may send the field.
+        header_clients: Vec<String>,
+        /// Whether an operator turned the field off.
+        is_header_removed: bool,
+    },
     /// A rule. Those of that file come in its order, and then those that were added.
-    Rule { name: String, text: String, origin: Origin, past: Told },
+    Rule {
+        /// The name of the rule.
+        name: String,
+        /// The rule as JSON.
+        text: String,
+        /// Where the rule comes from.
+        origin: Origin,
+        /// What the rule has come to.
+        past: Told,
+    },
     /// What requests ask for themselves, taken for a rule.
-    ByRequest { past: Told },
+    ByRequest {
+        /// What the rule has come to.
+        past: Told,
+    },
     /// First requests of the rule before.
-    First { counts: Hidden },
+    First {
+        /// Hashes of keys and their counts, [`KEY_BYTES`] each.
+        counts: Hidden,
+    },
     /// Of a version that has more to give.
     #[serde(other)]
     Unknown,
@@ -43,16 +67,18 @@ pub(crate) enum FaultBequest {
 /// Where a rule comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Origin {
+pub enum Origin {
+    /// The configuration.
     File,
     /// Of the file as well, but in force no more.
     Removed,
+    /// The admin API.
     Added,
 }
 
 /// What a rule has come to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub struct Told {
     seed: u64,
     /// When it came in force, on the clock that all processes have.
     began_ns: u64,
@@ -75,7 +101,7 @@ pub(super) struct Past {
 
 impl Faults {
     /// All that there is to go on with. Until they are given back nobody may add or remove any.
-    pub(crate) fn bequests(&self, config: &Config, now_ns: u64) -> Vec<FaultBequest> {
+    pub fn bequests(&self, config: &Config, now_ns: u64) -> Vec<FaultBequest> {
         let (mut held, set) = (self.held(), self.set.load());
         held.is_lent = true;
         let file = &held.read;

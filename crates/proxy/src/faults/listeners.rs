@@ -18,7 +18,7 @@ type Taking<'a> = &'a dyn Fn(TcpStream, SocketAddr);
 
 /// Has the sockets of a listener refuse connections, or take them; whether they did otherwise before. Those that the
 /// kernel has established already are taken first: it would reset them.
-pub(crate) fn settle(sockets: &[OwnedFd], refuses: bool, take: Taking<'_>) -> io::Result<bool> {
+pub fn settle(sockets: &[OwnedFd], refuses: bool, take: Taking<'_>) -> io::Result<bool> {
     let mut is_changed = false;
     for socket in sockets {
         if socket_acceptconn(socket)? != refuses {

@@ -47,22 +47,22 @@ struct DeferAccept;
 setsockopt_impl!(DeferAccept, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, usize, SetUsize);
 
 /// The address of peers that have none: those of Unix sockets.
-pub(crate) const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+pub const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// An address that is listened on.
-pub(crate) struct Opened {
+pub struct Opened {
     /// At least one for each worker.
-    pub(crate) sockets: Vec<TcpListener>,
+    pub sockets: Vec<TcpListener>,
     /// As it is: the kernel may have chosen the port.
-    pub(crate) bound: ListenAddress,
+    pub bound: ListenAddress,
     /// Of a Unix socket: to be kept for as long as it is listened on.
-    pub(crate) file: Option<SocketFile>,
+    pub file: Option<SocketFile>,
 }
 
 /// Opens the listening sockets of an address, one for each worker. A port of 0 is chosen once for all. Those that the
 /// process before has passed on are taken over, all of them: one that nobody accepts on loses its connections. `leaving`
 /// is what this process listens on until these sockets are there.
-pub(crate) fn open(
+pub fn open(
     address: &ListenAddress,
     workers: usize,
     inherited: Vec<OwnedFd>,
@@ -167,7 +167,7 @@ fn is_taken(address: &ListenAddress) -> io::Result<()> {
 /// A listener for as long as it is listened on, over changes of the configuration.
 /// Later ones are greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ListenerId(pub(crate) u64);
+pub struct ListenerId(pub u64);
 
 /// A listener as one worker sees it. Its connections keep it.
 pub(crate) struct Listening {

@@ -11,17 +11,17 @@ const ENOUGH_PERCENT: u64 = 95;
 
 /// Whether memory is short.
 #[derive(Debug, Default)]
-pub(crate) struct Pressure(AtomicBool);
+pub struct Pressure(AtomicBool);
 
 impl Pressure {
     /// Whether requests are to be refused.
     #[inline]
-    pub(crate) fn is_on(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
     /// Judges what the process uses.
-    pub(crate) fn judge(&self, used_bytes: u64, limit_bytes: Option<u64>) {
+    pub fn judge(&self, used_bytes: u64, limit_bytes: Option<u64>) {
         let Some(limit) = limit_bytes else { return self.0.store(false, Ordering::Relaxed) };
         let was_on = self.is_on();
         let is_on = used_bytes > if was_on { limit / 100 * ENOUGH_PERCENT } else { limit };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use balance::CheckSettings;
 use config::{Check, Config, Probe, Statuses};
-use proxy::Running;
+use control::Running;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -74,7 +74,8 @@ impl Scene {
         config.workers = Some(1.try_into().expect("is not zero"));
         config.upstreams[0].settings.slow_start = Duration::ZERO;
         change(&mut config);
-        let proxy = proxy::start(config.clone()).unwrap_or_else(|error| panic!("it does not start: {error}"));
+        let proxy =
+            control::start(config.clone()).unwrap_or_else(|error| panic!("it does not start: {error}"));
         Self { servers, config, proxy }
     }
 

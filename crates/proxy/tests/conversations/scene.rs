@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
 use config::{Config, Server};
-use proxy::Running;
+use control::Running;
 use socket2::SockRef;
 use testkit::http1::Peer;
 use testkit::text::expand;
@@ -71,7 +71,7 @@ impl Scene {
         config.workers = Some(1.try_into().expect("is not zero"));
         change(&mut config);
         let running =
-            proxy::start(config).unwrap_or_else(|error| panic!("the proxy does not start: {error}"));
+            control::start(config).unwrap_or_else(|error| panic!("the proxy does not start: {error}"));
         Self { running, servers, accepted: RefCell::default() }
     }
 

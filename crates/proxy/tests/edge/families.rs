@@ -32,7 +32,7 @@ fn a_listener_of_both_families_takes_both_and_one_of_either_takes_its_own() {
     const SIX: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
     let has_six = TcpListener::bind((SIX, 0)).is_ok();
     let (four, six) = (Some("127.0.0.1".to_owned()), has_six.then(|| "::1".to_owned()));
-    let proxy = proxy::start(read(&["*:0"])).expect("it starts");
+    let proxy = control::start(read(&["*:0"])).expect("it starts");
     let port = proxy.listeners()[0].port().expect("it is one of TCP");
     assert_eq!(proxy.listeners()[0].to_string(), format!("*:{port}"));
     // IPv4 that comes through a socket of IPv6 is what it is, to access lists and servers.
@@ -54,7 +54,7 @@ fn a_listener_of_both_families_takes_both_and_one_of_either_takes_its_own() {
             .unwrap_or_else(|error| panic!("{address}: {error}"));
         assert_eq!((client(FOUR, port), client(SIX, port)), expected, "{address}");
     }
-    let other = proxy::start(read(&[&format!("[::]:{port}")])).err().expect("another one is in the way");
+    let other = control::start(read(&[&format!("[::]:{port}")])).err().expect("another one is in the way");
     assert!(other.to_string().contains("another process listens there"), "{other}");
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use config::{Config, ListenAddress, Listener, Server};
-use proxy::Running;
+use control::Running;
 use socket2::SockRef;
 use tempfile::TempDir;
 use testkit::http1::Peer;
@@ -43,7 +43,7 @@ impl Scene {
         config.workers = Some(1.try_into().expect("is not zero"));
         let mut set = Set { config, directory: directory.path().to_owned() };
         change(&mut set);
-        let running = proxy::start(set.config).unwrap_or_else(|error| panic!("it does not start: {error}"));
+        let running = control::start(set.config).unwrap_or_else(|error| panic!("it does not start: {error}"));
         Self { running, servers, _directory: directory }
     }
 

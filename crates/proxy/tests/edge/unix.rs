@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use config::{Config, ListenAddress, Listener};
-use proxy::{Running, StartError};
+use control::{Running, StartError};
 use socket2::{Domain, SockAddr, Socket, Type};
 use testkit::http1::Peer;
 use testkit::text::{GET, OK};
@@ -219,7 +219,7 @@ fn a_reload_that_fails_leaves_no_file() {
 fn start_at(path: &Path) -> Result<Running, StartError> {
     let mut config = Config::for_servers(vec![loopback()], vec![url("http://127.0.0.1:1")]);
     config.listeners = vec![unix_listener(path.to_owned())];
-    proxy::start(config)
+    control::start(config)
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use config::{Config, Protocol, Server};
-use proxy::Running;
+use control::Running;
 use socket2::SockRef;
 use testkit::http1::Peer;
 use testkit::http2::End;
@@ -46,7 +46,7 @@ impl Scene {
         config.upstreams[0].protocol = protocol;
         change(&mut config);
         let running =
-            proxy::start(config).unwrap_or_else(|error| panic!("the proxy does not start: {error}"));
+            control::start(config).unwrap_or_else(|error| panic!("the proxy does not start: {error}"));
         Self { running, servers }
     }
 

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use config::{Config, Route, Server, Upstream};
-use proxy::Running;
+use control::Running;
 
 /// After this a test has failed that waits for something to come.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -19,7 +19,7 @@ impl Scene {
     /// With these routes, by path, each to the upstream with these servers; `""` is one where nobody listens.
     pub(crate) fn with(config: Config) -> Self {
         let running =
-            proxy::start(config).unwrap_or_else(|error| panic!("the proxy does not start: {error}"));
+            control::start(config).unwrap_or_else(|error| panic!("the proxy does not start: {error}"));
         Self { running }
     }
 

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use proxy::Running;
+use control::Running;
 use testkit::http1::Peer;
 use testkit::http2::{End, frame};
 use testkit::tls::tunnel::NAME;
@@ -127,7 +127,7 @@ impl Scene {
              [upstream.app.pool]\nidle_timeout = \"1d\"\n"
         );
         let config = config::parse(&text, "test").unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
-        let running = proxy::start(config).expect("it starts");
+        let running = control::start(config).expect("it starts");
         Self { authority, running, listener, client, server }
     }
 

@@ -114,7 +114,7 @@ fn what_is_passed_on_is_late() {
         echo()
     );
     let config = config::parse(&config, "test").expect("is right");
-    let proxy = proxy::start(config).expect("it starts");
+    let proxy = control::start(config).expect("it starts");
     let mut client = client(&proxy);
     let began = Instant::now();
     client.write_all(b"there and back").expect("is taken");

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use proxy::Running;
+use control::Running;
 use tempfile::TempDir;
 use testkit::admin;
 
@@ -26,7 +26,7 @@ impl Scene {
 
     fn with_route(origin: SocketAddr, route: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let running = proxy::start(config(folder.path(), origin, route)).expect("it starts");
+        let running = control::start(config(folder.path(), origin, route)).expect("it starts");
         Self { running, folder }
     }
 

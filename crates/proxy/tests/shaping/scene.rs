@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use config::Config;
-use proxy::Running;
+use control::Running;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -104,7 +104,7 @@ impl Options<'_> {
     }
 
     pub(crate) fn start(&self, origin: SocketAddr) -> Running {
-        proxy::start(self.config(origin)).expect("it starts")
+        control::start(self.config(origin)).expect("it starts")
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 
 use config::Config;
-use proxy::Running;
+use control::Running;
 use socket2::SockRef;
 
 use crate::curl::curl;
@@ -13,7 +13,7 @@ use crate::nginx::{LARGE_BYTES, Nginx, large_body};
 
 fn proxy_to(server: SocketAddr) -> Running {
     let url = format!("http://{server}").parse().expect("is a URL");
-    proxy::start(Config::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], vec![url]))
+    control::start(Config::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], vec![url]))
         .expect("it starts")
 }
 

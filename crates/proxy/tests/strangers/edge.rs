@@ -6,7 +6,7 @@ use config::{
     CertificateFiles, Certificates, ClientCertificates, Config, KeyPair, ListenAddress, Listener, ServerTls,
     UnknownNames,
 };
-use proxy::Running;
+use control::Running;
 use route::ProxyVersion;
 
 use crate::curl::curl;
@@ -21,7 +21,7 @@ fn any_port() -> SocketAddr {
 fn proxy_to(server: &str, change: impl FnOnce(&mut Config)) -> Running {
     let mut config = Config::for_servers(vec![any_port()], vec![server.parse().expect("is a URL")]);
     change(&mut config);
-    proxy::start(config).expect("it starts")
+    control::start(config).expect("it starts")
 }
 
 fn tls_of(pair: &Pair) -> ServerTls {

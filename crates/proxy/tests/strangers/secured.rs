@@ -7,7 +7,7 @@ use config::{
     CertificateFiles, Certificates, ClientCertificates, Config, KeyPair, Listener, Protocol, ServerTls,
     UnknownNames,
 };
-use proxy::Running;
+use control::Running;
 
 use crate::curl::curl;
 use crate::installed::installed;
@@ -24,7 +24,7 @@ fn proxy_to(server: &str, certificates: Certificates, change: impl FnOnce(&mut C
     };
     config.listeners[0] = Listener { tls: Some(tls), ..Listener::plain(any_port) };
     change(&mut config);
-    proxy::start(config).expect("it starts")
+    control::start(config).expect("it starts")
 }
 
 fn files(pair: &Pair) -> Certificates {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use config::{Certificates, ClientCertificates, Config, Listener, ServerTls, UnknownNames};
-use proxy::Running;
+use control::Running;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ServerConfig};
 use socket2::SockRef;
@@ -67,7 +67,7 @@ impl Scene {
         config.upstreams[0].tls.ca = Some(authority.file.clone());
         config.upstreams[0].tls.name = Some("a.example".to_owned());
         change(&mut config, &authority);
-        let running = proxy::start(config).unwrap_or_else(|error| panic!("it does not start: {error}"));
+        let running = control::start(config).unwrap_or_else(|error| panic!("it does not start: {error}"));
         let client = Arc::new(authority.client(&[&TLS13, &TLS12]));
         Self { authority, running, server, server_tls, client }
     }

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ::proxy::chaos::{self, Chaos, Config, Mistake, Options};
+use ::chaos::{Chaos, Config, Mistake, Options};
 use telemetry::message;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Ok(config) => config,
         Err(mistakes) => return mistaken(&mistakes, arguments.messages.are_json()),
     };
-    let running = match chaos::start(Options { listen: arguments.listen, seed: arguments.seed, config }) {
+    let running = match ::chaos::start(Options { listen: arguments.listen, seed: arguments.seed, config }) {
         Ok(running) => running,
         Err(error) => return super::not_run(&error.to_string()),
     };

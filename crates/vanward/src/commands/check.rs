@@ -155,7 +155,7 @@ fn with_needs(mut reading: Reading) -> Reading {
     let unresolved: HashMap<String, String> = match names.is_empty() {
         true => HashMap::new(),
         // Where no thread can be had for it nothing is known of names.
-        false => ::proxy::unresolved(names.into_iter().collect()).unwrap_or_default().into_iter().collect(),
+        false => ::control::unresolved(names.into_iter().collect()).unwrap_or_default().into_iter().collect(),
     };
     for need in &reading.needs {
         match &need.what {

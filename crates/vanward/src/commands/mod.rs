@@ -110,7 +110,7 @@ impl MessageFlags {
     pub(crate) fn speak(&self) {
         let mut messages = config::Messages::default();
         self.over(&mut messages);
-        ::proxy::speak(&messages);
+        ::control::speak(&messages);
     }
 }
 
@@ -133,19 +133,19 @@ impl Operation {
 }
 
 /// The state that the previous process hands over, if this process was started by an upgrade.
-pub(crate) fn inheritance() -> Result<Option<::proxy::Inheritance>, ExitCode> {
-    ::proxy::Inheritance::claim()
+pub(crate) fn inheritance() -> Result<Option<::control::Inheritance>, ExitCode> {
+    ::control::Inheritance::claim()
         .map_err(|error| fail(FAILED, format_args!("cannot take over from the process before: {error}")))
 }
 
 /// Runs a proxy until a signal ends it.
-pub(crate) fn serve(config: config::Config, setup: ::proxy::Setup, operation: &Operation) -> ExitCode {
-    let running = match ::proxy::start_with(config, setup) {
+pub(crate) fn serve(config: config::Config, setup: ::control::Setup, operation: &Operation) -> ExitCode {
+    let running = match ::control::start_with(config, setup) {
         Ok(running) => running,
         Err(error) => return not_run(&error.to_string()),
     };
     say_panics();
-    let announce = |running: &::proxy::Running| {
+    let announce = |running: &::control::Running| {
         let addresses: Vec<String> = running.listeners().iter().map(ToString::to_string).collect();
         message::info(&format!("listening on {}", addresses.join(", ")));
         for alone in running.listeners().iter().filter(|address| address.is_ipv6_alone()) {
@@ -153,7 +153,7 @@ pub(crate) fn serve(config: config::Config, setup: ::proxy::Setup, operation: &O
             message::info(&format!("{alone} accepts only IPv6; *:{port} accepts IPv4 too"));
         }
     };
-    match ::proxy::run_until_signal(running, operation.pid_file.as_deref(), announce) {
+    match ::control::run_until_signal(running, operation.pid_file.as_deref(), announce) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => not_run(&format!("cannot be operated: {error}")),
     }

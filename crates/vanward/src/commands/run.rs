@@ -55,11 +55,11 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     }
     match reading.config {
         Some(config) => {
-            ::proxy::speak(&config.messages);
+            ::control::speak(&config.messages);
             reading.warnings.iter().for_each(|warning| message::warn(&warning.to_string()));
             let (file, operation) = (arguments.config.clone(), arguments.operation.clone());
-            let reread: proxy::Reread = Box::new(move || read(&file, &operation));
-            let setup = proxy::Setup { reread: Some(reread), inheritance };
+            let reread: control::Reread = Box::new(move || read(&file, &operation));
+            let setup = control::Setup { reread: Some(reread), inheritance };
             super::serve(config, setup, &arguments.operation)
         }
         None if is_missing(&arguments.config) => super::fail(super::BAD_CONFIGURATION, without_a_file()),

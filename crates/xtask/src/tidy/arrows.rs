@@ -1,5 +1,5 @@
-//! The arrows between crates, as `cargo metadata` has them: `vanward -> proxy, lab`; `proxy -> transport -> config,
-//! tls, telemetry -> pure`, and `tls -> config`. The lab reaches proxies over sockets only.
+//! The arrows between crates, as `cargo metadata` has them: `vanward -> chaos -> control -> proxy -> transport`, and from
+//! there `-> config, tls, telemetry -> pure`; `vanward -> lab`. The lab reaches proxies over sockets only.
 
 use std::path::Path;
 
@@ -23,6 +23,10 @@ enum Layer {
     Transport,
     /// The path of a request.
     Proxy,
+    /// Everything beside that path.
+    Control,
+    /// The chaos proxy, whose API is served as the admin API is.
+    Chaos,
     /// Servers and clients that proxies are measured with, and the arithmetic of the results.
     LabPart,
     /// Plans and runs measurements.
@@ -54,6 +58,8 @@ const CRATES: &[(&str, Layer)] = &[
     ("pages", Layer::World),
     ("transport", Layer::Transport),
     ("proxy", Layer::Proxy),
+    ("control", Layer::Control),
+    ("chaos", Layer::Chaos),
     ("origin", Layer::LabPart),
     ("load", Layer::LabPart),
     ("report", Layer::LabPart),
@@ -74,7 +80,8 @@ impl Layer {
 
     fn may_depend_on(self, other: Self) -> bool {
         use Layer::{
-            Config, Configured, Lab, LabPart, Proxy, Pure, TestSupport, Tool, Top, Transport, Words, World,
+            Chaos, Config, Configured, Control, Lab, LabPart, Proxy, Pure, TestSupport, Tool, Top, Transport,
+            Words, World,
         };
         match self {
             Words => false,
@@ -83,10 +90,12 @@ impl Layer {
             Configured => matches!(other, Pure | Config),
             Transport => matches!(other, Pure | World | Words | Config | Configured),
             Proxy => other == Transport || Transport.may_depend_on(other),
+            Control => other == Proxy || Proxy.may_depend_on(other),
+            Chaos => other != Proxy && (other == Control || Control.may_depend_on(other)),
             LabPart | Tool => false,
             Lab => matches!(other, LabPart | Words),
             Top => !matches!(other, Tool | Top | TestSupport),
-            TestSupport => other == Proxy || Proxy.may_depend_on(other),
+            TestSupport => other == Control || Control.may_depend_on(other),
         }
     }
 
@@ -94,7 +103,9 @@ impl Layer {
     /// `testkit`, as it brings the proxy.
     fn tests_may_depend_on(self, other: Self) -> bool {
         match other {
-            Self::TestSupport => matches!(self, Self::Proxy | Self::Top),
+            Self::TestSupport => matches!(self, Self::Proxy | Self::Control | Self::Chaos | Self::Top),
+            // What starts a proxy is above it.
+            Self::Control if self == Self::Proxy => true,
             Self::LabPart if self == Self::Proxy => true,
             _ => self.may_depend_on(other),
         }
@@ -189,6 +200,11 @@ mod tests {
             ("proxy", "testkit", Some("dev"), true),
             ("vanward", "testkit", Some("dev"), true),
             ("testkit", "proxy", None, true),
+            ("control", "proxy", None, true),
+            ("proxy", "control", None, false),
+            ("proxy", "control", Some("dev"), true),
+            ("chaos", "control", None, true),
+            ("chaos", "proxy", None, false),
             ("proxy", "transport", None, true),
             ("transport", "proxy", None, false),
             ("proxy", "testkit", None, false),

@@ -14,8 +14,6 @@ const ROOT: &str = "crates/proxy/src/";
 
 /// The folders, from the top: the order of a request, and what it stands on.
 const ORDER: &[&str] = &[
-    "chaos",
-    "control",
     "connection",
     "exchange",
     "cache",
@@ -45,7 +43,6 @@ const ALLOWED: &[(&str, &str)] = &[
     ("context/plan/upstreams", "shaping"),
     ("context/record", "faults"),
     ("context/snapshot", "upstream"),
-    ("faults/connections", "chaos"),
     ("faults/messages", "forward"),
     ("worker", "connection"),
     ("worker", "context"),
@@ -183,10 +180,10 @@ mod tests {
         for (path, text, expected) in [
             ("cache/hit.rs", "use crate::context::plan::Plan;\nuse crate::cache::tier;\n", 0),
             ("cache/hit.rs", "use crate::exchange::run;\n", 1),
-            ("cache/hit.rs", "use crate::{control::Running, context::plan};\n", 1),
+            ("cache/hit.rs", "use crate::{exchange::run, context::plan};\n", 1),
             ("cache/hit.rs", "fn f() {\n    crate::connection::client::serve();\n}\n", 1),
-            ("cache/hit.rs", "#[cfg(test)]\nmod tests {\n    use crate::control::start;\n}\n", 0),
-            ("shaping.rs", "use crate::transport::alarm;\nuse ::cache::Store;\n", 0),
+            ("cache/hit.rs", "#[cfg(test)]\nmod tests {\n    use crate::exchange::run;\n}\n", 0),
+            ("shaping.rs", "use transport::alarm;\nuse ::cache::Store;\n", 0),
             ("worker.rs", "use crate::connection::client;\n", 0),
             ("worker.rs", "use crate::exchange::run;\n", 1),
             ("elsewhere/file.rs", "", 1),

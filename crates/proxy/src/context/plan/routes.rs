@@ -27,11 +27,11 @@ const VERIFIED_MAX: usize = 1024;
 const VERIFIED_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// A route, by its index in the file.
-pub(crate) struct Route {
+pub struct Route {
     /// Where its requests go; without a meaning where its policies have another action.
     pub(crate) upstream: usize,
     /// What it is called, for the log.
-    pub(crate) label: String,
+    pub label: String,
     /// What there is besides; `None` in most.
     pub(crate) policies: Option<Box<Policies>>,
     /// Whether what servers answer is stored.
@@ -51,7 +51,7 @@ pub(crate) struct Route {
 }
 
 /// What is asked of the requests of a route, and done with them, besides sending them to one upstream.
-pub(crate) struct Policies {
+pub struct Policies {
     pub(crate) action: Action,
     pub(crate) access: Option<AccessList>,
     pub(crate) limits: Vec<Limit>,
@@ -75,7 +75,7 @@ pub(crate) struct Limit {
 }
 
 /// Who may come in.
-pub(crate) struct Auth {
+pub struct Auth {
     pub(crate) users: Arc<Users>,
     /// The value of WWW-Authenticate.
     pub(crate) challenge: String,
@@ -109,7 +109,7 @@ impl Auth {
 
 /// Which request takes which route.
 #[derive(Clone)]
-pub(crate) struct Table {
+pub struct Table {
     rules: RouteTable,
     /// The route of each rule.
     of_rule: Arc<[usize]>,
@@ -359,7 +359,7 @@ impl<'p> Kept<'p> {
 }
 
 /// Bytes that nobody can guess.
-pub(crate) fn secret<const LEN: usize>() -> [u8; LEN] {
+pub fn secret<const LEN: usize>() -> [u8; LEN] {
     let mut bytes = [0; LEN];
     if rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut bytes).is_err() {
         // A system without randomness serves no TLS either; what is left is seeded by the standard library's hashes.

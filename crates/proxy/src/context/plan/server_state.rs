@@ -6,27 +6,27 @@ use balance::{Health, Time};
 
 /// What is known of a server. Kept with its standing, over reloads; no request looks at it.
 #[derive(Default)]
-pub(crate) struct Watch(Mutex<Findings>);
+pub struct Watch(Mutex<Findings>);
 
 /// What checks and comparisons have found.
 #[derive(Debug, Clone)]
-pub(crate) struct Findings {
+pub struct Findings {
     /// As of the last check; `Unknown` where there was none.
-    pub(crate) health: Health,
+    pub health: Health,
     /// Since when checks have found it up, or down.
     pub(crate) since: Option<Time>,
     /// When the last check ended.
     pub(crate) checked_at: Option<Time>,
     /// Why it failed, if it did.
-    pub(crate) failure: Option<String>,
+    pub failure: Option<String>,
     /// Checks that were made.
-    pub(crate) checks: u64,
+    pub checks: u64,
     /// Those that failed.
-    pub(crate) failures: u64,
+    pub failures: u64,
     /// How often it was ejected.
-    pub(crate) ejections: u64,
+    pub ejections: u64,
     /// Until when it is, or was, left out as worse than the others, and in which way.
-    pub(crate) outlier: Option<(Time, String)>,
+    pub outlier: Option<(Time, String)>,
 }
 
 impl Default for Findings {
@@ -46,17 +46,17 @@ impl Default for Findings {
 
 impl Watch {
     /// What is known now.
-    pub(crate) fn findings(&self) -> Findings {
+    pub fn findings(&self) -> Findings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// It was ejected, for whatever reason.
-    pub(crate) fn count_ejection(&self) {
+    pub fn count_ejection(&self) {
         self.change(|findings| findings.ejections += 1);
     }
 
     /// A check has ended so, and that is what the server's health is now.
-    pub(crate) fn checked(&self, health: Health, outcome: &Result<(), String>, now: Time) {
+    pub fn checked(&self, health: Health, outcome: &Result<(), String>, now: Time) {
         self.change(|findings| {
             let was_down = matches!(findings.health, Health::Down { .. });
             if findings.since.is_none() || was_down != matches!(health, Health::Down { .. }) {
@@ -71,7 +71,7 @@ impl Watch {
     }
 
     /// It is not checked any more.
-    pub(crate) fn forget_checks(&self) {
+    pub fn forget_checks(&self) {
         self.change(|findings| {
             *findings = Findings {
                 outlier: findings.outlier.take(),
@@ -84,7 +84,7 @@ impl Watch {
     }
 
     /// It is left out until then, since it is worse than the others.
-    pub(crate) fn is_outlier(&self, until: Time, reason: String) {
+    pub fn is_outlier(&self, until: Time, reason: String) {
         self.change(|findings| findings.outlier = Some((until, reason)));
     }
 

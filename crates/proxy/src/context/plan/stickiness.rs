@@ -9,7 +9,7 @@ use crate::context::legacy::Legacy;
 pub(crate) type CookieSecret = [u8; 32];
 
 /// What keeps clients on their servers.
-pub(crate) enum Stickiness {
+pub enum Stickiness {
     /// A cookie that names the server, and the secret that was made for it.
     Cookie(InsertedCookie, Option<CookieSecret>),
     /// A table of sessions.

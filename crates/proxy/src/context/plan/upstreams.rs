@@ -27,14 +27,15 @@ use transport::resolve::Names;
 pub(crate) type Addresses = Arc<ArcSwap<Vec<SocketAddr>>>;
 
 /// An upstream.
-pub(crate) struct UpstreamPlan {
-    pub(crate) config: Upstream,
+pub struct UpstreamPlan {
+    /// The configuration of the upstream.
+    pub config: Upstream,
     /// How its servers stand, in the order of `servers`.
-    pub(crate) fleet: Arc<Fleet>,
+    pub fleet: Arc<Fleet>,
     /// Those of a name with several addresses are several.
-    pub(crate) servers: Vec<Arc<ServerPlan>>,
+    pub servers: Vec<Arc<ServerPlan>>,
     /// What the control thread knows of each server.
-    pub(crate) watches: Vec<Arc<Watch>>,
+    pub watches: Vec<Arc<Watch>>,
     /// Of each server, its place in the configuration.
     places: Vec<usize>,
     tls: Option<Arc<ClientSide>>,
@@ -43,7 +44,7 @@ pub(crate) struct UpstreamPlan {
     /// Which workers have requests that wait for room.
     pub(crate) waiting: Arc<WaitingWorkers>,
     /// What keeps clients on their servers.
-    pub(crate) stickiness: Option<Arc<Stickiness>>,
+    pub stickiness: Option<Arc<Stickiness>>,
     /// How fast bodies may pass.
     pub(crate) limits: Option<Arc<Limits>>,
     /// What its servers are behind.
@@ -51,15 +52,17 @@ pub(crate) struct UpstreamPlan {
 }
 
 /// One of its servers.
-pub(crate) struct ServerPlan {
-    pub(crate) config: Server,
+pub struct ServerPlan {
+    /// The configuration of the server.
+    pub config: Server,
     /// `host:port`, as Host and in the log.
-    pub(crate) authority: String,
+    pub authority: String,
     /// What the operator knows it by: see `Listed::label`.
-    pub(crate) label: String,
+    pub label: String,
     /// The upstream's TLS, and the place of this server in it.
-    pub(crate) tls: Option<(Arc<ClientSide>, usize)>,
-    pub(crate) addresses: Addresses,
+    pub tls: Option<(Arc<ClientSide>, usize)>,
+    /// The addresses by now.
+    pub addresses: Addresses,
     /// Whether the last try of a request to connect to it has failed.
     is_gone: AtomicBool,
     /// Connections of all workers that were in use lately.
@@ -154,7 +157,7 @@ impl UpstreamPlan {
 
     /// Whether its servers are those that its names stand for now. Where only their further addresses are others, these
     /// are exchanged.
-    pub(crate) fn follows(&self, names: &Names) -> bool {
+    pub fn follows(&self, names: &Names) -> bool {
         let listed = listed(&self.config, names);
         let members = self.fleet.members();
         let is_same = listed.len() == members.len()
@@ -166,7 +169,7 @@ impl UpstreamPlan {
     }
 
     /// The TLS of a server, whatever its scheme.
-    pub(crate) fn tls_of(&self, server: usize) -> Option<(Arc<ClientSide>, usize)> {
+    pub fn tls_of(&self, server: usize) -> Option<(Arc<ClientSide>, usize)> {
         self.tls.as_ref().map(|tls| (Arc::clone(tls), self.places[server]))
     }
 
@@ -246,7 +249,7 @@ impl ServerPlan {
     }
 
     /// Whether the last try of a request to connect to it has failed.
-    pub(crate) fn is_gone(&self) -> bool {
+    pub fn is_gone(&self) -> bool {
         self.is_gone.load(Relaxed)
     }
 

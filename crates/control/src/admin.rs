@@ -1,0 +1,367 @@
+//! The admin API: JSON over HTTP on a Unix socket that only the user of the process may open. It runs on the control
+//! thread; what waits for the workers does so elsewhere.
+
+/// What it tells, as those who ask read it.
+mod status;
+/// What is stored.
+mod cache;
+/// What it does about faults.
+mod faults;
+/// How fast and how late things are.
+mod shaping;
+
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use telemetry::message;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path as Segment, Request, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use config::{ListenAddress, Mistake};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+
+use crate::StartError;
+use crate::change::{AmendError, Control, ReloadError, Reloaded};
+use crate::handover::{self, Inheritance, Passed, Purpose};
+use crate::runtime_overrides::Amendment;
+use crate::service;
+use api::status::{Changed, Refused, ReloadResult, ServerNamed, ServerOrder};
+use transport::unix::{self, SocketFile};
+
+/// Who may connect: the user of the process.
+const MODE: u32 = 0o600;
+
+/// What the listener is from now on; `None` for no listener.
+pub(crate) type Socket = Option<UnixListener>;
+
+/// Where it is listened on.
+pub(crate) struct Admin {
+    listening: Mutex<Option<Listening>>,
+    sockets: UnboundedSender<Socket>,
+}
+
+struct Listening {
+    path: PathBuf,
+    /// The socket, for a process that takes over.
+    copy: OwnedFd,
+    /// Removed when it is not listened on any more.
+    file: SocketFile,
+}
+
+/// A listener that is to take the place of the one that there is.
+pub(crate) struct Moved(Option<(Listening, UnixListener)>);
+
+impl Admin {
+    /// Nothing is listened on yet. `sockets` leads to the thread that serves.
+    pub(crate) fn new(sockets: UnboundedSender<Socket>) -> Self {
+        Self { listening: Mutex::default(), sockets }
+    }
+
+    /// Opens the socket that the configuration wants; `None` if it is the one that there is.
+    pub(crate) fn open(
+        &self,
+        path: Option<&Path>,
+        inherited: &mut Inheritance,
+    ) -> Result<Option<Moved>, StartError> {
+        if self.listening().as_ref().map(|listening| listening.path.as_path()) == path {
+            return Ok(None);
+        }
+        let Some(path) = path else { return Ok(Some(Moved(None))) };
+        let mut opened = || {
+            let (socket, file) = match inherited.take(&purpose(path)).pop() {
+                Some(socket) => (TcpListener::from(socket), SocketFile::of_predecessor(path)),
+                None => unix::open(path, MODE)?,
+            };
+            let copy = handover::copy(&socket)?;
+            let socket = UnixListener::from(OwnedFd::from(socket));
+            Ok(Moved(Some((Listening { path: path.to_owned(), copy, file }, socket))))
+        };
+        let address = || ListenAddress::Unix(path.to_owned());
+        opened().map(Some).map_err(|error| StartError::Listen { address: address(), error })
+    }
+
+    /// Listens there from now on, and nowhere else.
+    pub(crate) fn listen(&self, moved: Moved) {
+        let (listening, socket) = moved.0.unzip();
+        *self.listening() = listening;
+        // A thread that has ended serves nobody.
+        let _ = self.sockets.send(socket);
+    }
+
+    /// Leaves the socket to the process that has taken over.
+    pub(crate) fn leave(&self) {
+        if let Some(listening) = &*self.listening() {
+            listening.file.leave();
+        }
+        self.listen(Moved(None));
+    }
+
+    /// The process before has left the socket to this one.
+    pub(crate) fn claim(&self) {
+        if let Some(listening) = &*self.listening() {
+            listening.file.claim();
+        }
+    }
+
+    /// What is listened on, for a process that takes over.
+    pub(crate) fn pass_on(&self) -> io::Result<Option<Passed>> {
+        let listening = self.listening();
+        let Some(Listening { path, copy, .. }) = &*listening else { return Ok(None) };
+        Ok(Some((purpose(path), vec![handover::copy(copy)?])))
+    }
+
+    fn listening(&self) -> MutexGuard<'_, Option<Listening>> {
+        self.listening.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn purpose(path: &Path) -> Purpose {
+    Purpose::Admin(path.display().to_string())
+}
+
+/// Serves on the socket that was told of last, until the proxy ends.
+pub(crate) async fn serve(
+    control: Weak<Control>,
+    mut sockets: UnboundedReceiver<Socket>,
+    guests: service::Guests,
+) {
+    let router = Router::new()
+        .route("/status", get(status))
+        .route("/configuration", get(configuration))
+        .route("/reload", post(reload))
+        .route("/servers/{amendment}", post(amend))
+        .route("/cache/purge", post(cache::purge))
+        .route("/cache/explain", post(cache::explain))
+        .route("/faults", get(faults::list).post(faults::add).delete(faults::clear))
+        .route("/faults/{name}", delete(faults::remove))
+        .route("/shaping", get(shaping::list).post(shaping::change).delete(shaping::clear))
+        .route("/shaping/{place}/{name}", delete(shaping::remove))
+        .method_not_allowed_fallback(|| async { refused(StatusCode::METHOD_NOT_ALLOWED, PLACES) })
+        .fallback(|| async { refused(StatusCode::NOT_FOUND, PLACES) })
+        .with_state(control);
+    let mut serving: Option<tokio::task::JoinHandle<()>> = None;
+    while let Some(socket) = sockets.recv().await {
+        if let Some(task) = serving.take() {
+            task.abort();
+        }
+        let listener = socket.and_then(|socket| tokio::net::UnixListener::from_std(socket).ok());
+        let serve = |listener| service::serve(listener, router.clone(), guests.clone());
+        serving = listener.map(|listener| tokio::task::spawn_local(serve(listener)));
+    }
+}
+
+const PLACES: &str = "there are GET /status, /configuration, /faults and /shaping, POST /reload, /faults, /shaping, /cache/purge \
+                      and explain, and /servers/drain, restore, weigh, add and remove, DELETE /faults, /faults/NAME, \
+                      /shaping and /shaping/listener, route or upstream/NAME";
+
+async fn status(State(control): State<Weak<Control>>) -> Response {
+    match control.upgrade() {
+        Some(control) => json(StatusCode::OK, &status::read(&control)),
+        None => ending(),
+    }
+}
+
+async fn configuration(State(control): State<Weak<Control>>) -> Response {
+    match control.upgrade() {
+        Some(control) => {
+            let config = control.faults.over(control.plan().config.clone());
+            ([(CONTENT_TYPE, "application/toml")], config.to_toml()).into_response()
+        }
+        None => ending(),
+    }
+}
+
+async fn reload(State(control): State<Weak<Control>>) -> Response {
+    let Some(reloaded) = elsewhere(control, |control| control.reload(", by the admin API")).await else {
+        return ending();
+    };
+    let told = |mistakes: Vec<Mistake>| mistakes.iter().map(status::mistake).collect();
+    match reloaded {
+        Ok(Reloaded { warnings, remarks }) => {
+            json(StatusCode::OK, &ReloadResult { warnings: told(warnings), remarks })
+        }
+        Err(ReloadError::Mistakes(mistakes)) => {
+            let error = "the configuration has mistakes, nothing has changed".to_owned();
+            json(StatusCode::UNPROCESSABLE_ENTITY, &Refused { error, mistakes: told(mistakes) })
+        }
+        Err(error) => refused(StatusCode::CONFLICT, &error.to_string()),
+    }
+}
+
+async fn amend(
+    State(control): State<Weak<Control>>,
+    Segments(amendment): Segments<String>,
+    Sent(body): Sent,
+) -> Response {
+    let ServerOrder { server, upstream, weight } = match serde_json::from_slice(&body) {
+        Ok(order) => order,
+        Err(error) => {
+            return refused(StatusCode::BAD_REQUEST, &format!("the body is invalid: {error}"));
+        }
+    };
+    let amendment = match (amendment.as_str(), weight) {
+        ("drain", None) => Amendment::Drain,
+        ("restore", None) => Amendment::Restore,
+        ("remove", None) => Amendment::Remove,
+        ("weigh", Some(weight)) => Amendment::Weigh(weight),
+        ("add", weight) => Amendment::Add(weight.unwrap_or(1)),
+        ("weigh", None) => return refused(StatusCode::BAD_REQUEST, "a weight is missing"),
+        ("drain" | "restore" | "remove", Some(_)) => {
+            return refused(StatusCode::BAD_REQUEST, "a weight is only valid for weigh and add");
+        }
+        _ => return refused(StatusCode::NOT_FOUND, PLACES),
+    };
+    let done = match &amendment {
+        Amendment::Drain => "drained".to_owned(),
+        Amendment::Restore => "restored".to_owned(),
+        Amendment::Weigh(weight) => format!("weight {weight}"),
+        Amendment::Add(weight) => format!("added with weight {weight}"),
+        Amendment::Remove => "removed".to_owned(),
+    };
+    let amended =
+        elsewhere(control, move |control| control.amend(&amendment, &server, upstream.as_deref())).await;
+    match amended {
+        Some(Ok(servers)) => {
+            for (upstream, server) in &servers {
+                message::info(&format!("upstream {upstream}, server {server}: {done}, by the admin API"));
+            }
+            let named = |(upstream, server)| ServerNamed { upstream, server };
+            json(StatusCode::OK, &Changed { servers: servers.into_iter().map(named).collect() })
+        }
+        Some(Err(AmendError::Refused(refusal))) => refused(StatusCode::CONFLICT, &refusal.to_string()),
+        Some(Err(error)) => refused(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        None => ending(),
+    }
+}
+
+/// The body of a request. One that is too long, or does not come, is refused in JSON like all else.
+struct Sent(Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Sent {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        let body = Bytes::from_request(request, state).await;
+        body.map(Self).map_err(|rejection| refused(rejection.status(), &rejection.body_text()))
+    }
+}
+
+/// What the path names, likewise.
+struct Segments<T>(T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Segments<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let segments = Segment::from_request_parts(parts, state).await;
+        segments
+            .map(|Segment(segments)| Self(segments))
+            .map_err(|rejection| refused(rejection.status(), &rejection.body_text()))
+    }
+}
+
+/// Does what waits for the workers, and for this thread's own look-ups.
+async fn elsewhere<T: Send + 'static>(
+    control: Weak<Control>,
+    work: impl FnOnce(Arc<Control>) -> T + Send + 'static,
+) -> Option<T> {
+    let control = control.upgrade()?;
+    tokio::task::spawn_blocking(|| work(control)).await.ok()
+}
+
+fn json(status: StatusCode, value: &impl Serialize) -> Response {
+    match serde_json::to_string_pretty(value) {
+        Ok(text) => (status, [(CONTENT_TYPE, "application/json")], text + "\n").into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+fn refused(status: StatusCode, error: &str) -> Response {
+    json(status, &Refused { error: error.to_owned(), mistakes: Vec::new() })
+}
+
+fn ending() -> Response {
+    refused(StatusCode::SERVICE_UNAVAILABLE, "the proxy is ending")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use config::Config;
+
+    use super::*;
+    use crate::{Running, start};
+
+    fn run(socket: &Path) -> (Running, Config) {
+        let any = "127.0.0.1:0".parse().expect("is an address");
+        let server = "http://127.0.0.1:1".parse().expect("is a URL");
+        let config =
+            Config { admin: Some(socket.to_owned()), ..Config::for_servers(vec![any], vec![server]) };
+        (start(config.clone()).expect("it starts"), config)
+    }
+
+    /// Status and JSON of the answer.
+    fn ask(socket: &Path, method: &str, place: &str, body: &str) -> (u16, serde_json::Value) {
+        let mut stream = UnixStream::connect(socket).expect("it listens");
+        let length = body.len();
+        let request =
+            format!("{method} {place} HTTP/1.1\r\nHost: admin\r\nContent-Length: {length}\r\n\r\n{body}");
+        // It may answer before it has read all.
+        let _ = stream.write_all(request.as_bytes());
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8(answer).expect("it is text");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("it has a head");
+        let body = serde_json::from_str(body).unwrap_or_else(|error| panic!("{place}: {error}: {answer}"));
+        (head[9..12].parse().expect("it has a status"), body)
+    }
+
+    #[test]
+    fn whatever_is_refused_is_refused_in_json() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let socket = folder.path().join("admin");
+        let (_proxy, _) = run(&socket);
+        let long = "a".repeat(3 * 1024 * 1024);
+        for (method, place, body, expected) in [
+            ("DELETE", "/status", "", 405),
+            ("PUT", "/shaping/listener/x", "", 405),
+            ("GET", "/nowhere", "", 404),
+            ("DELETE", "/shaping/foo/x", "", 400),
+            ("DELETE", "/faults/%ff", "", 400),
+            ("POST", "/servers/%ff", "", 400),
+            ("POST", "/servers/drain", long.as_str(), 413),
+            ("POST", "/shaping", long.as_str(), 413),
+            ("POST", "/faults", long.as_str(), 413),
+        ] {
+            let (status, told) = ask(&socket, method, place, body);
+            assert_eq!(status, expected, "{method} {place}: {told}");
+            assert!(told["error"].is_string(), "{method} {place}: {told}");
+        }
+    }
+
+    #[test]
+    fn the_status_counts_changes() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let socket = folder.path().join("admin");
+        let (proxy, config) = run(&socket);
+        proxy.reload(config.clone()).expect("it is valid");
+        let admin = Some(folder.path().join("missing").join("admin"));
+        proxy.reload(Config { admin, ..config }).expect_err("there is no such folder");
+        let (_, told) = ask(&socket, "GET", "/status", "");
+        let counters = &told["counters"];
+        assert_eq!((&counters["reloads"], &counters["reload_failures"]), (&1.into(), &1.into()), "{told}");
+    }
+}

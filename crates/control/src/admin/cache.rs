@@ -1,0 +1,84 @@
+//! The admin API of the cache: explain and purge.
+
+use std::sync::Weak;
+use telemetry::message;
+
+use ::cache::{Force, Named, NotNamed};
+use api::cache::{ExplainOrder, PurgeOrder};
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use tokio::sync::oneshot;
+
+use super::{Sent, elsewhere, ending, json, refused};
+use crate::change::Control;
+use proxy::cache::{Purging, Question};
+
+/// What an order names.
+fn named(order: &PurgeOrder) -> Result<Vec<Named>, NotNamed> {
+    let urls = order.urls.iter().map(|url| Named::url(url));
+    let prefixes = order.prefixes.iter().map(|prefix| Named::prefix(prefix));
+    let hosts = order.hosts.iter().map(|host| Named::host(host));
+    let tags = order.tags.iter().map(|tag| Named::tag(tag));
+    let all = order.all.then_some(Ok(Named::All));
+    urls.chain(prefixes).chain(hosts).chain(tags).chain(all).collect()
+}
+
+/// Says what would become of a GET, and why the last one was no hit.
+pub(super) async fn explain(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
+    let ExplainOrder { url, headers } = match serde_json::from_slice(&body) {
+        Ok(order) => order,
+        Err(error) => {
+            return refused(StatusCode::BAD_REQUEST, &format!("the body is invalid: {error}"));
+        }
+    };
+    let Some(control) = control.upgrade() else { return ending() };
+    let plan = control.plan();
+    match Question::of(&plan, &url, &headers).and_then(|question| question.answer(&plan)) {
+        Ok(explained) => json(StatusCode::OK, &explained),
+        Err(error) => refused(StatusCode::BAD_REQUEST, &error.to_string()),
+    }
+}
+
+/// Purges what is named; what is wrong with a name is said before anything is done.
+pub(super) async fn purge(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
+    let order: PurgeOrder = match serde_json::from_slice(&body) {
+        Ok(order) => order,
+        Err(error) => {
+            return refused(StatusCode::BAD_REQUEST, &format!("the body is invalid: {error}"));
+        }
+    };
+    let named = match named(&order) {
+        Ok(named) if named.is_empty() => {
+            return refused(
+                StatusCode::BAD_REQUEST,
+                "the purge names nothing: expected urls, prefixes, hosts, tags or all",
+            );
+        }
+        Ok(named) => named,
+        Err(error) => return refused(StatusCode::BAD_REQUEST, &error.to_string()),
+    };
+    let force = if order.soft { Force::Soft } else { Force::Hard };
+    let purged = elsewhere(control, move |control| {
+        let plan = control.plan();
+        plan.cache.as_ref().map(|cache| {
+            let purged = cache.purge(&plan.spaces, &named, force).map(Purging::count);
+            // This is no thread of those who serve: it may wait.
+            cache.hand_on(named, force).map(oneshot::Receiver::blocking_recv);
+            purged
+        })
+    });
+    match purged.await {
+        None => ending(),
+        Some(None) => refused(StatusCode::CONFLICT, NOTHING_STORED),
+        Some(Some(Err(error))) => refused(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+        Some(Some(Ok(purged))) => {
+            if order.all {
+                message::info("the whole cache was purged, by the admin API");
+            }
+            json(StatusCode::OK, &purged)
+        }
+    }
+}
+
+const NOTHING_STORED: &str = "the configuration has no [cache]";

@@ -1,0 +1,162 @@
+//! Reads the status of the proxy for the admin API.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::status::{
+    ConfigMistake, FaultStatus, ListenerStatus, RouteStatus, ServerState, ServerStatus, Status,
+    UpstreamStatus,
+};
+use balance::{Cause, Flow, Time};
+use config::{ListenAddress, Mistake};
+use telemetry::RouteCell;
+
+use super::shaping;
+use crate::change::Control;
+use crate::runtime_overrides::{Overlay, Presence, ServerChange};
+use proxy::cache::{self, Cache};
+use proxy::context::failure::Failure;
+use proxy::context::plan::{Plan, Route, Stickiness, UpstreamPlan};
+use proxy::faults::Rule;
+
+/// A mistake of the configuration, as the API tells it.
+pub(crate) fn mistake(mistake: &Mistake) -> ConfigMistake {
+    let Mistake { file, line, column, message, .. } = mistake;
+    let (line, column) = (*line, *column);
+    ConfigMistake { file: file.clone(), line, column, message: message.clone(), text: mistake.to_string() }
+}
+
+/// How it stands now.
+pub(crate) fn read(control: &Control) -> Status {
+    let plan = control.plan();
+    let (now, overlay) = (control.time(), control.overlay());
+    let counted = control.metrics.counters();
+    let failures = Failure::WORDS.iter().zip(counted.failures).filter(|(_, count)| *count > 0);
+    let listeners = plan.config.listeners.iter().zip(control.addresses());
+    Status {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        process: std::process::id(),
+        uptime_seconds: control.epoch.elapsed().as_secs(),
+        reloads: control.reloads(),
+        workers: control.workers.len(),
+        connections: counted.connections_active,
+        requests: counted.requests_active,
+        listeners: listeners
+            .map(|(listener, address): (_, ListenAddress)| ListenerStatus {
+                name: listener.name.clone(),
+                address: address.to_string(),
+                has_tls: listener.tls.is_some(),
+            })
+            .collect(),
+        routes: routes(control, &plan),
+        cache: plan.cache.as_ref().map(Cache::told),
+        upstreams: plan.upstreams.iter().map(|upstream| of_upstream(upstream, &overlay, now)).collect(),
+        faults: faults(control),
+        shaping: shaping::places(control).into_iter().filter(|place| !place.is_plain()).collect(),
+        counters: counted.each().map(|row| (row.name.to_owned(), row.value)).collect(),
+        failures: failures.map(|(word, count)| ((*word).to_owned(), count)).collect(),
+    }
+}
+
+fn routes(control: &Control, plan: &Plan) -> Vec<RouteStatus> {
+    let counted: HashMap<Arc<str>, RouteCell> = control.metrics.routes().into_iter().collect();
+    let told = |route: &Route| RouteStatus {
+        route: route.label.clone(),
+        cache: counted.get(route.label.as_str()).and_then(|cell| cell.cache.look()).map(cache::of_route),
+    };
+    plan.routes.iter().map(told).collect()
+}
+
+/// What goes wrong on purpose now.
+pub(crate) fn faults(control: &Control) -> Vec<FaultStatus> {
+    let now_ns = control.time_ns();
+    let told = |rule: &Arc<Rule>| {
+        let (matched, injected) = rule.counts();
+        FaultStatus {
+            name: rule.meant.name.clone(),
+            inject: config::written_fault(&rule.meant.fault),
+            probability: config::written_share(&rule.meant.occasion.probability),
+            is_on: rule.is_on(now_ns),
+            expires_in_seconds: rule.expires_in(now_ns).map(|time| time.as_secs_f64()),
+            matched,
+            injected,
+        }
+    };
+    control.faults.rules().iter().map(told).collect()
+}
+
+fn of_upstream(upstream: &Arc<UpstreamPlan>, overlay: &Overlay, now: Time) -> UpstreamStatus {
+    let UpstreamPlan { config, fleet, servers, .. } = &**upstream;
+    let server = |index: usize| {
+        let (server, member) = (&servers[index], &fleet.members()[index]);
+        let (state, reason) = state(upstream, index, now);
+        ServerStatus {
+            url: server.config.to_string(),
+            label: server.label.clone(),
+            state,
+            reason,
+            weight: member.weight,
+            priority: member.priority,
+            requests: member.standing.in_flight(),
+            response_time_ms: fleet.response_time(index, now).map(|time| time.as_secs_f64() * 1e3),
+            changes: overlay.of(&config.name, &server.config).map(changes).unwrap_or_default(),
+        }
+    };
+    UpstreamStatus {
+        name: config.name.clone(),
+        balance: config.balance.name.to_owned(),
+        sessions: match upstream.stickiness.as_deref() {
+            Some(Stickiness::Table { sessions, .. }) => Some(sessions.len()),
+            Some(Stickiness::Cookie(..)) | None => None,
+        },
+        servers: (0..servers.len()).map(server).collect(),
+    }
+}
+
+fn state(upstream: &UpstreamPlan, index: usize, now: Time) -> (ServerState, Option<String>) {
+    let standing = &upstream.fleet.members()[index].standing;
+    let rest = |until: Time| seconds(until.since(now));
+    let findings = upstream.watches[index].findings();
+    match (standing.state(), upstream.fleet.flow(index, now)) {
+        (balance::State::Down, _) => {
+            let why = findings.failure.map(|failure| format!(": {failure}")).unwrap_or_default();
+            (ServerState::Down, Some(format!("its checks fail{why}")))
+        }
+        (balance::State::Ejected, _) => {
+            let until = standing.ejected_until();
+            let outlier = findings.outlier.filter(|(of, _)| *of == until);
+            let why = outlier.map_or_else(|| "too many failures in a row".to_owned(), |(_, why)| why);
+            (ServerState::Ejected, Some(format!("{why}: ejected for {} more", rest(until))))
+        }
+        (balance::State::Draining, _) => {
+            debug_assert!(standing.is_stopped_by(Cause::Drain));
+            let reason = match standing.in_flight() {
+                0 => "no running requests".to_owned(),
+                1 => "1 running request".to_owned(),
+                count => format!("{count} running requests"),
+            };
+            (ServerState::Draining, Some(reason))
+        }
+        (balance::State::Up, Flow::Closed) => (ServerState::Up, None),
+        (balance::State::Up, Flow::Probe) => {
+            (ServerState::Open, Some("too many requests failed: the next request tests it".to_owned()))
+        }
+        (balance::State::Up, Flow::Open(until)) => {
+            (ServerState::Open, Some(format!("too many requests failed: tested again in {}", rest(until))))
+        }
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+fn changes(change: &ServerChange) -> Vec<String> {
+    let each = [
+        (change.presence == Presence::Added, "added"),
+        (change.is_drained, "drained"),
+        (change.weight.is_some(), "weight"),
+    ];
+    each.into_iter().filter(|(holds, _)| *holds).map(|(_, word)| word.to_owned()).collect()
+}

@@ -1,0 +1,63 @@
+//! Certificates that change while the proxy runs: looked at on the control thread, exchanged without a restart.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use telemetry::message;
+use tls::{Problem, Reload};
+
+use crate::change::Control;
+use proxy::context::plan::Plan;
+
+/// How often files are looked at.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Says what there is to say of the certificates of a plan that were not in the one before.
+pub(crate) fn remark(plan: &Plan, before: Option<&Plan>) {
+    let of_listeners = |plan: &Plan| -> Vec<_> {
+        plan.listeners.iter().filter_map(|listener| listener.tls.clone()).collect()
+    };
+    let (servers, clients) = (before.map(of_listeners).unwrap_or_default(), before.map(Plan::upstream_tls));
+    for server in of_listeners(plan) {
+        if !servers.iter().any(|known| Arc::ptr_eq(known, &server)) {
+            say(&server.remarks());
+        }
+    }
+    for client in plan.upstream_tls() {
+        if !clients.iter().flatten().any(|known| Arc::ptr_eq(known, client)) {
+            say(client.remarks());
+        }
+    }
+}
+
+/// Looks at the files until the proxy ends.
+pub(crate) async fn watch(control: Weak<Control>) {
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        let Some(plan) = control.upgrade().map(|control| control.plan()) else { return };
+        for listener in &plan.listeners {
+            if let Some(server) = &listener.tls {
+                report(&server.tick());
+            }
+        }
+        for client in plan.upstream_tls() {
+            report(&client.tick());
+        }
+    }
+}
+
+fn report(reload: &Reload) {
+    for path in &reload.taken {
+        message::info(&format!("{} has changed and was reloaded", path.display()));
+    }
+    for problem in &reload.problems {
+        let consequence = if problem.is_usable() { "" } else { "; the old one stays in use" };
+        message::warn(&format!("{problem}{consequence}"));
+    }
+}
+
+fn say(problems: &[Problem]) {
+    for problem in problems {
+        message::warn(&problem.to_string());
+    }
+}

@@ -1,0 +1,748 @@
+//! From one configuration to the next while requests run: what is valid becomes a plan, new addresses are listened on,
+//! and every worker goes on with it. What is not valid changes nothing.
+
+use std::cell::Cell;
+use std::io;
+use std::net::TcpListener;
+use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc as blocking};
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use balance::Time;
+use config::{Config, ListenAddress, LogFormat, LogQuery, LogTarget, Mistake, Reading};
+use telemetry::message;
+use telemetry::{AccessLog, Reader, WorkerLog};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+
+use crate::admin::Admin;
+use crate::certificates;
+use crate::handover::{self, Estate, Inheritance, Purpose};
+use crate::metrics::Metrics;
+use crate::runtime_overrides::{Amendment, Overlay, Refusal, ReshapeRefusal};
+use crate::{Reread, StartError, speak};
+use api::shaping::{PlaceKind, PlaceNamed, ShapingOrder};
+use proxy::cache::Cache;
+use proxy::context::legacy::Legacy;
+use proxy::context::plan::Plan;
+use proxy::faults::Faults;
+use proxy::faults::listeners;
+use proxy::worker::listen::{self, ListenerId, Opened};
+use proxy::worker::pressure::Pressure;
+use proxy::worker::{Change, LogChange, Message};
+use transport::resolve::{Name, Names, RESOLVE_FIRST, Wanted};
+use transport::unix::SocketFile;
+
+/// Which plan is in force, and how it becomes another one. Shared by all that change something.
+pub(crate) struct Control {
+    plan: ArcSwap<Plan>,
+    pub(crate) epoch: Instant,
+    pub(crate) workers: Arc<[UnboundedSender<Message>]>,
+    pub(crate) readers: Vec<Reader>,
+    /// Held for the length of a change: one at a time. The others wait, and `held` is free meanwhile.
+    turn: Mutex<()>,
+    /// Another process has taken over, or the proxy ends: nothing changes any more.
+    is_leaving: AtomicBool,
+    held: Mutex<Held>,
+    last_listener: AtomicU64,
+    reloads: AtomicU64,
+    wanted: UnboundedSender<Wanted>,
+    reread: Option<Reread>,
+    pub(crate) metrics: Metrics,
+    /// Whether memory is short.
+    pub(crate) pressure: Arc<Pressure>,
+    /// What goes wrong on purpose: in force at once, not with the next plan.
+    pub(crate) faults: Arc<Faults>,
+    /// Told when operators have changed rates and delays.
+    pub(crate) reshaped: Arc<Notify>,
+    /// Told when there is another plan.
+    pub(crate) changes: watch::Sender<()>,
+    pub(crate) admin: Admin,
+}
+
+/// What a change starts from.
+struct Held {
+    /// The configuration of the file.
+    file: Config,
+    /// What operators have changed about it.
+    overlay: Overlay,
+    open: Vec<Open>,
+    /// Another process is about to take over, and says what its sockets do.
+    is_lent: bool,
+    log: Option<AccessLog>,
+}
+
+/// An address that is listened on.
+#[derive(Debug, Clone)]
+struct Open {
+    id: ListenerId,
+    /// As it is configured: its port may be 0.
+    configured: ListenAddress,
+    /// As it is.
+    bound: ListenAddress,
+    /// All its sockets, for a process that takes over.
+    copies: Arc<[OwnedFd]>,
+    /// Removed when it is not listened on any more.
+    file: Option<Arc<SocketFile>>,
+}
+
+/// Sockets of a listener, at least one for each worker.
+pub(crate) type Sockets = (ListenerId, Vec<TcpListener>);
+
+/// What came of a reload.
+#[derive(Debug, Default)]
+pub(crate) struct Reloaded {
+    /// What works but is hardly meant.
+    pub(crate) warnings: Vec<Mistake>,
+    /// What takes more than a reload.
+    pub(crate) remarks: Vec<String>,
+}
+
+/// Why everything stays as it is.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReloadError {
+    #[error("{}", listed(.0))]
+    Mistakes(Vec<Mistake>),
+    #[error("{0}")]
+    NotPossible(#[from] StartError),
+    #[error("the proxy was configured by flags and has no file to reload")]
+    NoFile,
+}
+
+/// Why something stays as it is.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AmendError {
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    #[error("{0}")]
+    NotReshaped(#[from] ReshapeRefusal),
+    #[error("{0}")]
+    NotPossible(#[from] StartError),
+}
+
+fn listed(mistakes: &[Mistake]) -> String {
+    mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// What a `Control` is made of beside its configuration.
+pub(crate) struct Means {
+    pub(crate) workers: Arc<[UnboundedSender<Message>]>,
+    pub(crate) readers: Vec<Reader>,
+    pub(crate) wanted: UnboundedSender<Wanted>,
+    pub(crate) metrics: Metrics,
+    pub(crate) admin: Admin,
+    pub(crate) reread: Option<Reread>,
+}
+
+impl Control {
+    /// The first plan, which goes on with what the process before knew. Nothing is listened on yet.
+    ///
+    /// # Errors
+    /// What is wrong with certificates.
+    pub(crate) fn new(
+        file: Config,
+        inherited: &mut Inheritance,
+        means: Means,
+    ) -> Result<Arc<Self>, StartError> {
+        let Means { workers, readers, wanted, metrics, admin, reread } = means;
+        let overlay = std::mem::take(&mut inherited.overlay);
+        let config = overlay.over(&file);
+        let (names, new) = Names::of(&config, None);
+        resolve(&wanted, new);
+        let mut plan = Plan::new(config, None, Time::START, names).map_err(StartError::Tls)?;
+        plan.places = metrics.places(&plan);
+        plan.inherit(&std::mem::take(&mut inherited.legacy), Time::START);
+        overlay.settle(&plan, Time::START);
+        if reread.is_none() {
+            // Else its mistakes and warnings tell of them, with their places.
+            certificates::remark(&plan, None);
+        }
+        let faults = Faults::new(&file, std::mem::take(&mut inherited.faults));
+        Ok(Arc::new(Self {
+            plan: ArcSwap::from_pointee(plan),
+            epoch: Instant::now(),
+            workers,
+            readers,
+            turn: Mutex::default(),
+            is_leaving: AtomicBool::new(false),
+            held: Mutex::new(Held { file, overlay, open: Vec::new(), is_lent: false, log: None }),
+            last_listener: AtomicU64::new(0),
+            reloads: AtomicU64::new(0),
+            wanted,
+            reread,
+            metrics,
+            pressure: Arc::default(),
+            faults,
+            reshaped: Arc::default(),
+            changes: watch::Sender::new(()),
+            admin,
+        }))
+    }
+
+    /// The plan in force.
+    pub(crate) fn plan(&self) -> Arc<Plan> {
+        self.plan.load_full()
+    }
+
+    /// The addresses that are listened on, in the order of the configuration.
+    pub(crate) fn addresses(&self) -> Vec<ListenAddress> {
+        lock(&self.held).open.iter().map(|open| open.bound.clone()).collect()
+    }
+
+    /// How often another file came in force.
+    pub(crate) fn reloads(&self) -> u64 {
+        self.reloads.load(Ordering::Relaxed)
+    }
+
+    /// What operators have changed.
+    pub(crate) fn overlay(&self) -> Overlay {
+        lock(&self.held).overlay.clone()
+    }
+
+    /// Opens the sockets of the first plan, but for those that the process before has passed on, and the log. What each
+    /// worker begins with, in their order.
+    pub(crate) fn listen(&self, inherited: &mut Inheritance) -> Result<Vec<Beginning>, StartError> {
+        let plan = self.plan();
+        let (next, opened) = self.open(&plan.config, &[], inherited)?;
+        let metrics = self.metrics.open(plan.config.metrics, inherited)?;
+        let admin = self.admin.open(plan.config.admin.as_deref(), inherited)?;
+        let log = plan.config.access_log.as_ref().map(open_log).transpose()?;
+        speak(&plan.config.messages);
+        metrics.into_iter().for_each(|moved| self.metrics.listen(moved));
+        admin.into_iter().for_each(|moved| self.admin.listen(moved));
+        self.metrics.tell_of(log.as_ref());
+        let listeners: Vec<ListenerId> = next.iter().map(|open| open.id).collect();
+        let dealt = deal(opened, self.workers.len());
+        let mut held = lock(&self.held);
+        (held.open, held.log) = (next, log);
+        let beginning = |opened| Beginning {
+            listeners: listeners.clone(),
+            opened,
+            log: held.log.as_ref().map(AccessLog::for_worker),
+        };
+        Ok(dealt.into_iter().map(beginning).collect())
+    }
+
+    /// Puts another configuration in force, and returns when every worker goes by it. Requests that have begun keep to
+    /// theirs. Says what takes more than that. Blocks: not for the control thread itself, whose look-ups are waited for.
+    ///
+    /// # Errors
+    /// Why everything stays as it is.
+    pub(crate) fn change(&self, file: Config) -> Result<Vec<String>, StartError> {
+        let outcome = self.take_over(file);
+        self.metrics.changed(outcome.is_ok());
+        outcome
+    }
+
+    fn take_over(&self, file: Config) -> Result<Vec<String>, StartError> {
+        let turn = self.turn()?;
+        let overlay = self.overlay();
+        let mut remarks = self.remarks(&file);
+        let before = self.plan();
+        self.put(file, overlay)?;
+        remarks.extend(Cache::follow(&before, &self.plan()));
+        remarks.extend(self.plan().names.unresolved());
+        drop(turn);
+        self.reloads.fetch_add(1, Ordering::Relaxed);
+        Ok(remarks)
+    }
+
+    /// Reads the file again, and puts it in force. What came of it is said here, and told to whoever asked: `asked` is
+    /// how. Blocks, as `change` does.
+    ///
+    /// # Errors
+    /// Why everything stays as it is.
+    pub(crate) fn reload(&self, asked: &str) -> Result<Reloaded, ReloadError> {
+        let outcome = self.reread();
+        match &outcome {
+            Ok(Reloaded { warnings, remarks }) => {
+                warnings.iter().for_each(|warning| message::warn(&warning.to_string()));
+                remarks.iter().for_each(|remark| message::warn(remark));
+                message::info(&format!("reloaded{asked}"));
+            }
+            Err(ReloadError::Mistakes(mistakes)) => {
+                for mistake in mistakes {
+                    message::error(&format!("not reloaded, nothing has changed: {mistake}"));
+                }
+            }
+            Err(error) => message::error(&format!("not reloaded, nothing has changed: {error}")),
+        }
+        outcome
+    }
+
+    fn reread(&self) -> Result<Reloaded, ReloadError> {
+        let Reading { config, mistakes, warnings, .. } = self.reread.as_ref().ok_or(ReloadError::NoFile)?();
+        let Some(config) = config else {
+            self.metrics.changed(false);
+            return Err(ReloadError::Mistakes(mistakes));
+        };
+        let remarks = self.change(config)?;
+        Ok(Reloaded { warnings, remarks })
+    }
+
+    /// Changes something about servers, and says which these are: upstream and URL. Blocks, as `change` does.
+    ///
+    /// # Errors
+    /// Why everything stays as it is.
+    pub(crate) fn amend(
+        &self,
+        amendment: &Amendment,
+        server: &str,
+        upstream: Option<&str>,
+    ) -> Result<Vec<(String, String)>, AmendError> {
+        self.overlaid(|file, overlay| {
+            Ok(overlay.amend(amendment, server, upstream, (file, &self.plan().config))?)
+        })
+    }
+
+    /// Changes how fast or how late something is, and says what. Blocks, as `change` does.
+    ///
+    /// # Errors
+    /// Why everything stays as it is.
+    pub(crate) fn reshape(&self, order: &ShapingOrder) -> Result<PlaceNamed, AmendError> {
+        self.overlaid(|file, overlay| Ok(overlay.shaping.amend(order, file, self.time())?))
+    }
+
+    /// Has one place as the file has it again. Blocks, as `change` does.
+    ///
+    /// # Errors
+    /// Why everything stays as it is.
+    pub(crate) fn unshape(&self, place: PlaceKind, name: &str) -> Result<(), AmendError> {
+        self.overlaid(|file, overlay| Ok(overlay.shaping.remove(place, name, file)?))
+    }
+
+    /// Has all places as the file has them again, and says how many were not. Blocks, as `change` does.
+    ///
+    /// # Errors
+    /// Why everything stays as it is.
+    pub(crate) fn unshape_all(&self) -> Result<usize, AmendError> {
+        self.overlaid(|_, overlay| Ok(overlay.shaping.clear()))
+    }
+
+    /// Has those places as the file has them again whose time is over, and says which. Blocks, as `change` does.
+    ///
+    /// # Errors
+    /// Why everything stays as it is.
+    pub(crate) fn expire(&self) -> Result<Vec<PlaceNamed>, AmendError> {
+        self.overlaid(|_, overlay| Ok(overlay.shaping.expire(self.time())))
+    }
+
+    /// Puts the file in force with other changes than now. Blocks, as `change` does.
+    fn overlaid<T>(
+        &self,
+        amend: impl FnOnce(&Config, &mut Overlay) -> Result<T, AmendError>,
+    ) -> Result<T, AmendError> {
+        let _turn = self.turn()?;
+        let (file, mut overlay) = {
+            let held = lock(&self.held);
+            (held.file.clone(), held.overlay.clone())
+        };
+        let before = overlay.clone();
+        let done = amend(&file, &mut overlay)?;
+        if overlay != before {
+            self.put(file, overlay)?;
+            self.reshaped.notify_one();
+        }
+        Ok(done)
+    }
+
+    /// Goes on with the servers that names stand for now. Blocks, as `change` does.
+    pub(crate) fn follow_names(&self) {
+        let Ok(_turn) = self.turn() else { return };
+        let before = self.plan();
+        if before.upstreams.iter().all(|upstream| upstream.follows(&before.names)) {
+            return;
+        }
+        // Nothing is read that could be wrong: certificates are taken over.
+        let Ok(mut plan) = Plan::new(before.config.clone(), Some(&before), self.time(), before.names.clone())
+        else {
+            return;
+        };
+        plan.places = self.metrics.places(&plan);
+        self.overlay().settle(&plan, self.time());
+        let open = lock(&self.held).open.clone();
+        let _none: Vec<WorkerLog> = self.tell(plan, &open, Vec::new(), None);
+    }
+
+    /// Has each listener refuse connections, or take them, as the rules have it now. Waits for nobody.
+    pub(crate) fn settle_refusals(&self) {
+        let held = lock(&self.held);
+        if held.is_lent || self.is_leaving.load(Ordering::Acquire) {
+            return;
+        }
+        let now_ns = self.time_ns();
+        let of_tcp = |(_, open): &(usize, &Open)| open.bound.tcp().is_some();
+        for (place, Open { id, bound, copies, .. }) in held.open.iter().enumerate().filter(of_tcp) {
+            let rule = self.faults.refuses(place, now_ns);
+            let turn = Cell::new(0);
+            let take = |stream, peer| {
+                let worker = turn.replace(turn.get() + 1) % self.workers.len();
+                // A worker that has ended takes none.
+                let _ = self.workers[worker].send(Message::Connection(stream, peer, *id));
+            };
+            match (listeners::settle(copies, rule.is_some(), &take), rule) {
+                (Ok(true), Some(rule)) => rule.count(),
+                (Ok(true), None) => self.tell_workers(|| Message::Listen(*id)),
+                (Ok(false), _) => {}
+                (Err(error), rule) => {
+                    let done = if rule.is_some() { "refuse" } else { "take" };
+                    message::warn(&format!(
+                        "listener {bound} does not {done} connections for a fault: {error}"
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Opens the log's file again, as after a rotation.
+    pub(crate) fn reopen_log(&self) {
+        if let Some(log) = &lock(&self.held).log {
+            log.reopen();
+        }
+    }
+
+    /// Time, as the workers have it.
+    pub(crate) fn time(&self) -> Time {
+        Time::from_micros(self.epoch.elapsed().as_micros() as u64)
+    }
+
+    /// The same in nanoseconds.
+    pub(crate) fn time_ns(&self) -> u64 {
+        // 2^64 nanoseconds are 584 years.
+        self.epoch.elapsed().as_nanos() as u64
+    }
+
+    /// The process before has left its sockets to this one, with the files that they are reached by.
+    pub(crate) fn claim(&self) {
+        lock(&self.held).open.iter().filter_map(|open| open.file.as_ref()).for_each(|file| file.claim());
+        self.admin.claim();
+    }
+
+    /// Has the workers go. The sockets are closed with theirs; the files of Unix sockets stay if another process listens
+    /// there now.
+    pub(crate) fn leave(&self, has_successor: bool, message: impl Fn() -> Message) {
+        self.is_leaving.store(true, Ordering::Release);
+        for open in &mut lock(&self.held).open {
+            open.copies = Arc::default();
+            if let Some(file) = open.file.take().filter(|_| has_successor) {
+                file.leave();
+            }
+        }
+        if has_successor {
+            if let Some(cache) = &self.plan().cache {
+                cache.leave();
+            }
+            self.admin.leave();
+            self.metrics.close();
+        }
+        self.tell_workers(message);
+    }
+
+    /// Tells all workers.
+    pub(crate) fn tell_workers(&self, message: impl Fn() -> Message) {
+        for worker in self.workers.iter() {
+            // A worker that has ended needs no telling.
+            let _ = worker.send(message());
+        }
+    }
+
+    /// The log, when the workers have ended.
+    pub(crate) fn take_log(&self) -> Option<AccessLog> {
+        lock(&self.held).log.take()
+    }
+
+    /// Runs `upgrade` with all that another process needs to take over, while nothing can change. If that succeeds this
+    /// one leaves, and tells the other one by this channel what is still purged.
+    pub(crate) fn hand_over<T, E: From<io::Error> + From<StartError>>(
+        &self,
+        upgrade: impl FnOnce(&Estate) -> Result<(T, OwnedFd), E>,
+    ) -> Result<T, E> {
+        let turn = self.turn()?;
+        let (open, overlay) = {
+            let mut held = lock(&self.held);
+            held.is_lent = true;
+            (held.open.clone(), held.overlay.clone())
+        };
+        let _lent = Lent(self);
+        let mut sockets = Vec::new();
+        for open in &open {
+            let copies = open.copies.iter().map(handover::copy).collect::<io::Result<_>>()?;
+            sockets.push((Purpose::Clients(open.configured.to_string()), copies));
+        }
+        sockets.extend(self.metrics.pass_on()?);
+        sockets.extend(self.admin.pass_on()?);
+        let legacy = Legacy::of(&self.plan(), self.time());
+        let faults = self.faults.bequests(&self.plan().config, self.time_ns());
+        let shaping = overlay.shaping.orders(self.time()).collect();
+        // It stores from when it serves, which is before it says so.
+        let orders = self.plan().cache.as_ref().map(Cache::bequeath);
+        let (successor, channel) = upgrade(&Estate { sockets, overlay, shaping, faults, legacy })?;
+        // Whoever waits for a turn finds that nothing changes any more: the other process has what there was.
+        self.is_leaving.store(true, Ordering::Release);
+        drop(turn);
+        if let Some(orders) = orders {
+            orders.begin(channel);
+        }
+        self.leave(true, || Message::Retire);
+        Ok(successor)
+    }
+
+    fn turn(&self) -> Result<MutexGuard<'_, ()>, StartError> {
+        let turn = lock(&self.turn);
+        if self.is_leaving.load(Ordering::Acquire) { Err(StartError::Leaving) } else { Ok(turn) }
+    }
+
+    /// What another file asks for that takes another process.
+    fn remarks(&self, file: &Config) -> Vec<String> {
+        let (now, wanted) = (self.workers.len(), worker_count(file));
+        let other = (now != wanted).then(|| {
+            format!("workers: there are {now}, and {wanted} after the next upgrade (SIGUSR2) or restart")
+        });
+        other.into_iter().collect()
+    }
+
+    /// The one way from a plan to the next: whatever can fail comes first.
+    fn put(&self, file: Config, overlay: Overlay) -> Result<(), StartError> {
+        let before = self.plan();
+        let config = overlay.over(&file);
+        let (names, new) = Names::of(&config, Some(&before.names));
+        resolve(&self.wanted, new);
+        let now = self.time();
+        let mut plan = Plan::new(config, Some(&before), now, names).map_err(StartError::Tls)?;
+        let inherited = &mut Inheritance::default();
+        let open = lock(&self.held).open.clone();
+        let (next, opened) = self.open(&plan.config, &open, inherited)?;
+        let metrics = self.metrics.open(plan.config.metrics, inherited)?;
+        let admin = self.admin.open(plan.config.admin.as_deref(), inherited)?;
+        let wanted_log = plan.config.access_log.as_ref();
+        let is_same_log = wanted_log == before.config.access_log.as_ref();
+        let log = if is_same_log { None } else { Some(wanted_log.map(open_log).transpose()?) };
+
+        metrics.into_iter().for_each(|moved| self.metrics.listen(moved));
+        admin.into_iter().for_each(|moved| self.admin.listen(moved));
+        plan.places = self.metrics.places(&plan);
+        overlay.settle(&plan, now);
+        if self.reread.is_none() {
+            certificates::remark(&plan, Some(&before));
+        }
+        let given_back = self.tell(plan, &next, opened, log.as_ref());
+        self.faults.reread(&file, self.time_ns());
+        let mut held = lock(&self.held);
+        (held.file, held.overlay, held.open) = (file, overlay, next);
+        let last = log.map(|log| std::mem::replace(&mut held.log, log));
+        let log = held.log.clone();
+        drop(held);
+        if let Some(last) = last {
+            if let Some(last) = last {
+                // Until it is closed its losses are told.
+                let lost = last.clone();
+                last.close_after(given_back);
+                self.metrics.add_dropped(lost.dropped());
+            }
+            self.metrics.tell_of(log.as_ref());
+        }
+        self.settle_refusals();
+        Ok(())
+    }
+
+    /// What a configuration listens on, given what is listened on already, and the sockets that this takes.
+    fn open(
+        &self,
+        config: &Config,
+        before: &[Open],
+        inherited: &mut Inheritance,
+    ) -> Result<(Vec<Open>, Vec<Sockets>), StartError> {
+        let mut known = before.to_vec();
+        let mut next = Vec::with_capacity(config.listeners.len());
+        let mut opened = Vec::new();
+        let goes = |open: &&Open| config.listeners.iter().all(|kept| kept.address != open.configured);
+        let leaving: Vec<_> = before.iter().filter(goes).map(|open| open.bound.clone()).collect();
+        for listener in &config.listeners {
+            let address = &listener.address;
+            if let Some(place) = known.iter().position(|open| open.configured == *address) {
+                next.push(known.remove(place));
+                continue;
+            }
+            let failed = |error| StartError::Listen { address: address.clone(), error };
+            let passed_on = inherited.take(&Purpose::Clients(address.to_string()));
+            let Opened { sockets, bound, file } =
+                listen::open(address, self.workers.len(), passed_on, &leaving).map_err(failed)?;
+            let shared = match address {
+                ListenAddress::Tcp(_) | ListenAddress::Any(_) => &sockets[..],
+                // It is one for all workers.
+                ListenAddress::Unix(_) => &sockets[..1],
+            };
+            let copies = shared.iter().map(handover::copy).collect::<io::Result<_>>().map_err(failed)?;
+            let id = ListenerId(self.last_listener.fetch_add(1, Ordering::Relaxed));
+            next.push(Open { id, configured: address.clone(), bound, copies, file: file.map(Arc::new) });
+            opened.push((id, sockets));
+        }
+        Ok((next, opened))
+    }
+
+    /// Puts a plan in force. `log` is told if it is another one; what workers had of the one before comes back.
+    fn tell(
+        &self,
+        plan: Plan,
+        listeners: &[Open],
+        opened: Vec<Sockets>,
+        log: Option<&Option<AccessLog>>,
+    ) -> Vec<WorkerLog> {
+        let plan = Arc::new(plan);
+        self.plan.store(Arc::clone(&plan));
+        let (done, mut all_done) = unbounded_channel();
+        for (worker, opened) in self.workers.iter().zip(deal(opened, self.workers.len())) {
+            let change = Change {
+                plan: Arc::clone(&plan),
+                listeners: listeners.iter().map(|open| open.id).collect(),
+                opened,
+                log: match log {
+                    Some(log) => LogChange::Other(log.as_ref().map(AccessLog::for_worker)),
+                    None => LogChange::Same,
+                },
+                done: done.clone(),
+            };
+            // A worker that has ended needs no telling.
+            let _ = worker.send(Message::Change(Box::new(change)));
+        }
+        drop(done);
+        self.changes.send_replace(());
+        std::iter::from_fn(|| all_done.blocking_recv()).collect()
+    }
+}
+
+/// The sockets are lent for as long as this is there.
+struct Lent<'c>(&'c Control);
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.held).is_lent = false;
+        if !self.0.is_leaving.load(Ordering::Acquire) {
+            self.0.faults.give_back();
+        }
+        // Who took them and did not take over may have had them refuse.
+        self.0.settle_refusals();
+    }
+}
+
+/// What a worker begins with.
+pub(crate) struct Beginning {
+    pub(crate) listeners: Vec<ListenerId>,
+    pub(crate) opened: Vec<(ListenerId, TcpListener)>,
+    pub(crate) log: Option<WorkerLog>,
+}
+
+/// Shares sockets out: each worker gets one of each listener, and more where a process with more workers has passed more
+/// on.
+fn deal(opened: Vec<Sockets>, workers: usize) -> Vec<Vec<(ListenerId, TcpListener)>> {
+    let mut dealt: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
+    for (id, sockets) in opened {
+        for (index, socket) in sockets.into_iter().enumerate() {
+            dealt[index % workers].push((id, socket));
+        }
+    }
+    dealt
+}
+
+/// How many workers a configuration asks for.
+pub(crate) fn worker_count(config: &Config) -> usize {
+    let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    config.workers.unwrap_or(cores).get()
+}
+
+/// No change that panics leaves something half done behind a lock.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn open_log(config: &config::AccessLog) -> Result<AccessLog, StartError> {
+    let (target, name) = match &config.target {
+        LogTarget::Stdout => (telemetry::Target::Stdout, "stdout".to_owned()),
+        LogTarget::File(path) => (telemetry::Target::File(path.clone()), path.display().to_string()),
+    };
+    let format = match config.format {
+        LogFormat::Combined => telemetry::Format::Combined,
+        LogFormat::Json => telemetry::Format::Json,
+    };
+    let query = match &config.query {
+        LogQuery::Full => telemetry::Query::Full,
+        LogQuery::Masked => telemetry::Query::Masked,
+        LogQuery::Omitted => telemetry::Query::Omitted,
+        LogQuery::Without(names) => telemetry::Query::Without(names.clone()),
+    };
+    let opened = AccessLog::open(target, format);
+    opened.map(|log| log.with_query(query)).map_err(|error| StartError::Log { target: name, error })
+}
+
+/// Waits for the first addresses of these names, for a while.
+fn resolve(wanted: &UnboundedSender<Wanted>, names: Vec<Arc<Name>>) {
+    if names.is_empty() {
+        return;
+    }
+    let (first, resolved) = blocking::channel();
+    if wanted.send(Wanted { names, first }).is_ok() {
+        let _: Result<(), _> = resolved.recv_timeout(RESOLVE_FIRST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+    use std::path::Path;
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::start;
+    use crate::upgrade::UpgradeError;
+
+    fn config(log: Option<&Path>) -> Config {
+        let target = |path: &Path| LogTarget::File(path.to_owned());
+        let log = log.map(|path| config::AccessLog::new(target(path), LogFormat::Json));
+        let any = "127.0.0.1:0".parse().expect("is an address");
+        let server = "http://127.0.0.1:1".parse().expect("is a URL");
+        Config { access_log: log, ..Config::for_servers(vec![any], vec![server]) }
+    }
+
+    /// The process that takes over would not know of it.
+    #[test]
+    fn a_change_that_waits_for_an_upgrade_comes_too_late() {
+        let proxy = start(config(None)).expect("it starts");
+        let (control, other) = (&proxy.control, Arc::clone(&proxy.control));
+        let (begins, begun) = blocking::channel();
+        let mut waits = None;
+        let handed_over = control.hand_over(|_| {
+            waits = Some(std::thread::spawn(move || {
+                let _ = begins.send(());
+                other.change(config(None))
+            }));
+            let _ = begun.recv();
+            // Nobody is at the other end.
+            let (channel, _) = std::os::unix::net::UnixStream::pair().expect("a pair of sockets");
+            Ok::<_, UpgradeError>(((), OwnedFd::from(channel)))
+        });
+        handed_over.expect("nothing fails");
+        let outcome = waits.expect("it was begun").join().expect("it does not panic");
+        assert!(matches!(outcome, Err(StartError::Leaving)));
+    }
+
+    #[test]
+    fn lines_that_a_log_has_lost_count_on_with_the_next_log() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let proxy = start(config(Some(&folder.path().join("a")))).expect("it starts");
+        let log = lock(&proxy.control.held).log.clone().expect("there is one");
+        let mut worker = log.for_worker();
+        log.close();
+        worker.record(&telemetry::Entry::new(IpAddr::from([127, 0, 0, 1])), SystemTime::UNIX_EPOCH);
+        drop(worker);
+        assert_eq!(proxy.control.metrics.log_lines_dropped(), Some(1));
+        for (name, lost) in [(Some("b"), Some(1)), (None, None), (Some("c"), Some(1))] {
+            let log = name.map(|name| folder.path().join(name));
+            proxy.reload(config(log.as_deref())).expect("it is valid");
+            assert_eq!(proxy.control.metrics.log_lines_dropped(), lost, "{name:?}");
+        }
+    }
+}

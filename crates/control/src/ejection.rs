@@ -1,0 +1,136 @@
+//! Servers that are worse than the others: compared once an interval on the control thread, left out for a while, told
+//! when they are asked again. Failures in a row are not waited for: workers eject for those themselves.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use balance::{Cause, Ejector, Judgement, Outlier, ServerId, Spared, Time};
+use config::written_duration;
+use telemetry::message::{self, Level};
+
+use crate::change::Control;
+use crate::probe::{Shared, watch_return};
+use proxy::context::plan::{Plan, UpstreamPlan};
+
+/// How often it is looked whether something is due.
+const TICK: Duration = Duration::from_millis(100);
+/// The same where no upstream has servers to compare, until another plan has.
+const REST: Duration = Duration::from_secs(1);
+
+/// What is known of an upstream from one look to the next.
+#[derive(Default)]
+struct Compared {
+    ejector: Ejector,
+    /// Servers that were left out at the last look.
+    ejected: Vec<ServerId>,
+}
+
+/// Compares the servers of each upstream until the proxy ends.
+pub(crate) async fn run(control: Weak<Control>, shared: Rc<Shared>) {
+    let mut fleets = Fleets::default();
+    let mut pause = TICK;
+    loop {
+        tokio::time::sleep(pause).await;
+        let Some((plan, now)) = control.upgrade().map(|control| (control.plan(), control.time())) else {
+            return;
+        };
+        fleets.keep_to(&plan);
+        look(&plan, &mut fleets.compared, &shared, now);
+        let is_comparing = plan.upstreams.iter().any(|upstream| upstream.servers.len() > 1);
+        pause = if is_comparing { TICK } else { REST };
+    }
+}
+
+/// What is known of the upstreams of a plan, in its order.
+#[derive(Default)]
+struct Fleets {
+    plan: Option<Arc<Plan>>,
+    compared: Vec<Compared>,
+}
+
+impl Fleets {
+    /// Takes over to another plan what is known of the upstreams that it still has.
+    fn keep_to(&mut self, plan: &Arc<Plan>) {
+        if self.plan.as_ref().is_some_and(|known| Arc::ptr_eq(known, plan)) {
+            return;
+        }
+        let upstreams = self.plan.iter().flat_map(|known| &known.upstreams);
+        let names = upstreams.map(|upstream| upstream.config.name.as_str());
+        let mut known: HashMap<&str, Compared> = names.zip(self.compared.drain(..)).collect();
+        let compared = plan.upstreams.iter().map(|upstream| known.remove(upstream.config.name.as_str()));
+        self.compared = compared.map(Option::unwrap_or_default).collect();
+        self.plan = Some(Arc::clone(plan));
+    }
+}
+
+fn look(plan: &Plan, compared: &mut [Compared], shared: &Rc<Shared>, now: Time) {
+    for (upstream, compared) in plan.upstreams.iter().zip(compared) {
+        // One that is alone may have been left out before it was.
+        compared.follow(upstream, shared, now);
+        if upstream.servers.len() > 1 && now >= compared.ejector.due(&upstream.fleet) {
+            for judgement in compared.ejector.judge(&upstream.fleet, now) {
+                tell(upstream, &judgement, now);
+            }
+        }
+    }
+}
+
+impl Compared {
+    /// Watches whether servers come back that were ejected since the last look; ends the ejections whose time is over
+    /// where no request does, and tells of all that have ended.
+    fn follow(&mut self, upstream: &UpstreamPlan, shared: &Rc<Shared>, now: Time) {
+        let ejected_before = std::mem::take(&mut self.ejected);
+        for (index, member) in upstream.fleet.members().iter().enumerate() {
+            let standing = &member.standing;
+            if standing.is_stopped_by(Cause::Ejection) && now >= standing.ejected_until() {
+                standing.restore(Cause::Ejection, now);
+            }
+            if standing.is_stopped_by(Cause::Ejection) {
+                self.ejected.push(member.id);
+                if !ejected_before.contains(&member.id) {
+                    watch_return(upstream, index, shared);
+                }
+            } else if ejected_before.contains(&member.id) {
+                say(upstream, index, Level::Info, "no longer ejected; its share of requests grows slowly");
+            }
+        }
+    }
+}
+
+fn tell(upstream: &UpstreamPlan, judgement: &Judgement, now: Time) {
+    let reason = reason(judgement.outlier);
+    match judgement.ejected {
+        Ok(until) => {
+            let watch = &upstream.watches[judgement.server];
+            watch.count_ejection();
+            watch.is_outlier(until, reason.clone());
+            let what = format!("ejected for {}: {reason}", written_duration(until.since(now)));
+            say(upstream, judgement.server, Level::Warn, &what);
+        }
+        Err(Spared::TooFewLeft) => {
+            let what = format!("{reason}; not ejected, because too few servers would remain");
+            say(upstream, judgement.server, Level::Warn, &what);
+        }
+        Err(Spared::NotUp | Spared::Busy) => {}
+    }
+}
+
+fn reason(outlier: Outlier) -> String {
+    match outlier {
+        Outlier::Failures { percent, others_percent } => {
+            format!("{percent:.0}% of its requests fail, {others_percent:.0}% on the other servers")
+        }
+        Outlier::Latency { mean, median } => {
+            let millis = |duration: Duration| duration.as_secs_f64() * 1000.0;
+            format!("its mean latency is {:.1} ms, the median is {:.1} ms", millis(mean), millis(median))
+        }
+    }
+}
+
+fn say(upstream: &UpstreamPlan, server: usize, level: Level, what: &str) {
+    let text =
+        format!("upstream {}, server {}: {what}", upstream.config.name, upstream.servers[server].label);
+    message::say(level, &text);
+}

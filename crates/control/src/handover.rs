@@ -1,0 +1,375 @@
+//! What a process gives to the one that takes its place: listening sockets (SCM_RIGHTS), what operators have changed, and
+//! what it knows.
+//!
+//! Both ends of the channel are here. Who starts whom, and who waits how long, is in `upgrade`.
+
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::cmsg_space;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, send, sendmsg,
+};
+use serde::{Deserialize, Serialize};
+use telemetry::message;
+
+use crate::runtime_overrides::{Overlay, ServerChange};
+use api::shaping::ShapingOrder;
+use proxy::context::legacy::MESSAGE_BYTES_MAX;
+use proxy::context::legacy::{Bequest, Legacy};
+use proxy::faults::FaultBequest;
+
+/// Names the process that a new one takes over from, which holds the other end of its standard input.
+pub(crate) const VARIABLE: &str = "VANWARD_TAKES_OVER_FROM";
+/// Sockets in a message; the kernel takes no more than 253.
+const SOCKETS_MAX: usize = 128;
+/// What a message has beside what is inherited.
+const ENVELOPE_BYTES_MAX: usize = 1024;
+/// Of what is too long for a message.
+const TOLD_BYTES: usize = 100;
+/// How long the new process waits for what it is given.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a listening socket is for, and where it is by the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Purpose {
+    Clients(String),
+    Metrics(String),
+    Admin(String),
+}
+
+/// Sockets for a purpose.
+pub(crate) type Passed = (Purpose, Vec<OwnedFd>);
+
+/// All that is given.
+#[derive(Debug, Default)]
+pub(crate) struct Estate {
+    pub(crate) sockets: Vec<Passed>,
+    pub(crate) overlay: Overlay,
+    /// What of that is about rates and delays, with what is left of its time.
+    pub(crate) shaping: Vec<ShapingOrder>,
+    pub(crate) faults: Vec<FaultBequest>,
+    pub(crate) legacy: Legacy,
+}
+
+/// A message to the new process. The sockets themselves go beside it.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "part", rename_all = "snake_case")]
+enum Part<C = ServerChange, B = Bequest> {
+    Sockets {
+        purpose: Purpose,
+    },
+    Server {
+        change: C,
+    },
+    Shaping {
+        order: Box<ShapingOrder>,
+    },
+    Fault {
+        bequest: Box<FaultBequest>,
+    },
+    Known {
+        bequest: B,
+    },
+    End,
+    /// Of a version that has more to give.
+    #[serde(other)]
+    Unknown,
+}
+
+/// The first message from the new process. What is said later is of what is purged: `cached/heir`.
+const SERVING: &[u8] = b"serving";
+
+/// What a process was given by the one before it. Sockets that it has no use for are closed with this.
+#[derive(Debug, Default)]
+pub struct Inheritance {
+    sockets: Vec<(Purpose, OwnedFd)>,
+    pub(crate) overlay: Overlay,
+    pub(crate) faults: Vec<FaultBequest>,
+    pub(crate) legacy: Legacy,
+    pub(crate) predecessor: Option<Predecessor>,
+}
+
+/// The process that waits for this one to serve.
+#[derive(Debug)]
+pub(crate) struct Predecessor(OwnedFd);
+
+impl Inheritance {
+    /// What the process that started this one passes on, if it was started to take over. To be called once, before
+    /// anything else is opened.
+    ///
+    /// # Errors
+    /// When that process does not keep to its part.
+    pub fn claim() -> io::Result<Option<Self>> {
+        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
+        // Whoever was started by such a process for something else inherits the variable, but not the parent.
+        if parent.is_none() || std::env::var(VARIABLE).ok() != parent {
+            return Ok(None);
+        }
+        let channel = fcntl_dupfd_cloexec(io::stdin(), 3)?;
+        let nothing = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        rustix::stdio::dup2_stdin(&nothing)?;
+        set_socket_timeout(&channel, Timeout::Recv, Some(PATIENCE))?;
+        Self::receive(channel).map(Some)
+    }
+
+    fn receive(channel: OwnedFd) -> io::Result<Self> {
+        let (mut sockets, mut faults) = (Vec::new(), Vec::new());
+        let (mut overlay, mut legacy) = (Overlay::default(), Legacy::default());
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        loop {
+            let (count, received) = receive_message(&channel, &mut buffer)?;
+            match serde_json::from_slice(&buffer[..count]).map_err(io::Error::from)? {
+                Part::Sockets { purpose } => {
+                    sockets.extend(received.into_iter().map(|socket| (purpose.clone(), socket)));
+                }
+                Part::Server { change } => overlay.insert(change),
+                Part::Shaping { order } => overlay.shaping.inherit(&order),
+                Part::Fault { bequest } => faults.push(*bequest),
+                Part::Known { bequest } => legacy.push(bequest),
+                Part::Unknown => {}
+                Part::End => {
+                    let predecessor = Some(Predecessor(channel));
+                    return Ok(Self { sockets, overlay, faults, legacy, predecessor });
+                }
+            }
+        }
+    }
+
+    /// The sockets for a purpose, which are then the caller's.
+    pub(crate) fn take(&mut self, purpose: &Purpose) -> Vec<OwnedFd> {
+        self.sockets.extract_if(.., |(of, _)| of == purpose).map(|(_, socket)| socket).collect()
+    }
+}
+
+impl Predecessor {
+    /// Tells it that this process serves.
+    pub(crate) fn may_go(&self) {
+        // If it has ended meanwhile it has gone already.
+        let _ = send(&self.0, SERVING, SendFlags::NOSIGNAL);
+    }
+
+    /// The channel to it: it says more until it ends.
+    pub(crate) fn into_channel(self) -> OwnedFd {
+        self.0
+    }
+}
+
+fn receive_message(channel: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(SOCKETS_MAX))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let message = recvmsg(channel, &mut [IoSliceMut::new(buffer)], &mut beside, RecvFlags::CMSG_CLOEXEC)?;
+    let mut sockets = Vec::new();
+    for part in beside.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = part {
+            sockets.extend(received);
+        }
+    }
+    if message.bytes == 0 {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        return Err(io::Error::new(ErrorKind::InvalidData, "a message is too large"));
+    }
+    Ok((message.bytes, sockets))
+}
+
+/// Gives all of this to the process at the other end.
+pub(crate) fn give(channel: &OwnedFd, estate: &Estate) -> io::Result<()> {
+    for (purpose, sockets) in &estate.sockets {
+        for some in sockets.chunks(SOCKETS_MAX) {
+            let some: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
+            send_part(channel, &Given::Sockets { purpose: purpose.clone() }, &some)?;
+        }
+    }
+    for change in estate.overlay.changes() {
+        send_part(channel, &Given::Server { change }, &[])?;
+    }
+    for order in &estate.shaping {
+        send_part(channel, &Given::Shaping { order: Box::new(order.clone()) }, &[])?;
+    }
+    for bequest in &estate.faults {
+        send_part(channel, &Given::Fault { bequest: Box::new(bequest.clone()) }, &[])?;
+    }
+    for bequest in estate.legacy.parts() {
+        send_part(channel, &Given::Known { bequest }, &[])?;
+    }
+    send_part(channel, &Given::End, &[])
+}
+
+type Given<'a> = Part<&'a ServerChange, &'a Bequest>;
+
+fn send_part(channel: &OwnedFd, part: &Given<'_>, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let text = serde_json::to_vec(part).map_err(io::Error::from)?;
+    // The new process takes no such message, and would not start. Sockets have short names.
+    if text.len() > MESSAGE_BYTES_MAX && sockets.is_empty() {
+        let begin = String::from_utf8_lossy(&text[..TOLD_BYTES]);
+        message::warn(&format!("not passed on to the next process, because it is too long: {begin}..."));
+        return Ok(());
+    }
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(SOCKETS_MAX))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !sockets.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(sockets)) {
+        return Err(ErrorKind::InvalidInput.into());
+    }
+    sendmsg(channel, &[IoSlice::new(&text)], &mut beside, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// What the new process says.
+#[derive(Debug)]
+pub(crate) enum Word {
+    /// It serves.
+    Serving,
+    /// It has ended, or has nothing to do with this.
+    Nothing,
+}
+
+/// Waits for the new process to serve, for so long.
+pub(crate) fn word(channel: &OwnedFd, patience: Duration) -> io::Result<Word> {
+    set_socket_timeout(channel, Timeout::Recv, Some(patience))?;
+    let mut buffer = [0; 64];
+    let (count, _) = recv(channel, &mut buffer, RecvFlags::empty())?;
+    Ok(if &buffer[..count] == SERVING { Word::Serving } else { Word::Nothing })
+}
+
+/// Whether something has room in a message.
+pub(crate) fn fits(inherited: &impl Serialize) -> bool {
+    let bytes = serde_json::to_vec(inherited).map_or(usize::MAX, |text| text.len());
+    bytes <= MESSAGE_BYTES_MAX - ENVELOPE_BYTES_MAX
+}
+
+/// A copy of a socket, for the new process.
+pub(crate) fn copy(socket: impl AsFd) -> io::Result<OwnedFd> {
+    let copy = fcntl_dupfd_cloexec(socket, 3)?;
+    fcntl_setfd(&copy, FdFlags::CLOEXEC)?;
+    Ok(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use balance::{Inherited, ServerId};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+    use api::shaping::PlaceKind;
+
+    #[test]
+    fn sockets_and_changes_arrive_as_they_were_given() {
+        let (here, there) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .expect("a pair");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it listens");
+        let copies = |count| (0..count).map(|_| copy(&listener).expect("a copy")).collect::<Vec<_>>();
+        let clients = Purpose::Clients("127.0.0.1:0".to_owned());
+        let admin = Purpose::Admin("/run/admin".to_owned());
+        // More than fit one message.
+        let many = SOCKETS_MAX + 3;
+        let mut overlay = Overlay::default();
+        let mut change = ServerChange::none("app", "http://a:80");
+        change.weight = Some(3);
+        overlay.insert(change);
+        let mut legacy = Legacy::default();
+        let standing = |server| Bequest::Standing {
+            upstream: "app".to_owned(),
+            server,
+            is_down: true,
+            ejected_for_micros: Some(5),
+            ejections: 2,
+        };
+        // More than the kernel's buffer holds.
+        const PARTS: u64 = 5000;
+        (0..PARTS).for_each(|server| legacy.push(standing(server)));
+        let sockets = vec![(clients.clone(), copies(many)), (admin.clone(), copies(1))];
+        let order = ShapingOrder {
+            rate: Some(vec!["1MB/s".to_owned()]),
+            ..ShapingOrder::of(PlaceKind::Route, Some("/".to_owned()))
+        };
+        let faults = vec![FaultBequest::Unknown; 2];
+        let estate = Estate {
+            sockets,
+            overlay: overlay.clone(),
+            shaping: vec![order.clone()],
+            faults: faults.clone(),
+            legacy,
+        };
+        overlay.shaping.inherit(&order);
+        let giver = std::thread::spawn(move || give(&here, &estate).map(|()| here));
+
+        let mut inheritance = Inheritance::receive(there).expect("it is whole");
+        let here = giver.join().expect("a thread").expect("all was taken");
+        assert_eq!((&inheritance.overlay, &inheritance.faults), (&overlay, &faults));
+        assert_eq!(inheritance.legacy.parts().len() as u64, PARTS);
+        let stood = inheritance.legacy.standing("app", ServerId::from_u64(PARTS - 1)).expect("it is there");
+        let left = Some(Duration::from_micros(5));
+        assert_eq!(stood, Inherited { is_down: true, ejected_for: left, ejections: 2 });
+        let sockets = inheritance.take(&clients);
+        assert_eq!((sockets.len(), inheritance.take(&clients).len()), (many, 0));
+        for socket in sockets {
+            assert_eq!(TcpListener::from(socket).local_addr().ok(), Some(address));
+        }
+        assert_eq!(inheritance.take(&admin).len(), 1);
+        inheritance.predecessor.as_ref().expect("it has one").may_go();
+        assert!(matches!(word(&here, PATIENCE), Ok(Word::Serving)));
+        drop(inheritance);
+        assert!(matches!(word(&here, PATIENCE), Ok(Word::Nothing)));
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_message_is_left() {
+        let (here, there) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .expect("a pair");
+        let order = |rates| ShapingOrder {
+            rate: Some(vec!["1MB/s".to_owned(); rates]),
+            ..ShapingOrder::of(PlaceKind::Route, Some("/".to_owned()))
+        };
+        assert!(fits(&order(1000)) && !fits(&order(2500)));
+        let config = config::Config::for_servers(
+            vec!["127.0.0.1:1".parse().expect("is an address")],
+            vec!["http://127.0.0.1:1".parse().expect("is a URL")],
+        );
+        let mut overlay = Overlay::default();
+        let refused = overlay.shaping.amend(&order(2500), &config, balance::Time::START);
+        assert!(refused.is_err_and(|refusal| refusal.to_string().contains("15 KiB")));
+        assert_eq!(overlay, Overlay::default());
+        overlay.shaping.inherit(&order(1000));
+        let estate = Estate { shaping: vec![order(2500), order(1000)], ..Estate::default() };
+        give(&here, &estate).expect("it fits");
+        assert_eq!(Inheritance::receive(there).expect("it is whole").overlay, overlay);
+    }
+
+    #[test]
+    fn half_an_inheritance_is_none() {
+        let (here, there) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .expect("a pair");
+        send_part(&here, &Given::Sockets { purpose: Purpose::Admin(String::new()) }, &[]).expect("it fits");
+        drop(here);
+        let error = Inheritance::receive(there).expect_err("there is no end");
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn what_a_newer_version_adds_is_left() {
+        let (here, there) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .expect("a pair");
+        for part in
+            [&br#"{"part":"later","more":[1]}"#[..], br#"{"part":"known","bequest":{"what":"later","x":{}}}"#]
+        {
+            send(&here, part, SendFlags::empty()).expect("it fits");
+        }
+        give(&here, &Estate::default()).expect("it fits");
+        assert!(Inheritance::receive(there).is_ok());
+    }
+}

@@ -1,0 +1,465 @@
+//! Everything beside the path of a request: starting and ending the workers, and what is said on standard error.
+
+/// The admin API.
+mod admin;
+/// Certificate files that change.
+mod certificates;
+/// From one configuration to the next.
+mod change;
+/// Outlier ejection: servers that are worse than the others.
+mod ejection;
+/// What a process hands over to its successor.
+mod handover;
+/// Metrics for Prometheus.
+mod metrics;
+/// Messages to the service manager.
+mod notify;
+/// The limit on memory.
+mod pressure;
+/// Active health checks.
+mod probe;
+/// What operators have changed while the proxy runs.
+mod runtime_overrides;
+/// A small HTTP server for the admin API and metrics.
+pub mod service;
+/// Signals.
+mod signals;
+/// Starts the successor of a process.
+mod upgrade;
+
+#[cfg(test)]
+mod tests {
+    /// Names that change under a running proxy.
+    mod names;
+    /// Connections and logs that workers hand over.
+    mod workers;
+}
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use config::{Config, ListenAddress, MessageFormat, MessageLevel, Reading};
+use rustix::io::Errno;
+use telemetry::{Counters, Reader, Series, Snapshot, message};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use crate::admin::Admin;
+use crate::change::{Beginning, Control, Means, worker_count};
+pub use crate::handover::Inheritance;
+use crate::handover::Predecessor;
+use crate::metrics::Metrics;
+use crate::runtime_overrides::shaping_overrides;
+pub use crate::signals::run_until_signal;
+use proxy::cache;
+use proxy::context::plan::Plan;
+use proxy::worker::{self, Message, Parts};
+use transport::descriptors::RAISE_LIMIT;
+use transport::resolve;
+use transport::resolve::Wanted;
+pub use transport::resolve::unresolved;
+
+/// Why a proxy did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listening socket could not be opened.
+    #[error("cannot listen on {address}: {error}{}", remedy(.address, .error))]
+    Listen {
+        /// As configured.
+        address: ListenAddress,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The access log could not be opened.
+    #[error("cannot open the access log {target}: {error}{}", room_for_folder(.error))]
+    Log {
+        /// As configured.
+        target: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A certificate or key could not be used.
+    #[error("cannot use TLS as configured: {}", listed(.0))]
+    Tls(Vec<tls::Problem>),
+    /// Nothing changes any more.
+    #[error("this process is on its way out: another one has taken over, or it drains")]
+    Leaving,
+    /// A thread or its runtime could not be made.
+    #[error("cannot start a thread: {}{}", .0, room_for_files(.0))]
+    Thread(io::Error),
+}
+
+fn listed(problems: &[tls::Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+fn remedy(address: &ListenAddress, error: &io::Error) -> &'static str {
+    match (address, error.kind()) {
+        (ListenAddress::Tcp(_) | ListenAddress::Any(_), io::ErrorKind::AddrInUse) => {
+            "; another process listens there: stop it or choose another port"
+        }
+        (ListenAddress::Tcp(_) | ListenAddress::Any(_), io::ErrorKind::PermissionDenied) => {
+            "; ports below 1024 need the capability CAP_NET_BIND_SERVICE"
+        }
+        (ListenAddress::Tcp(_) | ListenAddress::Any(_), io::ErrorKind::AddrNotAvailable) => {
+            "; this machine has no such address"
+        }
+        (ListenAddress::Unix(_), io::ErrorKind::AddrInUse) => {
+            "; another process listens there: stop it or choose another path"
+        }
+        (ListenAddress::Unix(_), io::ErrorKind::AlreadyExists) => "; choose another path",
+        (ListenAddress::Unix(_), io::ErrorKind::PermissionDenied) => {
+            "; the process has to be allowed to write to its directory"
+        }
+        (ListenAddress::Unix(_), io::ErrorKind::NotFound) => "; its directory has to exist",
+        _ => room_for_files(error),
+    }
+}
+
+/// What to do about a file of which the folder is missing, or closed to us.
+fn room_for_folder(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "; its directory has to exist",
+        io::ErrorKind::PermissionDenied => "; the process has to be allowed to write to it and its directory",
+        _ => room_for_files(error),
+    }
+}
+
+/// That, where the process may not open one more file.
+fn room_for_files(error: &io::Error) -> &'static str {
+    let is_full = Errno::from_io_error(error) == Some(Errno::MFILE);
+    if is_full { RAISE_LIMIT } else { "" }
+}
+
+/// Reads the configuration again, with all that is wrong with it.
+pub type Reread = Box<dyn Fn() -> Reading + Send + Sync>;
+
+/// What a proxy is started with beside its configuration.
+#[derive(Default)]
+pub struct Setup {
+    /// Where the configuration comes from, for reloads. Without it they are refused.
+    pub reread: Option<Reread>,
+    /// What the process before passes on.
+    pub inheritance: Option<Inheritance>,
+}
+
+/// How long the control thread has for whom it is answering when the workers have ended.
+const LAST_ANSWERS_MAX: Duration = Duration::from_secs(1);
+
+/// Dropped once the control thread has ended.
+type Ended = std::sync::mpsc::Sender<()>;
+
+/// A running proxy. Dropped, it stops at once.
+pub struct Running {
+    pub(crate) control: Arc<Control>,
+    workers: Vec<JoinHandle<()>>,
+    predecessor: Option<Predecessor>,
+    /// Told or dropped, it ends the control thread, which drops what it was told with.
+    control_thread: Option<oneshot::Sender<Ended>>,
+}
+
+/// Opens the listeners, resolves names, and starts the workers.
+///
+/// # Errors
+/// When an address cannot be listened on, the log cannot be opened, or a thread cannot be started.
+pub fn start(config: Config) -> Result<Running, StartError> {
+    start_with(config, Setup::default())
+}
+
+/// The same, for a process that may be reloaded, or takes over from another one.
+///
+/// # Errors
+/// As those of `start`.
+pub fn start_with(config: Config, setup: Setup) -> Result<Running, StartError> {
+    start_resolving(config, setup, Box::new(resolve::resolver))
+}
+
+/// The same with a resolver of one's own.
+pub(crate) fn start_resolving(
+    config: Config,
+    setup: Setup,
+    resolver: resolve::Maker,
+) -> Result<Running, StartError> {
+    speak(&config.messages);
+    let mut inherited = setup.inheritance.unwrap_or_default();
+    let count = worker_count(&config);
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
+    let counting: Vec<_> = (0..count).map(|_| (Counters::new(), Series::new())).collect();
+    let readers: Vec<Reader> = counting.iter().map(|(counters, _)| counters.reader()).collect();
+    let series = counting.iter().map(|(_, series)| series.reader()).collect();
+    let (metrics_sockets, metrics) = mpsc::unbounded_channel();
+    let (admin_sockets, admin) = mpsc::unbounded_channel();
+    let (wanted, resolving) = mpsc::unbounded_channel();
+    let (end, ended) = oneshot::channel();
+    let (begin, begun) = oneshot::channel();
+    let work = ControlWork { resolving, resolver, metrics, admin, begun };
+    on_thread("control".to_owned(), Builder::enable_all, || Ok(run_control(work, ended)))?;
+    let means = Means {
+        workers: senders.into(),
+        readers: readers.clone(),
+        wanted,
+        metrics: Metrics::new(readers, series, metrics_sockets),
+        admin: Admin::new(admin_sockets),
+        reread: setup.reread,
+    };
+    let control = Control::new(config, &mut inherited, means)?;
+    // It ends with the proxy, whatever it still does then.
+    let _ = begin.send(Arc::downgrade(&control));
+    let beginnings = control.listen(&mut inherited)?;
+    control.settle_refusals();
+
+    let loads = (0..count).map(|_| AtomicUsize::new(0)).collect();
+    let predecessor = inherited.predecessor.take();
+    let mut running = Running { control, workers: Vec::new(), predecessor, control_thread: Some(end) };
+    let each = receivers.into_iter().zip(counting).zip(beginnings).enumerate();
+    for (index, ((messages, (counters, series)), Beginning { listeners, opened, log })) in each {
+        let parts = Parts {
+            index,
+            plan: running.control.plan(),
+            listeners,
+            opened,
+            messages,
+            others: Arc::clone(&running.control.workers),
+            loads: Arc::clone(&loads),
+            log,
+            counters,
+            series,
+            epoch: running.control.epoch,
+            pressure: Arc::clone(&running.control.pressure),
+            faults: Arc::clone(&running.control.faults),
+        };
+        running
+            .workers
+            .push(on_thread(format!("worker-{index}"), Builder::enable_io, || worker::begin(parts))?);
+    }
+    Ok(running)
+}
+
+/// Starts a thread with a runtime of its own, which can do what `enable` says, and returns once `body` has begun there.
+pub fn on_thread<F: Future<Output = ()>>(
+    name: String,
+    enable: fn(&mut Builder) -> &mut Builder,
+    body: impl FnOnce() -> io::Result<F> + Send + 'static,
+) -> Result<JoinHandle<()>, StartError> {
+    let (ready, started) = std::sync::mpsc::channel();
+    let run = move || match enable(&mut Builder::new_current_thread()).build_local(LocalOptions::default()) {
+        Ok(runtime) => runtime.block_on(async {
+            match body() {
+                Ok(body) => {
+                    let _ = ready.send(Ok(()));
+                    body.await;
+                }
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                }
+            }
+        }),
+        Err(error) => {
+            let _ = ready.send(Err(error));
+        }
+    };
+    let thread = std::thread::Builder::new().name(name).spawn(run).map_err(StartError::Thread)?;
+    let outcome = started.recv().unwrap_or_else(|_| Err(io::Error::other("the thread ended")));
+    outcome.map_err(StartError::Thread)?;
+    Ok(thread)
+}
+
+/// What the control thread needs.
+struct ControlWork {
+    resolving: mpsc::UnboundedReceiver<Wanted>,
+    resolver: resolve::Maker,
+    metrics: mpsc::UnboundedReceiver<metrics::Socket>,
+    admin: mpsc::UnboundedReceiver<admin::Socket>,
+    begun: oneshot::Receiver<Weak<Control>>,
+}
+
+/// What the control thread does until the proxy ends: it resolves names, checks and compares servers, looks at
+/// certificates, and serves metrics and the admin API.
+async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
+    let guests = service::Guests::default();
+    let ControlWork { resolving, resolver, metrics, admin, begun } = work;
+    let changed = Rc::new(Notify::new());
+    tokio::task::spawn_local(resolve::watch(resolving, resolver, Rc::clone(&changed)));
+    let hosts = guests.clone();
+    tokio::task::spawn_local(async move {
+        if let Ok(control) = begun.await {
+            tokio::task::spawn_local(metrics::serve(control.clone(), metrics, hosts.clone()));
+            tokio::task::spawn_local(admin::serve(control.clone(), admin, hosts));
+            tokio::task::spawn_local(follow_names(Weak::clone(&control), changed));
+            tokio::task::spawn_local(shaping_overrides::watch(Weak::clone(&control)));
+            tokio::task::spawn_local(watch_refusals(Weak::clone(&control)));
+            tokio::task::spawn_local(pressure::watch(Weak::clone(&control)));
+            tokio::task::spawn_local(cache::sweep(plan_of(Weak::clone(&control))));
+            if let Some(epoch) = control.upgrade().map(|control| control.epoch) {
+                let shared = Rc::new(probe::Shared::new(epoch));
+                tokio::task::spawn_local(probe::run(Weak::clone(&control), Rc::clone(&shared)));
+                tokio::task::spawn_local(ejection::run(Weak::clone(&control), shared));
+            }
+            certificates::watch(control).await;
+        }
+    });
+    // Told or dropped: either way the proxy has ended, and the tasks with this runtime. Another process may listen on the
+    // same sockets by now, but what this one has accepted nobody else can answer.
+    if let Ok(_ended) = ended.await {
+        tokio::task::yield_now().await;
+        let _ = tokio::time::timeout(LAST_ANSWERS_MAX, guests.gone()).await;
+    }
+}
+
+impl Running {
+    /// What is listened on, in the order of the configuration, with the ports that the kernel chose.
+    pub fn listeners(&self) -> Vec<ListenAddress> {
+        self.control.addresses()
+    }
+
+    /// The addresses of TCP among them.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners().iter().filter_map(ListenAddress::tcp).collect()
+    }
+
+    /// The address that metrics are served on, with the port that the kernel chose.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.control.metrics.address()
+    }
+
+    /// Tells the process that this one takes over from, if there is one, that it may go.
+    pub fn take_over(&mut self) {
+        if let Some(predecessor) = self.predecessor.take() {
+            predecessor.may_go();
+            self.control.claim();
+            cache::heir::listen(predecessor.into_channel(), plan_of(Arc::downgrade(&self.control)));
+        }
+    }
+
+    /// Puts another configuration in force, and returns when all workers go by it: requests that have begun, connections
+    /// and pools stay. Says what takes more than that.
+    ///
+    /// # Errors
+    /// Why everything stays as it is.
+    pub fn reload(&self, config: Config) -> Result<Vec<String>, StartError> {
+        self.control.change(config)
+    }
+
+    /// What all workers have counted so far.
+    pub fn counters(&self) -> Snapshot {
+        Snapshot::sum(&self.control.readers)
+    }
+
+    /// The words of the failures that `Snapshot::failures` counts, by index.
+    pub fn failure_words() -> &'static [&'static str] {
+        proxy::context::failure::Failure::WORDS
+    }
+
+    /// Stops accepting, since another process does, and ends when all clients have gone: each is told with its next
+    /// response.
+    pub fn retire(&self) {
+        self.control.leave(true, || Message::Retire);
+    }
+
+    /// Stops accepting, and ends when the requests under way have. Idle clients have two seconds for another request.
+    pub fn drain(&self) {
+        self.control.leave(false, || Message::Drain);
+    }
+
+    /// Ends at once.
+    pub fn stop(&self) {
+        self.control.leave(false, || Message::Stop);
+    }
+
+    /// Waits until the workers have ended, after `retire`, `drain` or `stop`.
+    pub fn wait(mut self) {
+        self.join();
+    }
+
+    fn join(&mut self) {
+        for worker in self.workers.drain(..) {
+            if worker.join().is_err() {
+                message::error("a worker thread panicked");
+            }
+        }
+        if let Some(log) = self.control.take_log() {
+            log.close();
+        }
+        if let Some(cache) = &self.control.plan().cache {
+            cache.finish();
+        }
+        let (ended, wait) = std::sync::mpsc::channel();
+        if self.control_thread.take().is_some_and(|thread| thread.send(ended).is_ok()) {
+            // Nothing is ever sent: it is over when the other end is gone.
+            let _ = wait.recv_timeout(LAST_ANSWERS_MAX);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+        self.join();
+    }
+}
+
+/// Has messages written as this configuration wants them, from now on.
+pub fn speak(messages: &config::Messages) {
+    let form = match messages.format {
+        MessageFormat::Text => message::Form::Text,
+        MessageFormat::Json => message::Form::Json,
+    };
+    let level = match messages.level {
+        MessageLevel::Error => message::Level::Error,
+        MessageLevel::Warn => message::Level::Warn,
+        MessageLevel::Info => message::Level::Info,
+    };
+    message::set(form, level);
+}
+
+/// Has listeners refuse connections when it is time, and take them again, until the proxy ends.
+async fn watch_refusals(control: Weak<Control>) {
+    loop {
+        let Some(strong) = control.upgrade() else { return };
+        strong.settle_refusals();
+        let faults = Arc::clone(&strong.faults);
+        let rest = faults.refusals_change_in(strong.time_ns());
+        drop(strong);
+        match rest {
+            // A change meanwhile leaves word, so none is missed.
+            Some(rest) => drop(tokio::time::timeout(rest, faults.changed()).await),
+            None => faults.changed().await,
+        }
+    }
+}
+
+/// Names that change together make one change of the plan.
+const GATHERING: Duration = Duration::from_millis(50);
+
+/// Changes the plan after names have changed, until the proxy ends.
+async fn follow_names(control: Weak<Control>, changed: Rc<Notify>) {
+    loop {
+        changed.notified().await;
+        tokio::time::sleep(GATHERING).await;
+        let Some(control) = control.upgrade() else { return };
+        // It waits for the workers.
+        let _ = tokio::task::spawn_blocking(move || control.follow_names()).await;
+    }
+}
+
+/// The plan in force, for as long as the proxy runs.
+fn plan_of(control: Weak<Control>) -> impl Fn() -> Option<Arc<Plan>> + Send + 'static {
+    move || control.upgrade().map(|control| control.plan())
+}
+
+#[cfg(test)]
+impl Running {
+    /// Where the servers of the first upstream are.
+    pub(crate) fn server_addresses(&self) -> Vec<std::net::IpAddr> {
+        let plan = self.control.plan();
+        let servers = plan.upstreams[0].servers.iter();
+        servers
+            .flat_map(|server| server.addresses.load_full().iter().map(SocketAddr::ip).collect::<Vec<_>>())
+            .collect()
+    }
+}

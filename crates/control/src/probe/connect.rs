@@ -1,0 +1,162 @@
+//! Connections as checks make them: a new one for each, made as those of requests are.
+
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use config::{Protocol, Scheme, ServerHost};
+use route::{ProxyIntroduction, write_proxy_header};
+use rustls::ClientConfig;
+use tls::{ClientSide, Handshake};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::probe::server::{Shared, Subject};
+use transport::socket::Socket;
+use transport::tcp::{Follows, Tcp};
+use transport::tls::{HandshakeError, Secure};
+
+/// Whether it is known where the server is.
+pub(super) fn has_address(subject: &Subject) -> bool {
+    matches!(subject.server.config.host, ServerHost::Unix(_)) || !subject.server.addresses.load().is_empty()
+}
+
+/// The addresses that are asked, in turn.
+pub(super) fn addresses(subject: &Subject) -> Vec<SocketAddr> {
+    let mut addresses = subject.server.addresses.load_full().to_vec();
+    if let Some(port) = subject.check.port {
+        addresses.iter_mut().for_each(|address| address.set_port(port));
+    }
+    addresses
+}
+
+/// A connection, with the PROXY header in front where the server wants one.
+pub(super) async fn reach(subject: &Subject) -> Result<Tcp, String> {
+    let tcp = connect(subject).await.map_err(|error| reason(&error))?;
+    if let Some(version) = subject.introduction {
+        let mut header = Vec::new();
+        let of_our_own =
+            ProxyIntroduction { client: None, authority: None, unique_id: None, has_checksum: false };
+        write_proxy_header(version, &of_our_own, &mut header);
+        send(&tcp, &header).await.map_err(|error| reason(&error))?;
+    }
+    Ok(tcp)
+}
+
+async fn connect(subject: &Subject) -> io::Result<Tcp> {
+    if let ServerHost::Unix(path) = &subject.server.config.host {
+        return Tcp::connect_unix(path, tokio::time::sleep).await;
+    }
+    let mut failure = ErrorKind::AddrNotAvailable.into();
+    for address in addresses(subject) {
+        match Tcp::connect(address).await {
+            Ok(tcp) => return Ok(tcp),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+async fn send(tcp: &Tcp, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let count = poll_fn(|context| tcp.poll_send(context, bytes, Follows::Nothing)).await?;
+        bytes = &bytes[count..];
+    }
+    Ok(())
+}
+
+/// A connection to speak this on, with TLS where requests have it.
+pub(super) async fn open(subject: &Subject, protocol: Protocol, shared: &Shared) -> Result<Socket, String> {
+    let tcp = reach(subject).await?;
+    let Some((tls, place)) = &subject.tls else { return Ok(Socket::Plain(Box::new(tcp))) };
+    let config = match protocol {
+        _ if tls.protocol() == protocol => tls.config(),
+        Protocol::Http1 => asking_for(tls, &[b"http/1.1"]),
+        Protocol::Http2 => asking_for(tls, &[b"h2"]),
+    };
+    let (secure, is_http2) = secured(tls, *place, config, tcp, shared).await?;
+    if is_http2 != (protocol == Protocol::Http2) {
+        return Err("it does not speak the protocol that is configured".to_owned());
+    }
+    Ok(Socket::Secure(Box::new(secure)))
+}
+
+/// A handshake, and nothing more.
+pub(super) async fn shake_hands(subject: &Subject, shared: &Shared) -> Result<(), String> {
+    let (tls, place) = subject.tls.as_ref().ok_or("it has no TLS")?;
+    let tcp = reach(subject).await?;
+    // What is no HTTP is asked for none.
+    let config = match subject.server.config.scheme {
+        Scheme::Https => tls.config(),
+        Scheme::Http | Scheme::Tcp => asking_for(tls, &[]),
+    };
+    let (secure, _) = secured(tls, *place, config, tcp, shared).await?;
+    // Our last message leaves with the end of the connection.
+    secure.shutdown_write().map_err(|error| reason(&error))
+}
+
+fn asking_for(tls: &ClientSide, protocols: &[&[u8]]) -> Arc<ClientConfig> {
+    let mut config = ClientConfig::clone(&tls.config());
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    Arc::new(config)
+}
+
+async fn secured(
+    tls: &ClientSide,
+    place: usize,
+    config: Arc<ClientConfig>,
+    tcp: Tcp,
+    shared: &Shared,
+) -> Result<(Secure, bool), String> {
+    let name = tls.name(place).ok_or("it has no TLS")?.clone();
+    let handshake = Handshake::client(config, name).map_err(|error| tls::reason(&error))?;
+    match Secure::establish(tcp, handshake, shared.records()).await {
+        Ok((secure, agreed)) => Ok((secure, agreed.is_http2())),
+        Err(HandshakeError::Refused(error, _)) => Err(format!("no TLS: {}", tls::reason(&error))),
+        Err(HandshakeError::Io) => Err("no TLS: it closed the connection".to_owned()),
+        Err(HandshakeError::TooLong | HandshakeError::InTheClear(_)) => Err("no TLS".to_owned()),
+    }
+}
+
+/// What went wrong with a connection, in words.
+pub(super) fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => "it reset the connection".to_owned(),
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionAborted => "it closed the connection".to_owned(),
+        ErrorKind::TimedOut => "no connection in time".to_owned(),
+        ErrorKind::NotFound => "there is no such socket".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// A connection, as others read and write one.
+pub(super) struct Line(pub(super) Socket);
+
+impl AsyncRead for Line {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let count = ready!(self.0.poll_read(context, buffer.initialize_unfilled()))?;
+        buffer.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Line {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.poll_write(context, bytes, Follows::Nothing)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.0.shutdown_write())
+    }
+}

@@ -1,0 +1,155 @@
+//! The health service of gRPC, `grpc.health.v1.Health/Check`: a server that says SERVING is up.
+//!
+//! Its two messages have a field each, so that they are written and read here.
+
+use bytes::Bytes;
+use config::Protocol;
+use http::{HeaderMap, Request};
+
+use crate::probe::http::{Answer, USER_AGENT};
+use crate::probe::server::{Shared, Subject};
+use crate::probe::{connect, http2};
+
+const PATH: &str = "/grpc.health.v1.Health/Check";
+/// Whether it is compressed, and the length.
+const PREFIX_LEN: usize = 5;
+
+/// Asks for a service; the empty one is the server as a whole.
+pub(super) async fn ask(subject: &Subject, service: &str, shared: &Shared) -> Result<(), String> {
+    let server = &subject.server;
+    let request = Request::post(http2::url(server.config.scheme, &server.authority, PATH))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .header("user-agent", USER_AGENT)
+        .body(())
+        .map_err(|error| format!("it cannot be asked: {error}"))?;
+    let socket = connect::open(subject, Protocol::Http2, shared).await?;
+    let answered = http2::ask(socket, request, Some(question(service))).await?;
+    judge(&answered.answer, &answered.trailers)
+}
+
+/// `HealthCheckRequest { string service = 1; }`
+fn question(service: &str) -> Bytes {
+    const SERVICE: u8 = 1 << 3 | 2;
+    let mut message = Vec::new();
+    if !service.is_empty() {
+        message.push(SERVICE);
+        let mut length = service.len();
+        while length > 0x7f {
+            message.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        message.push(length as u8);
+        message.extend_from_slice(service.as_bytes());
+    }
+    let mut framed = vec![0];
+    framed.extend_from_slice(&(message.len() as u32).to_be_bytes());
+    framed.extend_from_slice(&message);
+    framed.into()
+}
+
+fn judge(answer: &Answer, trailers: &HeaderMap) -> Result<(), String> {
+    if answer.status != 200 {
+        return Err(format!("status {}", answer.status));
+    }
+    // A response without a message has its trailers in its head.
+    let in_head =
+        answer.headers.iter().find(|(name, _)| name == "grpc-status").map(|(_, value)| value.as_slice());
+    match trailers.get("grpc-status").map(http::HeaderValue::as_bytes).or(in_head) {
+        Some(b"0") => {}
+        Some(b"5") => return Err("it does not know the service".to_owned()),
+        Some(b"12") => return Err("it has no health service".to_owned()),
+        Some(code) => return Err(format!("grpc-status {}", String::from_utf8_lossy(code))),
+        None => return Err("its answer is no gRPC".to_owned()),
+    }
+    match serving_status(&answer.body) {
+        Some(1) => Ok(()),
+        Some(0) => Err("UNKNOWN".to_owned()),
+        Some(2) => Err("NOT_SERVING".to_owned()),
+        Some(3) => Err("SERVICE_UNKNOWN".to_owned()),
+        Some(status) => Err(format!("serving status {status}")),
+        None => Err("its answer is no gRPC".to_owned()),
+    }
+}
+
+/// `HealthCheckResponse { ServingStatus status = 1; }`
+fn serving_status(body: &[u8]) -> Option<u64> {
+    const STATUS: u64 = 1 << 3;
+    let (prefix, message) = body.split_at_checked(PREFIX_LEN)?;
+    let length = u32::from_be_bytes(prefix[1..].try_into().ok()?);
+    // Compressed is nothing that was not asked for.
+    if prefix[0] != 0 || message.len() != length as usize {
+        return None;
+    }
+    let mut rest = message;
+    let mut status = 0;
+    while !rest.is_empty() {
+        let tag = varint(&mut rest)?;
+        match tag & 7 {
+            0 => {
+                let value = varint(&mut rest)?;
+                status = if tag == STATUS { value } else { status };
+            }
+            2 => {
+                let length = usize::try_from(varint(&mut rest)?).ok()?;
+                rest = rest.get(length..)?;
+            }
+            1 => rest = rest.get(8..)?,
+            5 => rest = rest.get(4..)?,
+            _ => return None,
+        }
+    }
+    Some(status)
+}
+
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    const LEN_MAX: usize = 10;
+    let mut value = 0;
+    for place in 0..LEN_MAX {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f).checked_shl(7 * place as u32).unwrap_or_default();
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_names_its_service() {
+        assert_eq!(question("")[..], [0; 5]);
+        assert_eq!(question("a.B")[..], *b"\0\0\0\0\x05\x0a\x03a.B");
+        assert_eq!(question(&"x".repeat(300))[5..8], [0x0a, 0xac, 0x02]);
+    }
+
+    #[test]
+    fn only_serving_is_up() {
+        let serving = b"\0\0\0\0\x02\x08\x01";
+        for (status, grpc_status, body, expected) in [
+            (200, Some("0"), &serving[..], Ok(())),
+            (200, Some("0"), b"\0\0\0\0\x07\x12\x03abc\x08\x01", Ok(())),
+            (200, Some("0"), b"\0\0\0\0\x02\x08\x02", Err("NOT_SERVING")),
+            (200, Some("0"), b"\0\0\0\0\0", Err("UNKNOWN")),
+            (200, Some("0"), b"\0\0\0\0\x03\x08\x01", Err("its answer is no gRPC")),
+            (200, Some("0"), b"\x01\0\0\0\x02\x08\x01", Err("its answer is no gRPC")),
+            (200, Some("0"), b"\0\0\0\0\x02\x08\xff", Err("its answer is no gRPC")),
+            (200, Some("12"), b"", Err("it has no health service")),
+            (200, Some("5"), b"", Err("it does not know the service")),
+            (200, Some("14"), serving, Err("grpc-status 14")),
+            (200, None, serving, Err("its answer is no gRPC")),
+            (503, Some("0"), serving, Err("status 503")),
+        ] {
+            let answer = Answer { status, headers: Vec::new(), body: body.to_vec() };
+            let mut trailers = HeaderMap::new();
+            if let Some(code) = grpc_status {
+                trailers.insert("grpc-status", code.parse().expect("is a value"));
+            }
+            assert_eq!(judge(&answer, &trailers), expected.map_err(str::to_owned), "{body:?}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! A check with a GET: what is asked, and what the answer has to be like.
+
+use config::{BodyRule, Probe, Protocol, Statuses};
+use route::ValueRule;
+
+use crate::probe::server::{Shared, Subject};
+use crate::probe::{connect, http1, http2};
+
+/// Of an answer's body, what is looked at.
+pub(super) const BODY_MAX: usize = 64 * 1024;
+/// The head of an answer, and the trailers behind it.
+pub(super) const HEAD_MAX: usize = 16 * 1024;
+
+/// How a check says who it is.
+pub(super) const USER_AGENT: &str = concat!("vanward-check/", env!("CARGO_PKG_VERSION"));
+
+/// What is asked.
+pub(super) struct Question<'a> {
+    pub(super) host: &'a str,
+    /// Path and query.
+    pub(super) path: &'a str,
+    /// Whether somebody looks at the body.
+    pub(super) wants_body: bool,
+}
+
+/// What was answered.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    /// Names in lower case.
+    pub(super) headers: Vec<(String, Vec<u8>)>,
+    pub(super) body: Vec<u8>,
+}
+
+/// Asks, and judges the answer.
+pub(super) async fn ask(subject: &Subject, shared: &Shared) -> Result<(), String> {
+    let Probe::Http { path, host, status, headers, body } = &subject.check.probe else { return Ok(()) };
+    let question = Question {
+        host: host.as_deref().unwrap_or(&subject.server.authority),
+        path,
+        wants_body: body.is_some(),
+    };
+    let socket = connect::open(subject, subject.protocol, shared).await?;
+    let answer = match subject.protocol {
+        Protocol::Http1 => http1::ask(&socket, &question).await?,
+        Protocol::Http2 => {
+            let scheme = subject.server.config.scheme;
+            http2::ask(socket, http2::get(&question, scheme)?, None).await?.answer
+        }
+    };
+    judge(&answer, status, headers, body.as_ref())
+}
+
+fn judge(
+    answer: &Answer,
+    statuses: &Statuses,
+    headers: &[(String, ValueRule)],
+    body: Option<&BodyRule>,
+) -> Result<(), String> {
+    if !statuses.contains(answer.status) {
+        return Err(format!("status {}", answer.status));
+    }
+    for (name, rule) in headers {
+        let mut values =
+            answer.headers.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name)).peekable();
+        if values.peek().is_none() {
+            return Err(format!("no field {name}"));
+        }
+        if !values.any(|(_, value)| rule.passes(value)) {
+            return Err(format!("the field {name} is not as expected"));
+        }
+    }
+    match body {
+        Some(rule) if !rule.passes(&answer.body) => Err("the body is not as expected".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_what_was_expected_or_the_reason_is_told() {
+        let answer = Answer {
+            status: 200,
+            headers: vec![
+                ("x-role".to_owned(), b"replica".to_vec()),
+                ("x-role".to_owned(), b"leader".to_vec()),
+            ],
+            body: b"all is well".to_vec(),
+        };
+        let exact = |name: &str, value: &str| (name.to_owned(), ValueRule::Exact(value.to_owned()));
+        let contains = |text: &str| Some(BodyRule::Contains(text.to_owned()));
+        for (headers, body, expected) in [
+            (vec![], None, Ok(())),
+            (vec![exact("X-Role", "leader")], contains("well"), Ok(())),
+            (vec![exact("X-Role", "witness")], None, Err("the field X-Role is not as expected")),
+            (vec![exact("X-Zone", "a")], None, Err("no field X-Zone")),
+            (vec![], contains("ill"), Err("the body is not as expected")),
+        ] {
+            let judged = judge(&answer, &Statuses::successful(), &headers, body.as_ref());
+            assert_eq!(judged, expected.map_err(str::to_owned));
+        }
+        let answer = Answer { status: 503, ..answer };
+        assert_eq!(judge(&answer, &Statuses::successful(), &[], None), Err("status 503".to_owned()));
+    }
+}

@@ -1,0 +1,117 @@
+//! One exchange of HTTP/1.1 on a connection of its own: one that is kept would not notice that nobody listens any more.
+
+use http1::{ChunkLimits, Chunked, Framing, HeadLimits, Parsed, ResponseHead};
+
+use crate::probe::connect::reason;
+use crate::probe::http::{Answer, BODY_MAX, HEAD_MAX, Question, USER_AGENT};
+use transport::socket::Socket;
+use transport::tcp::Follows;
+
+const LIMITS: HeadLimits = HeadLimits { bytes: HEAD_MAX, fields: 256, target: HEAD_MAX };
+/// Interim responses before the final one.
+const INTERIM_MAX: usize = 8;
+
+/// Asks with a GET.
+pub(super) async fn ask(socket: &Socket, question: &Question<'_>) -> Result<Answer, String> {
+    let Question { host, path, .. } = question;
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {USER_AGENT}\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+    );
+    let mut bytes = request.as_bytes();
+    while !bytes.is_empty() {
+        let count = socket.write(bytes, Follows::End).await.map_err(|error| reason(&error))?;
+        bytes = &bytes[count..];
+    }
+    let mut received = Vec::new();
+    let mut head = ResponseHead::default();
+    for _ in 0..=INTERIM_MAX {
+        receive_head(socket, &mut received, &mut head).await?;
+        let status = head.start.status;
+        if status >= 200 {
+            return answer(socket, &head, received, question.wants_body).await;
+        }
+        received.drain(..head.len);
+        head.clear();
+    }
+    Err("its answer does not begin".to_owned())
+}
+
+async fn receive_head(
+    socket: &Socket,
+    received: &mut Vec<u8>,
+    head: &mut ResponseHead,
+) -> Result<(), String> {
+    loop {
+        match head.parse(received, &LIMITS) {
+            Ok(Parsed::Complete) => return Ok(()),
+            Ok(Parsed::Partial) => {}
+            Err(_) => return Err("its answer is no HTTP".to_owned()),
+        }
+        if receive(socket, received).await? == 0 {
+            return Err("it closed the connection".to_owned());
+        }
+    }
+}
+
+/// The head that has been received, and so much of the body as is looked at.
+async fn answer(
+    socket: &Socket,
+    head: &ResponseHead,
+    mut received: Vec<u8>,
+    wants_body: bool,
+) -> Result<Answer, String> {
+    let framing =
+        http1::response_framing(head, &received, false).map_err(|_| "its answer has no clear end")?;
+    let text = |span: http1::Span| String::from_utf8_lossy(span.of(&received)).to_ascii_lowercase();
+    let headers =
+        head.fields.iter().map(|field| (text(field.name), field.value.of(&received).to_vec())).collect();
+    let status = head.start.status;
+    received.drain(..head.len);
+    let body = if wants_body { receive_body(socket, framing, received).await? } else { Vec::new() };
+    Ok(Answer { status, headers, body })
+}
+
+async fn receive_body(socket: &Socket, framing: Framing, mut received: Vec<u8>) -> Result<Vec<u8>, String> {
+    let mut body = Vec::new();
+    let mut chunked = Chunked::default();
+    loop {
+        let is_done = match framing {
+            Framing::None => return Ok(body),
+            Framing::Length(length) => {
+                body.append(&mut received);
+                body.len() as u64 >= length
+            }
+            Framing::UntilClose => {
+                body.append(&mut received);
+                false
+            }
+            Framing::Chunked => {
+                let decoded = chunked.decode(&mut received, &ChunkLimits::default());
+                let decoded = decoded.map_err(|_| "its answer is no HTTP")?;
+                body.extend_from_slice(&received[..decoded.data]);
+                received.drain(..decoded.consumed);
+                decoded.done
+            }
+        };
+        if is_done || body.len() >= BODY_MAX {
+            break;
+        }
+        if receive(socket, &mut received).await? == 0 {
+            if framing != Framing::UntilClose {
+                return Err("its answer is cut".to_owned());
+            }
+            break;
+        }
+    }
+    body.truncate(BODY_MAX);
+    Ok(body)
+}
+
+async fn receive(socket: &Socket, received: &mut Vec<u8>) -> Result<usize, String> {
+    const PIECE: usize = 8 * 1024;
+    let before = received.len();
+    received.resize(before + PIECE, 0);
+    let read = socket.read(&mut received[before..]).await;
+    received.truncate(before + *read.as_ref().unwrap_or(&0));
+    read.map_err(|error| reason(&error))
+}

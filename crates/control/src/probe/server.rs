@@ -1,0 +1,278 @@
+//! The checks of one server: when they are made, what they change, what is said of it.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use balance::{Cause, CheckSettings, Health, Standing, Time, Verdict};
+use config::written_duration;
+use config::{Check, Probe, Protocol};
+use route::ProxyVersion;
+use telemetry::message::{self, Level};
+use tls::ClientSide;
+use tokio::sync::Semaphore;
+
+use crate::probe::connect::has_address;
+use crate::probe::{command, connect, grpc, http};
+use proxy::context::plan::server_state::Watch;
+use proxy::context::plan::{ServerPlan, UpstreamPlan};
+use transport::tls::Records;
+
+/// Commands that run at once.
+const COMMANDS_MAX: usize = 16;
+/// Of an ejected server that is not checked otherwise, whether it can be connected to.
+const RETURN: Check = Check {
+    settings: CheckSettings {
+        interval: Duration::from_millis(500),
+        interval_in_doubt: Duration::from_millis(500),
+        jitter_percent: 20,
+        rise: 2,
+        fall: 1,
+    },
+    timeout: Check::TIMEOUT,
+    port: None,
+    probe: Probe::Tcp,
+};
+
+/// What all checks share.
+pub(crate) struct Shared {
+    epoch: Instant,
+    pub(super) commands: Semaphore,
+    records: OnceCell<Rc<Records>>,
+}
+
+impl Shared {
+    pub(crate) fn new(epoch: Instant) -> Self {
+        Self { epoch, commands: Semaphore::new(COMMANDS_MAX), records: OnceCell::new() }
+    }
+
+    /// Time, as the workers have it.
+    pub(super) fn now(&self) -> Time {
+        Time::from_micros(self.epoch.elapsed().as_micros() as u64)
+    }
+
+    /// Buffers for TLS, made when there is some.
+    pub(super) fn records(&self) -> &Rc<Records> {
+        self.records.get_or_init(Records::new)
+    }
+}
+
+/// A server that is checked.
+pub(super) struct Subject {
+    upstream: String,
+    pub(super) check: Check,
+    pub(super) server: Arc<ServerPlan>,
+    pub(super) protocol: Protocol,
+    pub(super) introduction: Option<ProxyVersion>,
+    /// Where it has TLS: for requests, or for the check alone.
+    pub(super) tls: Option<(Arc<ClientSide>, usize)>,
+    standing: Arc<Standing>,
+    watch: Arc<Watch>,
+}
+
+impl Subject {
+    /// A server of an upstream, if that is checked.
+    pub(super) fn new(upstream: &UpstreamPlan, index: usize) -> Option<Self> {
+        Some(Self::with(upstream.config.check.clone()?, upstream, index))
+    }
+
+    fn with(check: Check, upstream: &UpstreamPlan, index: usize) -> Self {
+        let tls = match check.probe {
+            Probe::Tls => upstream.tls_of(index),
+            _ => upstream.servers[index].tls.clone(),
+        };
+        Self {
+            upstream: upstream.config.name.clone(),
+            check,
+            server: Arc::clone(&upstream.servers[index]),
+            protocol: upstream.config.protocol,
+            introduction: upstream.config.send_proxy_protocol,
+            tls,
+            standing: Arc::clone(&upstream.fleet.members()[index].standing),
+            watch: Arc::clone(&upstream.watches[index]),
+        }
+    }
+
+    /// Whether its checks are those of another one.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        let of_tls = |subject: &Self| subject.tls.as_ref().map(|(tls, place)| (Arc::as_ptr(tls), *place));
+        self.check == other.check
+            && Arc::ptr_eq(&self.server, &other.server)
+            && self.protocol == other.protocol
+            && self.introduction == other.introduction
+            && of_tls(self) == of_tls(other)
+    }
+
+    /// Makes one check.
+    async fn ask(&self, shared: &Shared) -> Result<(), String> {
+        let asked = async {
+            match &self.check.probe {
+                Probe::Http { .. } => http::ask(self, shared).await,
+                Probe::Tcp => connect::reach(self).await.map(drop),
+                Probe::Tls => connect::shake_hands(self, shared).await,
+                Probe::Grpc { service } => grpc::ask(self, service, shared).await,
+                Probe::Command { command } => command::run(self, command).await,
+            }
+        };
+        // What waits for its turn is not late yet.
+        let _turn = match self.check.probe {
+            Probe::Command { .. } => shared.commands.acquire().await.ok(),
+            _ => None,
+        };
+        match tokio::time::timeout(self.check.timeout, asked).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(format!("no answer within {}", written_duration(self.check.timeout))),
+        }
+    }
+
+    fn say(&self, level: Level, what: &str) {
+        message::say(level, &format!("upstream {}, server {}: {what}", self.upstream, self.server.label));
+    }
+}
+
+/// Checks a server for as long as this is polled. What was found before by another check holds until the first of these
+/// has ended.
+pub(super) async fn check(subject: Rc<Subject>, shared: Rc<Shared>) {
+    let settings = &subject.check.settings;
+    // Other checks may have found it well, or not: one of these alone does not say otherwise.
+    let mut health = subject.watch.findings().health;
+    let mut revival = Revival::default();
+    let mut due = Health::first_due(settings, shared.now(), fastrand::u64(..));
+    loop {
+        tokio::time::sleep(due.since(shared.now())).await;
+        let began = shared.now();
+        due = health.due(settings, began, fastrand::u64(..));
+        if !has_address(&subject) {
+            continue;
+        }
+        let outcome = subject.ask(&shared).await;
+        let now = shared.now();
+        let before = health;
+        let verdict;
+        (health, verdict) = health.checked(outcome.is_ok(), settings);
+        subject.watch.checked(health, &outcome, now);
+        conclude(&subject, before, health, &outcome, now);
+        let is_ejected = revival.checked(&subject, outcome.is_ok(), verdict, now);
+        // An ejected server is in doubt, whatever its checks say.
+        let pace = if is_ejected { Health::Down { successes: 0 } } else { health };
+        due = pace.due(settings, began, fastrand::u64(..));
+    }
+}
+
+/// Watches whether a server that was ejected as requests failed has come back: one that could not be connected to, and
+/// can be. With checks of its own, these do it.
+pub(crate) fn watch_return(upstream: &UpstreamPlan, index: usize, shared: &Rc<Shared>) {
+    if upstream.config.check.is_some() {
+        return;
+    }
+    let subject = Subject::with(RETURN, upstream, index);
+    let shared = Rc::clone(shared);
+    tokio::task::spawn_local(async move {
+        let mut revival = Revival::default();
+        while has_address(&subject) && is_left_out(&subject.standing, shared.now()) {
+            let began = shared.now();
+            let outcome = subject.ask(&shared).await;
+            if !revival.checked(&subject, outcome.is_ok(), None, shared.now()) {
+                return;
+            }
+            let due = Health::Unknown.due(&subject.check.settings, began, fastrand::u64(..));
+            tokio::time::sleep(due.since(shared.now())).await;
+        }
+    });
+}
+
+/// Whether a server that was ejected is so still, and anybody but who watches it knows of it: one that has left its upstream
+/// is not looked at by anybody.
+fn is_left_out(standing: &Arc<Standing>, now: Time) -> bool {
+    Arc::strong_count(standing) > 1 && now < standing.ejected_until()
+}
+
+/// Has the server stand as its checks say, and tells if that is news.
+fn conclude(subject: &Subject, before: Health, health: Health, outcome: &Result<(), String>, now: Time) {
+    let settings = &subject.check.settings;
+    let is_first = before == Health::Unknown;
+    match health {
+        Health::Unknown => {}
+        Health::Up { .. } => {
+            if subject.standing.restore(Cause::Check, now) {
+                let what = if is_first {
+                    "its check succeeded".to_owned()
+                } else {
+                    some(settings.rise, "succeeded")
+                };
+                subject.say(Level::Info, &format!("up, {what}"));
+            }
+        }
+        Health::Down { .. } => {
+            if subject.standing.stop(Cause::Check) {
+                let what = if is_first {
+                    "its first check failed".to_owned()
+                } else {
+                    some(settings.fall, "failed")
+                };
+                let reason = outcome.as_ref().err().map_or("", String::as_str);
+                subject.say(Level::Warn, &format!("down, {what}: {reason}"));
+            }
+        }
+    }
+}
+
+fn some(count: u32, what: &str) -> String {
+    if count == 1 { format!("a check {what}") } else { format!("{count} checks {what}") }
+}
+
+/// Whether an ejected server has come back: an ejection that requests failed for ends once checks succeed again. One
+/// for slowness or a share of failures is not for checks to judge.
+#[derive(Default)]
+struct Revival {
+    /// Successes in a row while it was ejected.
+    successes: u32,
+    /// Whether it was not to be reached, by checks or by requests.
+    has_failed: bool,
+}
+
+impl Revival {
+    /// A check has ended. Says whether the server is still ejected.
+    fn checked(&mut self, subject: &Subject, is_success: bool, verdict: Option<Verdict>, now: Time) -> bool {
+        let standing = &subject.standing;
+        if !standing.is_stopped_by(Cause::Ejection) {
+            *self = Self::default();
+            return false;
+        }
+        let findings = subject.watch.findings();
+        if findings.outlier.is_some_and(|(until, _)| until == standing.ejected_until()) {
+            return true;
+        }
+        self.has_failed |= !is_success || subject.server.is_gone();
+        self.successes = if is_success { self.successes + 1 } else { 0 };
+        // A connection alone says little about requests, but it does if there was none before.
+        let is_telling = self.has_failed || !matches!(subject.check.probe, Probe::Tcp | Probe::Tls);
+        let is_back = verdict == Some(Verdict::Up)
+            || is_telling && is_success && self.successes >= subject.check.settings.rise;
+        if is_back && standing.restore(Cause::Ejection, now) {
+            subject.say(Level::Info, "available again");
+        }
+        !is_back
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use balance::Inherited;
+
+    use super::*;
+
+    #[test]
+    fn a_server_is_watched_until_its_ejection_is_over_or_it_is_gone() {
+        let at = Time::from_millis;
+        let standing = Standing::new(&Arc::default());
+        let ejected = Inherited { ejected_for: Some(Duration::from_millis(100)), ..Inherited::default() };
+        standing.inherit(ejected, at(0));
+        let watched = Arc::clone(&standing);
+        assert!(is_left_out(&watched, at(99)));
+        assert!(!is_left_out(&watched, at(100)), "it is over, though nobody has said so");
+        drop(standing);
+        assert!(!is_left_out(&watched, at(50)), "it is of no upstream any more");
+    }
+}

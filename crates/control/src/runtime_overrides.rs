@@ -1,0 +1,382 @@
+//! What operators have changed while the proxy runs. It lies over the file's configuration, and so is kept over reloads
+//! and upgrades; a restart forgets it. Here is what they have changed about servers.
+
+/// What they have changed about rates and delays.
+pub(crate) mod shaping_overrides;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use balance::{Cause, Time, WEIGHT_MAX};
+use config::{Config, Server};
+use serde::{Deserialize, Serialize};
+use telemetry::message;
+
+use proxy::context::plan::Plan;
+
+pub(crate) use shaping_overrides::{ReshapeRefusal, Reshaped};
+
+/// Servers that may differ from the file.
+const CHANGES_MAX: usize = 16_384;
+
+/// All changes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Overlay {
+    /// By upstream and server.
+    servers: BTreeMap<(String, String), ServerChange>,
+    pub(crate) shaping: Reshaped,
+}
+
+/// What differs about one server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ServerChange {
+    upstream: String,
+    /// Its URL, with the port.
+    server: String,
+    pub(crate) is_drained: bool,
+    pub(crate) weight: Option<u32>,
+    pub(crate) presence: Presence,
+}
+
+/// Whether a server is one of its upstream's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Presence {
+    AsInTheFile,
+    Added,
+    Removed,
+}
+
+/// What an operator asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Amendment {
+    /// Sends it no new requests.
+    Drain,
+    /// Ends that.
+    Restore,
+    /// Gives it another share of the requests.
+    Weigh(u32),
+    /// Has it answer for an upstream, with this weight.
+    Add(u32),
+    /// Has it answer no more.
+    Remove,
+}
+
+/// Why that is not done.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("no upstream is named {0:?}")]
+    NoUpstream(String),
+    #[error("no server is {0:?}: give it as its URL, its host and port, or its name in the file")]
+    NoServer(String),
+    #[error("{0:?} is no server: {1}")]
+    NotAServer(String, config::ValueError),
+    #[error("there is more than one upstream: name the one that the server is for")]
+    WhichUpstream,
+    #[error("{0} is a server of {1} already")]
+    IsThere(String, String),
+    #[error("{0} is the only server of {1}: an upstream has at least one")]
+    TheLast(String, String),
+    #[error("a weight of {0}: it is from 1 to {WEIGHT_MAX}; drain a server to send it nothing")]
+    Weight(u32),
+    #[error("more than {CHANGES_MAX} servers differ from the file: put them into it")]
+    TooMany,
+}
+
+impl ServerChange {
+    /// Nothing differs.
+    pub(crate) fn none(upstream: &str, server: &str) -> Self {
+        Self {
+            upstream: upstream.to_owned(),
+            server: server.to_owned(),
+            is_drained: false,
+            weight: None,
+            presence: Presence::AsInTheFile,
+        }
+    }
+
+    fn is_none(&self) -> bool {
+        !self.is_drained && self.weight.is_none() && self.presence == Presence::AsInTheFile
+    }
+}
+
+impl Overlay {
+    /// What differs about servers.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = &ServerChange> {
+        self.servers.values()
+    }
+
+    pub(crate) fn insert(&mut self, change: ServerChange) {
+        let key = (change.upstream.clone(), change.server.clone());
+        if change.is_none() {
+            self.servers.remove(&key);
+        } else {
+            self.servers.insert(key, change);
+        }
+    }
+
+    /// What differs about a server.
+    pub(crate) fn of(&self, upstream: &str, server: &Server) -> Option<&ServerChange> {
+        self.servers.get(&(upstream.to_owned(), server.to_string()))
+    }
+
+    /// Takes up what an operator asks for, and says which servers it is about: upstream and URL. `file` is the
+    /// configuration without any changes, `effective` that with these.
+    pub(crate) fn amend(
+        &mut self,
+        amendment: &Amendment,
+        server: &str,
+        upstream: Option<&str>,
+        (file, effective): (&Config, &Config),
+    ) -> Result<Vec<(String, String)>, Refusal> {
+        if let Amendment::Weigh(weight) | Amendment::Add(weight) = amendment
+            && !(1..=WEIGHT_MAX).contains(weight)
+        {
+            return Err(Refusal::Weight(*weight));
+        }
+        if let Some(name) = upstream
+            && !effective.upstreams.iter().any(|upstream| upstream.name == name)
+        {
+            return Err(Refusal::NoUpstream(name.to_owned()));
+        }
+        let targets = match amendment {
+            Amendment::Add(_) => vec![new_server(server, upstream, effective)?],
+            _ => servers(server, upstream, effective)?,
+        };
+        for (upstream, url) in &targets {
+            let is_in_file = has(file, upstream, url);
+            let key = (upstream.clone(), url.clone());
+            let mut change =
+                self.servers.get(&key).cloned().unwrap_or_else(|| ServerChange::none(upstream, url));
+            match amendment {
+                Amendment::Drain => change.is_drained = true,
+                Amendment::Restore => change.is_drained = false,
+                Amendment::Weigh(weight) => change.weight = Some(*weight),
+                Amendment::Add(weight) => {
+                    change = ServerChange::none(upstream, url);
+                    change.weight = Some(*weight);
+                    change.presence = if is_in_file { Presence::AsInTheFile } else { Presence::Added };
+                }
+                Amendment::Remove => {
+                    let of_it = effective.upstreams.iter().find(|of| of.name == *upstream);
+                    if of_it.is_some_and(|of| of.servers.iter().all(|server| server.to_string() == *url)) {
+                        return Err(Refusal::TheLast(url.clone(), upstream.clone()));
+                    }
+                    change = ServerChange::none(upstream, url);
+                    if is_in_file {
+                        change.presence = Presence::Removed;
+                    }
+                }
+            }
+            self.insert(change);
+        }
+        if self.servers.len() > CHANGES_MAX { Err(Refusal::TooMany) } else { Ok(targets) }
+    }
+
+    /// The file's configuration with all changes. What names an upstream that the file has no more waits for it.
+    pub(crate) fn over(&self, file: &Config) -> Config {
+        let mut config = file.clone();
+        self.shaping.over(&mut config);
+        if self.servers.is_empty() {
+            return config;
+        }
+        for upstream in &mut config.upstreams {
+            let removed = |server: &Server| {
+                self.of(&upstream.name, server).is_some_and(|change| change.presence == Presence::Removed)
+            };
+            let mut servers: Vec<Server> =
+                upstream.servers.iter().filter(|server| !removed(server)).cloned().collect();
+            for change in self.changes().filter(|change| change.upstream == upstream.name) {
+                let is_there = upstream.servers.iter().any(|server| server.to_string() == change.server);
+                if change.presence == Presence::Added
+                    && !is_there
+                    && let Ok(server) = change.server.parse()
+                {
+                    servers.push(server);
+                }
+            }
+            if servers.is_empty() {
+                message::warn(&format!(
+                    "upstream {}: all servers of the file were removed; they stay, because there are no others",
+                    upstream.name
+                ));
+                servers.clone_from(&upstream.servers);
+            }
+            for server in &mut servers {
+                if let Some(weight) = self.of(&upstream.name, server).and_then(|change| change.weight) {
+                    server.weight = weight;
+                }
+            }
+            upstream.servers = servers;
+        }
+        config
+    }
+
+    /// Sees to it that just those servers of a plan are drained that should be.
+    pub(crate) fn settle(&self, plan: &Plan, now: Time) {
+        for upstream in &plan.upstreams {
+            for (server, member) in upstream.servers.iter().zip(upstream.fleet.members()) {
+                let change = self.of(&upstream.config.name, &server.config);
+                let standing = Arc::as_ref(&member.standing);
+                if change.is_some_and(|change| change.is_drained) {
+                    standing.stop(Cause::Drain);
+                } else {
+                    standing.restore(Cause::Drain, now);
+                }
+            }
+        }
+    }
+}
+
+fn has(config: &Config, upstream: &str, url: &str) -> bool {
+    let mut servers = config.upstreams.iter().filter(|of| of.name == upstream).flat_map(|of| &of.servers);
+    servers.any(|server| server.to_string() == url)
+}
+
+/// The servers that an operator means: in one upstream, or in all.
+fn servers(server: &str, upstream: Option<&str>, config: &Config) -> Result<Vec<(String, String)>, Refusal> {
+    let url = server.parse::<Server>().map(|server| server.to_string()).ok();
+    let is_meant = |known: &Server| {
+        Some(known.to_string()) == url || known.authority() == server || known.label() == server
+    };
+    let mut found = Vec::new();
+    for of in config.upstreams.iter().filter(|of| upstream.is_none_or(|upstream| of.name == upstream)) {
+        for known in of.servers.iter().filter(|known| is_meant(known)) {
+            let target = (of.name.clone(), known.to_string());
+            if !found.contains(&target) {
+                found.push(target);
+            }
+        }
+    }
+    if found.is_empty() { Err(Refusal::NoServer(server.to_owned())) } else { Ok(found) }
+}
+
+fn new_server(server: &str, upstream: Option<&str>, config: &Config) -> Result<(String, String), Refusal> {
+    let url =
+        server.parse::<Server>().map_err(|error| Refusal::NotAServer(server.to_owned(), error))?.to_string();
+    let upstream = match (upstream, config.upstreams.as_slice()) {
+        (Some(name), _) => name,
+        (None, [only]) => only.name.as_str(),
+        (None, _) => return Err(Refusal::WhichUpstream),
+    };
+    if has(config, upstream, &url) {
+        return Err(Refusal::IsThere(url, upstream.to_owned()));
+    }
+    Ok((upstream.to_owned(), url))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "\
+[[listen]]
+address = \"127.0.0.1:0\"
+[[route]]
+path = \"/b\"
+upstream = \"b\"
+[[route]]
+upstream = \"a\"
+[upstream.a]
+servers = [\"http://one:1\", { url = \"http://two:2\", weight = 7 }]
+[upstream.b]
+servers = [\"http://two:2\"]
+";
+
+    fn file() -> Config {
+        config::parse(FILE, "f").expect("is valid")
+    }
+
+    /// Carries out the steps, and shows the servers of each upstream and their weights.
+    fn after(steps: &[(Amendment, &str, Option<&str>)], next: &Config) -> Result<String, Refusal> {
+        let file = file();
+        let mut overlay = Overlay::default();
+        for (amendment, server, upstream) in steps {
+            let effective = overlay.over(&file);
+            overlay.amend(amendment, server, *upstream, (&file, &effective))?;
+        }
+        Ok(shown(&overlay.over(next)))
+    }
+
+    fn shown(config: &Config) -> String {
+        let upstream = |upstream: &config::Upstream| {
+            let servers: Vec<String> = upstream
+                .servers
+                .iter()
+                .map(|server| format!("{}*{}", server.authority(), server.weight))
+                .collect();
+            format!("{}: {}", upstream.name, servers.join(" "))
+        };
+        config.upstreams.iter().map(upstream).collect::<Vec<_>>().join("; ")
+    }
+
+    #[test]
+    fn changes_lie_over_the_file() {
+        use Amendment::{Add, Drain, Remove, Restore, Weigh};
+        type Step = (Amendment, &'static str, Option<&'static str>);
+        let cases: &[(&[Step], &str)] = &[
+            (&[], "a: one:1*1 two:2*7; b: two:2*1"),
+            (&[(Weigh(3), "two:2", None)], "a: one:1*1 two:2*3; b: two:2*3"),
+            (&[(Weigh(3), "http://two:2/", Some("a"))], "a: one:1*1 two:2*3; b: two:2*1"),
+            (&[(Remove, "two:2", Some("a"))], "a: one:1*1; b: two:2*1"),
+            (
+                &[(Remove, "two:2", Some("a")), (Add(5), "http://two:2", Some("a"))],
+                "a: one:1*1 two:2*5; b: two:2*1",
+            ),
+            (&[(Add(2), "http://three", Some("b"))], "a: one:1*1 two:2*7; b: two:2*1 three*2"),
+            (
+                &[(Add(2), "http://three", Some("b")), (Weigh(9), "three", None), (Drain, "three", None)],
+                "a: one:1*1 two:2*7; b: two:2*1 three*9",
+            ),
+            (
+                &[(Add(2), "http://three", Some("b")), (Remove, "three", None)],
+                "a: one:1*1 two:2*7; b: two:2*1",
+            ),
+            (&[(Drain, "one:1", None), (Restore, "one:1", None)], "a: one:1*1 two:2*7; b: two:2*1"),
+        ];
+        for (steps, expected) in cases {
+            assert_eq!(after(steps, &file()).expect("is done"), *expected, "{steps:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        use Amendment::{Add, Drain, Remove, Weigh};
+        let cases = [
+            (Drain, "four:4", None, "no server is \"four:4\""),
+            (Drain, "one:1", Some("b"), "no server is"),
+            (Drain, "one:1", Some("c"), "no upstream is named \"c\""),
+            (Weigh(0), "one:1", None, "a weight of 0"),
+            (Weigh(1001), "one:1", None, "a weight of 1001"),
+            (Remove, "two:2", None, "http://two:2 is the only server of b"),
+            (Add(1), "http://two:2", Some("b"), "http://two:2 is a server of b already"),
+            (Add(1), "http://three", None, "more than one upstream"),
+            (Add(1), "three", Some("b"), "\"three\" is no server"),
+        ];
+        for (amendment, server, upstream, expected) in cases {
+            let refusal = after(&[(amendment.clone(), server, upstream)], &file()).expect_err("is refused");
+            assert!(refusal.to_string().contains(expected), "{amendment:?} {server}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn changes_outlive_another_file() {
+        use Amendment::{Add, Remove, Weigh};
+        let next = FILE.replace("\"http://one:1\", ", "\"http://one:1\", \"http://three:3\", ");
+        let next = config::parse(&next, "f").expect("is valid");
+        let steps = [
+            (Weigh(4), "one:1", None),
+            (Remove, "two:2", Some("a")),
+            // The file has it now as well.
+            (Add(6), "http://three:3", Some("a")),
+        ];
+        assert_eq!(after(&steps, &next).expect("is done"), "a: one:1*4 three:3*6; b: two:2*1");
+    }
+
+    #[test]
+    fn an_upstream_is_never_left_without_servers() {
+        let next = FILE.replace("\"http://one:1\", ", "");
+        let next = config::parse(&next, "f").expect("is valid");
+        let steps = [(Amendment::Remove, "two:2", Some("a"))];
+        assert_eq!(after(&steps, &next).expect("is done"), "a: two:2*7; b: two:2*1");
+    }
+}

@@ -1,0 +1,164 @@
+//! What signals ask of a running proxy, until it ends: SIGHUP reloads, SIGUSR1 opens the log again, SIGUSR2 upgrades,
+//! SIGTERM and SIGINT drain.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use telemetry::message;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::task::spawn_blocking;
+
+use crate::Running;
+use crate::change::Control;
+use crate::notify::{self, PidFile};
+use crate::upgrade::{Program, Successors, upgrade};
+use proxy::worker::Message;
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+    reopen: Signal,
+    upgrade: Signal,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    End,
+    Reload,
+    Reopen,
+    Upgrade,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+            reopen: signal(SignalKind::user_defined1())?,
+            upgrade: signal(SignalKind::user_defined2())?,
+        })
+    }
+
+    async fn next(&mut self) -> Wish {
+        tokio::select! {
+            _ = self.terminate.recv() => Wish::End,
+            _ = self.interrupt.recv() => Wish::End,
+            _ = self.hang_up.recv() => Wish::Reload,
+            _ = self.reopen.recv() => Wish::Reopen,
+            _ = self.upgrade.recv() => Wish::Upgrade,
+        }
+    }
+}
+
+/// Runs until it is told to end by a signal, or another process has taken over. `announce` is called once signals are
+/// listened to: who waits for what it says can send one. The number of the process is in `pid_file` meanwhile.
+///
+/// # Errors
+/// When signals cannot be listened to, or that file cannot be written.
+pub fn run_until_signal(
+    mut running: Running,
+    pid_file: Option<&Path>,
+    announce: impl FnOnce(&Running),
+) -> io::Result<()> {
+    let program = Program::of_this_process();
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let outcome = runtime.block_on(async {
+        let mut signals = Signals::new()?;
+        let pid_file = pid_file.map(PidFile::write).transpose()?;
+        running.take_over();
+        notify::tell(&format!("READY=1\nMAINPID={}", std::process::id()));
+        announce(&running);
+        let mut stage = serve(&running, &program, &mut signals).await;
+        let control = Arc::clone(&running.control);
+        let mut ended = spawn_blocking(move || running.wait());
+        loop {
+            tokio::select! {
+                _ = &mut ended => break,
+                wish = signals.next() => match wish {
+                    Wish::End => stage = end(&control, stage),
+                    // Its last requests are logged as well, and the file may be rotated meanwhile.
+                    Wish::Reopen => control.reopen_log(),
+                    _ => message::warn("this process is ending: it handles only SIGTERM, SIGINT and SIGUSR1"),
+                },
+            }
+        }
+        drop(pid_file);
+        Ok(())
+    });
+    // A thread that waits for a process which never answers is not waited for.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// How a process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Another one has taken over: it ends with its clients.
+    Retiring,
+    /// It ends soon.
+    Draining,
+}
+
+/// Does what signals ask for, until the end has begun.
+async fn serve(running: &Running, program: &Program, signals: &mut Signals) -> Stage {
+    let (taken_over, mut succeeded) = unbounded_channel();
+    let successors = Arc::new(Successors::default());
+    loop {
+        let wish = tokio::select! {
+            _ = succeeded.recv() => return Stage::Retiring,
+            wish = signals.next() => wish,
+        };
+        // Each waits for the one before, but not the signals that follow: those may be to end.
+        let control = Arc::clone(&running.control);
+        match wish {
+            Wish::End => {
+                notify::tell("STOPPING=1");
+                successors.end();
+                message::info("draining: running requests finish, a second signal stops at once");
+                running.drain();
+                return Stage::Draining;
+            }
+            Wish::Reload => drop(spawn_blocking(move || reload(&control))),
+            Wish::Reopen => control.reopen_log(),
+            Wish::Upgrade => {
+                let (program, taken_over) = (program.clone(), taken_over.clone());
+                let successors = Arc::clone(&successors);
+                drop(spawn_blocking(move || match upgrade(&control, &program, &successors) {
+                    Ok(process) => {
+                        notify::tell(&format!("MAINPID={process}"));
+                        message::info(&format!(
+                            "process {process} has taken over: this one ends when its last client leaves"
+                        ));
+                        let _ = taken_over.send(());
+                    }
+                    Err(error) => message::error(&format!("not upgraded, nothing has changed: {error}")),
+                }));
+            }
+        }
+    }
+}
+
+/// A process that is on its way out is to end sooner.
+fn end(control: &Control, stage: Stage) -> Stage {
+    match stage {
+        Stage::Retiring => {
+            message::info("draining: running requests finish, a second signal stops at once");
+            control.tell_workers(|| Message::Drain);
+        }
+        Stage::Draining => control.tell_workers(|| Message::Stop),
+    }
+    Stage::Draining
+}
+
+fn reload(control: &Control) {
+    notify::tell_of_reload();
+    // It says by itself what came of it.
+    let _: Result<_, _> = control.reload("");
+    notify::tell("READY=1");
+}

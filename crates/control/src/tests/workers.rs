@@ -1,0 +1,108 @@
+//! What a worker does with connections that others hand over, and with a log that it gives away.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use config::Config;
+
+use crate::{Running, start};
+use proxy::worker::listen::{ListenerId, NOWHERE};
+use proxy::worker::{Change, LogChange, Message};
+
+/// The client's end of a connection, and the other one.
+fn connection() -> (TcpStream, TcpStream) {
+    let between = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let client = TcpStream::connect(between.local_addr().expect("it listens")).expect("it listens");
+    let (stream, _) = between.accept().expect("it was connected to");
+    stream.set_nonblocking(true).expect("it is a socket");
+    (client, stream)
+}
+
+/// Hands a connection over as another worker would, and returns the client's end.
+fn hand_over(proxy: &Running, listener: ListenerId) -> TcpStream {
+    let (client, stream) = connection();
+    let sent = proxy.control.workers[0].send(Message::Connection(stream, NOWHERE, listener));
+    assert!(sent.is_ok(), "it runs");
+    client
+}
+
+#[test]
+fn a_connection_that_is_handed_over_to_who_ends_is_served() {
+    let any: SocketAddr = "127.0.0.1:0".parse().expect("is an address");
+    for _ in 0..20 {
+        let server = "http://127.0.0.1:1".parse().expect("is a URL");
+        let proxy = start(Config {
+            workers: Some(const { std::num::NonZeroUsize::new(1).unwrap() }),
+            ..Config::for_servers(vec![any], vec![server])
+        });
+        let proxy = proxy.expect("it starts");
+        let (mut client, stream) = connection();
+        let worker = &proxy.control.workers[0];
+        assert!(worker.send(Message::Retire).is_ok(), "it runs");
+        if worker.send(Message::Connection(stream, NOWHERE, ListenerId(0))).is_err() {
+            // The other worker keeps it.
+            continue;
+        }
+        client.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n").expect("it is there");
+        let mut response = String::new();
+        client.read_to_string(&mut response).expect("it answers");
+        assert!(response.starts_with("HTTP/1.1 502 "), "{response}");
+    }
+}
+
+/// To drop it would wait for a target that is behind, and all of the worker's clients with it.
+#[test]
+fn a_log_that_is_not_used_any_more_is_given_away() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let any = "127.0.0.1:0".parse().expect("is an address");
+    let server = "http://127.0.0.1:1".parse().expect("is a URL");
+    let target = config::LogTarget::File(folder.path().join("log"));
+    let proxy = start(Config {
+        workers: Some(const { std::num::NonZeroUsize::new(1).unwrap() }),
+        access_log: Some(config::AccessLog::new(target, config::LogFormat::Json)),
+        ..Config::for_servers(vec![any], vec![server])
+    });
+    let proxy = proxy.expect("it starts");
+    let (done, mut all_done) = tokio::sync::mpsc::unbounded_channel();
+    let change = Change {
+        plan: proxy.control.plan(),
+        listeners: vec![ListenerId(0)],
+        opened: Vec::new(),
+        log: LogChange::Other(None),
+        done,
+    };
+    assert!(proxy.control.workers[0].send(Message::Change(Box::new(change))).is_ok(), "it runs");
+    assert!(all_done.blocking_recv().is_some());
+    assert!(all_done.blocking_recv().is_none());
+}
+
+#[test]
+fn a_connection_that_is_handed_over_for_a_listener_of_before_has_an_end() {
+    let any = "127.0.0.1:0".parse().expect("is an address");
+    let server = "http://127.0.0.1:1".parse().expect("is a URL");
+    let config = |listeners| Config {
+        workers: Some(const { std::num::NonZeroUsize::new(1).unwrap() }),
+        ..Config::for_servers(vec![any; listeners], vec![config::Server::clone(&server)])
+    };
+    let ask = |mut client: TcpStream| {
+        // It may be closed already.
+        let _ = client.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+        let mut response = Vec::new();
+        let _ = client.read_to_end(&mut response);
+        String::from_utf8(response).expect("it is text")
+    };
+    let (second, third) = (ListenerId(1), ListenerId(2));
+    let proxy = start(config(2)).expect("it starts");
+    proxy.reload(config(1)).expect("it is valid");
+    let response = ask(hand_over(&proxy, second));
+    assert!(response.starts_with("HTTP/1.1 502 "), "by the worker's last change: {response}");
+    assert!(response.contains("\r\nConnection: close\r\n"), "it is the last: {response}");
+    proxy.reload(config(1)).expect("it is valid");
+    assert_eq!(ask(hand_over(&proxy, second)), "", "nothing is known of it any more");
+    let mut early = hand_over(&proxy, third);
+    proxy.reload(config(2)).expect("it is valid");
+    early.write_all(b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").expect("it is there");
+    let mut response = String::new();
+    early.read_to_string(&mut response).expect("it answers");
+    assert!(response.starts_with("HTTP/1.1 502 "), "{response}");
+}

@@ -1,0 +1,200 @@
+//! Another process in place of this one, from the program as it is in the file system now: it is started with the same
+//! arguments, gets all listening sockets, and says when it serves. If it never does, nothing has happened.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::StartError;
+use crate::change::Control;
+use crate::handover::{self, Estate, VARIABLE, Word};
+
+/// How long the new process has until it serves: names are resolved meanwhile, and certificates read.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How this process was started.
+#[derive(Debug, Clone)]
+pub(crate) struct Program {
+    path: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+/// Why this process goes on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UpgradeError {
+    #[error("cannot start {}: {error}", path.display())]
+    Start { path: PathBuf, error: io::Error },
+    #[error("cannot hand over to the new process: {0}")]
+    HandOver(#[from] io::Error),
+    #[error("the new process ended before it was ready: {0}")]
+    Ended(ExitStatus),
+    #[error("the new process was not ready within {} s", PATIENCE.as_secs())]
+    Silent,
+    #[error("{0}")]
+    NotNow(#[from] StartError),
+}
+
+impl Program {
+    /// To be called at the start: afterwards another file may have the program's name, which is then meant.
+    pub(crate) fn of_this_process() -> Self {
+        let mut arguments = std::env::args_os();
+        let name = arguments.next().unwrap_or_default();
+        Self { path: path_of(Path::new(&name)), arguments: arguments.collect() }
+    }
+}
+
+/// The path that the program was called by: a link that leads to another version is followed when that is started.
+fn path_of(name: &Path) -> PathBuf {
+    let of_process = || std::env::current_exe().unwrap_or_else(|_| name.to_owned());
+    if name.components().count() > 1 {
+        return std::path::absolute(name).unwrap_or_else(|_| of_process());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file());
+    found.unwrap_or_else(of_process)
+}
+
+/// Has another process take over, and returns its number. Blocks until it serves.
+///
+/// # Errors
+/// Why this one goes on as if nothing had been.
+pub(crate) fn upgrade(
+    control: &Control,
+    program: &Program,
+    successors: &Successors,
+) -> Result<u32, UpgradeError> {
+    control.hand_over(|estate| {
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(io::Error::from)?;
+        let mut child = start(program, theirs)?;
+        successors.begins(&child);
+        let outcome = give_and_wait(&ours, estate);
+        // It goes its own way, or is waited for: another process may have its number then.
+        successors.is_settled();
+        match outcome {
+            Ok(Word::Serving) => {}
+            outcome => return Err(failed(&mut child, outcome)),
+        }
+        let process = child.id();
+        // So that nothing is left of it when it ends before this process does.
+        let reap = std::thread::Builder::new().name("successor".to_owned());
+        let _ = reap.spawn(move || child.wait());
+        Ok((process, ours))
+    })
+}
+
+/// The process that is about to take over, for the end of the one that waits for it: who ends a service means both.
+#[derive(Debug, Default)]
+pub(crate) struct Successors(Mutex<Succession>);
+
+#[derive(Debug, Default)]
+struct Succession {
+    /// One that has not said that it serves, and was not waited for.
+    process: Option<Pid>,
+    /// None is to take over any more.
+    is_over: bool,
+}
+
+impl Successors {
+    /// Ends the one that there is, and those that were about to be: in an orderly way if it serves already.
+    pub(crate) fn end(&self) {
+        let mut succession = self.succession();
+        succession.is_over = true;
+        succession.end();
+    }
+
+    fn begins(&self, child: &Child) {
+        let mut succession = self.succession();
+        succession.process = Some(Pid::from_child(child));
+        if succession.is_over {
+            succession.end();
+        }
+    }
+
+    fn is_settled(&self) {
+        self.succession().process = None;
+    }
+
+    fn succession(&self) -> MutexGuard<'_, Succession> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Succession {
+    fn end(&self) {
+        if let Some(process) = self.process {
+            // It may have ended by itself.
+            let _ = kill_process(process, Signal::TERM);
+        }
+    }
+}
+
+/// Its standard input is the channel: the one descriptor that is passed on without a gap in which another child, started
+/// at the same time, would inherit it.
+fn start(program: &Program, channel: OwnedFd) -> Result<Child, UpgradeError> {
+    let started = Command::new(&program.path)
+        .args(&program.arguments)
+        .env(VARIABLE, std::process::id().to_string())
+        .stdin(Stdio::from(channel))
+        .spawn();
+    started.map_err(|error| UpgradeError::Start { path: program.path.clone(), error })
+}
+
+fn give_and_wait(channel: &OwnedFd, estate: &Estate) -> io::Result<Word> {
+    set_socket_timeout(channel, Timeout::Send, Some(PATIENCE))?;
+    handover::give(channel, estate)?;
+    handover::word(channel, PATIENCE)
+}
+
+/// The new process is of no use: it ends, if it has not yet.
+fn failed(child: &mut Child, outcome: io::Result<Word>) -> UpgradeError {
+    let is_gone = match &outcome {
+        Ok(_) => true,
+        Err(error) => matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset),
+    };
+    // One that has closed the channel is about to end by itself, and how it does says more than a signal.
+    let ended = if is_gone { ended_soon(child) } else { None };
+    if let Some(status) = ended {
+        return UpgradeError::Ended(status);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    match outcome {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => UpgradeError::HandOver(error),
+        _ => UpgradeError::Silent,
+    }
+}
+
+fn ended_soon(child: &mut Child) -> Option<ExitStatus> {
+    const LOOKS: u32 = 200;
+    for _ in 0..LOOKS {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_as_a_shell_would() {
+        assert_eq!(path_of(Path::new("/opt/vanward")), Path::new("/opt/vanward"));
+        assert!(path_of(Path::new("./vanward")).is_absolute());
+        assert!(path_of(Path::new("sh")).ends_with("sh") && path_of(Path::new("sh")).is_absolute());
+        let own = std::env::current_exe().expect("it has one");
+        assert_eq!(path_of(Path::new("no such program")), own);
+    }
+}
