@@ -39,7 +39,7 @@ use crate::context::seen;
 use crate::shaping::{Pace, Way};
 use crate::upstream::choose::Choice;
 use crate::upstream::retry::{Attempts, Progress, Setback, Verdict};
-use crate::upstream::{Admission, Asked, Connection, Upstream};
+use crate::upstream::{Admission, Asked, ServerConnection, Upstream};
 use crate::worker::Worker;
 use transport::buffer::{Buffer, SMALL};
 use transport::cold::{aside, at_once};
@@ -53,7 +53,7 @@ const HEAD_ALONE: usize = 1024;
 const MOMENT: Ticks = Ticks(1);
 
 /// A response whose head has been read into the lane's memory: the connection that the rest of it comes from.
-pub(crate) type Reply = Box<Connection>;
+pub(crate) type Reply = Box<ServerConnection>;
 
 /// The client no longer wants its response.
 pub(crate) struct Gone;
@@ -271,7 +271,7 @@ fn answered(
 
 /// The length of a response of which only a part is here but the rest is worth a moment's wait: of a short one. It then
 /// leaves in one write, and where the server dies in the middle of it the client still gets a clear status.
-fn rest_is_awaited(connection: &Connection, response: &mut Response) -> Option<usize> {
+fn rest_is_awaited(connection: &ServerConnection, response: &mut Response) -> Option<usize> {
     let Framing::Length(length) = connection.framing else { return None };
     let buffer = &mut response.buffer;
     let whole = length.saturating_add(response.head.len as u64);
@@ -282,7 +282,7 @@ fn rest_is_awaited(connection: &Connection, response: &mut Response) -> Option<u
 
 /// Why nothing of a request could be sent.
 #[cold]
-fn unsent(connection: &Connection, error: &io::Error, progress: &mut Progress) -> Failure {
+fn unsent(connection: &ServerConnection, error: &io::Error, progress: &mut Progress) -> Failure {
     // What HTTP/2 has no words for.
     if error.kind() == ErrorKind::InvalidData {
         return Failure::BadRequest;
@@ -292,7 +292,7 @@ fn unsent(connection: &Connection, error: &io::Error, progress: &mut Progress) -
 
 /// Why there is no response: without an error the connection has just ended.
 #[cold]
-fn broken_off(connection: &Connection, error: Option<&io::Error>, progress: &mut Progress) -> Failure {
+fn broken_off(connection: &ServerConnection, error: Option<&io::Error>, progress: &mut Progress) -> Failure {
     progress.is_untouched = error.is_some_and(|error| error.kind() == ErrorKind::ConnectionRefused);
     progress.is_stale = connection.has_ended() && (connection.is_reused || progress.is_untouched);
     match error.map(io::Error::kind) {
@@ -485,7 +485,7 @@ impl Attempt<'_> {
     /// Sends what leaves without a wait: nearly always all. Says how much that is.
     fn send_at_once(
         &self,
-        connection: &Connection,
+        connection: &ServerConnection,
         bytes: &[u8],
         follows: Follows,
         pace: &Pace,
@@ -506,7 +506,7 @@ impl Attempt<'_> {
 
     async fn send(
         &self,
-        connection: &Connection,
+        connection: &ServerConnection,
         mut bytes: &[u8],
         follows: Follows,
         pace: &Pace,
@@ -542,7 +542,7 @@ impl Attempt<'_> {
     /// Reads heads until the final one; interim ones are passed on (RFC 9110 §15.2).
     async fn receive(
         &self,
-        connection: &Connection,
+        connection: &ServerConnection,
         response: &mut Response,
         record: &mut Record<'_>,
         progress: &mut Progress,
@@ -578,7 +578,7 @@ impl Attempt<'_> {
 
     async fn receive_head(
         &self,
-        connection: &Connection,
+        connection: &ServerConnection,
         response: &mut Response,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
@@ -649,7 +649,7 @@ impl Attempt<'_> {
     fn poll_read(
         &self,
         context: &mut Context<'_>,
-        connection: &Connection,
+        connection: &ServerConnection,
         buffer: &mut Buffer,
     ) -> Poll<io::Result<usize>> {
         if buffer.is_empty() {
@@ -672,7 +672,7 @@ impl Attempt<'_> {
     /// Waits a moment for the rest of a short body, until so many bytes are there.
     async fn settle(
         &self,
-        connection: &Connection,
+        connection: &ServerConnection,
         response: &mut Response,
         whole: usize,
     ) -> Result<(), Failure> {
@@ -694,7 +694,7 @@ impl Attempt<'_> {
     /// Decides what follows the head.
     fn read_framing(
         &self,
-        connection: &mut Connection,
+        connection: &mut ServerConnection,
         request: &Request,
         response: &Response,
     ) -> Result<(), Failure> {

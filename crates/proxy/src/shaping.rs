@@ -67,7 +67,7 @@ impl Shaper {
             alarms,
             changes: Cell::new(0),
             limits: Cell::new(limits(plan).next().is_some()),
-            late: Cell::new(has_late_listener(plan)),
+            late: Cell::new(has_delayed_listener(plan)),
             shares: RefCell::default(),
         }
     }
@@ -90,7 +90,7 @@ impl Shaper {
 
     /// Whether the bytes of any listener's clients are late.
     #[inline]
-    pub(crate) fn has_late_listener(&self) -> bool {
+    pub(crate) fn has_delayed_listener(&self) -> bool {
         self.late.get()
     }
 
@@ -100,7 +100,7 @@ impl Shaper {
         limits(plan).for_each(|limits| limits.enforce(now_ns));
         self.limits.set(limits(plan).next().is_some());
         links(plan).for_each(|link| link.enforce());
-        self.late.set(has_late_listener(plan));
+        self.late.set(has_delayed_listener(plan));
         self.changes.set(self.changes.get().wrapping_add(1) % u32::MAX);
         let shares: Vec<Rc<Share>> = self.shares.borrow().known.values().filter_map(Weak::upgrade).collect();
         shares.iter().for_each(|share| share.follow());
@@ -141,8 +141,8 @@ fn links(plan: &Plan) -> impl Iterator<Item = &Arc<Link>> {
     of_listeners.chain(plan.upstreams.iter().filter_map(|upstream| upstream.link.as_ref()))
 }
 
-fn has_late_listener(plan: &Plan) -> bool {
-    plan.listeners.iter().filter_map(|listener| listener.link.as_ref()).any(|link| link.is_late())
+fn has_delayed_listener(plan: &Plan) -> bool {
+    plan.listeners.iter().filter_map(|listener| listener.link.as_ref()).any(|link| link.is_delayed())
 }
 
 /// What one connection of a client has by itself, of each limit on connections.

@@ -39,12 +39,13 @@ use crate::upstream::pool::{Making, Pool};
 use crate::upstream::wait_queue::{Line, WhatFor};
 use crate::worker::{Message, Worker};
 use transport::cold::aside;
+use transport::connection::Connection;
 use transport::deadline::{Deadline, Deadlines, Ticks};
 use transport::descriptors::is_out_of_descriptors;
+use transport::endpoint::Endpoint;
 use transport::latency_emulation::Link;
-use transport::socket::Socket;
 use transport::tcp::Tcp;
-use transport::tls::{HandshakeError, Secure};
+use transport::tls::{HandshakeError, TlsConnection};
 
 /// An upstream as one worker uses it.
 pub(crate) struct Upstream {
@@ -92,15 +93,15 @@ pub(crate) struct Server {
 /// A connection that is one client's alone, between two of its requests.
 pub(crate) struct Kept {
     server: Arc<ServerPlan>,
-    connection: Box<Connection>,
+    connection: Box<ServerConnection>,
 }
 
 /// A connection to a server, and what is known of the response that comes from it. Dropped, it is closed.
 ///
 /// It goes from step to step in its box: what is written in small pieces and moved as a whole at once is read again before
 /// it has left the processor, which makes that wait each time.
-pub(crate) struct Connection {
-    pub(crate) socket: Socket,
+pub(crate) struct ServerConnection {
+    pub(crate) socket: Endpoint,
     /// Whether it has carried an exchange before.
     pub(crate) is_reused: bool,
     /// Whether it was introduced as a client's own, and so serves no other.
@@ -122,10 +123,10 @@ pub(crate) struct Connection {
     _permit: Permit,
 }
 
-impl Connection {
-    pub(crate) fn new(socket: Socket, permit: Permit, is_reused: bool) -> Box<Self> {
+impl ServerConnection {
+    pub(crate) fn new(socket: impl Into<Endpoint>, permit: Permit, is_reused: bool) -> Box<Self> {
         Box::new(Self {
-            socket,
+            socket: socket.into(),
             is_reused,
             is_private: false,
             expects_long: false,
@@ -142,7 +143,7 @@ impl Connection {
     /// Whether no further exchange can be had of it: what broke off was not only a stream on it.
     pub(crate) fn has_ended(&self) -> bool {
         match &self.socket {
-            Socket::Stream(stream) => stream.has_connection_ended(),
+            Endpoint::Stream(stream) => stream.has_connection_ended(),
             _ => true,
         }
     }
@@ -371,22 +372,22 @@ impl Server {
         worker: &Worker,
         client: &Client,
         may_be_repeated: bool,
-    ) -> Option<Box<Connection>> {
+    ) -> Option<Box<ServerConnection>> {
         let connection = self.quiet(client, may_be_repeated)?;
         Some(self.reused(connection, worker))
     }
 
-    fn reused(&self, mut connection: Box<Connection>, worker: &Worker) -> Box<Connection> {
+    fn reused(&self, mut connection: Box<ServerConnection>, worker: &Worker) -> Box<ServerConnection> {
         connection.is_reused = true;
         if let Some(link) = &*self.link.borrow() {
             // One that is there already meets what is changed as well.
-            let socket = std::mem::replace(&mut connection.socket, Socket::Nobody);
-            connection.socket = link.over(socket, worker.shaper.alarms());
+            let alarms = worker.shaper.alarms();
+            connection.socket.map_connection(|connection| link.over(connection, alarms));
         }
         connection
     }
 
-    fn quiet(&self, client: &Client, may_be_repeated: bool) -> Option<Box<Connection>> {
+    fn quiet(&self, client: &Client, may_be_repeated: bool) -> Option<Box<ServerConnection>> {
         if self.introduction.get().is_some() {
             let Kept { server, connection } = *client.kept.take()?;
             let is_good = Arc::ptr_eq(&server, &self.plan) && connection.serves_again(may_be_repeated);
@@ -420,12 +421,16 @@ impl Server {
     }
 
     /// A stream of a connection that is there, if one has room.
-    pub(crate) fn stream(&self) -> Option<Box<Connection>> {
+    pub(crate) fn stream(&self) -> Option<Box<ServerConnection>> {
         self.multiplex.stream(self.scheme())
     }
 
     /// A new connection for one exchange at a time. If the server is to be told whose it is, it is this client's alone.
-    pub(crate) async fn connect(&self, worker: &Worker, client: &Client) -> Result<Box<Connection>, Failure> {
+    pub(crate) async fn connect(
+        &self,
+        worker: &Worker,
+        client: &Client,
+    ) -> Result<Box<ServerConnection>, Failure> {
         let header = self.introduction.get().map(|version| introduced::header(version, client));
         let header = header.as_deref().unwrap_or_default();
         let (socket, permit) = {
@@ -433,7 +438,7 @@ impl Server {
             count_connect(worker, opened.is_ok());
             opened?
         };
-        let mut connection = Connection::new(socket, permit, false);
+        let mut connection = ServerConnection::new(socket, permit, false);
         connection.is_private = !header.is_empty();
         Ok(connection)
     }
@@ -445,7 +450,7 @@ impl Server {
         worker: &Rc<Worker>,
         client: &Client,
         may_be_repeated: bool,
-    ) -> Result<Box<Connection>, Failure> {
+    ) -> Result<Box<ServerConnection>, Failure> {
         // Without room for idle ones each connection is for one exchange.
         if self.introduction.get().is_some() || self.pool.settings().idle == 0 {
             return aside(|| self.connect(worker, client)).await;
@@ -493,20 +498,20 @@ impl Server {
     /// One that was handed over, if it is good for this request.
     fn fit(
         &self,
-        connection: Box<Connection>,
+        connection: Box<ServerConnection>,
         worker: &Worker,
         may_be_repeated: bool,
-    ) -> Option<Box<Connection>> {
+    ) -> Option<Box<ServerConnection>> {
         connection.serves_again(may_be_repeated).then(|| self.reused(connection, worker))
     }
 
     /// Makes one, and counts it, whoever will have it.
-    async fn make(self: Rc<Self>, worker: Rc<Worker>) -> Result<Box<Connection>, Failure> {
+    async fn make(self: Rc<Self>, worker: Rc<Worker>) -> Result<Box<ServerConnection>, Failure> {
         let _making = Making::new(&self.pool);
         let deadline = worker.deadlines.deadline();
         let opened = self.open(&worker, &deadline, b"").await;
         count_connect(&worker, opened.is_ok());
-        opened.map(|(socket, permit)| Connection::new(socket, permit, false))
+        opened.map(|(socket, permit)| ServerConnection::new(socket, permit, false))
     }
 
     /// A stream of a new connection, or of one that others have made meanwhile.
@@ -514,7 +519,7 @@ impl Server {
         self: &Rc<Self>,
         worker: &Rc<Worker>,
         deadline: &Deadline,
-    ) -> Result<Box<Connection>, Failure> {
+    ) -> Result<Box<ServerConnection>, Failure> {
         self.multiplex.connect(worker, deadline, self).await
     }
 
@@ -524,7 +529,7 @@ impl Server {
         worker: &Worker,
         deadline: &Deadline,
         header: &[u8],
-    ) -> Result<(Socket, Permit), Failure> {
+    ) -> Result<(Connection, Permit), Failure> {
         if self.open.count() >= self.pool.settings().connections {
             return Err(Failure::UpstreamFull);
         }
@@ -559,7 +564,7 @@ impl Server {
         deadline: &Deadline,
         header: &[u8],
         connect: impl Future<Output = io::Result<Tcp>>,
-    ) -> Result<Socket, Failure> {
+    ) -> Result<Connection, Failure> {
         let limit = worker.snapshot().ticks.upstream_connect;
         let link = self.link.borrow().clone();
         let connected = async {
@@ -589,13 +594,13 @@ impl Server {
     }
 
     /// Does the TLS handshake, if the server has TLS.
-    async fn secured(&self, worker: &Worker, tcp: Tcp) -> Result<Socket, Failure> {
-        let Some((tls, index)) = &self.plan.tls else { return Ok(Socket::Plain(Box::new(tcp))) };
+    async fn secured(&self, worker: &Worker, tcp: Tcp) -> Result<Connection, Failure> {
+        let Some((tls, index)) = &self.plan.tls else { return Ok(tcp.into()) };
         let name = tls.name(*index).ok_or(Failure::UpstreamHandshake)?.clone();
         let handshake = Handshake::client(tls.config(), name).map_err(|_| Failure::UpstreamHandshake)?;
-        match Secure::establish(tcp, handshake, &worker.records).await {
+        match TlsConnection::establish(tcp, handshake, &worker.records).await {
             Ok((secure, agreed)) if agreed.is_http2() == (tls.protocol() == Protocol::Http2) => {
-                Ok(Socket::Secure(Box::new(secure)))
+                Ok(secure.into())
             }
             Ok(_) => {
                 message::warn(&format!(
@@ -614,8 +619,13 @@ impl Server {
     }
 
     /// Takes back a connection whose exchange has ended cleanly.
-    pub(crate) fn release(&self, mut connection: Box<Connection>, client: &Client, deadlines: &Deadlines) {
-        if connection.socket.is_worn() {
+    pub(crate) fn release(
+        &self,
+        mut connection: Box<ServerConnection>,
+        client: &Client,
+        deadlines: &Deadlines,
+    ) {
+        if connection.socket.is_key_exhausted() {
             return;
         }
         if connection.is_private {
@@ -628,8 +638,8 @@ impl Server {
     }
 
     /// Takes back one that may serve any client; one that is a client's own is closed.
-    pub(crate) fn keep(&self, mut connection: Box<Connection>, deadlines: &Deadlines) {
-        if connection.is_private || connection.socket.is_worn() {
+    pub(crate) fn keep(&self, mut connection: Box<ServerConnection>, deadlines: &Deadlines) {
+        if connection.is_private || connection.socket.is_key_exhausted() {
             return;
         }
         connection.end();
@@ -707,8 +717,8 @@ pub(crate) fn count_connect(worker: &Worker, is_made: bool) {
 
 /// What a request that waits for a connection has come to.
 enum Either {
-    Made(Result<Box<Connection>, Failure>),
-    Given(Box<Connection>),
+    Made(Result<Box<ServerConnection>, Failure>),
+    Given(Box<ServerConnection>),
 }
 
 /// How long a request waits for a connection that others have begun before it makes one of its own.

@@ -10,14 +10,12 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
-use http2::{
-    Broken, Connection, Event, Gone, Key, Limits, Now, PAYLOAD_MAX, Reason, Role, Scheme, WriteError,
-};
+use http2::{Broken, Event, Gone, Key, Limits, Now, PAYLOAD_MAX, Reason, Role, Scheme, WriteError};
 
 use crate::buffer::PIECE;
+use crate::connection::Connection;
 use crate::deadline::Deadlines;
 use crate::pipes::Pipes;
-use crate::socket::Socket;
 use crate::tcp::{Follows, Pipe};
 
 /// Frames that are gathered before a stream has to wait for its turn.
@@ -66,19 +64,19 @@ impl Stock {
     }
 }
 
-/// A connection that streams travel on.
+/// A connection of HTTP/2, shared by its streams and the task that drives it.
 #[derive(Clone)]
-pub struct Session(Rc<Shared>);
+pub struct H2Connection(Rc<Shared>);
 
 struct Shared {
-    socket: Socket,
+    connection: Connection,
     stock: Rc<Stock>,
     deadlines: Rc<Deadlines>,
-    engine: RefCell<Connection>,
+    engine: RefCell<http2::Connection>,
     /// Who waits for each stream.
     waits: RefCell<Vec<Wait>>,
     turns: RefCell<Turns>,
-    /// Frames that go from a pipe to the socket.
+    /// Frames that go from a pipe to the connection.
     piped: RefCell<Option<Piped>>,
     /// Streams that have something to send and cannot.
     stalled: Cell<usize>,
@@ -151,18 +149,18 @@ pub enum End {
     Broken(Broken),
 }
 
-impl Session {
+impl H2Connection {
     /// A connection whose engine is ready; [`Self::run`] drives it.
     pub fn new(
         stock: Rc<Stock>,
         deadlines: Rc<Deadlines>,
-        socket: Socket,
+        connection: Connection,
         role: Role,
         limits: Limits,
     ) -> Self {
-        let engine = Connection::new(role, limits, Rc::clone(&stock.granted));
+        let engine = http2::Connection::new(role, limits, Rc::clone(&stock.granted));
         Self(Rc::new(Shared {
-            socket,
+            connection,
             stock,
             deadlines,
             engine: RefCell::new(engine),
@@ -178,7 +176,7 @@ impl Session {
     }
 
     /// The connection itself, for whoever drives it.
-    pub fn engine(&self) -> std::cell::RefMut<'_, Connection> {
+    pub fn engine(&self) -> std::cell::RefMut<'_, http2::Connection> {
         self.0.engine.borrow_mut()
     }
 
@@ -192,9 +190,9 @@ impl Session {
         self.is_over() || self.0.engine.borrow().is_going_away()
     }
 
-    /// Whether the connection should take no further streams: its keys are used up.
-    pub fn is_worn(&self) -> bool {
-        self.0.socket.is_worn()
+    /// Whether the TLS keys have encrypted as much as they may: the connection must take no further streams.
+    pub fn is_key_exhausted(&self) -> bool {
+        self.0.connection.is_key_exhausted()
     }
 
     /// No further streams are wanted: the connection ends with those that it has.
@@ -281,7 +279,7 @@ impl Session {
             ready!(self.poll_send(context)).map_err(|_| End::Closed)?;
         }
         let received = &mut self.0.stock.received.borrow_mut()[..];
-        Poll::Ready(match ready!(self.0.socket.poll_read(context, received)) {
+        Poll::Ready(match ready!(self.0.connection.poll_read(context, received)) {
             Ok(count) if count > 0 => self.take_in(&received[..count], opened),
             _ => Err(End::Closed),
         })
@@ -298,7 +296,7 @@ impl Session {
             self.0.stock.pipes.give(pipe);
         }
         while !engine.unsent().is_empty() {
-            let count = ready!(self.0.socket.poll_write(context, engine.unsent(), Follows::Nothing))?;
+            let count = ready!(self.0.connection.poll_write(context, engine.unsent(), Follows::Nothing))?;
             if let Some(buffer) = engine.sent(count) {
                 self.0.stock.give(buffer);
             }
@@ -310,12 +308,12 @@ impl Session {
     fn poll_send_piped(
         &self,
         context: &mut Context<'_>,
-        engine: &mut Connection,
+        engine: &mut http2::Connection,
         piped: &mut Piped,
     ) -> Poll<io::Result<()>> {
         while piped.before > 0 {
             let bytes = &engine.unsent()[..piped.before];
-            let count = ready!(self.0.socket.poll_write(context, bytes, Follows::More))?;
+            let count = ready!(self.0.connection.poll_write(context, bytes, Follows::More))?;
             piped.before -= count;
             if let Some(buffer) = engine.sent(count) {
                 self.0.stock.give(buffer);
@@ -323,7 +321,7 @@ impl Session {
         }
         while piped.left > 0 {
             let follows = if engine.unsent().is_empty() { Follows::Nothing } else { Follows::More };
-            let moved = self.0.socket.poll_splice_from(context, &piped.pipe, piped.left, follows);
+            let moved = self.0.connection.poll_splice_from(context, &piped.pipe, piped.left, follows);
             piped.left -= ready!(moved)?;
         }
         Poll::Ready(Ok(()))
@@ -378,16 +376,16 @@ impl Session {
         self.0.is_over.set(true);
         self.0.waits.borrow_mut().iter_mut().for_each(Wait::wake);
         // A peer that has closed already needs no telling.
-        let _ = self.0.socket.shutdown_write();
+        let _ = self.0.connection.shutdown_write();
     }
 }
 
-impl Session {
+impl H2Connection {
     /// Throws away what still comes, until the peer has closed or has sent more than it can have meant.
     pub fn poll_rest(&self, context: &mut Context<'_>, reads: &mut usize) -> Poll<()> {
         let received = &mut self.0.stock.received.borrow_mut()[..];
         while *reads < REST_READS_MAX
-            && let Ok(1..) = ready!(self.0.socket.poll_read(context, received))
+            && let Ok(1..) = ready!(self.0.connection.poll_read(context, received))
         {
             *reads += 1;
         }
@@ -396,7 +394,7 @@ impl Session {
 }
 
 /// What streams do.
-impl Session {
+impl H2Connection {
     /// A stream that is held from now on.
     pub fn hold(&self, key: Key) {
         let mut waits = self.0.waits.borrow_mut();
@@ -456,7 +454,7 @@ impl Session {
     /// What the peer has not taken would stay in the kernel for as long as it answers: its connection is reset instead.
     pub fn reset_if_unsent(&self) {
         if !self.0.engine.borrow().unsent().is_empty() || self.0.piped.borrow().is_some() {
-            self.0.socket.reset_on_drop();
+            self.0.connection.reset_on_drop();
         }
     }
 
@@ -604,7 +602,7 @@ impl Session {
 
     /// Whether the kernel can move bodies to the connection by itself, out of a pipe.
     pub fn takes_pipes(&self) -> bool {
-        matches!(self.0.socket, Socket::Plain(_))
+        self.0.connection.as_tcp().is_some()
     }
 
     /// How much may be put into a pipe for a stream: what its peer takes, and others wait for.
@@ -648,7 +646,7 @@ impl Session {
     /// Puts a frame into a pipe, and gathers what does not fit there; says how much does.
     fn put_frame(
         &self,
-        engine: &mut Connection,
+        engine: &mut http2::Connection,
         head: &[u8],
         source: &Pipe,
         body: usize,

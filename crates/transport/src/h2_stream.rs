@@ -10,12 +10,12 @@ use std::task::{Context, Poll, ready};
 
 use http2::{Gone, Key, Reason, Scheme, WriteError};
 
-use crate::h2_connection::{Session, Wrong};
+use crate::h2_connection::{H2Connection, Wrong};
 use crate::tcp::{Follows, Pipe};
 
 /// A stream, as one side of an exchange.
 pub struct Stream {
-    session: Session,
+    connection: H2Connection,
     key: Key,
     /// What the peer is spoken to in, if it is a server.
     scheme: Scheme,
@@ -26,55 +26,55 @@ pub struct Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.stall(false);
-        self.session.release(self.key);
+        self.connection.release(self.key);
     }
 }
 
 impl Stream {
     /// A stream that a client has opened, or one that is open for a request.
-    pub fn new(session: Session, key: Key, scheme: Scheme) -> Self {
-        session.hold(key);
-        Self { session, key, scheme, is_stalled: Cell::default() }
+    pub fn new(connection: H2Connection, key: Key, scheme: Scheme) -> Self {
+        connection.hold(key);
+        Self { connection, key, scheme, is_stalled: Cell::default() }
     }
 
     /// The length of the text that waits to be read: at first, that of the head.
     pub fn text_len(&self) -> usize {
-        self.session.text_len(self.key)
+        self.connection.text_len(self.key)
     }
 
     /// What the peer did wrong on it, in words.
     pub fn wrong(&self) -> Option<Wrong> {
-        self.session.wrong(self.key)
+        self.connection.wrong(self.key)
     }
 
     /// Bytes of a body that left on it, or are about to.
     pub fn body_sent(&self) -> u64 {
-        self.session.body_sent(self.key)
+        self.connection.body_sent(self.key)
     }
 
     /// Whether the peer has begun a frame of the body and owes the rest of it.
     pub fn owes(&self) -> bool {
-        self.session.owes(self.key)
+        self.connection.owes(self.key)
     }
 
     /// Ready when there is something to read, or the end.
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.session.poll_readable(context, self.key).map(Ok)
+        self.connection.poll_readable(context, self.key).map(Ok)
     }
 
     /// Reads into `buffer`; 0 is the end.
     pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        self.session.poll_read(context, self.key, buffer).map_err(broken)
+        self.connection.poll_read(context, self.key, buffer).map_err(broken)
     }
 
     /// How much of a body has arrived and can be lent.
     pub fn lendable(&self) -> usize {
-        self.session.lendable(self.key)
+        self.connection.lendable(self.key)
     }
 
     /// Ready when so much of a body can be lent, or half a window of it, or nothing more comes.
     pub fn poll_lendable(&self, context: &mut Context<'_>, wanted: usize) -> Poll<()> {
-        self.session.poll_lendable(context, self.key, wanted)
+        self.connection.poll_lendable(context, self.key, wanted)
     }
 
     /// Lends at most `limit` bytes of what has arrived of a body to `write`, which says how many of them it took.
@@ -83,7 +83,7 @@ impl Stream {
         limit: usize,
         write: impl FnOnce(&[u8]) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        self.session.poll_lend(self.key, limit, write)
+        self.connection.poll_lend(self.key, limit, write)
     }
 
     /// Writes the start of `bytes`: a whole head first, then what follows it.
@@ -93,8 +93,8 @@ impl Stream {
         bytes: &[u8],
         follows: Follows,
     ) -> Poll<io::Result<usize>> {
-        if self.session.wants_head(self.key) {
-            let written = self.session.write_head(self.key, bytes, follows.is_end(), self.scheme);
+        if self.connection.wants_head(self.key) {
+            let written = self.connection.write_head(self.key, bytes, follows.is_end(), self.scheme);
             return Poll::Ready(written.map_err(|error| match error {
                 WriteError::Untold => ErrorKind::InvalidData.into(),
                 WriteError::Gone(gone) => broken(gone),
@@ -104,17 +104,17 @@ impl Stream {
             return Poll::Ready(Ok(0));
         }
         let room = ready!(self.poll_room(context))?;
-        Poll::Ready(Ok(self.session.write(self.key, bytes, room, follows.is_end())))
+        Poll::Ready(Ok(self.connection.write(self.key, bytes, room, follows.is_end())))
     }
 
     /// Whether the kernel can move bytes here by itself, out of a pipe.
     pub fn takes_pipes(&self) -> bool {
-        self.session.takes_pipes()
+        self.connection.takes_pipes()
     }
 
     /// How much may be put into a pipe for this at once.
     pub fn pipe_room(&self) -> usize {
-        self.session.pipe_room(self.key)
+        self.connection.pipe_room(self.key)
     }
 
     /// Moves bytes out of a pipe that holds so many; at least one.
@@ -125,14 +125,14 @@ impl Stream {
         len: usize,
         follows: Follows,
     ) -> Poll<io::Result<usize>> {
-        let moved = self.session.poll_splice(context, self.key, pipe, len, follows.is_end());
+        let moved = self.connection.poll_splice(context, self.key, pipe, len, follows.is_end());
         self.stall(moved.is_pending());
         moved
     }
 
     /// Ready when something can be written: until then nothing should be read for it.
     pub fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
-        if self.session.wants_head(self.key) {
+        if self.connection.wants_head(self.key) {
             return Poll::Ready(());
         }
         // What went wrong is told by the write.
@@ -140,51 +140,55 @@ impl Stream {
     }
 
     fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let room = self.session.poll_room(context, self.key).map_err(broken);
+        let room = self.connection.poll_room(context, self.key).map_err(broken);
         self.stall(room.is_pending());
         room
     }
 
     fn stall(&self, is_stalled: bool) {
         if self.is_stalled.replace(is_stalled) != is_stalled {
-            self.session.stall(is_stalled);
+            self.connection.stall(is_stalled);
         }
     }
 
     /// Whether some stream of the connection, this or another, has something to send and cannot: then little should be
     /// held for any of them.
     pub fn is_crowded(&self) -> bool {
-        self.session.has_stalled()
+        self.connection.has_stalled()
     }
 
     /// How much is taken at once now.
     pub fn room(&self) -> usize {
-        if self.session.wants_head(self.key) { usize::MAX } else { self.session.room(self.key).unwrap_or(0) }
+        if self.connection.wants_head(self.key) {
+            usize::MAX
+        } else {
+            self.connection.room(self.key).unwrap_or(0)
+        }
     }
 
     /// Ends what is sent, with trailers as lines, if it has not ended yet.
     pub fn end(&self, trailers: &[u8]) -> io::Result<()> {
-        self.session.end(self.key, trailers).map_err(broken)
+        self.connection.end(self.key, trailers).map_err(broken)
     }
 
     /// Tells the peer that the message is not whole.
     pub fn reset(&self) {
-        self.session.reset(self.key, Reason::INTERNAL_ERROR);
+        self.connection.reset(self.key, Reason::INTERNAL_ERROR);
     }
 
     /// Whether its connection has ended, or takes no more streams.
     pub fn has_connection_ended(&self) -> bool {
-        self.session.is_ending()
+        self.connection.is_ending()
     }
 
     /// Has the connection end with the streams that it has.
     pub fn retire(&self) {
-        self.session.leave();
+        self.connection.leave();
     }
 
     /// Ready once the peer has given the stream up.
     pub fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.session.poll_gone(context, self.key)
+        self.connection.poll_gone(context, self.key)
     }
 }
 

@@ -1,7 +1,7 @@
-//! A connection whose bytes come late, both ways, as over a long link: in their order, without being fewer for it.
+//! Latency emulation: delays the bytes of a connection in both directions, in order, without limiting the rate.
 //!
-//! A task of its own takes what has come, notes when, and passes on what is due: so delays are right whoever waits for
-//! what. It goes on after the connection is let go of, until the last bytes have left.
+//! A task of its own reads what has arrived, notes the time, and passes on what is due. It goes on after the connection
+//! is dropped, until the last bytes have left.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -15,8 +15,8 @@ use arc_swap::ArcSwapOption;
 use shape::{DelayLine, Latency};
 
 use crate::alarm::{Alarm, Alarms};
+use crate::connection::Connection;
 use crate::delay::Delayed;
-use crate::socket::Socket;
 use crate::tcp::Follows;
 
 /// What is on its way at most, one way of one connection: a gigabit for an eighth of a second.
@@ -26,20 +26,20 @@ const READ_MAX: usize = 16 * 1024;
 /// How long a peer may take no bytes of a connection that nobody else holds any more.
 const FLUSH_MAX_NS: u64 = 30_000_000_000;
 
-/// A long link, as it is configured. Shared by all workers.
+/// An emulated link, as configured. Shared by all workers.
 pub struct Link {
     meant: config::Link,
     /// What it takes to make a connection over it.
     connect_delay: Option<Arc<Delayed>>,
-    /// How late bytes come by now. Whatever link takes this one's place says so here as well.
+    /// The delay of bytes now. A link that replaces this one after a reload shares it.
     pub latency: Arc<InForce>,
 }
 
-/// How late bytes come, for connections that are there already; `None` is at once.
+/// The delay in force, also for connections that exist already; `None` means no delay.
 type InForce = ArcSwapOption<Latency>;
 
 impl Link {
-    /// `None` where nothing is late, and nothing was. Connections over the one before go on over this one.
+    /// `None` if nothing is delayed and nothing was before. Connections over the link before it go on over this one.
     pub fn new(meant: &config::Link, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
         if before.is_none() && *meant == config::Link::default() {
             return None;
@@ -51,13 +51,13 @@ impl Link {
         Some(Arc::new(Self { meant: meant.clone(), connect_delay, latency }))
     }
 
-    /// From now on it is as it is meant: the plan that it belongs to is in force.
+    /// Applies the configured delay: the plan of the link is in force from now on.
     pub fn enforce(&self) {
         self.latency.store(self.meant.lateness().map(Arc::new));
     }
 
-    /// Whether bytes come late.
-    pub fn is_late(&self) -> bool {
+    /// Whether it delays bytes.
+    pub fn is_delayed(&self) -> bool {
         self.latency.load().is_some()
     }
 
@@ -68,21 +68,24 @@ impl Link {
         }
     }
 
-    /// A connection to a server, as it is over the link.
-    pub fn over(&self, socket: Socket, alarms: &Rc<Alarms>) -> Socket {
-        let is_to_be = self.is_late() && socket.may_be_late();
-        if is_to_be { Late::over(socket, &self.latency, alarms, None) } else { socket }
+    /// The connection to a server, delayed if the link delays bytes.
+    pub fn over(&self, connection: Connection, alarms: &Rc<Alarms>) -> Connection {
+        if self.is_delayed() {
+            DelayedConnection::over(connection, &self.latency, alarms, || None)
+        } else {
+            connection
+        }
     }
 }
 
-/// A connection whose bytes come late.
-pub struct Late {
+/// A connection with emulated latency.
+pub struct DelayedConnection {
     shared: Rc<Shared>,
     on_release: Option<OnRelease>,
 }
 
 struct Shared {
-    socket: Socket,
+    connection: Undelayed,
     latency: Arc<InForce>,
     alarms: Rc<Alarms>,
     /// What the peer has sent.
@@ -135,7 +138,7 @@ impl Half {
         self.line.end(now_ns, delay_ns);
     }
 
-    /// How late the next piece of so many bytes is.
+    /// The delay of the next piece of so many bytes.
     fn draw_ns(&mut self, bytes: usize, latency: &InForce) -> u64 {
         let random = [fastrand::u64(..), fastrand::u64(..)];
         let index = self.pieces;
@@ -157,16 +160,32 @@ impl Half {
     }
 }
 
-impl Late {
-    /// The connection, with its bytes late from now on.
+/// TCP or TLS, never a connection that is delayed already.
+struct Undelayed(Connection);
+
+impl Undelayed {
+    fn new(connection: Connection) -> Result<Self, Box<DelayedConnection>> {
+        match connection {
+            Connection::Tcp(_) | Connection::Tls(_) => Ok(Self(connection)),
+            Connection::Delayed(delayed) => Err(delayed),
+        }
+    }
+}
+
+impl DelayedConnection {
+    /// Delays the bytes of a connection from now on. One that is delayed already stays as it is.
     pub fn over(
-        socket: Socket,
+        connection: Connection,
         latency: &Arc<InForce>,
         alarms: &Rc<Alarms>,
-        on_release: Option<OnRelease>,
-    ) -> Socket {
+        on_release: impl FnOnce() -> Option<OnRelease>,
+    ) -> Connection {
+        let connection = match Undelayed::new(connection) {
+            Ok(undelayed) => undelayed,
+            Err(delayed) => return Connection::Delayed(delayed),
+        };
         let shared = Rc::new(Shared {
-            socket,
+            connection,
             latency: Arc::clone(latency),
             alarms: Rc::clone(alarms),
             inward: RefCell::new(Half::new()),
@@ -179,12 +198,12 @@ impl Late {
         let driver =
             Driver { shared: Rc::clone(&shared), arrival: alarms.alarm(), departure: alarms.alarm() };
         tokio::task::spawn_local(driver.run());
-        Socket::Late(Box::new(Self { shared, on_release }))
+        Connection::Delayed(Box::new(Self { shared, on_release: on_release() }))
     }
 
-    /// The connection itself.
-    pub fn socket(&self) -> &Socket {
-        &self.shared.socket
+    /// The connection whose bytes are delayed.
+    pub fn connection(&self) -> &Connection {
+        &self.shared.connection.0
     }
 
     /// Ready when there is something to read, or the end.
@@ -249,17 +268,17 @@ impl Late {
 
     /// Whether something has arrived that was not read, be it due or not.
     pub fn has_unread(&self) -> bool {
-        !self.shared.inward.borrow().line.is_empty() || self.shared.socket.has_unread()
+        !self.shared.inward.borrow().line.is_empty() || self.shared.connection.0.has_unread()
     }
 
     /// Whether nothing has arrived, be it due or not, as far as the runtime knows.
     pub fn is_quiet(&self) -> bool {
-        self.shared.inward.borrow().line.is_empty() && self.shared.socket.is_quiet()
+        self.shared.inward.borrow().line.is_empty() && self.shared.connection.0.is_quiet()
     }
 
     /// The same as far as the kernel knows.
     pub fn is_quiet_still(&self) -> bool {
-        self.shared.inward.borrow().line.is_empty() && self.shared.socket.is_quiet_still()
+        self.shared.inward.borrow().line.is_empty() && self.shared.connection.0.is_quiet_still()
     }
 
     /// Closes so that the peer sees a reset once what is on its way has arrived.
@@ -268,7 +287,7 @@ impl Late {
     }
 }
 
-impl Drop for Late {
+impl Drop for DelayedConnection {
     fn drop(&mut self) {
         let now_ns = self.shared.alarms.now_ns();
         self.shared.left_ns.set(Some(now_ns));
@@ -298,7 +317,7 @@ impl Driver {
     async fn run(self) {
         poll_fn(|context| self.poll(context)).await;
         if self.shared.resets.get() {
-            self.shared.socket.reset_on_drop();
+            self.shared.connection.0.reset_on_drop();
         }
     }
 
@@ -316,12 +335,12 @@ impl Driver {
 
     /// Reads what has come.
     fn take_in(&self, context: &mut Context<'_>) {
-        let Shared { socket, latency, alarms, inward, .. } = &*self.shared;
+        let Shared { connection: Undelayed(connection), latency, alarms, inward, .. } = &*self.shared;
         let half = &mut *inward.borrow_mut();
         let mut scratch = [0; READ_MAX];
         while half.line.room() > 0 {
             let room = READ_MAX.min(half.line.room());
-            match socket.poll_read(context, &mut scratch[..room]) {
+            match connection.poll_read(context, &mut scratch[..room]) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(count)) if count > 0 => {
                     half.put(scratch[..count].to_vec(), latency, alarms.now_ns());
@@ -345,7 +364,7 @@ impl Driver {
 
     /// Writes what is due; says whether everything has left.
     fn pass_on(&self, context: &mut Context<'_>) -> bool {
-        let Shared { socket, alarms, outward, left_ns, .. } = &*self.shared;
+        let Shared { connection: Undelayed(connection), alarms, outward, left_ns, .. } = &*self.shared;
         let half = &mut *outward.borrow_mut();
         if half.broken.is_some() || half.has_told_end {
             return true;
@@ -360,11 +379,11 @@ impl Driver {
                 half.has_told_end = half.line.is_over(now_ns);
                 if half.has_told_end {
                     // What is gone already needs no end.
-                    let _ = socket.shutdown_write();
+                    let _ = connection.shutdown_write();
                 }
                 return half.has_told_end;
             }
-            match socket.poll_write(context, bytes, Follows::Nothing) {
+            match connection.poll_write(context, bytes, Follows::Nothing) {
                 Poll::Ready(Ok(count)) => {
                     half.line.sent(count);
                     half.wake();

@@ -28,8 +28,10 @@ pub mod pipes;
 pub mod relay;
 /// Name resolution of servers.
 pub mod resolve;
-/// What a message is read from and written to.
-pub mod socket;
+/// A connection: TCP or TLS, with or without emulated latency.
+pub mod connection;
+/// One side of an exchange: a connection, an HTTP/2 stream, or nobody.
+pub mod endpoint;
 /// TCP connections and pipes.
 pub mod tcp;
 /// TLS on a TCP connection.

@@ -48,7 +48,7 @@ impl Records {
 }
 
 /// A TCP connection with TLS, after its handshake.
-pub struct Secure {
+pub struct TlsConnection {
     tcp: Tcp,
     records: Rc<Records>,
     state: RefCell<State>,
@@ -85,7 +85,7 @@ enum Ending {
     Broken,
 }
 
-impl Secure {
+impl TlsConnection {
     /// Does the handshake. What it takes of time is the caller's to limit.
     pub async fn establish(
         tcp: Tcp,
@@ -389,8 +389,8 @@ impl Secure {
         !self.state.borrow().received.is_empty()
     }
 
-    /// Whether the connection should carry no further exchange: its key is used up.
-    pub fn is_worn(&self) -> bool {
+    /// Whether the keys have encrypted as much as they may: the connection must carry no further exchange.
+    pub fn is_key_exhausted(&self) -> bool {
         self.state.borrow().session.is_worn()
     }
 
@@ -442,7 +442,7 @@ impl Secure {
 /// An alert, sealed.
 const ALERT_ROOM: usize = 2 + OVERHEAD_MAX;
 
-impl Drop for Secure {
+impl Drop for TlsConnection {
     fn drop(&mut self) {
         self.send_close();
     }

@@ -14,9 +14,9 @@ use tls::{ClientSide, Handshake};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::probe::server::{Shared, Subject};
-use transport::socket::Socket;
+use transport::connection::Connection;
 use transport::tcp::{Follows, Tcp};
-use transport::tls::{HandshakeError, Secure};
+use transport::tls::{HandshakeError, TlsConnection};
 
 /// Whether it is known where the server is.
 pub(super) fn has_address(subject: &Subject) -> bool {
@@ -68,9 +68,13 @@ async fn send(tcp: &Tcp, mut bytes: &[u8]) -> io::Result<()> {
 }
 
 /// A connection to speak this on, with TLS where requests have it.
-pub(super) async fn open(subject: &Subject, protocol: Protocol, shared: &Shared) -> Result<Socket, String> {
+pub(super) async fn open(
+    subject: &Subject,
+    protocol: Protocol,
+    shared: &Shared,
+) -> Result<Connection, String> {
     let tcp = reach(subject).await?;
-    let Some((tls, place)) = &subject.tls else { return Ok(Socket::Plain(Box::new(tcp))) };
+    let Some((tls, place)) = &subject.tls else { return Ok(tcp.into()) };
     let config = match protocol {
         _ if tls.protocol() == protocol => tls.config(),
         Protocol::Http1 => asking_for(tls, &[b"http/1.1"]),
@@ -80,7 +84,7 @@ pub(super) async fn open(subject: &Subject, protocol: Protocol, shared: &Shared)
     if is_http2 != (protocol == Protocol::Http2) {
         return Err("it does not speak the protocol that is configured".to_owned());
     }
-    Ok(Socket::Secure(Box::new(secure)))
+    Ok(secure.into())
 }
 
 /// A handshake, and nothing more.
@@ -109,10 +113,10 @@ async fn secured(
     config: Arc<ClientConfig>,
     tcp: Tcp,
     shared: &Shared,
-) -> Result<(Secure, bool), String> {
+) -> Result<(TlsConnection, bool), String> {
     let name = tls.name(place).ok_or("it has no TLS")?.clone();
     let handshake = Handshake::client(config, name).map_err(|error| tls::reason(&error))?;
-    match Secure::establish(tcp, handshake, shared.records()).await {
+    match TlsConnection::establish(tcp, handshake, shared.records()).await {
         Ok((secure, agreed)) => Ok((secure, agreed.is_http2())),
         Err(HandshakeError::Refused(error, _)) => Err(format!("no TLS: {}", tls::reason(&error))),
         Err(HandshakeError::Io) => Err("no TLS: it closed the connection".to_owned()),
@@ -133,7 +137,7 @@ pub(super) fn reason(error: &io::Error) -> String {
 }
 
 /// A connection, as others read and write one.
-pub(super) struct Line(pub(super) Socket);
+pub(super) struct Line(pub(super) Connection);
 
 impl AsyncRead for Line {
     fn poll_read(

@@ -4,7 +4,7 @@ use http1::{ChunkLimits, Chunked, Framing, HeadLimits, Parsed, ResponseHead};
 
 use crate::probe::connect::reason;
 use crate::probe::http::{Answer, BODY_MAX, HEAD_MAX, Question, USER_AGENT};
-use transport::socket::Socket;
+use transport::connection::Connection;
 use transport::tcp::Follows;
 
 const LIMITS: HeadLimits = HeadLimits { bytes: HEAD_MAX, fields: 256, target: HEAD_MAX };
@@ -12,23 +12,23 @@ const LIMITS: HeadLimits = HeadLimits { bytes: HEAD_MAX, fields: 256, target: HE
 const INTERIM_MAX: usize = 8;
 
 /// Asks with a GET.
-pub(super) async fn ask(socket: &Socket, question: &Question<'_>) -> Result<Answer, String> {
+pub(super) async fn ask(connection: &Connection, question: &Question<'_>) -> Result<Answer, String> {
     let Question { host, path, .. } = question;
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {USER_AGENT}\r\nAccept: */*\r\nConnection: close\r\n\r\n"
     );
     let mut bytes = request.as_bytes();
     while !bytes.is_empty() {
-        let count = socket.write(bytes, Follows::End).await.map_err(|error| reason(&error))?;
+        let count = connection.write(bytes, Follows::End).await.map_err(|error| reason(&error))?;
         bytes = &bytes[count..];
     }
     let mut received = Vec::new();
     let mut head = ResponseHead::default();
     for _ in 0..=INTERIM_MAX {
-        receive_head(socket, &mut received, &mut head).await?;
+        receive_head(connection, &mut received, &mut head).await?;
         let status = head.start.status;
         if status >= 200 {
-            return answer(socket, &head, received, question.wants_body).await;
+            return answer(connection, &head, received, question.wants_body).await;
         }
         received.drain(..head.len);
         head.clear();
@@ -37,7 +37,7 @@ pub(super) async fn ask(socket: &Socket, question: &Question<'_>) -> Result<Answ
 }
 
 async fn receive_head(
-    socket: &Socket,
+    connection: &Connection,
     received: &mut Vec<u8>,
     head: &mut ResponseHead,
 ) -> Result<(), String> {
@@ -47,7 +47,7 @@ async fn receive_head(
             Ok(Parsed::Partial) => {}
             Err(_) => return Err("its answer is no HTTP".to_owned()),
         }
-        if receive(socket, received).await? == 0 {
+        if receive(connection, received).await? == 0 {
             return Err("it closed the connection".to_owned());
         }
     }
@@ -55,7 +55,7 @@ async fn receive_head(
 
 /// The head that has been received, and so much of the body as is looked at.
 async fn answer(
-    socket: &Socket,
+    connection: &Connection,
     head: &ResponseHead,
     mut received: Vec<u8>,
     wants_body: bool,
@@ -67,11 +67,15 @@ async fn answer(
         head.fields.iter().map(|field| (text(field.name), field.value.of(&received).to_vec())).collect();
     let status = head.start.status;
     received.drain(..head.len);
-    let body = if wants_body { receive_body(socket, framing, received).await? } else { Vec::new() };
+    let body = if wants_body { receive_body(connection, framing, received).await? } else { Vec::new() };
     Ok(Answer { status, headers, body })
 }
 
-async fn receive_body(socket: &Socket, framing: Framing, mut received: Vec<u8>) -> Result<Vec<u8>, String> {
+async fn receive_body(
+    connection: &Connection,
+    framing: Framing,
+    mut received: Vec<u8>,
+) -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
     let mut chunked = Chunked::default();
     loop {
@@ -96,7 +100,7 @@ async fn receive_body(socket: &Socket, framing: Framing, mut received: Vec<u8>) 
         if is_done || body.len() >= BODY_MAX {
             break;
         }
-        if receive(socket, &mut received).await? == 0 {
+        if receive(connection, &mut received).await? == 0 {
             if framing != Framing::UntilClose {
                 return Err("its answer is cut".to_owned());
             }
@@ -107,11 +111,11 @@ async fn receive_body(socket: &Socket, framing: Framing, mut received: Vec<u8>) 
     Ok(body)
 }
 
-async fn receive(socket: &Socket, received: &mut Vec<u8>) -> Result<usize, String> {
+async fn receive(connection: &Connection, received: &mut Vec<u8>) -> Result<usize, String> {
     const PIECE: usize = 8 * 1024;
     let before = received.len();
     received.resize(before + PIECE, 0);
-    let read = socket.read(&mut received[before..]).await;
+    let read = connection.read(&mut received[before..]).await;
     received.truncate(before + *read.as_ref().unwrap_or(&0));
     read.map_err(|error| reason(&error))
 }

@@ -11,7 +11,7 @@ use http::{HeaderMap, Request};
 
 use crate::probe::connect::Line;
 use crate::probe::http::{Answer, BODY_MAX, HEAD_MAX, Question, USER_AGENT};
-use transport::socket::Socket;
+use transport::connection::Connection;
 
 /// What was answered over HTTP/2.
 pub(super) struct Answered {
@@ -34,7 +34,7 @@ pub(super) fn url(scheme: Scheme, host: &str, path: &str) -> String {
 
 /// Asks. The connection ends with the answer.
 pub(super) async fn ask(
-    socket: Socket,
+    server: Connection,
     request: Request<()>,
     body: Option<Bytes>,
 ) -> Result<Answered, String> {
@@ -45,7 +45,7 @@ pub(super) async fn ask(
         .initial_connection_window_size(BODY_MAX as u32)
         .max_header_list_size(HEAD_MAX as u32);
     let (send, connection) =
-        builder.handshake::<_, Bytes>(Line(socket)).await.map_err(|error| reason(&error))?;
+        builder.handshake::<_, Bytes>(Line(server)).await.map_err(|error| reason(&error))?;
     let mut connection = pin!(connection);
     let mut exchange = pin!(exchange(send, request, body));
     let mut has_ended = false;

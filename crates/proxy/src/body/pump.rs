@@ -19,8 +19,8 @@ use crate::worker::Worker;
 use transport::buffer::{BULK, Buffer, SMALL, TINY};
 use transport::cold::at_once;
 use transport::deadline::{Deadline, Ticks};
+use transport::endpoint::Endpoint;
 use transport::h2_stream::Stream;
-use transport::socket::Socket;
 use transport::tcp::{Follows, Pipe, Tcp};
 
 /// A body whose remaining bytes are at least this many is spliced: below, the calls to fill and empty a pipe cost
@@ -105,8 +105,8 @@ pub(crate) enum End {
 pub(crate) struct Ends<'a> {
     pub(crate) worker: &'a Worker,
     pub(crate) minimum_rate: Option<MinimumRate>,
-    pub(crate) source: &'a Socket,
-    pub(crate) sink: &'a Socket,
+    pub(crate) source: &'a Endpoint,
+    pub(crate) sink: &'a Endpoint,
     pub(crate) deadline: &'a Deadline,
     pub(crate) source_limit: Ticks,
     pub(crate) sink_limit: Ticks,
@@ -235,11 +235,11 @@ impl Pump {
     }
 
     /// Whether nothing of the body is left to be said to the sink: trailers are, where it is told those apart.
-    pub(crate) fn is_done_for(&self, sink: &Socket) -> bool {
+    pub(crate) fn is_done_for(&self, sink: &Endpoint) -> bool {
         self.is_done() && !self.has_trailers_for(sink)
     }
 
-    fn has_trailers_for(&self, sink: &Socket) -> bool {
+    fn has_trailers_for(&self, sink: &Endpoint) -> bool {
         sink.frames_itself() && !self.decoder.trailers().is_empty()
     }
 
@@ -370,7 +370,7 @@ impl Pump {
     /// Writes a body that is all here, without a wait and whatever its pace; `None` where `run` has to go on.
     pub(crate) fn run_at_once(
         &mut self,
-        sink: &Socket,
+        sink: &Endpoint,
         buffer: &mut Buffer,
         closes_sink: bool,
     ) -> Option<Result<(), Stop>> {
@@ -424,7 +424,7 @@ impl Pump {
     }
 
     /// Whether the source has announced bytes that it has not sent: then it is not just quiet.
-    fn is_owed_by(&self, source: &Socket) -> bool {
+    fn is_owed_by(&self, source: &Endpoint) -> bool {
         match self.incoming {
             Incoming::Length(_) => true,
             Incoming::Chunked => self.decoder.is_within() || source.owes(),
@@ -559,7 +559,7 @@ impl Pump {
 
     /// The source, where what has arrived of the body can be written from where it is: nothing has to look at it.
     fn lender<'a>(&self, ends: &Ends<'a>) -> Option<&'a Stream> {
-        let Socket::Stream(source) = ends.source else { return None };
+        let Endpoint::Stream(source) = ends.source else { return None };
         let is_known = matches!(self.incoming, Incoming::Length(left) if left <= self.limit - self.moved);
         let is_plain = is_known && !self.is_chunked_out && !ends.sink.frames_itself();
         (is_plain && ends.pace.is_wide(&ends.place)).then_some(source)

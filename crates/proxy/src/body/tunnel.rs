@@ -13,7 +13,7 @@ use crate::context::failure::Failure;
 use crate::shaping::{Pace, Place, Way};
 use transport::buffer::Buffer;
 use transport::deadline::Ticks;
-use transport::socket::Socket;
+use transport::endpoint::Endpoint;
 
 /// One direction. What the buffer holds has arrived already.
 pub(crate) struct Direction<'a> {
@@ -25,7 +25,7 @@ pub(crate) struct Direction<'a> {
 /// is a failure too.
 pub(crate) async fn run(
     place: Place<'_>,
-    server: &Socket,
+    server: &Endpoint,
     limit: Ticks,
     [upward, downward]: [Direction<'_>; 2],
 ) -> Result<(), Failure> {

@@ -12,7 +12,7 @@ use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::Request;
 use crate::context::failure::Failure;
 use crate::shaping::Pace;
-use crate::upstream::Connection;
+use crate::upstream::ServerConnection;
 use transport::buffer::Buffer;
 use transport::deadline::{Deadline, Ticks};
 
@@ -127,7 +127,7 @@ impl Upload {
         &self,
         call: &Call<'_>,
         admitted: &Admitted,
-        connection: &Connection,
+        connection: &ServerConnection,
         request: &mut Request,
         until: Until,
         mut main: Pin<&mut impl Future<Output = Result<T, Failure>>>,

@@ -26,11 +26,12 @@ use crate::forward::answer;
 use crate::worker::{State, Worker};
 use transport::buffer::{Buffer, SMALL};
 use transport::cold::{aside, at_once};
+use transport::connection::Connection;
 use transport::deadline::Ticks;
-use transport::latency_emulation::{Late, OnRelease};
-use transport::socket::Socket;
+use transport::endpoint::Endpoint;
+use transport::latency_emulation::{DelayedConnection, OnRelease};
 use transport::tcp::Follows;
-use transport::tls::{HandshakeError, Secure};
+use transport::tls::{HandshakeError, TlsConnection};
 
 /// After a response to a request that was not read to its end: how much more is read and thrown away, so that the
 /// client gets to see the response before a reset.
@@ -114,7 +115,7 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<Client>) -> impl Fu
                 return;
             }
             // One that is there already meets what is changed as well.
-            if worker.shaper.has_late_listener() {
+            if worker.shaper.has_delayed_listener() {
                 behind(&worker, &mut client);
             }
             let mut lane = worker.lanes.take(&worker, Kind::Connection);
@@ -140,10 +141,11 @@ async fn secured(
     mut client: Box<Client>,
 ) -> Option<(Box<Client>, bool)> {
     let counters = &worker.counters;
-    let Socket::Plain(tcp) = std::mem::replace(&mut client.socket, Socket::Nobody) else { return None };
+    let socket = std::mem::replace(&mut client.socket, Endpoint::Detached);
+    let Endpoint::Connection(Connection::Tcp(tcp)) = socket else { return None };
     let handshake = Handshake::server(tls.config()).ok()?;
     client.deadline.set(worker.snapshot().ticks.client_header);
-    let establish = Secure::establish(*tcp, handshake, &worker.records);
+    let establish = TlsConnection::establish(*tcp, handshake, &worker.records);
     let (secure, agreed) = match client.deadline.guard(establish).await {
         Ok(Ok(established)) => established,
         outcome => {
@@ -151,7 +153,7 @@ async fn secured(
             match outcome {
                 Ok(Err(HandshakeError::InTheClear(tcp))) if !passes_on => {
                     counters.handshake_failures.increment();
-                    client.socket = Socket::Plain(Box::new(tcp));
+                    client.socket = tcp.into();
                     answer_in_the_clear(worker, &client).await;
                 }
                 outcome => unshaken::failed(worker, &mut client, outcome.ok().and_then(Result::err)).await,
@@ -161,7 +163,7 @@ async fn secured(
     };
     let counter = if agreed.is_resumed { &counters.handshakes_resumed } else { &counters.handshakes };
     counter.increment();
-    client.socket = Socket::Secure(Box::new(secure));
+    client.socket = secure.into();
     let is_http2 = agreed.is_http2();
     client.tls = Some(Rc::new(ClientTls::new(agreed)));
     Some((client, is_http2))
@@ -436,10 +438,14 @@ pub(crate) async fn turn_away(worker: Rc<Worker>, client: Client) {
 pub(crate) fn behind(worker: &Rc<Worker>, client: &mut Client) {
     let snapshot = worker.snapshot();
     let link = snapshot.listener(&client.listening).link.as_ref();
-    let Some(link) = link.filter(|link| link.is_late() && client.socket.may_be_late()) else { return };
-    // While it is made something else is, and no bytes pass.
-    let socket = std::mem::replace(&mut client.socket, Socket::Nobody);
-    let stays = Rc::clone(worker);
-    let on_release: OnRelease = Box::new(move || Box::new(Stay::new(stays)));
-    client.socket = Late::over(socket, &link.latency, worker.shaper.alarms(), Some(on_release));
+    let Some(link) = link.filter(|link| link.is_delayed()) else { return };
+    let on_release = || {
+        let stays = Rc::clone(worker);
+        let hold: OnRelease = Box::new(move || Box::new(Stay::new(stays)));
+        Some(hold)
+    };
+    let alarms = worker.shaper.alarms();
+    client
+        .socket
+        .map_connection(|connection| DelayedConnection::over(connection, &link.latency, alarms, on_release));
 }

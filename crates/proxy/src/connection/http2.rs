@@ -22,9 +22,9 @@ use crate::worker::Worker;
 use crate::worker::listen::Listening;
 use transport::buffer::TINY;
 use transport::deadline::{Deadline, Ticks};
-use transport::h2_connection::{End, Session};
+use transport::endpoint::Endpoint;
+use transport::h2_connection::{End, H2Connection};
 use transport::h2_stream::Stream;
-use transport::socket::Socket;
 
 /// Streams that a client may have open at once (RFC 9113 §6.5.2 recommends no fewer).
 const STREAMS_MAX: u32 = 100;
@@ -42,12 +42,15 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
     let introduced = client.introduced.clone().or_else(|| Some(Introduced::by(&client.socket)));
     let Client { socket, address, port, is_trusted, trusted_by, listening, tls, deadline, totals, .. } =
         client;
+    // A stream carries no connection: whoever reads a request from a stream never finds HTTP/2 in it.
+    let Endpoint::Connection(connection) = socket else { return };
     let limits = limits(&worker, is_trusted);
-    let session =
-        Session::new(Rc::clone(&worker.frames), Rc::clone(&worker.deadlines), socket, Role::Server, limits);
+    let frames = Rc::clone(&worker.frames);
+    let h2_connection =
+        H2Connection::new(frames, Rc::clone(&worker.deadlines), connection, Role::Server, limits);
     let mut driver = Driver {
         worker: &worker,
-        session,
+        h2_connection,
         listening: Rc::clone(&listening),
         address,
         tls: tls.clone(),
@@ -65,7 +68,11 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
         for key in std::mem::take(&mut driver.opened) {
             driver.count();
             let client = Client {
-                socket: Socket::Stream(Box::new(Stream::new(driver.session.clone(), key, Scheme::Http))),
+                socket: Endpoint::Stream(Box::new(Stream::new(
+                    driver.h2_connection.clone(),
+                    key,
+                    Scheme::Http,
+                ))),
                 address,
                 port,
                 introduced: introduced.clone(),
@@ -86,15 +93,15 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
         if let Some(failure) = failure_of(broken) {
             driver.tell_broken(broken, failure);
         }
-        driver.session.finish(Some(broken.reason), broken.why());
+        driver.h2_connection.finish(Some(broken.reason), broken.why());
     } else {
-        driver.session.finish(None, "");
+        driver.h2_connection.finish(None, "");
         driver.deadline.set(LINGER);
         let mut reads = 0;
-        let rest = poll_fn(|context| driver.session.poll_rest(context, &mut reads));
+        let rest = poll_fn(|context| driver.h2_connection.poll_rest(context, &mut reads));
         let _ = driver.deadline.guard(rest).await;
     }
-    driver.session.reset_if_unsent();
+    driver.h2_connection.reset_if_unsent();
 }
 
 /// What a client's connection may cost.
@@ -143,7 +150,7 @@ fn option_of(flood: Flood) -> Option<&'static str> {
 /// Whoever drives a client's connection.
 struct Driver<'a> {
     worker: &'a Worker,
-    session: Session,
+    h2_connection: H2Connection,
     listening: Rc<Listening>,
     address: IpAddr,
     tls: Option<Rc<ClientTls>>,
@@ -165,15 +172,15 @@ impl Driver<'_> {
         self.deadline.set(self.worker.snapshot().ticks.client_header);
         if early.is_empty() {
             // Agreed on in the handshake, whose end leaves with these settings.
-            self.session.engine().begin();
+            self.h2_connection.engine().begin();
         }
-        self.session.take_in(&early, &mut self.opened).err()
+        self.h2_connection.take_in(&early, &mut self.opened).err()
     }
 
     /// Ready when there are requests, or the connection has ended.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<End>> {
-        let driven = self.session.poll_drive(context, u32::MAX, &mut self.opened);
-        let refused = self.session.engine().take_refused();
+        let driven = self.h2_connection.poll_drive(context, u32::MAX, &mut self.opened);
+        let refused = self.h2_connection.engine().take_refused();
         if !refused.is_empty() {
             self.tell_refused(&refused);
         }
@@ -181,9 +188,9 @@ impl Driver<'_> {
             return Poll::Ready(Some(end));
         }
         if self.is_late(context) {
-            return Poll::Ready(Some(End::Broken(self.session.engine().head_is_late())));
+            return Poll::Ready(Some(End::Broken(self.h2_connection.engine().head_is_late())));
         }
-        if !self.has_begun && self.session.engine().has_begun() {
+        if !self.has_begun && self.h2_connection.engine().has_begun() {
             self.has_begun = true;
             self.worker.counters.http2_connections.increment();
             self.deadline.set_idle(self.worker.snapshot().ticks.keep_alive);
@@ -195,13 +202,16 @@ impl Driver<'_> {
             }
             return Poll::Ready(None);
         }
-        if self.session.is_worn() || self.session.is_left() || !self.worker.keeps(&self.listening) {
+        if self.h2_connection.is_key_exhausted()
+            || self.h2_connection.is_left()
+            || !self.worker.keeps(&self.listening)
+        {
             self.close();
         }
         loop {
-            let is_idle = self.session.engine().held() == 0;
+            let is_idle = self.h2_connection.engine().held() == 0;
             // What the peer sent before it knew of the end is still served: it does not try that again by itself.
-            if self.is_closing && is_idle && self.session.engine().has_told_last() {
+            if self.is_closing && is_idle && self.h2_connection.engine().has_told_last() {
                 return Poll::Ready(Some(End::Closed));
             }
             if self.deadline.poll(context).is_pending() {
@@ -221,7 +231,7 @@ impl Driver<'_> {
 
     /// Whether a header block took longer than a head may.
     fn is_late(&mut self, context: &mut Context<'_>) -> bool {
-        let Some(since) = self.session.engine().head_since() else {
+        let Some(since) = self.h2_connection.engine().head_since() else {
             self.late = None;
             return false;
         };
@@ -258,7 +268,7 @@ impl Driver<'_> {
     #[cold]
     fn tell_broken(&self, broken: Broken, failure: Failure) {
         self.worker.counters.failure(failure as usize);
-        let engine = self.session.engine();
+        let engine = self.h2_connection.engine();
         let what = engine.offence().unwrap_or("what was received");
         let detail = match broken.cause {
             Cause::Late => {
@@ -306,8 +316,8 @@ impl Driver<'_> {
         if !self.is_closing {
             self.is_closing = true;
             self.deadline.set_idle(self.worker.snapshot().ticks.client_header);
-            self.session.engine().close();
-            self.session.stir();
+            self.h2_connection.engine().close();
+            self.h2_connection.stir();
         }
     }
 
@@ -315,8 +325,8 @@ impl Driver<'_> {
     /// on asking for ever.
     fn conclude(&mut self) {
         if self.is_closing {
-            self.session.engine().tell_last();
-            self.session.stir();
+            self.h2_connection.engine().tell_last();
+            self.h2_connection.stir();
         }
     }
 }

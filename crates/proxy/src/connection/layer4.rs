@@ -19,7 +19,7 @@ use crate::context::snapshot::Snapshot;
 use crate::shaping::{Named, Place};
 use crate::upstream::choose::Choice;
 use crate::upstream::retry::ATTEMPTS_MAX;
-use crate::upstream::{Connection, Upstream};
+use crate::upstream::{ServerConnection, Upstream};
 use crate::worker::Worker;
 use transport::buffer::TINY;
 
@@ -57,7 +57,11 @@ pub(crate) async fn serve(worker: &Worker, client: Client) {
 }
 
 /// A connection to one of the servers, unless too many are waited for already.
-async fn connect(worker: &Worker, client: &Client, note: &mut Note) -> Result<Box<Connection>, Failure> {
+async fn connect(
+    worker: &Worker,
+    client: &Client,
+    note: &mut Note,
+) -> Result<Box<ServerConnection>, Failure> {
     if worker.is_short_of_memory_for(worker.counters.connections_active.value()) {
         note.detours.shed = Some("memory");
         return Err(Failure::ShortOfMemory);
@@ -85,7 +89,7 @@ async fn attempt(
     client: &Client,
     upstream: &Rc<Upstream>,
     note: &mut Note,
-) -> Result<Box<Connection>, Failure> {
+) -> Result<Box<ServerConnection>, Failure> {
     let worker = counted.worker;
     let rules = &upstream.plan.config.retry;
     let began = worker.coarse_time();

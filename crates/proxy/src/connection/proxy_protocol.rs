@@ -15,13 +15,12 @@ use crate::context::client::Client;
 use crate::context::failure::Failure;
 use crate::context::introduced::Introduced;
 use crate::worker::Worker;
-use transport::socket::Socket;
 use transport::tcp::Tcp;
 
 /// Reads the header that begins a connection. The client is the one that it names; `None` where there is none, and the
 /// connection is not to be served.
 pub(crate) async fn read(worker: &Worker, mut client: Box<Client>) -> Option<Box<Client>> {
-    let Socket::Plain(tcp) = &client.socket else { return None };
+    let tcp = client.socket.spliceable()?;
     client.deadline.set(worker.snapshot().ticks.client_header);
     let refused = match client.deadline.guard(receive(tcp)).await {
         Ok(Ok(Said::Client { source, introduced })) => {

@@ -12,7 +12,6 @@ use crate::context::client::Client;
 use crate::context::failure::Failure;
 use crate::worker::Worker;
 use transport::buffer::SMALL;
-use transport::socket::Socket;
 use transport::tls::HandshakeError;
 
 /// Handshakes that a worker tells of within a second: anybody can make any number of them fail.
@@ -66,7 +65,7 @@ pub(crate) async fn failed(worker: &Worker, client: &mut Client, error: Option<H
     tell(worker, client, failure, &reason, server_name.unwrap_or_default());
     if let Some(unshaken) = unshaken {
         // The client may go on sending, and a close with something unread would be a reset, behind which the alert is lost.
-        client.socket = Socket::Plain(Box::new(unshaken.tcp));
+        client.socket = unshaken.tcp.into();
         client::linger_briefly(worker, client, &mut worker.buffers.take(SMALL)).await;
     }
 }

@@ -12,12 +12,12 @@ use crate::upstream::Kept;
 use crate::worker::Worker;
 use crate::worker::listen::Listening;
 use transport::deadline::Deadline;
-use transport::socket::Socket;
+use transport::endpoint::Endpoint;
 use transport::tcp::Tcp;
 
 /// A client's connection.
 pub(crate) struct Client {
-    pub(crate) socket: Socket,
+    pub(crate) socket: Endpoint,
     pub(crate) address: IpAddr,
     /// Its port, 0 of a Unix socket.
     pub(crate) port: u16,
@@ -46,7 +46,7 @@ impl Client {
         let snapshot = worker.snapshot();
         tcp.leaves_within(snapshot.plan.config.timeouts.client_write);
         Self {
-            socket: Socket::Plain(Box::new(tcp)),
+            socket: tcp.into(),
             address,
             port: peer.port(),
             introduced: None,
@@ -64,7 +64,7 @@ impl Client {
     /// Nobody, in the place of a client whose request is repeated when it waits for it no longer.
     pub(crate) fn nobody(worker: &Worker, client: &Client) -> Self {
         Self {
-            socket: Socket::Nobody,
+            socket: Endpoint::Detached,
             introduced: client.introduced.clone(),
             kept: Cell::new(None),
             tls: client.tls.clone(),

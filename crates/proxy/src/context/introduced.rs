@@ -7,7 +7,7 @@ use route::{ProxyHeader, ProxyIntroduction, ProxyVersion, tlv_kind, write_proxy_
 
 use crate::context::client::Client;
 use crate::worker::listen::NOWHERE;
-use transport::socket::Socket;
+use transport::endpoint::Endpoint;
 
 /// What is known of a client's connection besides the client's own address.
 pub(crate) struct Introduced {
@@ -22,7 +22,7 @@ pub(crate) struct Introduced {
 
 impl Introduced {
     /// What is to be known without a header. To be asked before the socket is out of reach.
-    pub(crate) fn by(socket: &Socket) -> Rc<Self> {
+    pub(crate) fn by(socket: &Endpoint) -> Rc<Self> {
         Rc::new(Self { destination: destination(socket), authority: None, unique_id: None, is_secure: false })
     }
 
@@ -58,6 +58,6 @@ pub(crate) fn header(version: ProxyVersion, client: &Client) -> Vec<u8> {
 }
 
 /// The address of ours that a connection came to; one of Unix sockets came to none.
-pub(crate) fn destination(socket: &Socket) -> SocketAddr {
+pub(crate) fn destination(socket: &Endpoint) -> SocketAddr {
     socket.local_address().unwrap_or(NOWHERE)
 }

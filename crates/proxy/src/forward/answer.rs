@@ -267,7 +267,7 @@ async fn send_whole(
 pub(crate) fn may_go_on(call: &Call<'_>) -> bool {
     let limit = call.snapshot.plan.config.limits.requests_per_connection;
     limit.is_none_or(|limit| call.client.served < limit)
-        && !call.client.socket.is_worn()
+        && !call.client.socket.is_key_exhausted()
         && call.worker.keeps(&call.client.listening)
 }
 

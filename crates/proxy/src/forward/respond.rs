@@ -223,7 +223,7 @@ impl Plan {
             && framing != Framing::UntilClose
             && reply.upload.is_done()
             && limit.is_none_or(|limit| client.served < limit)
-            && !client.socket.is_worn()
+            && !client.socket.is_key_exhausted()
             && worker.keeps(&client.listening);
         let client_connection = match (response.head.start.status, persists, admitted.version) {
             (101, ..) => ClientConnection::Upgrade,

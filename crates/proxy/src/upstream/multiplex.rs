@@ -10,12 +10,13 @@ use http2::{Key, Limits, Reason, Role, STREAM_WINDOW};
 use tokio::sync::Notify;
 
 use crate::context::failure::Failure;
-use crate::upstream::{Connection, Permit, Server, Tally, count_connect};
+use crate::upstream::{Permit, Server, ServerConnection, Tally, count_connect};
 use crate::worker::Worker;
+use transport::connection::Connection;
 use transport::deadline::{Deadline, Ticks};
-use transport::h2_connection::{End, Session};
+use transport::endpoint::Endpoint;
+use transport::h2_connection::{End, H2Connection};
 use transport::h2_stream::Stream;
-use transport::socket::Socket;
 
 /// What a server may send on all streams of a connection together before the path has taken any of it. The windows of
 /// the streams add up to no more, so that one that is not taken keeps no other waiting.
@@ -57,7 +58,7 @@ impl Waits {
 
 /// A connection.
 struct Shared {
-    session: Session,
+    h2_connection: H2Connection,
     streams: Rc<Tally>,
     /// Whether it is yet to carry an exchange.
     is_fresh: Cell<bool>,
@@ -67,7 +68,7 @@ struct Shared {
 
 impl Multiplex {
     /// A stream of a connection that is there, if there is one beside those for all who wait.
-    pub(crate) fn stream(&self, scheme: Scheme) -> Option<Box<Connection>> {
+    pub(crate) fn stream(&self, scheme: Scheme) -> Option<Box<ServerConnection>> {
         let waiting = self.waits.count.get();
         if waiting > 0 && self.room_for_streams() <= waiting { None } else { self.free_stream(scheme) }
     }
@@ -75,10 +76,10 @@ impl Multiplex {
     fn room_for_streams(&self) -> usize {
         let connections = self.connections.borrow();
         let open = connections.iter().filter(|shared| !shared.is_over());
-        open.fold(0, |room, shared| room.saturating_add(shared.session.engine().room_for_streams()))
+        open.fold(0, |room, shared| room.saturating_add(shared.h2_connection.engine().room_for_streams()))
     }
 
-    fn free_stream(&self, scheme: Scheme) -> Option<Box<Connection>> {
+    fn free_stream(&self, scheme: Scheme) -> Option<Box<ServerConnection>> {
         let mut connections = self.connections.borrow_mut();
         connections.retain(|shared| !shared.is_over());
         connections.iter().find_map(|shared| shared.stream(scheme))
@@ -91,7 +92,7 @@ impl Multiplex {
         worker: &Rc<Worker>,
         deadline: &Deadline,
         server: &Rc<Server>,
-    ) -> Result<Box<Connection>, Failure> {
+    ) -> Result<Box<ServerConnection>, Failure> {
         let _counted = Counted::new(&self.waits.count);
         let wait = async {
             loop {
@@ -153,11 +154,11 @@ impl Multiplex {
 }
 
 async fn establish(worker: &Worker, deadline: &Deadline, server: &Server) -> Result<Shared, Failure> {
-    let (socket, permit) = server.open(worker, deadline, b"").await?;
+    let (connection, permit) = server.open(worker, deadline, b"").await?;
     let streams = Tally::telling(&server.multiplex().waits);
-    let shared = begin(worker, deadline, socket, permit, streams).await?;
+    let shared = begin(worker, deadline, connection, permit, streams).await?;
     // One that takes no stream is of no use to anybody.
-    let takes_one = shared.session.engine().takes_more();
+    let takes_one = shared.h2_connection.engine().takes_more();
     if takes_one { Ok(shared) } else { Err(Failure::UpstreamHandshake) }
 }
 
@@ -166,7 +167,7 @@ async fn establish(worker: &Worker, deadline: &Deadline, server: &Server) -> Res
 async fn begin(
     worker: &Worker,
     deadline: &Deadline,
-    socket: Socket,
+    connection: Connection,
     permit: Permit,
     streams: Rc<Tally>,
 ) -> Result<Shared, Failure> {
@@ -178,18 +179,23 @@ async fn begin(
         long_heads_bytes: usize::MAX,
         floods: worker.snapshot().plan.config.limits.http2.floods,
     };
-    let session =
-        Session::new(Rc::clone(&worker.frames), Rc::clone(&worker.deadlines), socket, Role::Client, limits);
-    let handshake = poll_fn(|context| match drive(&session, context) {
+    let h2_connection = H2Connection::new(
+        Rc::clone(&worker.frames),
+        Rc::clone(&worker.deadlines),
+        connection,
+        Role::Client,
+        limits,
+    );
+    let handshake = poll_fn(|context| match drive(&h2_connection, context) {
         Poll::Ready(_) => Poll::Ready(Err(Failure::UpstreamHandshake)),
-        Poll::Pending if session.engine().has_begun() => Poll::Ready(Ok(())),
+        Poll::Pending if h2_connection.engine().has_begun() => Poll::Ready(Ok(())),
         Poll::Pending => Poll::Pending,
     });
     match deadline.within(worker.snapshot().ticks.upstream_connect, handshake).await {
         Ok(begun) => begun?,
         Err(_) => return Err(Failure::UpstreamConnectTimeout),
     }
-    let driven = session.clone();
+    let driven = h2_connection.clone();
     tokio::task::spawn_local(async move {
         let (reason, why) = match poll_fn(|context| drive(&driven, context)).await {
             End::Broken(broken) => (broken.reason, broken.why()),
@@ -198,17 +204,23 @@ async fn begin(
         driven.finish(Some(reason), why);
         drop(permit);
     });
-    Ok(Shared { session, streams, is_fresh: Cell::new(true), busy_at: Cell::new(worker.deadlines.now()) })
+    Ok(Shared {
+        h2_connection,
+        streams,
+        is_fresh: Cell::new(true),
+        busy_at: Cell::new(worker.deadlines.now()),
+    })
 }
 
 /// Does what there is to do on a connection; ready when it has ended.
-fn drive(session: &Session, context: &mut Context<'_>) -> Poll<End> {
-    let streams = session.engine().held() as u32;
+fn drive(h2_connection: &H2Connection, context: &mut Context<'_>) -> Poll<End> {
+    let streams = h2_connection.engine().held() as u32;
     // A server begins no streams.
     let mut opened: Vec<Key> = Vec::new();
-    let driven = session.poll_drive(context, CONNECTION_WINDOW / streams.clamp(1, STREAMS_MAX), &mut opened);
-    let is_left = session.is_left() || (streams == 0 && session.engine().is_going_away());
-    if driven.is_pending() && is_left && session.engine().held() == 0 {
+    let driven =
+        h2_connection.poll_drive(context, CONNECTION_WINDOW / streams.clamp(1, STREAMS_MAX), &mut opened);
+    let is_left = h2_connection.is_left() || (streams == 0 && h2_connection.engine().is_going_away());
+    if driven.is_pending() && is_left && h2_connection.engine().held() == 0 {
         return Poll::Ready(End::Closed);
     }
     driven
@@ -217,28 +229,28 @@ fn drive(session: &Session, context: &mut Context<'_>) -> Poll<End> {
 impl Shared {
     /// Whether no further stream can be had of it, now or later.
     fn is_over(&self) -> bool {
-        self.session.is_ending() || self.session.is_worn()
+        self.h2_connection.is_ending() || self.h2_connection.is_key_exhausted()
     }
 
     /// A stream, where the server allows one more.
-    fn stream(&self, scheme: Scheme) -> Option<Box<Connection>> {
-        if self.is_over() || !self.session.engine().takes_more() {
+    fn stream(&self, scheme: Scheme) -> Option<Box<ServerConnection>> {
+        if self.is_over() || !self.h2_connection.engine().takes_more() {
             return None;
         }
-        let key = self.session.engine().open();
+        let key = self.h2_connection.engine().open();
         let scheme = match scheme {
             Scheme::Http | Scheme::Tcp => http2::Scheme::Http,
             Scheme::Https => http2::Scheme::Https,
         };
-        let socket = Socket::Stream(Box::new(Stream::new(self.session.clone(), key, scheme)));
-        Some(Connection::new(socket, Permit::new(&self.streams), !self.is_fresh.replace(false)))
+        let socket = Endpoint::Stream(Box::new(Stream::new(self.h2_connection.clone(), key, scheme)));
+        Some(ServerConnection::new(socket, Permit::new(&self.streams), !self.is_fresh.replace(false)))
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         // Its streams may go on; with the last of them the connection ends.
-        self.session.leave();
+        self.h2_connection.leave();
     }
 }
 

@@ -12,7 +12,7 @@ use config::Pool as Settings;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
-use crate::upstream::Connection;
+use crate::upstream::ServerConnection;
 use transport::deadline::{Deadlines, TICK, Ticks};
 
 /// See the file.
@@ -22,7 +22,7 @@ pub(crate) struct Pool {
     idle: RefCell<Vec<Idle>>,
     /// How many may be idle now: none while somebody waits. So what is given back is looked at once.
     room: Cell<usize>,
-    waiting: RefCell<VecDeque<oneshot::Sender<Box<Connection>>>>,
+    waiting: RefCell<VecDeque<oneshot::Sender<Box<ServerConnection>>>>,
     /// How many of those wait still.
     waiting_count: Cell<usize>,
     /// How many connections are being made that a waiting request may get.
@@ -32,7 +32,7 @@ pub(crate) struct Pool {
 }
 
 struct Idle {
-    connection: Box<Connection>,
+    connection: Box<ServerConnection>,
     since: u32,
 }
 
@@ -53,7 +53,7 @@ impl Pool {
 
     /// The one used last that is good still.
     #[inline]
-    pub(crate) fn take(&self, is_good: impl Fn(&Connection) -> bool) -> Option<Box<Connection>> {
+    pub(crate) fn take(&self, is_good: impl Fn(&ServerConnection) -> bool) -> Option<Box<ServerConnection>> {
         let mut idle = self.idle.borrow_mut();
         while let Some(Idle { connection, .. }) = idle.pop() {
             if is_good(&connection) {
@@ -65,7 +65,7 @@ impl Pool {
 
     /// Takes one back, for whoever comes next; or for who waits.
     #[inline]
-    pub(crate) fn put(&self, connection: Box<Connection>, now: u32) {
+    pub(crate) fn put(&self, connection: Box<ServerConnection>, now: u32) {
         let mut idle = self.idle.borrow_mut();
         if idle.len() < self.room.get() {
             idle.push(Idle { connection, since: now });
@@ -77,7 +77,7 @@ impl Pool {
 
     /// To who waits longest; without room it is closed.
     #[cold]
-    fn hand_over(&self, mut connection: Box<Connection>, now: u32) {
+    fn hand_over(&self, mut connection: Box<ServerConnection>, now: u32) {
         if self.waiting_count.get() == 0 {
             return;
         }
@@ -158,7 +158,7 @@ impl Pool {
 pub(crate) struct Waiting<'a> {
     pool: &'a Pool,
     deadlines: &'a Deadlines,
-    given: oneshot::Receiver<Box<Connection>>,
+    given: oneshot::Receiver<Box<ServerConnection>>,
     is_over: bool,
 }
 
@@ -170,7 +170,7 @@ impl Waiting<'_> {
     }
 
     /// Ready with one that has become free, or that was made for somebody else.
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Box<Connection>> {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Box<ServerConnection>> {
         // A receiver that has answered must not be asked again.
         if self.is_over {
             return Poll::Pending;
@@ -185,7 +185,7 @@ impl Waiting<'_> {
         }
     }
 
-    fn end(&mut self) -> Option<Box<Connection>> {
+    fn end(&mut self) -> Option<Box<ServerConnection>> {
         if std::mem::replace(&mut self.is_over, true) {
             return None;
         }

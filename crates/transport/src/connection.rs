@@ -1,0 +1,209 @@
+//! A byte stream between two processes: TCP or a Unix socket, with or without TLS, with or without emulated latency.
+//!
+//! All methods take `&self`: both directions may be under way in one task.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+
+use crate::latency_emulation::DelayedConnection;
+use crate::tcp::{Follows, Pipe, Tcp};
+use crate::tls::TlsConnection;
+
+/// A connection. Each variant is boxed, so that moving a connection from step to step moves two words.
+pub enum Connection {
+    /// TCP or a Unix socket, without TLS.
+    Tcp(Box<Tcp>),
+    /// TLS on TCP.
+    Tls(Box<TlsConnection>),
+    /// One of the first two, with emulated latency.
+    Delayed(Box<DelayedConnection>),
+}
+
+impl From<Tcp> for Connection {
+    fn from(tcp: Tcp) -> Self {
+        Self::Tcp(Box::new(tcp))
+    }
+}
+
+impl From<TlsConnection> for Connection {
+    fn from(tls: TlsConnection) -> Self {
+        Self::Tls(Box::new(tls))
+    }
+}
+
+impl Connection {
+    /// Ready when there is something to read, or the end. May be ready too early on a fresh connection.
+    #[inline]
+    pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(tcp) => tcp.poll_readable(context),
+            Self::Tls(tls) => tls.poll_readable(context),
+            Self::Delayed(delayed) => delayed.poll_readable(context),
+        }
+    }
+
+    /// Reads into `buffer`, which is not empty; 0 is the end.
+    pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        poll_fn(|context| self.poll_read(context, buffer)).await
+    }
+
+    /// Reads into `buffer`, which is not empty; 0 is the end.
+    #[inline]
+    pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(tcp) => tcp.poll_read(context, buffer),
+            Self::Tls(tls) => tls.poll_read(context, buffer),
+            Self::Delayed(delayed) => delayed.poll_read(context, buffer),
+        }
+    }
+
+    /// Writes the start of `bytes`, at least one byte. The caller gives again what was not written.
+    pub async fn write(&self, bytes: &[u8], follows: Follows) -> io::Result<usize> {
+        poll_fn(|context| self.poll_write(context, bytes, follows)).await
+    }
+
+    /// Writes the start of `bytes`, at least one byte. The caller gives again what was not written.
+    #[inline]
+    pub fn poll_write(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(tcp) => tcp.poll_send(context, bytes, follows),
+            Self::Tls(tls) => tls.poll_write(context, bytes, follows),
+            Self::Delayed(delayed) => delayed.poll_write(context, bytes),
+        }
+    }
+
+    /// Writes the start of `head` with `body` behind it, at least one byte, in one system call where possible. The
+    /// caller gives again what was not written.
+    #[inline]
+    pub fn poll_write_both(
+        &self,
+        context: &mut Context<'_>,
+        head: &[u8],
+        body: &[u8],
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(tcp) if body.is_empty() => tcp.poll_send(context, head, follows),
+            Self::Tcp(tcp) => tcp.poll_send_both(context, head, body, follows),
+            Self::Tls(tls) => tls.poll_write_both(context, head, body, follows),
+            Self::Delayed(delayed) => delayed.poll_write(context, if head.is_empty() { body } else { head }),
+        }
+    }
+
+    /// Moves bytes out of a pipe that holds `len` bytes; at least one. Only plain TCP can.
+    pub fn poll_splice_from(
+        &self,
+        context: &mut Context<'_>,
+        pipe: &Pipe,
+        len: usize,
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(tcp) => tcp.poll_splice_from(context, pipe, len, follows),
+            Self::Tls(_) | Self::Delayed(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
+    }
+
+    /// The TCP connection whose bytes are those of this one, so that the kernel can move them by itself (splice, sendfile).
+    #[inline]
+    pub fn as_tcp(&self) -> Option<&Tcp> {
+        match self {
+            Self::Tcp(tcp) => Some(tcp),
+            Self::Tls(_) | Self::Delayed(_) => None,
+        }
+    }
+
+    /// The local address that the peer has connected to. A Unix socket has none.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(tcp) => tcp.local_address(),
+            Self::Tls(tls) => tls.local_address(),
+            Self::Delayed(delayed) => delayed.connection().local_address(),
+        }
+    }
+
+    /// Sends what is left of a TLS handshake, on a connection that has not been used yet. Returns whether the connection
+    /// can be used.
+    pub fn end_handshake(&self) -> bool {
+        match self {
+            Self::Tcp(_) => true,
+            Self::Tls(tls) => tls.end_handshake(),
+            Self::Delayed(delayed) => delayed.connection().end_handshake(),
+        }
+    }
+
+    /// Whether a part of a TLS record has arrived, and the rest has not.
+    pub fn holds_part(&self) -> bool {
+        match self {
+            Self::Tls(tls) => tls.holds_part(),
+            Self::Tcp(_) | Self::Delayed(_) => false,
+        }
+    }
+
+    /// Whether the TLS keys have encrypted as much as they may: the connection must carry no further exchange.
+    #[inline]
+    pub fn is_key_exhausted(&self) -> bool {
+        match self {
+            Self::Tcp(_) => false,
+            Self::Tls(tls) => tls.is_key_exhausted(),
+            Self::Delayed(delayed) => delayed.connection().is_key_exhausted(),
+        }
+    }
+
+    /// Whether nothing has arrived on an idle connection, as far as the runtime knows: no byte, no end, no error.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        match self {
+            Self::Tcp(tcp) => tcp.is_quiet(),
+            Self::Tls(tls) => tls.is_quiet(),
+            Self::Delayed(delayed) => delayed.is_quiet(),
+        }
+    }
+
+    /// Whether nothing has arrived on an idle connection, as far as the kernel knows. Costs a system call.
+    pub fn is_quiet_still(&self) -> bool {
+        match self {
+            Self::Tcp(tcp) => tcp.is_quiet_still(),
+            Self::Tls(tls) => tls.is_quiet_still(),
+            Self::Delayed(delayed) => delayed.is_quiet_still(),
+        }
+    }
+
+    /// Whether bytes have arrived that were not read. Then a close resets the connection, and the peer may lose what was
+    /// sent last. Costs a system call.
+    pub fn has_unread(&self) -> bool {
+        match self {
+            Self::Tcp(tcp) => tcp.has_unread(),
+            Self::Tls(tls) => tls.has_unread(),
+            Self::Delayed(delayed) => delayed.has_unread(),
+        }
+    }
+
+    /// Sends the end of the stream; the other direction stays open.
+    pub fn shutdown_write(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(tcp) => tcp.shutdown_write(),
+            Self::Tls(tls) => tls.shutdown_write(),
+            Self::Delayed(delayed) => {
+                delayed.shutdown_write();
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes the close a reset, so that the peer does not take an incomplete message for a complete one.
+    pub fn reset_on_drop(&self) {
+        match self {
+            Self::Tcp(tcp) => tcp.reset_on_drop(),
+            Self::Tls(tls) => tls.reset_on_drop(),
+            Self::Delayed(delayed) => delayed.reset_on_drop(),
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! One side of an exchange: a connection of its own, an HTTP/2 stream, or nobody.
+//!
+//! All methods take `&self`: both directions may be under way in one task.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+
+use crate::connection::Connection;
+use crate::h2_connection::Wrong;
+use crate::h2_stream::Stream;
+use crate::tcp::{Follows, Pipe, Tcp};
+
+/// Where an exchange reads one message and writes the other.
+pub enum Endpoint {
+    /// A connection that carries one exchange at a time.
+    Connection(Connection),
+    /// A stream of an HTTP/2 connection. Reads and writes like a connection that carries one exchange.
+    Stream(Box<Stream>),
+    /// No peer: reads the end, and drops what is written. The client's side of a request of the proxy's own, and the
+    /// place of a connection while it is moved.
+    Detached,
+}
+
+impl<T: Into<Connection>> From<T> for Endpoint {
+    fn from(connection: T) -> Self {
+        Self::Connection(connection.into())
+    }
+}
+
+impl Endpoint {
+    /// Replaces the connection by what `step` makes of it. A stream stays as it is.
+    pub fn map_connection(&mut self, step: impl FnOnce(Connection) -> Connection) {
+        *self = match std::mem::replace(self, Self::Detached) {
+            Self::Connection(connection) => Self::Connection(step(connection)),
+            other => other,
+        };
+    }
+
+    /// Ready when there is something to read, or the end. May be ready too early on a fresh connection.
+    #[inline]
+    pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Connection(connection) => connection.poll_readable(context),
+            Self::Stream(stream) => stream.poll_readable(context),
+            Self::Detached => Poll::Pending,
+        }
+    }
+
+    /// The length of the head that waits to be read, where it is known.
+    #[inline]
+    pub fn head_len(&self) -> Option<usize> {
+        match self {
+            Self::Connection(_) | Self::Detached => None,
+            Self::Stream(stream) => Some(stream.text_len()),
+        }
+    }
+
+    /// Ready when there is something to read, or the end.
+    pub async fn readable(&self) -> io::Result<usize> {
+        poll_fn(|context| self.poll_readable(context)).await.map(|()| 0)
+    }
+
+    /// Reads into `buffer`, which is not empty; 0 is the end.
+    pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        poll_fn(|context| self.poll_read(context, buffer)).await
+    }
+
+    /// Reads into `buffer`, which is not empty; 0 is the end.
+    #[inline]
+    pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Connection(connection) => connection.poll_read(context, buffer),
+            Self::Stream(stream) => stream.poll_read(context, buffer),
+            Self::Detached => Poll::Ready(Ok(0)),
+        }
+    }
+
+    /// Writes the start of `bytes`, at least one byte. The caller gives again what was not written.
+    pub async fn write(&self, bytes: &[u8], follows: Follows) -> io::Result<usize> {
+        poll_fn(|context| self.poll_write(context, bytes, follows)).await
+    }
+
+    /// Writes the start of `bytes`, at least one byte. The caller gives again what was not written.
+    #[inline]
+    pub fn poll_write(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Connection(connection) => connection.poll_write(context, bytes, follows),
+            Self::Stream(stream) => stream.poll_write(context, bytes, follows),
+            Self::Detached => Poll::Ready(Ok(bytes.len())),
+        }
+    }
+
+    /// Writes the start of `head` with `body` behind it, at least one byte, in one system call where possible. The
+    /// caller gives again what was not written. For a stream, `head` is the whole head of a message, or empty.
+    #[inline]
+    pub fn poll_write_both(
+        &self,
+        context: &mut Context<'_>,
+        head: &[u8],
+        body: &[u8],
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Connection(connection) => connection.poll_write_both(context, head, body, follows),
+            Self::Stream(stream) if head.is_empty() => stream.poll_write(context, body, follows),
+            Self::Stream(stream) if body.is_empty() => stream.poll_write(context, head, follows),
+            Self::Stream(stream) => stream.poll_write(context, head, Follows::More),
+            Self::Detached => Poll::Ready(Ok(head.len() + body.len())),
+        }
+    }
+
+    /// Ready when it is worth reading what is to be written here. A connection is always ready: its buffer in the kernel
+    /// limits the writer.
+    pub async fn writable(&self) -> io::Result<usize> {
+        poll_fn(|context| self.poll_writable(context)).await;
+        Ok(0)
+    }
+
+    /// Ready when it is worth reading what is to be written here.
+    #[inline]
+    pub fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Connection(_) | Self::Detached => Poll::Ready(()),
+            Self::Stream(stream) => stream.poll_writable(context),
+        }
+    }
+
+    /// Whether little should be buffered of what is written here.
+    #[inline]
+    pub fn is_crowded(&self) -> bool {
+        match self {
+            Self::Connection(_) | Self::Detached => false,
+            Self::Stream(stream) => stream.is_crowded(),
+        }
+    }
+
+    /// How many bytes one write takes at most.
+    #[inline]
+    pub fn room(&self) -> usize {
+        match self {
+            Self::Connection(_) | Self::Detached => usize::MAX,
+            Self::Stream(stream) => stream.room(),
+        }
+    }
+
+    /// Whether the peer has sent a part of a frame of the body, and owes the rest. Only streams have such frames.
+    #[inline]
+    pub fn owes(&self) -> bool {
+        match self {
+            Self::Connection(_) | Self::Detached => false,
+            Self::Stream(stream) => stream.owes(),
+        }
+    }
+
+    /// Whether the end of a message and its trailers are sent with `end`, apart from the bytes of the body.
+    #[inline]
+    pub fn frames_itself(&self) -> bool {
+        matches!(self, Self::Stream(_))
+    }
+
+    /// Ends a message that has not ended with its last bytes, with trailers as lines.
+    pub fn end(&self, trailers: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Connection(_) | Self::Detached => Ok(()),
+            Self::Stream(stream) => stream.end(trailers),
+        }
+    }
+
+    /// Ready once the peer has reset the stream. Never ready for a connection.
+    #[inline]
+    pub fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Connection(_) | Self::Detached => Poll::Pending,
+            Self::Stream(stream) => stream.poll_gone(context),
+        }
+    }
+
+    /// Whether the kernel can move bytes here by itself, out of a pipe.
+    #[inline]
+    pub fn takes_pipes(&self) -> bool {
+        match self {
+            Self::Connection(connection) => connection.as_tcp().is_some(),
+            Self::Stream(stream) => stream.takes_pipes(),
+            Self::Detached => false,
+        }
+    }
+
+    /// How many bytes may be put into a pipe for this at once.
+    pub fn pipe_room(&self) -> usize {
+        match self {
+            Self::Connection(_) | Self::Detached => Pipe::CAPACITY,
+            Self::Stream(stream) => stream.pipe_room(),
+        }
+    }
+
+    /// Moves bytes out of a pipe that holds `len` bytes; at least one.
+    pub fn poll_splice_from(
+        &self,
+        context: &mut Context<'_>,
+        pipe: &Pipe,
+        len: usize,
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Connection(connection) => connection.poll_splice_from(context, pipe, len, follows),
+            Self::Stream(stream) => stream.poll_splice_from(context, pipe, len, follows),
+            Self::Detached => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
+    }
+
+    /// The TCP connection whose bytes are those of the message, so that the kernel can move them by itself.
+    #[inline]
+    pub fn spliceable(&self) -> Option<&Tcp> {
+        match self {
+            Self::Connection(connection) => connection.as_tcp(),
+            Self::Stream(_) | Self::Detached => None,
+        }
+    }
+
+    /// The local address that the peer has connected to. A Unix socket has none.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Connection(connection) => connection.local_address(),
+            Self::Stream(_) | Self::Detached => None,
+        }
+    }
+
+    /// The error of the peer for which the stream was reset.
+    pub fn wrong(&self) -> Option<Wrong> {
+        match self {
+            Self::Stream(stream) => stream.wrong(),
+            Self::Connection(_) | Self::Detached => None,
+        }
+    }
+
+    /// Bytes of a body that left on a stream. A connection does not count them.
+    pub fn body_sent(&self) -> Option<u64> {
+        match self {
+            Self::Stream(stream) => Some(stream.body_sent()),
+            Self::Connection(_) | Self::Detached => None,
+        }
+    }
+
+    /// Sends what is left of a TLS handshake, on a connection that has not been used yet. Returns whether the endpoint can
+    /// be used.
+    pub fn end_handshake(&self) -> bool {
+        match self {
+            Self::Connection(connection) => connection.end_handshake(),
+            Self::Stream(_) | Self::Detached => true,
+        }
+    }
+
+    /// Whether a part of a TLS record has arrived, and the rest has not.
+    pub fn holds_part(&self) -> bool {
+        match self {
+            Self::Connection(connection) => connection.holds_part(),
+            Self::Stream(_) | Self::Detached => false,
+        }
+    }
+
+    /// Whether the TLS keys have encrypted as much as they may: the connection must carry no further exchange. For a
+    /// stream, its connection asks.
+    #[inline]
+    pub fn is_key_exhausted(&self) -> bool {
+        match self {
+            Self::Connection(connection) => connection.is_key_exhausted(),
+            Self::Stream(_) | Self::Detached => false,
+        }
+    }
+
+    /// Whether nothing has arrived on an idle connection, as far as the runtime knows: no byte, no end, no error.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        match self {
+            Self::Connection(connection) => connection.is_quiet(),
+            Self::Stream(_) | Self::Detached => false,
+        }
+    }
+
+    /// Whether nothing has arrived on an idle connection, as far as the kernel knows. Costs a system call.
+    pub fn is_quiet_still(&self) -> bool {
+        match self {
+            Self::Connection(connection) => connection.is_quiet_still(),
+            Self::Stream(_) | Self::Detached => false,
+        }
+    }
+
+    /// Whether bytes have arrived that were not read. Then a close resets the connection, and the peer may lose what was
+    /// sent last. Costs a system call.
+    pub fn has_unread(&self) -> bool {
+        match self {
+            Self::Connection(connection) => connection.has_unread(),
+            // The end of a stream does not close its connection.
+            Self::Stream(_) | Self::Detached => false,
+        }
+    }
+
+    /// Sends the end of the stream; the other direction stays open.
+    pub fn shutdown_write(&self) -> io::Result<()> {
+        match self {
+            Self::Connection(connection) => connection.shutdown_write(),
+            Self::Stream(stream) => stream.end(b""),
+            Self::Detached => Ok(()),
+        }
+    }
+
+    /// Tells an HTTP/2 client to open no further streams on its connection (GOAWAY).
+    pub fn retire(&self) {
+        match self {
+            Self::Connection(_) | Self::Detached => {}
+            Self::Stream(stream) => stream.retire(),
+        }
+    }
+
+    /// Makes the close a reset, so that the peer does not take an incomplete message for a complete one.
+    pub fn reset_on_drop(&self) {
+        match self {
+            Self::Connection(connection) => connection.reset_on_drop(),
+            Self::Stream(stream) => stream.reset(),
+            Self::Detached => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_two_words() {
+        // Every exchange moves two of them: the nested enum takes the same tag, at no cost.
+        assert_eq!(size_of::<Endpoint>(), 2 * size_of::<usize>());
+        assert_eq!(size_of::<Connection>(), 2 * size_of::<usize>());
+    }
+}
