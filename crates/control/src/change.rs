@@ -28,12 +28,13 @@ use crate::{Reread, StartError, speak};
 use api::shaping::{PlaceKind, PlaceNamed, ShapingOrder};
 use proxy::cache::Cache;
 use proxy::context::legacy::Legacy;
+use proxy::context::listening::ListenerId;
 use proxy::context::plan::Plan;
+use proxy::context::pressure::Pressure;
+use proxy::context::worker::{Change, LogChange, Message};
 use proxy::faults::Faults;
 use proxy::faults::listeners;
-use proxy::worker::listen::{self, ListenerId, Opened};
-use proxy::worker::pressure::Pressure;
-use proxy::worker::{Change, LogChange, Message};
+use proxy::worker::listen::{self, Opened};
 use transport::resolve::{Name, Names, RESOLVE_FIRST, Wanted};
 use transport::unix::SocketFile;
 

@@ -101,7 +101,7 @@ fn group_limits(groups: &str) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proxy::worker::pressure::Pressure;
+    use proxy::context::pressure::Pressure;
 
     #[test]
     fn it_is_on_beyond_the_bound_and_off_well_below() {

@@ -15,7 +15,7 @@ use crate::Running;
 use crate::change::Control;
 use crate::notify::{self, PidFile};
 use crate::upgrade::{Program, Successors, upgrade};
-use proxy::worker::Message;
+use proxy::context::worker::Message;
 
 struct Signals {
     terminate: Signal,

@@ -16,17 +16,25 @@ pub(crate) mod exchange_slot;
 pub(crate) mod explain;
 /// What can go wrong, with its status and its text.
 pub mod failure;
+/// How many failed handshakes a worker reports.
+pub(crate) mod handshake_notices;
 /// What the PROXY protocol says of a connection.
 pub(crate) mod introduced;
+/// A listener, for as long as the process listens on it.
+pub mod listening;
 /// State that a process goes on with after a reload or an upgrade.
 pub mod legacy;
 /// The slowest that a client may be.
 pub(crate) mod minimum_rate;
 /// The configuration, compiled for the request path.
 pub mod plan;
+/// Whether memory is short.
+pub mod pressure;
 /// The record of a request, for the log.
 pub(crate) mod record;
 /// What routes see of a request.
 pub(crate) mod seen;
 /// The plan as one worker uses it.
 pub(crate) mod snapshot;
+/// What one core owns.
+pub mod worker;

@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+/// What a worker does: listens, ticks, follows changes.
+pub mod worker;
 /// A client's connection.
 mod connection;
 /// The path of a request.
@@ -24,5 +26,3 @@ mod body;
 mod shaping;
 /// The data that travels with a request.
 pub mod context;
-/// All that one core owns.
-pub mod worker;

@@ -16,7 +16,9 @@ use std::time::Duration;
 use pages::Region;
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_tcp_congestion, set_tcp_quickack, set_tcp_user_timeout};
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, acceptfrom_with, recv, send, sendmsg,
+};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use tokio::io::Interest;
 use tokio::net::{TcpSocket, TcpStream};
@@ -480,6 +482,16 @@ impl Pipe {
     pub fn move_on(&self, other: &Self, limit: usize) -> usize {
         splice(&self.exit, None, &other.entry, None, limit, SPLICE).unwrap_or(0)
     }
+}
+
+/// Accepts the next connection, and says whom it is from: `nowhere` where peers have no address.
+///
+/// # Errors
+/// When there is none, or no descriptor for it.
+pub fn accept_one(listener: impl AsFd, nowhere: SocketAddr) -> io::Result<(std::net::TcpStream, SocketAddr)> {
+    let (stream, peer) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
+    let peer = peer.and_then(|peer| peer.try_into().ok());
+    Ok((stream.into(), peer.unwrap_or(nowhere)))
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use config::Config;
 
 use crate::{Running, start};
-use proxy::worker::listen::{ListenerId, NOWHERE};
-use proxy::worker::{Change, LogChange, Message};
+use proxy::context::listening::{ListenerId, NOWHERE};
+use proxy::context::worker::{Change, LogChange, Message};
 
 /// The client's end of a connection, and the other one.
 fn connection() -> (TcpStream, TcpStream) {

@@ -14,8 +14,8 @@ use http1::{ChunkError, ChunkLimits, ChunkRefusal, Chunked, Framing, chunk_prefi
 
 use crate::body::unwanted::Unwanted;
 use crate::context::minimum_rate::{MinimumRate, Progress, TooSlow};
+use crate::context::worker::Worker;
 use crate::shaping::{Pace, Place};
-use crate::worker::Worker;
 use transport::buffer::{BULK, Buffer, SMALL, TINY};
 use transport::cold::at_once;
 use transport::deadline::{Deadline, Ticks};

@@ -14,7 +14,7 @@ use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::{Memory, Request, Texts};
 use crate::context::record::Record;
 use crate::context::snapshot::Snapshot;
-use crate::worker::Worker;
+use crate::context::worker::Worker;
 
 /// As many at once for each worker; what is beyond stays stale until the next request for it.
 const FETCHES_MAX: u64 = 256;

@@ -10,9 +10,9 @@ use telemetry::Place;
 
 use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::Response;
+use crate::context::worker::Worker;
 use crate::forward::Reply;
 use crate::upstream::Server;
-use crate::worker::Worker;
 use transport::buffer::BULK;
 use transport::deadline::{Deadline, Ticks};
 

@@ -16,11 +16,11 @@ use crate::context::client_tls::ClientTls;
 use crate::context::failure::{Failure, Party};
 use crate::context::record::Detours;
 use crate::context::snapshot::Snapshot;
+use crate::context::worker::Worker;
 use crate::shaping::{Named, Place};
 use crate::upstream::choose::Choice;
 use crate::upstream::retry::ATTEMPTS_MAX;
 use crate::upstream::{ServerConnection, Upstream};
-use crate::worker::Worker;
 use transport::buffer::TINY;
 
 /// Serves a connection until it has ended. Its TLS, if there is any, ends here.

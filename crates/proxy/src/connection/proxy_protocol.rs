@@ -14,7 +14,7 @@ use telemetry::message;
 use crate::context::client::Client;
 use crate::context::failure::Failure;
 use crate::context::introduced::Introduced;
-use crate::worker::Worker;
+use crate::context::worker::Worker;
 use transport::tcp::Tcp;
 
 /// Reads the header that begins a connection. The client is the one that it names; `None` where there is none, and the

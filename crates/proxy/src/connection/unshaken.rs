@@ -1,7 +1,5 @@
 //! Handshakes of clients that fail: counted, told to the operator, and to the client, which gets to see the alert.
 
-use std::cell::Cell;
-
 use config::written_duration;
 use rustls::{AlertDescription, CertificateError, Error};
 use telemetry::message;
@@ -10,36 +8,9 @@ use telemetry::{ClientTls, Entry};
 use crate::connection::client;
 use crate::context::client::Client;
 use crate::context::failure::Failure;
-use crate::worker::Worker;
+use crate::context::worker::Worker;
 use transport::buffer::SMALL;
 use transport::tls::HandshakeError;
-
-/// Handshakes that a worker tells of within a second: anybody can make any number of them fail.
-const TOLD_PER_SECOND: u32 = 10;
-
-/// How many handshakes a worker has told of.
-#[derive(Default)]
-pub(crate) struct Told {
-    second: Cell<u32>,
-    count: Cell<u32>,
-    /// Those that were not told of since.
-    more: Cell<u32>,
-}
-
-impl Told {
-    /// Whether one more may be told of now; then how many were not.
-    fn next(&self, second: u32) -> Option<u32> {
-        if self.second.replace(second) != second {
-            self.count.set(0);
-        }
-        if self.count.get() == TOLD_PER_SECOND {
-            self.more.set(self.more.get().saturating_add(1));
-            return None;
-        }
-        self.count.set(self.count.get() + 1);
-        Some(self.more.take())
-    }
-}
 
 /// A handshake came to nothing; `None` is that it took too long.
 #[cold]
@@ -72,7 +43,7 @@ pub(crate) async fn failed(worker: &Worker, client: &mut Client, error: Option<H
 
 /// Tells of it in the log, or where there is none on standard error.
 pub(crate) fn tell(worker: &Worker, client: &Client, failure: Failure, reason: &str, server_name: &str) {
-    let Some(more) = worker.unshaken.next(worker.deadlines.second()) else { return };
+    let Some(more) = worker.handshake_notices.next(worker.deadlines.second()) else { return };
     let mut detail = reason.to_owned();
     if more > 0 {
         detail += &format!("; {more} more handshakes failed before and are not told of");
@@ -136,18 +107,5 @@ fn reason(error: &Error) -> String {
         // What is chosen by is the name.
         Error::General(_) => "there is no certificate for the name that it asks for".to_owned(),
         other => tls::reason(other),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn so_many_are_told_of_in_a_second_and_the_others_are_counted() {
-        let told = Told::default();
-        let told_in = |second, count| (0..count).filter_map(|_| told.next(second)).collect::<Vec<u32>>();
-        assert_eq!(told_in(1, 25), [0; 10]);
-        assert_eq!(told_in(2, 2), [15, 0]);
     }
 }

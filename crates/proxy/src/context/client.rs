@@ -6,11 +6,11 @@ use std::rc::Rc;
 
 use crate::context::client_tls::ClientTls;
 use crate::context::introduced::Introduced;
+use crate::context::listening::Listening;
 use crate::context::snapshot::Snapshot;
+use crate::context::worker::Worker;
 use crate::shaping::ConnectionTotals;
 use crate::upstream::Kept;
-use crate::worker::Worker;
-use crate::worker::listen::Listening;
 use transport::deadline::Deadline;
 use transport::endpoint::Endpoint;
 use transport::tcp::Tcp;

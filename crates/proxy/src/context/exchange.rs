@@ -8,8 +8,8 @@ use http1::{ConnectionOptions, Framing, Method, RequestHead, Target, Version};
 use crate::context::client::Client;
 use crate::context::plan::{Listener, Policies};
 use crate::context::snapshot::{ClientLimits, Snapshot, TimeoutTicks};
+use crate::context::worker::Worker;
 use crate::shaping::{Named, Place};
-use crate::worker::Worker;
 
 /// What surrounds a request: its worker, the plan that it began under, its client.
 #[derive(Clone, Copy)]

@@ -16,7 +16,7 @@ use http1::{RequestHead, ResponseHead};
 use crate::body::pump::Pump;
 use crate::connection::client;
 use crate::context::client::Client;
-use crate::worker::Worker;
+use crate::context::worker::Worker;
 use transport::buffer::{Buffer, SMALL, TINY};
 
 /// Lanes of either kind that a worker keeps beyond those in use.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use route::{ProxyHeader, ProxyIntroduction, ProxyVersion, tlv_kind, write_proxy_header};
 
 use crate::context::client::Client;
-use crate::worker::listen::NOWHERE;
+use crate::context::listening::NOWHERE;
 use transport::endpoint::Endpoint;
 
 /// What is known of a client's connection besides the client's own address.

@@ -8,12 +8,12 @@ use balance::Time;
 use http1::HeadLimits;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::context::listening::Listening;
 use crate::context::minimum_rate::MinimumRate;
 use crate::context::plan::{Listener, Plan, ServerPlan, Table, UpstreamPlan};
+use crate::context::worker::Message;
 use crate::upstream::wait_queue::Line;
 use crate::upstream::{Server, Surroundings, Upstream};
-use crate::worker::Message;
-use crate::worker::listen::Listening;
 use transport::deadline::Ticks;
 
 /// A plan, with what belongs to this worker.

@@ -19,9 +19,9 @@ use telemetry::message;
 use tokio::io::Interest;
 
 use crate::context::failure::Failure;
+use crate::context::listening::Listening;
+use crate::context::worker::Worker;
 use crate::faults::{Drawn, Rule};
-use crate::worker::Worker;
-use crate::worker::listen::Listening;
 use transport::alarm::Alarms;
 use transport::relay::{self, Way};
 use transport::tcp::{StandIn, Tcp};

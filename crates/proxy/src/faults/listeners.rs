@@ -10,7 +10,8 @@ use std::os::fd::OwnedFd;
 use rustix::net::sockopt::{set_socket_reuseaddr, socket_acceptconn};
 use rustix::net::{Shutdown, listen, shutdown};
 
-use crate::worker::listen::accept_one;
+use crate::context::listening::NOWHERE;
+use transport::tcp::accept_one;
 use transport::unix::BACKLOG;
 
 /// What is done with a connection that came before all are refused.
@@ -41,7 +42,7 @@ pub fn settle(sockets: &[OwnedFd], refuses: bool, take: Taking<'_>) -> io::Resul
 /// No more than the kernel holds: others may come all the while.
 fn take_all(socket: &OwnedFd, take: Taking<'_>) {
     for _ in 0..BACKLOG {
-        match accept_one(socket) {
+        match accept_one(socket, NOWHERE) {
             Ok((stream, peer)) => take(stream, peer),
             Err(_) => return,
         }

@@ -15,7 +15,7 @@ use super::limits::{Limiter, Way};
 use super::share::Share;
 use crate::context::client::Client;
 use crate::context::snapshot::Snapshot;
-use crate::worker::Worker;
+use crate::context::worker::Worker;
 
 /// Below this a piece is copied: a pipe would cost more than it saves.
 const WIDE_PIECE_BYTES: u64 = 64 * 1024;

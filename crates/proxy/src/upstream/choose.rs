@@ -14,9 +14,9 @@ use crate::context::failure::Failure;
 use crate::context::plan::Stickiness;
 use crate::context::record::Detours;
 use crate::context::seen;
+use crate::context::worker::Worker;
 use crate::upstream::wait_queue::WhatFor;
 use crate::upstream::{Asked, Upstream};
-use crate::worker::Worker;
 
 /// The choice of servers for one request or connection.
 pub(crate) struct Choice<'a> {

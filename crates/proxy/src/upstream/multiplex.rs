@@ -10,8 +10,8 @@ use http2::{Key, Limits, Reason, Role, STREAM_WINDOW};
 use tokio::sync::Notify;
 
 use crate::context::failure::Failure;
+use crate::context::worker::Worker;
 use crate::upstream::{Permit, Server, ServerConnection, Tally, count_connect};
-use crate::worker::Worker;
 use transport::connection::Connection;
 use transport::deadline::{Deadline, Ticks};
 use transport::endpoint::Endpoint;

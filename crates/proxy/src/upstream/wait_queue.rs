@@ -9,7 +9,7 @@ use balance::{Queue, Ticket, Time, WaitingWorkers};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-use crate::worker::Message;
+use crate::context::worker::Message;
 
 /// Those who wait with one worker for servers of one upstream.
 pub(crate) struct Line {

@@ -3,12 +3,10 @@
 //! The kernel spreads connections over the workers' sockets by hash; a worker that has well above its share passes
 //! fresh ones on. A Unix socket is one for all: who is free takes the next connection.
 
-use std::cell::{Cell, OnceCell};
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -17,7 +15,6 @@ use nix::sys::socket::SetSockOpt;
 use nix::sys::socket::sockopt::SetUsize;
 use nix::{libc, setsockopt_impl};
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 use telemetry::message;
 use tokio::io::Interest;
@@ -25,10 +22,10 @@ use tokio::sync::watch;
 
 use crate::connection::client;
 use crate::context::client::Client;
-use crate::context::plan::Listener;
-use crate::worker::{Message, State, Worker};
+use crate::context::listening::{Listening, NOWHERE};
+use crate::context::worker::{Message, State, Worker};
 use transport::descriptors::{RAISE_LIMIT, is_out_of_descriptors};
-use transport::tcp::{self, Tcp};
+use transport::tcp::{self, Tcp, accept_one};
 use transport::unix::BACKLOG;
 use transport::unix::{self, SocketFile};
 
@@ -45,9 +42,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 struct DeferAccept;
 
 setsockopt_impl!(DeferAccept, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, usize, SetUsize);
-
-/// The address of peers that have none: those of Unix sockets.
-pub const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// An address that is listened on.
 pub struct Opened {
@@ -164,59 +158,6 @@ fn is_taken(address: &ListenAddress) -> io::Result<()> {
     if address.port() == Some(0) { Ok(()) } else { bind(address, false).map(drop) }
 }
 
-/// A listener for as long as it is listened on, over changes of the configuration.
-/// Later ones are greater.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ListenerId(pub u64);
-
-/// A listener as one worker sees it. Its connections keep it.
-pub(crate) struct Listening {
-    pub(crate) id: ListenerId,
-    /// Where it is in the worker's plan; `None` once it is not listened on any more.
-    place: Cell<Option<usize>>,
-    /// What was configured for it when it was listened on last.
-    last: OnceCell<Arc<Listener>>,
-    /// Told to all that accept for it here, of which there may be several.
-    settled: watch::Sender<()>,
-}
-
-impl Listening {
-    /// A listener that is yet to be settled.
-    pub(crate) fn new(id: ListenerId) -> Rc<Self> {
-        Rc::new(Self { id, place: Cell::new(None), last: OnceCell::new(), settled: watch::Sender::new(()) })
-    }
-
-    /// Where it is in the plan that the worker uses now.
-    pub(crate) fn place(&self) -> Option<usize> {
-        self.place.get()
-    }
-
-    /// What its connections go by once it is not listened on any more.
-    pub(crate) fn last(&self) -> Option<&Listener> {
-        self.last.get().map(Arc::as_ref)
-    }
-
-    /// Takes its place among those of a plan; false, and the end of its accepting, if it has none. `before` are the
-    /// listeners of the plan that it was in.
-    pub(crate) fn settle(&self, order: &[ListenerId], before: &[Arc<Listener>]) -> bool {
-        let place = order.iter().position(|id| *id == self.id);
-        let last = self.place.replace(place);
-        if place.is_none()
-            && let Some(listener) = last.and_then(|last| before.get(last))
-        {
-            // It never comes back: a listener at the same address has another id.
-            let _ = self.last.set(Arc::clone(listener));
-        }
-        self.look_again();
-        place.is_some()
-    }
-
-    /// Has what accepts for it look at what has changed.
-    pub(crate) fn look_again(&self) {
-        self.settled.send_replace(());
-    }
-}
-
 /// Accepts connections until the worker takes nothing new, or the listener is not one of its plan any more.
 pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listener: TcpListener) {
     // The runtime's own listener would register each connection before it is known to have to wait. Its stream is any
@@ -280,7 +221,7 @@ pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listene
     }
     // What is in the kernel's queue would be reset with the socket.
     for _ in 0..BACKLOG {
-        match accept_one(&listener) {
+        match accept_one(&listener, NOWHERE) {
             Ok((stream, peer)) => admit(&worker, &listening, stream, peer),
             Err(_) => return,
         }
@@ -308,7 +249,7 @@ async fn turn(
         ready = listener.ready(Interest::READABLE), if may_accept => match ready {
             // To the runtime it stays so when it listens again: it would seem ready without end.
             Ok(ready) if ready.is_read_closed() => Turn::Refuse,
-            ready => Turn::Accept(ready.and_then(|_| listener.try_io(Interest::READABLE, || accept_one(listener)))),
+            ready => Turn::Accept(ready.and_then(|_| listener.try_io(Interest::READABLE, || accept_one(listener, NOWHERE)))),
         },
         () = leaving => Turn::Leave,
         _ = settled.changed() => Turn::LookAgain,
@@ -320,13 +261,6 @@ async fn turn(
 fn wait_for_data(listener: &tokio::net::TcpStream, waits: bool) {
     // The kernel may not know the option, and a Unix socket does not: then it is left.
     let _ = DeferAccept.set(listener, &if waits { DEFER_SECONDS } else { 0 });
-}
-
-/// The next connection, and whom it is from.
-pub(crate) fn accept_one(listener: impl AsFd) -> io::Result<(TcpStream, SocketAddr)> {
-    let (stream, peer) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
-    let peer = peer.and_then(|peer| peer.try_into().ok());
-    Ok((stream.into(), peer.unwrap_or(NOWHERE)))
 }
 
 fn admit(worker: &Rc<Worker>, listening: &Rc<Listening>, stream: TcpStream, peer: SocketAddr) {

@@ -14,6 +14,7 @@ const ROOT: &str = "crates/proxy/src/";
 
 /// The folders, from the top: the order of a request, and what it stands on.
 const ORDER: &[&str] = &[
+    "worker",
     "connection",
     "exchange",
     "cache",
@@ -23,7 +24,6 @@ const ORDER: &[&str] = &[
     "body",
     "shaping",
     "context",
-    "worker",
 ];
 
 /// Modules that use a folder above them, and that folder. Most are the knot around the worker: it owns what each stage
@@ -43,14 +43,10 @@ const ALLOWED: &[(&str, &str)] = &[
     ("context/plan/upstreams", "shaping"),
     ("context/record", "faults"),
     ("context/snapshot", "upstream"),
+    ("context/worker", "faults"),
+    ("context/worker", "shaping"),
+    ("context/worker", "upstream"),
     ("faults/messages", "forward"),
-    ("worker", "connection"),
-    ("worker", "context"),
-    ("worker", "faults"),
-    ("worker", "shaping"),
-    ("worker", "upstream"),
-    ("worker/listen", "connection"),
-    ("worker/listen", "context"),
 ];
 
 /// Says what is allowed, for whoever shortens the list.
