@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use transport::relay::{Way, pass_between};
+use transport::relay::{RelayDirection, pass_between};
 
 use super::toxics::{Drawn, Stream, Toxics};
 use super::traffic::Traffic;
@@ -64,7 +64,8 @@ async fn serve(client: TcpStream, source: Source, connection: u64) {
     let _ = client.set_nodelay(true);
     let drawn = Drawn { seed: source.seed, proxy: source.proxy, connection };
     let way = |stream: Stream| {
-        let way = Way::new(source.toxics.clone(), move |toxics: &Toxics| toxics.links(stream, drawn));
+        let way =
+            RelayDirection::new(source.toxics.clone(), move |toxics: &Toxics| toxics.links(stream, drawn));
         way.counted_by(Arc::clone(source.traffic.of(stream)))
     };
     pass_between(&client, &server, way(Stream::Upstream), way(Stream::Downstream), sleep).await;

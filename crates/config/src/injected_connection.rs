@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shape::{ConnectionFault, Effect, Ending, Ways};
+use shape::{ConnectionFault, Directions, Effect, Ending};
 
 use crate::fault::{self, ValueError};
 use crate::matching::unknown;
@@ -40,9 +40,9 @@ const BOTH: &str = "both";
 pub(crate) fn connection(text: &str) -> Result<ConnectionFault, ValueError> {
     let mut words: Vec<&str> = text.split_whitespace().collect();
     let ways = match words.last().copied() {
-        Some(DOWN) => Some(Ways::Down),
-        Some(UP) => Some(Ways::Up),
-        Some(BOTH) => Some(Ways::Both),
+        Some(DOWN) => Some(Directions::Down),
+        Some(UP) => Some(Directions::Up),
+        Some(BOTH) => Some(Directions::Both),
         _ => None,
     };
     if ways.is_some() {
@@ -75,10 +75,10 @@ pub(crate) fn connection(text: &str) -> Result<ConnectionFault, ValueError> {
 }
 
 /// The way that is meant where none is said: what keeps everything off holds both, the rest what clients are sent.
-fn usual(effect: &Effect) -> Ways {
+fn usual(effect: &Effect) -> Directions {
     match effect {
-        Effect::Timeout { .. } | Effect::SlowStart { .. } => Ways::Both,
-        _ => Ways::Down,
+        Effect::Timeout { .. } | Effect::SlowStart { .. } => Directions::Both,
+        _ => Directions::Down,
     }
 }
 
@@ -144,9 +144,9 @@ pub(crate) fn written(fault: &ConnectionFault) -> String {
     };
     let way = match ways {
         ways if *ways == usual(effect) => "",
-        Ways::Down => " down",
-        Ways::Up => " up",
-        Ways::Both => " both",
+        Directions::Down => " down",
+        Directions::Up => " up",
+        Directions::Both => " both",
     };
     format!("{CONNECTION} {text}{way}")
 }

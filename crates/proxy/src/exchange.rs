@@ -21,14 +21,14 @@ use crate::context::record::Record;
 use crate::context::seen::{self, Fields};
 use crate::faults::messages;
 use crate::shaping::{self};
-use transport::cold::aside;
+use transport::cold::cold;
 
 /// Serves the request whose head is at the front of the lane's buffer.
 pub(crate) async fn exchange(call: &Call<'_>, memory: &mut Memory) -> Next {
     let mut record = Record::new(call);
     let next = match run(call, memory, &mut record).await {
         Ok(next) => next,
-        Err(failure) => aside(|| fail(call, memory, &mut record, failure)).await,
+        Err(failure) => cold(|| fail(call, memory, &mut record, failure)).await,
     };
     if next == Next::Drop && record.failure == Some(Failure::ClientStalled) {
         // What it has not taken would stay in the kernel for as long as it answers.
@@ -52,7 +52,7 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
     if let Err(failure) = admit(&mut admitted, call, &request.head, request.buffer.filled(), record) {
         if failure == Failure::NoRoute
             && call.worker.faults.is_on()
-            && let Some(next) = aside(|| messages::request(call, memory, &admitted, record)).await?
+            && let Some(next) = cold(|| messages::request(call, memory, &admitted, record)).await?
         {
             return Ok(next);
         }
@@ -63,7 +63,7 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
         policies::name_request(call, request);
     }
     if call.worker.faults.is_on()
-        && let Some(next) = aside(|| messages::request(call, memory, &admitted, record)).await?
+        && let Some(next) = cold(|| messages::request(call, memory, &admitted, record)).await?
     {
         return Ok(next);
     }
@@ -72,7 +72,7 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
         return answer::options(call, memory, &admitted, record).await;
     }
     if cache::is_purge(call, &admitted, request) {
-        return aside(|| cache::purge(call, &admitted, memory, record)).await;
+        return cold(|| cache::purge(call, &admitted, memory, record)).await;
     }
     if let Some(port) = call.listener.redirect_port
         && !call.snapshot.plan.routes[admitted.route].is_for_plain_http
@@ -85,7 +85,7 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
     }
     if let Some(policies) = admitted.policies(call) {
         if let Some(claim) = policies::ask(call, policies, &mut admitted, &memory.request, record)? {
-            admitted.user = Some(aside(|| verify::verify(call, claim)).await?);
+            admitted.user = Some(cold(|| verify::verify(call, claim)).await?);
             record.user = admitted.user;
         }
         let Memory { request, response } = memory;
@@ -97,21 +97,21 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
     if admitted.is_cached {
         return match cache::look(call, &admitted, &memory.request)? {
             Looked::Hit(hit) => cache::serve(call, &admitted, memory, &hit, record).await,
-            Looked::Miss(miss) => aside(|| cache::ask(call, &admitted, memory, miss, record)).await,
+            Looked::Miss(miss) => cold(|| cache::ask(call, &admitted, memory, miss, record)).await,
         };
     }
     if let Some(delay) = &call.snapshot.plan.routes[admitted.route].delay {
-        aside(|| shaping::hold_back(call, delay, memory)).await;
+        cold(|| shaping::hold_back(call, delay, memory)).await;
     }
     let reply = forward::forward(call, &admitted, memory, record).await?;
     // Another route may store what this one changes.
     if is_unsafe(admitted.method)
         && let Some(known) = cache::invalidate(call, &admitted, memory)
     {
-        aside(|| cache::heir::known(call, known)).await;
+        cold(|| cache::heir::known(call, known)).await;
     }
     if let Some(delay) = &call.snapshot.plan.routes[admitted.route].response_delay {
-        aside(|| shaping::hold_back(call, delay, memory)).await;
+        cold(|| shaping::hold_back(call, delay, memory)).await;
     }
     respond::respond(call, &admitted, memory, reply, record).await
 }

@@ -37,12 +37,12 @@ use crate::context::failure::{Failure, Party};
 use crate::context::record::Record;
 use crate::context::seen;
 use crate::context::worker::Worker;
-use crate::shaping::{Pace, Way};
+use crate::shaping::{Direction, Pace};
 use crate::upstream::choose::Choice;
 use crate::upstream::retry::{Attempts, Progress, Setback, Verdict};
 use crate::upstream::{Admission, Asked, ServerConnection, Upstream};
 use transport::buffer::{Buffer, SMALL};
-use transport::cold::{aside, at_once};
+use transport::cold::{cold, poll_once};
 use transport::deadline::{Elapsed, Ticks};
 use transport::tcp::Follows;
 
@@ -102,7 +102,7 @@ pub(crate) async fn forward(
     let failure = loop {
         let asked = match another.take().or_else(|| choice.at_once(&tried, &mut record.detours)) {
             Some(asked) => asked,
-            None => match aside(|| wait_for_server(call, &mut choice, &tried, record)).await {
+            None => match cold(|| wait_for_server(call, &mut choice, &tried, record)).await {
                 Ok(asked) => asked,
                 Err(Failure::ClientGone) => break Failure::ClientGone,
                 // What the servers said that were asked tells more.
@@ -343,7 +343,7 @@ impl Attempt<'_> {
                     let connect = pin!(self.connect(record));
                     unless_gone(self.call.client, connect).await
                 };
-                aside(|| connect).await.unwrap_or(Err(Failure::ClientGone))?
+                cold(|| connect).await.unwrap_or(Err(Failure::ClientGone))?
             }
         };
         let Memory { request, response } = memory;
@@ -352,11 +352,11 @@ impl Attempt<'_> {
         self.render(request)?;
         let is_done = request.body.is_done_for(&connection.socket);
         let follows = if is_done { Follows::End } else { Follows::Nothing };
-        let pace = Pace::new(Way::Up, self.call.worker);
+        let pace = Pace::new(Direction::Up, self.call.worker);
         pace.pass(request.out.len() - request.first_piece.len());
         let sent = self.send_at_once(&connection, &request.out, follows, &pace, progress)?;
         if sent < request.out.len() {
-            aside(|| self.send(&connection, &request.out[sent..], follows, &pace, progress)).await?;
+            cold(|| self.send(&connection, &request.out[sent..], follows, &pace, progress)).await?;
         }
         record.upstream_bytes_sent += request.out.len() as u64;
         // What is repeated is written anew.
@@ -417,8 +417,8 @@ impl Attempt<'_> {
                 server.connect_or_reuse(worker, client, self.admitted.method.is_idempotent()).await
             }
             // Behind pointers: making a connection takes much room, which waiting for one does not.
-            Protocol::Http1 => aside(|| server.connect(worker, client)).await,
-            Protocol::Http2 => aside(|| server.connect_for_streams(worker, &client.deadline)).await,
+            Protocol::Http1 => cold(|| server.connect(worker, client)).await,
+            Protocol::Http2 => cold(|| server.connect_for_streams(worker, &client.deadline)).await,
         };
         let is_reused = connection.as_ref().is_ok_and(|connection| connection.is_reused);
         if is_reused {
@@ -494,7 +494,7 @@ impl Attempt<'_> {
         if !pace.is_free(self.call.worker) {
             return Ok(0);
         }
-        match at_once(|context| connection.socket.poll_write(context, bytes, follows)) {
+        match poll_once(|context| connection.socket.poll_write(context, bytes, follows)) {
             Some(Ok(count)) => {
                 progress.has_sent = true;
                 Ok(count)

@@ -24,7 +24,7 @@ use transport::alarm::Alarms;
 use transport::delay::Delayed;
 use transport::latency_emulation::Link;
 
-pub(crate) use limits::{Limiter, Limits, Way};
+pub(crate) use limits::{Direction, Limiter, Limits};
 pub(crate) use pace::{Named, Pace, Place};
 use share::Share;
 

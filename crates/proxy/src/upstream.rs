@@ -38,7 +38,7 @@ use crate::context::worker::{Message, Worker};
 use crate::upstream::multiplex::{Multiplex, Waits};
 use crate::upstream::pool::{Making, Pool};
 use crate::upstream::wait_queue::{Line, WhatFor};
-use transport::cold::aside;
+use transport::cold::cold;
 use transport::connection::Connection;
 use transport::deadline::{Deadline, Deadlines, Ticks};
 use transport::descriptors::is_out_of_descriptors;
@@ -453,7 +453,7 @@ impl Server {
     ) -> Result<Box<ServerConnection>, Failure> {
         // Without room for idle ones each connection is for one exchange.
         if self.introduction.get().is_some() || self.pool.settings().idle == 0 {
-            return aside(|| self.connect(worker, client)).await;
+            return cold(|| self.connect(worker, client)).await;
         }
         let mut making = None;
         loop {
@@ -569,7 +569,7 @@ impl Server {
         let link = self.link.borrow().clone();
         let connected = async {
             if let Some(link) = &link {
-                aside(|| link.connect(worker.shaper.alarms())).await;
+                cold(|| link.connect(worker.shaper.alarms())).await;
             }
             connect.await
         };

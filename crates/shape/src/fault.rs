@@ -52,7 +52,7 @@ pub enum ConnectionFault {
         /// What that is.
         effect: Effect,
         /// To which of them.
-        ways: Ways,
+        ways: Directions,
     },
     /// Its TLS handshake is refused.
     BadHandshake,
@@ -62,7 +62,7 @@ pub enum ConnectionFault {
 
 /// The ways that bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ways {
+pub enum Directions {
     /// To the client.
     Down,
     /// From the client.

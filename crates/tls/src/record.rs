@@ -144,7 +144,7 @@ impl Cipher {
     }
 
     /// Whether each record tells something of the key. ChaCha20-Poly1305 runs out of sequence numbers first.
-    fn wears(&self) -> bool {
+    fn has_limit(&self) -> bool {
         self.key.algorithm() != &CHACHA20_POLY1305
     }
 
@@ -189,10 +189,10 @@ fn header(kind: u8, len: usize) -> [u8; HEADER_LEN] {
     [kind, 3, 3, len[0], len[1]]
 }
 
-/// RFC 8446 §5.5: 2^24.5 records may be sealed with one key of AES-GCM before its secrecy wears thin.
+/// RFC 8446 §5.5: 2^24.5 records may be sealed with one key of AES-GCM before its secrecy has_limit thin.
 pub(crate) const SEALED_MAX: u64 = 23_726_566;
 /// When a key is to be renewed, or its connection to be ended: a long response still fits in what is left.
-pub(crate) const SEALED_WORN: u64 = 1 << 24;
+pub(crate) const KEY_EXHAUSTED_RECORDS: u64 = 1 << 24;
 
 /// Makes records.
 pub(crate) struct Sealer(Cipher);
@@ -205,14 +205,14 @@ impl Sealer {
         Cipher::new(*sequence, secrets, version).map(Self)
     }
 
-    /// Whether the key is soon used up.
-    pub(crate) fn is_worn(&self) -> bool {
-        self.0.sequence >= SEALED_WORN && self.0.wears()
+    /// Whether the key has sealed nearly as many records as it may.
+    pub(crate) fn is_key_exhausted(&self) -> bool {
+        self.0.sequence >= KEY_EXHAUSTED_RECORDS && self.0.has_limit()
     }
 
     /// Whether as many records may still be sealed, and one that says why there are no more.
     pub(crate) fn is_good_for(&self, records: u64) -> bool {
-        self.0.sequence + records < SEALED_MAX || !self.0.wears()
+        self.0.sequence + records < SEALED_MAX || !self.0.has_limit()
     }
 
     /// Seals at most `PLAINTEXT_MAX` bytes as one record at the start of `out`, which has room for `OVERHEAD_MAX` more;

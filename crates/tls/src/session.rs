@@ -97,10 +97,10 @@ impl Session {
         len + (len / PLAINTEXT_MAX + 3) * (OVERHEAD_MAX + 5)
     }
 
-    /// Whether the connection should end soon: its key is used up, and there is no other. Seen in time, `seal` never
+    /// Whether the connection should end soon: its key is exhausted, and TLS 1.2 has no new one. Checked in time, `seal` never
     /// fails for it.
-    pub fn is_worn(&self) -> bool {
-        matches!(self.renewal, Renewal::Never) && self.sealer.is_worn()
+    pub fn is_key_exhausted(&self) -> bool {
+        matches!(self.renewal, Renewal::Never) && self.sealer.is_key_exhausted()
     }
 
     /// Seals `plaintext` as records at the start of `out`, the first of at most `first` bytes; returns their length.
@@ -110,16 +110,16 @@ impl Session {
     /// When the connection cannot go on; then nothing was sealed.
     pub fn seal(&mut self, plaintext: &[u8], first: usize, out: &mut [u8]) -> Result<usize, Alert> {
         let records_max = plaintext.len() / PLAINTEXT_MAX + 2;
-        let is_worn_out =
+        let is_exhausted =
             matches!(self.renewal, Renewal::Never) && !self.sealer.is_good_for(records_max as u64);
-        if is_worn_out || matches!(self.reading, Reading::Aborted(_) | Reading::Refused(_)) {
+        if is_exhausted || matches!(self.reading, Reading::Aborted(_) | Reading::Refused(_)) {
             return Err(Alert::InternalError);
         }
         let mut len = 0;
         let mut rest = plaintext;
         let mut limit = first.clamp(1, PLAINTEXT_MAX);
         while !rest.is_empty() {
-            if self.owes_key_update || self.sealer.is_worn() {
+            if self.owes_key_update || self.sealer.is_key_exhausted() {
                 len += self.renew_key(&mut out[len..])?;
             }
             let (piece, behind) = rest.split_at(rest.len().min(limit));
@@ -294,7 +294,7 @@ mod tests {
 
     use super::*;
     use crate::handshake::Handshake;
-    use crate::record::{SEALED_MAX, SEALED_WORN};
+    use crate::record::{KEY_EXHAUSTED_RECORDS, SEALED_MAX};
 
     const TLS12_CHACHA: SupportedCipherSuite =
         provider::cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256;
@@ -303,7 +303,7 @@ mod tests {
     const TLS13_CHACHA: SupportedCipherSuite = provider::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256;
 
     /// Both ends of a connection, of which the first has sealed this many records.
-    fn worn(suite: SupportedCipherSuite, sealed: u64) -> (Session, Session) {
+    fn with_sealed(suite: SupportedCipherSuite, sealed: u64) -> (Session, Session) {
         let made = rcgen::generate_simple_self_signed(vec!["a.example".to_owned()]).unwrap();
         let provider = CryptoProvider { cipher_suites: vec![suite], ..provider::default_provider() };
         let provider = Arc::new(provider);
@@ -355,27 +355,27 @@ mod tests {
 
     #[test]
     fn a_key_of_tls13_is_renewed_before_it_is_used_up() {
-        let (mut ours, mut theirs) = worn(TLS13, SEALED_WORN - 2);
+        let (mut ours, mut theirs) = with_sealed(TLS13, KEY_EXHAUSTED_RECORDS - 2);
         let data: Vec<u8> = (0..40_000).map(|index| (index % 251) as u8).collect();
         let mut out = vec![0; Session::sealed_len_max(data.len())];
         let len = ours.seal(&data, PLAINTEXT_MAX, &mut out).unwrap();
         assert_eq!(len, data.len() + 3 * (5 + 17) + (5 + 5 + 17));
         assert_eq!(opened(&mut theirs, &out[..len]), (data, Ok(Opened::Partial)));
-        assert!(!ours.is_worn());
+        assert!(!ours.is_key_exhausted());
     }
 
     #[test]
     fn a_connection_of_tls12_ends_before_its_key_is_used_up() {
-        let (ours, _) = worn(TLS12, SEALED_WORN - 1);
-        assert!(!ours.is_worn());
-        let (mut ours, mut theirs) = worn(TLS12, SEALED_WORN);
-        assert!(ours.is_worn());
+        let (ours, _) = with_sealed(TLS12, KEY_EXHAUSTED_RECORDS - 1);
+        assert!(!ours.is_key_exhausted());
+        let (mut ours, mut theirs) = with_sealed(TLS12, KEY_EXHAUSTED_RECORDS);
+        assert!(ours.is_key_exhausted());
         let mut out = [0; 200];
         let len = ours.seal(b"what is under way", 100, &mut out).unwrap();
         assert_eq!(opened(&mut theirs, &out[..len]).0, b"what is under way");
 
         // Who goes on all the same comes to an end that the other side can tell from a whole one.
-        let (mut ours, mut theirs) = worn(TLS12, SEALED_MAX - 3);
+        let (mut ours, mut theirs) = with_sealed(TLS12, SEALED_MAX - 3);
         let len = ours.seal(b"a", 100, &mut out).unwrap();
         let more = ours.seal(b"b", 100, &mut out[len..]);
         assert_eq!(more, Err(Alert::InternalError));
@@ -386,8 +386,8 @@ mod tests {
     #[test]
     fn chacha_does_not_wear_out() {
         for suite in [TLS12_CHACHA, TLS13_CHACHA] {
-            let (mut ours, mut theirs) = worn(suite, SEALED_MAX + 7);
-            assert!(!ours.is_worn());
+            let (mut ours, mut theirs) = with_sealed(suite, SEALED_MAX + 7);
+            assert!(!ours.is_key_exhausted());
             let mut out = [0; 200];
             let len = ours.seal(b"hello", 100, &mut out).unwrap();
             assert_eq!(len, 5 + 5 + 16 + usize::from(suite == TLS13_CHACHA));
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn no_number_is_used_twice() {
-        let (mut ours, mut theirs) = worn(TLS13_CHACHA, u64::MAX - 1);
+        let (mut ours, mut theirs) = with_sealed(TLS13_CHACHA, u64::MAX - 1);
         let mut out = [0; 200];
         let len = ours.seal(b"last", 100, &mut out).unwrap();
         assert_eq!(opened(&mut theirs, &out[..len]).0, b"last");

@@ -22,8 +22,8 @@ const READ_BYTES_MIN: usize = 4 * 1024;
 pub async fn pass_between<T>(
     client: &TcpStream,
     server: &TcpStream,
-    up: Way<T>,
-    down: Way<T>,
+    up: RelayDirection<T>,
+    down: RelayDirection<T>,
     sleep: impl AsyncFn(Duration),
 ) {
     let (of_up, of_down) = (Progress::default(), Progress::default());
@@ -65,7 +65,7 @@ struct Progress {
 type Choice<T> = Box<dyn Fn(&T) -> Vec<Link> + Send>;
 
 /// One way of a connection.
-pub struct Way<T> {
+pub struct RelayDirection<T> {
     toxics: watch::Receiver<T>,
     links: Choice<T>,
     /// What the chain's time is counted from.
@@ -80,7 +80,7 @@ pub struct Way<T> {
     counts: Option<Arc<Counts>>,
 }
 
-impl<T> Way<T> {
+impl<T> RelayDirection<T> {
     /// One that meets what `links` makes of these, whatever they become.
     pub fn new(mut toxics: watch::Receiver<T>, links: impl Fn(&T) -> Vec<Link> + Send + 'static) -> Self {
         // Those there are already are a change from none.

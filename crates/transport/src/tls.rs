@@ -391,7 +391,7 @@ impl TlsConnection {
 
     /// Whether the keys have encrypted as much as they may: the connection must carry no further exchange.
     pub fn is_key_exhausted(&self) -> bool {
-        self.state.borrow().session.is_worn()
+        self.state.borrow().session.is_key_exhausted()
     }
 
     /// Whether something has arrived that was not read, be it opened or not.

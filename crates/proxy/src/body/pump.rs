@@ -17,7 +17,7 @@ use crate::context::minimum_rate::{MinimumRate, Progress, TooSlow};
 use crate::context::worker::Worker;
 use crate::shaping::{Pace, Place};
 use transport::buffer::{BULK, Buffer, SMALL, TINY};
-use transport::cold::at_once;
+use transport::cold::poll_once;
 use transport::deadline::{Deadline, Ticks};
 use transport::endpoint::Endpoint;
 use transport::h2_stream::Stream;
@@ -379,7 +379,8 @@ impl Pump {
             return None;
         }
         let follows = if closes_sink { Follows::Close } else { Follows::End };
-        let written = at_once(|context| sink.poll_write(context, &buffer.filled()[..self.unsent], follows))?;
+        let written =
+            poll_once(|context| sink.poll_write(context, &buffer.filled()[..self.unsent], follows))?;
         let Ok(count) = written else { return Some(Err(Stop::Sink(End::Gone))) };
         self.sent(buffer, count);
         (self.unsent == 0).then(|| sink.end(b"").map_err(|_| Stop::Sink(End::Gone)))

@@ -10,13 +10,13 @@ use http1::Framing;
 
 use crate::body::pump::{End, Ends, Pump, Stop};
 use crate::context::failure::Failure;
-use crate::shaping::{Pace, Place, Way};
+use crate::shaping::{Direction, Pace, Place};
 use transport::buffer::Buffer;
 use transport::deadline::Ticks;
 use transport::endpoint::Endpoint;
 
-/// One direction. What the buffer holds has arrived already.
-pub(crate) struct Direction<'a> {
+/// One direction of a tunnel: its pump, and bytes that have arrived already.
+pub(crate) struct Flow<'a> {
     pub(crate) body: &'a mut Pump,
     pub(crate) buffer: &'a mut Buffer,
 }
@@ -27,14 +27,14 @@ pub(crate) async fn run(
     place: Place<'_>,
     server: &Endpoint,
     limit: Ticks,
-    [upward, downward]: [Direction<'_>; 2],
+    [upward, downward]: [Flow<'_>; 2],
 ) -> Result<(), Failure> {
     let Place { worker, client, .. } = place;
     upward.body.begin(Framing::UntilClose, false, None);
     downward.body.begin(Framing::UntilClose, false, None);
     let activity = Cell::new(worker.deadlines.now());
     let upward_deadline = worker.deadlines.deadline();
-    let paces = [Pace::new(Way::Up, worker), Pace::new(Way::Down, worker)];
+    let paces = [Pace::new(Direction::Up, worker), Pace::new(Direction::Down, worker)];
     let ends = |source, sink, deadline, pace| Ends {
         worker,
         minimum_rate: None,

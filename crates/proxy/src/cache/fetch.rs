@@ -21,7 +21,7 @@ use crate::context::failure::{Failure, Party};
 use crate::context::record::Record;
 use crate::forward::answer;
 use crate::forward::{self, Gone, Reply, unless_gone};
-use transport::cold::aside;
+use transport::cold::cold;
 use transport::deadline::{Elapsed, Ticks};
 
 /// How often a request waits for what turns out to be another variant, before it goes on by itself.
@@ -121,7 +121,7 @@ async fn lead_all(
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
     if miss.is_below {
-        if let Some(found) = aside(|| recall(call, admitted, &memory.request, ask, &mut miss)).await? {
+        if let Some(found) = cold(|| recall(call, admitted, &memory.request, ask, &mut miss)).await? {
             lead.restore(&found.object);
             return serve_recalled(call, admitted, memory, ask, found, record).await;
         }
@@ -158,7 +158,7 @@ pub(super) async fn ask_disk(
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
     let joined = ask.join(&memory.request, None);
-    let Some(found) = aside(|| recall(call, admitted, &memory.request, ask, &mut miss)).await? else {
+    let Some(found) = cold(|| recall(call, admitted, &memory.request, ask, &mut miss)).await? else {
         drop(joined);
         return pass::pass(call, admitted, memory, ask, miss, record).await;
     };

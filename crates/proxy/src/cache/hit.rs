@@ -21,8 +21,8 @@ use crate::context::failure::Failure;
 use crate::context::record::Record;
 use crate::forward::answer;
 use crate::forward::respond::{in_time, send, send_paced};
-use crate::shaping::{Pace, Way};
-use transport::cold::aside;
+use crate::shaping::{Direction, Pace};
+use transport::cold::cold;
 use transport::tcp::{Follows, Tcp};
 
 /// A body up to this length is copied behind its head.
@@ -52,7 +52,7 @@ pub(super) async fn stored(
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
     if !told.is_plain || record.has_fault() {
-        return aside(|| selected(call, admitted, memory, object, told, record)).await;
+        return cold(|| selected(call, admitted, memory, object, told, record)).await;
     }
     let length = object.body_bytes();
     let connection = begin(call, admitted, memory, object, &told, (&Extent::Whole, length), record)?;
@@ -63,7 +63,7 @@ pub(super) async fn stored(
         return Ok(next);
     }
     record.body_bytes_sent = length;
-    let pace = Pace::new(Way::Down, call.worker);
+    let pace = Pace::new(Direction::Down, call.worker);
     if length <= ONE_PIECE_BYTES_MAX && !pace.is_limited() {
         out.extend_from_slice(object.body_at(0));
         let sent = send(call, out, follows).await;

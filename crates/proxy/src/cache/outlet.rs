@@ -7,7 +7,7 @@ use crate::context::failure::Failure;
 use crate::context::record::Record;
 use crate::faults::messages::Injection;
 use crate::forward::respond::send_paced;
-use crate::shaping::{Pace, Way};
+use crate::shaping::{Direction, Pace};
 use transport::tcp::Follows;
 
 /// The way to the client.
@@ -33,7 +33,7 @@ impl<'a> Outlet<'a> {
             *connection = ClientConnection::Close;
         }
         record.head_bytes_sent = head.len() as u64;
-        Self { call, admitted, pace: Pace::new(Way::Down, call.worker), injection }
+        Self { call, admitted, pace: Pace::new(Direction::Down, call.worker), injection }
     }
 
     /// Comes before all else is sent: what of the head is to leave by itself is taken out of it.

@@ -16,7 +16,7 @@ use crate::context::failure::{Failure, Party};
 use crate::context::record::Record;
 use crate::forward::respond;
 use crate::forward::{self, Reply};
-use transport::cold::aside;
+use transport::cold::cold;
 
 /// Forwards a request, and passes the response on; what is stored stands in for a server that has failed.
 pub(super) async fn pass(
@@ -85,7 +85,7 @@ pub(super) async fn change(
 ) -> Result<Next, Failure> {
     let reply = forward::forward(call, admitted, memory, record).await?;
     if let Some(known) = invalidate(call, admitted, memory) {
-        aside(|| heir::known(call, known)).await;
+        cold(|| heir::known(call, known)).await;
     }
     relay(call, admitted, memory, (reply, forward, None), record).await
 }

@@ -18,7 +18,7 @@ use crate::context::plan::Plan;
 use crate::context::record::Record;
 use crate::forward::answer;
 use api::cache::{PurgeMatch, Purged};
-use transport::cold::aside;
+use transport::cold::cold;
 
 /// How long what was purged may take memory that nobody needs yet.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
@@ -110,9 +110,9 @@ pub(crate) async fn purge(
     let (named, force) = named.ok_or(Failure::BadRequest)?;
     let purging = cache.purge(&plan.spaces, &named, force).map_err(|RulesFull| Failure::PurgesFull)?;
     let purged =
-        if purging.has_rules() { aside(|| counted_elsewhere(purging)).await } else { purging.count() };
+        if purging.has_rules() { cold(|| counted_elsewhere(purging)).await } else { purging.count() };
     if let Some(known) = cache.hand_on(named, force) {
-        aside(|| heir::known(call, known)).await;
+        cold(|| heir::known(call, known)).await;
     }
     let body = serde_json::to_string(&purged).unwrap_or_default() + "\n";
     record.status = 200;

@@ -25,7 +25,7 @@ use crate::context::worker::{State, Worker};
 use crate::exchange;
 use crate::forward::answer;
 use transport::buffer::{Buffer, SMALL};
-use transport::cold::{aside, at_once};
+use transport::cold::{cold, poll_once};
 use transport::connection::Connection;
 use transport::deadline::Ticks;
 use transport::endpoint::Endpoint;
@@ -88,27 +88,27 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<Client>) -> impl Fu
             (listener.tls.clone(), is_introduced, listener.passes_on.is_some(), listener.link.clone())
         };
         if let Some(link) = link {
-            aside(|| link.connect(worker.shaper.alarms())).await;
+            cold(|| link.connect(worker.shaper.alarms())).await;
         }
         if is_introduced {
-            match aside(|| proxy_protocol::read(&worker, client)).await {
+            match cold(|| proxy_protocol::read(&worker, client)).await {
                 Some(introduced) => client = introduced,
                 None => return,
             }
         }
         if let Some(tls) = tls {
-            match aside(|| secured(&worker, tls, client)).await {
+            match cold(|| secured(&worker, tls, client)).await {
                 Some((secured, false)) => client = secured,
                 Some((mut secured, true)) => {
                     behind(&worker, &mut secured);
-                    return aside(|| http2::serve(Rc::clone(&worker), *secured, Vec::new())).await;
+                    return cold(|| http2::serve(Rc::clone(&worker), *secured, Vec::new())).await;
                 }
                 None => return,
             }
         }
         if is_passed_on {
             behind(&worker, &mut client);
-            return aside(|| layer4::serve(&worker, *client)).await;
+            return cold(|| layer4::serve(&worker, *client)).await;
         }
         loop {
             if !client.is_to_be_read(&worker).await {
@@ -126,7 +126,7 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<Client>) -> impl Fu
                 Served::Idle(idle) => client = idle,
                 Served::Http2(found) => {
                     let (client, early) = *found;
-                    return aside(|| http2::serve(Rc::clone(&worker), client, early)).await;
+                    return cold(|| http2::serve(Rc::clone(&worker), client, early)).await;
                 }
                 Served::Closed => return,
             }
@@ -256,7 +256,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut client: Box<Client>, memory: 
             }
             Reading::Failed(failure) => {
                 let call = Call::new(worker, &snapshot, &client);
-                aside(|| exchange::refuse(&call, memory, failure)).await
+                cold(|| exchange::refuse(&call, memory, failure)).await
             }
         };
         match next {
@@ -270,7 +270,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut client: Box<Client>, memory: 
             }
             Next::Drop => return Served::Closed,
             Next::Close | Next::Linger => {
-                aside(|| linger(&client, &mut memory.request.buffer)).await;
+                cold(|| linger(&client, &mut memory.request.buffer)).await;
                 return Served::Closed;
             }
         }
@@ -289,7 +289,7 @@ fn read_at_once(
             worker.buffers.fit(&mut request.buffer, len);
         }
         worker.buffers.ready(&mut request.buffer);
-        let read = at_once(|context| client.socket.poll_read(context, request.buffer.spare()))?;
+        let read = poll_once(|context| client.socket.poll_read(context, request.buffer.spare()))?;
         match read {
             Ok(count) if count > 0 => request.buffer.advance(count),
             _ => return Some(Reading::Closed),
@@ -430,7 +430,7 @@ pub(crate) async fn turn_away(worker: Rc<Worker>, client: Client) {
         linger_briefly(&worker, &client, &mut buffer).await;
     } else {
         // What is there is all that it can be heard of.
-        let _ = at_once(|context| client.socket.poll_read(context, buffer.spare()));
+        let _ = poll_once(|context| client.socket.poll_read(context, buffer.spare()));
     }
 }
 

@@ -10,7 +10,7 @@ use balance::{Room, Work};
 use telemetry::{Entry, Places, Retried, UpstreamCell};
 
 use crate::body::pump::Pump;
-use crate::body::tunnel::{self, Direction};
+use crate::body::tunnel::{self, Flow};
 use crate::context::client::Client;
 use crate::context::client_tls::ClientTls;
 use crate::context::failure::{Failure, Party};
@@ -33,10 +33,7 @@ pub(crate) async fn serve(worker: &Worker, client: Client) {
             // Small ones, exchanged for others only while something is under way.
             let mut buffers = [worker.buffers.take(TINY), worker.buffers.take(TINY)];
             let [up, down] = &mut buffers;
-            let ways = [
-                Direction { body: &mut upward, buffer: up },
-                Direction { body: &mut downward, buffer: down },
-            ];
+            let ways = [Flow { body: &mut upward, buffer: up }, Flow { body: &mut downward, buffer: down }];
             let name = note.upstream.as_ref().map_or("", |upstream| upstream.plan.config.name.as_str());
             let upstream = Named { name, index: 0 };
             let place = Place { worker, client: &client, address: client.address, route: None, upstream };

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use shape::{ConnectionFault, Link, Ways};
+use shape::{ConnectionFault, Directions, Link};
 use telemetry::Entry;
 use telemetry::message;
 use tokio::io::Interest;
@@ -23,7 +23,7 @@ use crate::context::listening::Listening;
 use crate::context::worker::Worker;
 use crate::faults::{Drawn, Rule};
 use transport::alarm::Alarms;
-use transport::relay::{self, Way};
+use transport::relay::{self, RelayDirection};
 use transport::tcp::{StandIn, Tcp};
 
 /// A fatal alert, handshake_failure, in a record of its own (RFC 8446 §6, §5.1).
@@ -79,11 +79,11 @@ fn broken(worker: &Worker, drawn: &Drawn, client: TcpStream) -> io::Result<Optio
             let of_way = |is_met: bool| {
                 let links = if is_met { vec![link.clone()] } else { Vec::new() };
                 let has = move |is_there: &bool| if *is_there { links.clone() } else { Vec::new() };
-                Way::new(drawn.rule.standing(), has)
+                RelayDirection::new(drawn.rule.standing(), has)
             };
             // The end of a pair is an end: what is cut off would look whole.
             let resets = Arc::<AtomicBool>::default();
-            let (up, down) = (of_way(*ways != Ways::Down), of_way(*ways != Ways::Up));
+            let (up, down) = (of_way(*ways != Directions::Down), of_way(*ways != Directions::Up));
             let down = down.reset_by(Arc::clone(&resets));
             let far = tokio::net::TcpStream::from_std(far)?;
             let (rule, alarms) = (Arc::clone(&drawn.rule), Rc::clone(&worker.alarms));
@@ -99,7 +99,7 @@ fn broken(worker: &Worker, drawn: &Drawn, client: TcpStream) -> io::Result<Optio
 /// as that matters.
 async fn pass_on(
     [client, proxy]: [tokio::net::TcpStream; 2],
-    [up, down]: [Way<bool>; 2],
+    [up, down]: [RelayDirection<bool>; 2],
     rule: Arc<Rule>,
     expires_in: Option<Duration>,
     alarms: Rc<Alarms>,

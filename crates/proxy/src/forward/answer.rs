@@ -18,7 +18,7 @@ use crate::faults::messages::Injection;
 use crate::forward::grpc;
 use crate::forward::policies::{self, Subject};
 use crate::forward::respond::send_counted;
-use transport::cold::aside;
+use transport::cold::cold;
 use transport::tcp::Follows;
 
 /// A body up to this length is copied behind its head; a longer one leaves from where it is.
@@ -206,7 +206,7 @@ pub(crate) async fn whole(
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
     if record.has_fault() {
-        return aside(|| faulty_whole(call, head, content, next, record)).await;
+        return cold(|| faulty_whole(call, head, content, next, record)).await;
     }
     send_whole(call, head, content.body, record).await?;
     Ok(next)

@@ -10,7 +10,7 @@ use http1::{ChunkError, ClientConnection, Framing, ResponseHead, ResponseRewrite
 use shape::Fault;
 
 use crate::body::pump::{End, Ends, Side, Stop};
-use crate::body::tunnel::{self, Direction};
+use crate::body::tunnel::{self, Flow};
 use crate::body::unwanted::{TAGS, Unwanted};
 use crate::body::upload::Until;
 use crate::context::client::Next;
@@ -23,8 +23,8 @@ use crate::faults::messages;
 use crate::forward::Reply;
 use crate::forward::answer::{self, Content};
 use crate::forward::policies::{self, Sender};
-use crate::shaping::{Pace, Way};
-use transport::cold::{aside, at_once};
+use crate::shaping::{Direction, Pace};
+use transport::cold::{cold, poll_once};
 use transport::tcp::Follows;
 
 /// Passes the response on, and gives the connection back where both ends keep theirs open.
@@ -37,7 +37,7 @@ pub(crate) async fn respond(
 ) -> Result<Next, Failure> {
     let Call { worker, snapshot, client, .. } = *call;
     if let Some(page) = answer::stand_in(call, admitted.policies(call), memory.response.head.start.status) {
-        return aside(|| stand_in(call, admitted, memory, reply, page, record)).await;
+        return cold(|| stand_in(call, admitted, memory, reply, page, record)).await;
     }
     let mut plan = Plan::new(call, admitted, &memory.response, &reply);
     let Memory { request, response } = memory;
@@ -53,12 +53,12 @@ pub(crate) async fn respond(
     record.status = response.head.start.status;
     record.head_bytes_sent = response.out.len() as u64;
     if record.status == 101 {
-        return aside(|| switch(call, admitted, memory, &reply, fault, record)).await;
+        return cold(|| switch(call, admitted, memory, &reply, fault, record)).await;
     }
     let is_chunked = plan.framing == Framing::Chunked && !client.socket.frames_itself();
     begin(call, admitted, response, &reply, is_chunked, fault).inspect_err(|_| record.status = 0)?;
     if let Some(fault) = fault {
-        aside(|| messages::begun(fault, call, &mut response.out)).await?;
+        cold(|| messages::begun(fault, call, &mut response.out)).await?;
     }
     let pace = pace(call, response, record.head_bytes_sent);
     let mut is_long = false;
@@ -83,7 +83,7 @@ pub(crate) async fn respond(
     if let Err(failure) = outcome {
         break_off(call, &plan, failure, (memory, record));
         if let (Some(fault), Failure::FaultInjected) = (fault, failure) {
-            aside(|| messages::broken_off(fault, call)).await?;
+            cold(|| messages::broken_off(fault, call)).await?;
         }
         return Ok(Next::Drop);
     }
@@ -196,7 +196,7 @@ fn ends<'a>(
 
 /// The pace of the body. Its head is not counted: in the buffer before it, unless it is in `out` and leaves alone.
 fn pace(call: &Call<'_>, response: &Response, head_bytes: u64) -> Pace {
-    let pace = Pace::new(Way::Down, call.worker);
+    let pace = Pace::new(Direction::Down, call.worker);
     pace.pass(if response.out.is_empty() { head_bytes as usize } else { 0 });
     pace
 }
@@ -411,8 +411,8 @@ async fn tunnel(
     // Of the request itself, which is over; it is counted with what the tunnel moves.
     let request_bytes = request.body.moved;
     let ways = [
-        Direction { body: &mut request.body, buffer: &mut request.buffer },
-        Direction { body: &mut response.body, buffer: &mut response.buffer },
+        Flow { body: &mut request.body, buffer: &mut request.buffer },
+        Flow { body: &mut response.body, buffer: &mut response.buffer },
     ];
     let server = &reply.socket;
     match tunnel::run(admitted.place(call), server, admitted.ticks(call).tunnel_idle, ways).await {
@@ -490,7 +490,7 @@ pub(crate) async fn in_time(
     mut write: impl FnMut(&mut Context<'_>) -> Poll<io::Result<usize>>,
 ) -> Result<usize, Failure> {
     let Call { snapshot, client, .. } = *call;
-    let written = match at_once(&mut write) {
+    let written = match poll_once(&mut write) {
         Some(written) => written,
         None => {
             let written = client.deadline.within(snapshot.ticks.client_write, poll_fn(write)).await;

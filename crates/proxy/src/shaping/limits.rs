@@ -11,9 +11,9 @@ use shape::{Limit, Total};
 /// Clients whose totals are remembered before those are looked for that nobody uses.
 const CLIENTS_KEPT: usize = 1024;
 
-/// Which way a body goes.
+/// The direction of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     /// To the client.
     Down,
     /// To the server.
@@ -51,10 +51,10 @@ impl Limits {
         }))
     }
 
-    pub(crate) fn of(&self, way: Way) -> &[Arc<Limiter>] {
-        match way {
-            Way::Down => &self.down,
-            Way::Up => &self.up,
+    pub(crate) fn of(&self, direction: Direction) -> &[Arc<Limiter>] {
+        match direction {
+            Direction::Down => &self.down,
+            Direction::Up => &self.up,
         }
     }
 
@@ -184,10 +184,10 @@ mod tests {
         let before = Limits::new(&meant(1_000), None).unwrap();
         assert!(Arc::ptr_eq(&before, &Limits::new(&meant(1_000), Some(&before)).unwrap()));
         let after = Limits::new(&meant(2_000), Some(&before)).unwrap();
-        let total = after.of(Way::Down)[0].total(address(1), 0);
+        let total = after.of(Direction::Down)[0].total(address(1), 0);
         assert_eq!(total.limit(), link(1_000).limit, "a plan that is not yet in force changes nothing");
         after.enforce(SECOND_NS);
-        assert_eq!([total.limit(), before.of(Way::Down)[0].limit()], [link(2_000).limit; 2]);
+        assert_eq!([total.limit(), before.of(Direction::Down)[0].limit()], [link(2_000).limit; 2]);
         assert!(Limits::new(&Bandwidths::default(), Some(&after)).is_none());
     }
 }

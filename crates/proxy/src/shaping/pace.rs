@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use shape::StreamId;
 
-use super::limits::{Limiter, Way};
+use super::limits::{Direction, Limiter};
 use super::share::Share;
 use crate::context::client::Client;
 use crate::context::snapshot::Snapshot;
@@ -52,7 +52,7 @@ impl Named<'_> {
 
 /// How fast a body may go.
 pub(crate) struct Pace {
-    way: Way,
+    direction: Direction,
     /// The change of the plan since which nothing is limited.
     unlimited_since: Cell<u32>,
     /// The change of the plan that `levels` are of.
@@ -72,11 +72,11 @@ struct Level {
 }
 
 impl Pace {
-    pub(crate) fn new(way: Way, worker: &Worker) -> Self {
+    pub(crate) fn new(direction: Direction, worker: &Worker) -> Self {
         let shaper = &worker.shaper;
         let unlimited_since = if shaper.limits() { NEVER } else { shaper.changes() };
         Self {
-            way,
+            direction,
             unlimited_since: Cell::new(unlimited_since),
             followed: Cell::new(NEVER),
             levels: RefCell::default(),
@@ -151,7 +151,7 @@ impl Pace {
         let changes = place.worker.shaper.changes();
         let mut levels = self.levels.borrow_mut();
         if self.followed.replace(changes) != changes {
-            follow(&mut levels, self.way, place);
+            follow(&mut levels, self.direction, place);
             self.unlimited_since.set(if levels.is_empty() { changes } else { NEVER });
         }
         levels
@@ -177,11 +177,11 @@ impl Pace {
 }
 
 /// The levels under the plan that is in force; those that there are go on.
-fn follow(levels: &mut Vec<Level>, way: Way, place: &Place<'_>) {
+fn follow(levels: &mut Vec<Level>, direction: Direction, place: &Place<'_>) {
     let snapshot = place.worker.snapshot();
     let mut before = std::mem::take(levels);
     let weight = weight(&snapshot, place);
-    for limiter in limiters(&snapshot, way, place) {
+    for limiter in limiters(&snapshot, direction, place) {
         let known = before.iter().position(|level| level.share.is_of(limiter));
         levels.push(match known {
             Some(index) => before.swap_remove(index),
@@ -197,14 +197,14 @@ fn follow(levels: &mut Vec<Level>, way: Way, place: &Place<'_>) {
 /// All limits that hold for a body.
 fn limiters<'s>(
     snapshot: &'s Snapshot,
-    way: Way,
+    direction: Direction,
     place: &Place<'s>,
 ) -> impl Iterator<Item = &'s Arc<Limiter>> {
     let of_listener = snapshot.listener(&place.client.listening).limits.as_ref();
     let of_route = route(snapshot, place).and_then(|route| route.limits.as_ref());
     let upstream = place.upstream.find(&snapshot.plan.upstreams, |upstream| &upstream.config.name);
     let of_upstream = upstream.and_then(|upstream| upstream.limits.as_ref());
-    [of_listener, of_route, of_upstream].into_iter().flatten().flat_map(move |limits| limits.of(way))
+    [of_listener, of_route, of_upstream].into_iter().flatten().flat_map(move |limits| limits.of(direction))
 }
 
 fn weight(snapshot: &Snapshot, place: &Place<'_>) -> u32 {
