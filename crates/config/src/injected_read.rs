@@ -2,7 +2,7 @@
 
 use crate::injected_options::{FAULT, FaultWritten};
 use crate::injected_resolve::{self, KnownRoute, rules};
-use crate::meaning::{Config, FaultRule};
+use crate::meaning::{FaultRule, Settings};
 use crate::reader::Reader;
 use crate::route_resolve::Names;
 use crate::table::{Element, Sections, Table};
@@ -28,7 +28,7 @@ static TEXT: Table<Written> = Table {
 ///
 /// # Errors
 /// All that is wrong with them, in their order.
-pub fn faults(text: &str, name: &str, config: &Config) -> Result<Vec<FaultRule>, Vec<Mistake>> {
+pub fn faults(text: &str, name: &str, config: &Settings) -> Result<Vec<FaultRule>, Vec<Mistake>> {
     let (mut reader, root) = Reader::new(text, name);
     let written = TEXT.read((name, ""), root.get_ref(), &(0..0), &mut reader);
     let named = config.listeners.iter().enumerate();
@@ -52,7 +52,7 @@ pub fn faults(text: &str, name: &str, config: &Config) -> Result<Vec<FaultRule>,
 }
 
 /// The `[[fault]]` table that means this, of a proxy with this configuration.
-pub fn written_rule(rule: &FaultRule, config: &Config) -> String {
+pub fn written_rule(rule: &FaultRule, config: &Settings) -> String {
     let faults = injected_resolve::written(std::slice::from_ref(rule), &config.listeners);
     TEXT.print(&Written { faults }, "")
 }

@@ -1,6 +1,6 @@
-//! The configuration: as written, then as meant (`Config`, valid by construction).
+//! The configuration: the text of a file, its `Settings`, and the `Config`: settings without mistakes.
 //!
-//! Whoever holds a `Config` never checks it again. Nothing here opens a socket or resolves a name.
+//! A `Config` is always valid: it is read from a file, or changed with `Config::edit`, which checks the result. Nothing here opens a socket or resolves a name.
 
 /// What can be wrong with one value, and how that is said.
 mod fault;
@@ -94,6 +94,8 @@ mod tls_resolve;
 mod needs;
 /// From text to meaning, or to every mistake.
 mod read;
+/// Settings without mistakes, and checked edits of them.
+mod checked;
 /// What was read means: listeners, routes, upstreams, time-outs and limits.
 mod meaning;
 /// What TLS needs, towards clients and towards servers.
@@ -102,6 +104,7 @@ mod tls;
 mod reference;
 
 pub use bandwidth::{bandwidth, written_bandwidth};
+pub use checked::Config;
 pub use delay::{delay, loss, written_delay, written_loss};
 pub use fault::{Fault, HostProblem, PrefixProblem, ValueError};
 pub use host::{listen_address, network};
@@ -109,12 +112,12 @@ pub use injected::{injection, written_fault, written_share};
 pub use injected_read::{faults, written_rule};
 pub use ipnet::IpNet;
 pub use meaning::{
-    Access, AccessLog, Action, Auth, Bandwidth, Bandwidths, BodyRule, CacheDisk, CacheStore, Check, Config,
+    Access, AccessLog, Action, Auth, Bandwidth, Bandwidths, BodyRule, CacheDisk, CacheStore, Check,
     CookieSecrets, Dns, FaultRule, Faults, First, HostHeader, Http2Limits, Limits, Link, ListenAddress,
     Listener, LogFormat, LogQuery, LogTarget, MemoryBound, MessageFormat, MessageLevel, Messages, Page,
     Pages, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Respond, Retry, RetryOn, Rewrite,
-    Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server, ServerHost, Shaping, Shedding, Statuses,
-    StickyCookie, StickySessions, StickyTable, Timeouts, Upstream, Via,
+    Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server, ServerHost, Settings, Shaping, Shedding,
+    Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, Upstream, Via,
 };
 pub use mistake::Mistake;
 pub use needs::{Need, Needed};

@@ -1,6 +1,6 @@
 //! What a configuration means, with every default in one place.
 //!
-//! Indices (`Action::Upstream`) are valid by construction: only this crate builds a `Config`.
+//! `Settings` is plain data, which may have mistakes. `Config` is `Settings` that were checked (`checked`).
 
 /// Where clients connect.
 mod listeners;
@@ -44,12 +44,13 @@ use route::Rule;
 
 use crate::profile::OwnProfile;
 
-/// The default of `Config::gather`: short beside a network, long beside the work for one request.
+/// The default of `Settings::gather`: short beside a network, long beside the work for one request.
 pub(crate) const GATHER: Duration = Duration::from_micros(250);
 
-/// All that a proxy needs to know to run.
+/// The values of all options. Plain data: indices may be wrong, names may be there twice. A proxy runs with a `Config`,
+/// which is made of settings by `Config::new` or `Config::edit`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Config {
+pub struct Settings {
     /// Worker threads; `None` means one for each core that the process may use.
     pub workers: Option<NonZeroUsize>,
     /// How long a worker that many requests come to sleeps at most before it looks what has come; zero is not at all.
@@ -86,8 +87,8 @@ pub struct Config {
     pub messages: Messages,
 }
 
-impl Config {
-    /// What flags mean: every request, whatever its host and path, goes to `servers`.
+impl Settings {
+    /// Settings of a proxy without a file: every request, whatever its host and path, goes to `servers`.
     ///
     /// # Panics
     /// Without a listener or without a server: whoever reads the flags requires both.

@@ -10,7 +10,7 @@ use shape::{Delay, Jitter, Limit, Loss};
 use crate::bandwidth::BANDWIDTH;
 use crate::delay::{DELAY, LOSS};
 use crate::kind::{Located, Maybe};
-use crate::meaning::{Bandwidth, Bandwidths, Config, Link, Scope};
+use crate::meaning::{Bandwidth, Bandwidths, Link, Scope, Settings};
 use crate::options::{File, Listen};
 use crate::pairs::OneOrMany;
 use crate::reader::Reader;
@@ -122,7 +122,7 @@ pub struct OwnProfile {
     pub link: Link,
 }
 
-impl Config {
+impl Settings {
     /// The link of this name: one of the file's own before a known one.
     pub fn profile(&self, name: &str) -> Option<(Bandwidths, Link)> {
         match self.profiles.iter().find(|own| own.name == name) {

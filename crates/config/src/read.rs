@@ -3,8 +3,8 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use crate::checked::Config;
 use crate::foreign_file;
-use crate::meaning::Config;
 use crate::needs::{Need, needs};
 use crate::options::FILE;
 use crate::reader::Reader;
@@ -43,9 +43,9 @@ pub struct NamedFile {
 /// Whose file it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// Index into `Config::listeners`.
+    /// Index into `Settings::listeners`.
     Listener(usize),
-    /// Index into `Config::upstreams`.
+    /// Index into `Settings::upstreams`.
     Upstream(usize),
 }
 
@@ -129,14 +129,15 @@ pub fn examine(text: &str, file_name: &str) -> Reading {
     let (mut reader, root) = Reader::new(text, file_name);
     let file = FILE.read(("the file", ""), root.get_ref(), &(0..0), &mut reader);
     let (files, needs) = (named_files(&file, &reader), needs(&file, &reader));
-    let config = resolve(file, &mut reader);
+    let settings = resolve(file, &mut reader);
     let (mistakes, warnings) = reader.finish();
     if !mistakes.is_empty()
         && let Some((system, at)) = foreign_file::whose(text)
     {
         return Reading::failed(of_another(text, file_name, system, at));
     }
-    Reading { config, mistakes, warnings, files, needs }
+    // `resolve` has found no mistake, or returned nothing.
+    Reading { config: settings.map(Config::checked), mistakes, warnings, files, needs }
 }
 
 /// The one mistake of a file that is for another proxy, at the line that tells it.

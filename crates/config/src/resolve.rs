@@ -1,6 +1,6 @@
 //! Relations between the values of a file: what names what, what is there twice, what is never used.
 //!
-//! The only place that makes a `Config` of a file, and back.
+//! The only place that makes `Settings` of a file, and back.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
@@ -9,7 +9,7 @@ use crate::cache_options::CacheWritten;
 use crate::injected_resolve::{self, faults};
 use crate::kind::{Located, located};
 use crate::log_options::Log;
-use crate::meaning::{Config, Faults, ListenAddress, Listener, Route, Scheme, Shedding};
+use crate::meaning::{Faults, ListenAddress, Listener, Route, Scheme, Settings, Shedding};
 use crate::options::{FILE, File, Gather, Listen, ShedWritten};
 use crate::pairs::pair;
 use crate::profile::{check_profiles, with_profiles};
@@ -24,7 +24,7 @@ use crate::upstream_resolve::{check_upstream, upstream};
 use ::route::{ErrorPages, Rule};
 
 /// The file's meaning; `None` if it has a mistake, found here or before.
-pub(crate) fn resolve(file: File, reader: &mut Reader<'_>) -> Option<Config> {
+pub(crate) fn resolve(file: File, reader: &mut Reader<'_>) -> Option<Settings> {
     check_listeners(&file, reader);
     let names = names(&file);
     let tcp: Vec<Option<usize>> =
@@ -234,14 +234,14 @@ fn meaning(
     routes: Vec<Option<Route>>,
     tcp: Vec<Option<usize>>,
     faults: Option<Faults>,
-) -> Option<Config> {
+) -> Option<Settings> {
     let names = listener_names(&file);
     with_profiles(&mut file);
     let listeners = file.listen.into_iter().zip(names).zip(tcp);
     let listeners =
         listeners.map(|((listen, name), tcp)| Some(Listener { name, tcp, ..listener(listen.value)? }));
     let upstreams = file.upstreams.into_iter().map(|(_, name, written)| upstream(name, written));
-    Some(Config {
+    Some(Settings {
         workers: file.workers.and_then(NonZeroUsize::new),
         gather: file.gather.0,
         admin: file.admin.map(|admin| admin.value),
@@ -265,16 +265,16 @@ fn meaning(
     })
 }
 
-impl Config {
-    /// The file that means this, with every option in it.
+impl Settings {
+    /// A file with these settings: every option is in it.
     pub fn to_toml(&self) -> String {
         FILE.print(&File::from(self), "")
     }
 }
 
 /// As it would have been read, from nowhere.
-impl From<&Config> for File {
-    fn from(config: &Config) -> Self {
+impl From<&Settings> for File {
+    fn from(config: &Settings) -> Self {
         let listen = |listener: &Listener| {
             let upstream = listener.tcp.and_then(|index| config.upstreams.get(index));
             let tcp = upstream.map(|upstream| located(upstream.name.clone()));

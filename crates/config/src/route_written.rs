@@ -6,7 +6,7 @@ use crate::cache_options;
 use crate::kind::located;
 use crate::matching::FieldName;
 use crate::meaning::{
-    Action, Config, Page, Policies, RateLimit, Respond, Rewrite, Route, RouteLimits, RouteTimeouts,
+    Action, Page, Policies, RateLimit, Respond, Rewrite, Route, RouteLimits, RouteTimeouts, Settings,
 };
 use crate::pairs::pair;
 use crate::requests::Requests;
@@ -17,7 +17,7 @@ use crate::route_options::{
 use crate::table::{Element, element};
 
 /// As it would have been read, from nowhere.
-pub(crate) fn route(route: &Route, config: &Config) -> RouteWritten {
+pub(crate) fn route(route: &Route, config: &Settings) -> RouteWritten {
     let Route { name, rules, action, policies, shaping, cache } = route;
     let path = rules.first().map(|rule| rule.path.clone()).unwrap_or_default();
     let written = RouteWritten {
@@ -34,7 +34,7 @@ pub(crate) fn route(route: &Route, config: &Config) -> RouteWritten {
     with_action(written, action, config)
 }
 
-fn with_action(written: RouteWritten, action: &Action, config: &Config) -> RouteWritten {
+fn with_action(written: RouteWritten, action: &Action, config: &Settings) -> RouteWritten {
     let name = |index: usize| config.upstreams.get(index).map(|upstream| upstream.name.clone());
     match action {
         Action::Upstream(index) => RouteWritten { upstream: name(*index).map(located), ..written },

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use config::{
     AccessLog, CertificateFiles, Certificates, ClientCertificates, Config, HostHeader, Hsts, KeyPair, Limits,
-    Listener, LogFormat, LogTarget, Pool, Protocol, Route, Server, ServerTls, Timeouts, UnknownNames,
-    UpstreamTls, examine, load, parse,
+    Listener, LogFormat, LogTarget, Pool, Protocol, Route, Server, ServerTls, Settings, Timeouts,
+    UnknownNames, UpstreamTls, examine, load, parse,
 };
 use proptest::prelude::*;
 
@@ -93,9 +93,9 @@ fn the_smallest_file_means_what_flags_mean() {
     let address: SocketAddr = "127.0.0.1:8080".parse().unwrap();
     let first: Server = "http://127.0.0.1:9000".parse().unwrap();
     let second = Server { port: 9001, weight: 2, ..first.clone() };
-    let mut expected = Config::for_servers(vec![address], vec![first, second]);
+    let mut expected = Settings::for_servers(vec![address], vec![first, second]);
     expected.upstreams[0].name = "app".to_owned();
-    assert_eq!(parse(SMALLEST, "f"), Ok(expected));
+    assert_eq!(parse(SMALLEST, "f"), Config::new(expected));
 }
 
 #[test]

@@ -32,7 +32,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::StartError;
-use crate::change::{AmendError, Control, ReloadError, Reloaded};
+use crate::change::{Control, ReloadError, Reloaded};
 use crate::handover::{self, Inheritance, Passed, Purpose};
 use crate::runtime_overrides::Amendment;
 use crate::service;
@@ -175,8 +175,8 @@ async fn status(State(control): State<Weak<Control>>) -> Response {
 async fn configuration(State(control): State<Weak<Control>>) -> Response {
     match control.upgrade() {
         Some(control) => {
-            let config = control.faults.over(control.plan().config.clone());
-            ([(CONTENT_TYPE, "application/toml")], config.to_toml()).into_response()
+            let settings = control.faults.over(&control.plan().config);
+            ([(CONTENT_TYPE, "application/toml")], settings.to_toml()).into_response()
         }
         None => ending(),
     }
@@ -239,8 +239,7 @@ async fn amend(
             let named = |(upstream, server)| ServerNamed { upstream, server };
             json(StatusCode::OK, &Changed { servers: servers.into_iter().map(named).collect() })
         }
-        Some(Err(AmendError::Refused(refusal))) => refused(StatusCode::CONFLICT, &refusal.to_string()),
-        Some(Err(error)) => refused(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        Some(Err(error)) => shaping::not_done(&error),
         None => ending(),
     }
 }
@@ -300,7 +299,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
 
-    use config::Config;
+    use config::{Config, Settings};
 
     use super::*;
     use crate::{Running, start};
@@ -308,8 +307,9 @@ mod tests {
     fn run(socket: &Path) -> (Running, Config) {
         let any = "127.0.0.1:0".parse().expect("is an address");
         let server = "http://127.0.0.1:1".parse().expect("is a URL");
+        let settings = Settings::for_servers(vec![any], vec![server]);
         let config =
-            Config { admin: Some(socket.to_owned()), ..Config::for_servers(vec![any], vec![server]) };
+            Config::new(Settings { admin: Some(socket.to_owned()), ..settings }).expect("it is valid");
         (start(config.clone()).expect("it starts"), config)
     }
 
@@ -352,6 +352,20 @@ mod tests {
         }
     }
 
+    /// An upstream of HTTP with a server that speaks none would be no valid configuration.
+    #[test]
+    fn a_server_of_another_kind_is_not_added() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let socket = folder.path().join("admin");
+        let (proxy, _) = run(&socket);
+        let before = proxy.control.plan().config.clone();
+        let server = r#"{"upstream":"default","server":"tcp://127.0.0.1:2"}"#;
+        let (status, told) = ask(&socket, "POST", "/servers/add", server);
+        assert_eq!(status, 422, "{told}");
+        assert!(told["error"].as_str().is_some_and(|error| error.contains("tcp://")), "{told}");
+        assert_eq!(proxy.control.plan().config, before);
+    }
+
     #[test]
     fn the_status_counts_changes() {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -359,7 +373,8 @@ mod tests {
         let (proxy, config) = run(&socket);
         proxy.reload(config.clone()).expect("it is valid");
         let admin = Some(folder.path().join("missing").join("admin"));
-        proxy.reload(Config { admin, ..config }).expect_err("there is no such folder");
+        let config = config.edit(|settings| settings.admin = admin).expect("it is valid");
+        proxy.reload(config).expect_err("there is no such folder");
         let (_, told) = ask(&socket, "GET", "/status", "");
         let counters = &told["counters"];
         assert_eq!((&counters["reloads"], &counters["reload_failures"]), (&1.into(), &1.into()), "{told}");

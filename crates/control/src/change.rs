@@ -121,8 +121,16 @@ pub(crate) enum AmendError {
     Refused(#[from] Refusal),
     #[error("{0}")]
     NotReshaped(#[from] ReshapeRefusal),
+    /// With it, the configuration would not be valid.
+    #[error("{}", sentences(.0))]
+    Mistakes(Vec<Mistake>),
     #[error("{0}")]
     NotPossible(#[from] StartError),
+}
+
+/// Mistakes of a configuration that is in no file: without their places.
+pub(crate) fn sentences(mistakes: &[Mistake]) -> String {
+    mistakes.iter().map(Mistake::sentence).collect::<Vec<_>>().join("; ")
 }
 
 fn listed(mistakes: &[Mistake]) -> String {
@@ -151,7 +159,7 @@ impl Control {
     ) -> Result<Arc<Self>, StartError> {
         let Means { workers, readers, wanted, metrics, admin, reread } = means;
         let overlay = std::mem::take(&mut inherited.overlay);
-        let config = overlay.over(&file);
+        let config = overlay.over(&file).map_err(StartError::Overrides)?;
         let (names, new) = Names::of(&config, None);
         resolve(&wanted, new);
         let mut plan = Plan::new(config, None, Time::START, names).map_err(StartError::Tls)?;
@@ -345,6 +353,7 @@ impl Control {
         let before = overlay.clone();
         let done = amend(&file, &mut overlay)?;
         if overlay != before {
+            overlay.over(&file).map_err(AmendError::Mistakes)?;
             self.put(file, overlay)?;
             self.reshaped.notify_one();
         }
@@ -509,7 +518,7 @@ impl Control {
     /// The one way from a plan to the next: whatever can fail comes first.
     fn put(&self, file: Config, overlay: Overlay) -> Result<(), StartError> {
         let before = self.plan();
-        let config = overlay.over(&file);
+        let config = overlay.over(&file).map_err(StartError::Overrides)?;
         let (names, new) = Names::of(&config, Some(&before.names));
         resolve(&self.wanted, new);
         let now = self.time();
@@ -696,6 +705,8 @@ mod tests {
     use std::path::Path;
     use std::time::SystemTime;
 
+    use config::Settings;
+
     use super::*;
     use crate::start;
     use crate::upgrade::UpgradeError;
@@ -705,7 +716,8 @@ mod tests {
         let log = log.map(|path| config::AccessLog::new(target(path), LogFormat::Json));
         let any = "127.0.0.1:0".parse().expect("is an address");
         let server = "http://127.0.0.1:1".parse().expect("is a URL");
-        Config { access_log: log, ..Config::for_servers(vec![any], vec![server]) }
+        let servers = Settings::for_servers(vec![any], vec![server]);
+        Config::new(Settings { access_log: log, ..servers }).expect("it is valid")
     }
 
     /// The process that takes over would not know of it.

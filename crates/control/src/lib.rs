@@ -87,6 +87,9 @@ pub enum StartError {
     /// A certificate or key could not be used.
     #[error("cannot use TLS as configured: {}", listed(.0))]
     Tls(Vec<tls::Problem>),
+    /// The runtime overrides of the admin API do not fit the configuration.
+    #[error("overrides of the admin API do not fit the configuration; remove them first: {}", change::sentences(.0))]
+    Overrides(Vec<config::Mistake>),
     /// Nothing changes any more.
     #[error("this process is on its way out: another one has taken over, or it drains")]
     Leaving,

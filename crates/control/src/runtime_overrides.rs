@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use balance::{Cause, Time, WEIGHT_MAX};
-use config::{Config, Server};
+use config::{Config, Mistake, Server, Settings};
 use serde::{Deserialize, Serialize};
 use telemetry::message;
 
@@ -172,12 +172,20 @@ impl Overlay {
         if self.servers.len() > CHANGES_MAX { Err(Refusal::TooMany) } else { Ok(targets) }
     }
 
-    /// The file's configuration with all changes. What names an upstream that the file has no more waits for it.
-    pub(crate) fn over(&self, file: &Config) -> Config {
-        let mut config = file.clone();
-        self.shaping.over(&mut config);
+    /// The file's configuration with all overrides. An override for an upstream that the file no longer has waits for it.
+    ///
+    /// # Errors
+    /// The mistakes of the combination: the file may have changed since the override was accepted.
+    pub(crate) fn over(&self, file: &Config) -> Result<Config, Vec<Mistake>> {
+        file.edit(|settings| {
+            self.shaping.over(settings);
+            self.servers_over(settings);
+        })
+    }
+
+    fn servers_over(&self, config: &mut Settings) {
         if self.servers.is_empty() {
-            return config;
+            return;
         }
         for upstream in &mut config.upstreams {
             let removed = |server: &Server| {
@@ -208,7 +216,6 @@ impl Overlay {
             }
             upstream.servers = servers;
         }
-        config
     }
 
     /// Sees to it that just those servers of a plan are drained that should be.
@@ -291,10 +298,10 @@ servers = [\"http://two:2\"]
         let file = file();
         let mut overlay = Overlay::default();
         for (amendment, server, upstream) in steps {
-            let effective = overlay.over(&file);
+            let effective = overlay.over(&file).expect("it is valid");
             overlay.amend(amendment, server, *upstream, (&file, &effective))?;
         }
-        Ok(shown(&overlay.over(next)))
+        Ok(shown(&overlay.over(next).expect("it is valid")))
     }
 
     fn shown(config: &Config) -> String {
@@ -356,6 +363,19 @@ servers = [\"http://two:2\"]
             let refusal = after(&[(amendment.clone(), server, upstream)], &file()).expect_err("is refused");
             assert!(refusal.to_string().contains(expected), "{amendment:?} {server}: {refusal}");
         }
+    }
+
+    /// The file has changed since the override was accepted: an upstream that took bytes is one of HTTP.
+    #[test]
+    fn an_override_that_a_file_no_longer_allows_is_a_mistake() {
+        let before =
+            "[[listen]]\naddress = \"127.0.0.1:0\"\ntcp = \"b\"\n[upstream.b]\nservers = [\"tcp://two:2\"]";
+        let before = config::parse(before, "f").expect("is valid");
+        let mut overlay = Overlay::default();
+        overlay.amend(&Amendment::Add(1), "tcp://three:3", None, (&before, &before)).expect("is accepted");
+        assert_eq!(shown(&overlay.over(&before).expect("is valid")), "b: two:2*1 three:3*1");
+        let mistakes = overlay.over(&file()).expect_err("a route leads there");
+        assert!(mistakes[0].message.contains("tcp:// server"), "{mistakes:?}");
     }
 
     #[test]

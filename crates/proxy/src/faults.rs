@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use config::{Config, FaultRule, IpNet};
+use config::{Config, FaultRule, IpNet, Settings};
 use route::{Fields as _, FirstRequests, RouteTable};
 use shape::{ConnectionFault, Dice, Draws, Fault};
 use telemetry::message;
@@ -221,10 +221,11 @@ impl Faults {
         self.set.load().rules.clone()
     }
 
-    /// What is in force as a file would have it.
-    pub fn over(&self, mut config: Config) -> Config {
-        config.faults.rules = self.rules().iter().map(|rule| rule.meant.clone()).collect();
-        config
+    /// The settings in force, with the fault rules in force.
+    pub fn over(&self, config: &Config) -> Settings {
+        let mut settings = Settings::clone(config);
+        settings.faults.rules = self.rules().iter().map(|rule| rule.meant.clone()).collect();
+        settings
     }
 
     /// By what a request or its response goes wrong, if it does. One that no route is for has no `route`.

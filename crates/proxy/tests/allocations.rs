@@ -9,8 +9,9 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use config::{AccessLog, CacheStore, Config, LogFormat, LogTarget};
+use config::{AccessLog, CacheStore, LogFormat, LogTarget, Settings};
 use socket2::SockRef;
+use testkit::scene::valid;
 
 struct Counting;
 
@@ -105,7 +106,7 @@ fn allocations_of(case: &Case, log: Option<AccessLog>) -> usize {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
     SockRef::from(&listener).set_read_timeout(Some(Duration::from_secs(20))).expect("is a socket");
     let server = format!("http://{}", listener.local_addr().expect("it listens")).parse().expect("is a URL");
-    let mut config = Config::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![server]);
+    let mut config = Settings::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![server]);
     config.workers = Some(1.try_into().expect("is not zero"));
     config.metrics = log.is_some().then(|| ([127, 0, 0, 1], 0).into());
     config.access_log = log;
@@ -113,7 +114,7 @@ fn allocations_of(case: &Case, log: Option<AccessLog>) -> usize {
         config.cache = Some(CacheStore::of(64 << 20));
         config.routes[0].cache = Some(cache::Policy::default());
     }
-    let proxy = control::start(config).expect("the proxy starts");
+    let proxy = control::start(valid(config)).expect("the proxy starts");
     let mut client = TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens");
     client.set_read_timeout(Some(Duration::from_secs(20))).expect("is a socket");
     std::thread::scope(|scope| {

@@ -6,9 +6,10 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
-use config::Config;
+use config::Settings;
 use control::Running;
 use socket2::SockRef;
+use testkit::scene::valid;
 
 /// Far beyond what all buffers between the two ends hold, the kernel's included.
 const BODY_BYTES: usize = 128 << 20;
@@ -215,9 +216,9 @@ fn scene() -> (Running, TcpStream, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
     SockRef::from(&listener).set_read_timeout(Some(PATIENCE)).expect("is a socket");
     let server = format!("http://{}", listener.local_addr().expect("it listens")).parse().expect("is a URL");
-    let mut config = Config::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], vec![server]);
+    let mut config = Settings::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], vec![server]);
     config.workers = Some(1.try_into().expect("is not zero"));
-    let proxy = control::start(config).expect("the proxy starts");
+    let proxy = control::start(valid(config)).expect("the proxy starts");
     let client = TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens");
     client.set_read_timeout(Some(PATIENCE)).expect("is a socket");
     (proxy, client, listener)

@@ -5,9 +5,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use config::Config;
+use config::Settings;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::SockRef;
+use testkit::scene::valid;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Clients at once: more than any fixed number of idle connections that used to be kept.
@@ -25,9 +26,9 @@ fn a_crowd_that_comes_again_makes_no_new_connections() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
     SockRef::from(&listener).listen(CROWD as i32).expect("it listens");
     let server = format!("http://{}", listener.local_addr().expect("it listens")).parse().expect("is a URL");
-    let mut config = Config::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], vec![server]);
+    let mut config = Settings::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], vec![server]);
     config.workers = Some(1.try_into().expect("is not zero"));
-    let proxy = control::start(config).expect("the proxy starts");
+    let proxy = control::start(valid(config)).expect("the proxy starts");
     let address = proxy.addresses()[0];
     let connect = |_| TcpStream::connect(address).expect("the proxy listens");
     let mut clients: Vec<TcpStream> = (0..CROWD).map(connect).collect();

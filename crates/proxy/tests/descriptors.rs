@@ -6,9 +6,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use config::Config;
+use config::Settings;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use socket2::{Domain, SockRef, Socket, Type};
+use testkit::scene::valid;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Descriptors that the process may have: few, so that they are soon used up.
@@ -23,9 +24,9 @@ fn accepting_pauses_until_there_are_descriptors_again() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
     SockRef::from(&listener).set_read_timeout(Some(PATIENCE)).expect("is a socket");
     let server = format!("http://{}", listener.local_addr().expect("it listens")).parse().expect("is a URL");
-    let mut config = Config::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], vec![server]);
+    let mut config = Settings::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], vec![server]);
     config.workers = Some(1.try_into().expect("is not zero"));
-    let proxy = control::start(config).expect("the proxy starts");
+    let proxy = control::start(valid(config)).expect("the proxy starts");
     let address = proxy.addresses()[0];
 
     // Two clients that are there before, and share one connection to the server.

@@ -9,10 +9,11 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 
-use config::{Config, Protocol};
+use config::{Protocol, Settings};
 use control::Running;
 use testkit::http2::frame::{INITIAL_WINDOW_SIZE, WINDOW, data, headers, last_headers, raw, window_update};
 use testkit::http2::{End, frame};
+use testkit::scene::valid;
 
 struct Counting;
 
@@ -97,11 +98,11 @@ fn costs_little(
     attack: impl FnOnce(&mut End, &Running),
 ) {
     let url = format!("http://{server}").parse().expect("is a URL");
-    let mut config = Config::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![url]);
+    let mut config = Settings::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![url]);
     config.workers = Some(1.try_into().expect("is not zero"));
     // What is a flood would end before it costs anything.
-    config.limits.http2.floods.overhead = u32::MAX;
-    let proxy = control::start(config).expect("the proxy starts");
+    config.limits.http2.floods.overhead = 1_000_000;
+    let proxy = control::start(valid(config)).expect("the proxy starts");
     // What a worker needs is there once it has answered.
     let mut friend = End::client(TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens"), &[]);
     friend.sends(last_headers(1, &GET.replace("GET", "TRACE")));
@@ -259,10 +260,10 @@ fn bodies(server: std::net::SocketAddr) {
 fn streams_of_a_server() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
     let url = format!("http://{}", listener.local_addr().expect("it listens")).parse().expect("is a URL");
-    let mut config = Config::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![url]);
+    let mut config = Settings::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![url]);
     config.workers = Some(1.try_into().expect("is not zero"));
     config.upstreams[0].protocol = Protocol::Http2;
-    let proxy = control::start(config).expect("the proxy starts");
+    let proxy = control::start(valid(config)).expect("the proxy starts");
     let connect = || TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens");
     let mut friend = End::client(connect(), &[]);
     friend.sends(last_headers(1, GET));

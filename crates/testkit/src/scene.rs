@@ -119,6 +119,11 @@ pub fn read(text: &str) -> config::Config {
     config::parse(text, "test.toml").unwrap_or_else(|mistakes| panic!("{mistakes:#?}\n{text}"))
 }
 
+/// Checks settings that a test has changed.
+pub fn valid(settings: config::Settings) -> config::Config {
+    config::Config::new(settings).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"))
+}
+
 /// A request without a body.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {

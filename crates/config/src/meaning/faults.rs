@@ -34,7 +34,7 @@ pub struct FaultRule {
     pub fault: Fault,
     /// When.
     pub occasion: Occasion,
-    /// What requests have to be like, one of them; their listeners are indices into `Config::listeners`.
+    /// What requests have to be like, one of them; their listeners are indices into `Settings::listeners`.
     pub rules: Vec<Rule>,
     /// The names of their routes; none means every one.
     pub routes: Vec<String>,

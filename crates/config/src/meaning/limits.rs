@@ -90,7 +90,7 @@ impl Default for Limits {
 pub struct Http2Limits {
     /// Within a second.
     pub floods: FloodLimits,
-    /// How many times as much those of `Config::trusted_proxies` may send.
+    /// How many times as much those of `Settings::trusted_proxies` may send.
     pub trusted_factor: u32,
 }
 

@@ -19,7 +19,7 @@ pub struct Listener {
     /// Networks whose connections begin with a PROXY header, of version 1 or 2, and are refused without one; those of
     /// others never do. None is off. Peers of a Unix socket count as 127.0.0.1.
     pub proxy_protocol: Vec<IpNet>,
-    /// What arrives is passed on as it is, without a look at it, to this upstream: an index into `Config::upstreams`. Then
+    /// What arrives is passed on as it is, without a look at it, to this upstream: an index into `Settings::upstreams`. Then
     /// it has no `redirect_to_https` and no `hsts`, no route counts, and `http2` is meaningless.
     pub tcp: Option<usize>,
     /// HTTPS, or TLS around what `tcp` passes on, with these certificates; `None` is none.

@@ -19,7 +19,7 @@ pub struct Route {
     /// What it is called in logs and metrics: its host and path unless written. Unique.
     pub name: String,
     /// What requests have to be like, by one of these: at least one. They differ in their host alone. Their listeners are
-    /// indices into `Config::listeners`.
+    /// indices into `Settings::listeners`.
     pub rules: Vec<Rule>,
     /// What they get.
     pub action: Action,
@@ -27,7 +27,7 @@ pub struct Route {
     pub policies: Policies,
     /// How they are slowed down on purpose.
     pub shaping: Shaping,
-    /// What may answer them without a server; `None` is nothing. Only where there is a `Config::cache`.
+    /// What may answer them without a server; `None` is nothing. Only where there is a `Settings::cache`.
     pub cache: Option<cache::Policy>,
 }
 
@@ -61,7 +61,7 @@ impl Route {
 /// What a request gets.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// The answer of a server of this upstream: an index into `Config::upstreams`.
+    /// The answer of a server of this upstream: an index into `Settings::upstreams`.
     Upstream(usize),
     /// The same, of one of several upstreams by weight.
     Split(Split),
@@ -117,15 +117,15 @@ pub struct Policies {
     pub cookies: Option<CookieRewrite>,
     /// What Via says of this proxy, in requests and responses.
     pub via: Via,
-    /// Pages before those of `Config::error_pages`.
+    /// Pages before those of `Settings::error_pages`.
     pub error_pages: Pages,
     /// Whether errors that servers answer with get these pages too.
     pub replace_errors: bool,
     /// Retries, in the place of those of the upstream.
     pub retry: Option<Retry>,
-    /// Waits, in the place of those of `Config::timeouts`.
+    /// Waits, in the place of those of `Settings::timeouts`.
     pub timeouts: RouteTimeouts,
-    /// Limits, in the place of those of `Config::limits`.
+    /// Limits, in the place of those of `Settings::limits`.
     pub limits: RouteLimits,
 }
 
@@ -181,7 +181,7 @@ pub struct Rewrite {
     pub host: Option<HostRewrite>,
 }
 
-/// Waits of one route; `None` is that of `Config::timeouts`.
+/// Waits of one route; `None` is that of `Settings::timeouts`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RouteTimeouts {
     /// See `Timeouts::client_body`.
@@ -196,7 +196,7 @@ pub struct RouteTimeouts {
     pub tunnel_idle: Option<Duration>,
 }
 
-/// Limits of one route; `None` is that of `Config::limits`.
+/// Limits of one route; `None` is that of `Settings::limits`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RouteLimits {
     /// See `Limits::body_bytes`; `Some(None)` is no limit.

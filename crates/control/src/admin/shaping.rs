@@ -130,7 +130,7 @@ pub(super) fn not_done(error: &AmendError) -> Response {
             StatusCode::NOT_FOUND
         }
         AmendError::NotReshaped(ReshapeRefusal::TooMany) | AmendError::Refused(_) => StatusCode::CONFLICT,
-        AmendError::NotReshaped(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        AmendError::NotReshaped(_) | AmendError::Mistakes(_) => StatusCode::UNPROCESSABLE_ENTITY,
         AmendError::NotPossible(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };
     refused(status, &error.to_string())

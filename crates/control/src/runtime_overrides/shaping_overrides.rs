@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use balance::Time;
-use config::{Bandwidth, Bandwidths, Config, Link, ValueError};
+use config::{Bandwidth, Bandwidths, Config, Link, Settings, ValueError};
 use shape::{Delay, Loss};
 use telemetry::message;
 
@@ -160,7 +160,7 @@ impl Reshaped {
     }
 
     /// Changes a configuration likewise, in which links have the names that they are meant by.
-    pub(crate) fn over(&self, config: &mut Config) {
+    pub(crate) fn over(&self, config: &mut Settings) {
         for ((kind, name), PlaceChange { order, meant, .. }) in &self.0 {
             let link = order.profile.as_deref().map(|name| config.profile(name));
             let meant = match link {
@@ -447,7 +447,7 @@ loss = \"2% 1ms\"
     }
 
     /// How everything is shaped, in a line.
-    fn shown(config: &Config) -> String {
+    fn shown(config: &Settings) -> String {
         let listener = &config.listeners[0];
         let (route, upstream) = (&config.routes[1].shaping, &config.upstreams[0]);
         let rates = |all: &Bandwidths| {
@@ -516,12 +516,12 @@ loss = \"2% 1ms\"
                     .amend(&order(text), &file(), Time::START)
                     .unwrap_or_else(|error| panic!("{text}: {error}"));
             }
-            let mut config = file();
+            let mut config = file().into_settings();
             reshaped.over(&mut config);
             assert_eq!(shown(&config), expected, "{orders:?}");
             let mut next = Reshaped::default();
             reshaped.orders(Time::START).for_each(|order| next.inherit(&order));
-            let mut config = file();
+            let mut config = file().into_settings();
             next.over(&mut config);
             assert_eq!(shown(&config), expected, "{orders:?}, in the next process");
             assert_eq!(reshaped.clear(), usize::from(!orders.is_empty()));
@@ -580,7 +580,7 @@ loss = \"2% 1ms\"
             .amend(&order(r#"{"place":"listener","profile":"own"}"#), &file(), Time::START)
             .expect("it is there");
         let over = |text: &str| {
-            let mut config = config::parse(text, "f").expect("it is right");
+            let mut config = config::parse(text, "f").expect("it is right").into_settings();
             reshaped.over(&mut config);
             shown(&config)
         };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use config::{Config, Dns};
+use config::{Config, Dns, Settings};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
@@ -164,15 +164,19 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(names: NameServer, change: impl FnOnce(&mut Config)) -> Self {
+    fn new(names: NameServer, change: impl FnOnce(&mut Settings)) -> Self {
         let servers = Servers::start();
         let url = format!("http://{NAME}:{}", servers.port).parse().expect("is a URL");
-        let mut config = Config::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], vec![url]);
+        let mut config = Settings::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], vec![url]);
         config.workers = Some(1.try_into().expect("is not zero"));
         config.upstreams[0].settings.slow_start = Duration::ZERO;
         change(&mut config);
         let resolver = NameServer { address: names.address, records: Arc::clone(&names.records) };
-        let proxy = start_resolving(config, Setup::default(), Box::new(move || resolver.resolver()));
+        let proxy = start_resolving(
+            Config::new(config).expect("is valid"),
+            Setup::default(),
+            Box::new(move || resolver.resolver()),
+        );
         Self { names, servers, proxy: proxy.unwrap_or_else(|error| panic!("it does not start: {error}")) }
     }
 

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use config::Config;
+use config::{Config, Settings};
 
 use crate::{Running, start};
 use proxy::context::listening::{ListenerId, NOWHERE};
@@ -31,10 +31,13 @@ fn a_connection_that_is_handed_over_to_who_ends_is_served() {
     let any: SocketAddr = "127.0.0.1:0".parse().expect("is an address");
     for _ in 0..20 {
         let server = "http://127.0.0.1:1".parse().expect("is a URL");
-        let proxy = start(Config {
-            workers: Some(const { std::num::NonZeroUsize::new(1).unwrap() }),
-            ..Config::for_servers(vec![any], vec![server])
-        });
+        let proxy = start(
+            Config::new(Settings {
+                workers: Some(const { std::num::NonZeroUsize::new(1).unwrap() }),
+                ..Settings::for_servers(vec![any], vec![server])
+            })
+            .expect("is valid"),
+        );
         let proxy = proxy.expect("it starts");
         let (mut client, stream) = connection();
         let worker = &proxy.control.workers[0];
@@ -57,11 +60,14 @@ fn a_log_that_is_not_used_any_more_is_given_away() {
     let any = "127.0.0.1:0".parse().expect("is an address");
     let server = "http://127.0.0.1:1".parse().expect("is a URL");
     let target = config::LogTarget::File(folder.path().join("log"));
-    let proxy = start(Config {
-        workers: Some(const { std::num::NonZeroUsize::new(1).unwrap() }),
-        access_log: Some(config::AccessLog::new(target, config::LogFormat::Json)),
-        ..Config::for_servers(vec![any], vec![server])
-    });
+    let proxy = start(
+        Config::new(Settings {
+            workers: Some(const { std::num::NonZeroUsize::new(1).unwrap() }),
+            access_log: Some(config::AccessLog::new(target, config::LogFormat::Json)),
+            ..Settings::for_servers(vec![any], vec![server])
+        })
+        .expect("is valid"),
+    );
     let proxy = proxy.expect("it starts");
     let (done, mut all_done) = tokio::sync::mpsc::unbounded_channel();
     let change = Change {
@@ -80,9 +86,12 @@ fn a_log_that_is_not_used_any_more_is_given_away() {
 fn a_connection_that_is_handed_over_for_a_listener_of_before_has_an_end() {
     let any = "127.0.0.1:0".parse().expect("is an address");
     let server = "http://127.0.0.1:1".parse().expect("is a URL");
-    let config = |listeners| Config {
-        workers: Some(const { std::num::NonZeroUsize::new(1).unwrap() }),
-        ..Config::for_servers(vec![any; listeners], vec![config::Server::clone(&server)])
+    let config = |listeners| {
+        Config::new(Settings {
+            workers: Some(const { std::num::NonZeroUsize::new(1).unwrap() }),
+            ..Settings::for_servers(vec![any; listeners], vec![config::Server::clone(&server)])
+        })
+        .expect("is valid")
     };
     let ask = |mut client: TcpStream| {
         // It may be closed already.

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use balance::EjectionSettings;
-use config::Config;
+use config::Settings;
 
 use crate::scene::{Scene, at_one_port, check, get, waits_until};
 
-fn ejecting(settings: EjectionSettings) -> impl FnOnce(&mut Config) {
+fn ejecting(settings: EjectionSettings) -> impl FnOnce(&mut Settings) {
     move |config| {
         config.upstreams[0].settings.ejection = Some(settings);
         config.upstreams[0].retry.attempts = 1;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use config::Config;
+use config::Settings;
 
 use crate::scene::{Scene, check, get, waits_until};
 
@@ -18,7 +18,7 @@ fn half_down() -> Scene {
 #[test]
 fn a_server_that_is_down_stays_down() {
     let scene = half_down();
-    let never = |config: &mut Config| {
+    let never = |config: &mut Settings| {
         let check = config.upstreams[0].check.as_mut().expect("it is checked");
         check.settings.interval = Duration::from_secs(3600);
         check.settings.interval_in_doubt = Duration::from_secs(3600);
@@ -44,7 +44,7 @@ fn one_failure_of_another_check_says_no_more_than_one_of_the_check_before() {
     scene.servers[1].is_ill.store(true, SeqCst);
     scene.reload(|config| {
         let check = config.upstreams[0].check.as_mut().expect("it is checked");
-        check.settings.fall = 1_000_000;
+        check.settings.fall = 1000;
     });
     let seen = checks(1);
     waits_until("its checks go on", || checks(1) > seen + 3);

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use balance::CheckSettings;
-use config::{Check, Config, Probe, Statuses};
+use config::{Check, Probe, Settings, Statuses};
 use control::Running;
+use testkit::scene::valid;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -57,25 +58,25 @@ pub(crate) struct Server {
 /// A proxy and its servers, of which the first is number 1.
 pub(crate) struct Scene {
     pub(crate) servers: Vec<Arc<Server>>,
-    pub(crate) config: Config,
+    pub(crate) config: Settings,
     pub(crate) proxy: Running,
 }
 
 impl Scene {
     /// So many servers, and some changes to the configuration.
-    pub(crate) fn new(count: u8, change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn new(count: u8, change: impl FnOnce(&mut Settings)) -> Self {
         let (port, listeners) = at_one_port(count);
         let servers: Vec<Arc<Server>> = listeners.iter().map(|_| Arc::default()).collect();
         for ((listener, server), who) in listeners.into_iter().zip(&servers).zip(1..) {
             serve_all(server, listener, who);
         }
         let urls = (1..=count).map(|last| format!("http://127.0.0.{last}:{port}").parse().expect("is a URL"));
-        let mut config = Config::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], urls.collect());
+        let mut config = Settings::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], urls.collect());
         config.workers = Some(1.try_into().expect("is not zero"));
         config.upstreams[0].settings.slow_start = Duration::ZERO;
         change(&mut config);
-        let proxy =
-            control::start(config.clone()).unwrap_or_else(|error| panic!("it does not start: {error}"));
+        let proxy = control::start(valid(config.clone()))
+            .unwrap_or_else(|error| panic!("it does not start: {error}"));
         Self { servers, config, proxy }
     }
 
@@ -113,10 +114,10 @@ impl Scene {
         waits_until("others answer", || self.who() == expected);
     }
 
-    pub(crate) fn reload(&self, change: impl FnOnce(&mut Config)) {
+    pub(crate) fn reload(&self, change: impl FnOnce(&mut Settings)) {
         let mut config = self.config.clone();
         change(&mut config);
-        self.proxy.reload(config).unwrap_or_else(|error| panic!("{error}"));
+        self.proxy.reload(valid(config)).unwrap_or_else(|error| panic!("{error}"));
     }
 }
 

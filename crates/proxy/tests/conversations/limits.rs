@@ -198,7 +198,10 @@ fn a_connection_serves_only_so_many_requests() {
 
 #[test]
 fn where_memory_is_short_a_few_requests_are_admitted_and_the_rest_may_come_again() {
-    let scene = Scene::with(|config| config.shed.memory = MemoryBound::Bytes(1));
+    // The least that can be configured, and more than that in use.
+    const LEAST: usize = 16 << 20;
+    let scene = Scene::with(|config| config.shed.memory = MemoryBound::Bytes(LEAST as u64));
+    let _in_use = std::hint::black_box(vec![1_u8; 2 * LEAST]);
     let refused = expand(&failure_of_load("Too many requests are in progress."), "");
     // The control thread is yet to look at memory, and then as many as are always admitted have to be under way.
     let mut waiting = Vec::new();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use config::{AccessLog, Config, LogFormat, LogTarget};
+use config::{AccessLog, LogFormat, LogTarget, Settings};
 use serde_json::Value;
 use testkit::text::{GET_SEEN, OK, OK_GOT, expand, failure_and_close, failure_and_go_on};
 
@@ -18,7 +18,7 @@ pub(crate) fn logged(format: LogFormat, talk: impl FnOnce(&Scene)) -> Vec<String
 /// The same with some changes to the configuration.
 pub(crate) fn logged_with(
     format: LogFormat,
-    change: impl FnOnce(&mut Config),
+    change: impl FnOnce(&mut Settings),
     talk: impl FnOnce(&Scene),
 ) -> Vec<String> {
     let directory = tempfile::tempdir().expect("a temporary directory");

@@ -3,8 +3,9 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use config::{Config, Listener};
+use config::{Listener, Settings};
 use testkit::http1::Peer;
+use testkit::scene::valid;
 use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand};
 use testkit::wait::PATIENCE;
 
@@ -13,7 +14,7 @@ use crate::scene::{Scene, listen, loopback};
 const LAST: &str = "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\nConnection: close\r\n{via}\r\nok";
 
 /// A scene and its configuration.
-fn scene(change: impl FnOnce(&mut Config)) -> (Scene, Config) {
+fn scene(change: impl FnOnce(&mut Settings)) -> (Scene, Settings) {
     let mut kept = None;
     let scene = Scene::with(|config| {
         change(config);
@@ -44,7 +45,7 @@ fn connections_and_pools_outlive_a_reload() {
     let mut server = asks(&scene, &mut client);
     config.timeouts.client_body = Duration::from_secs(7);
     config.listeners.push(Listener::plain(loopback()));
-    scene.running().reload(config).expect("it is valid");
+    scene.running().reload(valid(config)).expect("it is valid");
 
     let addresses = scene.running().addresses();
     assert_eq!((addresses.len(), addresses[0]), (2, address), "a port that the kernel chose stays");
@@ -66,7 +67,7 @@ fn a_request_under_way_ends_as_it_began() {
     let gone = listen();
     config.upstreams[0].servers =
         vec![format!("http://{}", gone.local_addr().expect("it listens")).parse().expect("is a URL")];
-    scene.running().reload(config).expect("it is valid");
+    scene.running().reload(valid(config)).expect("it is valid");
     server.sends(OK);
     client.gets(&expand(OK_GOT, ""));
     // Nobody asks it again.
@@ -88,7 +89,7 @@ fn a_listener_that_is_gone_lets_its_clients_go_with_their_next_response() {
     stays.sends(GET);
     answers(&mut stays, &mut server);
     config.listeners.pop();
-    scene.running().reload(config).expect("it is valid");
+    scene.running().reload(valid(config)).expect("it is valid");
     let began = std::time::Instant::now();
     while TcpStream::connect(gone).is_ok() {
         assert!(began.elapsed() < PATIENCE, "connections are still accepted");
@@ -115,7 +116,7 @@ fn a_listener_may_widen_to_all_addresses_and_narrow_again() {
     let mut server = asks(&scene, &mut client);
     for (listens, is_everywhere) in [(everywhere, true), (here, false), (everywhere, true)] {
         config.listeners = vec![Listener::plain(listens)];
-        scene.running().reload(config.clone()).expect("it is ours");
+        scene.running().reload(valid(config.clone())).expect("it is ours");
         assert_eq!(scene.running().addresses(), [listens]);
         // Until then a client may still meet the socket that goes.
         let began = std::time::Instant::now();
@@ -140,7 +141,7 @@ fn what_cannot_be_put_in_force_changes_nothing() {
     next.listeners.push(Listener::plain(loopback()));
     next.listeners.push(Listener::plain(taken.local_addr().expect("it listens")));
     next.upstreams[0].servers.clone_from(&vec!["http://127.0.0.1:1".parse().expect("is a URL")]);
-    let error = scene.running().reload(next).expect_err("the address is taken").to_string();
+    let error = scene.running().reload(valid(next)).expect_err("the address is taken").to_string();
     assert!(error.contains("another process listens there"), "{error}");
     assert_eq!(scene.running().addresses().len(), 1);
     client.sends(GET);
@@ -148,13 +149,16 @@ fn what_cannot_be_put_in_force_changes_nothing() {
 
     let mut next = config;
     next.workers = Some(2.try_into().expect("is not zero"));
-    let remarks = scene.running().reload(next).expect("it is valid");
+    let remarks = scene.running().reload(valid(next)).expect("it is valid");
     assert!(remarks[0].starts_with("workers: there are 1, and 2 after"), "{remarks:?}");
     scene.running().drain();
     assert!(
         scene
             .running()
-            .reload(Config::for_servers(vec![loopback()], Vec::from(["http://a".parse().expect("is a URL")])))
+            .reload(config::Config::for_servers(
+                vec![loopback()],
+                Vec::from(["http://a".parse().expect("is a URL")])
+            ))
             .is_err()
     );
 }

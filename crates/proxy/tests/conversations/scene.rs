@@ -5,10 +5,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
-use config::{Config, Server};
+use config::{Server, Settings};
 use control::Running;
 use socket2::SockRef;
 use testkit::http1::Peer;
+use testkit::scene::valid;
 use testkit::text::expand;
 use testkit::wait::PATIENCE;
 
@@ -54,24 +55,24 @@ impl Scene {
     }
 
     /// With one server and some changes to the configuration.
-    pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Self {
         Self::with_servers(&[1], change)
     }
 
     /// With servers of these weights.
-    pub(crate) fn with_servers(weights: &[u32], change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn with_servers(weights: &[u32], change: impl FnOnce(&mut Settings)) -> Self {
         let servers: Vec<TcpListener> = weights.iter().map(|_| listen()).collect();
         let urls = servers.iter().zip(weights).map(|(server, &weight)| {
             let address = server.local_addr().expect("it listens");
             let written: Server = format!("http://{address}").parse().expect("is a URL");
             Server { weight, ..written }
         });
-        let mut config = Config::for_servers(vec![loopback()], urls.collect());
+        let mut config = Settings::for_servers(vec![loopback()], urls.collect());
         // One worker, so that there is one pool.
         config.workers = Some(1.try_into().expect("is not zero"));
         change(&mut config);
         let running =
-            control::start(config).unwrap_or_else(|error| panic!("the proxy does not start: {error}"));
+            control::start(valid(config)).unwrap_or_else(|error| panic!("the proxy does not start: {error}"));
         Self { running, servers, accepted: RefCell::default() }
     }
 

@@ -120,6 +120,7 @@ fn connect_and_trace_are_refused() {
 fn the_most_specific_route_decides_and_without_one_it_is_404() {
     let scene = Scene::with_servers(&[1, 1], |config| {
         let mut upstream = config.upstreams[0].clone();
+        upstream.name = "second".to_owned();
         upstream.servers = vec![config.upstreams[0].servers.remove(1)];
         config.upstreams.push(upstream);
         config.routes = vec![

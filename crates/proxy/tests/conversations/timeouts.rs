@@ -4,7 +4,7 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use config::Config;
+use config::Settings;
 use testkit::http1::Ending;
 use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_close, failure_and_go_on};
 
@@ -12,9 +12,11 @@ use crate::scene::Scene;
 use crate::scene::Step::*;
 
 const SHORT: Duration = Duration::from_millis(300);
+/// The shortest averaging period of a minimum rate.
+const WINDOW: Duration = Duration::from_secs(1);
 
 /// All waits are long but those that `shorten` shortens.
-fn scene(shorten: impl FnOnce(&mut Config)) -> Scene {
+fn scene(shorten: impl FnOnce(&mut Settings)) -> Scene {
     Scene::with(shorten)
 }
 
@@ -125,10 +127,10 @@ const EXPECTS: &str = "PUT / HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nC
 #[test]
 fn a_body_that_nobody_has_asked_for_is_not_late() {
     let scene = scene(|config| {
-        config.timeouts.client_body = 2 * SHORT;
-        config.timeouts.client_header = 4 * SHORT;
+        config.timeouts.client_body = WINDOW;
+        config.timeouts.client_header = WINDOW + SHORT;
         config.limits.minimum_rate_bytes_per_second = 10;
-        config.limits.rate_window = 2 * SHORT;
+        config.limits.rate_window = WINDOW;
     });
     let late = failure_and_close("408 Request Timeout", "The request body arrives too slowly.");
     for sends in [true, false] {
@@ -185,9 +187,9 @@ fn a_pause_of_the_client_does_not_cut_the_response_that_is_under_way() {
     for (expectation, piece) in [("", "3\r\none\r\n"), (expects, "")] {
         let scene = scene(|config| {
             config.timeouts.client_body = SHORT;
-            config.timeouts.client_header = 2 * SHORT;
+            config.timeouts.client_header = WINDOW + SHORT;
             config.limits.minimum_rate_bytes_per_second = 1_000_000;
-            config.limits.rate_window = SHORT;
+            config.limits.rate_window = WINDOW;
         });
         let head = "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n";
         let mut client = scene.client();
@@ -216,10 +218,10 @@ fn a_pause_of_the_client_does_not_cut_the_response_that_is_under_way() {
 /// Rates are of bytes that are due: who has announced none is quiet, not slow.
 #[test]
 fn a_client_that_owes_nothing_is_not_too_slow() {
-    let quiet = |config: &mut Config| {
-        config.timeouts.client_header = 3 * SHORT;
+    let quiet = |config: &mut Settings| {
+        config.timeouts.client_header = WINDOW + SHORT;
         config.limits.minimum_rate_bytes_per_second = 1_000_000;
-        config.limits.rate_window = SHORT;
+        config.limits.rate_window = WINDOW;
     };
     let post = "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n";
     for piece in ["", "3\r\nsub\r\n"] {
@@ -411,17 +413,17 @@ fn a_client_below_the_minimum_rate_is_dropped() {
     // Long time-outs: what counts is the rate.
     is_dropped_for_slowness(|config| {
         config.limits.minimum_rate_bytes_per_second = 1_000_000;
-        config.limits.rate_window = SHORT;
+        config.limits.rate_window = WINDOW;
     });
     is_dropped_for_slowness(|config| {
         config.limits.minimum_rate_bytes_per_second = 0;
         let limits = &mut config.routes[0].policies.limits;
         limits.minimum_rate_bytes_per_second = Some(1_000_000);
-        limits.rate_window = Some(SHORT);
+        limits.rate_window = Some(WINDOW);
     });
 }
 
-fn is_dropped_for_slowness(slow: impl Fn(&mut Config) + Copy) {
+fn is_dropped_for_slowness(slow: impl Fn(&mut Settings) + Copy) {
     let body = scene(slow);
     let answer = failure_and_close("408 Request Timeout", "The request body arrives too slowly.");
     let mut client = body.client();
@@ -473,8 +475,8 @@ fn a_slow_client_above_the_minimum_rate_lives() {
 fn a_slow_server_does_not_make_its_client_slow() {
     let scene = scene(|config| {
         config.limits.minimum_rate_bytes_per_second = 1_000_000;
-        config.limits.rate_window = SHORT;
-        config.timeouts.client_header = 2 * SHORT;
+        config.limits.rate_window = WINDOW;
+        config.timeouts.client_header = WINDOW + SHORT;
     });
     let mut client = scene.client();
     client.sends(GET);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use config::{AccessLog, Config, LogFormat, LogTarget};
+use config::{AccessLog, LogFormat, LogTarget, Settings};
 use testkit::text::{GET, OK};
 
 use crate::scene::{Scene, answer};
@@ -19,7 +19,7 @@ fn scene() -> Scene {
     scene_with(|_| ())
 }
 
-fn scene_with(change: impl FnOnce(&mut Config)) -> Scene {
+fn scene_with(change: impl FnOnce(&mut Settings)) -> Scene {
     Scene::with(1, |set| {
         set.config.listeners[0].proxy_protocol = vec!["127.0.0.0/8".parse().expect("is a network")];
         change(&mut set.config);

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use config::{AccessLog, Config, Listener, LogFormat, LogTarget};
+use config::{AccessLog, Listener, LogFormat, LogTarget, Settings};
 use route::ProxyVersion;
 use testkit::http1::Peer;
+use testkit::scene::valid;
 
 use crate::scene::{Scene, Set, addresses, loopback, unix_listener, url};
 
@@ -129,6 +130,7 @@ fn another_server_is_tried_where_one_cannot_be_reached() {
 fn a_client_without_a_server_is_let_go() {
     let scene = Scene::with(0, |set| {
         set.config.listeners[0].tcp = Some(0);
+        set.config.routes.clear();
         set.config.upstreams[0].servers = vec![url(NOBODY)];
     });
     scene.client().is_closed();
@@ -194,20 +196,17 @@ fn the_client_is_introduced_to_the_server() {
 fn a_connection_outlives_reloads_and_its_listener() {
     let mut config = None;
     let scene = scene_with(2, |set| {
-        set.config.listeners.push(Listener::plain(loopback()));
+        set.config.listeners.push(Listener { tcp: Some(0), ..Listener::plain(loopback()) });
         config = Some(set.config.clone());
     });
     let config = config.expect("it was made");
     let (mut client, mut server) = (scene.client(), scene.accept(0));
     says(&mut client, &mut server, "before");
-    let only_second = |config: &Config| Config {
-        listeners: vec![config.listeners[1].clone()],
-        routes: vec![config::Route::to(None, "/", 0)],
-        ..config.clone()
-    };
-    scene.running.reload(config.clone()).expect("nothing is wrong with it");
+    let only_second =
+        |config: &Settings| Settings { listeners: vec![config.listeners[1].clone()], ..config.clone() };
+    scene.running.reload(valid(config.clone())).expect("nothing is wrong with it");
     says(&mut server, &mut client, "after one reload");
-    scene.running.reload(only_second(&config)).expect("nothing is wrong with it");
+    scene.running.reload(valid(only_second(&config))).expect("nothing is wrong with it");
     says(&mut client, &mut server, "without a listener");
     // A drain waits for it.
     scene.running.drain();
@@ -225,7 +224,7 @@ fn a_listener_may_begin_to_pass_on() {
     let scene = Scene::with(1, |set| found = Some(set.config.clone()));
     let mut config = found.expect("it was made");
     config.listeners[0].tcp = Some(0);
-    scene.running.reload(config).expect("nothing is wrong with it");
+    scene.running.reload(valid(config)).expect("nothing is wrong with it");
     let (mut client, mut server) = (scene.client(), scene.accept(0));
     says(&mut server, &mut client, "welcome");
 }

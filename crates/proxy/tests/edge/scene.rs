@@ -6,11 +6,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use config::{Config, ListenAddress, Listener, Server};
+use config::{ListenAddress, Listener, Server, Settings};
 use control::Running;
 use socket2::SockRef;
 use tempfile::TempDir;
 use testkit::http1::Peer;
+use testkit::scene::valid;
 use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand};
 use testkit::wait::PATIENCE;
 
@@ -24,7 +25,7 @@ pub(crate) struct Scene {
 
 /// What a configuration is made of.
 pub(crate) struct Set {
-    pub(crate) config: Config,
+    pub(crate) config: Settings,
     pub(crate) directory: PathBuf,
 }
 
@@ -39,11 +40,12 @@ impl Scene {
             // Until `change` names one.
             urls.push(self::url("http://127.0.0.1:1"));
         }
-        let mut config = Config::for_servers(vec![loopback()], urls);
+        let mut config = Settings::for_servers(vec![loopback()], urls);
         config.workers = Some(1.try_into().expect("is not zero"));
         let mut set = Set { config, directory: directory.path().to_owned() };
         change(&mut set);
-        let running = control::start(set.config).unwrap_or_else(|error| panic!("it does not start: {error}"));
+        let running =
+            control::start(valid(set.config)).unwrap_or_else(|error| panic!("it does not start: {error}"));
         Self { running, servers, _directory: directory }
     }
 

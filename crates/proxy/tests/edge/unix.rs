@@ -8,10 +8,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use config::{Config, ListenAddress, Listener};
+use config::{Config, ListenAddress, Listener, Settings};
 use control::{Running, StartError};
 use socket2::{Domain, SockAddr, Socket, Type};
 use testkit::http1::Peer;
+use testkit::scene::valid;
 use testkit::text::{GET, OK};
 
 use crate::scene::{
@@ -190,15 +191,15 @@ fn the_file_of_a_listener_is_there_for_as_long_as_it_is_listened_on() {
     let mut server = meet(&mut early, || scene.accept(0));
 
     // Configured no longer, it takes nobody in; who has come is served.
-    let without = Config { listeners: vec![config.listeners[0].clone()], ..config.clone() };
-    scene.running.reload(without).expect("nothing is wrong with it");
+    let without = Settings { listeners: vec![config.listeners[0].clone()], ..config.clone() };
+    scene.running.reload(valid(without)).expect("nothing is wrong with it");
     assert!(!path.exists());
     server.sends(OK);
     assert_eq!(early.message().status(), 200);
     early.gets_the_end();
 
     // And back again.
-    scene.running.reload(config).expect("nothing is wrong with it");
+    scene.running.reload(valid(config)).expect("nothing is wrong with it");
     exchange(&mut scene.client_of(1), &mut server);
     drop(scene);
     assert!(!path.exists());
@@ -212,14 +213,17 @@ fn a_reload_that_fails_leaves_no_file() {
     let taken = TcpListener::bind(loopback()).expect("a port on loopback is free");
     config.listeners.push(unix_listener(directory.join("front")));
     config.listeners.push(Listener::plain(taken.local_addr().expect("it listens")));
-    assert!(matches!(scene.running.reload(config), Err(StartError::Listen { .. })));
+    assert!(matches!(scene.running.reload(valid(config)), Err(StartError::Listen { .. })));
     assert!(!directory.join("front").exists());
 }
 
+fn at(path: &Path) -> Settings {
+    let settings = Settings::for_servers(vec![loopback()], vec![url("http://127.0.0.1:1")]);
+    Settings { listeners: vec![unix_listener(path.to_owned())], ..settings }
+}
+
 fn start_at(path: &Path) -> Result<Running, StartError> {
-    let mut config = Config::for_servers(vec![loopback()], vec![url("http://127.0.0.1:1")]);
-    config.listeners = vec![unix_listener(path.to_owned())];
-    control::start(config)
+    control::start(valid(at(path)))
 }
 
 #[test]
@@ -243,12 +247,9 @@ fn only_a_socket_that_nobody_listens_on_makes_way() {
 
     let error = start_at(&directory.path().join("none/front")).err().expect("its directory is missing");
     assert!(error.to_string().contains("its directory has to exist"), "{error}");
-    let StartError::Listen { error, .. } =
-        start_at(&directory.path().join("a".repeat(200))).err().expect("its path is too long")
-    else {
-        panic!("another error")
-    };
-    assert_eq!(error.kind(), ErrorKind::InvalidFilename);
+    let mistakes =
+        Config::new(at(&directory.path().join("a".repeat(200)))).expect_err("its path is too long");
+    assert!(mistakes[0].message.contains("is longer than the 107 bytes"), "{mistakes:?}");
 }
 
 /// Every worker takes connections from the one socket.

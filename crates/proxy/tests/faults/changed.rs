@@ -1,7 +1,7 @@
 //! Faults that come and go while the proxy runs: through its admin API, and with its file.
 
 use testkit::admin;
-use testkit::scene::{BOTH, Client, Scene, Spoken, get, read};
+use testkit::scene::{BOTH, Client, Scene, Spoken, get, read, valid};
 
 const ROUTES: &str = "admin = \"{dir}/admin\"\n[[route]]\nname = \"a\"\nrespond = { status = 200 }\n";
 
@@ -80,9 +80,9 @@ fn faults_of_a_file_are_read_again_when_they_change() {
     let scene = Scene::new("admin = \"{dir}/admin\"\n[[route]]\nname = \"a\"\nrespond = { status = 200 }\n");
     let mut client = scene.client(Spoken::Http1);
     let reload = |faults: &str| {
-        let mut config = read(&text(faults));
+        let mut config = read(&text(faults)).into_settings();
         config.admin = Some(scene.file("admin"));
-        scene.running().reload(config).expect("it is valid");
+        scene.running().reload(valid(config)).expect("it is valid");
     };
     let first = "[[fault]]\ninject = \"503\"\nfirst = 1\n";
     reload(first);

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
 use testkit::http1::Peer;
-use testkit::scene::{Scene, Spoken, get, read};
+use testkit::scene::{Scene, Spoken, get, read, valid};
 use testkit::text::OK;
 use testkit::wait::PATIENCE;
 
@@ -119,9 +119,9 @@ fn a_file_has_listeners_refuse() {
     assert!(refuses(address), "from the beginning");
     let (_, text) = asks(&scene, "GET", "/configuration", "");
     let reload = |fault: &str| {
-        let mut config = read(&text);
-        config.faults = read(&format!("{LEAST}{fault}")).faults;
-        scene.running().reload(config).expect("it is valid");
+        let mut config = read(&text).into_settings();
+        config.faults.clone_from(&read(&format!("{LEAST}{fault}")).faults);
+        scene.running().reload(valid(config)).expect("it is valid");
     };
     reload("");
     assert!(!refuses(address));

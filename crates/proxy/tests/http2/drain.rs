@@ -5,6 +5,7 @@ use std::time::Duration;
 use config::Protocol;
 use testkit::http2::Ended;
 use testkit::http2::frame::{Frame, NO_ERROR, last_headers};
+use testkit::scene::valid;
 
 use crate::scene::Scene;
 
@@ -98,7 +99,7 @@ fn a_listener_that_a_reload_removes_lets_its_streams_finish() {
     server.head();
     let mut config = kept.expect("it is made once");
     config.listeners[0] = config::Listener::plain(([127, 0, 0, 2], 0).into());
-    scene.running.reload(config).expect("it is valid");
+    scene.running.reload(valid(config)).expect("it is valid");
     assert_eq!(idle.ends(), Ended::Told(NO_ERROR));
     client.find(|frame| matches!(frame, Frame::GoAway { .. }));
     server.sends(OK);

@@ -1,6 +1,6 @@
 //! The bounds of floods: what they are is an option, proxies that are trusted get more, and the log names the one that was met.
 
-use config::{AccessLog, Config, LogFormat, LogTarget, Protocol};
+use config::{AccessLog, LogFormat, LogTarget, Protocol, Settings};
 use serde_json::Value;
 use testkit::http2::frame::{
     CANCEL, ENHANCE_YOUR_CALM, Frame, INITIAL_WINDOW_SIZE, headers, last_headers, ping, raw, reset, settings,
@@ -45,7 +45,7 @@ fn rapid_resets(at: u32) -> Vec<u8> {
 }
 
 /// What the log says of what a client does under such bounds.
-fn logged(change: impl FnOnce(&mut Config), talk: impl FnOnce(&Scene, &mut End)) -> Vec<Value> {
+fn logged(change: impl FnOnce(&mut Settings), talk: impl FnOnce(&Scene, &mut End)) -> Vec<Value> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("access.log");
     let scene = Scene::with(Protocol::Http1, 1, |config| {
@@ -69,7 +69,7 @@ fn is_told(line: &Value, word: &str, end: &str) -> bool {
     line["cause"] == word && line.get("target").is_none() && detail.ends_with(end)
 }
 
-fn bound(config: &mut Config, limit: u32) {
+fn bound(config: &mut Settings, limit: u32) {
     let floods = &mut config.limits.http2.floods;
     let each = [
         &mut floods.resets,
@@ -83,7 +83,7 @@ fn bound(config: &mut Config, limit: u32) {
     each.into_iter().for_each(|bound| *bound = limit);
 }
 
-fn trust(config: &mut Config) {
+fn trust(config: &mut Settings) {
     config.trusted_proxies = vec!["127.0.0.0/8".parse().expect("is a network")];
 }
 

@@ -5,11 +5,12 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use config::{Config, Protocol, Server};
+use config::{Protocol, Server, Settings};
 use control::Running;
 use socket2::SockRef;
 use testkit::http1::Peer;
 use testkit::http2::End;
+use testkit::scene::valid;
 use testkit::wait::PATIENCE;
 
 /// A running proxy and the servers behind it.
@@ -30,7 +31,7 @@ impl Scene {
     }
 
     /// With so many servers, and some changes to the configuration.
-    pub(crate) fn with(protocol: Protocol, servers: usize, change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn with(protocol: Protocol, servers: usize, change: impl FnOnce(&mut Settings)) -> Self {
         let listen = |_| {
             let listener = TcpListener::bind(loopback()).expect("a port on loopback is free");
             SockRef::from(&listener).set_read_timeout(Some(PATIENCE)).expect("is a socket");
@@ -41,12 +42,12 @@ impl Scene {
             let address = server.local_addr().expect("it listens");
             format!("http://{address}").parse::<Server>().expect("is a URL")
         });
-        let mut config = Config::for_servers(vec![loopback()], urls.collect());
+        let mut config = Settings::for_servers(vec![loopback()], urls.collect());
         config.workers = Some(1.try_into().expect("is not zero"));
         config.upstreams[0].protocol = protocol;
         change(&mut config);
         let running =
-            control::start(config).unwrap_or_else(|error| panic!("the proxy does not start: {error}"));
+            control::start(valid(config)).unwrap_or_else(|error| panic!("the proxy does not start: {error}"));
         Self { running, servers }
     }
 

@@ -1,6 +1,7 @@
 //! Counters and the listener over changes of the configuration.
 
 use std::net::{TcpListener, TcpStream};
+use testkit::scene::valid;
 
 use crate::scene::{Scene, config, loopback, name, server};
 
@@ -23,12 +24,12 @@ fn counters_of_what_remains_go_on() {
     );
     scene.assert_told(&[(&requests("/stays"), 4.0), (&requests("/goes"), 4.0), (&of_server, 4.0)]);
 
-    scene.running.reload(after).unwrap_or_else(|error| panic!("it is valid: {error}"));
+    scene.running.reload(valid(after)).unwrap_or_else(|error| panic!("it is valid: {error}"));
     assert_eq!((scene.get("/stays"), scene.get("/comes")), (200, 200));
     scene.assert_told(&[(&requests("/stays"), 5.0), (&requests("/comes"), 1.0), (&of_server, 6.0)]);
     assert!(!scene.series().contains_key(&requests("/goes")), "nobody counts it any more");
 
-    scene.running.reload(before).unwrap_or_else(|error| panic!("it is valid: {error}"));
+    scene.running.reload(valid(before)).unwrap_or_else(|error| panic!("it is valid: {error}"));
     assert_eq!((scene.get("/stays"), scene.get("/goes")), (200, 200));
     scene.assert_told(&[(&requests("/stays"), 6.0), (&requests("/goes"), 1.0)]);
 }
@@ -38,7 +39,7 @@ fn the_listener_moves_and_ends() {
     let mut config = config(&[("/", 0)], &[("app", &[&server()])]);
     config.metrics = None;
     let scene = Scene::with(config.clone());
-    let change = |config: &config::Config| scene.running.reload(config.clone());
+    let change = |config: &config::Settings| scene.running.reload(valid(config.clone()));
     assert_eq!(scene.get("/"), 200);
 
     config.metrics = Some(loopback());

@@ -69,7 +69,7 @@ fn checks_and_ejections() {
     config.upstreams[1].check = Some(Check {
         settings: CheckSettings {
             interval: HOUR,
-            interval_in_doubt: Duration::from_millis(1),
+            interval_in_doubt: Duration::from_millis(10),
             jitter_percent: 0,
             rise: 1,
             fall: 1,

@@ -5,8 +5,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use config::{Config, Route, Server, Upstream};
+use config::{Route, Server, Settings, Upstream};
 use control::Running;
+use testkit::scene::valid;
 
 /// After this a test has failed that waits for something to come.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -17,9 +18,9 @@ pub(crate) struct Scene {
 
 impl Scene {
     /// With these routes, by path, each to the upstream with these servers; `""` is one where nobody listens.
-    pub(crate) fn with(config: Config) -> Self {
+    pub(crate) fn with(config: Settings) -> Self {
         let running =
-            control::start(config).unwrap_or_else(|error| panic!("the proxy does not start: {error}"));
+            control::start(valid(config)).unwrap_or_else(|error| panic!("the proxy does not start: {error}"));
         Self { running }
     }
 
@@ -97,8 +98,8 @@ pub(crate) fn name(server: &Server) -> String {
 }
 
 /// With metrics, and these routes by path to upstreams by name.
-pub(crate) fn config(routes: &[(&str, usize)], upstreams: &[(&str, &[&Server])]) -> Config {
-    let mut config = Config::for_servers(vec![loopback()], vec![nobody()]);
+pub(crate) fn config(routes: &[(&str, usize)], upstreams: &[(&str, &[&Server])]) -> Settings {
+    let mut config = Settings::for_servers(vec![loopback()], vec![nobody()]);
     config.workers = Some(1.try_into().expect("is not zero"));
     config.metrics = Some(loopback());
     config.routes = routes.iter().map(|(path, upstream)| Route::to(None, path, *upstream)).collect();

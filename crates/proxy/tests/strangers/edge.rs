@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 
 use config::{
-    CertificateFiles, Certificates, ClientCertificates, Config, KeyPair, ListenAddress, Listener, ServerTls,
-    UnknownNames,
+    CertificateFiles, Certificates, ClientCertificates, KeyPair, ListenAddress, Listener, ServerTls,
+    Settings, UnknownNames,
 };
 use control::Running;
 use route::ProxyVersion;
+use testkit::scene::valid;
 
 use crate::curl::curl;
 use crate::haproxy::Haproxy;
@@ -18,10 +19,10 @@ fn any_port() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
-fn proxy_to(server: &str, change: impl FnOnce(&mut Config)) -> Running {
-    let mut config = Config::for_servers(vec![any_port()], vec![server.parse().expect("is a URL")]);
+fn proxy_to(server: &str, change: impl FnOnce(&mut Settings)) -> Running {
+    let mut config = Settings::for_servers(vec![any_port()], vec![server.parse().expect("is a URL")]);
     change(&mut config);
-    control::start(config).expect("it starts")
+    control::start(valid(config)).expect("it starts")
 }
 
 fn tls_of(pair: &Pair) -> ServerTls {
@@ -34,7 +35,7 @@ fn tls_of(pair: &Pair) -> ServerTls {
     }
 }
 
-fn from_the_machine(config: &mut Config) {
+fn from_the_machine(config: &mut Settings) {
     config.listeners[0].proxy_protocol = vec!["127.0.0.0/8".parse().expect("is a network")];
 }
 

@@ -4,19 +4,20 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use config::{
-    CertificateFiles, Certificates, ClientCertificates, Config, KeyPair, Listener, Protocol, ServerTls,
+    CertificateFiles, Certificates, ClientCertificates, KeyPair, Listener, Protocol, ServerTls, Settings,
     UnknownNames,
 };
 use control::Running;
+use testkit::scene::valid;
 
 use crate::curl::curl;
 use crate::installed::installed;
 use crate::nginx::{LARGE_BYTES, Nginx, Pair, Secured, large_body};
 
 /// A listener that shows a certificate, and one in the clear.
-fn proxy_to(server: &str, certificates: Certificates, change: impl FnOnce(&mut Config)) -> Running {
+fn proxy_to(server: &str, certificates: Certificates, change: impl FnOnce(&mut Settings)) -> Running {
     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
-    let mut config = Config::for_servers(vec![any_port; 2], vec![server.parse().expect("is a URL")]);
+    let mut config = Settings::for_servers(vec![any_port; 2], vec![server.parse().expect("is a URL")]);
     let tls = ServerTls {
         certificates,
         unknown_names: UnknownNames::Default,
@@ -24,7 +25,7 @@ fn proxy_to(server: &str, certificates: Certificates, change: impl FnOnce(&mut C
     };
     config.listeners[0] = Listener { tls: Some(tls), ..Listener::plain(any_port) };
     change(&mut config);
-    control::start(config).expect("it starts")
+    control::start(valid(config)).expect("it starts")
 }
 
 fn files(pair: &Pair) -> Certificates {

@@ -4,12 +4,13 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Instant;
 
-use config::{Certificates, ClientCertificates, Config, Listener, ServerTls, UnknownNames};
+use config::{Certificates, ClientCertificates, Listener, ServerTls, Settings, UnknownNames};
 use control::Running;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ServerConfig};
 use socket2::SockRef;
 use telemetry::Snapshot;
+use testkit::scene::valid;
 use testkit::tls::{Authority, End, Issued};
 use testkit::wait::PATIENCE;
 
@@ -31,7 +32,7 @@ impl Scene {
     }
 
     /// The same with some changes.
-    pub(crate) fn with(change: impl FnOnce(&mut Config, &Authority)) -> Self {
+    pub(crate) fn with(change: impl FnOnce(&mut Settings, &Authority)) -> Self {
         Self::begin(Authority::new(), None, change)
     }
 
@@ -39,7 +40,7 @@ impl Scene {
     pub(crate) fn to_tls(
         authority: Authority,
         tls: ServerConfig,
-        change: impl FnOnce(&mut Config, &Authority),
+        change: impl FnOnce(&mut Settings, &Authority),
     ) -> Self {
         Self::begin(authority, Some(Arc::new(tls)), change)
     }
@@ -54,20 +55,21 @@ impl Scene {
     fn begin(
         authority: Authority,
         server_tls: Option<Arc<ServerConfig>>,
-        change: impl FnOnce(&mut Config, &Authority),
+        change: impl FnOnce(&mut Settings, &Authority),
     ) -> Self {
         let server = TcpListener::bind(loopback()).expect("a port on loopback is free");
         SockRef::from(&server).set_read_timeout(Some(PATIENCE)).expect("is a socket");
         let scheme = if server_tls.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{}", server.local_addr().expect("it listens"));
-        let mut config = Config::for_servers(vec![loopback()], vec![url.parse().expect("is a URL")]);
+        let mut config = Settings::for_servers(vec![loopback()], vec![url.parse().expect("is a URL")]);
         config.workers = Some(1.try_into().expect("is not zero"));
         let tls = server_tls_of(Certificates::Files(vec![authority.files("own", &["a.example"])]));
         config.listeners[0] = Listener { tls: Some(tls), ..Listener::plain(loopback()) };
         config.upstreams[0].tls.ca = Some(authority.file.clone());
         config.upstreams[0].tls.name = Some("a.example".to_owned());
         change(&mut config, &authority);
-        let running = control::start(config).unwrap_or_else(|error| panic!("it does not start: {error}"));
+        let running =
+            control::start(valid(config)).unwrap_or_else(|error| panic!("it does not start: {error}"));
         let client = Arc::new(authority.client(&[&TLS13, &TLS12]));
         Self { authority, running, server, server_tls, client }
     }
@@ -150,7 +152,7 @@ pub(crate) fn server_tls_of(certificates: Certificates) -> ServerTls {
 }
 
 /// The listener's TLS.
-pub(crate) fn listener_tls(config: &mut Config) -> &mut ServerTls {
+pub(crate) fn listener_tls(config: &mut Settings) -> &mut ServerTls {
     config.listeners[0].tls.as_mut().expect("it has TLS")
 }
 

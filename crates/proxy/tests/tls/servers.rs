@@ -1,6 +1,6 @@
 //! Servers with TLS: whom to believe, what to show them, and how their connections are used.
 
-use config::{Config, Protocol};
+use config::{Protocol, Settings};
 use rustls::version::{TLS12, TLS13};
 use rustls::{HandshakeKind, ServerConfig};
 use testkit::tls::{Authority, End, Ending};
@@ -19,7 +19,7 @@ fn asks(client: &mut End, server: &mut End, path: &str) {
 fn servers_are_believed_or_not() {
     let other = Authority::new();
     let other_ca = || Some(other.file.clone());
-    type Change<'a> = Box<dyn Fn(&mut Config) + 'a>;
+    type Change<'a> = Box<dyn Fn(&mut Settings) + 'a>;
     let cases: [(&str, &[&str], i32, Change<'_>, u16); 7] = [
         ("its name and its CA are right", &["a.example"], 4000, Box::new(|_| ()), 200),
         ("it has another name", &["b.example"], 4000, Box::new(|_| ()), 502),

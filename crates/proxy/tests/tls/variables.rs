@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use config::{AccessLog, ClientCertificates, Config, LogFormat, LogTarget};
+use config::{AccessLog, ClientCertificates, LogFormat, LogTarget, Settings};
 use route::{HeaderEdit, HeaderEdits, Stage};
 use rustls::client::{Resumption, Tls12Resumption};
 use rustls::version::{TLS12, TLS13};
@@ -14,7 +14,7 @@ use crate::scene::{Scene, listener_tls};
 
 const TOLD: &str = "$tls.version $tls.cipher $tls.alpn $tls.sni $tls.subject $tls.fingerprint";
 
-fn tells(config: &mut Config) {
+fn tells(config: &mut Settings) {
     let edits = [HeaderEdit::Set("X-Tls", TOLD)];
     let edits = HeaderEdits::new(edits, Stage::Forward, None).expect("the variables are known");
     config.routes[0].policies.request_headers = edits;

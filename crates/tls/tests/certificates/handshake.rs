@@ -379,7 +379,7 @@ fn origin(scene: &Scene, names: &[&str], asks: bool, protocols: &[&str]) -> Arc<
 fn upstream(server: &str) -> Upstream {
     let server: Server = server.parse().unwrap();
     let address = ([127, 0, 0, 1], 0).into();
-    config::Config::for_servers(vec![address], vec![server]).upstreams.remove(0)
+    config::Settings::for_servers(vec![address], vec![server]).upstreams.remove(0)
 }
 
 #[test]

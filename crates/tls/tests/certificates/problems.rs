@@ -200,7 +200,7 @@ fn authorities() {
 fn upstream(ca: Option<PathBuf>) -> Upstream {
     let server = "https://a.example".parse().unwrap();
     let mut upstream =
-        config::Config::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![server]).upstreams.remove(0);
+        config::Settings::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![server]).upstreams.remove(0);
     upstream.tls.ca = ca;
     upstream
 }

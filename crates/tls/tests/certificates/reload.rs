@@ -248,7 +248,7 @@ fn what_is_shown_to_servers_is_renewed() {
     let scene = Scene::new();
     let server = "https://a.example".parse().unwrap();
     let mut upstream =
-        config::Config::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![server]).upstreams.remove(0);
+        config::Settings::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![server]).upstreams.remove(0);
     upstream.tls.ca = Some(scene.ca());
     let pair = scene.files("own", &["own"]).pair;
     upstream.tls.certificate = Some(pair.clone());

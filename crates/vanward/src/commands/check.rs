@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use config::{Config, Mistake, Needed, Owner, Reading};
+use config::{Config, Mistake, Needed, Owner, Reading, Settings};
 use tls::{ClientSide, Problem, ServerSide};
 
 use super::check_route::{Asked, Said};
@@ -187,7 +187,7 @@ fn with_needs(mut reading: Reading) -> Reading {
 }
 
 /// Problems of the certificates, keys and CAs that a configuration names.
-pub(super) fn problems(config: &Config) -> Vec<(Owner, Problem)> {
+pub(super) fn problems(config: &Settings) -> Vec<(Owner, Problem)> {
     let of_listeners = config.listeners.iter().enumerate().map(|(index, listener)| {
         let problems = match ServerSide::load(listener) {
             Ok(tls) => tls.map(|tls| tls.remarks()).unwrap_or_default(),

@@ -123,12 +123,12 @@ fn words<V: Copy + Send + Sync>(named: &'static [(&'static str, V)]) -> impl Typ
 }
 
 impl Operation {
-    /// Applies the flags to the configuration.
-    pub(crate) fn over(&self, config: &mut config::Config) {
+    /// Applies the flags to the settings.
+    pub(crate) fn over(&self, settings: &mut config::Settings) {
         if let Some(admin) = &self.admin {
-            config.admin = Some(admin.clone());
+            settings.admin = Some(admin.clone());
         }
-        self.messages.over(&mut config.messages);
+        self.messages.over(&mut settings.messages);
     }
 }
 

@@ -10,8 +10,8 @@ use ::control::Setup;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use config::{
     AccessLog, Bandwidth, Bandwidths, CacheStore, CertificateFiles, Certificates, ClientCertificates, Config,
-    KeyPair, ListenAddress, Listener, LogFormat, LogTarget, PROFILES, Profile, Server, ServerTls, Shaping,
-    UnknownNames,
+    KeyPair, ListenAddress, Listener, LogFormat, LogTarget, Mistake, PROFILES, Profile, Server, ServerTls,
+    Settings, Shaping, UnknownNames,
 };
 use shape::{Delay, Fault, Occasion};
 
@@ -117,25 +117,25 @@ Examples:
 pub(crate) fn run(arguments: &Args) -> ExitCode {
     // Clap requires an address.
     let placeholder = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-    let mut config = Config::for_servers(vec![placeholder], arguments.to.clone());
-    config.listeners = arguments.from.iter().cloned().map(Listener::at).collect();
-    config.workers = arguments.workers;
+    let mut settings = Settings::for_servers(vec![placeholder], arguments.to.clone());
+    settings.listeners = arguments.from.iter().cloned().map(Listener::at).collect();
+    settings.workers = arguments.workers;
     if arguments.no_shed {
-        config.shed.concurrency = None;
+        settings.shed.concurrency = None;
     }
-    for route in &mut config.routes {
+    for route in &mut settings.routes {
         let bandwidths = Bandwidths { down: arguments.rate.clone(), up: arguments.upload_rate.clone() };
         route.shaping = Shaping { bandwidths, delay: arguments.delay.clone(), ..Shaping::default() };
     }
     if let Some(memory_bytes) = arguments.cache {
-        config.cache = Some(CacheStore::of(memory_bytes));
-        for route in &mut config.routes {
+        settings.cache = Some(CacheStore::of(memory_bytes));
+        for route in &mut settings.routes {
             route.cache = Some(cache::Policy::default());
         }
     }
-    config.faults.seed = arguments.seed;
-    config.faults.rules = super::faults::rules(&arguments.fail);
-    for listener in &mut config.listeners {
+    settings.faults.seed = arguments.seed;
+    settings.faults.rules = super::faults::rules(&arguments.fail);
+    for listener in &mut settings.listeners {
         if let Some(profile) = arguments.profile {
             (listener.bandwidths, listener.link) = (profile.bandwidths(), profile.link());
         }
@@ -145,7 +145,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
             client_certificates: ClientCertificates::default(),
         });
     }
-    let problems: BTreeSet<String> = super::check::problems(&config)
+    let problems: BTreeSet<String> = super::check::problems(&settings)
         .into_iter()
         .filter(|(_, problem)| !problem.is_usable())
         .map(|(_, problem)| problem.to_string())
@@ -154,7 +154,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         let problems: Vec<String> = problems.into_iter().collect();
         return super::fail(super::BAD_CONFIGURATION, problems.join("\nvanward: "));
     }
-    config.access_log = arguments.log.as_ref().map(|path| {
+    settings.access_log = arguments.log.as_ref().map(|path| {
         let target = match path.as_os_str().as_encoded_bytes() {
             b"-" => LogTarget::Stdout,
             _ => LogTarget::File(path.clone()),
@@ -165,7 +165,14 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         };
         AccessLog::new(target, format)
     });
-    arguments.operation.over(&mut config);
+    arguments.operation.over(&mut settings);
+    let config = match Config::new(settings) {
+        Ok(config) => config,
+        Err(mistakes) => {
+            let mistakes: Vec<String> = mistakes.iter().map(Mistake::sentence).collect();
+            return super::fail(super::BAD_CONFIGURATION, mistakes.join("\nvanward: "));
+        }
+    };
     match super::inheritance() {
         Ok(inheritance) => super::serve(config, Setup { reread: None, inheritance }, &arguments.operation),
         Err(code) => code,

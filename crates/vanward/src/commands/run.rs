@@ -71,8 +71,11 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
 fn read(file: &Path, operation: &super::Operation) -> config::Reading {
     // What can be used all the same is said by the proxy as it takes it up.
     let mut reading = super::check::with_files(config::examine_file(file), |problem| !problem.is_usable());
-    if let Some(config) = &mut reading.config {
-        operation.over(config);
+    if let Some(config) = reading.config.take() {
+        match config.edit(|settings| operation.over(settings)) {
+            Ok(config) => reading.config = Some(config),
+            Err(mistakes) => reading.mistakes = mistakes,
+        }
     }
     reading
 }
