@@ -47,9 +47,9 @@ use telemetry::message;
 use crate::context::client::Next;
 use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::{Memory, Request};
+use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
 use crate::context::plan::Plan;
-use crate::context::record::Record;
 use crate::context::seen;
 use crate::forward;
 use crate::forward::respond;
@@ -232,7 +232,7 @@ pub(crate) async fn serve(
     admitted: &Admitted,
     memory: &mut Memory,
     hit: &Hit,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     let shows_key = call.snapshot.plan.config.routes[admitted.route]
         .cache
@@ -243,7 +243,7 @@ pub(crate) async fn serve(
     memory.response.added.clear();
     let told =
         Told { handling: Handling::Hit, now_ms: call.worker.unix_ms(), shows_key, is_plain: *is_plain };
-    hit::stored(call, admitted, memory, object, told, record).await
+    hit::stored(call, admitted, memory, object, told, state).await
 }
 
 /// Asks a server, for all or for this one.
@@ -252,21 +252,21 @@ pub(crate) async fn ask(
     admitted: &Admitted,
     memory: &mut Memory,
     miss: Miss,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     if let Some(delay) = &call.snapshot.plan.routes[admitted.route].delay {
         shaping::hold_back(call, delay, memory).await;
     }
     memory.response.added.clear();
     let Some(ask) = Ask::of(call, admitted, &memory.request) else {
-        let reply = forward::forward(call, admitted, memory, record).await?;
-        return respond::respond(call, admitted, memory, reply, record).await;
+        let reply = forward::forward(call, admitted, memory, state).await?;
+        return respond::respond(call, admitted, memory, reply, state).await;
     };
     match miss.way {
-        Way::Fetch => fetch::ask(call, admitted, memory, &ask, miss, record).await,
-        Way::Pass if miss.is_below => fetch::ask_disk(call, admitted, memory, &ask, miss, record).await,
-        Way::Pass => pass::pass(call, admitted, memory, &ask, miss, record).await,
-        Way::Change => pass::change(call, admitted, memory, miss.forward, record).await,
+        Way::Fetch => fetch::ask(call, admitted, memory, &ask, miss, state).await,
+        Way::Pass if miss.is_below => fetch::ask_disk(call, admitted, memory, &ask, miss, state).await,
+        Way::Pass => pass::pass(call, admitted, memory, &ask, miss, state).await,
+        Way::Change => pass::change(call, admitted, memory, miss.forward, state).await,
     }
 }
 

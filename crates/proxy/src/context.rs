@@ -10,6 +10,8 @@ pub(crate) mod client;
 pub(crate) mod client_tls;
 /// What surrounds a request, and what is decided about it.
 pub(crate) mod exchange;
+/// What the steps of an exchange decide by.
+pub(crate) mod exchange_state;
 /// The memory of a running exchange, kept for the next one.
 pub(crate) mod exchange_slot;
 /// The detail of a refused message, for the log.

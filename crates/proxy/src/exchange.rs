@@ -16,8 +16,8 @@ use crate::cache::{self, Looked};
 use crate::context::client::Next;
 use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::Memory;
+use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
-use crate::context::record::Record;
 use crate::context::seen::{self, Fields};
 use crate::faults::messages;
 use crate::shaping::{self};
@@ -25,34 +25,30 @@ use transport::cold::cold;
 
 /// Serves the request whose head is at the front of the lane's buffer.
 pub(crate) async fn exchange(call: &Call<'_>, memory: &mut Memory) -> Next {
-    let mut record = Record::new(call);
-    let next = match run(call, memory, &mut record).await {
+    let mut state = ExchangeState::new(call);
+    let next = match run(call, memory, &mut state).await {
         Ok(next) => next,
-        Err(failure) => cold(|| fail(call, memory, &mut record, failure)).await,
+        Err(failure) => cold(|| fail(call, memory, &mut state, failure)).await,
     };
-    if next == Next::Drop && record.failure == Some(Failure::ClientStalled) {
-        // What it has not taken would stay in the kernel for as long as it answers.
-        call.client.socket.reset_on_drop();
-    }
-    end(memory, &mut record);
+    end(memory, &mut state);
     next
 }
 
 /// Answers what is no request, or not a whole one.
 pub(crate) async fn refuse(call: &Call<'_>, memory: &mut Memory, failure: Failure) -> Next {
-    let mut record = Record::new(call);
-    let next = fail(call, memory, &mut record, failure).await;
-    end(memory, &mut record);
+    let mut state = ExchangeState::new(call);
+    let next = fail(call, memory, &mut state, failure).await;
+    end(memory, &mut state);
     next
 }
 
-async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> Result<Next, Failure> {
+async fn run(call: &Call<'_>, memory: &mut Memory, state: &mut ExchangeState<'_>) -> Result<Next, Failure> {
     let request = &mut memory.request;
     let mut admitted = Admitted::new(call, &request.head);
-    if let Err(failure) = admit(&mut admitted, call, &request.head, request.buffer.filled(), record) {
+    if let Err(failure) = admit(&mut admitted, call, &request.head, request.buffer.filled(), state) {
         if failure == Failure::NoRoute
             && call.worker.faults.is_on()
-            && let Some(next) = cold(|| messages::request(call, memory, &admitted, record)).await?
+            && let Some(next) = cold(|| messages::request(call, memory, &admitted, state)).await?
         {
             return Ok(next);
         }
@@ -63,47 +59,46 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
         policies::name_request(call, request);
     }
     if call.worker.faults.is_on()
-        && let Some(next) = cold(|| messages::request(call, memory, &admitted, record)).await?
+        && let Some(next) = cold(|| messages::request(call, memory, &admitted, state)).await?
     {
         return Ok(next);
     }
     let request = &memory.request;
     if is_addressed_to_us(&admitted, &request.head, request.buffer.filled()) {
-        return answer::options(call, memory, &admitted, record).await;
+        return answer::options(call, memory, &admitted, state).await;
     }
     if cache::is_purge(call, &admitted, request) {
-        return cold(|| cache::purge(call, &admitted, memory, record)).await;
+        return cold(|| cache::purge(call, &admitted, memory, state)).await;
     }
     if let Some(port) = call.listener.redirect_port
         && !call.snapshot.plan.routes[admitted.route].is_for_plain_http
         && !seen::is_secure(call, &request.head, request.head_bytes())
     {
-        return answer::redirect(call, memory, &admitted, port, record).await;
+        return answer::redirect(call, memory, &admitted, port, state).await;
     }
     if admitted.is_cached {
         cache::prepare(call, &admitted, &mut memory.request);
     }
     if let Some(policies) = admitted.policies(call) {
-        if let Some(claim) = policies::ask(call, policies, &mut admitted, &memory.request, record)? {
+        if let Some(claim) = policies::ask(call, policies, &mut admitted, &memory.request, state)? {
             admitted.user = Some(cold(|| verify::verify(call, claim)).await?);
-            record.user = admitted.user;
+            state.knows_user(admitted.user);
         }
         let Memory { request, response } = memory;
         if let Some(answer) = policies::act(call, policies, &mut admitted, request, &mut response.out)? {
-            record.status = answer.status;
-            return answer::own(call, memory, &admitted, record, answer.body).await;
+            return answer::own(call, memory, &admitted, state, (answer.status, answer.body)).await;
         }
     }
     if admitted.is_cached {
         return match cache::look(call, &admitted, &memory.request)? {
-            Looked::Hit(hit) => cache::serve(call, &admitted, memory, &hit, record).await,
-            Looked::Miss(miss) => cold(|| cache::ask(call, &admitted, memory, miss, record)).await,
+            Looked::Hit(hit) => cache::serve(call, &admitted, memory, &hit, state).await,
+            Looked::Miss(miss) => cold(|| cache::ask(call, &admitted, memory, miss, state)).await,
         };
     }
     if let Some(delay) = &call.snapshot.plan.routes[admitted.route].delay {
         cold(|| shaping::hold_back(call, delay, memory)).await;
     }
-    let reply = forward::forward(call, &admitted, memory, record).await?;
+    let reply = forward::forward(call, &admitted, memory, state).await?;
     // Another route may store what this one changes.
     if is_unsafe(admitted.method)
         && let Some(known) = cache::invalidate(call, &admitted, memory)
@@ -113,7 +108,7 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
     if let Some(delay) = &call.snapshot.plan.routes[admitted.route].response_delay {
         cold(|| shaping::hold_back(call, delay, memory)).await;
     }
-    respond::respond(call, &admitted, memory, reply, record).await
+    respond::respond(call, &admitted, memory, reply, state).await
 }
 
 /// Decides whether a request may go on, and where to.
@@ -125,10 +120,10 @@ fn admit(
     call: &Call<'_>,
     head: &RequestHead,
     bytes: &[u8],
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<(), Failure> {
     if call.worker.is_short_of_memory() {
-        record.detours.shed = Some("memory");
+        state.record.detours.shed = Some("memory");
         return Err(Failure::ShortOfMemory);
     }
     admitted.target = Target::of(head, bytes)?;
@@ -141,13 +136,13 @@ fn admit(
     admitted.wants_upgrade = http1::wants_upgrade(head, bytes, admitted.connection);
     admitted.client = seen::client(call, head, bytes);
     if admitted.client != call.client.address {
-        record.named = Some(admitted.client);
+        state.record.named = Some(admitted.client);
     }
     let route = match call.snapshot.table.only() {
         Some(route) => route,
         None => choose(call, &admitted.target, head, bytes, admitted.client)?,
     };
-    record.route = Some(route);
+    state.takes_route(route);
     let meant = &call.snapshot.plan.routes[route];
     admitted.route = route;
     admitted.upstream = meant.upstream;
@@ -188,7 +183,7 @@ fn is_addressed_to_us(admitted: &Admitted, head: &RequestHead, bytes: &[u8]) -> 
 }
 
 /// Answers a failure, where that is still possible.
-async fn fail(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>, failure: Failure) -> Next {
+async fn fail(call: &Call<'_>, memory: &mut Memory, state: &mut ExchangeState<'_>, failure: Failure) -> Next {
     // Who was reset for what it did has not left.
     let failure = match failure {
         Failure::ClientGone if call.client.socket.wrong().is_some_and(|wrong| wrong.is_of_stream) => {
@@ -196,13 +191,13 @@ async fn fail(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>, fai
         }
         failure => failure,
     };
-    record.failure = Some(failure);
-    record.explain(memory, failure);
-    answer::failure(call, memory, failure, record).await
+    state.failed(call, failure);
+    state.record.explain(memory, failure);
+    answer::failure(call, memory, failure, state).await
 }
 
 /// The one exit: what came of it is counted and logged.
-fn end(memory: &mut Memory, record: &mut Record<'_>) {
-    record.finish(memory);
+fn end(memory: &mut Memory, state: &mut ExchangeState<'_>) {
+    state.finish(memory);
     memory.request.end();
 }

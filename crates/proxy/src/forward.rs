@@ -32,9 +32,9 @@ use crate::context::client::Client;
 use crate::context::client_tls::ClientTls;
 use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::{Memory, Request, Response};
+use crate::context::exchange_state::{ExchangeState, Sent};
 use crate::context::explain::INTERIM_MAX;
 use crate::context::failure::{Failure, Party};
-use crate::context::record::Record;
 use crate::context::seen;
 use crate::context::worker::Worker;
 use crate::shaping::{Direction, Pace};
@@ -86,23 +86,23 @@ pub(crate) async fn forward(
     call: &Call<'_>,
     admitted: &Admitted,
     memory: &mut Memory,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Reply, Failure> {
     let upstream = &call.snapshot.upstreams[admitted.upstream];
-    record.upstream = Some(admitted.upstream);
-    let admission = let_in(call, admitted, upstream, record)?;
+    state.record.upstream = Some(admitted.upstream);
+    let admission = let_in(call, admitted, upstream, state)?;
     prepare_body(call, upstream, admitted, &mut memory.request)?;
     let first_piece_taken = memory.request.body.taken();
-    record.first_piece_bytes = memory.request.body.moved;
+    state.record.first_piece_bytes = memory.request.body.moved;
     let mut choice = Choice::of_request(call, upstream, admitted, &memory.request);
-    let mut attempts = Attempts::new(call, upstream, retry_rules(call, upstream, record), admitted.method);
+    let mut attempts = Attempts::new(call, upstream, retry_rules(call, upstream, admitted), admitted.method);
     let mut tried = Vec::new();
     let mut last_failure: Option<(usize, Failure)> = None;
     let mut another = None;
     let failure = loop {
-        let asked = match another.take().or_else(|| choice.at_once(&tried, &mut record.detours)) {
+        let asked = match another.take().or_else(|| choice.poll_once(&tried, &mut state.record.detours)) {
             Some(asked) => asked,
-            None => match cold(|| wait_for_server(call, &mut choice, &tried, record)).await {
+            None => match cold(|| wait_for_server(call, &mut choice, &tried, state)).await {
                 Ok(asked) => asked,
                 Err(Failure::ClientGone) => break Failure::ClientGone,
                 // What the servers said that were asked tells more.
@@ -110,27 +110,27 @@ pub(crate) async fn forward(
             },
         };
         if let Some((server, failure)) = last_failure.take() {
-            record.retried(server, failure);
+            state.record.retried(server, failure);
         }
         let index = asked.server;
         let attempt = Attempt { call, admitted, upstream, index, may_reuse: attempts.may_reuse() };
-        record.attempt_began(admitted.upstream, index, asked.since);
+        state.record.attempt_began(admitted.upstream, index, asked.since);
         let mut progress = Progress::default();
-        let outcome = attempt.exchange(memory, record, &mut progress).await;
+        let outcome = attempt.exchange(memory, state, &mut progress).await;
         // What was read of the body beyond its first piece is gone, be it no more than the end (RFC 9112 §7.1).
         let is_whole = |request: &Request| request.body.taken() == first_piece_taken;
         let failure = match outcome {
             Ok(mut reply) => {
                 let status = memory.response.head.start.status;
-                let (latency, now) = answered(call.worker, &asked, &reply.upload, record);
-                record.server_changed(upstream.answered(&asked, status, latency, now));
+                let (latency, now) = answered(call.worker, &asked, &reply.upload, progress);
+                state.record.server_changed(upstream.answered(&asked, status, latency, now));
                 if attempts.repeats(status) {
                     tried.push(index);
                     let repeats = || attempts.after(Setback::Status, is_whole(&memory.request));
-                    another = elsewhere(&mut choice, &tried, record, repeats);
+                    another = elsewhere(&mut choice, &tried, state, repeats);
                 }
                 if another.is_none() {
-                    record.is_answered = true;
+                    state.record.is_answered = true;
                     choice.settle(&asked, Some(&mut memory.response));
                     admission.end(Work::Done(latency), now);
                     reply.under_way = Some(asked.into_under_way());
@@ -141,7 +141,7 @@ pub(crate) async fn forward(
             }
             Err(failure) => failure,
         };
-        let setback = attempt.failed(&asked, failure, progress, (memory, record));
+        let setback = attempt.failed(&asked, failure, progress, (memory, state));
         match attempts.after(setback, is_whole(&memory.request)) {
             Verdict::GiveUp => break failure,
             Verdict::Elsewhere => leave_aside((upstream, &choice), &mut tried, index, (failure, progress)),
@@ -165,9 +165,9 @@ async fn wait_for_server(
     call: &Call<'_>,
     choice: &mut Choice<'_>,
     tried: &[usize],
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Asked, Failure> {
-    let next = pin!(choice.next(tried, &mut record.detours));
+    let next = pin!(choice.next(tried, &mut state.record.detours));
     unless_gone(call.client, next).await.unwrap_or(Err(Failure::ClientGone))
 }
 
@@ -176,11 +176,11 @@ async fn wait_for_server(
 fn elsewhere(
     choice: &mut Choice<'_>,
     tried: &[usize],
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
     repeats: impl FnOnce() -> Verdict,
 ) -> Option<Asked> {
     let is_there = choice.has_untried(tried, Room::Now) && repeats() != Verdict::GiveUp;
-    is_there.then(|| choice.at_once(tried, &mut record.detours)).flatten()
+    is_there.then(|| choice.poll_once(tried, &mut state.record.detours)).flatten()
 }
 
 /// The server that failed is asked no more, unless there is no other.
@@ -208,13 +208,13 @@ fn let_in<'a>(
     call: &Call<'_>,
     admitted: &Admitted,
     upstream: &'a Upstream,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Admission<'a>, Failure> {
     if is_connect(call, admitted) && !admitted.wants_upgrade {
         // One of the protocols that are not passed on (RFC 9110 §7.8, §15.6.2).
         return Err(Failure::ProtocolRefused);
     }
-    upstream.admit(call.worker).inspect_err(|_| record.detours.shed = Some("latency"))
+    upstream.admit(call.worker).inspect_err(|_| state.record.detours.shed = Some("latency"))
 }
 
 /// Whether a request was a CONNECT with a protocol (RFC 8441 §4): over HTTP/2 nothing else asks for an upgrade.
@@ -223,10 +223,9 @@ fn is_connect(call: &Call<'_>, admitted: &Admitted) -> bool {
 }
 
 /// The route's own rules, else those of the upstream.
-fn retry_rules<'a>(call: &Call<'a>, upstream: &'a Upstream, record: &Record<'_>) -> &'a Retry {
+fn retry_rules<'a>(call: &Call<'a>, upstream: &'a Upstream, admitted: &Admitted) -> &'a Retry {
     let routes = &call.snapshot.plan.config.routes;
-    let of_route = record.route.and_then(|route| routes[route].policies.retry.as_ref());
-    of_route.unwrap_or(&upstream.plan.config.retry)
+    routes[admitted.route].policies.retry.as_ref().unwrap_or(&upstream.plan.config.retry)
 }
 
 /// Frames what is there of the body, so that it leaves with the head.
@@ -257,14 +256,9 @@ fn prepare_body(
 }
 
 /// How long a server took to answer, where that is timed, and the time now.
-fn answered(
-    worker: &Worker,
-    asked: &Asked,
-    upload: &Upload,
-    record: &Record<'_>,
-) -> (Option<Duration>, Time) {
+fn answered(worker: &Worker, asked: &Asked, upload: &Upload, progress: Progress) -> (Option<Duration>, Time) {
     let Some(since) = asked.since else { return (None, worker.coarse_time()) };
-    let answered_at = record.first_byte_at().unwrap_or_else(Instant::now);
+    let answered_at = progress.first_byte_at.unwrap_or_else(Instant::now);
     let since = upload.waits_for_server_since(since);
     (since.map(|since| answered_at.saturating_duration_since(since)), worker.time_of(answered_at))
 }
@@ -320,27 +314,27 @@ impl Attempt<'_> {
         asked: &Asked,
         failure: Failure,
         progress: Progress,
-        (memory, record): (&mut Memory, &mut Record<'_>),
+        (memory, state): (&mut Memory, &mut ExchangeState<'_>),
     ) -> Setback {
-        record.attempt_failed(failure);
-        record.explain(memory, failure);
+        state.record.attempt_failed(failure);
+        state.record.explain(memory, failure);
         let setback = Setback::Failed(failure, progress);
         let is_its_fault = setback.blames_server() && failure.facts().party == Party::Upstream;
-        record.server_changed(self.upstream.failed(self.call.worker, asked, is_its_fault));
+        state.record.server_changed(self.upstream.failed(self.call.worker, asked, is_its_fault));
         setback
     }
 
     async fn exchange(
         &self,
         memory: &mut Memory,
-        record: &mut Record<'_>,
+        state: &mut ExchangeState<'_>,
         progress: &mut Progress,
     ) -> Result<Reply, Failure> {
         let mut connection = match self.pooled() {
             Some(connection) => connection,
             None => {
                 let connect = async {
-                    let connect = pin!(self.connect(record));
+                    let connect = pin!(self.connect(state));
                     unless_gone(self.call.client, connect).await
                 };
                 cold(|| connect).await.unwrap_or(Err(Failure::ClientGone))?
@@ -358,17 +352,17 @@ impl Attempt<'_> {
         if sent < request.out.len() {
             cold(|| self.send(&connection, &request.out[sent..], follows, &pace, progress)).await?;
         }
-        record.upstream_bytes_sent += request.out.len() as u64;
+        state.record.upstream_bytes_sent += request.out.len() as u64;
         // What is repeated is written anew.
         request.out.clear();
         self.call.worker.buffers.warm_text(&mut request.out);
         if is_done {
             self.call.worker.buffers.wait(&mut request.buffer);
-            self.receive(&connection, response, record, progress).await?;
+            self.receive(&connection, response, state, progress).await?;
         } else {
             let deadline = self.call.worker.deadlines.deadline();
             connection.upload = Upload::going_on(deadline, pace, self.is_held(request));
-            let receive = pin!(self.receive(&connection, response, record, progress));
+            let receive = pin!(self.receive(&connection, response, state, progress));
             connection
                 .upload
                 .beside(self.call, self.admitted, &connection, request, Until::Head, receive)
@@ -409,7 +403,7 @@ impl Attempt<'_> {
         pooled
     }
 
-    async fn connect(&self, record: &mut Record<'_>) -> Result<Reply, Failure> {
+    async fn connect(&self, state: &mut ExchangeState<'_>) -> Result<Reply, Failure> {
         let Call { worker, client, .. } = *self.call;
         let server = &self.upstream.servers[self.index];
         let connection = match self.upstream.plan.config.protocol {
@@ -424,7 +418,7 @@ impl Attempt<'_> {
         if is_reused {
             worker.counters.upstream_reuses.increment();
         }
-        record.connected(connection.is_ok() && !is_reused);
+        state.record.connected(connection.is_ok() && !is_reused);
         connection
     }
 
@@ -544,12 +538,12 @@ impl Attempt<'_> {
         &self,
         connection: &ServerConnection,
         response: &mut Response,
-        record: &mut Record<'_>,
+        state: &mut ExchangeState<'_>,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
         for _ in 0..INTERIM_MAX {
             self.receive_head(connection, response, progress).await?;
-            record.first_byte();
+            progress.first_byte_at = state.record.first_byte();
             match response.head.start.status {
                 // RFC 9110 §7.8: a server switches only to what it was asked for.
                 101 if self.admitted.wants_upgrade => return Ok(()),
@@ -558,9 +552,9 @@ impl Attempt<'_> {
                     // RFC 9110 §15.2: an HTTP/1.0 client knows none.
                     if self.admitted.version != Version::Http10 {
                         progress.has_answered = true;
-                        record.is_within_interim = true;
+                        state.sent = Sent::Interim;
                         respond::interim(self.call, self.admitted, response).await?;
-                        record.is_within_interim = false;
+                        state.sent = Sent::Nothing;
                         if response.head.start.status == 100 {
                             connection.upload.begin();
                         }

@@ -12,7 +12,7 @@ use super::{Ask, fetch};
 use crate::context::client::Client;
 use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::{Memory, Request, Texts};
-use crate::context::record::Record;
+use crate::context::exchange_state::ExchangeState;
 use crate::context::snapshot::Snapshot;
 use crate::context::worker::Worker;
 
@@ -68,12 +68,12 @@ impl Fetch {
         let parsed = memory.request.head.parse(&self.head, &self.snapshot.head_limits);
         let (Ok(Parsed::Complete), Some(lead)) = (parsed, self.lead.take()) else { return };
         let Some(ask) = Ask::of(&call, &self.admitted, &memory.request) else { return };
-        let mut record = Record::unheard(&call);
+        let mut state = ExchangeState::unheard(&call);
         // Whether it came to anything is counted on its way; the next stale answer begins another one.
         let fetched =
-            fetch::fetch(&call, &self.admitted, &mut memory, &ask, lead, Some(&self.object), &mut record);
+            fetch::fetch(&call, &self.admitted, &mut memory, &ask, lead, Some(&self.object), &mut state);
         drop(fetched.await);
-        record.count_upstream(&memory);
+        state.record.count_upstream(&memory);
     }
 }
 

@@ -17,8 +17,8 @@ use super::{Ask, Looked, Miss, hit, live, pass, sent, serve, tally, uri};
 use crate::context::client::Next;
 use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::{Memory, Request, Response};
+use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::{Failure, Party};
-use crate::context::record::Record;
 use crate::forward::answer;
 use crate::forward::{self, Gone, Reply, unless_gone};
 use transport::cold::cold;
@@ -40,7 +40,7 @@ pub(super) async fn ask(
     memory: &mut Memory,
     ask: &Ask<'_>,
     miss: Miss,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     let collapsed =
         Handling::Forwarded { forward: miss.forward, status: None, is_stored: false, is_collapsed: true };
@@ -51,14 +51,14 @@ pub(super) async fn ask(
             tell(call, admitted, &waited, &miss);
         }
         match waited {
-            Waited::Lead(lead) => return lead_all(call, admitted, memory, ask, (lead, miss), record).await,
+            Waited::Lead(lead) => return lead_all(call, admitted, memory, ask, (lead, miss), state).await,
             Waited::Hit(object) if ask.is_ours(&memory.request, object.vary(), object.variant()) => {
-                return hit::stored(call, admitted, memory, &object, ask.told(call, collapsed), record).await;
+                return hit::stored(call, admitted, memory, &object, ask.told(call, collapsed), state).await;
             }
             Waited::Stream(reader)
                 if ask.is_ours(&memory.request, &reader.opening().vary, reader.opening().variant) =>
             {
-                return live::coming(call, admitted, memory, reader, ask.told(call, collapsed), record).await;
+                return live::coming(call, admitted, memory, reader, ask.told(call, collapsed), state).await;
             }
             // Another variant: by now the store knows how they differ.
             Waited::Hit(_) | Waited::Stream(_) => {}
@@ -66,7 +66,7 @@ pub(super) async fn ask(
                 let found = miss.found.filter(|object| ask.stands_in(object, OriginError::Unreachable));
                 let Some(object) = found else { return Err(Failure::FetchFailed) };
                 tally::stale(call, admitted);
-                return hit::stored(call, admitted, memory, &object, ask.told(call, collapsed), record).await;
+                return hit::stored(call, admitted, memory, &object, ask.told(call, collapsed), state).await;
             }
             Waited::Refused => break,
         }
@@ -75,7 +75,7 @@ pub(super) async fn ask(
     if ask.wants_stored_only() {
         return Err(Failure::NotStored);
     }
-    pass::pass(call, admitted, memory, ask, miss, record).await
+    pass::pass(call, admitted, memory, ask, miss, state).await
 }
 
 /// Counts a request that the disk may have answered, if another one has looked there.
@@ -118,16 +118,16 @@ async fn lead_all(
     memory: &mut Memory,
     ask: &Ask<'_>,
     (lead, mut miss): (Lead, Miss),
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     if miss.is_below {
         if let Some(found) = cold(|| recall(call, admitted, &memory.request, ask, &mut miss)).await? {
             lead.restore(&found.object);
-            return serve_recalled(call, admitted, memory, ask, found, record).await;
+            return serve_recalled(call, admitted, memory, ask, found, state).await;
         }
         if !ask.is_for_all(miss.found.as_ref()) {
             drop(lead);
-            return pass::pass(call, admitted, memory, ask, miss, record).await;
+            return pass::pass(call, admitted, memory, ask, miss, state).await;
         }
     }
     let forwarded = |status, is_stored| {
@@ -135,15 +135,15 @@ async fn lead_all(
         ask.told(call, Handling::Forwarded { forward, status, is_stored, is_collapsed: false })
     };
     ask.cache.store.note(ask.key, ask.now_ms, miss.forward);
-    match fetch(call, admitted, memory, ask, lead, miss.found.as_ref(), record).await? {
+    match fetch(call, admitted, memory, ask, lead, miss.found.as_ref(), state).await? {
         Fetched::Stored { object, status, is_stored } => {
-            hit::stored(call, admitted, memory, &object, forwarded(status, is_stored), record).await
+            hit::stored(call, admitted, memory, &object, forwarded(status, is_stored), state).await
         }
         Fetched::Coming(reader) => {
-            live::coming(call, admitted, memory, reader, forwarded(None, true), record).await
+            live::coming(call, admitted, memory, reader, forwarded(None, true), state).await
         }
         Fetched::Passing(reply, refusal) => {
-            pass::relay(call, admitted, memory, (reply, miss.forward, Some(refusal)), record).await
+            pass::relay(call, admitted, memory, (reply, miss.forward, Some(refusal)), state).await
         }
     }
 }
@@ -155,17 +155,17 @@ pub(super) async fn ask_disk(
     memory: &mut Memory,
     ask: &Ask<'_>,
     mut miss: Miss,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     let joined = ask.join(&memory.request, None);
     let Some(found) = cold(|| recall(call, admitted, &memory.request, ask, &mut miss)).await? else {
         drop(joined);
-        return pass::pass(call, admitted, memory, ask, miss, record).await;
+        return pass::pass(call, admitted, memory, ask, miss, state).await;
     };
     if let Joined::Lead(lead) = joined {
         lead.restore(&found.object);
     }
-    serve_recalled(call, admitted, memory, ask, found, record).await
+    serve_recalled(call, admitted, memory, ask, found, state).await
 }
 
 /// What the disk has, and may be served.
@@ -216,11 +216,11 @@ async fn serve_recalled(
     memory: &mut Memory,
     ask: &Ask<'_>,
     Recalled { object, freshness }: Recalled,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     match ask.serve(call, admitted, &memory.request, object, freshness) {
-        Looked::Hit(hit) => serve(call, admitted, memory, &hit, record).await,
-        Looked::Miss(miss) => pass::pass(call, admitted, memory, ask, miss, record).await,
+        Looked::Hit(hit) => serve(call, admitted, memory, &hit, state).await,
+        Looked::Miss(miss) => pass::pass(call, admitted, memory, ask, miss, state).await,
     }
 }
 
@@ -242,13 +242,13 @@ pub(super) async fn fetch(
     ask: &Ask<'_>,
     lead: Lead,
     found: Option<&Arc<Object>>,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Fetched, Failure> {
     let mut known = found.filter(|object| object.stored().has_validator());
     let mut part = if found.is_none() { ask.unfinished(&memory.request) } else { None };
     loop {
         memory.request.texts.conditions = Some(conditions(known, part.as_ref()));
-        let outcome = forward::forward(call, admitted, memory, record).await;
+        let outcome = forward::forward(call, admitted, memory, state).await;
         memory.request.texts.conditions = None;
         let status = memory.response.head.start.status;
         let error = match &outcome {
@@ -262,7 +262,7 @@ pub(super) async fn fetch(
             lead.fail();
             tally::stale(call, admitted);
             if outcome.is_ok() {
-                record.received_apart(memory.response.head.len as u64);
+                state.record.received_apart(memory.response.head.len as u64);
             }
             let status = outcome.is_ok().then_some(status);
             if let Some(status) = status {
@@ -285,13 +285,13 @@ pub(super) async fn fetch(
                 // It is not what was asked for: the origin is asked once more, for all of it.
                 continue;
             };
-            return Ok(complete(call, admitted, memory, ask, (lead, reply), (&part, renewal), record));
+            return Ok(complete(call, admitted, memory, ask, (lead, reply), (&part, renewal), state));
         }
         let Some(object) = known.filter(|_| status == 304) else {
-            return Ok(settle(call, admitted, memory, ask, lead, reply, record));
+            return Ok(settle(call, admitted, memory, ask, lead, reply, state));
         };
         let renewal = Renewal::of(call, ask, object, &memory.response);
-        record.received_apart(memory.response.head.len as u64);
+        state.record.received_apart(memory.response.head.len as u64);
         give_back(call, admitted, reply, &memory.response);
         if let Some(renewal) = renewal {
             add_named_fields(ask, &mut memory.response);
@@ -413,7 +413,7 @@ fn complete(
     ask: &Ask<'_>,
     (lead, reply): (Lead, Reply),
     (part, renewal): (&Object, Renewal),
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Fetched {
     ask.settle(206, Ending::Stored);
     let refused_until_seconds = ask.now_ms / 1000 + REFUSED_FOR_SECONDS;
@@ -425,7 +425,7 @@ fn complete(
     part.purge(Force::Hard);
     add_named_fields(ask, &mut memory.response);
     add_cookies(ask, &mut memory.response);
-    record.received_apart(memory.response.head.len as u64);
+    state.record.received_apart(memory.response.head.len as u64);
     Filling::new(call, admitted, refused_until_seconds, fill, reply).begin(&mut memory.response);
     Fetched::Coming(reader)
 }
@@ -437,7 +437,7 @@ pub(super) fn part(
     memory: &mut Memory,
     ask: &Ask<'_>,
     reply: Reply,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Reader, Reply> {
     if memory.response.head.start.status != 206 || !ask.asked.brings_part() {
         return Err(reply);
@@ -446,7 +446,7 @@ pub(super) fn part(
     let lead = opening.filter(is_kept_part).zip(ask.cache.store.lead_part(ask.key));
     let Some((opening, lead)) = lead else { return Err(reply) };
     ask.settle(206, Ending::Stored);
-    Ok(store(call, admitted, memory, ask, (lead, opening, reply), record))
+    Ok(store(call, admitted, memory, ask, (lead, opening, reply), state))
 }
 
 /// Whether a part can be told from others, and is as long as is said.
@@ -483,13 +483,13 @@ fn settle(
     ask: &Ask<'_>,
     lead: Lead,
     reply: Reply,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Fetched {
     let status = memory.response.head.start.status;
     match opening(call, admitted, ask, &memory.request, &memory.response, &reply) {
         Ok(opening) => {
             ask.settle(status, Ending::Stored);
-            Fetched::Coming(store(call, admitted, memory, ask, (lead, opening, reply), record))
+            Fetched::Coming(store(call, admitted, memory, ask, (lead, opening, reply), state))
         }
         Err(refusal) => {
             tally::refused(call, admitted, refusal);
@@ -518,7 +518,7 @@ pub(super) fn settle_apart(
     memory: &mut Memory,
     ask: &Ask<'_>,
     (apart, reply): (Apart, Reply),
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Reader, (Reply, Option<Refusal>)> {
     let status = memory.response.head.start.status;
     let opening = match opening(call, admitted, ask, &memory.request, &memory.response, &reply) {
@@ -535,7 +535,7 @@ pub(super) fn settle_apart(
         opening.as_ref().and_then(|opening| ask.cache.store.lead_apart(ask.key, apart, opening.body_bytes));
     let Some((opening, lead)) = opening.zip(lead) else { return Err((reply, None)) };
     ask.settle(status, Ending::Stored);
-    Ok(store(call, admitted, memory, ask, (lead, opening, reply), record))
+    Ok(store(call, admitted, memory, ask, (lead, opening, reply), state))
 }
 
 /// Has a response stored as it comes.
@@ -545,11 +545,11 @@ fn store(
     memory: &mut Memory,
     ask: &Ask<'_>,
     (lead, opening, reply): (Lead, Opening, Reply),
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Reader {
     add_named_fields(ask, &mut memory.response);
     let (fill, reader) = lead.open(opening);
-    record.received_apart(memory.response.head.len as u64);
+    state.record.received_apart(memory.response.head.len as u64);
     let refused_until_seconds = ask.now_ms / 1000 + REFUSED_FOR_SECONDS;
     Filling::new(call, admitted, refused_until_seconds, fill, reply).begin(&mut memory.response);
     reader

@@ -17,8 +17,8 @@ use super::tally;
 use crate::context::client::Next;
 use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::{Memory, Request};
+use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
-use crate::context::record::Record;
 use crate::forward::answer;
 use crate::forward::respond::{in_time, send, send_paced};
 use crate::shaping::{Direction, Pace};
@@ -49,32 +49,32 @@ pub(super) async fn stored(
     memory: &mut Memory,
     object: &Object,
     told: Told,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
-    if !told.is_plain || record.has_fault() {
-        return cold(|| selected(call, admitted, memory, object, told, record)).await;
+    if !told.is_plain || state.has_fault() {
+        return cold(|| selected(call, admitted, memory, object, told, state)).await;
     }
     let length = object.body_bytes();
-    let connection = begin(call, admitted, memory, object, &told, (&Extent::Whole, length), record)?;
+    let connection = begin(call, admitted, memory, object, &told, (&Extent::Whole, length), state)?;
     let out = &mut memory.response.out;
     let (next, follows) = ending(connection);
     if admitted.method == Method::Head || length == 0 {
         send(call, out, follows).await?;
         return Ok(next);
     }
-    record.body_bytes_sent = length;
+    state.body_bytes_sent = length;
     let pace = Pace::new(Direction::Down, call.worker);
     if length <= ONE_PIECE_BYTES_MAX && !pace.is_limited() {
         out.extend_from_slice(object.body_at(0));
         let sent = send(call, out, follows).await;
-        return sent.map(|()| next).inspect_err(|_| record.body_bytes_sent = 0);
+        return sent.map(|()| next).inspect_err(|_| state.body_bytes_sent = 0);
     }
     let mut sent_bytes = 0;
     match send_whole(call, admitted, &pace, out, object, (follows, &mut sent_bytes)).await {
         Ok(()) => Ok(next),
         Err(failure) => {
-            record.body_bytes_sent = sent_bytes.saturating_sub(record.head_bytes_sent);
-            Ok(cut(call, record, failure))
+            state.body_bytes_sent = sent_bytes.saturating_sub(state.record.head_bytes_sent);
+            Ok(cut(call, state, failure))
         }
     }
 }
@@ -154,7 +154,7 @@ async fn selected(
     memory: &mut Memory,
     object: &Object,
     told: Told,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     let part = object.stored().part;
     let whole_bytes = part.and_then(|part| part.whole_bytes).unwrap_or_else(|| object.body_bytes());
@@ -163,14 +163,14 @@ async fn selected(
         None => wanted(&memory.request, object.stored(), object.head(), Some(whole_bytes)),
     };
     let Wanted::Extent(extent) = wanted else {
-        return unsatisfied(call, admitted, memory, whole_bytes, told, record).await;
+        return unsatisfied(call, admitted, memory, whole_bytes, told, state).await;
     };
     let segments = segments(&extent, object, whole_bytes);
     let length = segments.iter().map(Segment::len).sum();
-    let mut connection = begin(call, admitted, memory, object, &told, (&extent, length), record)?;
+    let mut connection = begin(call, admitted, memory, object, &told, (&extent, length), state)?;
     let out = &mut memory.response.out;
     let framing = if extent == Extent::NotModified { Framing::None } else { Framing::Length(length) };
-    let outlet = Outlet::new(call, admitted, framing, (out, &mut connection), record);
+    let outlet = Outlet::new(call, admitted, framing, (out, &mut connection), state);
     let (next, follows) = ending(connection);
     outlet.begin(out).await?;
     if admitted.method == Method::Head || length == 0 {
@@ -180,12 +180,12 @@ async fn selected(
     for segment in &segments {
         for bytes in segment.bytes(object) {
             let bytes = &bytes[..outlet.takes(bytes.len())];
-            record.body_bytes_sent += bytes.len() as u64;
-            let is_last = record.body_bytes_sent == length;
+            state.body_bytes_sent += bytes.len() as u64;
+            let is_last = state.body_bytes_sent == length;
             if let Err(failure) = outlet.send(out, bytes, if is_last { follows } else { Follows::More }).await
             {
-                record.body_bytes_sent -= bytes.len() as u64;
-                return Ok(cut(call, record, failure));
+                state.body_bytes_sent -= bytes.len() as u64;
+                return Ok(cut(call, state, failure));
             }
             out.clear();
         }
@@ -280,7 +280,7 @@ fn begin(
     object: &Object,
     told: &Told,
     (extent, length): (&Extent, u64),
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<ClientConnection, Failure> {
     let stored = object.stored();
     let said = Said {
@@ -298,8 +298,8 @@ fn begin(
     if let Some(cell) = tally::cell(call, admitted).filter(|_| admitted.method != Method::Head) {
         cell.sent_bytes.add(length);
     }
-    record.status = extent.status(stored);
-    record.head_bytes_sent = memory.response.out.len() as u64;
+    state.answers(extent.status(stored));
+    state.record.head_bytes_sent = memory.response.out.len() as u64;
     Ok(connection)
 }
 
@@ -318,23 +318,22 @@ pub(super) async fn unsatisfied(
     memory: &mut Memory,
     whole_bytes: u64,
     told: Told,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     let out = &mut memory.response.out;
     answer::begin(out, 416);
     write_unsatisfied_range(out, whole_bytes);
     write_content_length(out, 0);
     CacheStatus { handling: told.handling, ttl_seconds: None, key: None, detail: None }.write(out);
-    record.status = 416;
-    answer::own(call, memory, admitted, record, b"").await
+    answer::own(call, memory, admitted, state, (416, b"")).await
 }
 
 /// The head may have left: all that can be said now is that the body is not whole.
-pub(super) fn cut(call: &Call<'_>, record: &mut Record<'_>, failure: Failure) -> Next {
+pub(super) fn cut(call: &Call<'_>, state: &mut ExchangeState<'_>, failure: Failure) -> Next {
     // What ends on purpose has said how.
     if failure != Failure::FaultInjected {
         call.client.socket.reset_on_drop();
     }
-    record.failure = Some(failure);
+    state.failed(call, failure);
     Next::Drop
 }

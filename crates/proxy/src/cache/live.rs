@@ -14,8 +14,8 @@ use super::outlet::Outlet;
 use crate::context::client::Next;
 use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::Memory;
+use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
-use crate::context::record::Record;
 use transport::tcp::Follows;
 
 /// Answers with what comes, as it comes.
@@ -25,7 +25,7 @@ pub(super) async fn coming(
     memory: &mut Memory,
     reader: Reader,
     told: Told,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     let opening = reader.opening();
     let body_bytes = opening.body_bytes;
@@ -41,7 +41,7 @@ pub(super) async fn coming(
         Wanted::Extent(extent) => extent,
         Wanted::Nothing => {
             let whole_bytes = body_bytes.unwrap_or_default();
-            return unsatisfied(call, admitted, memory, whole_bytes, told, record).await;
+            return unsatisfied(call, admitted, memory, whole_bytes, told, state).await;
         }
     };
     let framing = match (&extent, body_bytes, admitted.version) {
@@ -65,15 +65,15 @@ pub(super) async fn coming(
         key: told.shows_key.then_some(&*opening.key_text),
     };
     let mut connection = head::write(call, admitted, memory, &said)?;
-    record.status = extent.status(&opening.stored);
+    state.answers(extent.status(&opening.stored));
     let wanted = match extent {
         Extent::Part(range, _) if opening.stored.part.is_none() => range,
         _ => 0..u64::MAX,
     };
     let out = &mut memory.response.out;
-    let outlet = Outlet::new(call, admitted, framing, (out, &mut connection), record);
+    let outlet = Outlet::new(call, admitted, framing, (out, &mut connection), state);
     let sending = Sending { call, outlet, framing, connection, wanted };
-    Ok(sending.run(reader, out, record).await)
+    Ok(sending.run(reader, out, state).await)
 }
 
 /// A body on its way to one client.
@@ -87,10 +87,10 @@ struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    async fn run(&self, mut reader: Reader, out: &mut Vec<u8>, record: &mut Record<'_>) -> Next {
-        match self.body(&mut reader, out, record).await {
+    async fn run(&self, mut reader: Reader, out: &mut Vec<u8>, state: &mut ExchangeState<'_>) -> Next {
+        match self.body(&mut reader, out, state).await {
             Ok(()) => ending(self.connection).0,
-            Err(failure) => cut(self.call, record, failure),
+            Err(failure) => cut(self.call, state, failure),
         }
     }
 
@@ -99,13 +99,13 @@ impl Sending<'_> {
         &self,
         reader: &mut Reader,
         out: &mut Vec<u8>,
-        record: &mut Record<'_>,
+        state: &mut ExchangeState<'_>,
     ) -> Result<(), Failure> {
         let (_, at_end) = ending(self.connection);
         let is_chunked = self.framing == Framing::Chunked && !self.call.client.socket.frames_itself();
         let mut is_behind_chunk = false;
         self.outlet.begin(out).await?;
-        while !self.is_sent(record) {
+        while !self.is_sent(state) {
             let Some(part) = self.next(reader, out).await? else { break };
             let part = self.within(part, reader.read_bytes());
             if part.is_empty() {
@@ -118,10 +118,10 @@ impl Sending<'_> {
                 out.extend_from_slice(&text[start..]);
                 is_behind_chunk = true;
             }
-            record.body_bytes_sent += part.len() as u64;
-            let follows = if self.is_sent(record) { at_end } else { Follows::Nothing };
+            state.body_bytes_sent += part.len() as u64;
+            let follows = if self.is_sent(state) { at_end } else { Follows::Nothing };
             if let Err(failure) = self.outlet.send(out, &part, follows).await {
-                record.body_bytes_sent -= part.len() as u64;
+                state.body_bytes_sent -= part.len() as u64;
                 return Err(failure);
             }
             out.clear();
@@ -137,10 +137,10 @@ impl Sending<'_> {
     }
 
     /// Whether all of a body whose length was told is on its way.
-    fn is_sent(&self, record: &Record<'_>) -> bool {
+    fn is_sent(&self, state: &ExchangeState<'_>) -> bool {
         match self.framing {
             Framing::None => true,
-            Framing::Length(length) => record.body_bytes_sent == length,
+            Framing::Length(length) => state.body_bytes_sent == length,
             Framing::Chunked | Framing::UntilClose => false,
         }
     }

@@ -3,8 +3,8 @@
 use http1::{ClientConnection, Framing, Method};
 
 use crate::context::exchange::{Admitted, Call};
+use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
-use crate::context::record::Record;
 use crate::faults::messages::Injection;
 use crate::forward::respond::send_paced;
 use crate::shaping::{Direction, Pace};
@@ -25,14 +25,14 @@ impl<'a> Outlet<'a> {
         admitted: &'a Admitted,
         framing: Framing,
         (head, connection): (&mut Vec<u8>, &mut ClientConnection),
-        record: &mut Record<'_>,
+        state: &mut ExchangeState<'_>,
     ) -> Self {
         let framing = if admitted.method == Method::Head { Framing::None } else { framing };
-        let injection = Injection::of(call, admitted.version, framing, head, record);
+        let injection = Injection::of(call, admitted.version, framing, head, state);
         if injection.as_ref().is_some_and(Injection::ends_connection) {
             *connection = ClientConnection::Close;
         }
-        record.head_bytes_sent = head.len() as u64;
+        state.record.head_bytes_sent = head.len() as u64;
         Self { call, admitted, pace: Pace::new(Direction::Down, call.worker), injection }
     }
 

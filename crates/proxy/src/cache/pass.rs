@@ -12,8 +12,8 @@ use super::{Ask, Miss, fetch, heir, hit, live, tally, uri};
 use crate::context::client::Next;
 use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::Memory;
+use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::{Failure, Party};
-use crate::context::record::Record;
 use crate::forward::respond;
 use crate::forward::{self, Reply};
 use transport::cold::cold;
@@ -25,11 +25,11 @@ pub(super) async fn pass(
     memory: &mut Memory,
     ask: &Ask<'_>,
     miss: Miss,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     ask.cache.store.note(ask.key, ask.now_ms, miss.forward);
     let apart = ask.may_store().then(|| ask.cache.store.apart(ask.key, ask.now_ms / 1000));
-    let outcome = forward::forward(call, admitted, memory, record).await;
+    let outcome = forward::forward(call, admitted, memory, state).await;
     let error = match &outcome {
         Ok(_) => OriginError::of_status(memory.response.head.start.status),
         Err(failure) => (failure.facts().party != Party::Client).then_some(OriginError::Unreachable),
@@ -39,12 +39,12 @@ pub(super) async fn pass(
     {
         tally::stale(call, admitted);
         if outcome.is_ok() {
-            record.received_apart(memory.response.head.len as u64);
+            state.record.received_apart(memory.response.head.len as u64);
         }
         let status = outcome.is_ok().then_some(memory.response.head.start.status);
         let (forward, is_stored, is_collapsed) = (miss.forward, false, false);
         let told = ask.told(call, Handling::Forwarded { forward, status, is_stored, is_collapsed });
-        return hit::stored(call, admitted, memory, object, told, record).await;
+        return hit::stored(call, admitted, memory, object, told, state).await;
     }
     let reply = outcome?;
     if let (Method::Head, 200, Some(object)) =
@@ -52,27 +52,27 @@ pub(super) async fn pass(
     {
         fetch::freshen(call, memory, ask, object);
     }
-    let reply = match fetch::part(call, admitted, memory, ask, reply, record) {
+    let reply = match fetch::part(call, admitted, memory, ask, reply, state) {
         Ok(reader) => {
             let (forward, is_stored, is_collapsed) = (miss.forward, true, false);
             let told = Handling::Forwarded { forward, status: None, is_stored, is_collapsed };
-            return live::coming(call, admitted, memory, reader, ask.told(call, told), record).await;
+            return live::coming(call, admitted, memory, reader, ask.told(call, told), state).await;
         }
         Err(reply) => reply,
     };
     let (reply, refusal) = match apart {
-        Some(apart) => match fetch::settle_apart(call, admitted, memory, ask, (apart, reply), record) {
+        Some(apart) => match fetch::settle_apart(call, admitted, memory, ask, (apart, reply), state) {
             Ok(reader) => {
                 let (forward, is_stored, is_collapsed) = (miss.forward, true, false);
                 let told = Handling::Forwarded { forward, status: None, is_stored, is_collapsed };
-                return live::coming(call, admitted, memory, reader, ask.told(call, told), record).await;
+                return live::coming(call, admitted, memory, reader, ask.told(call, told), state).await;
             }
             Err(passing) => passing,
         },
         None => (reply, None),
     };
     ask.settle(memory.response.head.start.status, refusal.map_or(Ending::Passed, Ending::Refused));
-    relay(call, admitted, memory, (reply, miss.forward, refusal), record).await
+    relay(call, admitted, memory, (reply, miss.forward, refusal), state).await
 }
 
 /// Forwards what changes things: what is stored of its target is invalid then, if it succeeds.
@@ -81,13 +81,13 @@ pub(super) async fn change(
     admitted: &Admitted,
     memory: &mut Memory,
     forward: Forward,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
-    let reply = forward::forward(call, admitted, memory, record).await?;
+    let reply = forward::forward(call, admitted, memory, state).await?;
     if let Some(known) = invalidate(call, admitted, memory) {
         cold(|| heir::known(call, known)).await;
     }
-    relay(call, admitted, memory, (reply, forward, None), record).await
+    relay(call, admitted, memory, (reply, forward, None), state).await
 }
 
 /// RFC 9111 §4.4: what is stored of the target, and of what the response names of the same origin, by whichever route.
@@ -127,12 +127,12 @@ pub(super) async fn relay(
     admitted: &Admitted,
     memory: &mut Memory,
     (reply, forward, refusal): (Reply, Forward, Option<Refusal>),
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     if memory.response.head.start.status != 101 {
         let handling = Handling::Forwarded { forward, status: None, is_stored: false, is_collapsed: false };
         let detail = refusal.map(|refusal| refusal.row().word);
         CacheStatus { handling, ttl_seconds: None, key: None, detail }.write(&mut memory.response.added);
     }
-    respond::respond(call, admitted, memory, reply, record).await
+    respond::respond(call, admitted, memory, reply, state).await
 }

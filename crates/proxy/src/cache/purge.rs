@@ -13,9 +13,9 @@ use super::{Cache, explain, heir};
 use crate::context::client::Next;
 use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::{Memory, Request};
+use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
 use crate::context::plan::Plan;
-use crate::context::record::Record;
 use crate::forward::answer;
 use api::cache::{PurgeMatch, Purged};
 use transport::cold::cold;
@@ -97,7 +97,7 @@ pub(crate) async fn purge(
     call: &Call<'_>,
     admitted: &Admitted,
     memory: &mut Memory,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     let plan = &call.snapshot.plan;
     let Some((cache, meant)) = plan.cache.as_ref().zip(plan.config.cache.as_ref()) else {
@@ -115,11 +115,10 @@ pub(crate) async fn purge(
         cold(|| heir::known(call, known)).await;
     }
     let body = serde_json::to_string(&purged).unwrap_or_default() + "\n";
-    record.status = 200;
     let out = &mut memory.response.out;
     answer::begin(out, 200);
     answer::push_content(out, 200, "application/json", body.as_bytes());
-    answer::own(call, memory, admitted, record, body.as_bytes()).await
+    answer::own(call, memory, admitted, state, (200, body.as_bytes())).await
 }
 
 /// On a thread of its own: it looks at all that is stored, and this one serves others.

@@ -34,16 +34,12 @@ pub(crate) struct Record<'a> {
     pub(crate) named: Option<IpAddr>,
     /// Who has given the right password, by number.
     pub(crate) user: Option<usize>,
-    /// When a request over a limit may come again.
-    pub(crate) retry_after_seconds: u64,
     /// The upstream that it was for, by index.
     pub(crate) upstream: Option<usize>,
     /// Upstream and server, by index.
     pub(crate) server: Option<(usize, usize)>,
     /// What the client was sent; 0 while it was sent nothing.
     pub(crate) status: u16,
-    /// Whether an interim response has begun to leave and has not ended: what is sent now would be a part of that.
-    pub(crate) is_within_interim: bool,
     pub(crate) body_bytes_sent: u64,
     /// Of the response's head, and of a body that left with it as one text.
     pub(crate) head_bytes_sent: u64,
@@ -61,10 +57,8 @@ pub(crate) struct Record<'a> {
     /// The servers of attempts that were followed by another one, and why those failed.
     retried: [(u16, Failure); RETRIES_NOTED],
     pub(crate) detours: Detours,
-    /// The fault that was drawn for the request.
-    drawn: Option<Rc<Drawn>>,
-    /// Whether it has been injected.
-    is_injected: bool,
+    /// The fault that was injected.
+    injected: Option<Rc<Drawn>>,
     pub(crate) failure: Option<Failure>,
     /// What exactly was wrong, in words.
     pub(crate) detail: Option<Box<str>>,
@@ -93,11 +87,9 @@ impl<'a> Record<'a> {
             route: None,
             named: None,
             user: None,
-            retry_after_seconds: 0,
             upstream: None,
             server: None,
             status: 0,
-            is_within_interim: false,
             body_bytes_sent: 0,
             head_bytes_sent: 0,
             upstream_bytes_sent: 0,
@@ -108,8 +100,7 @@ impl<'a> Record<'a> {
             retries: 0,
             retried: [(0, Failure::BadRequest); RETRIES_NOTED],
             detours: Detours::default(),
-            drawn: None,
-            is_injected: false,
+            injected: None,
             failure: None,
             detail: None,
         }
@@ -142,13 +133,9 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The server has begun to answer.
-    pub(crate) fn first_byte(&mut self) {
+    /// The server has begun to answer. Returns when, if anybody wants to know it.
+    pub(crate) fn first_byte(&mut self) -> Option<Instant> {
         self.first_byte = self.clock();
-    }
-
-    /// When the server has begun to answer, if that is known.
-    pub(crate) fn first_byte_at(&self) -> Option<Instant> {
         self.first_byte
     }
 
@@ -192,28 +179,12 @@ impl<'a> Record<'a> {
         self.is_received_apart = true;
     }
 
-    /// A fault was drawn for the request; whether it is injected may depend on the response.
-    pub(crate) fn drawn(&mut self, drawn: Rc<Drawn>) {
-        self.drawn = Some(drawn);
-    }
-
-    /// Whether a fault was drawn.
-    #[inline]
-    pub(crate) fn has_fault(&self) -> bool {
-        self.drawn.is_some()
-    }
-
-    /// The fault that was drawn.
-    pub(crate) fn fault(&self) -> Option<Rc<Drawn>> {
-        self.drawn.clone()
-    }
-
-    /// The fault is injected. It is counted once, whatever else answers the request in the end.
-    pub(crate) fn injected(&mut self) {
-        if let Some(drawn) = self.drawn.as_ref().filter(|_| !self.is_injected) {
+    /// A fault is injected. It is counted once, whatever else answers the request in the end.
+    pub(crate) fn injected(&mut self, drawn: &Rc<Drawn>) {
+        if self.injected.is_none() {
             drawn.count();
             self.call.worker.counters.faults_injected.increment();
-            self.is_injected = true;
+            self.injected = Some(Rc::clone(drawn));
         }
     }
 
@@ -387,7 +358,7 @@ impl<'a> Record<'a> {
             queued: self.detours.queued,
             session_moved: self.detours.session_moved.map(|(reason, from)| (reason, from.and_then(server))),
             shed: self.detours.shed,
-            fault: self.drawn.as_deref().filter(|_| self.is_injected).map(Drawn::told),
+            fault: self.injected.as_deref().map(Drawn::told),
             cause: self.failure.map(|failure| failure.facts().word),
             detail: self.detail.as_deref(),
         };

@@ -16,8 +16,8 @@ use crate::body::pump::Pump;
 use crate::context::client::Next;
 use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::{Memory, Response};
+use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
-use crate::context::record::Record;
 use crate::forward::Reply;
 use crate::forward::answer;
 use crate::forward::respond::{Plan, send};
@@ -34,30 +34,29 @@ pub(crate) async fn request(
     call: &Call<'_>,
     memory: &mut Memory,
     admitted: &Admitted,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Option<Next>, Failure> {
-    let Some(drawn) = call.worker.faults.draw(call, admitted, record.route, &memory.request)? else {
+    let Some(drawn) = call.worker.faults.draw(call, admitted, state.route(), &memory.request)? else {
         return Ok(None);
     };
     let drawn = Rc::new(drawn);
-    record.drawn(Rc::clone(&drawn));
+    state.drawn(Rc::clone(&drawn));
     match &drawn.fault {
         Fault::Answer { status } => {
-            record.injected();
-            record.status = *status;
+            state.injected();
             let out = &mut memory.response.out;
             answer::begin(out, *status);
             let body = if matches!(status, 204 | 304) { b"" } else { INJECTED };
             answer::push_content(out, *status, "text/plain", body);
-            return answer::own(call, memory, admitted, record, body).await.map(Some);
+            return answer::own(call, memory, admitted, state, (*status, body)).await.map(Some);
         }
         Fault::Reset => {
-            record.injected();
+            state.injected();
             call.client.socket.reset_on_drop();
             return Err(Failure::FaultInjected);
         }
         Fault::Delay(delay) => {
-            record.injected();
+            state.injected();
             let late_ns = delay.draw_ns(drawn.number, drawn.extent());
             memory.park(call.worker);
             call.worker.alarms.sleep(Duration::from_nanos(late_ns)).await;
@@ -96,9 +95,9 @@ pub(crate) fn plan(
     response: &mut Response,
     plan: &mut Plan,
     reply: &Reply,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Option<Fault> {
-    let drawn = record.fault()?;
+    let drawn = state.fault()?;
     let outline = Outline {
         version: admitted.version,
         status: response.head.start.status,
@@ -109,7 +108,7 @@ pub(crate) fn plan(
     if !fits(&drawn.fault, outline) {
         return None;
     }
-    record.injected();
+    state.injected();
     drawn.push_line(&mut response.added);
     if ends_connection(&drawn.fault) && outline.status != 101 {
         plan.client_connection = ClientConnection::Close;

@@ -10,9 +10,9 @@ use http1::{ChainKind, Framing, Method, Span, Target, Version};
 use crate::context::client::Next;
 use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::{Memory, Request};
+use crate::context::exchange_state::{ExchangeState, Sent};
 use crate::context::failure::{Failure, Party};
 use crate::context::plan::Policies;
-use crate::context::record::Record;
 use crate::context::seen;
 use crate::faults::messages::Injection;
 use crate::forward::grpc;
@@ -32,15 +32,14 @@ pub(crate) async fn options(
     call: &Call<'_>,
     memory: &mut Memory,
     admitted: &Admitted,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     let out = &mut memory.response.out;
     begin(out, 204);
     out.extend_from_slice(b"Allow: ");
     out.extend_from_slice(METHODS);
     out.extend_from_slice(b"\r\n");
-    record.status = 204;
-    own(call, memory, admitted, record, b"").await
+    own(call, memory, admitted, state, (204, b"")).await
 }
 
 /// RFC 9110 §15.4.9: a request that should have come over https is told where to.
@@ -49,7 +48,7 @@ pub(crate) async fn redirect(
     memory: &mut Memory,
     admitted: &Admitted,
     port: u16,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     if admitted.target.authority == Span::default() {
         // An HTTP/1.0 request without Host: nobody knows where it was to go.
@@ -73,8 +72,7 @@ pub(crate) async fn redirect(
     // The form of OPTIONS to a server as a whole is no part of a URL.
     out.extend_from_slice(if path == b"*" { b"" } else { path });
     out.extend_from_slice(b"\r\n");
-    record.status = 308;
-    own(call, memory, admitted, record, b"").await
+    own(call, memory, admitted, state, (308, b"")).await
 }
 
 /// Appends the start line of a response of our own.
@@ -94,18 +92,18 @@ pub(crate) fn push_content(out: &mut Vec<u8>, status: u16, content_type: &str, b
     }
 }
 
-/// Sends a response of our own, whose head is begun.
+/// Sends a response of our own, whose head is begun, with this status and body.
 pub(crate) async fn own(
     call: &Call<'_>,
     memory: &mut Memory,
     admitted: &Admitted,
-    record: &mut Record<'_>,
-    body: &[u8],
+    state: &mut ExchangeState<'_>,
+    (told, body): (u16, &[u8]),
 ) -> Result<Next, Failure> {
     let Memory { request, response } = memory;
     let out = &mut response.out;
-    let told = record.status;
-    let body = if told >= 300 && answers_call(call, request, told, "", record, out) { b"" } else { body };
+    state.answers(told);
+    let body = if told >= 300 && answers_call(call, request, told, "", state, out) { b"" } else { body };
     out.extend_from_slice(seen::added(call, &request.head, request.head_bytes()));
     push_date(call, out);
     if let Some(policies) = admitted.policies(call) {
@@ -118,7 +116,7 @@ pub(crate) async fn own(
         && (admitted.framing == Framing::None || has_taken_body(call, request, Ok(admitted.framing)));
     out.extend_from_slice(if persists { b"\r\n" } else { b"Connection: close\r\n\r\n" });
     let next = if persists { Next::Reuse } else { Next::Linger };
-    whole(call, out, Content::new(admitted.version, admitted.method, body), next, record).await
+    whole(call, out, Content::new(admitted.version, admitted.method, body), next, state).await
 }
 
 /// Answers a call of gRPC in its own words; false where it is none.
@@ -128,7 +126,7 @@ fn answers_call(
     request: &Request,
     status: u16,
     message: &str,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
     out: &mut Vec<u8>,
 ) -> bool {
     if request.head.len == 0 {
@@ -137,7 +135,7 @@ fn answers_call(
     let Some(content_type) = grpc::content_type(&request.head, request.head_bytes()) else { return false };
     let message = if message.is_empty() { http1::reason_phrase(status) } else { message };
     grpc::write(out, content_type, status, message, call.client.socket.frames_itself());
-    record.status = 200;
+    state.answers(200);
     true
 }
 
@@ -203,12 +201,12 @@ pub(crate) async fn whole(
     head: &mut Vec<u8>,
     content: Content<'_>,
     next: Next,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
-    if record.has_fault() {
-        return cold(|| faulty_whole(call, head, content, next, record)).await;
+    if state.has_fault() {
+        return cold(|| faulty_whole(call, head, content, next, state)).await;
     }
-    send_whole(call, head, content.body, record).await?;
+    send_whole(call, head, content.body, state).await?;
     Ok(next)
 }
 
@@ -218,11 +216,11 @@ async fn faulty_whole(
     head: &mut Vec<u8>,
     content: Content<'_>,
     next: Next,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     let framing = content.framing(head);
-    let Some(injection) = Injection::of(call, content.version, framing, head, record) else {
-        send_whole(call, head, content.body, record).await?;
+    let Some(injection) = Injection::of(call, content.version, framing, head, state) else {
+        send_whole(call, head, content.body, state).await?;
         return Ok(next);
     };
     let head_bytes = head.len() as u64;
@@ -231,13 +229,13 @@ async fn faulty_whole(
     if injection.is_cut() {
         let mut sent = 0;
         let outcome = send_counted(call, (head, &content.body[..taken]), Follows::Nothing, &mut sent).await;
-        record.head_bytes_sent = head_bytes;
-        record.body_bytes_sent = sent.saturating_sub(head.len()) as u64;
+        state.record.head_bytes_sent = head_bytes;
+        state.body_bytes_sent = sent.saturating_sub(head.len()) as u64;
         outcome?;
         return Err(injection.break_off(call).await);
     }
-    send_whole(call, head, content.body, record).await?;
-    record.head_bytes_sent = head_bytes;
+    send_whole(call, head, content.body, state).await?;
+    state.record.head_bytes_sent = head_bytes;
     Ok(if injection.ends_connection() { Next::Linger } else { next })
 }
 
@@ -245,11 +243,11 @@ async fn send_whole(
     call: &Call<'_>,
     head: &mut Vec<u8>,
     body: &[u8],
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<(), Failure> {
     let head_bytes = head.len();
-    record.head_bytes_sent = head_bytes as u64;
-    record.body_bytes_sent = body.len() as u64;
+    state.record.head_bytes_sent = head_bytes as u64;
+    state.body_bytes_sent = body.len() as u64;
     let mut sent = 0;
     let outcome = if body.len() <= ONE_PIECE_BYTES_MAX {
         head.extend_from_slice(body);
@@ -258,7 +256,7 @@ async fn send_whole(
         send_counted(call, (head, body), Follows::End, &mut sent).await
     };
     if outcome.is_err() {
-        record.body_bytes_sent = sent.saturating_sub(head_bytes) as u64;
+        state.body_bytes_sent = sent.saturating_sub(head_bytes) as u64;
     }
     outcome
 }
@@ -276,30 +274,30 @@ pub(crate) async fn failure(
     call: &Call<'_>,
     memory: &mut Memory,
     failure: Failure,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Next {
     let facts = failure.facts();
-    if facts.status == 0 || record.status != 0 || record.is_within_interim {
+    if facts.status == 0 || state.sent != Sent::Nothing {
         return Next::Drop;
     }
     let Memory { request, response } = memory;
-    let policies = record.route.and_then(|route| call.snapshot.plan.routes[route].policies.as_deref());
+    let policies = state.route().and_then(|route| call.snapshot.plan.routes[route].policies.as_deref());
     let told = Told {
         persists: outlives(call, request, failure),
         page: page(call, policies, facts.status),
         added: seen::added(call, &request.head, request.head_bytes()),
         challenge: policies.and_then(|policies| Some(policies.auth.as_deref()?.challenge.as_str())),
-        retry_after_seconds: record.retry_after_seconds,
+        retry_after_seconds: state.retry_after_seconds,
     };
     let out = &mut response.out;
-    record.status = facts.status;
+    state.answers(facts.status);
     let mut body = b"".as_slice();
-    if answers_call(call, request, facts.status, facts.text, record, out) {
+    if answers_call(call, request, facts.status, facts.text, state, out) {
         write_besides(out, failure, &call.worker.date(), &told);
     } else {
         body = write_failure(out, failure, &call.worker.date(), &told);
     }
-    if let (Some(policies), Some(subject)) = (policies, subject(call, request, record)) {
+    if let (Some(policies), Some(subject)) = (policies, subject(call, request, state)) {
         let start = start_line_len(out);
         policies::edit_own(call, policies, &subject, facts.status, request, start, out);
     }
@@ -307,7 +305,7 @@ pub(crate) async fn failure(
     let next = if told.persists { Next::Reuse } else { Next::Linger };
     let start = &request.head.start;
     let method = if request.head.len > 0 { start.method } else { Method::Get };
-    whole(call, out, Content::new(start.version, method, body), next, record).await.unwrap_or(Next::Drop)
+    whole(call, out, Content::new(start.version, method, body), next, state).await.unwrap_or(Next::Drop)
 }
 
 /// Whether the connection goes on: after a request that was whole, and not at fault itself.
@@ -325,14 +323,14 @@ fn outlives(call: &Call<'_>, request: &mut Request, failure: Failure) -> bool {
 }
 
 /// What the request is about, if it came that far.
-fn subject(call: &Call<'_>, request: &Request, record: &Record<'_>) -> Option<Subject> {
+fn subject(call: &Call<'_>, request: &Request, state: &ExchangeState<'_>) -> Option<Subject> {
     let bytes = request.head_bytes();
     let target = Target::of(&request.head, bytes).ok()?;
     Some(Subject {
-        route: record.route?,
+        route: state.route()?,
         target,
         client: seen::client(call, &request.head, bytes),
-        user: record.user,
+        user: state.user(),
     })
 }
 

@@ -14,9 +14,9 @@ use crate::context::asking::{Asking, drops_authorization, kept_target};
 use crate::context::client_tls::ClientTls;
 use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::{Request, Response, Texts};
+use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
 use crate::context::plan::{Auth, Policies};
-use crate::context::record::Record;
 use crate::context::seen::{self, Fields};
 use crate::forward::answer;
 use crate::forward::verify::Claim;
@@ -47,7 +47,7 @@ pub(crate) fn ask<'a>(
     policies: &'a Policies,
     admitted: &mut Admitted,
     request: &Request,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Option<Claim<'a>>, Failure> {
     if let Some(access) = &policies.access
         && access.access(admitted.client) == Access::Denied
@@ -61,7 +61,7 @@ pub(crate) fn ask<'a>(
         let now_ns = call.worker.time_ns();
         for limit in &policies.limits {
             if let RateVerdict::Refused { retry_after_seconds } = limit.limiter.admit(&seen, now_ns) {
-                record.retry_after_seconds = retry_after_seconds;
+                state.retry_after_seconds = retry_after_seconds;
                 return Err(Failure::RateLimited);
             }
         }
@@ -70,7 +70,7 @@ pub(crate) fn ask<'a>(
     match identify(call, auth, &fields)? {
         Identity::Known(user) => {
             admitted.user = Some(user);
-            record.user = Some(user);
+            state.knows_user(Some(user));
             Ok(None)
         }
         Identity::Claimed(claim) => Ok(Some(claim)),

@@ -16,8 +16,8 @@ use crate::body::upload::Until;
 use crate::context::client::Next;
 use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::{Memory, Request, Response};
+use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
-use crate::context::record::Record;
 use crate::context::seen;
 use crate::faults::messages;
 use crate::forward::Reply;
@@ -33,39 +33,40 @@ pub(crate) async fn respond(
     admitted: &Admitted,
     memory: &mut Memory,
     mut reply: Reply,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     let Call { worker, snapshot, client, .. } = *call;
     if let Some(page) = answer::stand_in(call, admitted.policies(call), memory.response.head.start.status) {
-        return cold(|| stand_in(call, admitted, memory, reply, page, record)).await;
+        return cold(|| stand_in(call, admitted, memory, reply, page, state)).await;
     }
     let mut plan = Plan::new(call, admitted, &memory.response, &reply);
     let Memory { request, response } = memory;
     let mut fault = None;
-    if record.has_fault() {
-        fault = messages::plan(call, admitted, response, &mut plan, &reply, record);
+    if state.has_fault() {
+        fault = messages::plan(call, admitted, response, &mut plan, &reply, state);
     }
     let fault = fault.as_ref();
     render(call, admitted, request, response, &reply, &plan);
     if let Some(fault) = fault {
         messages::alter(fault, call, response, &mut plan);
     }
-    record.status = response.head.start.status;
-    record.head_bytes_sent = response.out.len() as u64;
-    if record.status == 101 {
-        return cold(|| switch(call, admitted, memory, &reply, fault, record)).await;
+    let status = response.head.start.status;
+    state.answers(status);
+    state.record.head_bytes_sent = response.out.len() as u64;
+    if status == 101 {
+        return cold(|| switch(call, admitted, memory, &reply, fault, state)).await;
     }
     let is_chunked = plan.framing == Framing::Chunked && !client.socket.frames_itself();
-    begin(call, admitted, response, &reply, is_chunked, fault).inspect_err(|_| record.status = 0)?;
+    begin(call, admitted, response, &reply, is_chunked, fault).inspect_err(|_| state.answers_nothing())?;
     if let Some(fault) = fault {
         cold(|| messages::begun(fault, call, &mut response.out)).await?;
     }
-    let pace = pace(call, response, record.head_bytes_sent);
+    let pace = pace(call, response, state.record.head_bytes_sent);
     let mut is_long = false;
     let closes_sink = plan.client_connection == ClientConnection::Close && reply.upload.is_done();
     let outcome = match leave_at_once(call, response, &reply, &pace, closes_sink) {
         Some(outcome) => {
-            record.upstream_ended();
+            state.record.upstream_ended();
             outcome
         }
         None => {
@@ -73,15 +74,15 @@ pub(crate) async fn respond(
             is_long = response.body.will_splice(&ends);
             let relay = pin!(async {
                 let outcome = relay(call, &ends, response).await;
-                record.upstream_ended();
+                state.record.upstream_ended();
                 outcome
             });
             reply.upload.beside(call, admitted, &reply, request, Until::End, relay).await
         }
     };
-    record.body_bytes_sent = response.body.passed_on();
+    state.body_bytes_sent = response.body.passed_on();
     if let Err(failure) = outcome {
-        break_off(call, &plan, failure, (memory, record));
+        break_off(call, &plan, failure, (memory, state));
         if let (Some(fault), Failure::FaultInjected) = (fault, failure) {
             cold(|| messages::broken_off(fault, call)).await?;
         }
@@ -120,14 +121,14 @@ fn break_off(
     call: &Call<'_>,
     plan: &Plan,
     failure: Failure,
-    (memory, record): (&mut Memory, &mut Record<'_>),
+    (memory, state): (&mut Memory, &mut ExchangeState<'_>),
 ) {
     let socket = &call.client.socket;
     if plan.framing == Framing::UntilClose || socket.frames_itself() {
         socket.reset_on_drop();
     }
-    record.failure = Some(failure);
-    record.explain(memory, failure);
+    state.failed(call, failure);
+    state.record.explain(memory, failure);
 }
 
 /// Sends a page in the place of what a server says of an error. What it says itself is not waited for: where that is not
@@ -138,7 +139,7 @@ async fn stand_in(
     memory: &mut Memory,
     mut reply: Reply,
     page: &Page,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     let Memory { request, response } = memory;
     let (status, framing) = (response.head.start.status, reply.framing);
@@ -146,7 +147,7 @@ async fn stand_in(
     answer::push_content(&mut response.added, status, page.content_type, &page.body);
     let plan = Plan { has_page: true, ..Plan::new(call, admitted, response, &reply) };
     render(call, admitted, request, response, &reply, &plan);
-    record.status = status;
+    state.answers(status);
     let Response { head, buffer, out, body, .. } = response;
     buffer.consume(head.len);
     body.begin(framing, false, None);
@@ -155,7 +156,7 @@ async fn stand_in(
         body.is_done() && buffer.is_empty()
     };
     buffer.clear();
-    record.upstream_ended();
+    state.record.upstream_ended();
     let has_uploaded = reply.upload.is_done();
     if reply.persists && has_uploaded && is_whole {
         let server = &call.snapshot.upstreams[admitted.upstream].servers[reply.server];
@@ -165,7 +166,7 @@ async fn stand_in(
         drop(reply);
     }
     let content = Content::new(admitted.version, admitted.method, &page.body);
-    answer::whole(call, out, content, plan.next(has_uploaded), record).await
+    answer::whole(call, out, content, plan.next(has_uploaded), state).await
 }
 
 /// The two ends of a response's body.
@@ -382,16 +383,16 @@ async fn switch(
     memory: &mut Memory,
     reply: &Reply,
     fault: Option<&Fault>,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     if !reply.upload.is_done() {
-        record.status = 0;
+        state.answers_nothing();
         return Err(Failure::UpstreamSwitch);
     }
     if let Some(fault) = fault {
         messages::begun(fault, call, &mut memory.response.out).await?;
     }
-    tunnel(call, admitted, memory, reply, record).await
+    tunnel(call, admitted, memory, reply, state).await
 }
 
 /// RFC 9110 §7.8: after 101 the connection is the new protocol's, both ways, and each way ends by itself.
@@ -400,7 +401,7 @@ async fn tunnel(
     admitted: &Admitted,
     memory: &mut Memory,
     reply: &Reply,
-    record: &mut Record<'_>,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     let Memory { request, response } = memory;
     let Call { worker, client, .. } = *call;
@@ -424,8 +425,8 @@ async fn tunnel(
         }
     }
     request.body.moved += request_bytes;
-    record.body_bytes_sent = response.body.passed_on();
-    record.upstream_ended();
+    state.body_bytes_sent = response.body.passed_on();
+    state.record.upstream_ended();
     Ok(Next::Drop)
 }
 

@@ -1,6 +1,8 @@
 //! Whether a request that came to nothing is tried once more: only where it is safe, only for as long and as often as is
 //! configured, and within the budget, so that an outage is not multiplied.
 
+use std::time::Instant;
+
 use balance::Time;
 use config::Retry;
 use http1::Method;
@@ -24,6 +26,8 @@ pub(crate) struct Progress {
     pub(crate) has_answered: bool,
     /// The server says that it has done nothing with the request (RFC 9113 §8.7).
     pub(crate) is_untouched: bool,
+    /// When the server began to answer, where anybody wants to know it.
+    pub(crate) first_byte_at: Option<Instant>,
 }
 
 /// What became of an attempt that is not passed on.

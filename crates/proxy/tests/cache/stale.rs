@@ -1,6 +1,7 @@
 //! What is served although it is no longer fresh, and when not.
 
 use testkit::scene::{Asked, BOTH, Client, Scene, Spoken, get};
+use testkit::wait;
 
 use crate::answered::{ONE_ROUTE, next, response};
 use crate::purged;
@@ -66,6 +67,39 @@ fn a_background_fetch_outlives_the_client_that_it_began_with() {
     server.sends(response("Cache-Control: max-age=60\r\n", "new"));
     let mut client = scene.client(Spoken::Http2);
     while client.asks_for(&get("/a")).body != "new" {}
+}
+
+/// The route's rules hold for whatever is sent on its behalf, and not those of the upstream.
+#[test]
+fn a_revalidation_in_the_background_is_retried_by_the_rules_of_its_route() {
+    let routes = ONE_ROUTE
+        .replace("cache = {}", "cache = {}\nretry = { on = [\"503\"], attempts = 2 }")
+        .replace("[\"http://{0}\"]", "[\"http://{0}\", \"http://{1}\"]\nretry = { attempts = 1 }");
+    let scene = Scene::new(&routes);
+    let asked = || {
+        let mut found = None;
+        wait::assert_soon("no server is asked", || {
+            found = (0..2).find_map(|at| Some((at, scene.try_accept(at)?)));
+            found.is_some()
+        });
+        found.expect("the wait is over")
+    };
+    let mut client = scene.client(Spoken::Http1);
+    client.asks(&get("/a"));
+    let (_, mut server) = asked();
+    server.head();
+    server.sends(response(&stale(", stale-while-revalidate=60\r\nConnection: close"), "old"));
+    assert_eq!(client.gets().body, "old");
+    assert_eq!(client.asks_for(&get("/a")).body, "old");
+    let (first, mut server) = asked();
+    server.head();
+    server.sends(UNAVAILABLE.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
+    let (second, mut server) = asked();
+    assert_ne!(first, second);
+    assert!(server.head().to_lowercase().contains("if-none-match: \"a\"\r\n"));
+    server.sends(response("Cache-Control: max-age=60\r\n", "new"));
+    while client.asks_for(&get("/a")).body != "new" {}
+    assert_eq!(scene.running().counters().upstream_retries, 1);
 }
 
 #[test]

@@ -8,8 +8,8 @@ use shape::Fault;
 
 use super::{Outline, alter_head, begun, broken_off, ends_connection, exchange, fits};
 use crate::context::exchange::Call;
+use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
-use crate::context::record::Record;
 
 /// A fault of a response that is about to leave.
 pub(crate) struct Injection {
@@ -28,17 +28,17 @@ impl Injection {
         version: Version,
         framing: Framing,
         head: &mut Vec<u8>,
-        record: &mut Record<'_>,
+        state: &mut ExchangeState<'_>,
     ) -> Option<Self> {
-        let drawn = record.fault()?;
+        let drawn = state.fault()?;
         let is_framed = call.client.socket.frames_itself();
         // Trailers are not stored, and none are ours.
         let outline =
-            Outline { version, status: record.status, framing, may_have_trailers: false, is_framed };
+            Outline { version, status: state.status(), framing, may_have_trailers: false, is_framed };
         if !fits(&drawn.fault, outline) {
             return None;
         }
-        record.injected();
+        state.injected();
         let mut line = Vec::new();
         drawn.push_line(&mut line);
         exchange(head, &[], &line);
