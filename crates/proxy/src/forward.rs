@@ -8,6 +8,8 @@ pub(crate) mod answer;
 pub(crate) mod grpc;
 /// Sends the response to the client.
 pub(crate) mod respond;
+/// Requests of the proxy's own.
+pub(crate) mod subrequest;
 /// Whether an upgrade is the one that was asked for.
 pub(crate) mod switch;
 /// What a route demands of a request, and changes in it.

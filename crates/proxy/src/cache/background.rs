@@ -1,20 +1,16 @@
 //! A fetch that no client waits for: what is stored was served stale, and is revalidated meanwhile (RFC 5861 §3).
-//!
-//! It takes the path of a request, as a copy of the one that it began with, from a client that hears nothing.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use ::cache::{Joined, Lead, Object};
-use http1::Parsed;
 
 use super::{Ask, fetch};
-use crate::context::client::Client;
 use crate::context::exchange::{Admitted, Call};
-use crate::context::exchange_slot::{Memory, Request, Texts};
+use crate::context::exchange_slot::{Memory, Request};
 use crate::context::exchange_state::ExchangeState;
-use crate::context::snapshot::Snapshot;
 use crate::context::worker::Worker;
+use crate::forward::subrequest::Subrequest;
 
 /// As many at once for each worker; what is beyond stays stale until the next request for it.
 const FETCHES_MAX: u64 = 256;
@@ -32,53 +28,35 @@ pub(super) fn revalidate(
         return;
     }
     let Joined::Lead(lead) = ask.join(request, Some(object)) else { return };
-    worker.counters.cache_fetches.increment();
-    worker.counters.cache_fetches_active.increment();
-    let fetch = Fetch {
-        worker: Rc::clone(worker),
-        snapshot: Rc::clone(call.snapshot),
-        client: Client::nobody(worker, call.client),
-        admitted: admitted.unheard(),
-        head: request.head_bytes()[..request.head.len].into(),
-        texts: request.texts.clone(),
-        lead: Some(lead),
-        object: Arc::clone(object),
-    };
-    tokio::task::spawn_local(fetch.run());
+    let counted = Counted::new(worker);
+    let subrequest = Subrequest::copy_of(call, admitted, request);
+    tokio::task::spawn_local(run(subrequest, lead, Arc::clone(object), counted));
 }
 
-struct Fetch {
-    worker: Rc<Worker>,
-    snapshot: Rc<Snapshot>,
-    client: Client,
-    admitted: Admitted,
-    /// The request that it began with.
-    head: Box<[u8]>,
-    /// What its route has made for it.
-    texts: Texts,
-    lead: Option<Lead>,
-    object: Arc<Object>,
+/// Fetches. Whether it came to anything is counted on its way; the next stale answer begins another one.
+async fn run(subrequest: Subrequest, lead: Lead, object: Arc<Object>, counted: Counted) {
+    let fetch =
+        async |call: &Call<'_>, admitted: &Admitted, memory: &mut Memory, state: &mut ExchangeState<'_>| {
+            let Some(ask) = Ask::of(call, admitted, &memory.request) else { return };
+            drop(fetch::fetch(call, admitted, memory, &ask, lead, Some(&object), state).await);
+        };
+    subrequest.run(fetch).await;
+    drop(counted);
 }
 
-impl Fetch {
-    async fn run(mut self) {
-        let call = Call::new(&self.worker, &self.snapshot, &self.client);
-        let mut memory = Memory::of_request(&self.worker, &self.head);
-        memory.request.texts = std::mem::take(&mut self.texts);
-        let parsed = memory.request.head.parse(&self.head, &self.snapshot.head_limits);
-        let (Ok(Parsed::Complete), Some(lead)) = (parsed, self.lead.take()) else { return };
-        let Some(ask) = Ask::of(&call, &self.admitted, &memory.request) else { return };
-        let mut state = ExchangeState::unheard(&call);
-        // Whether it came to anything is counted on its way; the next stale answer begins another one.
-        let fetched =
-            fetch::fetch(&call, &self.admitted, &mut memory, &ask, lead, Some(&self.object), &mut state);
-        drop(fetched.await);
-        state.record.count_upstream(&memory);
+/// A fetch, counted for as long as it lives.
+struct Counted(Rc<Worker>);
+
+impl Counted {
+    fn new(worker: &Rc<Worker>) -> Self {
+        worker.counters.cache_fetches.increment();
+        worker.counters.cache_fetches_active.increment();
+        Self(Rc::clone(worker))
     }
 }
 
-impl Drop for Fetch {
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.worker.counters.cache_fetches_active.decrement();
+        self.0.counters.cache_fetches_active.decrement();
     }
 }

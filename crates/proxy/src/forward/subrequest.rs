@@ -1,0 +1,56 @@
+//! A request of the proxy's own, made from a client's: it takes the path of a request, with the rules of its route, and no
+//! client waits for it.
+//!
+//! The request that it was made from enters; what the steps make of it leaves. Nothing is logged of it.
+
+use std::rc::Rc;
+
+use http1::Parsed;
+
+use crate::context::client::Client;
+use crate::context::exchange::{Admitted, Call};
+use crate::context::exchange_slot::{Memory, Request, Texts};
+use crate::context::exchange_state::ExchangeState;
+use crate::context::snapshot::Snapshot;
+use crate::context::worker::Worker;
+
+/// A request that is yet to run. It holds what it needs: the client's request may end meanwhile.
+pub(crate) struct Subrequest {
+    worker: Rc<Worker>,
+    snapshot: Rc<Snapshot>,
+    client: Client,
+    admitted: Admitted,
+    /// The head of the request that it was made from.
+    head: Box<[u8]>,
+    /// What the policies of the route have made for that request.
+    texts: Texts,
+}
+
+impl Subrequest {
+    /// The same request once more, without its body.
+    pub(crate) fn copy_of(call: &Call<'_>, admitted: &Admitted, request: &Request) -> Self {
+        Self {
+            worker: Rc::clone(call.worker),
+            snapshot: Rc::clone(call.snapshot),
+            client: Client::nobody(call.worker, call.client),
+            admitted: admitted.unheard(),
+            head: request.head_bytes()[..request.head.len].into(),
+            texts: request.texts.clone(),
+        }
+    }
+
+    /// Takes these steps with the request, and counts what went to servers and came from them.
+    pub(crate) async fn run(
+        self,
+        steps: impl AsyncFnOnce(&Call<'_>, &Admitted, &mut Memory, &mut ExchangeState<'_>),
+    ) {
+        let call = Call::new(&self.worker, &self.snapshot, &self.client);
+        let mut memory = Memory::of_request(&self.worker, &self.head);
+        memory.request.texts = self.texts;
+        let parsed = memory.request.head.parse(&self.head, &self.snapshot.head_limits);
+        let Ok(Parsed::Complete) = parsed else { return };
+        let mut state = ExchangeState::unheard(&call);
+        steps(&call, &self.admitted, &mut memory, &mut state).await;
+        state.record.count_upstream(&memory);
+    }
+}
