@@ -102,7 +102,7 @@ pub(crate) async fn forward(
     let mut last_failure: Option<(usize, Failure)> = None;
     let mut another = None;
     let failure = loop {
-        let asked = match another.take().or_else(|| choice.poll_once(&tried, &mut state.record.detours)) {
+        let asked = match another.take().or_else(|| choice.at_once(&tried, &mut state.record.detours)) {
             Some(asked) => asked,
             None => match cold(|| wait_for_server(call, &mut choice, &tried, state)).await {
                 Ok(asked) => asked,
@@ -182,7 +182,7 @@ fn elsewhere(
     repeats: impl FnOnce() -> Verdict,
 ) -> Option<Asked> {
     let is_there = choice.has_untried(tried, Room::Now) && repeats() != Verdict::GiveUp;
-    is_there.then(|| choice.poll_once(tried, &mut state.record.detours)).flatten()
+    is_there.then(|| choice.at_once(tried, &mut state.record.detours)).flatten()
 }
 
 /// The server that failed is asked no more, unless there is no other.

@@ -157,6 +157,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
 /// concerns, once a second.
 async fn tick(worker: Rc<Worker>, gathering: Rc<Gathering>) {
     let mut second = worker.deadlines.second();
+    let mut requests_before = 0;
     loop {
         worker.rests.set(worker.deadlines.is_empty());
         let pause = if worker.rests.get() { REST } else { TICK };
@@ -183,6 +184,12 @@ async fn tick(worker: Rc<Worker>, gathering: Rc<Gathering>) {
             worker.counters.upstream_connections_active.set(open as u64);
             worker.count_pools(&snapshot);
             worker.accepting.borrow_mut().retain(|task| !task.is_finished());
+            // No more of them is used at once than there are requests.
+            let requests = worker.counters.requests.value();
+            let wanted = (requests - requests_before) as usize;
+            requests_before = requests;
+            worker.lanes.shrink_spare(wanted);
+            worker.buffers.shrink_spare(wanted);
         }
         worker.flush_log();
     }

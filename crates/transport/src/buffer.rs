@@ -144,6 +144,15 @@ impl Buffer {
     }
 }
 
+/// Drops half of what a list of spare things has beyond `wanted`, and the room of the list with it.
+pub fn shrink<T>(spare: &mut Vec<T>, wanted: usize) {
+    let excess = spare.len().saturating_sub(wanted);
+    if excess > 0 {
+        spare.truncate(spare.len() - excess.div_ceil(2));
+        spare.shrink_to(2 * spare.len());
+    }
+}
+
 /// The spare buffers of one worker.
 #[derive(Default)]
 pub struct Buffers {
@@ -266,6 +275,13 @@ impl Buffers {
         }
     }
 
+    /// Gives up half of the spare buffers of each size beyond `wanted`: called once a second, it gives them up slowly.
+    pub fn shrink_spare(&self, wanted: usize) {
+        for spare in &self.spare {
+            shrink(&mut spare.borrow_mut(), wanted);
+        }
+    }
+
     fn spare_of(&self, read_area: usize) -> Option<&RefCell<Vec<Buffer>>> {
         let at = SIZES.into_iter().position(|size| size == read_area)?;
         Some(&self.spare[at])
@@ -284,6 +300,21 @@ mod tests {
         assert!(buffer.prepend(b"4\r\n") && buffer.append(b"\r\n0\r\n\r\n") && buffer.prepend(b"head "));
         assert_eq!(buffer.filled(), b"head 4\r\ndata\r\n0\r\n\r\n");
         assert!(!buffer.prepend(&[0; HEADROOM]));
+    }
+
+    #[test]
+    fn what_is_spare_and_not_wanted_is_given_up_by_halves() {
+        let stock = Buffers::default();
+        let taken: Vec<Buffer> = (0..SPARE_MAX).map(|_| stock.take(SMALL)).collect();
+        taken.into_iter().for_each(|buffer| stock.give(buffer));
+        let spare = || stock.spare[1..].iter().map(|spare| spare.borrow().len()).sum::<usize>();
+        let mut left = Vec::new();
+        for wanted in [SPARE_MAX, 100, 60, 60, 60, 0, 0, 0, 0, 0, 0, 0] {
+            stock.shrink_spare(wanted);
+            left.push(spare());
+        }
+        assert_eq!(left, [64, 64, 62, 61, 60, 30, 15, 7, 3, 1, 0, 0]);
+        assert!(stock.spare.iter().all(|spare| spare.borrow().capacity() == 0));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::body::pump::Pump;
 use crate::connection::client;
 use crate::context::client::Client;
 use crate::context::worker::Worker;
-use transport::buffer::{Buffer, SMALL, TINY};
+use transport::buffer::{self, Buffer, SMALL, TINY};
 
 /// Lanes of either kind that a worker keeps beyond those in use.
 const SPARE_MAX: usize = 256;
@@ -255,6 +255,12 @@ impl Lanes {
         if spare.len() < SPARE_MAX {
             spare.push(lane);
         }
+    }
+
+    /// Gives up half of the spare lanes of each kind beyond `wanted`.
+    pub(crate) fn shrink_spare(&self, wanted: usize) {
+        buffer::shrink(&mut self.of_connections.borrow_mut(), wanted);
+        buffer::shrink(&mut self.of_streams.borrow_mut(), wanted);
     }
 
     /// Lets go of all lanes: they hold the worker, which holds them.
