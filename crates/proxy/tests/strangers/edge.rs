@@ -114,10 +114,14 @@ fn what_is_passed_on_arrives() {
     let (Some(program), Some(nginx)) = (installed("curl"), Nginx::start_secured()) else { return };
     let Secured { tls, pair, .. } = nginx.secured.as_ref().expect("it has a certificate");
     let cert = pair.cert.to_str().expect("is text");
-    let through = proxy_to(&format!("tcp://{tls}"), |config| config.listeners[0].tcp = Some(0));
+    let through = proxy_to(&format!("tcp://{tls}"), |config| {
+        config.listeners[0].tcp = Some(0);
+        config.routes.clear();
+    });
     let ends_here = proxy_to(&format!("tcp://{}", nginx.address), |config| {
         config.listeners[0] =
             Listener { tls: Some(tls_of(pair)), tcp: Some(0), ..Listener::plain(any_port()) };
+        config.routes.clear();
     });
     let get = |proxy: &Running, path: &str| {
         let port = proxy.addresses()[0].port();
