@@ -130,10 +130,12 @@ impl<'a> ExchangeState<'a> {
         self.drawn.clone()
     }
 
-    /// The fault that was drawn is injected.
+    /// The fault that was drawn is injected. It is counted once, whatever else answers the request in the end.
     pub(crate) fn injected(&mut self) {
-        if let Some(drawn) = &self.drawn {
-            self.record.injected(drawn);
+        if let Some(drawn) = &self.drawn
+            && self.record.injected(&drawn.told())
+        {
+            drawn.count();
         }
     }
 

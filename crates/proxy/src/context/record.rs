@@ -2,7 +2,6 @@
 //! time, whoever wants to know it, and not at all where nobody does.
 
 use std::net::IpAddr;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use balance::Event;
@@ -16,10 +15,22 @@ use crate::context::explain::{self, Known};
 use crate::context::failure::Failure;
 use crate::context::plan::Policies;
 use crate::context::seen;
-use crate::faults::Drawn;
 
 /// Attempts of a request whose failure is told, the first ones.
 const RETRIES_NOTED: usize = 4;
+
+/// A fault that was injected, as the log names it.
+struct InjectedFault {
+    rule: Box<str>,
+    seed: u64,
+    number: u64,
+}
+
+impl InjectedFault {
+    fn told(&self) -> telemetry::Injected<'_> {
+        telemetry::Injected { rule: &self.rule, seed: self.seed, number: self.number }
+    }
+}
 
 /// The notes of one exchange.
 pub(crate) struct Record<'a> {
@@ -58,7 +69,7 @@ pub(crate) struct Record<'a> {
     retried: [(u16, Failure); RETRIES_NOTED],
     pub(crate) detours: Detours,
     /// The fault that was injected.
-    injected: Option<Rc<Drawn>>,
+    injected: Option<InjectedFault>,
     pub(crate) failure: Option<Failure>,
     /// What exactly was wrong, in words.
     pub(crate) detail: Option<Box<str>>,
@@ -179,13 +190,15 @@ impl<'a> Record<'a> {
         self.is_received_apart = true;
     }
 
-    /// A fault is injected. It is counted once, whatever else answers the request in the end.
-    pub(crate) fn injected(&mut self, drawn: &Rc<Drawn>) {
-        if self.injected.is_none() {
-            drawn.count();
+    /// A fault is injected: the first one is noted and counted. Returns whether it is the first.
+    pub(crate) fn injected(&mut self, fault: &telemetry::Injected<'_>) -> bool {
+        let is_first = self.injected.is_none();
+        if is_first {
             self.call.worker.counters.faults_injected.increment();
-            self.injected = Some(Rc::clone(drawn));
+            self.injected =
+                Some(InjectedFault { rule: fault.rule.into(), seed: fault.seed, number: fault.number });
         }
+        is_first
     }
 
     /// The server's response is over.
@@ -358,7 +371,7 @@ impl<'a> Record<'a> {
             queued: self.detours.queued,
             session_moved: self.detours.session_moved.map(|(reason, from)| (reason, from.and_then(server))),
             shed: self.detours.shed,
-            fault: self.injected.as_deref().map(Drawn::told),
+            fault: self.injected.as_ref().map(InjectedFault::told),
             cause: self.failure.map(|failure| failure.facts().word),
             detail: self.detail.as_deref(),
         };
