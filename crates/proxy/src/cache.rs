@@ -45,9 +45,8 @@ use pages::Pages;
 use telemetry::message;
 
 use crate::context::client::Next;
-use crate::context::exchange::{Admitted, Call};
-use crate::context::exchange_slot::{Memory, Request};
-use crate::context::exchange_state::ExchangeState;
+use crate::context::exchange::{Admitted, Call, Exchange};
+use crate::context::exchange_slot::Request;
 use crate::context::failure::Failure;
 use crate::context::plan::Plan;
 use crate::context::seen;
@@ -227,46 +226,36 @@ pub(crate) fn look(call: &Call<'_>, admitted: &Admitted, request: &Request) -> R
 }
 
 /// Answers with what is stored.
-pub(crate) async fn serve(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
-    hit: &Hit,
-    state: &mut ExchangeState<'_>,
-) -> Result<Next, Failure> {
+pub(crate) async fn serve(exchange: &mut Exchange<'_, '_>, hit: &Hit) -> Result<Next, Failure> {
+    let Exchange { call, admitted, .. } = *exchange;
     let shows_key = call.snapshot.plan.config.routes[admitted.route]
         .cache
         .as_ref()
         .is_some_and(|policy| policy.shows_key);
     let Hit { object, is_plain } = hit;
     // No server has been asked: there is nothing of its response.
-    memory.response.added.clear();
+    exchange.memory.response.added.clear();
     let told =
         Told { handling: Handling::Hit, now_ms: call.worker.unix_ms(), shows_key, is_plain: *is_plain };
-    hit::stored(call, admitted, memory, object, told, state).await
+    hit::stored(exchange, object, told).await
 }
 
 /// Asks a server, for all or for this one.
-pub(crate) async fn ask(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
-    miss: Miss,
-    state: &mut ExchangeState<'_>,
-) -> Result<Next, Failure> {
+pub(crate) async fn ask(exchange: &mut Exchange<'_, '_>, miss: Miss) -> Result<Next, Failure> {
+    let Exchange { call, admitted, .. } = *exchange;
     if let Some(delay) = &call.snapshot.plan.routes[admitted.route].delay {
-        shaping::hold_back(call, delay, memory).await;
+        shaping::hold_back(call, delay, exchange.memory).await;
     }
-    memory.response.added.clear();
-    let Some(ask) = Ask::of(call, admitted, &memory.request) else {
-        let reply = forward::forward(call, admitted, memory, state).await?;
-        return respond::respond(call, admitted, memory, reply, state).await;
+    exchange.memory.response.added.clear();
+    let Some(ask) = Ask::of(call, admitted, &exchange.memory.request) else {
+        let reply = forward::forward(exchange).await?;
+        return respond::respond(exchange, reply).await;
     };
     match miss.way {
-        Way::Fetch => fetch::ask(call, admitted, memory, &ask, miss, state).await,
-        Way::Pass if miss.is_below => fetch::ask_disk(call, admitted, memory, &ask, miss, state).await,
-        Way::Pass => pass::pass(call, admitted, memory, &ask, miss, state).await,
-        Way::Change => pass::change(call, admitted, memory, miss.forward, state).await,
+        Way::Fetch => fetch::ask(exchange, &ask, miss).await,
+        Way::Pass if miss.is_below => fetch::ask_disk(exchange, &ask, miss).await,
+        Way::Pass => pass::pass(exchange, &ask, miss).await,
+        Way::Change => pass::change(exchange, miss.forward).await,
     }
 }
 

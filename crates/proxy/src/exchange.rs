@@ -14,7 +14,7 @@ use http1::{ConnectionOptions, Framing, Method, RequestHead, Target, TargetForm}
 
 use crate::cache::{self, Looked};
 use crate::context::client::Next;
-use crate::context::exchange::{Admitted, Call};
+use crate::context::exchange::{Admitted, Call, Exchange};
 use crate::context::exchange_slot::Memory;
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
@@ -45,39 +45,35 @@ pub(crate) async fn refuse(call: &Call<'_>, memory: &mut Memory, failure: Failur
 async fn run(call: &Call<'_>, memory: &mut Memory, state: &mut ExchangeState<'_>) -> Result<Next, Failure> {
     let request = &mut memory.request;
     let mut admitted = Admitted::new(call, &request.head);
-    if let Err(failure) = admit(&mut admitted, call, &request.head, request.buffer.filled(), state) {
-        if failure == Failure::NoRoute
-            && call.worker.faults.is_on()
-            && let Some(next) = cold(|| messages::request(call, memory, &admitted, state)).await?
-        {
-            return Ok(next);
-        }
-        return Err(failure);
-    }
+    let admission = admit(&mut admitted, call, &request.head, request.buffer.filled(), state);
     // First of all, as whatever answers it may say what it is called.
-    if admitted.policies(call).is_some_and(|policies| policies.names_request) {
+    if admission.is_ok() && admitted.policies(call).is_some_and(|policies| policies.names_request) {
         policies::name_request(call, request);
     }
+    let exchange = &mut Exchange { call, admitted: &admitted, memory, state };
+    // Faults may meet a request that no route is for.
     if call.worker.faults.is_on()
-        && let Some(next) = cold(|| messages::request(call, memory, &admitted, state)).await?
+        && matches!(admission, Ok(()) | Err(Failure::NoRoute))
+        && let Some(next) = cold(|| messages::request(exchange)).await?
     {
         return Ok(next);
     }
-    let request = &memory.request;
+    admission?;
+    let request = &mut exchange.memory.request;
     if is_addressed_to_us(&admitted, &request.head, request.buffer.filled()) {
-        return answer::options(call, memory, &admitted, state).await;
+        return answer::options(exchange).await;
     }
     if cache::is_purge(call, &admitted, request) {
-        return cold(|| cache::purge(call, &admitted, memory, state)).await;
+        return cold(|| cache::purge(exchange)).await;
     }
     if let Some(port) = call.listener.redirect_port
         && !call.snapshot.plan.routes[admitted.route].is_for_plain_http
         && !seen::is_secure(call, &request.head, request.head_bytes())
     {
-        return answer::redirect(call, memory, &admitted, port, state).await;
+        return answer::redirect(exchange, port).await;
     }
     if admitted.is_cached {
-        cache::prepare(call, &admitted, &mut memory.request);
+        cache::prepare(call, &admitted, request);
     }
     if let Some(policies) = admitted.policies(call) {
         if let Some(claim) = policies::ask(call, policies, &mut admitted, &memory.request, state)? {
@@ -86,29 +82,31 @@ async fn run(call: &Call<'_>, memory: &mut Memory, state: &mut ExchangeState<'_>
         }
         let Memory { request, response } = memory;
         if let Some(answer) = policies::act(call, policies, &mut admitted, request, &mut response.out)? {
-            return answer::own(call, memory, &admitted, state, (answer.status, answer.body)).await;
+            let exchange = &mut Exchange { call, admitted: &admitted, memory, state };
+            return answer::own(exchange, (answer.status, answer.body)).await;
         }
     }
+    let exchange = &mut Exchange { call, admitted: &admitted, memory, state };
     if admitted.is_cached {
-        return match cache::look(call, &admitted, &memory.request)? {
-            Looked::Hit(hit) => cache::serve(call, &admitted, memory, &hit, state).await,
-            Looked::Miss(miss) => cold(|| cache::ask(call, &admitted, memory, miss, state)).await,
+        return match cache::look(call, &admitted, &exchange.memory.request)? {
+            Looked::Hit(hit) => cache::serve(exchange, &hit).await,
+            Looked::Miss(miss) => cold(|| cache::ask(exchange, miss)).await,
         };
     }
     if let Some(delay) = &call.snapshot.plan.routes[admitted.route].delay {
-        cold(|| shaping::hold_back(call, delay, memory)).await;
+        cold(|| shaping::hold_back(call, delay, exchange.memory)).await;
     }
-    let reply = forward::forward(call, &admitted, memory, state).await?;
+    let reply = forward::forward(exchange).await?;
     // Another route may store what this one changes.
     if is_unsafe(admitted.method)
-        && let Some(known) = cache::invalidate(call, &admitted, memory)
+        && let Some(known) = cache::invalidate(call, &admitted, exchange.memory)
     {
         cold(|| cache::heir::known(call, known)).await;
     }
     if let Some(delay) = &call.snapshot.plan.routes[admitted.route].response_delay {
-        cold(|| shaping::hold_back(call, delay, memory)).await;
+        cold(|| shaping::hold_back(call, delay, exchange.memory)).await;
     }
-    respond::respond(call, &admitted, memory, reply, state).await
+    respond::respond(exchange, reply).await
 }
 
 /// Decides whether a request may go on, and where to.

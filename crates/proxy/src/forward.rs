@@ -32,7 +32,7 @@ use crate::body::upload::{self, Until, Upload};
 use crate::context::asking::{Asking, kept_target};
 use crate::context::client::Client;
 use crate::context::client_tls::ClientTls;
-use crate::context::exchange::{Admitted, Call};
+use crate::context::exchange::{Admitted, Call, Exchange};
 use crate::context::exchange_slot::{Memory, Request, Response};
 use crate::context::exchange_state::{ExchangeState, Sent};
 use crate::context::explain::INTERIM_MAX;
@@ -84,56 +84,53 @@ enum Heard {
 
 /// Sends the request and reads the head of the final response: from the first server that answers, for as long as others
 /// may be asked.
-pub(crate) async fn forward(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
-    state: &mut ExchangeState<'_>,
-) -> Result<Reply, Failure> {
+pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Failure> {
+    let Exchange { call, admitted, .. } = *exchange;
     let upstream = &call.snapshot.upstreams[admitted.upstream];
-    state.record.upstream = Some(admitted.upstream);
-    let admission = let_in(call, admitted, upstream, state)?;
-    prepare_body(call, upstream, admitted, &mut memory.request)?;
-    let first_piece_taken = memory.request.body.taken();
-    state.record.first_piece_bytes = memory.request.body.moved;
-    let mut choice = Choice::of_request(call, upstream, admitted, &memory.request);
+    exchange.state.record.upstream = Some(admitted.upstream);
+    let admission = let_in(call, admitted, upstream, exchange.state)?;
+    prepare_body(call, upstream, admitted, &mut exchange.memory.request)?;
+    let first_piece_taken = exchange.memory.request.body.taken();
+    exchange.state.record.first_piece_bytes = exchange.memory.request.body.moved;
+    let mut choice = Choice::of_request(call, upstream, admitted, &exchange.memory.request);
     let mut attempts = Attempts::new(call, upstream, retry_rules(call, upstream, admitted), admitted.method);
     let mut tried = Vec::new();
     let mut last_failure: Option<(usize, Failure)> = None;
     let mut another = None;
     let failure = loop {
-        let asked = match another.take().or_else(|| choice.at_once(&tried, &mut state.record.detours)) {
-            Some(asked) => asked,
-            None => match cold(|| wait_for_server(call, &mut choice, &tried, state)).await {
-                Ok(asked) => asked,
-                Err(Failure::ClientGone) => break Failure::ClientGone,
-                // What the servers said that were asked tells more.
-                Err(failure) => break last_failure.map_or(failure, |(_, failure)| failure),
-            },
-        };
+        let asked =
+            match another.take().or_else(|| choice.at_once(&tried, &mut exchange.state.record.detours)) {
+                Some(asked) => asked,
+                None => match cold(|| wait_for_server(call, &mut choice, &tried, exchange.state)).await {
+                    Ok(asked) => asked,
+                    Err(Failure::ClientGone) => break Failure::ClientGone,
+                    // What the servers said that were asked tells more.
+                    Err(failure) => break last_failure.map_or(failure, |(_, failure)| failure),
+                },
+            };
         if let Some((server, failure)) = last_failure.take() {
-            state.record.retried(server, failure);
+            exchange.state.record.retried(server, failure);
         }
         let index = asked.server;
         let attempt = Attempt { call, admitted, upstream, index, may_reuse: attempts.may_reuse() };
-        state.record.attempt_began(admitted.upstream, index, asked.since);
+        exchange.state.record.attempt_began(admitted.upstream, index, asked.since);
         let mut progress = Progress::default();
-        let outcome = attempt.exchange(memory, state, &mut progress).await;
+        let outcome = attempt.exchange(exchange.memory, exchange.state, &mut progress).await;
         // What was read of the body beyond its first piece is gone, be it no more than the end (RFC 9112 §7.1).
         let is_whole = |request: &Request| request.body.taken() == first_piece_taken;
         let failure = match outcome {
             Ok(mut reply) => {
-                let status = memory.response.head.start.status;
+                let status = exchange.memory.response.head.start.status;
                 let (latency, now) = answered(call.worker, &asked, &reply.upload, progress);
-                state.record.server_changed(upstream.answered(&asked, status, latency, now));
+                exchange.state.record.server_changed(upstream.answered(&asked, status, latency, now));
                 if attempts.repeats(status) {
                     tried.push(index);
-                    let repeats = || attempts.after(Setback::Status, is_whole(&memory.request));
-                    another = elsewhere(&mut choice, &tried, state, repeats);
+                    let repeats = || attempts.after(Setback::Status, is_whole(&exchange.memory.request));
+                    another = elsewhere(&mut choice, &tried, exchange.state, repeats);
                 }
                 if another.is_none() {
-                    state.record.is_answered = true;
-                    choice.settle(&asked, Some(&mut memory.response));
+                    exchange.state.record.is_answered = true;
+                    choice.settle(&asked, Some(&mut exchange.memory.response));
                     admission.end(Work::Done(latency), now);
                     reply.under_way = Some(asked.into_under_way());
                     return Ok(reply);
@@ -143,8 +140,8 @@ pub(crate) async fn forward(
             }
             Err(failure) => failure,
         };
-        let setback = attempt.failed(&asked, failure, progress, (memory, state));
-        match attempts.after(setback, is_whole(&memory.request)) {
+        let setback = attempt.failed(&asked, failure, progress, (exchange.memory, exchange.state));
+        match attempts.after(setback, is_whole(&exchange.memory.request)) {
             Verdict::GiveUp => break failure,
             Verdict::Elsewhere => leave_aside((upstream, &choice), &mut tried, index, (failure, progress)),
             Verdict::Afresh => {}

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use ::cache::{Joined, Lead, Object};
 
 use super::{Ask, fetch};
-use crate::context::exchange::{Admitted, Call};
-use crate::context::exchange_slot::{Memory, Request};
-use crate::context::exchange_state::ExchangeState;
+use crate::context::exchange::{Admitted, Call, Exchange};
+use crate::context::exchange_slot::Request;
 use crate::context::worker::Worker;
 use crate::forward::subrequest::Subrequest;
 
@@ -35,11 +34,11 @@ pub(super) fn revalidate(
 
 /// Fetches. Whether it came to anything is counted on its way; the next stale answer begins another one.
 async fn run(subrequest: Subrequest, lead: Lead, object: Arc<Object>, counted: Counted) {
-    let fetch =
-        async |call: &Call<'_>, admitted: &Admitted, memory: &mut Memory, state: &mut ExchangeState<'_>| {
-            let Some(ask) = Ask::of(call, admitted, &memory.request) else { return };
-            drop(fetch::fetch(call, admitted, memory, &ask, lead, Some(&object), state).await);
-        };
+    let fetch = async |exchange: &mut Exchange<'_, '_>| {
+        let Exchange { call, admitted, .. } = *exchange;
+        let Some(ask) = Ask::of(call, admitted, &exchange.memory.request) else { return };
+        drop(fetch::fetch(exchange, &ask, lead, Some(&object)).await);
+    };
     subrequest.run(fetch).await;
     drop(counted);
 }

@@ -15,9 +15,8 @@ use http1::Framing;
 use super::fill::Filling;
 use super::{Ask, Looked, Miss, hit, live, pass, sent, serve, tally, uri};
 use crate::context::client::Next;
-use crate::context::exchange::{Admitted, Call};
+use crate::context::exchange::{Admitted, Call, Exchange};
 use crate::context::exchange_slot::{Memory, Request, Response};
-use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::{Failure, Party};
 use crate::forward::answer;
 use crate::forward::{self, Gone, Reply, unless_gone};
@@ -34,31 +33,30 @@ const RECALL_LIMIT: Ticks = Ticks(10);
 const REFUSED_FOR_SECONDS: u64 = 60;
 
 /// Asks a server, or waits for who does already.
-pub(super) async fn ask(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
-    ask: &Ask<'_>,
-    miss: Miss,
-    state: &mut ExchangeState<'_>,
-) -> Result<Next, Failure> {
+pub(super) async fn ask(exchange: &mut Exchange<'_, '_>, ask: &Ask<'_>, miss: Miss) -> Result<Next, Failure> {
+    let Exchange { call, admitted, .. } = *exchange;
     let collapsed =
         Handling::Forwarded { forward: miss.forward, status: None, is_stored: false, is_collapsed: true };
     for round in 0..WAITS_MAX {
-        let waited = wait(call, admitted, ask, &memory.request, miss.found.as_ref()).await?;
-        let waited = if ask.takes(call, &memory.request, &waited) { waited } else { Waited::Refused };
+        let waited = wait(call, admitted, ask, &exchange.memory.request, miss.found.as_ref()).await?;
+        let waited =
+            if ask.takes(call, &exchange.memory.request, &waited) { waited } else { Waited::Refused };
         if miss.is_below && round == 0 {
             tell(call, admitted, &waited, &miss);
         }
         match waited {
-            Waited::Lead(lead) => return lead_all(call, admitted, memory, ask, (lead, miss), state).await,
-            Waited::Hit(object) if ask.is_ours(&memory.request, object.vary(), object.variant()) => {
-                return hit::stored(call, admitted, memory, &object, ask.told(call, collapsed), state).await;
+            Waited::Lead(lead) => return lead_all(exchange, ask, (lead, miss)).await,
+            Waited::Hit(object) if ask.is_ours(&exchange.memory.request, object.vary(), object.variant()) => {
+                return hit::stored(exchange, &object, ask.told(call, collapsed)).await;
             }
             Waited::Stream(reader)
-                if ask.is_ours(&memory.request, &reader.opening().vary, reader.opening().variant) =>
+                if ask.is_ours(
+                    &exchange.memory.request,
+                    &reader.opening().vary,
+                    reader.opening().variant,
+                ) =>
             {
-                return live::coming(call, admitted, memory, reader, ask.told(call, collapsed), state).await;
+                return live::coming(exchange, reader, ask.told(call, collapsed)).await;
             }
             // Another variant: by now the store knows how they differ.
             Waited::Hit(_) | Waited::Stream(_) => {}
@@ -66,7 +64,7 @@ pub(super) async fn ask(
                 let found = miss.found.filter(|object| ask.stands_in(object, OriginError::Unreachable));
                 let Some(object) = found else { return Err(Failure::FetchFailed) };
                 tally::stale(call, admitted);
-                return hit::stored(call, admitted, memory, &object, ask.told(call, collapsed), state).await;
+                return hit::stored(exchange, &object, ask.told(call, collapsed)).await;
             }
             Waited::Refused => break,
         }
@@ -75,7 +73,7 @@ pub(super) async fn ask(
     if ask.wants_stored_only() {
         return Err(Failure::NotStored);
     }
-    pass::pass(call, admitted, memory, ask, miss, state).await
+    pass::pass(exchange, ask, miss).await
 }
 
 /// Counts a request that the disk may have answered, if another one has looked there.
@@ -113,21 +111,20 @@ async fn wait(
 
 /// Asks for all, and answers one's own client.
 async fn lead_all(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
+    exchange: &mut Exchange<'_, '_>,
     ask: &Ask<'_>,
     (lead, mut miss): (Lead, Miss),
-    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
+    let Exchange { call, admitted, .. } = *exchange;
     if miss.is_below {
-        if let Some(found) = cold(|| recall(call, admitted, &memory.request, ask, &mut miss)).await? {
+        if let Some(found) = cold(|| recall(call, admitted, &exchange.memory.request, ask, &mut miss)).await?
+        {
             lead.restore(&found.object);
-            return serve_recalled(call, admitted, memory, ask, found, state).await;
+            return serve_recalled(exchange, ask, found).await;
         }
         if !ask.is_for_all(miss.found.as_ref()) {
             drop(lead);
-            return pass::pass(call, admitted, memory, ask, miss, state).await;
+            return pass::pass(exchange, ask, miss).await;
         }
     }
     let forwarded = |status, is_stored| {
@@ -135,37 +132,31 @@ async fn lead_all(
         ask.told(call, Handling::Forwarded { forward, status, is_stored, is_collapsed: false })
     };
     ask.cache.store.note(ask.key, ask.now_ms, miss.forward);
-    match fetch(call, admitted, memory, ask, lead, miss.found.as_ref(), state).await? {
+    match fetch(exchange, ask, lead, miss.found.as_ref()).await? {
         Fetched::Stored { object, status, is_stored } => {
-            hit::stored(call, admitted, memory, &object, forwarded(status, is_stored), state).await
+            hit::stored(exchange, &object, forwarded(status, is_stored)).await
         }
-        Fetched::Coming(reader) => {
-            live::coming(call, admitted, memory, reader, forwarded(None, true), state).await
-        }
-        Fetched::Passing(reply, refusal) => {
-            pass::relay(call, admitted, memory, (reply, miss.forward, Some(refusal)), state).await
-        }
+        Fetched::Coming(reader) => live::coming(exchange, reader, forwarded(None, true)).await,
+        Fetched::Passing(reply, refusal) => pass::relay(exchange, (reply, miss.forward, Some(refusal))).await,
     }
 }
 
 /// Asks the disk for a request that would bring nothing to be stored, and then a server. It waits for nobody who asks one.
 pub(super) async fn ask_disk(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
+    exchange: &mut Exchange<'_, '_>,
     ask: &Ask<'_>,
     mut miss: Miss,
-    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
-    let joined = ask.join(&memory.request, None);
-    let Some(found) = cold(|| recall(call, admitted, &memory.request, ask, &mut miss)).await? else {
+    let Exchange { call, admitted, .. } = *exchange;
+    let joined = ask.join(&exchange.memory.request, None);
+    let Some(found) = cold(|| recall(call, admitted, &exchange.memory.request, ask, &mut miss)).await? else {
         drop(joined);
-        return pass::pass(call, admitted, memory, ask, miss, state).await;
+        return pass::pass(exchange, ask, miss).await;
     };
     if let Joined::Lead(lead) = joined {
         lead.restore(&found.object);
     }
-    serve_recalled(call, admitted, memory, ask, found, state).await
+    serve_recalled(exchange, ask, found).await
 }
 
 /// What the disk has, and may be served.
@@ -211,16 +202,14 @@ async fn read(call: &Call<'_>, ask: &Ask<'_>, request: &Request) -> Result<Optio
 }
 
 async fn serve_recalled(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
+    exchange: &mut Exchange<'_, '_>,
     ask: &Ask<'_>,
     Recalled { object, freshness }: Recalled,
-    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
-    match ask.serve(call, admitted, &memory.request, object, freshness) {
-        Looked::Hit(hit) => serve(call, admitted, memory, &hit, state).await,
-        Looked::Miss(miss) => pass::pass(call, admitted, memory, ask, miss, state).await,
+    let Exchange { call, admitted, .. } = *exchange;
+    match ask.serve(call, admitted, &exchange.memory.request, object, freshness) {
+        Looked::Hit(hit) => serve(exchange, &hit).await,
+        Looked::Miss(miss) => pass::pass(exchange, ask, miss).await,
     }
 }
 
@@ -236,21 +225,19 @@ pub(super) enum Fetched {
 
 /// Asks a server; where something is stored, whether that is still good.
 pub(super) async fn fetch(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
+    exchange: &mut Exchange<'_, '_>,
     ask: &Ask<'_>,
     lead: Lead,
     found: Option<&Arc<Object>>,
-    state: &mut ExchangeState<'_>,
 ) -> Result<Fetched, Failure> {
+    let Exchange { call, admitted, .. } = *exchange;
     let mut known = found.filter(|object| object.stored().has_validator());
-    let mut part = if found.is_none() { ask.unfinished(&memory.request) } else { None };
+    let mut part = if found.is_none() { ask.unfinished(&exchange.memory.request) } else { None };
     loop {
-        memory.request.texts.conditions = Some(conditions(known, part.as_ref()));
-        let outcome = forward::forward(call, admitted, memory, state).await;
-        memory.request.texts.conditions = None;
-        let status = memory.response.head.start.status;
+        exchange.memory.request.texts.conditions = Some(conditions(known, part.as_ref()));
+        let outcome = forward::forward(exchange).await;
+        exchange.memory.request.texts.conditions = None;
+        let status = exchange.memory.response.head.start.status;
         let error = match &outcome {
             Ok(_) => OriginError::of_status(status),
             Err(failure) => (failure.facts().party != Party::Client).then_some(OriginError::Unreachable),
@@ -262,7 +249,7 @@ pub(super) async fn fetch(
             lead.fail();
             tally::stale(call, admitted);
             if outcome.is_ok() {
-                state.record.received_apart(memory.response.head.len as u64);
+                exchange.state.record.received_apart(exchange.memory.response.head.len as u64);
             }
             let status = outcome.is_ok().then_some(status);
             if let Some(status) = status {
@@ -281,21 +268,21 @@ pub(super) async fn fetch(
             }
         };
         if let Some(part) = part.take().filter(|_| matches!(status, 206 | 304 | 416)) {
-            let Some(renewal) = Renewal::of_part(call, ask, &part, &memory.response) else {
+            let Some(renewal) = Renewal::of_part(call, ask, &part, &exchange.memory.response) else {
                 // It is not what was asked for: the origin is asked once more, for all of it.
                 continue;
             };
-            return Ok(complete(call, admitted, memory, ask, (lead, reply), (&part, renewal), state));
+            return Ok(complete(exchange, ask, (lead, reply), (&part, renewal)));
         }
         let Some(object) = known.filter(|_| status == 304) else {
-            return Ok(settle(call, admitted, memory, ask, lead, reply, state));
+            return Ok(settle(exchange, ask, lead, reply));
         };
-        let renewal = Renewal::of(call, ask, object, &memory.response);
-        state.record.received_apart(memory.response.head.len as u64);
-        give_back(call, admitted, reply, &memory.response);
+        let renewal = Renewal::of(call, ask, object, &exchange.memory.response);
+        exchange.state.record.received_apart(exchange.memory.response.head.len as u64);
+        give_back(call, admitted, reply, &exchange.memory.response);
         if let Some(renewal) = renewal {
-            add_named_fields(ask, &mut memory.response);
-            add_cookies(ask, &mut memory.response);
+            add_named_fields(ask, &mut exchange.memory.response);
+            add_cookies(ask, &mut exchange.memory.response);
             let is_stored = renewal.settle(call, admitted, ask, status);
             let object = renewal.carry_out(ask, lead, object);
             return Ok(Fetched::Stored { object, status: Some(304), is_stored });
@@ -407,14 +394,12 @@ pub(super) fn freshen(call: &Call<'_>, memory: &Memory, ask: &Ask<'_>, object: &
 
 /// Has what is stored of a part stored as a whole, with the rest as it comes.
 fn complete(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
+    exchange: &mut Exchange<'_, '_>,
     ask: &Ask<'_>,
     (lead, reply): (Lead, Reply),
     (part, renewal): (&Object, Renewal),
-    state: &mut ExchangeState<'_>,
 ) -> Fetched {
+    let Exchange { call, admitted, .. } = *exchange;
     ask.settle(206, Ending::Stored);
     let refused_until_seconds = ask.now_ms / 1000 + REFUSED_FOR_SECONDS;
     let (mut fill, reader) = lead.open(renewal.opening);
@@ -423,30 +408,25 @@ fn complete(
     }
     // If the rest dies too, there is a longer one.
     part.purge(Force::Hard);
-    add_named_fields(ask, &mut memory.response);
-    add_cookies(ask, &mut memory.response);
-    state.record.received_apart(memory.response.head.len as u64);
-    Filling::new(call, admitted, refused_until_seconds, fill, reply).begin(&mut memory.response);
+    add_named_fields(ask, &mut exchange.memory.response);
+    add_cookies(ask, &mut exchange.memory.response);
+    exchange.state.record.received_apart(exchange.memory.response.head.len as u64);
+    Filling::new(call, admitted, refused_until_seconds, fill, reply).begin(&mut exchange.memory.response);
     Fetched::Coming(reader)
 }
 
 /// Has a part stored as it comes that one client has asked for, if it may be.
-pub(super) fn part(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
-    ask: &Ask<'_>,
-    reply: Reply,
-    state: &mut ExchangeState<'_>,
-) -> Result<Reader, Reply> {
-    if memory.response.head.start.status != 206 || !ask.asked.brings_part() {
+pub(super) fn part(exchange: &mut Exchange<'_, '_>, ask: &Ask<'_>, reply: Reply) -> Result<Reader, Reply> {
+    let Exchange { call, admitted, .. } = *exchange;
+    if exchange.memory.response.head.start.status != 206 || !ask.asked.brings_part() {
         return Err(reply);
     }
-    let opening = opening(call, admitted, ask, &memory.request, &memory.response, &reply).ok();
+    let opening =
+        opening(call, admitted, ask, &exchange.memory.request, &exchange.memory.response, &reply).ok();
     let lead = opening.filter(is_kept_part).zip(ask.cache.store.lead_part(ask.key));
     let Some((opening, lead)) = lead else { return Err(reply) };
     ask.settle(206, Ending::Stored);
-    Ok(store(call, admitted, memory, ask, (lead, opening, reply), state))
+    Ok(store(exchange, ask, (lead, opening, reply)))
 }
 
 /// Whether a part can be told from others, and is as long as is said.
@@ -476,20 +456,13 @@ fn give_back(call: &Call<'_>, admitted: &Admitted, reply: Reply, response: &Resp
 }
 
 /// Has a response stored as it comes, if it may be.
-fn settle(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
-    ask: &Ask<'_>,
-    lead: Lead,
-    reply: Reply,
-    state: &mut ExchangeState<'_>,
-) -> Fetched {
-    let status = memory.response.head.start.status;
-    match opening(call, admitted, ask, &memory.request, &memory.response, &reply) {
+fn settle(exchange: &mut Exchange<'_, '_>, ask: &Ask<'_>, lead: Lead, reply: Reply) -> Fetched {
+    let Exchange { call, admitted, .. } = *exchange;
+    let status = exchange.memory.response.head.start.status;
+    match opening(call, admitted, ask, &exchange.memory.request, &exchange.memory.response, &reply) {
         Ok(opening) => {
             ask.settle(status, Ending::Stored);
-            Fetched::Coming(store(call, admitted, memory, ask, (lead, opening, reply), state))
+            Fetched::Coming(store(exchange, ask, (lead, opening, reply)))
         }
         Err(refusal) => {
             tally::refused(call, admitted, refusal);
@@ -513,45 +486,42 @@ fn settle(
 /// Has a response stored as it comes that one request has asked for by itself, if it may be; else says why not, where that
 /// is no matter of the request alone.
 pub(super) fn settle_apart(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
+    exchange: &mut Exchange<'_, '_>,
     ask: &Ask<'_>,
     (apart, reply): (Apart, Reply),
-    state: &mut ExchangeState<'_>,
 ) -> Result<Reader, (Reply, Option<Refusal>)> {
-    let status = memory.response.head.start.status;
-    let opening = match opening(call, admitted, ask, &memory.request, &memory.response, &reply) {
-        Ok(opening) => opening,
-        Err(Refusal::Status) => return Err((reply, None)),
-        Err(refusal) => {
-            tally::refused(call, admitted, refusal);
-            return Err((reply, Some(refusal)));
-        }
-    };
+    let Exchange { call, admitted, .. } = *exchange;
+    let status = exchange.memory.response.head.start.status;
+    let opening =
+        match opening(call, admitted, ask, &exchange.memory.request, &exchange.memory.response, &reply) {
+            Ok(opening) => opening,
+            Err(Refusal::Status) => return Err((reply, None)),
+            Err(refusal) => {
+                tally::refused(call, admitted, refusal);
+                return Err((reply, Some(refusal)));
+            }
+        };
     // A part of the whole is stored elsewhere, if it is at all.
     let opening = Some(opening).filter(|opening| opening.stored.part.is_none());
     let lead =
         opening.as_ref().and_then(|opening| ask.cache.store.lead_apart(ask.key, apart, opening.body_bytes));
     let Some((opening, lead)) = opening.zip(lead) else { return Err((reply, None)) };
     ask.settle(status, Ending::Stored);
-    Ok(store(call, admitted, memory, ask, (lead, opening, reply), state))
+    Ok(store(exchange, ask, (lead, opening, reply)))
 }
 
 /// Has a response stored as it comes.
 fn store(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
+    exchange: &mut Exchange<'_, '_>,
     ask: &Ask<'_>,
     (lead, opening, reply): (Lead, Opening, Reply),
-    state: &mut ExchangeState<'_>,
 ) -> Reader {
-    add_named_fields(ask, &mut memory.response);
+    let Exchange { call, admitted, .. } = *exchange;
+    add_named_fields(ask, &mut exchange.memory.response);
     let (fill, reader) = lead.open(opening);
-    state.record.received_apart(memory.response.head.len as u64);
+    exchange.state.record.received_apart(exchange.memory.response.head.len as u64);
     let refused_until_seconds = ask.now_ms / 1000 + REFUSED_FOR_SECONDS;
-    Filling::new(call, admitted, refused_until_seconds, fill, reply).begin(&mut memory.response);
+    Filling::new(call, admitted, refused_until_seconds, fill, reply).begin(&mut exchange.memory.response);
     reader
 }
 

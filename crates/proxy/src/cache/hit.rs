@@ -15,8 +15,8 @@ use super::head::{self, Extent, Said};
 use super::outlet::Outlet;
 use super::tally;
 use crate::context::client::Next;
-use crate::context::exchange::{Admitted, Call};
-use crate::context::exchange_slot::{Memory, Request};
+use crate::context::exchange::{Admitted, Call, Exchange};
+use crate::context::exchange_slot::Request;
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
 use crate::forward::answer;
@@ -44,37 +44,35 @@ pub(super) struct Told {
 
 /// Answers with what is stored.
 pub(super) async fn stored(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
+    exchange: &mut Exchange<'_, '_>,
     object: &Object,
     told: Told,
-    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
-    if !told.is_plain || state.has_fault() {
-        return cold(|| selected(call, admitted, memory, object, told, state)).await;
+    let Exchange { call, admitted, .. } = *exchange;
+    if !told.is_plain || exchange.state.has_fault() {
+        return cold(|| selected(exchange, object, told)).await;
     }
     let length = object.body_bytes();
-    let connection = begin(call, admitted, memory, object, &told, (&Extent::Whole, length), state)?;
-    let out = &mut memory.response.out;
+    let connection = begin(exchange, object, &told, (&Extent::Whole, length))?;
+    let out = &mut exchange.memory.response.out;
     let (next, follows) = ending(connection);
     if admitted.method == Method::Head || length == 0 {
         send(call, out, follows).await?;
         return Ok(next);
     }
-    state.body_bytes_sent = length;
+    exchange.state.body_bytes_sent = length;
     let pace = Pace::new(Direction::Down, call.worker);
     if length <= ONE_PIECE_BYTES_MAX && !pace.is_limited() {
         out.extend_from_slice(object.body_at(0));
         let sent = send(call, out, follows).await;
-        return sent.map(|()| next).inspect_err(|_| state.body_bytes_sent = 0);
+        return sent.map(|()| next).inspect_err(|_| exchange.state.body_bytes_sent = 0);
     }
     let mut sent_bytes = 0;
     match send_whole(call, admitted, &pace, out, object, (follows, &mut sent_bytes)).await {
         Ok(()) => Ok(next),
         Err(failure) => {
-            state.body_bytes_sent = sent_bytes.saturating_sub(state.record.head_bytes_sent);
-            Ok(cut(call, state, failure))
+            exchange.state.body_bytes_sent = sent_bytes.saturating_sub(exchange.state.record.head_bytes_sent);
+            Ok(cut(call, exchange.state, failure))
         }
     }
 }
@@ -148,29 +146,23 @@ async fn send_gathered(
 }
 
 /// The same where the request wants something other than all of it, or a fault was drawn for it.
-async fn selected(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
-    object: &Object,
-    told: Told,
-    state: &mut ExchangeState<'_>,
-) -> Result<Next, Failure> {
+async fn selected(exchange: &mut Exchange<'_, '_>, object: &Object, told: Told) -> Result<Next, Failure> {
+    let Exchange { call, admitted, .. } = *exchange;
     let part = object.stored().part;
     let whole_bytes = part.and_then(|part| part.whole_bytes).unwrap_or_else(|| object.body_bytes());
     let wanted = match part.filter(|part| part.whole_bytes.is_none()) {
-        Some(part) => of_part(&memory.request, &part),
-        None => wanted(&memory.request, object.stored(), object.head(), Some(whole_bytes)),
+        Some(part) => of_part(&exchange.memory.request, &part),
+        None => wanted(&exchange.memory.request, object.stored(), object.head(), Some(whole_bytes)),
     };
     let Wanted::Extent(extent) = wanted else {
-        return unsatisfied(call, admitted, memory, whole_bytes, told, state).await;
+        return unsatisfied(exchange, whole_bytes, told).await;
     };
     let segments = segments(&extent, object, whole_bytes);
     let length = segments.iter().map(Segment::len).sum();
-    let mut connection = begin(call, admitted, memory, object, &told, (&extent, length), state)?;
-    let out = &mut memory.response.out;
+    let mut connection = begin(exchange, object, &told, (&extent, length))?;
+    let out = &mut exchange.memory.response.out;
     let framing = if extent == Extent::NotModified { Framing::None } else { Framing::Length(length) };
-    let outlet = Outlet::new(call, admitted, framing, (out, &mut connection), state);
+    let outlet = Outlet::new(call, admitted, framing, (out, &mut connection), exchange.state);
     let (next, follows) = ending(connection);
     outlet.begin(out).await?;
     if admitted.method == Method::Head || length == 0 {
@@ -180,12 +172,12 @@ async fn selected(
     for segment in &segments {
         for bytes in segment.bytes(object) {
             let bytes = &bytes[..outlet.takes(bytes.len())];
-            state.body_bytes_sent += bytes.len() as u64;
-            let is_last = state.body_bytes_sent == length;
+            exchange.state.body_bytes_sent += bytes.len() as u64;
+            let is_last = exchange.state.body_bytes_sent == length;
             if let Err(failure) = outlet.send(out, bytes, if is_last { follows } else { Follows::More }).await
             {
-                state.body_bytes_sent -= bytes.len() as u64;
-                return Ok(cut(call, state, failure));
+                exchange.state.body_bytes_sent -= bytes.len() as u64;
+                return Ok(cut(call, exchange.state, failure));
             }
             out.clear();
         }
@@ -274,14 +266,12 @@ fn segments(extent: &Extent, object: &Object, whole_bytes: u64) -> Vec<Segment> 
 
 /// Writes the head of what has this length on its way.
 fn begin(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
+    exchange: &mut Exchange<'_, '_>,
     object: &Object,
     told: &Told,
     (extent, length): (&Extent, u64),
-    state: &mut ExchangeState<'_>,
 ) -> Result<ClientConnection, Failure> {
+    let Exchange { call, admitted, .. } = *exchange;
     let stored = object.stored();
     let said = Said {
         stored,
@@ -294,12 +284,12 @@ fn begin(
         ttl_seconds: stored.ttl_seconds(told.now_ms),
         key: told.shows_key.then(|| object.key_text()),
     };
-    let connection = head::write(call, admitted, memory, &said)?;
+    let connection = head::write(call, admitted, exchange.memory, &said)?;
     if let Some(cell) = tally::cell(call, admitted).filter(|_| admitted.method != Method::Head) {
         cell.sent_bytes.add(length);
     }
-    state.answers(extent.status(stored));
-    state.record.head_bytes_sent = memory.response.out.len() as u64;
+    exchange.state.answers(extent.status(stored));
+    exchange.state.record.head_bytes_sent = exchange.memory.response.out.len() as u64;
     Ok(connection)
 }
 
@@ -313,19 +303,16 @@ pub(super) fn ending(connection: ClientConnection) -> (Next, Follows) {
 
 /// RFC 9110 §15.5.17: there is nothing of what is asked for.
 pub(super) async fn unsatisfied(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
+    exchange: &mut Exchange<'_, '_>,
     whole_bytes: u64,
     told: Told,
-    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
-    let out = &mut memory.response.out;
+    let out = &mut exchange.memory.response.out;
     answer::begin(out, 416);
     write_unsatisfied_range(out, whole_bytes);
     write_content_length(out, 0);
     CacheStatus { handling: told.handling, ttl_seconds: None, key: None, detail: None }.write(out);
-    answer::own(call, memory, admitted, state, (416, b"")).await
+    answer::own(exchange, (416, b"")).await
 }
 
 /// The head may have left: all that can be said now is that the body is not whole.

@@ -12,28 +12,25 @@ use super::head::{self, Extent, Said};
 use super::hit::{Told, Wanted, cut, ending, unsatisfied, wanted};
 use super::outlet::Outlet;
 use crate::context::client::Next;
-use crate::context::exchange::{Admitted, Call};
-use crate::context::exchange_slot::Memory;
+use crate::context::exchange::{Call, Exchange};
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
 use transport::tcp::Follows;
 
 /// Answers with what comes, as it comes.
 pub(super) async fn coming(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
+    exchange: &mut Exchange<'_, '_>,
     reader: Reader,
     told: Told,
-    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
+    let Exchange { call, admitted, .. } = *exchange;
     let opening = reader.opening();
     let body_bytes = opening.body_bytes;
     let part = opening.stored.part.map(|part| (part.start..part.end, part.whole_bytes));
     let wanted = match part {
         // It is what this client has asked for, and nobody else.
         Some((range, whole_bytes)) => Wanted::Extent(Extent::Part(range, whole_bytes)),
-        None => wanted(&memory.request, &opening.stored, &opening.head, body_bytes),
+        None => wanted(&exchange.memory.request, &opening.stored, &opening.head, body_bytes),
     };
     let extent = match wanted {
         // Who wants several gets the whole: what is sent second may come first.
@@ -41,7 +38,7 @@ pub(super) async fn coming(
         Wanted::Extent(extent) => extent,
         Wanted::Nothing => {
             let whole_bytes = body_bytes.unwrap_or_default();
-            return unsatisfied(call, admitted, memory, whole_bytes, told, state).await;
+            return unsatisfied(exchange, whole_bytes, told).await;
         }
     };
     let framing = match (&extent, body_bytes, admitted.version) {
@@ -64,16 +61,16 @@ pub(super) async fn coming(
         ttl_seconds: opening.stored.ttl_seconds(told.now_ms),
         key: told.shows_key.then_some(&*opening.key_text),
     };
-    let mut connection = head::write(call, admitted, memory, &said)?;
-    state.answers(extent.status(&opening.stored));
+    let mut connection = head::write(call, admitted, exchange.memory, &said)?;
+    exchange.state.answers(extent.status(&opening.stored));
     let wanted = match extent {
         Extent::Part(range, _) if opening.stored.part.is_none() => range,
         _ => 0..u64::MAX,
     };
-    let out = &mut memory.response.out;
-    let outlet = Outlet::new(call, admitted, framing, (out, &mut connection), state);
+    let out = &mut exchange.memory.response.out;
+    let outlet = Outlet::new(call, admitted, framing, (out, &mut connection), exchange.state);
     let sending = Sending { call, outlet, framing, connection, wanted };
-    Ok(sending.run(reader, out, state).await)
+    Ok(sending.run(reader, out, exchange.state).await)
 }
 
 /// A body on its way to one client.

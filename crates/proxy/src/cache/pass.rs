@@ -10,9 +10,8 @@ use tokio::sync::oneshot;
 
 use super::{Ask, Miss, fetch, heir, hit, live, tally, uri};
 use crate::context::client::Next;
-use crate::context::exchange::{Admitted, Call};
+use crate::context::exchange::{Admitted, Call, Exchange};
 use crate::context::exchange_slot::Memory;
-use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::{Failure, Party};
 use crate::forward::respond;
 use crate::forward::{self, Reply};
@@ -20,18 +19,16 @@ use transport::cold::cold;
 
 /// Forwards a request, and passes the response on; what is stored stands in for a server that has failed.
 pub(super) async fn pass(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
+    exchange: &mut Exchange<'_, '_>,
     ask: &Ask<'_>,
     miss: Miss,
-    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
+    let Exchange { call, admitted, .. } = *exchange;
     ask.cache.store.note(ask.key, ask.now_ms, miss.forward);
     let apart = ask.may_store().then(|| ask.cache.store.apart(ask.key, ask.now_ms / 1000));
-    let outcome = forward::forward(call, admitted, memory, state).await;
+    let outcome = forward::forward(exchange).await;
     let error = match &outcome {
-        Ok(_) => OriginError::of_status(memory.response.head.start.status),
+        Ok(_) => OriginError::of_status(exchange.memory.response.head.start.status),
         Err(failure) => (failure.facts().party != Party::Client).then_some(OriginError::Unreachable),
     };
     if let (Some(error), Some(object)) = (error, &miss.found)
@@ -39,55 +36,50 @@ pub(super) async fn pass(
     {
         tally::stale(call, admitted);
         if outcome.is_ok() {
-            state.record.received_apart(memory.response.head.len as u64);
+            exchange.state.record.received_apart(exchange.memory.response.head.len as u64);
         }
-        let status = outcome.is_ok().then_some(memory.response.head.start.status);
+        let status = outcome.is_ok().then_some(exchange.memory.response.head.start.status);
         let (forward, is_stored, is_collapsed) = (miss.forward, false, false);
         let told = ask.told(call, Handling::Forwarded { forward, status, is_stored, is_collapsed });
-        return hit::stored(call, admitted, memory, object, told, state).await;
+        return hit::stored(exchange, object, told).await;
     }
     let reply = outcome?;
     if let (Method::Head, 200, Some(object)) =
-        (ask.asked.method, memory.response.head.start.status, &miss.found)
+        (ask.asked.method, exchange.memory.response.head.start.status, &miss.found)
     {
-        fetch::freshen(call, memory, ask, object);
+        fetch::freshen(call, exchange.memory, ask, object);
     }
-    let reply = match fetch::part(call, admitted, memory, ask, reply, state) {
+    let reply = match fetch::part(exchange, ask, reply) {
         Ok(reader) => {
             let (forward, is_stored, is_collapsed) = (miss.forward, true, false);
             let told = Handling::Forwarded { forward, status: None, is_stored, is_collapsed };
-            return live::coming(call, admitted, memory, reader, ask.told(call, told), state).await;
+            return live::coming(exchange, reader, ask.told(call, told)).await;
         }
         Err(reply) => reply,
     };
     let (reply, refusal) = match apart {
-        Some(apart) => match fetch::settle_apart(call, admitted, memory, ask, (apart, reply), state) {
+        Some(apart) => match fetch::settle_apart(exchange, ask, (apart, reply)) {
             Ok(reader) => {
                 let (forward, is_stored, is_collapsed) = (miss.forward, true, false);
                 let told = Handling::Forwarded { forward, status: None, is_stored, is_collapsed };
-                return live::coming(call, admitted, memory, reader, ask.told(call, told), state).await;
+                return live::coming(exchange, reader, ask.told(call, told)).await;
             }
             Err(passing) => passing,
         },
         None => (reply, None),
     };
-    ask.settle(memory.response.head.start.status, refusal.map_or(Ending::Passed, Ending::Refused));
-    relay(call, admitted, memory, (reply, miss.forward, refusal), state).await
+    ask.settle(exchange.memory.response.head.start.status, refusal.map_or(Ending::Passed, Ending::Refused));
+    relay(exchange, (reply, miss.forward, refusal)).await
 }
 
 /// Forwards what changes things: what is stored of its target is invalid then, if it succeeds.
-pub(super) async fn change(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
-    forward: Forward,
-    state: &mut ExchangeState<'_>,
-) -> Result<Next, Failure> {
-    let reply = forward::forward(call, admitted, memory, state).await?;
-    if let Some(known) = invalidate(call, admitted, memory) {
+pub(super) async fn change(exchange: &mut Exchange<'_, '_>, forward: Forward) -> Result<Next, Failure> {
+    let Exchange { call, admitted, .. } = *exchange;
+    let reply = forward::forward(exchange).await?;
+    if let Some(known) = invalidate(call, admitted, exchange.memory) {
         cold(|| heir::known(call, known)).await;
     }
-    relay(call, admitted, memory, (reply, forward, None), state).await
+    relay(exchange, (reply, forward, None)).await
 }
 
 /// RFC 9111 §4.4: what is stored of the target, and of what the response names of the same origin, by whichever route.
@@ -123,16 +115,14 @@ pub(crate) fn invalidate(
 
 /// Passes a response on, and says why it is not from the store, nor in it.
 pub(super) async fn relay(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
+    exchange: &mut Exchange<'_, '_>,
     (reply, forward, refusal): (Reply, Forward, Option<Refusal>),
-    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
-    if memory.response.head.start.status != 101 {
+    if exchange.memory.response.head.start.status != 101 {
         let handling = Handling::Forwarded { forward, status: None, is_stored: false, is_collapsed: false };
         let detail = refusal.map(|refusal| refusal.row().word);
-        CacheStatus { handling, ttl_seconds: None, key: None, detail }.write(&mut memory.response.added);
+        CacheStatus { handling, ttl_seconds: None, key: None, detail }
+            .write(&mut exchange.memory.response.added);
     }
-    respond::respond(call, admitted, memory, reply, state).await
+    respond::respond(exchange, reply).await
 }

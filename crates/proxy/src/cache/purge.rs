@@ -11,9 +11,8 @@ use tokio::sync::oneshot;
 
 use super::{Cache, explain, heir};
 use crate::context::client::Next;
-use crate::context::exchange::{Admitted, Call};
-use crate::context::exchange_slot::{Memory, Request};
-use crate::context::exchange_state::ExchangeState;
+use crate::context::exchange::{Admitted, Call, Exchange};
+use crate::context::exchange_slot::Request;
 use crate::context::failure::Failure;
 use crate::context::plan::Plan;
 use crate::forward::answer;
@@ -93,12 +92,8 @@ fn is_understood(call: &Call<'_>, request: &Request) -> bool {
 }
 
 /// Purges what a request with the method PURGE names: the tags in its fields, or its URL.
-pub(crate) async fn purge(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
-    state: &mut ExchangeState<'_>,
-) -> Result<Next, Failure> {
+pub(crate) async fn purge(exchange: &mut Exchange<'_, '_>) -> Result<Next, Failure> {
+    let Exchange { call, admitted, .. } = *exchange;
     let plan = &call.snapshot.plan;
     let Some((cache, meant)) = plan.cache.as_ref().zip(plan.config.cache.as_ref()) else {
         return Err(Failure::Forbidden);
@@ -106,7 +101,7 @@ pub(crate) async fn purge(
     if !meant.purge_from.iter().any(|network| network.contains(&admitted.client)) {
         return Err(Failure::Forbidden);
     }
-    let named = named(admitted, &memory.request.head, memory.request.head_bytes());
+    let named = named(admitted, &exchange.memory.request.head, exchange.memory.request.head_bytes());
     let (named, force) = named.ok_or(Failure::BadRequest)?;
     let purging = cache.purge(&plan.spaces, &named, force).map_err(|RulesFull| Failure::PurgesFull)?;
     let purged =
@@ -115,10 +110,10 @@ pub(crate) async fn purge(
         cold(|| heir::known(call, known)).await;
     }
     let body = serde_json::to_string(&purged).unwrap_or_default() + "\n";
-    let out = &mut memory.response.out;
+    let out = &mut exchange.memory.response.out;
     answer::begin(out, 200);
     answer::push_content(out, 200, "application/json", body.as_bytes());
-    answer::own(call, memory, admitted, state, (200, body.as_bytes())).await
+    answer::own(exchange, (200, body.as_bytes())).await
 }
 
 /// On a thread of its own: it looks at all that is stored, and this one serves others.

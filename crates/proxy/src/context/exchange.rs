@@ -6,6 +6,8 @@ use std::rc::Rc;
 use http1::{ConnectionOptions, Framing, Method, RequestHead, Target, Version};
 
 use crate::context::client::Client;
+use crate::context::exchange_slot::Memory;
+use crate::context::exchange_state::ExchangeState;
 use crate::context::plan::{Listener, Policies};
 use crate::context::snapshot::{ClientLimits, Snapshot, TimeoutTicks};
 use crate::context::worker::Worker;
@@ -25,6 +27,14 @@ impl<'a> Call<'a> {
     pub(crate) fn new(worker: &'a Rc<Worker>, snapshot: &'a Rc<Snapshot>, client: &'a Client) -> Self {
         Self { worker, snapshot, client, listener: snapshot.listener(&client.listening) }
     }
+}
+
+/// What the steps of one exchange share, from the moment when the request is admitted. One reference to it travels.
+pub(crate) struct Exchange<'x, 's> {
+    pub(crate) call: &'x Call<'x>,
+    pub(crate) admitted: &'x Admitted,
+    pub(crate) memory: &'x mut Memory,
+    pub(crate) state: &'x mut ExchangeState<'s>,
 }
 
 /// A request that may go on, and what was decided about it.

@@ -14,8 +14,8 @@ use shape::Fault;
 
 use crate::body::pump::Pump;
 use crate::context::client::Next;
-use crate::context::exchange::{Admitted, Call};
-use crate::context::exchange_slot::{Memory, Response};
+use crate::context::exchange::{Admitted, Call, Exchange};
+use crate::context::exchange_slot::Response;
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
 use crate::forward::Reply;
@@ -30,37 +30,35 @@ const INJECTED: &[u8] = b"This answer was injected on purpose: no server gave it
 const NO_CHUNK: &[u8] = b"this is no chunk\r\n";
 
 /// Draws a fault for a request, and injects what comes before anybody is asked. `None` where the request goes on.
-pub(crate) async fn request(
-    call: &Call<'_>,
-    memory: &mut Memory,
-    admitted: &Admitted,
-    state: &mut ExchangeState<'_>,
-) -> Result<Option<Next>, Failure> {
-    let Some(drawn) = call.worker.faults.draw(call, admitted, state.route(), &memory.request)? else {
+pub(crate) async fn request(exchange: &mut Exchange<'_, '_>) -> Result<Option<Next>, Failure> {
+    let Exchange { call, admitted, .. } = *exchange;
+    let Some(drawn) =
+        call.worker.faults.draw(call, admitted, exchange.state.route(), &exchange.memory.request)?
+    else {
         return Ok(None);
     };
     let drawn = Rc::new(drawn);
-    state.drawn(Rc::clone(&drawn));
+    exchange.state.drawn(Rc::clone(&drawn));
     match &drawn.fault {
         Fault::Answer { status } => {
-            state.injected();
-            let out = &mut memory.response.out;
+            exchange.state.injected();
+            let out = &mut exchange.memory.response.out;
             answer::begin(out, *status);
             let body = if matches!(status, 204 | 304) { b"" } else { INJECTED };
             answer::push_content(out, *status, "text/plain", body);
-            return answer::own(call, memory, admitted, state, (*status, body)).await.map(Some);
+            return answer::own(exchange, (*status, body)).await.map(Some);
         }
         Fault::Reset => {
-            state.injected();
+            exchange.state.injected();
             call.client.socket.reset_on_drop();
             return Err(Failure::FaultInjected);
         }
         Fault::Delay(delay) => {
-            state.injected();
+            exchange.state.injected();
             let late_ns = delay.draw_ns(drawn.number, drawn.extent());
-            memory.park(call.worker);
+            exchange.memory.park(call.worker);
             call.worker.alarms.sleep(Duration::from_nanos(late_ns)).await;
-            memory.unpark(call.worker);
+            exchange.memory.unpark(call.worker);
         }
         // Done to the response, or to the connection before.
         Fault::Connection(_)

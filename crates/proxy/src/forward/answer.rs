@@ -8,7 +8,7 @@ use config::Page;
 use http1::{ChainKind, Framing, Method, Span, Target, Version};
 
 use crate::context::client::Next;
-use crate::context::exchange::{Admitted, Call};
+use crate::context::exchange::{Call, Exchange};
 use crate::context::exchange_slot::{Memory, Request};
 use crate::context::exchange_state::{ExchangeState, Sent};
 use crate::context::failure::{Failure, Party};
@@ -28,33 +28,23 @@ const ONE_PIECE_BYTES_MAX: usize = 16 * 1024;
 const METHODS: &[u8] = b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH";
 
 /// RFC 9110 §7.6.2: OPTIONS with no hops left is answered by the proxy itself.
-pub(crate) async fn options(
-    call: &Call<'_>,
-    memory: &mut Memory,
-    admitted: &Admitted,
-    state: &mut ExchangeState<'_>,
-) -> Result<Next, Failure> {
-    let out = &mut memory.response.out;
+pub(crate) async fn options(exchange: &mut Exchange<'_, '_>) -> Result<Next, Failure> {
+    let out = &mut exchange.memory.response.out;
     begin(out, 204);
     out.extend_from_slice(b"Allow: ");
     out.extend_from_slice(METHODS);
     out.extend_from_slice(b"\r\n");
-    own(call, memory, admitted, state, (204, b"")).await
+    own(exchange, (204, b"")).await
 }
 
 /// RFC 9110 §15.4.9: a request that should have come over https is told where to.
-pub(crate) async fn redirect(
-    call: &Call<'_>,
-    memory: &mut Memory,
-    admitted: &Admitted,
-    port: u16,
-    state: &mut ExchangeState<'_>,
-) -> Result<Next, Failure> {
+pub(crate) async fn redirect(exchange: &mut Exchange<'_, '_>, port: u16) -> Result<Next, Failure> {
+    let Exchange { call, admitted, .. } = *exchange;
     if admitted.target.authority == Span::default() {
         // An HTTP/1.0 request without Host: nobody knows where it was to go.
         return Err(Failure::BadHost);
     }
-    let Memory { request, response } = memory;
+    let Memory { request, response } = exchange.memory;
     let bytes = request.buffer.filled();
     let out = &mut response.out;
     begin(out, 308);
@@ -72,7 +62,7 @@ pub(crate) async fn redirect(
     // The form of OPTIONS to a server as a whole is no part of a URL.
     out.extend_from_slice(if path == b"*" { b"" } else { path });
     out.extend_from_slice(b"\r\n");
-    own(call, memory, admitted, state, (308, b"")).await
+    own(exchange, (308, b"")).await
 }
 
 /// Appends the start line of a response of our own.
@@ -94,16 +84,15 @@ pub(crate) fn push_content(out: &mut Vec<u8>, status: u16, content_type: &str, b
 
 /// Sends a response of our own, whose head is begun, with this status and body.
 pub(crate) async fn own(
-    call: &Call<'_>,
-    memory: &mut Memory,
-    admitted: &Admitted,
-    state: &mut ExchangeState<'_>,
+    exchange: &mut Exchange<'_, '_>,
     (told, body): (u16, &[u8]),
 ) -> Result<Next, Failure> {
-    let Memory { request, response } = memory;
+    let Exchange { call, admitted, .. } = *exchange;
+    let Memory { request, response } = exchange.memory;
     let out = &mut response.out;
-    state.answers(told);
-    let body = if told >= 300 && answers_call(call, request, told, "", state, out) { b"" } else { body };
+    exchange.state.answers(told);
+    let body =
+        if told >= 300 && answers_call(call, request, told, "", exchange.state, out) { b"" } else { body };
     out.extend_from_slice(seen::added(call, &request.head, request.head_bytes()));
     push_date(call, out);
     if let Some(policies) = admitted.policies(call) {
@@ -116,7 +105,7 @@ pub(crate) async fn own(
         && (admitted.framing == Framing::None || has_taken_body(call, request, Ok(admitted.framing)));
     out.extend_from_slice(if persists { b"\r\n" } else { b"Connection: close\r\n\r\n" });
     let next = if persists { Next::Reuse } else { Next::Linger };
-    whole(call, out, Content::new(admitted.version, admitted.method, body), next, state).await
+    whole(call, out, Content::new(admitted.version, admitted.method, body), next, exchange.state).await
 }
 
 /// Answers a call of gRPC in its own words; false where it is none.

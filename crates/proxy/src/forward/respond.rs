@@ -14,7 +14,7 @@ use crate::body::tunnel::{self, Flow};
 use crate::body::unwanted::{TAGS, Unwanted};
 use crate::body::upload::Until;
 use crate::context::client::Next;
-use crate::context::exchange::{Admitted, Call};
+use crate::context::exchange::{Admitted, Call, Exchange};
 use crate::context::exchange_slot::{Memory, Request, Response};
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
@@ -28,22 +28,19 @@ use transport::cold::{cold, poll_once};
 use transport::tcp::Follows;
 
 /// Passes the response on, and gives the connection back where both ends keep theirs open.
-pub(crate) async fn respond(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
-    mut reply: Reply,
-    state: &mut ExchangeState<'_>,
-) -> Result<Next, Failure> {
+pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -> Result<Next, Failure> {
+    let Exchange { call, admitted, .. } = *exchange;
     let Call { worker, snapshot, client, .. } = *call;
-    if let Some(page) = answer::stand_in(call, admitted.policies(call), memory.response.head.start.status) {
-        return cold(|| stand_in(call, admitted, memory, reply, page, state)).await;
+    if let Some(page) =
+        answer::stand_in(call, admitted.policies(call), exchange.memory.response.head.start.status)
+    {
+        return cold(|| stand_in(exchange, reply, page)).await;
     }
-    let mut plan = Plan::new(call, admitted, &memory.response, &reply);
-    let Memory { request, response } = memory;
+    let mut plan = Plan::new(call, admitted, &exchange.memory.response, &reply);
+    let Memory { request, response } = exchange.memory;
     let mut fault = None;
-    if state.has_fault() {
-        fault = messages::plan(call, admitted, response, &mut plan, &reply, state);
+    if exchange.state.has_fault() {
+        fault = messages::plan(call, admitted, response, &mut plan, &reply, exchange.state);
     }
     let fault = fault.as_ref();
     render(call, admitted, request, response, &reply, &plan);
@@ -51,22 +48,23 @@ pub(crate) async fn respond(
         messages::alter(fault, call, response, &mut plan);
     }
     let status = response.head.start.status;
-    state.answers(status);
-    state.record.head_bytes_sent = response.out.len() as u64;
+    exchange.state.answers(status);
+    exchange.state.record.head_bytes_sent = response.out.len() as u64;
     if status == 101 {
-        return cold(|| switch(call, admitted, memory, &reply, fault, state)).await;
+        return cold(|| switch(exchange, &reply, fault)).await;
     }
     let is_chunked = plan.framing == Framing::Chunked && !client.socket.frames_itself();
-    begin(call, admitted, response, &reply, is_chunked, fault).inspect_err(|_| state.answers_nothing())?;
+    begin(call, admitted, response, &reply, is_chunked, fault)
+        .inspect_err(|_| exchange.state.answers_nothing())?;
     if let Some(fault) = fault {
         cold(|| messages::begun(fault, call, &mut response.out)).await?;
     }
-    let pace = pace(call, response, state.record.head_bytes_sent);
+    let pace = pace(call, response, exchange.state.record.head_bytes_sent);
     let mut is_long = false;
     let closes_sink = plan.client_connection == ClientConnection::Close && reply.upload.is_done();
     let outcome = match leave_at_once(call, response, &reply, &pace, closes_sink) {
         Some(outcome) => {
-            state.record.upstream_ended();
+            exchange.state.record.upstream_ended();
             outcome
         }
         None => {
@@ -74,15 +72,15 @@ pub(crate) async fn respond(
             is_long = response.body.will_splice(&ends);
             let relay = pin!(async {
                 let outcome = relay(call, &ends, response).await;
-                state.record.upstream_ended();
+                exchange.state.record.upstream_ended();
                 outcome
             });
             reply.upload.beside(call, admitted, &reply, request, Until::End, relay).await
         }
     };
-    state.body_bytes_sent = response.body.passed_on();
+    exchange.state.body_bytes_sent = response.body.passed_on();
     if let Err(failure) = outcome {
-        break_off(call, &plan, failure, (memory, state));
+        break_off(call, &plan, failure, (exchange.memory, exchange.state));
         if let (Some(fault), Failure::FaultInjected) = (fault, failure) {
             cold(|| messages::broken_off(fault, call)).await?;
         }
@@ -133,21 +131,15 @@ fn break_off(
 
 /// Sends a page in the place of what a server says of an error. What it says itself is not waited for: where that is not
 /// here as a whole, its connection ends.
-async fn stand_in(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
-    mut reply: Reply,
-    page: &Page,
-    state: &mut ExchangeState<'_>,
-) -> Result<Next, Failure> {
-    let Memory { request, response } = memory;
+async fn stand_in(exchange: &mut Exchange<'_, '_>, mut reply: Reply, page: &Page) -> Result<Next, Failure> {
+    let Exchange { call, admitted, .. } = *exchange;
+    let Memory { request, response } = exchange.memory;
     let (status, framing) = (response.head.start.status, reply.framing);
     reply.framing = Framing::Length(page.body.len() as u64);
     answer::push_content(&mut response.added, status, page.content_type, &page.body);
     let plan = Plan { has_page: true, ..Plan::new(call, admitted, response, &reply) };
     render(call, admitted, request, response, &reply, &plan);
-    state.answers(status);
+    exchange.state.answers(status);
     let Response { head, buffer, out, body, .. } = response;
     buffer.consume(head.len);
     body.begin(framing, false, None);
@@ -156,7 +148,7 @@ async fn stand_in(
         body.is_done() && buffer.is_empty()
     };
     buffer.clear();
-    state.record.upstream_ended();
+    exchange.state.record.upstream_ended();
     let has_uploaded = reply.upload.is_done();
     if reply.persists && has_uploaded && is_whole {
         let server = &call.snapshot.upstreams[admitted.upstream].servers[reply.server];
@@ -166,7 +158,7 @@ async fn stand_in(
         drop(reply);
     }
     let content = Content::new(admitted.version, admitted.method, &page.body);
-    answer::whole(call, out, content, plan.next(has_uploaded), state).await
+    answer::whole(call, out, content, plan.next(has_uploaded), exchange.state).await
 }
 
 /// The two ends of a response's body.
@@ -378,32 +370,25 @@ fn write_interim(call: &Call<'_>, admitted: &Admitted, response: &mut Response) 
 
 /// Passes a switch of protocols on, and then the bytes of the new one.
 async fn switch(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
+    exchange: &mut Exchange<'_, '_>,
     reply: &Reply,
     fault: Option<&Fault>,
-    state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
+    let call = exchange.call;
     if !reply.upload.is_done() {
-        state.answers_nothing();
+        exchange.state.answers_nothing();
         return Err(Failure::UpstreamSwitch);
     }
     if let Some(fault) = fault {
-        messages::begun(fault, call, &mut memory.response.out).await?;
+        messages::begun(fault, call, &mut exchange.memory.response.out).await?;
     }
-    tunnel(call, admitted, memory, reply, state).await
+    tunnel(exchange, reply).await
 }
 
 /// RFC 9110 §7.8: after 101 the connection is the new protocol's, both ways, and each way ends by itself.
-async fn tunnel(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
-    reply: &Reply,
-    state: &mut ExchangeState<'_>,
-) -> Result<Next, Failure> {
-    let Memory { request, response } = memory;
+async fn tunnel(exchange: &mut Exchange<'_, '_>, reply: &Reply) -> Result<Next, Failure> {
+    let Exchange { call, admitted, .. } = *exchange;
+    let Memory { request, response } = exchange.memory;
     let Call { worker, client, .. } = *call;
     worker.counters.tunnels.increment();
     send(call, &response.out, Follows::Nothing).await?;
@@ -425,8 +410,8 @@ async fn tunnel(
         }
     }
     request.body.moved += request_bytes;
-    state.body_bytes_sent = response.body.passed_on();
-    state.record.upstream_ended();
+    exchange.state.body_bytes_sent = response.body.passed_on();
+    exchange.state.record.upstream_ended();
     Ok(Next::Drop)
 }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use http1::Parsed;
 
 use crate::context::client::Client;
-use crate::context::exchange::{Admitted, Call};
+use crate::context::exchange::{Admitted, Call, Exchange};
 use crate::context::exchange_slot::{Memory, Request, Texts};
 use crate::context::exchange_state::ExchangeState;
 use crate::context::snapshot::Snapshot;
@@ -40,17 +40,15 @@ impl Subrequest {
     }
 
     /// Takes these steps with the request, and counts what went to servers and came from them.
-    pub(crate) async fn run(
-        self,
-        steps: impl AsyncFnOnce(&Call<'_>, &Admitted, &mut Memory, &mut ExchangeState<'_>),
-    ) {
+    pub(crate) async fn run(self, steps: impl AsyncFnOnce(&mut Exchange<'_, '_>)) {
         let call = Call::new(&self.worker, &self.snapshot, &self.client);
         let mut memory = Memory::of_request(&self.worker, &self.head);
         memory.request.texts = self.texts;
         let parsed = memory.request.head.parse(&self.head, &self.snapshot.head_limits);
         let Ok(Parsed::Complete) = parsed else { return };
         let mut state = ExchangeState::unheard(&call);
-        steps(&call, &self.admitted, &mut memory, &mut state).await;
+        let (call, admitted) = (&call, &self.admitted);
+        steps(&mut Exchange { call, admitted, memory: &mut memory, state: &mut state }).await;
         state.record.count_upstream(&memory);
     }
 }
