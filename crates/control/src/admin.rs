@@ -11,11 +11,10 @@ mod faults;
 mod shaping;
 
 use std::io;
-use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
 use telemetry::message;
 
 use axum::Router;
@@ -29,114 +28,75 @@ use axum::routing::{delete, get, post};
 use config::{ListenAddress, Mistake};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use crate::StartError;
 use crate::change::{Control, ReloadError, Reloaded};
-use crate::handover::{self, Inheritance, Passed, Purpose};
+use crate::handover::Purpose;
+use crate::listener::{Listener, Place};
 use crate::runtime_overrides::Amendment;
-use crate::service;
 use api::status::{Changed, Refused, ReloadResult, ServerNamed, ServerOrder};
 use transport::unix::{self, SocketFile};
 
 /// Who may connect: the user of the process.
 const MODE: u32 = 0o600;
 
-/// What the listener is from now on; `None` for no listener.
-pub(crate) type Socket = Option<UnixListener>;
+/// Where the admin API is served.
+#[derive(PartialEq)]
+pub(crate) struct AdminPath(pub(crate) PathBuf);
 
-/// Where it is listened on.
-pub(crate) struct Admin {
-    listening: Mutex<Option<Listening>>,
-    sockets: UnboundedSender<Socket>,
+/// The listener of the admin API.
+pub(crate) type Admin = Listener<AdminPath>;
+
+impl Place for AdminPath {
+    type Socket = UnixListener;
+    type Accepting = tokio::net::UnixListener;
+    /// Removed when nobody listens any more.
+    type Known = SocketFile;
+
+    fn purpose(&self) -> Purpose {
+        Purpose::Admin(self.0.display().to_string())
+    }
+
+    fn address(&self) -> ListenAddress {
+        ListenAddress::Unix(self.0.clone())
+    }
+
+    fn open(&self, inherited: Option<OwnedFd>) -> io::Result<(OwnedFd, SocketFile)> {
+        if let Some(socket) = inherited {
+            return Ok((socket, SocketFile::of_predecessor(&self.0)));
+        }
+        let (socket, file) = unix::open(&self.0, MODE)?;
+        Ok((socket.into(), file))
+    }
+
+    fn socket(opened: OwnedFd) -> UnixListener {
+        opened.into()
+    }
+
+    fn accepting(socket: UnixListener) -> io::Result<tokio::net::UnixListener> {
+        tokio::net::UnixListener::from_std(socket)
+    }
 }
-
-struct Listening {
-    path: PathBuf,
-    /// The socket, for a process that takes over.
-    copy: OwnedFd,
-    /// Removed when it is not listened on any more.
-    file: SocketFile,
-}
-
-/// A listener that is to take the place of the one that there is.
-pub(crate) struct Moved(Option<(Listening, UnixListener)>);
 
 impl Admin {
-    /// Nothing is listened on yet. `sockets` leads to the thread that serves.
-    pub(crate) fn new(sockets: UnboundedSender<Socket>) -> Self {
-        Self { listening: Mutex::default(), sockets }
-    }
-
-    /// Opens the socket that the configuration wants; `None` if it is the one that there is.
-    pub(crate) fn open(
-        &self,
-        path: Option<&Path>,
-        inherited: &mut Inheritance,
-    ) -> Result<Option<Moved>, StartError> {
-        if self.listening().as_ref().map(|listening| listening.path.as_path()) == path {
-            return Ok(None);
-        }
-        let Some(path) = path else { return Ok(Some(Moved(None))) };
-        let mut opened = || {
-            let (socket, file) = match inherited.take(&purpose(path)).pop() {
-                Some(socket) => (TcpListener::from(socket), SocketFile::of_predecessor(path)),
-                None => unix::open(path, MODE)?,
-            };
-            let copy = handover::copy(&socket)?;
-            let socket = UnixListener::from(OwnedFd::from(socket));
-            Ok(Moved(Some((Listening { path: path.to_owned(), copy, file }, socket))))
-        };
-        let address = || ListenAddress::Unix(path.to_owned());
-        opened().map(Some).map_err(|error| StartError::Listen { address: address(), error })
-    }
-
-    /// Listens there from now on, and nowhere else.
-    pub(crate) fn listen(&self, moved: Moved) {
-        let (listening, socket) = moved.0.unzip();
-        *self.listening() = listening;
-        // A thread that has ended serves nobody.
-        let _ = self.sockets.send(socket);
-    }
-
     /// Leaves the socket to the process that has taken over.
     pub(crate) fn leave(&self) {
-        if let Some(listening) = &*self.listening() {
-            listening.file.leave();
+        if let Some(open) = &*self.lock() {
+            open.known.leave();
         }
-        self.listen(Moved(None));
+        self.close();
     }
 
     /// The process before has left the socket to this one.
     pub(crate) fn claim(&self) {
-        if let Some(listening) = &*self.listening() {
-            listening.file.claim();
+        if let Some(open) = &*self.lock() {
+            open.known.claim();
         }
     }
-
-    /// What is listened on, for a process that takes over.
-    pub(crate) fn pass_on(&self) -> io::Result<Option<Passed>> {
-        let listening = self.listening();
-        let Some(Listening { path, copy, .. }) = &*listening else { return Ok(None) };
-        Ok(Some((purpose(path), vec![handover::copy(copy)?])))
-    }
-
-    fn listening(&self) -> MutexGuard<'_, Option<Listening>> {
-        self.listening.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-fn purpose(path: &Path) -> Purpose {
-    Purpose::Admin(path.display().to_string())
-}
-
-/// Serves on the socket that was told of last, until the proxy ends.
-pub(crate) async fn serve(
-    control: Weak<Control>,
-    mut sockets: UnboundedReceiver<Socket>,
-    guests: service::Guests,
-) {
-    let router = Router::new()
+/// What the admin API offers.
+pub(crate) fn router(control: Weak<Control>) -> Router {
+    Router::new()
         .route("/status", get(status))
         .route("/configuration", get(configuration))
         .route("/reload", post(reload))
@@ -149,16 +109,7 @@ pub(crate) async fn serve(
         .route("/shaping/{place}/{name}", delete(shaping::remove))
         .method_not_allowed_fallback(|| async { refused(StatusCode::METHOD_NOT_ALLOWED, PLACES) })
         .fallback(|| async { refused(StatusCode::NOT_FOUND, PLACES) })
-        .with_state(control);
-    let mut serving: Option<tokio::task::JoinHandle<()>> = None;
-    while let Some(socket) = sockets.recv().await {
-        if let Some(task) = serving.take() {
-            task.abort();
-        }
-        let listener = socket.and_then(|socket| tokio::net::UnixListener::from_std(socket).ok());
-        let serve = |listener| service::serve(listener, router.clone(), guests.clone());
-        serving = listener.map(|listener| tokio::task::spawn_local(serve(listener)));
-    }
+        .with_state(control)
 }
 
 const PLACES: &str = "there are GET /status, /configuration, /faults and /shaping, POST /reload, /faults, /shaping, /cache/purge \
@@ -301,8 +252,8 @@ mod tests {
 
     use config::{Config, Settings};
 
-    use super::*;
     use crate::{Running, start};
+    use std::path::Path;
 
     fn run(socket: &Path) -> (Running, Config) {
         let any = "127.0.0.1:0".parse().expect("is an address");

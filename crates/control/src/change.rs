@@ -19,10 +19,10 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
-use crate::admin::Admin;
+use crate::admin::{Admin, AdminPath};
 use crate::certificates;
 use crate::handover::{self, Estate, Inheritance, Purpose};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, MetricsAddress};
 use crate::runtime_overrides::{Amendment, Overlay, Refusal, ReshapeRefusal};
 use crate::{Reread, StartError, speak};
 use api::shaping::{PlaceKind, PlaceNamed, ShapingOrder};
@@ -217,11 +217,11 @@ impl Control {
     pub(crate) fn listen(&self, inherited: &mut Inheritance) -> Result<Vec<Beginning>, StartError> {
         let plan = self.plan();
         let (next, opened) = self.open(&plan.config, &[], inherited)?;
-        let metrics = self.metrics.open(plan.config.metrics, inherited)?;
-        let admin = self.admin.open(plan.config.admin.as_deref(), inherited)?;
+        let metrics = self.metrics.listener.open(plan.config.metrics.map(MetricsAddress), inherited)?;
+        let admin = self.admin.open(plan.config.admin.clone().map(AdminPath), inherited)?;
         let log = plan.config.access_log.as_ref().map(open_log).transpose()?;
         speak(&plan.config.messages);
-        metrics.into_iter().for_each(|moved| self.metrics.listen(moved));
+        metrics.into_iter().for_each(|moved| self.metrics.listener.listen(moved));
         admin.into_iter().for_each(|moved| self.admin.listen(moved));
         self.metrics.tell_of(log.as_ref());
         let listeners: Vec<ListenerId> = next.iter().map(|open| open.id).collect();
@@ -447,7 +447,7 @@ impl Control {
                 cache.leave();
             }
             self.admin.leave();
-            self.metrics.close();
+            self.metrics.listener.close();
         }
         self.tell_workers(message);
     }
@@ -483,7 +483,7 @@ impl Control {
             let copies = open.copies.iter().map(handover::copy).collect::<io::Result<_>>()?;
             sockets.push((Purpose::Clients(open.configured.to_string()), copies));
         }
-        sockets.extend(self.metrics.pass_on()?);
+        sockets.extend(self.metrics.listener.pass_on()?);
         sockets.extend(self.admin.pass_on()?);
         let legacy = Legacy::of(&self.plan(), self.time());
         let faults = self.faults.bequests(&self.plan().config, self.time_ns());
@@ -526,13 +526,13 @@ impl Control {
         let inherited = &mut Inheritance::default();
         let open = lock(&self.held).open.clone();
         let (next, opened) = self.open(&plan.config, &open, inherited)?;
-        let metrics = self.metrics.open(plan.config.metrics, inherited)?;
-        let admin = self.admin.open(plan.config.admin.as_deref(), inherited)?;
+        let metrics = self.metrics.listener.open(plan.config.metrics.map(MetricsAddress), inherited)?;
+        let admin = self.admin.open(plan.config.admin.clone().map(AdminPath), inherited)?;
         let wanted_log = plan.config.access_log.as_ref();
         let is_same_log = wanted_log == before.config.access_log.as_ref();
         let log = if is_same_log { None } else { Some(wanted_log.map(open_log).transpose()?) };
 
-        metrics.into_iter().for_each(|moved| self.metrics.listen(moved));
+        metrics.into_iter().for_each(|moved| self.metrics.listener.listen(moved));
         admin.into_iter().for_each(|moved| self.admin.listen(moved));
         plan.places = self.metrics.places(&plan);
         overlay.settle(&plan, now);

@@ -10,6 +10,8 @@ mod change;
 mod ejection;
 /// What a process hands over to its successor.
 mod handover;
+/// Listeners of the admin API and the metrics.
+mod listener;
 /// Metrics for Prometheus.
 mod metrics;
 /// Messages to the service manager.
@@ -49,11 +51,11 @@ use telemetry::{Counters, Reader, Series, Snapshot, message};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::admin::Admin;
+use crate::admin::{Admin, AdminPath};
 use crate::change::{Beginning, Control, Means, worker_count};
 pub use crate::handover::Inheritance;
 use crate::handover::Predecessor;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, MetricsAddress};
 use crate::runtime_overrides::shaping_overrides;
 pub use crate::signals::run_until_signal;
 use proxy::cache;
@@ -277,8 +279,8 @@ pub fn on_thread<F: Future<Output = ()>>(
 struct ControlWork {
     resolving: mpsc::UnboundedReceiver<Wanted>,
     resolver: resolve::Maker,
-    metrics: mpsc::UnboundedReceiver<metrics::Socket>,
-    admin: mpsc::UnboundedReceiver<admin::Socket>,
+    metrics: mpsc::UnboundedReceiver<Option<std::net::TcpListener>>,
+    admin: mpsc::UnboundedReceiver<Option<std::os::unix::net::UnixListener>>,
     begun: oneshot::Receiver<Weak<Control>>,
 }
 
@@ -292,8 +294,16 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
     let hosts = guests.clone();
     tokio::task::spawn_local(async move {
         if let Ok(control) = begun.await {
-            tokio::task::spawn_local(metrics::serve(control.clone(), metrics, hosts.clone()));
-            tokio::task::spawn_local(admin::serve(control.clone(), admin, hosts));
+            tokio::task::spawn_local(listener::serve::<MetricsAddress>(
+                metrics::router(control.clone()),
+                metrics,
+                hosts.clone(),
+            ));
+            tokio::task::spawn_local(listener::serve::<AdminPath>(
+                admin::router(control.clone()),
+                admin,
+                hosts,
+            ));
             tokio::task::spawn_local(follow_names(Weak::clone(&control), changed));
             tokio::task::spawn_local(shaping_overrides::watch(Weak::clone(&control)));
             tokio::task::spawn_local(watch_refusals(Weak::clone(&control)));

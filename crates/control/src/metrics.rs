@@ -18,18 +18,14 @@ use telemetry::{
     AccessLog, Counters, Directory, Exposition, Names, Places, Process, Reader, RouteCell, SeriesReader,
     ServerState, Snapshot, Standing, Syntax,
 };
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::UnboundedSender;
 
-use crate::StartError;
 use crate::change::Control;
-use crate::handover::{self, Inheritance, Purpose};
-use crate::service;
+use crate::handover::Purpose;
+use crate::listener::{Listener, Place};
 use proxy::cache;
 use proxy::context::failure::Failure;
 use proxy::context::plan::Plan;
-
-/// What the listener is from now on; `None` for no listener.
-pub(crate) type Socket = Option<TcpListener>;
 
 /// What is counted, and where it is asked for.
 pub(crate) struct Metrics {
@@ -39,8 +35,7 @@ pub(crate) struct Metrics {
     readers: Vec<Reader>,
     changes: Mutex<Counters>,
     log: Mutex<Logged>,
-    listening: Mutex<Listening>,
-    sockets: UnboundedSender<Socket>,
+    pub(crate) listener: Listener<MetricsAddress>,
 }
 
 /// The log whose losses are told.
@@ -51,19 +46,38 @@ struct Logged {
     dropped_before: u64,
 }
 
-#[derive(Default)]
-struct Listening {
-    /// As it is configured: its port may be 0.
-    configured: Option<SocketAddr>,
-    bound: Option<SocketAddr>,
-    /// The socket, for a process that takes over.
-    copy: Option<OwnedFd>,
-}
+/// Where the metrics are served.
+#[derive(PartialEq)]
+pub(crate) struct MetricsAddress(pub(crate) SocketAddr);
 
-/// A listener that is to take the place of the one that there is.
-pub(crate) struct Moved {
-    listening: Listening,
-    socket: Socket,
+impl Place for MetricsAddress {
+    type Socket = TcpListener;
+    type Accepting = tokio::net::TcpListener;
+    /// As it is bound: the kernel may have chosen the port.
+    type Known = SocketAddr;
+
+    fn purpose(&self) -> Purpose {
+        Purpose::Metrics(self.0.to_string())
+    }
+
+    fn address(&self) -> ListenAddress {
+        ListenAddress::Tcp(self.0)
+    }
+
+    fn open(&self, inherited: Option<OwnedFd>) -> io::Result<(OwnedFd, SocketAddr)> {
+        let socket = inherited.map_or_else(|| TcpListener::bind(self.0), |socket| Ok(socket.into()))?;
+        socket.set_nonblocking(true)?;
+        let bound = socket.local_addr()?;
+        Ok((socket.into(), bound))
+    }
+
+    fn socket(opened: OwnedFd) -> TcpListener {
+        opened.into()
+    }
+
+    fn accepting(socket: TcpListener) -> io::Result<tokio::net::TcpListener> {
+        tokio::net::TcpListener::from_std(socket)
+    }
 }
 
 impl Metrics {
@@ -71,7 +85,7 @@ impl Metrics {
     pub(crate) fn new(
         mut readers: Vec<Reader>,
         series: Vec<SeriesReader>,
-        sockets: UnboundedSender<Socket>,
+        sockets: UnboundedSender<Option<TcpListener>>,
     ) -> Self {
         let changes = Counters::new();
         let workers = readers.len();
@@ -82,8 +96,7 @@ impl Metrics {
             readers,
             changes: Mutex::new(changes),
             log: Mutex::default(),
-            listening: Mutex::default(),
-            sockets,
+            listener: Listener::new(sockets),
         }
     }
 
@@ -121,55 +134,9 @@ impl Metrics {
         is_counted.then(|| lock(&self.directory).places(&names(plan)))
     }
 
-    /// Opens the socket that the configuration wants; `None` if it is the one that there is.
-    /// `inherited` are those that the process before has passed on.
-    pub(crate) fn open(
-        &self,
-        configured: Option<SocketAddr>,
-        inherited: &mut Inheritance,
-    ) -> Result<Option<Moved>, StartError> {
-        if lock(&self.listening).configured == configured {
-            return Ok(None);
-        }
-        let Some(address) = configured else {
-            return Ok(Some(Moved { listening: Listening::default(), socket: None }));
-        };
-        let inherited = inherited.take(&Purpose::Metrics(address.to_string())).pop();
-        let opened = inherited.map_or_else(|| TcpListener::bind(address), |socket| Ok(socket.into()));
-        let opened = opened.and_then(|socket| {
-            socket.set_nonblocking(true)?;
-            Ok((socket.local_addr()?, handover::copy(&socket)?, socket))
-        });
-        let (bound, copy, socket) =
-            opened.map_err(|error| StartError::Listen { address: ListenAddress::Tcp(address), error })?;
-        let listening = Listening { configured, bound: Some(bound), copy: Some(copy) };
-        Ok(Some(Moved { listening, socket: Some(socket) }))
-    }
-
-    /// Listens there from now on, and nowhere else.
-    pub(crate) fn listen(&self, moved: Moved) {
-        *lock(&self.listening) = moved.listening;
-        // A thread that has ended serves nobody.
-        let _ = self.sockets.send(moved.socket);
-    }
-
-    /// Listens no more.
-    pub(crate) fn close(&self) {
-        self.listen(Moved { listening: Listening::default(), socket: None });
-    }
-
-    /// What is listened on, for a process that takes over.
-    pub(crate) fn pass_on(&self) -> io::Result<Option<(Purpose, Vec<OwnedFd>)>> {
-        let listening = lock(&self.listening);
-        let Some((address, copy)) = listening.configured.zip(listening.copy.as_ref()) else {
-            return Ok(None);
-        };
-        Ok(Some((Purpose::Metrics(address.to_string()), vec![handover::copy(copy)?])))
-    }
-
     /// The address that is listened on.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
-        lock(&self.listening).bound
+        self.listener.lock().as_ref().map(|open| open.known)
     }
 
     /// What all workers have counted for the routes of all plans in use.
@@ -242,25 +209,12 @@ fn standings(plan: &Plan, now: Time) -> Vec<Standing> {
     standings
 }
 
-/// Serves on the socket that was told of last, until the proxy ends.
-pub(crate) async fn serve(
-    control: Weak<Control>,
-    mut sockets: UnboundedReceiver<Socket>,
-    guests: service::Guests,
-) {
-    let router = Router::new()
+/// What is served where the metrics are.
+pub(crate) fn router(control: Weak<Control>) -> Router {
+    Router::new()
         .route("/metrics", get(answer))
         .fallback(|| async { (StatusCode::NOT_FOUND, "The metrics are at /metrics.\n") })
-        .with_state(control);
-    let mut serving = None;
-    while let Some(socket) = sockets.recv().await {
-        if let Some(task) = serving.take() {
-            tokio::task::JoinHandle::abort(&task);
-        }
-        let listener = socket.and_then(|socket| tokio::net::TcpListener::from_std(socket).ok());
-        let serve = |listener| service::serve(listener, router.clone(), guests.clone());
-        serving = listener.map(|listener| tokio::task::spawn_local(serve(listener)));
-    }
+        .with_state(control)
 }
 
 async fn answer(State(control): State<Weak<Control>>, headers: HeaderMap) -> Response {

@@ -41,7 +41,7 @@ use crate::context::seen;
 use crate::context::worker::Worker;
 use crate::shaping::{Direction, Pace};
 use crate::upstream::choose::Choice;
-use crate::upstream::retry::{Attempts, Progress, Setback, Verdict};
+use crate::upstream::retry::{Attempts, Progress, Setback, Verdict, leave_aside};
 use crate::upstream::{Admission, Asked, ServerConnection, Upstream};
 use transport::buffer::{Buffer, SMALL};
 use transport::cold::{cold, poll_once};
@@ -93,7 +93,8 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
     let first_piece_taken = exchange.memory.request.body.taken();
     exchange.state.record.first_piece_bytes = exchange.memory.request.body.moved;
     let mut choice = Choice::of_request(call, upstream, admitted, &exchange.memory.request);
-    let mut attempts = Attempts::new(call, upstream, retry_rules(call, upstream, admitted), admitted.method);
+    let mut attempts =
+        Attempts::new(call.worker, upstream, retry_rules(call, upstream, admitted), admitted.method);
     let mut tried = Vec::new();
     let mut last_failure: Option<(usize, Failure)> = None;
     let mut another = None;
@@ -180,26 +181,6 @@ fn elsewhere(
 ) -> Option<Asked> {
     let is_there = choice.has_untried(tried, Room::Now) && repeats() != Verdict::GiveUp;
     is_there.then(|| choice.at_once(tried, &mut state.record.detours)).flatten()
-}
-
-/// The server that failed is asked no more, unless there is no other.
-#[cold]
-fn leave_aside(
-    (upstream, choice): (&Upstream, &Choice<'_>),
-    tried: &mut Vec<usize>,
-    index: usize,
-    (failure, progress): (Failure, Progress),
-) {
-    // RFC 9113 §8.7: a server that refused a stream may take the next one.
-    if progress.is_untouched && !upstream.has_another(index, tried) {
-        return;
-    }
-    tried.push(index);
-    // A handshake that failed would fail again.
-    if failure != Failure::UpstreamHandshake && !choice.has_untried(tried, Room::OrNot) {
-        // There is no other, or all have failed: one that is started anew is there again in a moment.
-        tried.clear();
-    }
 }
 
 /// Lets a request in that may be passed on, unless there are too many.

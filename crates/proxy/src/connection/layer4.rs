@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use balance::{Room, Work};
+use balance::Work;
 use telemetry::{Entry, Places, Retried, UpstreamCell};
 
 use crate::body::pump::Pump;
@@ -19,7 +19,7 @@ use crate::context::snapshot::Snapshot;
 use crate::context::worker::Worker;
 use crate::shaping::{Named, Place};
 use crate::upstream::choose::Choice;
-use crate::upstream::retry::ATTEMPTS_MAX;
+use crate::upstream::retry::{Attempts, Progress, Setback, Verdict, leave_aside};
 use crate::upstream::{ServerConnection, Upstream};
 use transport::buffer::TINY;
 
@@ -88,16 +88,11 @@ async fn attempt(
     note: &mut Note,
 ) -> Result<Box<ServerConnection>, Failure> {
     let worker = counted.worker;
-    let rules = &upstream.plan.config.retry;
-    let began = worker.coarse_time();
+    let mut attempts = Attempts::of_connection(worker, upstream);
     let mut choice = Choice::of_connection(worker, client, upstream);
+    let mut tried = Vec::new();
     loop {
         let last_failure = note.failed.last().map(|(_, failure)| *failure);
-        let mut tried: Vec<usize> = note.failed.iter().map(|(server, _)| *server).collect();
-        if last_failure.is_some_and(Failure::is_of_connecting) && !choice.has_untried(&tried, Room::OrNot) {
-            // As in `forward`: one that is started anew is there again in a moment.
-            tried.clear();
-        }
         // What the servers said that were asked tells more.
         let asked = choice
             .next(&tried, &mut note.detours)
@@ -125,18 +120,11 @@ async fn attempt(
         counted.failed(asked.server, failure);
         upstream.failed(worker, &asked, failure.facts().party == Party::Upstream);
         note.failed.push((asked.server, failure));
-        let now = worker.coarse_time();
-        let may_go_on = rules.on.connect
-            && failure.facts().party == Party::Upstream
-            && note.failed.len() < (rules.attempts as usize).min(ATTEMPTS_MAX)
-            && now.since(began) <= rules.within;
-        if !may_go_on {
+        let progress = Progress::default();
+        if attempts.after(Setback::Failed(failure, progress), true) == Verdict::GiveUp {
             return Err(failure);
         }
-        if !upstream.budget.borrow_mut().retry(now, &upstream.plan.reserve) {
-            worker.counters.upstream_retries_denied.increment();
-            return Err(failure);
-        }
+        leave_aside((upstream, &choice), &mut tried, asked.server, (failure, progress));
     }
 }
 

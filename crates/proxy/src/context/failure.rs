@@ -137,11 +137,6 @@ impl Failure {
         )
     }
 
-    /// Whether nobody took a connection, which another try may mend with the same server.
-    pub(crate) fn is_of_connecting(self) -> bool {
-        matches!(self, Failure::UpstreamRefused | Failure::UpstreamConnectTimeout)
-    }
-
     /// Whether no route wants the request, with which nothing else is wrong.
     pub(crate) fn is_of_policy(self) -> bool {
         matches!(self, Failure::Unauthorized | Failure::Forbidden | Failure::RateLimited | Failure::NoRoute)

@@ -3,13 +3,14 @@
 
 use std::time::Instant;
 
-use balance::Time;
+use balance::{Room, Time};
 use config::Retry;
 use http1::Method;
 
-use crate::context::exchange::Call;
 use crate::context::failure::Failure;
+use crate::context::worker::Worker;
 use crate::upstream::Upstream;
+use crate::upstream::choose::Choice;
 
 /// Attempts for one request, whatever is configured.
 pub(crate) const ATTEMPTS_MAX: usize = 16;
@@ -52,7 +53,7 @@ pub(crate) enum Verdict {
 
 /// The attempts of one request.
 pub(crate) struct Attempts<'a> {
-    call: &'a Call<'a>,
+    worker: &'a Worker,
     upstream: &'a Upstream,
     rules: &'a Retry,
     method: Method,
@@ -63,9 +64,14 @@ pub(crate) struct Attempts<'a> {
 
 impl<'a> Attempts<'a> {
     /// The first attempt begins now.
-    pub(crate) fn new(call: &'a Call<'a>, upstream: &'a Upstream, rules: &'a Retry, method: Method) -> Self {
-        let began = call.worker.coarse_time();
-        Self { call, upstream, rules, method, began, count: 1, is_afresh: false }
+    pub(crate) fn new(worker: &'a Worker, upstream: &'a Upstream, rules: &'a Retry, method: Method) -> Self {
+        let began = worker.coarse_time();
+        Self { worker, upstream, rules, method, began, count: 1, is_afresh: false }
+    }
+
+    /// The first attempt to connect for layer 4 begins now: no server has seen a byte of the client's.
+    pub(crate) fn of_connection(worker: &'a Worker, upstream: &'a Upstream) -> Self {
+        Self::new(worker, upstream, &upstream.plan.config.retry, Method::Get)
     }
 
     /// Whether a pooled connection may be used, of those that carry one exchange at a time.
@@ -88,8 +94,7 @@ impl<'a> Attempts<'a> {
             self.is_afresh = true;
             return Verdict::Afresh;
         }
-        let worker = self.call.worker;
-        let now = worker.coarse_time();
+        let now = self.worker.coarse_time();
         let is_asked_for = match setback {
             Setback::Failed(failure, progress) => self.asks_for(failure, progress),
             Setback::Status => true,
@@ -101,7 +106,7 @@ impl<'a> Attempts<'a> {
             return Verdict::GiveUp;
         }
         if !self.upstream.budget.borrow_mut().retry(now, &self.upstream.plan.reserve) {
-            worker.counters.upstream_retries_denied.increment();
+            self.worker.counters.upstream_retries_denied.increment();
             return Verdict::GiveUp;
         }
         self.count += 1;
@@ -151,6 +156,26 @@ impl<'a> Attempts<'a> {
 /// something is: its requests are repeated as others are, within the budget, and open no further connections.
 fn is_stale_connection(setback: Setback) -> bool {
     matches!(setback, Setback::Failed(Failure::UpstreamReset | Failure::UpstreamClosed, progress) if progress.is_stale)
+}
+
+/// The server that failed is asked no more, unless there is no other.
+#[cold]
+pub(crate) fn leave_aside(
+    (upstream, choice): (&Upstream, &Choice<'_>),
+    tried: &mut Vec<usize>,
+    index: usize,
+    (failure, progress): (Failure, Progress),
+) {
+    // RFC 9113 §8.7: a server that refused a stream may take the next one.
+    if progress.is_untouched && !upstream.has_another(index, tried) {
+        return;
+    }
+    tried.push(index);
+    // A handshake that failed would fail again.
+    if failure != Failure::UpstreamHandshake && !choice.has_untried(tried, Room::OrNot) {
+        // There is no other, or all have failed: one that is started anew is there again in a moment.
+        tried.clear();
+    }
 }
 
 impl Setback {

@@ -1,0 +1,136 @@
+//! A listener of the control side, for the admin API or the metrics: opened anew when the configuration names another
+//! place, and passed on to the process that takes over.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use axum::Router;
+use config::ListenAddress;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::task::JoinHandle;
+
+use crate::StartError;
+use crate::handover::{self, Inheritance, Passed, Purpose};
+use crate::service::{self, Accept};
+
+/// Where a listener may be: an address of TCP, or a path.
+pub(crate) trait Place: PartialEq + Sized {
+    /// The listening socket of the standard library.
+    type Socket;
+    /// The same socket on the runtime of the control thread.
+    type Accepting: Accept + 'static;
+    /// What is known of an open listener besides its place.
+    type Known;
+
+    /// What a process that takes over knows the socket by.
+    fn purpose(&self) -> Purpose;
+
+    /// The place, for messages.
+    fn address(&self) -> ListenAddress;
+
+    /// Listens, on the socket of the process before where there is one.
+    ///
+    /// # Errors
+    /// When the place is taken, or nobody may listen there.
+    fn open(&self, inherited: Option<OwnedFd>) -> io::Result<(OwnedFd, Self::Known)>;
+
+    /// The socket for the thread that serves.
+    fn socket(opened: OwnedFd) -> Self::Socket;
+
+    /// Hands the socket to the runtime.
+    ///
+    /// # Errors
+    /// When the runtime cannot watch it.
+    fn accepting(socket: Self::Socket) -> io::Result<Self::Accepting>;
+}
+
+/// A listener, which may be absent.
+pub(crate) struct Listener<P: Place> {
+    open: Mutex<Option<Open<P>>>,
+    sockets: UnboundedSender<Option<P::Socket>>,
+}
+
+/// An open listener.
+pub(crate) struct Open<P: Place> {
+    /// As it is configured: a port may be 0.
+    place: P,
+    pub(crate) known: P::Known,
+    /// The socket, for a process that takes over.
+    copy: OwnedFd,
+}
+
+/// A listener that is to take the place of the one before; `None` for no listener.
+pub(crate) struct Moved<P: Place>(Option<(Open<P>, P::Socket)>);
+
+impl<P: Place> Listener<P> {
+    /// No listener yet. `sockets` leads to [`serve`].
+    pub(crate) fn new(sockets: UnboundedSender<Option<P::Socket>>) -> Self {
+        Self { open: Mutex::default(), sockets }
+    }
+
+    /// Opens the listener that the configuration wants; `None` if it is open already.
+    ///
+    /// # Errors
+    /// When the place cannot be listened on.
+    pub(crate) fn open(
+        &self,
+        place: Option<P>,
+        inherited: &mut Inheritance,
+    ) -> Result<Option<Moved<P>>, StartError> {
+        if self.lock().as_ref().map(|open| &open.place) == place.as_ref() {
+            return Ok(None);
+        }
+        let Some(place) = place else { return Ok(Some(Moved(None))) };
+        let opened = place.open(inherited.take(&place.purpose()).pop());
+        let opened = opened.and_then(|(socket, known)| Ok((handover::copy(&socket)?, socket, known)));
+        let (copy, socket, known) =
+            opened.map_err(|error| StartError::Listen { address: place.address(), error })?;
+        Ok(Some(Moved(Some((Open { place, known, copy }, P::socket(socket))))))
+    }
+
+    /// Listens there from now on, and nowhere else.
+    pub(crate) fn listen(&self, moved: Moved<P>) {
+        let (open, socket) = moved.0.unzip();
+        *self.lock() = open;
+        // A thread that has ended serves nobody.
+        let _ = self.sockets.send(socket);
+    }
+
+    /// Listens no more.
+    pub(crate) fn close(&self) {
+        self.listen(Moved(None));
+    }
+
+    /// The socket, for a process that takes over.
+    ///
+    /// # Errors
+    /// When there is no descriptor left for a copy.
+    pub(crate) fn pass_on(&self) -> io::Result<Option<Passed>> {
+        let open = self.lock();
+        let Some(Open { place, copy, .. }) = &*open else { return Ok(None) };
+        Ok(Some((place.purpose(), vec![handover::copy(copy)?])))
+    }
+
+    /// The open listener.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Option<Open<P>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Serves on the socket that was sent last, until the proxy ends.
+pub(crate) async fn serve<P: Place>(
+    router: Router,
+    mut sockets: UnboundedReceiver<Option<P::Socket>>,
+    guests: service::Guests,
+) {
+    let mut serving: Option<JoinHandle<()>> = None;
+    while let Some(socket) = sockets.recv().await {
+        if let Some(task) = serving.take() {
+            task.abort();
+        }
+        let accepting = socket.and_then(|socket| P::accepting(socket).ok());
+        let serve = |accepting| service::serve(accepting, router.clone(), guests.clone());
+        serving = accepting.map(|accepting| tokio::task::spawn_local(serve(accepting)));
+    }
+}
