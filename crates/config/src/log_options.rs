@@ -129,6 +129,27 @@ fn log_target(text: &str) -> Result<LogTarget, ValueError> {
 fn written_target(target: &LogTarget) -> String {
     match target {
         LogTarget::Stdout => "stdout".to_owned(),
+        // A flag may name a file of the working directory, which a file of options writes with a slash.
+        LogTarget::File(path) if path.components().count() == 1 && path.is_relative() => {
+            format!("./{}", path.display())
+        }
         LogTarget::File(path) => path.display().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_of_a_target_is_read_as_the_same_file() {
+        for name in ["log", "stdout", "./log", "logs/access", "/var/log/vanward.log"] {
+            let written = written_target(&LogTarget::File(PathBuf::from(name)));
+            let Ok(LogTarget::File(read)) = log_target(&written) else { panic!("{name} became {written}") };
+            assert_eq!(Path::new(".").join(&read).file_name(), Path::new(name).file_name(), "{name}");
+            assert!(written.contains(name) && written.contains('/'), "{name} became {written}");
+        }
     }
 }
