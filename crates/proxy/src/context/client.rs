@@ -61,8 +61,8 @@ impl Client {
         }
     }
 
-    /// Nobody, in the place of a client whose request is repeated when it waits for it no longer.
-    pub(crate) fn nobody(worker: &Worker, client: &Client) -> Self {
+    /// The client of a request of the proxy's own: nobody waits for the response. Its address is that of `client`.
+    pub(crate) fn detached(worker: &Worker, client: &Client) -> Self {
         Self {
             socket: Endpoint::Detached,
             introduced: client.introduced.clone(),

@@ -121,7 +121,7 @@ impl Admitted {
     }
 
     /// The same for a request that is repeated when no client waits for it.
-    pub(crate) fn unheard(&self) -> Self {
+    pub(crate) fn detached(&self) -> Self {
         // Who is sent no interim responses is a client of HTTP/1.0.
         Self { version: Version::Http10, ..self.clone() }
     }

@@ -45,8 +45,8 @@ impl<'a> ExchangeState<'a> {
     }
 
     /// Of a request of the proxy's own: no client waits for it, and it is not logged.
-    pub(crate) fn unheard(call: &'a Call<'a>) -> Self {
-        Self::with(Record::unheard(call))
+    pub(crate) fn detached(call: &'a Call<'a>) -> Self {
+        Self::with(Record::detached(call))
     }
 
     fn with(record: Record<'a>) -> Self {

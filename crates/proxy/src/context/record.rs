@@ -79,13 +79,13 @@ impl<'a> Record<'a> {
     pub(crate) fn new(call: &'a Call<'a>) -> Self {
         call.worker.counters.requests.increment();
         call.worker.counters.requests_active.increment();
-        let mut record = Self::unheard(call);
+        let mut record = Self::detached(call);
         record.is_heard = true;
         record
     }
 
     /// Of what no client waits for: no request, and not logged.
-    pub(crate) fn unheard(call: &'a Call<'a>) -> Self {
+    pub(crate) fn detached(call: &'a Call<'a>) -> Self {
         let worker = call.worker;
         let is_timed = worker.is_logging() || call.snapshot.plan.config.metrics.is_some();
         Self {

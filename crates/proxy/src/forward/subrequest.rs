@@ -32,8 +32,8 @@ impl Subrequest {
         Self {
             worker: Rc::clone(call.worker),
             snapshot: Rc::clone(call.snapshot),
-            client: Client::nobody(call.worker, call.client),
-            admitted: admitted.unheard(),
+            client: Client::detached(call.worker, call.client),
+            admitted: admitted.detached(),
             head: request.head_bytes()[..request.head.len].into(),
             texts: request.texts.clone(),
         }
@@ -46,7 +46,7 @@ impl Subrequest {
         memory.request.texts = self.texts;
         let parsed = memory.request.head.parse(&self.head, &self.snapshot.head_limits);
         let Ok(Parsed::Complete) = parsed else { return };
-        let mut state = ExchangeState::unheard(&call);
+        let mut state = ExchangeState::detached(&call);
         let (call, admitted) = (&call, &self.admitted);
         steps(&mut Exchange { call, admitted, memory: &mut memory, state: &mut state }).await;
         state.record.count_upstream(&memory);
