@@ -126,7 +126,8 @@ impl Operation {
     /// Applies the flags to the settings.
     pub(crate) fn over(&self, settings: &mut config::Settings) {
         if let Some(admin) = &self.admin {
-            settings.admin = Some(admin.clone());
+            // A flag may name a file of the working directory; a file of options has the whole path.
+            settings.admin = Some(std::path::absolute(admin).unwrap_or_else(|_| admin.clone()));
         }
         self.messages.over(&mut settings.messages);
     }
