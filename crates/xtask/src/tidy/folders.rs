@@ -181,7 +181,8 @@ mod tests {
             ("cache/hit.rs", "#[cfg(test)]\nmod tests {\n    use crate::exchange::run;\n}\n", 0),
             ("shaping.rs", "use transport::alarm;\nuse ::cache::Store;\n", 0),
             ("worker.rs", "use crate::connection::client;\n", 0),
-            ("worker.rs", "use crate::exchange::run;\n", 1),
+            ("context/worker.rs", "use crate::upstream::Server;\n", 0),
+            ("context/worker.rs", "use crate::exchange::run;\n", 1),
             ("elsewhere/file.rs", "", 1),
         ] {
             assert_eq!(findings(path, text).len(), expected, "{path}: {text}");
@@ -198,15 +199,18 @@ mod tests {
     #[test]
     fn what_is_allowed_and_not_needed_is_told() {
         let file = TextFile {
-            path: format!("{ROOT}worker.rs"),
-            text: "use crate::connection::client;\n".to_owned(),
+            path: format!("{ROOT}context/worker.rs"),
+            text: "use crate::upstream::Server;\n".to_owned(),
         };
         let found: Vec<_> = check(&[file]).iter().map(ToString::to_string).collect();
         assert_eq!(found.len(), ALLOWED.len() - 1);
         assert!(
-            found.iter().any(|line| line.contains("worker no longer uses faults; remove the entry")),
+            found.iter().any(|line| line.contains("context/worker no longer uses faults; remove the entry")),
             "{found:?}"
         );
-        assert!(!found.iter().any(|line| line.contains("worker no longer uses connection")), "{found:?}");
+        assert!(
+            !found.iter().any(|line| line.contains("context/worker no longer uses upstream")),
+            "{found:?}"
+        );
     }
 }
