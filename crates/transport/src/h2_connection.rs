@@ -150,7 +150,7 @@ pub enum End {
 }
 
 impl H2Connection {
-    /// A connection whose engine is ready; [`Self::run`] drives it.
+    /// A connection whose engine is ready. Whoever owns it polls [`Self::poll_drive`].
     pub fn new(
         stock: Rc<Stock>,
         deadlines: Rc<Deadlines>,

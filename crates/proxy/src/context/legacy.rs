@@ -57,7 +57,7 @@ pub enum Bequest {
     Sessions {
         /// The name of the upstream.
         upstream: String,
-        /// Keys and server ids, [`SESSION_BYTES`] each.
+        /// Keys and server ids, 24 bytes each.
         sessions: Hidden,
     },
     /// How a server stands.

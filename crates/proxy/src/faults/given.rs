@@ -56,7 +56,7 @@ pub enum FaultBequest {
     },
     /// First requests of the rule before.
     First {
-        /// Hashes of keys and their counts, [`KEY_BYTES`] each.
+        /// Hashes of keys and their counts, 16 bytes each.
         counts: Hidden,
     },
     /// Of a version that has more to give.
