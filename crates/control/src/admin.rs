@@ -12,7 +12,6 @@ mod shaping;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use telemetry::message;
@@ -28,6 +27,7 @@ use axum::routing::{delete, get, post};
 use config::{ListenAddress, Mistake};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::net::UnixListener;
 
 use crate::change::{Control, ReloadError, Reloaded};
 use crate::handover::Purpose;
@@ -47,8 +47,7 @@ pub(crate) struct AdminPath(pub(crate) PathBuf);
 pub(crate) type Admin = Listener<AdminPath>;
 
 impl Place for AdminPath {
-    type Socket = UnixListener;
-    type Accepting = tokio::net::UnixListener;
+    type Accepting = UnixListener;
     /// Removed when nobody listens any more.
     type Known = SocketFile;
 
@@ -68,12 +67,8 @@ impl Place for AdminPath {
         Ok((socket.into(), file))
     }
 
-    fn socket(opened: OwnedFd) -> UnixListener {
-        opened.into()
-    }
-
-    fn accepting(socket: UnixListener) -> io::Result<tokio::net::UnixListener> {
-        tokio::net::UnixListener::from_std(socket)
+    fn accepting(socket: OwnedFd) -> io::Result<UnixListener> {
+        UnixListener::from_std(socket.into())
     }
 }
 

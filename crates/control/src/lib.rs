@@ -39,6 +39,7 @@ mod tests {
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
@@ -279,8 +280,8 @@ pub fn on_thread<F: Future<Output = ()>>(
 struct ControlWork {
     resolving: mpsc::UnboundedReceiver<Wanted>,
     resolver: resolve::Maker,
-    metrics: mpsc::UnboundedReceiver<Option<std::net::TcpListener>>,
-    admin: mpsc::UnboundedReceiver<Option<std::os::unix::net::UnixListener>>,
+    metrics: mpsc::UnboundedReceiver<Option<OwnedFd>>,
+    admin: mpsc::UnboundedReceiver<Option<OwnedFd>>,
     begun: oneshot::Receiver<Weak<Control>>,
 }
 

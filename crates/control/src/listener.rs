@@ -16,9 +16,7 @@ use crate::service::{self, Accept};
 
 /// Where a listener may be: an address of TCP, or a path.
 pub(crate) trait Place: PartialEq + Sized {
-    /// The listening socket of the standard library.
-    type Socket;
-    /// The same socket on the runtime of the control thread.
+    /// The socket on the runtime of the control thread.
     type Accepting: Accept + 'static;
     /// What is known of an open listener besides its place.
     type Known;
@@ -35,20 +33,17 @@ pub(crate) trait Place: PartialEq + Sized {
     /// When the place is taken, or nobody may listen there.
     fn open(&self, inherited: Option<OwnedFd>) -> io::Result<(OwnedFd, Self::Known)>;
 
-    /// The socket for the thread that serves.
-    fn socket(opened: OwnedFd) -> Self::Socket;
-
     /// Hands the socket to the runtime.
     ///
     /// # Errors
     /// When the runtime cannot watch it.
-    fn accepting(socket: Self::Socket) -> io::Result<Self::Accepting>;
+    fn accepting(socket: OwnedFd) -> io::Result<Self::Accepting>;
 }
 
 /// A listener, which may be absent.
 pub(crate) struct Listener<P: Place> {
     open: Mutex<Option<Open<P>>>,
-    sockets: UnboundedSender<Option<P::Socket>>,
+    sockets: UnboundedSender<Option<OwnedFd>>,
 }
 
 /// An open listener.
@@ -61,11 +56,11 @@ pub(crate) struct Open<P: Place> {
 }
 
 /// A listener that is to take the place of the one before; `None` for no listener.
-pub(crate) struct Moved<P: Place>(Option<(Open<P>, P::Socket)>);
+pub(crate) struct Moved<P: Place>(Option<(Open<P>, OwnedFd)>);
 
 impl<P: Place> Listener<P> {
     /// No listener yet. `sockets` leads to [`serve`].
-    pub(crate) fn new(sockets: UnboundedSender<Option<P::Socket>>) -> Self {
+    pub(crate) fn new(sockets: UnboundedSender<Option<OwnedFd>>) -> Self {
         Self { open: Mutex::default(), sockets }
     }
 
@@ -86,7 +81,7 @@ impl<P: Place> Listener<P> {
         let opened = opened.and_then(|(socket, known)| Ok((handover::copy(&socket)?, socket, known)));
         let (copy, socket, known) =
             opened.map_err(|error| StartError::Listen { address: place.address(), error })?;
-        Ok(Some(Moved(Some((Open { place, known, copy }, P::socket(socket))))))
+        Ok(Some(Moved(Some((Open { place, known, copy }, socket)))))
     }
 
     /// Listens there from now on, and nowhere else.
@@ -121,7 +116,7 @@ impl<P: Place> Listener<P> {
 /// Serves on the socket that was sent last, until the proxy ends.
 pub(crate) async fn serve<P: Place>(
     router: Router,
-    mut sockets: UnboundedReceiver<Option<P::Socket>>,
+    mut sockets: UnboundedReceiver<Option<OwnedFd>>,
     guests: service::Guests,
 ) {
     let mut serving: Option<JoinHandle<()>> = None;

@@ -51,7 +51,6 @@ struct Logged {
 pub(crate) struct MetricsAddress(pub(crate) SocketAddr);
 
 impl Place for MetricsAddress {
-    type Socket = TcpListener;
     type Accepting = tokio::net::TcpListener;
     /// As it is bound: the kernel may have chosen the port.
     type Known = SocketAddr;
@@ -71,12 +70,8 @@ impl Place for MetricsAddress {
         Ok((socket.into(), bound))
     }
 
-    fn socket(opened: OwnedFd) -> TcpListener {
-        opened.into()
-    }
-
-    fn accepting(socket: TcpListener) -> io::Result<tokio::net::TcpListener> {
-        tokio::net::TcpListener::from_std(socket)
+    fn accepting(socket: OwnedFd) -> io::Result<tokio::net::TcpListener> {
+        tokio::net::TcpListener::from_std(socket.into())
     }
 }
 
@@ -85,7 +80,7 @@ impl Metrics {
     pub(crate) fn new(
         mut readers: Vec<Reader>,
         series: Vec<SeriesReader>,
-        sockets: UnboundedSender<Option<TcpListener>>,
+        sockets: UnboundedSender<Option<OwnedFd>>,
     ) -> Self {
         let changes = Counters::new();
         let workers = readers.len();

@@ -13,7 +13,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use process::{PATIENCE, Patience, Process, connect, read_head, run, run_in};
+use process::{PATIENCE, Patience, Process, connect, get, read_head, run, run_in};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 /// Nothing connects there, in tests that need no server.
@@ -217,6 +217,21 @@ fn nothing_ends_because_nobody_can_hear_it() {
     }
     proxy.signal(Signal::TERM);
     proxy.ended().with_code(0);
+}
+
+/// A file of options has whole paths; a flag is given in a working directory.
+#[test]
+fn flags_may_name_files_of_the_working_directory() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let flags = ["--from", "127.0.0.1:0", "--to", "http://127.0.0.1:1", "--admin", "admin", "--log", "log"];
+    let mut proxy = Process::start_in(folder.path(), &[&["proxy"], &flags[..]].concat());
+    let status = get(proxy.address(), "/");
+    assert!(status.starts_with("HTTP/1.1 502 "), "{status}");
+    assert!(UnixStream::connect(folder.path().join("admin")).is_ok());
+    proxy.signal(Signal::TERM);
+    proxy.ended().with_code(0);
+    let log = std::fs::read_to_string(folder.path().join("log")).expect("the log is there");
+    assert_eq!(log.lines().count(), 1, "{log}");
 }
 
 /// A proxy from a file, between clients and a server that both are the test's. A drain would take longer than any test
