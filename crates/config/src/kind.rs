@@ -192,6 +192,41 @@ impl<V: Clone + PartialEq + Sync> Kind<V> for Word<V> {
     }
 }
 
+/// What `kind` takes, as a value of another type.
+pub(crate) struct Made<K, W, V> {
+    pub(crate) kind: K,
+    /// From what is written.
+    pub(crate) make: fn(W) -> V,
+    /// The way back.
+    pub(crate) written: fn(&V) -> W,
+}
+
+impl<K: Kind<W>, W, V> Kind<V> for Made<K, W, V> {
+    fn expected(&self) -> String {
+        self.kind.expected()
+    }
+
+    fn brief(&self) -> String {
+        self.kind.brief()
+    }
+
+    fn document(&self, page: &mut Page) {
+        self.kind.document(page);
+    }
+
+    fn schema(&self) -> Value {
+        self.kind.schema()
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<V> {
+        self.kind.read(written, reader).map(self.make)
+    }
+
+    fn print(&self, value: &V) -> Option<String> {
+        self.kind.print(&(self.written)(value))
+    }
+}
+
 /// A word for `None`, or what `kind` takes.
 pub(crate) struct Unless<K> {
     pub(crate) word: &'static str,

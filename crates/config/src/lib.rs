@@ -30,6 +30,8 @@ mod foreign_file;
 mod reader;
 /// Tables as declarations that are read, printed and documented.
 mod table;
+/// Options whose value is used as it is written, one declaration each.
+mod declared;
 /// Kinds of values.
 mod kind;
 /// Kinds of values with a least and a most.
@@ -125,6 +127,7 @@ pub use profile::{OwnProfile, PROFILES, Profile};
 pub use quantity::{duration, size, written_duration};
 pub use read::{NamedFile, Owner, Reading, examine, examine_file, load, parse};
 pub use reference::{reference, schema};
+pub use route_options::RouteOptions;
 pub use tls::{
     CertificateFiles, Certificates, ClientCertificates, Hsts, KeyPair, ServerTls, UnknownNames, UpstreamTls,
 };

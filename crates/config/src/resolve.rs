@@ -11,9 +11,9 @@ use crate::kind::{Located, located};
 use crate::log_options::Log;
 use crate::meaning::{Faults, ListenAddress, Listener, Route, Scheme, Settings, Shedding};
 use crate::options::{FILE, File, Gather, Listen, ShedWritten};
-use crate::pairs::pair;
 use crate::profile::{check_profiles, with_profiles};
 use crate::reader::{Reader, Span};
+use crate::route_options::{pages, written_pages};
 use crate::route_resolve::{Names, route};
 use crate::route_written;
 use crate::table::element;
@@ -21,7 +21,7 @@ use crate::tls_resolve::{check_tls, listener};
 use crate::unreachable::warn_of_unreachable;
 use crate::upstream_options::UpstreamWritten;
 use crate::upstream_resolve::{check_upstream, upstream};
-use ::route::{ErrorPages, Rule};
+use ::route::Rule;
 
 /// The file's meaning; `None` if it has a mistake, found here or before.
 pub(crate) fn resolve(file: File, reader: &mut Reader<'_>) -> Option<Settings> {
@@ -251,7 +251,7 @@ fn meaning(
         upstreams: upstreams.collect::<Option<_>>()?,
         profiles: file.profiles.into_iter().map(|(_, name, written)| written.named(name)).collect(),
         trusted_proxies: file.trusted_proxies,
-        error_pages: ErrorPages::new(file.error_pages.into_iter().map(|page| (page.name, page.value))),
+        error_pages: pages(file.error_pages),
         faults: faults?,
         timeouts: file.timeouts,
         limits: file.limits,
@@ -285,7 +285,7 @@ impl From<&Settings> for File {
             gather: Gather(config.gather),
             admin: config.admin.clone().map(located),
             metrics: config.metrics.map(located),
-            error_pages: config.error_pages.pages().map(|(scope, page)| pair(scope, page.clone())).collect(),
+            error_pages: written_pages(&config.error_pages),
             trusted_proxies: config.trusted_proxies.clone(),
             listen: config.listeners.iter().map(listen).collect(),
             routes: config.routes.iter().map(|route| element(route_written::route(route, config))).collect(),

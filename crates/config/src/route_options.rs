@@ -3,26 +3,27 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use ::route::{DomainRewrite, PageFor, Pattern, RateKeyPart, RedirectStatus, SameSite};
+use ::route::{DomainRewrite, ErrorPages, PageFor, Pattern, RateKeyPart, RedirectStatus, SameSite};
 use ipnet::IpNet;
 use shape::Delay;
 
 use crate::bandwidth::BANDWIDTH;
 use crate::cache_options::{ROUTE_CACHE, RouteCacheWritten};
+use crate::declared::{count, joined, options};
 use crate::delay::DELAY;
 use crate::fault::{Fault, ValueError};
 use crate::keys::RATE_KEY;
-use crate::kind::{At, List, Located, Maybe, Name, Switch, Unless, Word};
+use crate::kind::{At, List, Located, Made, Maybe, Name, Switch, Unless, Word};
 use crate::matching::{FieldName, PATTERN, parameter_name};
-use crate::meaning::{Bandwidth, Page, Retry, RouteLimits, RouteTimeouts, Via};
+use crate::meaning::{Bandwidth, Page, Pages, Retry, RouteLimits, RouteTimeouts, Via};
 use crate::named_file::{FileKind, PAGE, USERS, UsersFile};
 use crate::options::{NETWORK_KIND, UP_TO_A_DAY, UP_TO_A_YEAR};
-use crate::pairs::{OneOrMany, Pair, Pairs};
+use crate::pairs::{OneOrMany, Pair, Pairs, pair};
 use crate::range::{Count, NonZero, Unit, Wait};
 use crate::requests::{self, Requests};
 use crate::retry_options::RETRY_OF_ROUTE;
 use crate::route_kinds::{DomainKind, RATE, REALM, RedirectStatusKind, VIA};
-use crate::table::{Element, Inline, Table, Within, key, required};
+use crate::table::{Declared, Element, Inline, Table, Within, key, required};
 
 /// `[[route]]`.
 #[derive(Debug, Clone, Default)]
@@ -42,9 +43,7 @@ pub(crate) struct RouteWritten {
     pub(crate) response_headers: Option<Element<EditsWritten>>,
     pub(crate) location: Option<bool>,
     pub(crate) cookies: Option<Element<CookiesWritten>>,
-    pub(crate) via: Via,
-    pub(crate) error_pages: Vec<Pair<PageFor, Page>>,
-    pub(crate) replace_errors: bool,
+    pub(crate) options: RouteOptions,
     pub(crate) retry: Option<Element<Retry>>,
     pub(crate) timeouts: Option<Element<RouteTimeouts>>,
     pub(crate) limits: Option<Element<RouteLimits>>,
@@ -56,8 +55,10 @@ pub(crate) struct RouteWritten {
     pub(crate) cache: Option<Element<RouteCacheWritten>>,
 }
 
-pub(crate) static ROUTE: Table<RouteWritten> = Table {
-    options: &[
+pub(crate) static ROUTE: Table<RouteWritten> = Table { options: ENTRIES };
+
+const ENTRIES: &[&dyn Declared<RouteWritten>] = {
+    const BEFORE: &[&dyn Declared<RouteWritten>] = &[
         &key(
             "name",
             Maybe(At(Name { expected: "a name for the route" })),
@@ -159,28 +160,8 @@ pub(crate) static ROUTE: Table<RouteWritten> = Table {
             "Changes the cookies that servers set. Default: if `rewrite` replaces a prefix, their Path is \
              mapped back.",
         ),
-        &key(
-            "via",
-            VIA,
-            |route: &mut RouteWritten| &mut route.via,
-            "Name of this proxy in Via, in requests and responses; `\"off\"` adds no Via. (nginx does not \
-             compress responses to requests with a Via, unless its `gzip_proxied` allows it.) \
-             Via fields of others are forwarded; `request_headers` and `response_headers` can \
-             remove them.",
-        ),
-        &key(
-            "error_pages",
-            ERROR_PAGES,
-            |route: &mut RouteWritten| &mut route.error_pages,
-            "Error pages of the route; they take precedence over those of the top level.",
-        ),
-        &key(
-            "replace_errors",
-            Switch,
-            |route: &mut RouteWritten| &mut route.replace_errors,
-            "Also replaces the bodies of errors from servers, with these pages and those of the top level. \
-             Other response fields stay, except those about the content.",
-        ),
+    ];
+    const AFTER: &[&dyn Declared<RouteWritten>] = &[
         &key(
             "retry",
             Maybe(RETRY_OF_ROUTE),
@@ -245,8 +226,28 @@ pub(crate) static ROUTE: Table<RouteWritten> = Table {
              Default: nothing is stored. Each upstream has its own cache; so does any route \
              that matches on more than host and path.",
         ),
-    ],
+    ];
+    const PARTS: &[&[&dyn Declared<RouteWritten>]] = &[BEFORE, USED_AS_WRITTEN, AFTER];
+    const ALL: [&dyn Declared<RouteWritten>; count(PARTS)] = joined(PARTS);
+    &ALL
 };
+
+options! {
+    /// Options of a route whose value is used as it is written. A new option without relations to others is one entry here;
+    /// the proxy reads it from the `options` of `Policies`.
+    pub struct RouteOptions in RouteWritten.options as USED_AS_WRITTEN {
+        via: Via = VIA,
+            "Name of this proxy in Via, in requests and responses; `\"off\"` adds no Via. (nginx does not \
+             compress responses to requests with a Via, unless its `gzip_proxied` allows it.) \
+             Via fields of others are forwarded; `request_headers` and `response_headers` can \
+             remove them.";
+        error_pages: Pages = Made { kind: ERROR_PAGES, make: pages, written: written_pages },
+            "Error pages of the route; they take precedence over those of the top level.";
+        replace_errors: bool = Switch,
+            "Also replaces the bodies of errors from servers, with these pages and those of the top level. \
+             Other response fields stay, except those about the content.";
+    }
+}
 
 fn requests(route: &mut RouteWritten) -> &mut Requests {
     &mut route.requests
@@ -650,3 +651,13 @@ pub(crate) const ERROR_PAGES: Pairs<PageFor, FileKind<Page>> = Pairs {
     print_name: ToString::to_string,
     kind: PAGE,
 };
+
+/// Pages as they are used.
+pub(crate) fn pages(written: Vec<Pair<PageFor, Page>>) -> Pages {
+    ErrorPages::new(written.into_iter().map(|page| (page.name, page.value)))
+}
+
+/// Pages as they would have been written.
+pub(crate) fn written_pages(pages: &Pages) -> Vec<Pair<PageFor, Page>> {
+    pages.pages().map(|(scope, page)| pair(scope, page.clone())).collect()
+}

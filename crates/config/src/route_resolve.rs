@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use ::route::{
-    CookieRewrite, ErrorPages, FixedResponse, FixedResponseError, HeaderEdit, HeaderEditError, HeaderEdits,
-    HostRewrite, OfClient, PathRewrite, PathRule, Pattern, Rate, RateError, RateKey, Redirect, Split, Stage,
+    CookieRewrite, FixedResponse, FixedResponseError, HeaderEdit, HeaderEditError, HeaderEdits, HostRewrite,
+    OfClient, PathRewrite, PathRule, Pattern, Rate, RateError, RateKey, Redirect, Split, Stage,
     TemplateError,
 };
 
@@ -295,7 +295,6 @@ fn policies(written: &RouteWritten, pattern: Option<&Pattern>, reader: &mut Read
         Some(element) => Some(cookies(element, rewrite.path.as_ref(), reader)?),
         None => mapped_paths(rewrite.path.as_ref()),
     };
-    let pages = written.error_pages.iter().map(|page| (page.name, page.value.clone()));
     Some(Policies {
         access: Access { allow: written.allow.clone(), deny: written.deny.clone() },
         auth,
@@ -305,9 +304,7 @@ fn policies(written: &RouteWritten, pattern: Option<&Pattern>, reader: &mut Read
         location: written.location.unwrap_or(rewrite != Rewrite::default()),
         rewrite,
         cookies,
-        via: written.via.clone(),
-        error_pages: ErrorPages::new(pages),
-        replace_errors: written.replace_errors,
+        options: written.options.clone(),
         retry: written.retry.as_ref().map(|retry| retry.value.clone()),
         timeouts: written.timeouts.as_ref().map(|timeouts| timeouts.value).unwrap_or_default(),
         limits: written.limits.as_ref().map(|limits| limits.value).unwrap_or_default(),

@@ -12,6 +12,7 @@ use route::{
 
 use super::shaping::Shaping;
 use super::upstreams::Retry;
+use crate::route_options::RouteOptions;
 
 /// Requests that match, and what becomes of them.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,12 +116,8 @@ pub struct Policies {
     pub location: bool,
     /// What becomes of cookies that servers set.
     pub cookies: Option<CookieRewrite>,
-    /// What Via says of this proxy, in requests and responses.
-    pub via: Via,
-    /// Pages before those of `Settings::error_pages`.
-    pub error_pages: Pages,
-    /// Whether errors that servers answer with get these pages too.
-    pub replace_errors: bool,
+    /// What is used as it is written: Via, error pages and more.
+    pub options: RouteOptions,
     /// Retries, in the place of those of the upstream.
     pub retry: Option<Retry>,
     /// Waits, in the place of those of `Settings::timeouts`.

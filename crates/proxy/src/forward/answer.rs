@@ -326,13 +326,13 @@ fn subject(call: &Call<'_>, request: &Request, state: &ExchangeState<'_>) -> Opt
 /// The page that stands in for what a server says of an error, where the route wants that.
 #[inline]
 pub(crate) fn stand_in<'a>(call: &Call<'a>, policies: Option<&'a Policies>, status: u16) -> Option<&'a Page> {
-    let policies = policies.filter(|policies| policies.meant.replace_errors)?;
+    let policies = policies.filter(|policies| policies.meant.options.replace_errors)?;
     page(call, Some(policies), status)
 }
 
 /// The page for a status: the route's, or that of all.
 fn page<'a>(call: &Call<'a>, policies: Option<&'a Policies>, status: u16) -> Option<&'a Page> {
-    let own = policies.and_then(|policies| policies.meant.error_pages.page(status));
+    let own = policies.and_then(|policies| policies.meant.options.error_pages.page(status));
     own.or_else(|| call.snapshot.plan.config.error_pages.page(status))
 }
 

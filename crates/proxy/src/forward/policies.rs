@@ -197,7 +197,7 @@ pub(crate) fn write_request(
         let rewrite = RequestRewrite {
             path_and_query: Some(path.as_slice()).filter(|path| !path.is_empty()).or(kept_target),
             host,
-            via: via(&policies.meant.via),
+            via: via(&policies.meant.options.via),
             edits: asking.as_ref().map_or(edits, |asking| Some(asking)),
             ..rewrite
         };
@@ -272,7 +272,7 @@ pub(crate) fn write_response(
     let cookies = policies.meant.cookies.as_ref();
     let response_edits = Some((location, cookies));
     let edited = Edited { headers, exchange, response: response_edits, has_page, besides: rewrite.edits };
-    let rewrite = ResponseRewrite { edits: Some(&edited), via: via(&policies.meant.via), ..rewrite };
+    let rewrite = ResponseRewrite { edits: Some(&edited), via: via(&policies.meant.options.via), ..rewrite };
     let Response { head, buffer, out, .. } = response;
     http1::write_response(out, head, buffer.filled(), &rewrite);
 }

@@ -361,7 +361,7 @@ fn write_interim(call: &Call<'_>, admitted: &Admitted, response: &mut Response) 
         framing: Framing::None,
         client_connection: ClientConnection::Persist,
         date: b"",
-        via: admitted.policies(call).map_or(Via::Own, |policies| policies::via(&policies.meant.via)),
+        via: admitted.policies(call).map_or(Via::Own, |policies| policies::via(&policies.meant.options.via)),
     };
     response.out.clear();
     http1::write_response(&mut response.out, &response.head, bytes, &rewrite);

@@ -1,0 +1,67 @@
+//! Options whose value is used as it is written: one declaration each.
+//!
+//! A declaration yields the field, its default, its docs, and the entry in the table of options, from which the option is
+//! read, checked, printed and documented. The struct itself goes from the reader into the settings and back, so nothing
+//! copies its fields. Options that depend on other options are not of this kind: their relations are in `*_resolve`.
+
+use crate::table::Declared;
+
+/// Declares a struct of options, which the field `$place` of `$Table` holds, and the entries of these options, `$ENTRIES`.
+///
+/// An option is `name: Type = KIND, "docs";`. Its default is that of its type.
+macro_rules! options {
+    (
+        $(#[$attribute:meta])*
+        pub struct $Options:ident in $Table:ident . $place:ident as $ENTRIES:ident {
+            $( $name:ident: $Value:ty = $kind:expr, $doc:expr; )+
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, PartialEq, Default)]
+        pub struct $Options {
+            $( #[doc = $doc] pub $name: $Value, )+
+        }
+
+        pub(crate) const $ENTRIES: &[&dyn $crate::table::Declared<$Table>] = &[
+            $( &$crate::table::key(
+                stringify!($name),
+                $kind,
+                |table: &mut $Table| &mut table.$place.$name,
+                $doc,
+            ), )+
+        ];
+    };
+}
+pub(crate) use options;
+
+/// How many options there are in all parts of a table.
+pub(crate) const fn count<T>(parts: &[&[&'static dyn Declared<T>]]) -> usize {
+    let (mut total, mut part) = (0, 0);
+    while part < parts.len() {
+        total += parts[part].len();
+        part += 1;
+    }
+    total
+}
+
+/// The parts of a table as one list, in this order.
+///
+/// # Panics
+/// Unless `COUNT` is their `count`: at compile time, in a constant.
+pub(crate) const fn joined<T, const COUNT: usize>(
+    parts: &[&[&'static dyn Declared<T>]],
+) -> [&'static dyn Declared<T>; COUNT] {
+    let mut all = [parts[0][0]; COUNT];
+    let (mut next, mut part) = (0, 0);
+    while part < parts.len() {
+        let mut index = 0;
+        while index < parts[part].len() {
+            all[next] = parts[part][index];
+            next += 1;
+            index += 1;
+        }
+        part += 1;
+    }
+    assert!(next == COUNT, "every option has a place");
+    all
+}
