@@ -25,8 +25,10 @@ pub enum Flood {
     Errors,
     /// Frames that carry nothing, beyond those that go with requests and bodies.
     Overhead,
-    /// More of something else than any peer has a use for.
-    Excess,
+    /// A header block in more frames, or of more bytes, than any head needs (CVE-2024-27316).
+    HeaderBlock,
+    /// More streams that are reset and not yet let go of than twice those that may be open.
+    ResetStreams,
 }
 
 impl Flood {
@@ -39,7 +41,8 @@ impl Flood {
             Self::EmptyFrames => "too many empty frames",
             Self::Errors => "too many streams with errors",
             Self::Overhead => "too many frames that carry nothing",
-            Self::Excess => "more than any peer has a use for",
+            Self::HeaderBlock => "a header block of too many frames or bytes",
+            Self::ResetStreams => "too many streams were reset",
         }
     }
 }
@@ -85,7 +88,7 @@ impl FloodLimits {
             Flood::EmptyFrames => Some(self.empty_frames),
             Flood::Errors => Some(self.errors),
             Flood::Overhead => Some(self.overhead),
-            Flood::Excess => None,
+            Flood::HeaderBlock | Flood::ResetStreams => None,
         }
     }
 

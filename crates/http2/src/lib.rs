@@ -47,6 +47,7 @@ pub use decode::{Decoder, Unreadable};
 pub use encode::Encoder;
 pub use flood::{Flood, FloodLimits};
 pub use frame::{PAYLOAD_MAX, Reason};
+pub use receive::BLOCK_FRAMES_MAX;
 pub use send::WriteError;
 pub use stream::{Gone, Key};
 pub use websocket::accept_of;

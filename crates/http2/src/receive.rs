@@ -28,8 +28,8 @@ enum Refusal {
     Answered(&'static Answer),
 }
 
-/// Frames of a header block.
-const BLOCK_FRAMES_MAX: u32 = 16;
+/// Frames of a header block, at most.
+pub const BLOCK_FRAMES_MAX: u32 = 16;
 /// Padding that is worth a frame of its own.
 const PADDING_MIN: usize = 64;
 /// Memory for a part of a frame that is kept.
@@ -292,7 +292,7 @@ impl Connection {
             return Ok(());
         }
         let broken = self.streams.named().filter(|(_, stream)| stream.broken.is_some()).count();
-        if broken > 2 * self.limits.streams as usize { Err(Flood::Excess.into()) } else { Ok(()) }
+        if broken > 2 * self.limits.streams as usize { Err(Flood::ResetStreams.into()) } else { Ok(()) }
     }
 
     /// The stream of this number; `None` where it is over, and an error where it has not begun (RFC 9113 §5.1).
@@ -493,7 +493,7 @@ impl Connection {
         // CVE-2024-27316: a block says more than it is long, hardly ever less.
         let limit = self.limits.head_bytes + PAYLOAD_MAX;
         if block.frames > BLOCK_FRAMES_MAX || block.bytes.len() + payload.len() > limit {
-            return Err(Flood::Excess.into());
+            return Err(Flood::HeaderBlock.into());
         }
         block.bytes.extend_from_slice(payload);
         if head.has(END_HEADERS)

@@ -58,8 +58,8 @@ fn floods() -> Vec<FloodOf> {
         row("malformed requests", Flood::Errors, Role::Server, b"", malformed),
         row("empty data", Flood::EmptyFrames, Role::Server, &upload, |_| frame(0, 0, 1, b"")),
         row("data of a little padding", Flood::EmptyFrames, Role::Server, &upload, |_| frame(0, 8, 1, b"\0")),
-        row("a head without an end", Flood::Excess, Role::Server, &head, |_| frame(9, 0, 1, &[0x82])),
-        row("a head of nothing", Flood::Excess, Role::Server, &head, |_| frame(9, 0, 1, b"")),
+        row("a head without an end", Flood::HeaderBlock, Role::Server, &head, |_| frame(9, 0, 1, &[0x82])),
+        row("a head of nothing", Flood::HeaderBlock, Role::Server, &head, |_| frame(9, 0, 1, b"")),
     ]);
     floods.extend(overhead(&upload));
     floods

@@ -9,7 +9,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use http2::{Broken, Cause, Flood, FloodLimits, Key, Limits, Reason, Refused, Role, STREAM_WINDOW, Scheme};
+use http2::{
+    BLOCK_FRAMES_MAX, Broken, Cause, Flood, FloodLimits, Key, Limits, PAYLOAD_MAX, Reason, Refused, Role,
+    STREAM_WINDOW, Scheme,
+};
 use telemetry::Entry;
 use telemetry::message;
 
@@ -129,13 +132,13 @@ fn failure_of(Broken { reason, cause }: Broken) -> Option<Failure> {
         Cause::Flood(Flood::Priorities) => Failure::PriorityFlood,
         Cause::Flood(Flood::EmptyFrames) => Failure::EmptyFrameFlood,
         Cause::Flood(Flood::Overhead) => Failure::OverheadFlood,
-        Cause::Flood(Flood::Errors | Flood::Excess) => Failure::Http2Excess,
+        Cause::Flood(Flood::Errors | Flood::HeaderBlock | Flood::ResetStreams) => Failure::Http2Excess,
     })
 }
 
-/// The option that says how many of these there may be.
-fn option_of(flood: Flood) -> Option<&'static str> {
-    Some(match flood {
+/// The bound that a flood has met: an option and its value, or a limit that no option changes.
+fn bound_of(flood: Flood, floods: FloodLimits, header_bytes: usize) -> String {
+    let option = match flood {
         Flood::Resets => "resets_per_second",
         Flood::Settings => "settings_per_second",
         Flood::Pings => "pings_per_second",
@@ -143,8 +146,18 @@ fn option_of(flood: Flood) -> Option<&'static str> {
         Flood::EmptyFrames => "empty_frames_per_second",
         Flood::Errors => "errors_per_second",
         Flood::Overhead => "overhead_per_second",
-        Flood::Excess => return None,
-    })
+        Flood::HeaderBlock => {
+            let bytes = header_bytes + PAYLOAD_MAX;
+            return format!(
+                "{BLOCK_FRAMES_MAX} frames for a head, or limits.header_bytes and a frame, {bytes} bytes"
+            );
+        }
+        Flood::ResetStreams => {
+            return format!("{} streams that were reset and not yet let go of", 2 * STREAMS_MAX);
+        }
+    };
+    let limit = floods.of(flood).unwrap_or(u32::MAX);
+    format!("limits.http2.{option}, {limit}")
 }
 
 /// Whoever drives a client's connection.
@@ -275,12 +288,11 @@ impl Driver<'_> {
                 let limit = self.worker.snapshot().plan.config.timeouts.client_header;
                 format!("{what} came within timeouts.client_header, {limit:?}")
             }
-            Cause::Flood(flood)
-                if let Some((option, limit)) = option_of(flood).zip(self.floods.of(flood)) =>
-            {
-                format!("ended with {} for {what}: more than limits.http2.{option}, {limit}", broken.reason)
+            Cause::Flood(flood) => {
+                let bound = bound_of(flood, self.floods, self.worker.snapshot().head_limits.bytes);
+                format!("ended with {} for {what}: more than {bound}", broken.reason)
             }
-            _ => format!("ended with {} for {what}", broken.reason),
+            Cause::Malformed(_) => format!("ended with {} for {what}", broken.reason),
         };
         drop(engine);
         if matches!(broken.cause, Cause::Flood(_)) {

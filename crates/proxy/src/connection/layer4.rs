@@ -13,6 +13,7 @@ use crate::body::pump::Pump;
 use crate::body::tunnel::{self, Flow};
 use crate::context::client::Client;
 use crate::context::client_tls::ClientTls;
+use crate::context::explain;
 use crate::context::failure::{Failure, Party};
 use crate::context::record::Detours;
 use crate::context::snapshot::Snapshot;
@@ -257,6 +258,10 @@ impl Note {
         // The last one that failed was followed by none, unless a server was reached.
         let last_failed = self.failed.last().map(|(server, _)| *server);
         let retries = if self.server.is_some() { retried.len() } else { retried.len().saturating_sub(1) };
+        let detail = failure.and_then(|failure| {
+            let upstream = self.upstream.as_ref().map(|upstream| &upstream.plan.config);
+            explain::over_connection(&worker.snapshot().plan.config, upstream, failure)
+        });
         let entry = Entry {
             body_bytes_sent: down,
             bytes_received: up,
@@ -271,6 +276,7 @@ impl Note {
             session_moved: self.detours.session_moved.map(|(reason, from)| (reason, from.map(label))),
             shed: self.detours.shed,
             cause: failure.map(|failure| failure.facts().word),
+            detail: detail.as_deref(),
             ..Entry::new(client.address)
         };
         log.record(&entry, worker.wall_clock_at(self.began + duration));

@@ -7,9 +7,11 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Instant;
 
+use config::written_duration;
 use route::{PROXY_HEADER_BYTES_MAX, ProxyOrigin, parse_proxy_header};
-use telemetry::message;
+use telemetry::{Entry, message};
 
 use crate::context::client::Client;
 use crate::context::failure::Failure;
@@ -30,18 +32,31 @@ pub(crate) async fn read(worker: &Worker, mut client: Box<Client>) -> Option<Box
         Ok(Ok(Said::Nothing)) => return Some(client),
         // As those do that only want to know whether somebody listens.
         Ok(Err(Refused::Silent)) => return None,
-        Ok(Err(Refused::Gone)) => Failure::ClientGone,
-        Ok(Err(Refused::Header(error))) => {
-            message::warn(&format!("{} was disconnected: {error}", client.address));
-            Failure::BadProxyHeader
+        Ok(Err(Refused::Gone)) => {
+            worker.counters.failure(Failure::ClientGone as usize);
+            return None;
         }
+        Ok(Err(Refused::Header(error))) => (Failure::BadProxyHeader, error.to_string()),
         Err(_) => {
-            message::warn(&format!("{} was disconnected: no PROXY header arrived in time", client.address));
-            Failure::ProxyHeaderTimeout
+            let limit = written_duration(worker.snapshot().plan.config.timeouts.client_header);
+            let reason = format!("no PROXY header came as a whole within timeouts.client_header, {limit}");
+            (Failure::ProxyHeaderTimeout, reason)
         }
     };
-    worker.counters.failure(refused as usize);
+    tell(worker, &client, refused);
     None
+}
+
+/// Counts what was refused, and tells of it in the log and on standard error.
+#[cold]
+fn tell(worker: &Worker, client: &Client, (failure, reason): (Failure, String)) {
+    worker.counters.failure(failure as usize);
+    message::warn(&format!("{} was disconnected: {reason}", client.address));
+    if let Some(log) = worker.log.borrow_mut().as_mut() {
+        let cause = Some(failure.facts().word);
+        let entry = Entry { cause, detail: Some(&reason), ..Entry::new(client.address) };
+        log.record(&entry, worker.wall_clock_at(Instant::now()));
+    }
 }
 
 /// What a header came to.

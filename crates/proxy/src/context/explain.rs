@@ -12,7 +12,7 @@ use crate::context::exchange::Call;
 use crate::context::exchange_slot::{Memory, Request, Response};
 use crate::context::failure::{Failure, Party};
 
-pub(crate) use waits::Known;
+pub(crate) use waits::{Known, over_connection};
 
 /// Interim responses that a server may send before the final one.
 pub(crate) const INTERIM_MAX: usize = 32;

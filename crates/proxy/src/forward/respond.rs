@@ -9,7 +9,7 @@ use config::Page;
 use http1::{ChunkError, ClientConnection, Framing, ResponseHead, ResponseRewrite, Version, Via};
 use shape::Fault;
 
-use crate::body::pump::{End, Ends, Side, Stop};
+use crate::body::pump::{End, Ends, Incoming, Side, Stop};
 use crate::body::tunnel::{self, Flow};
 use crate::body::unwanted::{TAGS, Unwanted};
 use crate::body::upload::Until;
@@ -25,6 +25,7 @@ use crate::forward::answer::{self, Content};
 use crate::forward::policies::{self, Sender};
 use crate::shaping::{Direction, Pace};
 use transport::cold::{cold, poll_once};
+use transport::endpoint::Endpoint;
 use transport::tcp::Follows;
 
 /// Passes the response on, and gives the connection back where both ends keep theirs open.
@@ -321,7 +322,27 @@ async fn relay(call: &Call<'_>, ends: &Ends<'_>, response: &mut Response) -> Res
     if !response.out.is_empty() {
         send(call, &response.out, Follows::Nothing).await?;
     }
-    response.body.run(ends, &mut response.buffer).await.map_err(outcome)
+    response.body.run(ends, &mut response.buffer).await.map_err(|stop| match outcome(stop) {
+        Failure::UpstreamTruncated => cut_short(ends.source, response),
+        failure => failure,
+    })
+}
+
+/// Why a body ended early: over HTTP/2 the stream may have been reset for what the server did wrong on it, as in trailers.
+#[cold]
+fn cut_short(server: &Endpoint, response: &mut Response) -> Failure {
+    match server.wrong() {
+        Some(wrong) if wrong.is_too_large => {
+            response.wrong = Some(wrong.text);
+            Failure::UpstreamHeadTooLarge
+        }
+        // How much came of a known length tells more.
+        Some(wrong) if response.body.incoming() == Incoming::Chunked => {
+            response.wrong = Some(wrong.text);
+            Failure::UpstreamTruncated
+        }
+        _ => Failure::UpstreamTruncated,
+    }
 }
 
 /// A response's pump stopped: why.

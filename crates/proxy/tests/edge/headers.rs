@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use config::{AccessLog, LogFormat, LogTarget, Settings};
+use config::{AccessLog, LogFormat, LogTarget};
 use testkit::text::{GET, OK};
 
-use crate::scene::{Scene, answer};
+use crate::scene::{Scene, Set, answer};
 
 /// A header of version 2: from 192.0.2.7:4711 to 192.0.2.1:443, with a TLV that says nothing.
 const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0f\xc0\0\x02\x07\xc0\0\x02\x01\x12\x67\x01\xbb\x04\0\0";
@@ -19,10 +19,10 @@ fn scene() -> Scene {
     scene_with(|_| ())
 }
 
-fn scene_with(change: impl FnOnce(&mut Settings)) -> Scene {
+fn scene_with(change: impl FnOnce(&mut Set)) -> Scene {
     Scene::with(1, |set| {
         set.config.listeners[0].proxy_protocol = vec!["127.0.0.0/8".parse().expect("is a network")];
-        change(&mut set.config);
+        change(set);
     })
 }
 
@@ -56,7 +56,7 @@ fn a_client_that_spoke_tls_to_the_sender_of_the_header_came_by_https() {
     // GET http://test/ of HTTP/2.
     let over_http2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x09\x01\x05\0\0\0\x01\x82\x86\x84\x01\x04test";
     for request in [GET.as_bytes(), over_http2] {
-        let scene = scene_with(|config| config.listeners[0].redirect_to_https = true);
+        let scene = scene_with(|set| set.config.listeners[0].redirect_to_https = true);
         let mut peer = scene.client();
         peer.sends([&header(1), request].concat());
         let head = scene.accept(0).head();
@@ -65,7 +65,7 @@ fn a_client_that_spoke_tls_to_the_sender_of_the_header_came_by_https() {
     }
     // It has a certificate of an earlier connection, but speaks no TLS on this one; and of those who say nothing.
     for header in [header(6), V2.to_vec(), V1.to_vec()] {
-        let scene = scene_with(|config| config.listeners[0].redirect_to_https = true);
+        let scene = scene_with(|set| set.config.listeners[0].redirect_to_https = true);
         let mut peer = scene.client();
         peer.sends([&header, GET.as_bytes()].concat());
         assert_eq!(peer.message().status(), 308);
@@ -107,7 +107,11 @@ fn what_does_not_begin_with_a_header_is_closed_and_counted() {
 
 #[test]
 fn a_header_has_to_come_in_time_and_whole() {
-    let scene = scene_with(|config| config.timeouts.client_header = Duration::from_secs(1));
+    let mut log = None;
+    let scene = scene_with(|set| {
+        set.config.timeouts.client_header = Duration::from_secs(1);
+        log = Some(set.logs());
+    });
     let mut slow = scene.client();
     slow.sends(&V1[..20]);
     slow.is_closed();
@@ -122,6 +126,18 @@ fn a_header_has_to_come_in_time_and_whole() {
     look.half_closes();
     look.is_closed();
     scene.assert_failures(&["client-gone", "proxy-header-timeout"]);
+    let mut wrong = scene.client();
+    wrong.sends("HELO\r\n");
+    wrong.is_closed();
+    let lines = scene.log_lines(&log.expect("it was made"));
+    let told = [
+        ("proxy-header-timeout", "no PROXY header came as a whole within timeouts.client_header, 1s"),
+        ("bad-proxy-header", "the connection does not begin with a PROXY protocol header"),
+    ];
+    for (line, (cause, detail)) in lines.iter().zip(told) {
+        assert!(line.contains(&format!(r#""cause":"{cause}","detail":"{detail}"#)), "{line}");
+    }
+    assert_eq!(lines.len(), told.len(), "{lines:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use config::{AccessLog, Listener, LogFormat, LogTarget, Settings};
+use config::{Listener, Settings};
 use route::ProxyVersion;
 use testkit::http1::Peer;
 use testkit::scene::valid;
@@ -105,12 +105,20 @@ fn a_reset_is_passed_on_as_one() {
 
 #[test]
 fn what_neither_side_uses_is_closed() {
-    let scene = scene_with(1, |set| set.config.timeouts.tunnel_idle = Duration::from_secs(2));
+    let mut log = None;
+    let scene = scene_with(1, |set| {
+        set.config.timeouts.tunnel_idle = Duration::from_secs(2);
+        log = Some(set.logs());
+    });
     let (mut client, mut server) = (scene.client(), scene.accept(0));
     says(&mut client, &mut server, "hello");
     client.is_closed();
     server.is_closed();
     scene.assert_failures(&["tunnel-idle"]);
+    let lines = scene.log_lines(&log.expect("it was made"));
+    let told =
+        r#""cause":"tunnel-idle","detail":"neither side sent anything within timeouts.tunnel_idle, 2s""#;
+    assert!(lines[0].contains(told), "{lines:?}");
 }
 
 #[test]
@@ -243,9 +251,7 @@ fn who_is_one_too_many_is_let_go_without_a_word() {
 fn a_connection_is_a_line_of_the_log() {
     let mut log = None;
     let scene = scene_with(1, |set| {
-        let path = set.directory.join("access.log");
-        set.config.access_log = Some(AccessLog::new(LogTarget::File(path.clone()), LogFormat::Json));
-        log = Some(path);
+        log = Some(set.logs());
     });
     let (mut client, mut server) = (scene.client(), scene.accept(0));
     says(&mut client, &mut server, "hello");

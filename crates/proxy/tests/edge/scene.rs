@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use config::{ListenAddress, Listener, Server, Settings};
+use config::{AccessLog, ListenAddress, Listener, LogFormat, LogTarget, Server, Settings};
 use control::Running;
 use socket2::SockRef;
 use tempfile::TempDir;
@@ -27,6 +27,15 @@ pub(crate) struct Scene {
 pub(crate) struct Set {
     pub(crate) config: Settings,
     pub(crate) directory: PathBuf,
+}
+
+impl Set {
+    /// Logs as JSON, to this file.
+    pub(crate) fn logs(&mut self) -> PathBuf {
+        let path = self.directory.join("access.log");
+        self.config.access_log = Some(AccessLog::new(LogTarget::File(path.clone()), LogFormat::Json));
+        path
+    }
 }
 
 impl Scene {

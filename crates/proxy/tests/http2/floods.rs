@@ -3,8 +3,8 @@
 use config::{AccessLog, LogFormat, LogTarget, Protocol, Settings};
 use serde_json::Value;
 use testkit::http2::frame::{
-    CANCEL, ENHANCE_YOUR_CALM, Frame, INITIAL_WINDOW_SIZE, headers, last_headers, ping, raw, reset, settings,
-    window_update,
+    CANCEL, ENHANCE_YOUR_CALM, Frame, INITIAL_WINDOW_SIZE, block, headers, last_headers, ping, raw, reset,
+    settings, window_update,
 };
 use testkit::http2::{End, Ended};
 
@@ -103,6 +103,21 @@ fn the_log_names_the_bound_that_was_met() {
         let end = format!(": more than limits.http2.{option}, 23");
         assert!(lines.iter().any(|line| is_told(line, word, &end)), "{option}: {lines:?}");
     }
+}
+
+/// CVE-2024-27316: what no option bounds is told with its limit all the same.
+#[test]
+fn the_log_names_the_bound_of_a_head_without_an_end() {
+    let lines = logged(
+        |_| (),
+        |_, client| {
+            client.sends(raw(1, 1, 1, &block(GET)));
+            (0..1000).take_while(|_| client.can_send(&raw(9, 0, 1, b"x"))).count();
+            assert_eq!(client.ends(), Ended::Told(ENHANCE_YOUR_CALM));
+        },
+    );
+    let end = ": more than 16 frames for a head, or limits.header_bytes and a frame, 81920 bytes";
+    assert!(lines.iter().any(|line| is_told(line, "http2-excess", end)), "{lines:?}");
 }
 
 /// A proxy in front carries what thousands of users do.

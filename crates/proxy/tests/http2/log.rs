@@ -286,6 +286,35 @@ fn an_answer_that_ends_early_is_told_with_how_much_came() {
     }
 }
 
+#[test]
+fn what_is_wrong_with_the_trailers_of_an_answer_is_told() {
+    let lines = logged(Protocol::Http2, |scene| {
+        let mut client = scene.client();
+        let mut server = None;
+        let too_large = raw(1, 5, 1, &bomb());
+        let malformed = last_headers(3, ":path: /\n");
+        for (stream, trailers) in [(1, too_large), (3, malformed)] {
+            client.sends(last_headers(stream, GET));
+            let server = server.get_or_insert_with(|| scene.accept());
+            server.whole(stream);
+            server.sends(headers(stream, ":status: 200\n"));
+            server.sends(data(stream, "abc"));
+            client.next_on(stream);
+            client.next_on(stream);
+            server.sends(trailers);
+            client.next_on(stream);
+        }
+    });
+    let told: Vec<_> = lines.iter().map(|line| (&line["cause"], &line["detail"])).collect();
+    let too_large =
+        "in the trailers: with the field 'x' the head is larger than limits.header_bytes, 65536 bytes";
+    let malformed = "in the trailers: the pseudo-header fields make no message (RFC 9113 §8.3): :method none, \
+                     :scheme none, :path one of 1 bytes, :status none";
+    let expected = [("upstream-head-too-large", too_large), ("upstream-truncated", malformed)]
+        .map(|(cause, detail)| (Value::from(cause), Value::from(detail)));
+    assert_eq!(told, expected.each_ref().map(|(cause, detail)| (cause, detail)));
+}
+
 /// A field of 4,000 bytes that is named 60 times: small on the line, large in meaning.
 fn bomb() -> Vec<u8> {
     let mut bomb = vec![0x40, 1, b'x', 127, 0xa1, 0x1e];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use config::{RouteLimits, RouteTimeouts};
+use config::{RouteLimits, RouteTimeouts, Settings, Timeouts, Upstream};
 
 use crate::context::exchange::Call;
 use crate::context::exchange_slot::Memory;
@@ -29,7 +29,7 @@ pub(super) fn over(call: &Call<'_>, memory: &Memory, known: &Known, failure: Fai
     let own_limits = policies.map_or_else(RouteLimits::default, |policies| policies.meant.limits);
     let of = |option: &str, own: Option<Duration>, all: Duration| match own {
         Some(limit) => format!("timeouts.{option} of the route, {limit:?}"),
-        None => format!("timeouts.{option}, {all:?}"),
+        None => named(option, all),
     };
     let rate = || {
         let limits = &config.limits;
@@ -39,9 +39,7 @@ pub(super) fn over(call: &Call<'_>, memory: &Memory, known: &Known, failure: Fai
         let window = own_window.unwrap_or(limits.rate_window);
         format!("limits.minimum_rate{whose}, {rate} bytes a second over {window:?}")
     };
-    let tunnel = || {
-        format!("neither side sent anything within {}", of("tunnel_idle", own.tunnel_idle, all.tunnel_idle))
-    };
+    let tunnel = || idle(&of("tunnel_idle", own.tunnel_idle, all.tunnel_idle));
     let (_, has_whole_request) = memory.request.body.taken();
     Some(match failure {
         Failure::TunnelIdle => tunnel(),
@@ -60,9 +58,7 @@ pub(super) fn over(call: &Call<'_>, memory: &Memory, known: &Known, failure: Fai
             };
             format!("the client took nothing within {limit}{slower}")
         }
-        Failure::UpstreamConnectTimeout => {
-            format!("there was no connection within {}", of("upstream_connect", None, all.upstream_connect))
-        }
+        Failure::UpstreamConnectTimeout => connecting(all),
         Failure::UpstreamTimeout if known.is_asked && !has_whole_request => {
             let limit = of("upstream_body", None, all.upstream_body);
             format!("the server took no more of the request within {limit}")
@@ -75,13 +71,40 @@ pub(super) fn over(call: &Call<'_>, memory: &Memory, known: &Known, failure: Fai
             let limit = of("upstream_body", own.upstream_body, all.upstream_body);
             format!("no more of the answer came within {limit}")
         }
-        Failure::QueueTimeout => {
-            let upstream = &config.upstreams[known.upstream?];
-            format!(
-                "no server had room within queue.timeout of '{}', {:?}",
-                upstream.name, upstream.queue.timeout
-            )
-        }
+        Failure::QueueTimeout => queued(&config.upstreams[known.upstream?]),
         _ => return None,
     })
+}
+
+/// Which wait has ended a connection that is passed on (layer 4), if it was one.
+pub(crate) fn over_connection(
+    config: &Settings,
+    upstream: Option<&Upstream>,
+    failure: Failure,
+) -> Option<String> {
+    let all = &config.timeouts;
+    Some(match failure {
+        Failure::TunnelIdle | Failure::ClientStalled | Failure::UpstreamStalled => {
+            idle(&named("tunnel_idle", all.tunnel_idle))
+        }
+        Failure::UpstreamConnectTimeout => connecting(all),
+        Failure::QueueTimeout => queued(upstream?),
+        _ => return None,
+    })
+}
+
+fn named(option: &str, limit: Duration) -> String {
+    format!("timeouts.{option}, {limit:?}")
+}
+
+fn idle(limit: &str) -> String {
+    format!("neither side sent anything within {limit}")
+}
+
+fn connecting(timeouts: &Timeouts) -> String {
+    format!("there was no connection within {}", named("upstream_connect", timeouts.upstream_connect))
+}
+
+fn queued(upstream: &Upstream) -> String {
+    format!("no server had room within queue.timeout of '{}', {:?}", upstream.name, upstream.queue.timeout)
 }
