@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use testkit::admin;
-use testkit::scene::{Asked, Scene, Spoken, get};
+use testkit::scene::{Asked, Scene, Spoken, get, read};
 
 use crate::answered::{ONE_ROUTE, response};
 use crate::purged::order;
@@ -18,10 +18,14 @@ fn scene(folder: &Path) -> Scene {
 
 /// The same, for objects up to this, with so much room on the disk, and with a route like this.
 fn sized(folder: &Path, object: &str, size: &str, route: &str) -> Scene {
+    Scene::new(&text(folder, object, size, route))
+}
+
+fn text(folder: &Path, object: &str, size: &str, route: &str) -> String {
     let path = folder.display();
     let disk = format!("object = \"{object}\"\ndisk = {{ path = \"{path}\", size = \"{size}\" }}");
     let text = ONE_ROUTE.replace("object = \"1MiB\"", &disk).replace("cache = {}", route);
-    Scene::new(&format!("admin = \"{{dir}}/admin\"\n{text}"))
+    format!("admin = \"{{dir}}/admin\"\n{text}")
 }
 
 /// The same, once what is in it can be read.
@@ -348,5 +352,33 @@ fn without_its_disk_the_cache_goes_on() {
         assert!(is_stored(&scene, &get("/a")));
         assert_eq!(order(&scene, "/cache/purge", r#"{"all":true}"#).0, 200);
         assert!(!is_stored(&scene, &get("/a")));
+    }
+}
+
+/// The folder is the same, and only what memory had of it is read anew.
+#[test]
+fn a_reload_that_changes_the_size_of_the_disk_keeps_what_is_on_it() {
+    let folder = folder();
+    let scene = ready(folder.path());
+    for number in 0..20 {
+        store(&scene, &get(&format!("/{number}")), FRESH, "kept");
+    }
+    for size in ["128MiB", "32MiB"] {
+        let settings = text(folder.path(), "1MiB", size, "cache = {}")
+            .replace("{0}", &scene.server_address(0))
+            .replace("{dir}", &scene.file("").display().to_string());
+        let settings = format!("workers = 2\n{settings}\n[[listen]]\naddress = \"127.0.0.1:0\"\n");
+        scene.running().reload(read(&settings)).expect("it is valid");
+        let expected: u64 = size.trim_end_matches("MiB").parse::<u64>().expect("is a number") << 20;
+        while disk(&scene)["size_bytes"] != expected || disk(&scene)["is_on"] != true {
+            std::thread::yield_now();
+        }
+        for number in 0..20 {
+            let got = scene.answer(Spoken::Http1, &get(&format!("/{number}")));
+            assert!(
+                got.field("cache-status").is_some_and(|status| status.starts_with("vanward; hit")),
+                "{size} {number}: {got:?}"
+            );
+        }
     }
 }
