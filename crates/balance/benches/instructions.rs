@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use balance::{
-    Ask, Changes, Fleet, Member, Outcome, Pick, Picker, Secret, ServerId, Sessions, Settings, Standing, Time,
+    Ask, Changes, Fleet, Member, Outcome, Pick, Picker, Secret, ServerHealth, ServerId, Sessions, Settings,
+    Time,
 };
 
 /// What is asked of a policy.
@@ -39,7 +40,7 @@ const CASES: [(&str, Case); 6] = [
 fn picker(policy: &str, servers: u64, is_weighted: bool) -> Picker {
     let changes: Arc<Changes> = Arc::default();
     let weight = |id: u64| if is_weighted { 1 + id as u32 % 10 } else { 1 };
-    let member = |id| Member::new(ServerId::from_u64(id), weight(id), &Standing::new(&changes));
+    let member = |id| Member::new(ServerId::from_u64(id), weight(id), &ServerHealth::new(&changes));
     let row = balance::policy(policy).expect("a policy");
     Picker::new(Arc::new(Fleet::new(row, (0..servers).map(member).collect(), Settings::default())), 1)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::fleet::{Fleet, Member};
 use crate::hash::ServerId;
-use crate::standing::{Cause, Counts, State};
+use crate::health::{Cause, Counts, State};
 use crate::time::Time;
 
 /// When a server is ejected, and for how long.
@@ -104,18 +104,18 @@ impl Fleet {
     /// Why it was not ejected.
     pub fn eject(&self, server: usize, now: Time) -> Result<Time, Spared> {
         let settings = self.settings.ejection.unwrap_or_default();
-        let standing = &self.members[server].standing;
-        if standing.state() != State::Up {
+        let health = &self.members[server].health;
+        if health.state() != State::Up {
             return Err(Spared::NotUp);
         }
         if self.is_ejecting.compare_exchange(false, true, Acquire, Relaxed).is_err() {
             return Err(Spared::Busy);
         }
         let ejected = if self.has_enough_without(server, &settings) {
-            let longer = settings.base.saturating_mul(standing.ejections() + 1);
+            let longer = settings.base.saturating_mul(health.ejections() + 1);
             let until = now + longer.min(settings.longest.max(settings.base));
-            standing.count_ejection(until);
-            standing.stop(Cause::Ejection);
+            health.count_ejection(until);
+            health.stop(Cause::Ejection);
             Ok(until)
         } else {
             Err(Spared::TooFewLeft)
@@ -129,7 +129,7 @@ impl Fleet {
         let (mut all, mut up) = (0, 0);
         for member in self.members.iter().filter(|member| member.priority == priority) {
             all += 1;
-            up += u64::from(member.standing.state() == State::Up);
+            up += u64::from(member.health.state() == State::Up);
         }
         let enough = (all * u64::from(settings.up_percent_min.min(100))).div_ceil(100).max(1);
         up > enough
@@ -173,8 +173,8 @@ impl Ejector {
         self.suspected.retain(|id, since| fleet.index_of(*id).is_some() && now.since(*since) <= known_for);
         let mut counted = Vec::with_capacity(fleet.members.len());
         for (server, member) in fleet.members.iter().enumerate() {
-            let fresh = member.standing.take_counts();
-            if member.standing.state() != State::Up {
+            let fresh = member.health.take_counts();
+            if member.health.state() != State::Up {
                 self.gathered.remove(&member.id);
                 self.suspected.remove(&member.id);
                 self.unjudged.remove(&member.id);
@@ -199,7 +199,7 @@ impl Ejector {
         let judgements: Vec<Judgement> = outliers.into_iter().map(eject).collect();
         for (server, _) in counted {
             if !judgements.iter().any(|judgement| judgement.server == server) {
-                fleet.members[server].standing.forgive_ejection();
+                fleet.members[server].health.forgive_ejection();
             }
         }
         judgements
@@ -207,14 +207,14 @@ impl Ejector {
 
     /// Of one that is seldom asked an ejection is forgiven as well when nothing was heard against it for so long.
     fn forgive_in_time(&mut self, member: &Member, counts: Counts, now: Time, known_for: Duration) {
-        if member.standing.ejections() == 0 || counts.failures > 0 {
+        if member.health.ejections() == 0 || counts.failures > 0 {
             self.unjudged.remove(&member.id);
             return;
         }
         let since = self.unjudged.entry(member.id).or_insert(now);
         if now.since(*since) >= known_for {
             *since = now;
-            member.standing.forgive_ejection();
+            member.health.forgive_ejection();
         }
     }
 
@@ -229,9 +229,9 @@ impl Ejector {
         let is_sure = |&(server, outlier): &(usize, Outlier)| match outlier {
             Outlier::Failures { .. } => true,
             Outlier::Latency { .. } => {
-                let Member { id, standing, .. } = &fleet.members[server];
+                let Member { id, health, .. } = &fleet.members[server];
                 // One that was ejected lately has been worse before.
-                standing.ejections() > 0 || self.suspected.contains_key(id)
+                health.ejections() > 0 || self.suspected.contains_key(id)
             }
         };
         let (sure, slow): (Vec<_>, Vec<_>) = outliers.into_iter().partition(is_sure);
@@ -312,14 +312,14 @@ mod tests {
     use super::*;
     use crate::fleet::{Member, Settings};
     use crate::hash::ServerId;
+    use crate::health::{Outcome, ServerHealth};
     use crate::policy;
-    use crate::standing::{Outcome, Standing};
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn fleet(servers: u64, ejection: EjectionSettings) -> Fleet {
         let changes = Arc::default();
-        let member = |id| Member::new(ServerId::from_u64(id), 1, &Standing::new(&changes));
+        let member = |id| Member::new(ServerId::from_u64(id), 1, &ServerHealth::new(&changes));
         let settings = Settings { ejection: Some(ejection), ..Settings::default() };
         Fleet::new(policy::DEFAULT, (0..servers).map(member).collect(), settings)
     }
@@ -329,10 +329,10 @@ mod tests {
         let answered = Outcome::Answered(Some(Duration::from_micros(micros)));
         for request in 0..answers.max(failures) {
             if request < failures {
-                fleet.members()[server].standing.add_to_interval(Outcome::Failed);
+                fleet.members()[server].health.add_to_interval(Outcome::Failed);
             }
             if request < answers {
-                fleet.members()[server].standing.add_to_interval(answered);
+                fleet.members()[server].health.add_to_interval(answered);
             }
         }
     }
@@ -383,16 +383,16 @@ mod tests {
         // One request each second and server, which is too few to compare them.
         for (failures, ejections) in [(0, [2, 2, 1, 1, 0, 0]), (1, [2; 6])] {
             let fleet = fleet(2, EjectionSettings::default());
-            let standing = &fleet.members()[0].standing;
+            let health = &fleet.members()[0].health;
             let mut ejector = Ejector::default();
-            (0..2).for_each(|_| standing.count_ejection(Time::START));
+            (0..2).for_each(|_| health.count_ejection(Time::START));
             let mut found = Vec::new();
             for interval in 0..=25 {
                 serve(&fleet, 0, 1 - failures, 500, failures);
                 serve(&fleet, 1, 1, 500, 0);
                 assert_eq!(judged(&mut ejector, &fleet, interval), []);
                 if interval % 5 == 0 {
-                    found.push(standing.ejections());
+                    found.push(health.ejections());
                 }
             }
             assert_eq!(found, ejections, "{failures} failures");
@@ -413,7 +413,7 @@ mod tests {
             assert_eq!(judged(&mut ejector, &fleet, interval), ejected, "{interval}");
         }
         // Whoever comes back as slow as before is known already.
-        fleet.members()[2].standing.restore(Cause::Ejection, Time::START + 40 * SECOND);
+        fleet.members()[2].health.restore(Cause::Ejection, Time::START + 40 * SECOND);
         (0..2).for_each(|server| serve(&fleet, server, 100, usual, 0));
         serve(&fleet, 2, 100, slow, 0);
         assert_eq!(judged(&mut ejector, &fleet, 40), [2]);
@@ -451,7 +451,7 @@ mod tests {
             assert_eq!(fleet.eject(server, Time::START), Err(Spared::TooFewLeft));
         }
         assert_eq!(fleet.eject(3, Time::START), Err(Spared::NotUp));
-        fleet.members()[2].standing.restore(Cause::Ejection, Time::START);
+        fleet.members()[2].health.restore(Cause::Ejection, Time::START);
         assert!(fleet.eject(0, Time::START).is_ok(), "one has returned");
     }
 
@@ -469,7 +469,7 @@ mod tests {
                     });
                 }
             });
-            let up = fleet.members().iter().filter(|member| member.standing.state() == State::Up).count();
+            let up = fleet.members().iter().filter(|member| member.health.state() == State::Up).count();
             assert!(up >= 4, "{up} of 8 are left");
         }
     }
@@ -479,12 +479,12 @@ mod tests {
         let longest = 18 * SECOND;
         let base = 5 * SECOND;
         let fleet = fleet(3, EjectionSettings { base, longest, ..EjectionSettings::default() });
-        let standing = &fleet.members()[0].standing;
+        let health = &fleet.members()[0].health;
         let mut now = Time::START;
         for seconds in [5, 10, 15, 18, 18] {
             assert_eq!(fleet.eject(0, now), Ok(now + seconds * SECOND));
             now = now + seconds * SECOND;
-            assert!(standing.restore(Cause::Ejection, now));
+            assert!(health.restore(Cause::Ejection, now));
         }
         let mut ejector = Ejector::default();
         for _ in 0..4 {

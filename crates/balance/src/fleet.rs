@@ -1,6 +1,6 @@
 //! The servers of one upstream and the rules for them: made once from a configuration, shared by all workers.
 //!
-//! What changes while it is there lies in each server's `Standing`; other servers, weights or rules are another fleet,
+//! What changes while it is there lies in each server's `ServerHealth`; other servers, weights or rules are another fleet,
 //! which takes the standings over.
 
 use std::num::NonZeroU32;
@@ -11,9 +11,9 @@ use std::time::Duration;
 use crate::breaker::{BreakerSettings, Flow, Passage, Turn};
 use crate::eject::EjectionSettings;
 use crate::hash::ServerId;
+use crate::health::{Cause, Changes, InFlight, Outcome, ServerHealth};
 use crate::policy::PolicyRow;
 use crate::policy::maglev::Maglev;
-use crate::standing::{Cause, Changes, InFlight, Outcome, Standing};
 use crate::time::Time;
 
 /// The most servers of one fleet.
@@ -33,13 +33,13 @@ pub struct Member {
     /// The most that may be under way with it, over all workers.
     pub in_flight_max: Option<NonZeroU32>,
     /// How it stands.
-    pub standing: Arc<Standing>,
+    pub health: Arc<ServerHealth>,
 }
 
 impl Member {
     /// A server of this id, without a limit.
-    pub fn new(id: ServerId, weight: u32, standing: &Arc<Standing>) -> Self {
-        Self { id, weight, priority: 0, in_flight_max: None, standing: Arc::clone(standing) }
+    pub fn new(id: ServerId, weight: u32, health: &Arc<ServerHealth>) -> Self {
+        Self { id, weight, priority: 0, in_flight_max: None, health: Arc::clone(health) }
     }
 }
 
@@ -130,8 +130,8 @@ impl Fleet {
             members.iter().all(|member| (1..=WEIGHT_MAX).contains(&member.weight)),
             "weights are positive"
         );
-        let changes = Arc::clone(members[0].standing.changes());
-        let shares_changes = |member: &Member| Arc::ptr_eq(member.standing.changes(), &changes);
+        let changes = Arc::clone(members[0].health.changes());
+        let shares_changes = |member: &Member| Arc::ptr_eq(member.health.changes(), &changes);
         assert!(members.iter().all(shares_changes), "the standings of a fleet share their changes");
         let mut by_id: Box<[_]> = members.iter().map(|member| member.id).zip(0..).collect();
         by_id.sort_unstable();
@@ -189,19 +189,19 @@ impl Fleet {
     #[inline]
     pub fn begin(&self, server: usize) -> Option<InFlight> {
         let member = &self.members[server];
-        InFlight::begin(Arc::clone(&member.standing), member.in_flight_max)
+        InFlight::begin(Arc::clone(&member.health), member.in_flight_max)
     }
 
     /// How long this server takes to answer, as its policy sees it; `None` if nothing is known, or wanted.
     pub fn response_time(&self, server: usize, now: Time) -> Option<Duration> {
-        let micros = self.members[server].standing.latency.micros(now, self.settings.latency_memory);
+        let micros = self.members[server].health.latency.micros(now, self.settings.latency_memory);
         (self.policy.measures && micros > 0.0).then(|| Duration::from_micros(micros as u64))
     }
 
     /// What the circuit of this server lets through.
     pub fn flow(&self, server: usize, now: Time) -> Flow {
         match &self.settings.breaker {
-            Some(settings) => self.members[server].standing.breaker.flow(settings, now),
+            Some(settings) => self.members[server].health.breaker.flow(settings, now),
             None => Flow::Closed,
         }
     }
@@ -211,7 +211,7 @@ impl Fleet {
     #[inline]
     pub fn enter(&self, server: usize, now: Time) -> Option<Passage> {
         match &self.settings.breaker {
-            Some(settings) => self.members[server].standing.breaker.enter(settings, now),
+            Some(settings) => self.members[server].health.breaker.enter(settings, now),
             None => Some(Passage::Whole),
         }
     }
@@ -225,22 +225,22 @@ impl Fleet {
     /// A request to this server has ended so, which passed its circuit like this: told once for each that was sent.
     #[inline]
     pub fn end_passed(&self, server: usize, passage: Passage, outcome: Outcome, now: Time) -> Option<Event> {
-        let standing = &self.members[server].standing;
-        let failures_in_a_row = standing.count(outcome);
+        let health = &self.members[server].health;
+        let failures_in_a_row = health.count(outcome);
         if self.compares {
-            standing.add_to_interval(outcome);
+            health.add_to_interval(outcome);
         }
         if self.policy.measures {
             match outcome {
                 Outcome::Answered(None) => {}
                 Outcome::Answered(Some(latency)) => {
-                    standing.latency.answered(latency, now, self.settings.latency_memory);
+                    health.latency.answered(latency, now, self.settings.latency_memory);
                 }
-                Outcome::Failed => standing.latency.failed(now, self.settings.latency_memory),
+                Outcome::Failed => health.latency.failed(now, self.settings.latency_memory),
                 Outcome::Abandoned => {}
             }
         }
-        if let Some(event) = self.turn_circuit(standing, passage, outcome, now) {
+        if let Some(event) = self.turn_circuit(health, passage, outcome, now) {
             return Some(event);
         }
         let ejection = self.settings.ejection.as_ref()?;
@@ -250,29 +250,29 @@ impl Fleet {
 
     /// A server that was asked although it is ejected has answered: its ejection is over. Says whether it was.
     pub fn revive(&self, server: usize, now: Time) -> bool {
-        self.members[server].standing.restore(Cause::Ejection, now)
+        self.members[server].health.restore(Cause::Ejection, now)
     }
 
     fn turn_circuit(
         &self,
-        standing: &Standing,
+        health: &ServerHealth,
         passage: Passage,
         outcome: Outcome,
         now: Time,
     ) -> Option<Event> {
         let settings = self.settings.breaker.as_ref()?;
         let turn = match outcome {
-            Outcome::Answered(_) => standing.breaker.succeeded(settings, passage),
-            Outcome::Failed => standing.breaker.failed(settings, passage, now),
+            Outcome::Answered(_) => health.breaker.succeeded(settings, passage),
+            Outcome::Failed => health.breaker.failed(settings, passage, now),
             Outcome::Abandoned => {
-                standing.breaker.abandoned(passage);
+                health.breaker.abandoned(passage);
                 None
             }
         }?;
         if turn == Turn::Closed {
-            standing.starts_slowly(now);
+            health.starts_slowly(now);
         }
-        standing.changed();
+        health.changed();
         Some(match turn {
             Turn::Opened(until) => Event::CircuitOpened(until),
             Turn::Closed => Event::CircuitClosed,
@@ -283,12 +283,12 @@ impl Fleet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::health::State;
     use crate::policy;
-    use crate::standing::State;
 
     fn fleet(servers: u64, settings: Settings) -> Fleet {
         let changes = Arc::default();
-        let member = |id| Member::new(ServerId::from_u64(id), 1, &Standing::new(&changes));
+        let member = |id| Member::new(ServerId::from_u64(id), 1, &ServerHealth::new(&changes));
         Fleet::new(policy::DEFAULT, (0..servers).map(member).collect(), settings)
     }
 
@@ -309,40 +309,40 @@ mod tests {
         assert_eq!(fleet.end(0, Outcome::Failed, now), None);
         assert_eq!(fleet.end(0, Outcome::Abandoned, now), None);
         assert_eq!(fleet.end(0, Outcome::Failed, now), Some(Event::Ejected(until)));
-        assert_eq!(fleet.members()[0].standing.state(), State::Ejected);
+        assert_eq!(fleet.members()[0].health.state(), State::Ejected);
         for _ in 0..9 {
             assert_eq!(fleet.end(1, Outcome::Failed, now), None, "the last one stays");
         }
-        assert_eq!(fleet.members()[1].standing.state(), State::Up);
+        assert_eq!(fleet.members()[1].health.state(), State::Up);
     }
 
     #[test]
     fn a_circuit_that_closes_is_a_change_and_a_slow_start() {
         let breaker = BreakerSettings { failures: 1, successes: 1, ..BreakerSettings::default() };
         let fleet = fleet(1, Settings { breaker: Some(breaker), ..Settings::default() });
-        let standing = &fleet.members()[0].standing;
+        let health = &fleet.members()[0].health;
         let until = Time::START + breaker.open;
         assert_eq!(fleet.end(0, Outcome::Failed, Time::START), Some(Event::CircuitOpened(until)));
         assert_eq!(fleet.enter(0, until), Some(Passage::Probe));
         let answered = Outcome::Answered(Some(Duration::from_millis(1)));
         assert_eq!(fleet.end(0, answered, until), None, "sent before it opened");
         assert_eq!(fleet.end_passed(0, Passage::Probe, answered, until), Some(Event::CircuitClosed));
-        assert_eq!((standing.returned_at(), fleet.changes.count()), (Some(until), 2));
+        assert_eq!((health.returned_at(), fleet.changes.count()), (Some(until), 2));
     }
 
     #[test]
     #[should_panic(expected = "an id names one server")]
     fn an_id_names_one_server() {
-        let standing = Standing::new(&Arc::default());
-        let member = Member::new(ServerId::from_u64(1), 1, &standing);
+        let health = ServerHealth::new(&Arc::default());
+        let member = Member::new(ServerId::from_u64(1), 1, &health);
         Fleet::new(policy::DEFAULT, vec![member.clone(), member], Settings::default());
     }
 
     #[test]
     fn what_is_stopped_stays_stopped_in_the_next_fleet() {
         let before = fleet(1, Settings::default());
-        before.members()[0].standing.stop(Cause::Drain);
+        before.members()[0].health.stop(Cause::Drain);
         let after = Fleet::new(policy::DEFAULT, before.members().to_vec(), Settings::default());
-        assert_eq!(after.members()[0].standing.state(), State::Draining);
+        assert_eq!(after.members()[0].health.state(), State::Draining);
     }
 }

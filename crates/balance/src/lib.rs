@@ -1,7 +1,7 @@
 //! Which server of an upstream answers a request, and for how long it may: policies, limits, health, sessions.
 //!
 //! No sockets, no clock, no randomness: time and random bits come in as values. A `Picker` is one worker's; what has
-//! to be right over all workers lies in the `Standing` of each server, in atomics that all share.
+//! to be right over all workers lies in the `ServerHealth` of each server, in atomics that all share.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ mod latency;
 /// The circuit breaker of a server.
 mod breaker;
 /// How a server stands, as all workers know it.
-mod standing;
+mod health;
 /// The servers of one upstream, and the rules for them.
 mod fleet;
 /// The servers that may be asked now.
@@ -43,6 +43,7 @@ pub use check::{CheckSettings, Health, Verdict};
 pub use eject::{EjectionSettings, Ejector, Judgement, Outlier, Spared};
 pub use fleet::{Event, Fleet, Member, NoneUp, SERVERS_MAX, Settings, WEIGHT_MAX};
 pub use hash::{Secret, ServerId};
+pub use health::{Cause, Changes, Counts, InFlight, Inherited, Outcome, ServerHealth, State};
 pub use idle::Idle;
 pub use picker::{Ask, Loss, Pick, Picker, Room};
 pub use policy::round_robin::RoundRobin;
@@ -54,5 +55,4 @@ pub use session::{
     learnt_cookie,
 };
 pub use shed::{SAMPLES_MAX, Shed, ShedSettings, Work};
-pub use standing::{Cause, Changes, Counts, InFlight, Inherited, Outcome, Standing, State};
 pub use time::Time;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::breaker::Flow;
 use crate::fleet::{Fleet, Member};
 use crate::hash::{ServerId, below, mix};
+use crate::health::{Cause, ServerHealth, State};
 use crate::policy::Policy;
-use crate::standing::{Cause, Standing, State};
 use crate::time::Time;
 use crate::view::{Difference, View};
 
@@ -111,8 +111,8 @@ impl Picker {
         }
         self.fleet.members.iter().enumerate().any(|(index, member)| {
             let is_asked = self.view.place(index).is_some()
-                || matches!(member.standing.state(), State::Ejected | State::Down)
-                    && !member.standing.is_stopped_by(Cause::Drain);
+                || matches!(member.health.state(), State::Ejected | State::Down)
+                    && !member.health.is_stopped_by(Cause::Drain);
             is_asked
                 && !ask.tried.contains(&index)
                 && (room == Room::OrNot || has_room(member))
@@ -125,8 +125,8 @@ impl Picker {
     pub fn last_resort(&self, ask: &Ask<'_>) -> Option<usize> {
         let of = |state: State| {
             let is_one = |(index, member): &(usize, &Member)| {
-                member.standing.state() == state
-                    && !member.standing.is_stopped_by(Cause::Drain)
+                member.health.state() == state
+                    && !member.health.is_stopped_by(Cause::Drain)
                     && !ask.tried.contains(index)
                     && has_room(member)
                     && self.flows(*index, ask.now)
@@ -148,7 +148,7 @@ impl Picker {
         }
         let index = self.fleet.index_of(server).ok_or(Loss::Removed)?;
         let member = &self.fleet.members[index];
-        match member.standing.state() {
+        match member.health.state() {
             State::Up | State::Draining => {}
             // Where none is up the view holds those that are tried all the same.
             State::Down | State::Ejected if self.view.place(index).is_some() => {}
@@ -189,7 +189,7 @@ impl Picker {
 }
 
 fn has_room(member: &Member) -> bool {
-    member.in_flight_max.map_or(u32::MAX, NonZeroU32::get) > member.standing.in_flight()
+    member.in_flight_max.map_or(u32::MAX, NonZeroU32::get) > member.health.in_flight()
 }
 
 /// What a policy chooses from. Servers are named by their place in the view.
@@ -214,8 +214,8 @@ impl Candidates<'_> {
     }
 
     #[inline]
-    pub(crate) fn standing(&self, place: usize) -> &Standing {
-        &self.fleet.members[self.view.servers[place] as usize].standing
+    pub(crate) fn health(&self, place: usize) -> &ServerHealth {
+        &self.fleet.members[self.view.servers[place] as usize].health
     }
 
     /// Whether the server may be picked for this request: it was not tried, has room, and its circuit lets one through.
@@ -227,7 +227,7 @@ impl Candidates<'_> {
     fn allows_guarded(&self, place: usize) -> bool {
         let server = self.view.servers[place] as usize;
         let member = &self.fleet.members[server];
-        let flows = |settings| !matches!(member.standing.breaker.flow(settings, self.ask.now), Flow::Open(_));
+        let flows = |settings| !matches!(member.health.breaker.flow(settings, self.ask.now), Flow::Open(_));
         !self.ask.tried.contains(&server)
             && has_room(member)
             && self.fleet.settings.breaker.as_ref().is_none_or(flows)

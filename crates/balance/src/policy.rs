@@ -155,15 +155,15 @@ mod tests {
     use super::*;
     use crate::fleet::{Fleet, Member, NoneUp, Settings};
     use crate::hash::{ServerId, mix};
+    use crate::health::{Cause, ServerHealth, State};
     use crate::picker::{Ask, Loss, Pick, Picker};
-    use crate::standing::{Cause, Standing, State};
     use crate::time::Time;
 
     fn fleet(policy: &'static PolicyRow, weights: &[u32], limit: Option<u32>) -> Arc<Fleet> {
         let changes = Arc::default();
         let member = |(id, &weight): (u64, &u32)| Member {
             in_flight_max: limit.and_then(NonZeroU32::new),
-            ..Member::new(ServerId::from_u64(id), weight, &Standing::new(&changes))
+            ..Member::new(ServerId::from_u64(id), weight, &ServerHealth::new(&changes))
         };
         let settings = Settings { none_up: NoneUp::Refuse, ..Settings::default() };
         Arc::new(Fleet::new(policy, (0..).zip(weights).map(member).collect(), settings))
@@ -237,13 +237,13 @@ mod tests {
             let mut picker = Picker::new(Arc::clone(&fleet), 3);
             let _busy = fleet.begin(1).expect("room");
             assert!(fleet.begin(1).is_none());
-            fleet.members()[2].standing.stop(Cause::Check);
+            fleet.members()[2].health.stop(Cause::Check);
             for turn in 0..100 {
                 let pick = picker.pick(&ask(turn, &[3]));
                 assert_eq!(pick, Pick::Server(0), "{}", row.name);
                 assert_eq!(picker.pick(&ask(turn, &[0, 3])), Pick::Full, "{}", row.name);
             }
-            fleet.members()[1].standing.stop(Cause::Drain);
+            fleet.members()[1].health.stop(Cause::Drain);
             assert_eq!(picker.pick(&ask(0, &[0, 3])), Pick::None, "{}", row.name);
         }
     }
@@ -255,17 +255,17 @@ mod tests {
         let tried = [0];
         let of = |random| picker.last_resort(&ask(random, &tried));
         assert_eq!(of(0), None, "those that are up are for `pick`");
-        fleet.members()[1].standing.stop(Cause::Check);
+        fleet.members()[1].health.stop(Cause::Check);
         assert_eq!(of(0), Some(1));
-        [2, 3].iter().for_each(|&server| assert!(fleet.members()[server].standing.stop(Cause::Ejection)));
+        [2, 3].iter().for_each(|&server| assert!(fleet.members()[server].health.stop(Cause::Ejection)));
         let found: Vec<_> = (0..20).map(of).collect();
         assert!(found.iter().all(|server| matches!(server, Some(2 | 3))), "{found:?}");
         assert!(found.contains(&Some(2)) && found.contains(&Some(3)), "{found:?}");
-        [1, 2, 3].iter().for_each(|&server| assert!(fleet.members()[server].standing.stop(Cause::Drain)));
+        [1, 2, 3].iter().for_each(|&server| assert!(fleet.members()[server].health.stop(Cause::Drain)));
         assert_eq!(of(0), None, "one that drains stays alone");
-        fleet.members()[2].standing.restore(Cause::Drain, Time::START);
+        fleet.members()[2].health.restore(Cause::Drain, Time::START);
         assert!(fleet.revive(2, Time::START) && !fleet.revive(2, Time::START));
-        assert_eq!(fleet.members()[2].standing.state(), State::Up);
+        assert_eq!(fleet.members()[2].health.state(), State::Up);
     }
 
     #[test]
@@ -273,16 +273,16 @@ mod tests {
         let fleet = fleet(DEFAULT, &[1, 1], Some(1));
         let mut picker = Picker::new(Arc::clone(&fleet), 3);
         let id = |server: usize| fleet.members()[server].id;
-        let standing = &fleet.members()[0].standing;
+        let health = &fleet.members()[0].health;
         let ask = ask(0, &[]);
         assert_eq!(picker.follow(ServerId::from_u64(77), &ask), Err(Loss::Removed));
         assert_eq!(picker.follow(id(0), &ask), Ok(0));
-        standing.stop(Cause::Drain);
+        health.stop(Cause::Drain);
         assert_eq!(picker.follow(id(0), &ask), Ok(0), "a server that drains keeps its sessions");
         assert_eq!(picker.pick(&ask), Pick::Server(1), "and gets no new ones");
-        standing.stop(Cause::Check);
+        health.stop(Cause::Check);
         assert_eq!(picker.follow(id(0), &ask), Err(Loss::Stopped));
-        standing.restore(Cause::Check, Time::START);
+        health.restore(Cause::Check, Time::START);
         assert_eq!(picker.follow(id(0), &Ask { tried: &[0], ..ask }), Err(Loss::Tried));
         let _busy = fleet.begin(0);
         assert_eq!(picker.follow(id(0), &ask), Err(Loss::Full));

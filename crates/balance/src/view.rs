@@ -5,7 +5,7 @@
 
 use crate::breaker::Flow;
 use crate::fleet::{Fleet, NoneUp};
-use crate::standing::{Cause, Standing, State};
+use crate::health::{Cause, ServerHealth, State};
 use crate::time::{Time, micros};
 
 /// The share of its weight that a server is given is told in 64ths: all of it.
@@ -76,7 +76,7 @@ impl View {
         std::mem::swap(&mut self.weights, &mut self.weights_before);
         let is_any_up = self.fill(fleet, now, is_up);
         if !is_any_up && fleet.settings.none_up == NoneUp::TryAll {
-            self.fill(fleet, now, |standing, _| !standing.is_stopped_by(Cause::Drain));
+            self.fill(fleet, now, |health, _| !health.is_stopped_by(Cause::Drain));
         }
         self.places.fill(None);
         for (place, &server) in (0..).zip(&self.servers) {
@@ -88,7 +88,7 @@ impl View {
 
     /// Takes the groups in turn until one suffices, with what was taken before. Says whether any server takes whatever it
     /// is sent.
-    fn fill(&mut self, fleet: &Fleet, now: Time, may_be_asked: impl Fn(&Standing, Time) -> bool) -> bool {
+    fn fill(&mut self, fleet: &Fleet, now: Time, may_be_asked: impl Fn(&ServerHealth, Time) -> bool) -> bool {
         let mut is_any_up = false;
         self.servers.clear();
         self.weights.clear();
@@ -101,12 +101,12 @@ impl View {
             for &server in group {
                 let member = &fleet.members[server as usize];
                 weight += u64::from(member.weight);
-                if may_be_asked(&member.standing, now) {
+                if may_be_asked(&member.health, now) {
                     if self.take(fleet, server, now) {
                         weight_up += u64::from(member.weight);
                     }
-                } else if member.standing.state() == State::Ejected {
-                    self.due = self.due.min(member.standing.ejected_until());
+                } else if member.health.state() == State::Ejected {
+                    self.due = self.due.min(member.health.ejected_until());
                 }
             }
             is_any_up |= weight_up > 0;
@@ -124,7 +124,7 @@ impl View {
         let member = &fleet.members[server as usize];
         let mut is_whole = true;
         if let Some(settings) = &fleet.settings.breaker {
-            let breaker = &member.standing.breaker;
+            let breaker = &member.health.breaker;
             match breaker.flow(settings, now) {
                 Flow::Closed => {}
                 Flow::Open(until) if !breaker.is_half_open() => {
@@ -138,7 +138,7 @@ impl View {
                 }
             }
         }
-        let (warmth, until) = warmth(&member.standing, fleet, now);
+        let (warmth, until) = warmth(&member.health, fleet, now);
         self.due = self.due.min(until);
         self.servers.push(server);
         self.weights.push(member.weight * u32::from(warmth));
@@ -148,17 +148,17 @@ impl View {
 }
 
 /// Whether a server is up; an ejection whose time is over is ended.
-fn is_up(standing: &Standing, now: Time) -> bool {
-    if standing.is_stopped_by(Cause::Ejection) && now >= standing.ejected_until() {
-        standing.restore(Cause::Ejection, now);
+fn is_up(health: &ServerHealth, now: Time) -> bool {
+    if health.is_stopped_by(Cause::Ejection) && now >= health.ejected_until() {
+        health.restore(Cause::Ejection, now);
     }
-    standing.state() == State::Up
+    health.state() == State::Up
 }
 
 /// How much of its weight a server is given, and until when: it grows evenly from when it came up.
-fn warmth(standing: &Standing, fleet: &Fleet, now: Time) -> (u8, Time) {
+fn warmth(health: &ServerHealth, fleet: &Fleet, now: Time) -> (u8, Time) {
     let whole = micros(fleet.settings.slow_start);
-    let Some(returned_at) = standing.returned_at().filter(|_| whole > 0) else { return (WARM, Time::NEVER) };
+    let Some(returned_at) = health.returned_at().filter(|_| whole > 0) else { return (WARM, Time::NEVER) };
     let up = micros(now.since(returned_at));
     if up >= whole {
         return (WARM, Time::NEVER);
@@ -180,8 +180,8 @@ mod tests {
     use crate::eject::EjectionSettings;
     use crate::fleet::{Member, Settings};
     use crate::hash::ServerId;
+    use crate::health::Outcome;
     use crate::policy;
-    use crate::standing::Outcome;
 
     const START: Time = Time::START;
 
@@ -190,7 +190,7 @@ mod tests {
         let changes = Arc::default();
         let member = |(id, &(priority, weight)): (u64, &(u16, u32))| Member {
             priority,
-            ..Member::new(ServerId::from_u64(id), weight, &Standing::new(&changes))
+            ..Member::new(ServerId::from_u64(id), weight, &ServerHealth::new(&changes))
         };
         Fleet::new(policy::DEFAULT, (0..).zip(servers).map(member).collect(), settings)
     }
@@ -217,7 +217,7 @@ mod tests {
         ] {
             let fleet = fleet(&servers, Settings { group_suffices_percent: suffices, ..Settings::default() });
             for &server in down {
-                fleet.members()[server].standing.stop(Cause::Check);
+                fleet.members()[server].health.stop(Cause::Check);
             }
             assert_eq!(seen(&fleet, START), expected, "{suffices}% suffices, {down:?} down");
         }
@@ -228,8 +228,8 @@ mod tests {
         let refuse = Settings { none_up: NoneUp::Refuse, ..Settings::default() };
         for (settings, expected) in [(Settings::default(), &[1][..]), (refuse, &[])] {
             let fleet = fleet(&[(0, 1), (0, 1)], settings);
-            fleet.members()[0].standing.stop(Cause::Drain);
-            fleet.members()[1].standing.stop(Cause::Check);
+            fleet.members()[0].health.stop(Cause::Drain);
+            fleet.members()[1].health.stop(Cause::Check);
             assert_eq!(seen(&fleet, START), expected);
         }
     }
@@ -241,11 +241,11 @@ mod tests {
         let mut view = View::new(2);
         assert_eq!(view.refresh(&fleet, START), Difference::Some);
         assert_eq!(view.weights, [128, 640], "all warm from the start");
-        let standing = &fleet.members()[1].standing;
-        standing.stop(Cause::Check);
+        let health = &fleet.members()[1].health;
+        health.stop(Cause::Check);
         assert!(view.is_stale(&fleet, START));
         assert_eq!(view.refresh(&fleet, START), Difference::Some);
-        standing.restore(Cause::Check, Time::from_millis(1000));
+        health.restore(Cause::Check, Time::from_millis(1000));
         let mut before = 0;
         for second in 1..=59 {
             let now = Time::from_millis(1000 * second);
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(seen(&lower_group, now), [0, 1]);
         let down = fleet(&[(0, 1), (0, 1)], settings);
         down.end(0, Outcome::Failed, START);
-        down.members()[1].standing.stop(Cause::Check);
+        down.members()[1].health.stop(Cause::Check);
         assert_eq!(seen(&down, now), [0, 1], "as if all were up");
     }
 }

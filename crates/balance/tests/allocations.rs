@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use balance::{
     Ask, BreakerSettings, Cause, Changes, EjectionSettings, Fleet, Member, Outcome, Pick, Picker, Queue,
-    RetryBudget, RetryReserve, RetrySettings, Secret, ServerId, Sessions, Settings, Shed, ShedSettings,
-    Standing, Time, Work,
+    RetryBudget, RetryReserve, RetrySettings, Secret, ServerHealth, ServerId, Sessions, Settings, Shed,
+    ShedSettings, Time, Work,
 };
 
 fn allocations(work: impl FnOnce()) -> u64 {
@@ -21,7 +21,7 @@ fn a_request_allocates_nothing_under_any_policy() {
             let changes: Arc<Changes> = Arc::default();
             let member = |id| Member {
                 in_flight_max: NonZeroU32::new(100),
-                ..Member::new(ServerId::from_u64(id), 1 + id as u32 % 3, &Standing::new(&changes))
+                ..Member::new(ServerId::from_u64(id), 1 + id as u32 % 3, &ServerHealth::new(&changes))
             };
             let settings = Settings {
                 slow_start: Duration::from_secs(1),
@@ -43,10 +43,10 @@ fn a_request_allocates_nothing_under_any_policy() {
                     let failed = turn % 400 < 20;
                     let answered = Outcome::Answered(Some(Duration::from_millis(1)));
                     fleet.end(server, if failed { Outcome::Failed } else { answered }, now);
-                    let standing = &fleet.members()[(turn % servers) as usize].standing;
+                    let health = &fleet.members()[(turn % servers) as usize].health;
                     match turn % 100 {
-                        50 => standing.stop(Cause::Check),
-                        60 => standing.restore(Cause::Check, now),
+                        50 => health.stop(Cause::Check),
+                        60 => health.restore(Cause::Check, now),
                         _ => false,
                     };
                 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use balance::{Ask, Cause, Changes, Fleet, Member, Pick, Picker, Secret, ServerId, Settings, Standing, Time};
+use balance::{
+    Ask, Cause, Changes, Fleet, Member, Pick, Picker, Secret, ServerHealth, ServerId, Settings, Time,
+};
 
 const KEYS: u64 = 20_000;
 
@@ -11,7 +13,7 @@ const KEYS: u64 = 20_000;
 fn picker(policy: &str, servers: impl Iterator<Item = u32>, settings: Settings) -> Picker {
     let changes: Arc<Changes> = Arc::default();
     let id = |server| ServerId::of(&format!("http://10.0.{}.{}:8080", server / 256, server % 256));
-    let member = |server: u32| Member::new(id(server), 1, &Standing::new(&changes));
+    let member = |server: u32| Member::new(id(server), 1, &ServerHealth::new(&changes));
     let members = servers.map(member).collect();
     Picker::new(Arc::new(Fleet::new(balance::policy(policy).expect("a policy"), members, settings)), 1)
 }
@@ -55,7 +57,7 @@ fn a_server_that_stops_moves_its_own_keys_alone_and_gets_them_back() {
         let fleet = Arc::clone(picker.fleet());
         let (stopped, other) = (&fleet.members()[3], &fleet.members()[4]);
         for cause in [Cause::Check, Cause::Drain] {
-            stopped.standing.stop(cause);
+            stopped.health.stop(cause);
             let after = owners(&mut picker, Time::START);
             assert!(
                 before.iter().zip(&after).all(|(before, after)| before == after || *before == stopped.id)
@@ -63,7 +65,7 @@ fn a_server_that_stops_moves_its_own_keys_alone_and_gets_them_back() {
             assert!(!after.contains(&stopped.id));
             let gained = after.iter().filter(|id| **id == other.id).count() as f64 / KEYS as f64;
             assert!((gained - 1.0 / 7.0).abs() < 0.01, "its keys spread: {gained}");
-            stopped.standing.restore(cause, Time::START);
+            stopped.health.restore(cause, Time::START);
             assert_eq!(owners(&mut picker, Time::START), before);
         }
     }
@@ -77,8 +79,8 @@ fn a_server_that_starts_slowly_gets_its_keys_back_little_by_little() {
     let fleet = Arc::clone(picker.fleet());
     let returned = &fleet.members()[0];
     let whole = before.iter().filter(|id| **id == returned.id).count() as f64;
-    returned.standing.stop(Cause::Check);
-    returned.standing.restore(Cause::Check, Time::START);
+    returned.health.stop(Cause::Check);
+    returned.health.restore(Cause::Check, Time::START);
     let mut had = Vec::new();
     for second in 0..=10 {
         let after = owners(&mut picker, Time::from_millis(1000 * second));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use balance::{
-    Ask, Cause, CheckSettings, Fleet, Health, Member, Pick, Picker, ServerId, Settings, Standing, State,
+    Ask, Cause, CheckSettings, Fleet, Health, Member, Pick, Picker, ServerHealth, ServerId, Settings, State,
     Time, Verdict,
 };
 
@@ -16,17 +16,17 @@ const REQUEST: Duration = Duration::from_millis(1);
 /// Two servers, of which the second is down.
 fn fleet() -> Arc<Fleet> {
     let changes = Arc::default();
-    let member = |id| Member::new(ServerId::from_u64(id), 1, &Standing::new(&changes));
+    let member = |id| Member::new(ServerId::from_u64(id), 1, &ServerHealth::new(&changes));
     let settings = Settings { slow_start: Duration::from_secs(10), ..Settings::default() };
     let fleet = Fleet::new(balance::DEFAULT, (0..2).map(member).collect(), settings);
-    fleet.members()[1].standing.stop(Cause::Check);
+    fleet.members()[1].health.stop(Cause::Check);
     Arc::new(fleet)
 }
 
 /// How long after its return a server gets a request: it returned so long after a check of it began, which failed.
 fn back_after(returned: Duration, settings: &CheckSettings, random: u64) -> Duration {
     let fleet = fleet();
-    let standing = &fleet.members()[1].standing;
+    let server = &fleet.members()[1].health;
     let returned = Time::START + returned;
     let (mut health, mut verdict) = (Health::Down { successes: 0 }, None);
     let mut began = Time::START;
@@ -39,8 +39,8 @@ fn back_after(returned: Duration, settings: &CheckSettings, random: u64) -> Dura
     }
     assert_eq!(verdict, Some(Verdict::Up));
     let mut now = began + CHECK;
-    standing.restore(Cause::Check, now);
-    assert_eq!(standing.state(), State::Up);
+    server.restore(Cause::Check, now);
+    assert_eq!(server.state(), State::Up);
     let mut picker = Picker::new(Arc::clone(&fleet), 0);
     while picker.pick(&Ask { now, random, key: None, tried: &[] }) != Pick::Server(1) {
         now = now + REQUEST;

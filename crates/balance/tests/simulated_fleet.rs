@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use balance::{
-    Ask, Changes, Fleet, InFlight, Member, Outcome, Pick, Picker, ServerId, Settings, Standing, Time,
+    Ask, Changes, Fleet, InFlight, Member, Outcome, Pick, Picker, ServerHealth, ServerId, Settings, Time,
 };
 
 const WORKERS: usize = 4;
@@ -62,7 +62,7 @@ impl Run {
 fn fleets(policy: &str, servers: usize, loads: Loads) -> Vec<Arc<Fleet>> {
     let fleet = || {
         let changes: Arc<Changes> = Arc::default();
-        let member = |id| Member::new(ServerId::from_u64(id), 1, &Standing::new(&changes));
+        let member = |id| Member::new(ServerId::from_u64(id), 1, &ServerHealth::new(&changes));
         let members = (0..servers as u64).map(member).collect();
         Arc::new(Fleet::new(balance::policy(policy).expect("a policy"), members, Settings::default()))
     };

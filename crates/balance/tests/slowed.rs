@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use balance::{
-    Ask, Changes, EjectionSettings, Ejector, Fleet, InFlight, Member, Outcome, Pick, Picker, ServerId,
-    Settings, Standing, Time,
+    Ask, Changes, EjectionSettings, Ejector, Fleet, InFlight, Member, Outcome, Pick, Picker, ServerHealth,
+    ServerId, Settings, Time,
 };
 
 const SERVERS: u64 = 4;
@@ -80,7 +80,7 @@ impl Run {
 
 fn fleet(policy: &str) -> Arc<Fleet> {
     let changes: Arc<Changes> = Arc::default();
-    let member = |id| Member::new(ServerId::from_u64(id), 1, &Standing::new(&changes));
+    let member = |id| Member::new(ServerId::from_u64(id), 1, &ServerHealth::new(&changes));
     let settings = Settings {
         ejection: Some(EjectionSettings::default()),
         slow_start: Duration::from_secs(10),

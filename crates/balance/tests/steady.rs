@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use balance::{
-    Changes, EjectionSettings, Ejector, Fleet, Member, Outcome, ServerId, Settings, Standing, Time,
+    Changes, EjectionSettings, Ejector, Fleet, Member, Outcome, ServerHealth, ServerId, Settings, Time,
 };
 
 const SERVERS: u64 = 8;
@@ -23,7 +23,7 @@ fn normal(random: &mut fastrand::Rng) -> f64 {
 fn a_heavy_tail_ejects_nobody() {
     for median_micros in [100.0, 500.0, 2_000.0, 20_000.0] {
         let changes: Arc<Changes> = Arc::default();
-        let member = |id| Member::new(ServerId::from_u64(id), 1, &Standing::new(&changes));
+        let member = |id| Member::new(ServerId::from_u64(id), 1, &ServerHealth::new(&changes));
         let settings = Settings { ejection: Some(EjectionSettings::default()), ..Settings::default() };
         let policy = balance::policy("round-robin").expect("a policy");
         let fleet = Fleet::new(policy, (0..SERVERS).map(member).collect(), settings);

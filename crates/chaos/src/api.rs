@@ -16,7 +16,7 @@ use telemetry::Syntax;
 use tokio::sync::Mutex;
 
 use super::body;
-use super::proxies::{Asked, Proxies};
+use super::proxies::{Proxies, ProxyRequest};
 use super::refusal::Refusal;
 use super::toxics::Toxics;
 
@@ -73,7 +73,7 @@ async fn index(State(proxies): Shared) -> Response {
 }
 
 async fn create(State(proxies): Shared, Body(body): Body) -> Result<Response, Refusal> {
-    let asked: Asked = body::read(&body)?;
+    let asked: ProxyRequest = body::read(&body)?;
     Ok(told(StatusCode::CREATED, &proxies.lock().await.create(asked).await?))
 }
 
@@ -117,7 +117,7 @@ async fn change(
 ) -> Result<Response, Refusal> {
     let mut proxies = proxies.lock().await;
     proxies.told_of(&proxy)?;
-    let asked: Asked = body::read(&body)?;
+    let asked: ProxyRequest = body::read(&body)?;
     Ok(told(StatusCode::OK, &proxies.change(&proxy, asked).await?))
 }
 

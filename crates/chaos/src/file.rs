@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use shape::Kind;
 
 use super::body;
-use super::proxies::{PROXIES_MAX, Wanted};
+use super::proxies::{PROXIES_MAX, PreparedProxy};
 use super::refusal::Refusal;
 
 /// As many proxies as there may be, with what a person writes of them.
@@ -24,7 +24,7 @@ const GIVEN_SHOWN_MAX: usize = 40;
 /// A file that has been read, and in which nothing is wrong.
 #[derive(Debug, Default)]
 pub struct Config {
-    pub(super) proxies: Vec<Wanted>,
+    pub(super) proxies: Vec<PreparedProxy>,
     file: String,
     text: String,
 }
@@ -83,7 +83,7 @@ impl Config {
             |(index, proxy): (usize, &Value)| fits(proxy).err().map(|refusal| refusal.at("proxy", index));
         let mut refusals: Vec<Refusal> = proxies.iter().enumerate().filter_map(wrong).collect();
         let mut wanted = Vec::new();
-        for read in Wanted::list(proxies) {
+        for read in PreparedProxy::list(proxies) {
             match read {
                 Ok(proxy) => wanted.push(proxy),
                 // One that has been told of already.
@@ -108,7 +108,7 @@ impl Config {
     }
 
     /// The same without its proxies, which are made.
-    pub(super) fn take(&mut self) -> Vec<Wanted> {
+    pub(super) fn take(&mut self) -> Vec<PreparedProxy> {
         std::mem::take(&mut self.proxies)
     }
 }

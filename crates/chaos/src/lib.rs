@@ -109,7 +109,7 @@ async fn run(listener: TcpListener, proxies: Proxies, ended: oneshot::Receiver<(
     match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => {
             let router = api::router(Arc::new(Mutex::new(proxies)));
-            tokio::task::spawn_local(service::serve(listener, router, service::Guests::default()));
+            tokio::task::spawn_local(service::serve(listener, router, service::ServedConnections::default()));
         }
         Err(error) => message::error(&format!("the API of the chaos proxy is not served: {error}")),
     }

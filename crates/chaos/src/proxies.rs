@@ -44,7 +44,7 @@ struct Proxy {
 
 /// A proxy as the API takes it.
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct ProxyRequest {
     name: Option<String>,
     listen: Option<String>,
     upstream: Option<String>,
@@ -55,23 +55,23 @@ pub(super) struct Asked {
 
 /// A proxy as the API tells of it.
 #[derive(Debug, Serialize)]
-pub(super) struct Told {
+pub(super) struct ProxyDescription {
     name: String,
     listen: String,
     upstream: String,
     enabled: bool,
-    toxics: Vec<toxics::Told>,
+    toxics: Vec<toxics::ToxicDescription>,
 }
 
 /// A proxy that is to be made: it has been read, and nothing of it is there yet.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct PreparedProxy {
     proxy: Proxy,
     is_enabled: bool,
 }
 
-impl Wanted {
-    fn new(asked: Asked) -> Result<Self, Refusal> {
+impl PreparedProxy {
+    fn new(asked: ProxyRequest) -> Result<Self, Refusal> {
         let is_enabled = asked.enabled.unwrap_or(true);
         Ok(Self { proxy: Proxy::new(asked)?, is_enabled })
     }
@@ -96,11 +96,11 @@ impl Proxies {
         Self { seed, by_name: BTreeMap::new() }
     }
 
-    pub(super) fn told(&self) -> BTreeMap<&str, Told> {
+    pub(super) fn told(&self) -> BTreeMap<&str, ProxyDescription> {
         self.by_name.iter().map(|(name, proxy)| (name.as_str(), proxy.told())).collect()
     }
 
-    pub(super) fn told_of(&self, name: &str) -> Result<Told, Refusal> {
+    pub(super) fn told_of(&self, name: &str) -> Result<ProxyDescription, Refusal> {
         self.by_name.get(name).map(Proxy::told).ok_or(Refusal::NoProxy)
     }
 
@@ -114,8 +114,8 @@ impl Proxies {
     }
 
     /// Makes a proxy that there is not yet.
-    pub(super) async fn create(&mut self, asked: Asked) -> Result<Told, Refusal> {
-        let Wanted { proxy, is_enabled } = Wanted::new(asked)?;
+    pub(super) async fn create(&mut self, asked: ProxyRequest) -> Result<ProxyDescription, Refusal> {
+        let PreparedProxy { proxy, is_enabled } = PreparedProxy::new(asked)?;
         if self.by_name.contains_key(&proxy.name) {
             return Err(Refusal::ProxyExists);
         }
@@ -124,17 +124,23 @@ impl Proxies {
 
     /// Makes these proxies, in the place of those that have their names but other addresses; with the same they stay, and
     /// have the toxics that are given. A mistake in one makes none; what was made stays where one cannot listen.
-    pub(super) async fn populate(&mut self, asked: Vec<Value>) -> (Vec<Told>, Result<(), Refusal>) {
-        match Wanted::list(asked).into_iter().collect() {
+    pub(super) async fn populate(
+        &mut self,
+        asked: Vec<Value>,
+    ) -> (Vec<ProxyDescription>, Result<(), Refusal>) {
+        match PreparedProxy::list(asked).into_iter().collect() {
             Ok(wanted) => self.make(wanted).await,
             Err(refusal) => (Vec::new(), Err(refusal)),
         }
     }
 
     /// The same with what has been read.
-    pub(super) async fn make(&mut self, wanted: Vec<Wanted>) -> (Vec<Told>, Result<(), Refusal>) {
+    pub(super) async fn make(
+        &mut self,
+        wanted: Vec<PreparedProxy>,
+    ) -> (Vec<ProxyDescription>, Result<(), Refusal>) {
         let mut told = Vec::new();
-        for (index, Wanted { proxy, is_enabled }) in wanted.into_iter().enumerate() {
+        for (index, PreparedProxy { proxy, is_enabled }) in wanted.into_iter().enumerate() {
             match self.replace(proxy, is_enabled).await {
                 Ok(made) => told.push(made),
                 Err(refusal) => return (told, Err(refusal.at("proxy", index))),
@@ -143,7 +149,7 @@ impl Proxies {
         (told, Ok(()))
     }
 
-    async fn replace(&mut self, proxy: Proxy, is_enabled: bool) -> Result<Told, Refusal> {
+    async fn replace(&mut self, proxy: Proxy, is_enabled: bool) -> Result<ProxyDescription, Refusal> {
         if let Some(existing) = self.by_name.get_mut(&proxy.name) {
             if existing.listens_as(&proxy.asked_listen) && existing.upstream == proxy.upstream {
                 let toxics = proxy.toxics.send_replace(Toxics::default());
@@ -158,7 +164,7 @@ impl Proxies {
         self.insert(proxy, is_enabled).await
     }
 
-    async fn insert(&mut self, mut proxy: Proxy, is_enabled: bool) -> Result<Told, Refusal> {
+    async fn insert(&mut self, mut proxy: Proxy, is_enabled: bool) -> Result<ProxyDescription, Refusal> {
         if self.by_name.len() >= PROXIES_MAX && !self.by_name.contains_key(&proxy.name) {
             return Err(Refusal::TooMany { what: "proxies", most: PROXIES_MAX });
         }
@@ -171,7 +177,11 @@ impl Proxies {
     }
 
     /// Changes what is given. Other addresses close its connections, other toxics do not.
-    pub(super) async fn change(&mut self, name: &str, asked: Asked) -> Result<Told, Refusal> {
+    pub(super) async fn change(
+        &mut self,
+        name: &str,
+        asked: ProxyRequest,
+    ) -> Result<ProxyDescription, Refusal> {
         let proxy = self.by_name.get_mut(name).ok_or(Refusal::NoProxy)?;
         let is_enabled = asked.enabled.unwrap_or(proxy.is_enabled());
         let listen = asked.listen.filter(|listen| !proxy.listens_as(listen));
@@ -233,7 +243,7 @@ impl Proxies {
 
 impl Proxy {
     /// A proxy that is not enabled yet.
-    fn new(asked: Asked) -> Result<Self, Refusal> {
+    fn new(asked: ProxyRequest) -> Result<Self, Refusal> {
         let needed = |field: Option<String>, name: &'static str| {
             field.filter(|text| !text.is_empty()).ok_or(Refusal::Missing(name))
         };
@@ -262,8 +272,8 @@ impl Proxy {
         self.listen == listen || self.asked_listen == listen
     }
 
-    fn told(&self) -> Told {
-        Told {
+    fn told(&self) -> ProxyDescription {
+        ProxyDescription {
             name: self.name.clone(),
             listen: self.listen.clone(),
             upstream: self.upstream.clone(),

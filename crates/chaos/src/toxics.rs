@@ -59,7 +59,7 @@ struct Toxic {
 
 /// A toxic as the API takes it.
 #[derive(Debug, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct ToxicRequest {
     name: Option<String>,
     #[serde(rename = "type")]
     kind: Option<String>,
@@ -72,7 +72,7 @@ pub(super) struct Asked {
 
 /// A toxic as the API tells of it.
 #[derive(Debug, Serialize)]
-pub(super) struct Told {
+pub(super) struct ToxicDescription {
     attributes: Map<String, Value>,
     name: String,
     #[serde(rename = "type")]
@@ -81,7 +81,7 @@ pub(super) struct Told {
     toxicity: f64,
 }
 
-impl Asked {
+impl ToxicRequest {
     /// What its kind is told, over what it was told before. Toxiproxy passes over what a kind does not know; then a name
     /// that is misspelt looks like a toxic that works.
     fn values(
@@ -171,7 +171,7 @@ impl Toxics {
     }
 
     /// Adds one behind the others.
-    pub(super) fn add(&mut self, asked: Asked) -> Result<Told, Refusal> {
+    pub(super) fn add(&mut self, asked: ToxicRequest) -> Result<ToxicDescription, Refusal> {
         let stream = match asked.stream.as_deref() {
             None | Some("") => Stream::Downstream,
             Some(name) => Stream::named(name)?,
@@ -201,8 +201,8 @@ impl Toxics {
     pub(super) fn change(
         &mut self,
         name: &str,
-        asked: impl FnOnce() -> Result<Asked, Refusal>,
-    ) -> Result<Told, Refusal> {
+        asked: impl FnOnce() -> Result<ToxicRequest, Refusal>,
+    ) -> Result<ToxicDescription, Refusal> {
         let toxic = self.list.iter_mut().find(|toxic| toxic.name == name).ok_or(Refusal::NoToxic)?;
         let asked = asked()?;
         asked.is_of(toxic)?;
@@ -223,13 +223,13 @@ impl Toxics {
         !std::mem::take(&mut self.list).is_empty()
     }
 
-    pub(super) fn told_of(&self, name: &str) -> Result<Told, Refusal> {
+    pub(super) fn told_of(&self, name: &str) -> Result<ToxicDescription, Refusal> {
         self.list.iter().find(|toxic| toxic.name == name).map(Toxic::told).ok_or(Refusal::NoToxic)
     }
 
     /// All of them: those of the way to the server, then those of the way back.
-    pub(super) fn told(&self) -> Vec<Told> {
-        let mut all: Vec<Told> = self.list.iter().map(Toxic::told).collect();
+    pub(super) fn told(&self) -> Vec<ToxicDescription> {
+        let mut all: Vec<ToxicDescription> = self.list.iter().map(Toxic::told).collect();
         all.sort_by_key(|told| told.stream);
         all
     }
@@ -255,13 +255,13 @@ impl Toxic {
         self.name == other.name && self.kind.name == other.kind.name && self.stream == other.stream
     }
 
-    fn told(&self) -> Told {
+    fn told(&self) -> ToxicDescription {
         let told = |unit, value| match unit {
             Unit::Whole => Value::from(value),
             Unit::Percent => Value::from(value as f64 / PER_MILLION_OF_PERCENT),
         };
         let pairs = self.kind.attributes.iter().zip(self.values);
-        Told {
+        ToxicDescription {
             attributes: pairs
                 .map(|(known, value)| (known.name.to_owned(), told(known.unit, value)))
                 .collect(),
@@ -294,11 +294,11 @@ mod tests {
 
     const DRAWN: Drawn = Drawn { seed: 1, proxy: 2, connection: 3 };
 
-    fn added(toxics: &mut Toxics, body: &[u8]) -> Result<Told, Refusal> {
+    fn added(toxics: &mut Toxics, body: &[u8]) -> Result<ToxicDescription, Refusal> {
         toxics.add(body::read(body)?)
     }
 
-    fn change(toxics: &mut Toxics, name: &str, body: &[u8]) -> Result<Told, Refusal> {
+    fn change(toxics: &mut Toxics, name: &str, body: &[u8]) -> Result<ToxicDescription, Refusal> {
         toxics.change(name, || body::read(body))
     }
 

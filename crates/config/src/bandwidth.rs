@@ -8,8 +8,8 @@ use crate::fault::{Fault, ValueError};
 use crate::keys::{client, written_client};
 use crate::kind::Text;
 use crate::matching::NOT_KNOWN;
-use crate::meaning::{Bandwidth, Scope};
 use crate::quantity::{rate, size, written_rate, written_size};
+use crate::settings::{Bandwidth, Scope};
 use mistake::nearest;
 
 const EXPECTED: &str = "a rate such as 1MB/s or 10Mbit/s, with `burst 64KB` behind it for a token bucket, and `per client`, \

@@ -10,11 +10,11 @@ use ipnet::IpNet;
 use crate::fault::{Fault, ValueError};
 use crate::kind::{At, List, Located, Maybe, Name, Switch, Text, Word};
 use crate::matching::{FieldName, is_token};
-use crate::meaning::{CacheDisk, CacheStore};
 use crate::options::{NETWORK_KIND, UP_TO_A_YEAR};
 use crate::pairs::{OneOrMany, Pair, Pairs, pair};
 use crate::range::{Count, Unit, Wait};
 use crate::reader::Reader;
+use crate::settings::{CacheDisk, CacheStore};
 use crate::statuses::{status_range, written_range};
 use crate::table::{Element, Inline, Table, element, key, required};
 

@@ -6,9 +6,9 @@
 use std::net::SocketAddr;
 use std::ops::Deref;
 
-use crate::meaning::{Listener, Server, Settings};
 use crate::read::parse;
 use crate::resolve::unique;
+use crate::settings::{Listener, Server, Settings};
 use mistake::{Mistake, Places};
 
 /// A valid configuration: settings that were checked, and cannot change without another check.
@@ -103,7 +103,7 @@ fn name_listeners(listeners: &mut [Listener]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meaning::Route;
+    use crate::settings::Route;
 
     fn address(text: &str) -> SocketAddr {
         text.parse().expect("is an address")

@@ -8,8 +8,8 @@ use std::str::FromStr;
 use ipnet::IpNet;
 
 use crate::fault::{Fault, HostProblem, ValueError};
-use crate::meaning::{ListenAddress, ServerHost};
 use crate::server::socket_path;
+use crate::settings::{ListenAddress, ServerHost};
 
 /// What DNS can carry (RFC 1035 §2.3.4), without the root's dot.
 const LONGEST_NAME: usize = 253;

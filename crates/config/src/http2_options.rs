@@ -2,8 +2,8 @@
 
 use http2::FloodLimits;
 
-use crate::meaning::Http2Limits;
 use crate::range::{Count, Unit};
+use crate::settings::Http2Limits;
 use crate::table::{Table, key};
 
 const PER_SECOND: Count = Count { range: 10..=1_000_000, unit: Unit::Things };

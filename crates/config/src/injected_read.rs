@@ -2,9 +2,9 @@
 
 use crate::injected_options::{FAULT, FaultWritten};
 use crate::injected_resolve::{self, KnownRoute, rules};
-use crate::meaning::{FaultRule, Settings};
 use crate::reader::Reader;
 use crate::route_resolve::Names;
+use crate::settings::{FaultRule, Settings};
 use crate::table::{Element, Sections, Table};
 use mistake::Mistake;
 

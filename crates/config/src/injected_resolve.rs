@@ -10,13 +10,13 @@ use shape::{ConnectionFault, Fault, Occasion, Share};
 use crate::injected::written_fault;
 use crate::injected_options::{FaultWritten, FaultsWritten};
 use crate::kind::{Located, located};
-use crate::meaning::{Action, FaultRule, Faults, First, Listener, Route};
 use crate::options::File;
 use crate::quantity::written_duration;
 use crate::reader::{Reader, Span};
 use crate::requests::Requests;
 use crate::resolve::unique;
 use crate::route_resolve::Names;
+use crate::settings::{Action, FaultRule, Faults, First, Listener, Route};
 use crate::table::{Element, element, one_of};
 use mistake::nearest;
 

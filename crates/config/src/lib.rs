@@ -99,7 +99,7 @@ mod read;
 /// Settings without mistakes, and checked edits of them.
 mod checked;
 /// What was read means: listeners, routes, upstreams, time-outs and limits.
-mod meaning;
+mod settings;
 /// What TLS needs, towards clients and towards servers.
 mod tls;
 /// The reference of all options.
@@ -113,14 +113,6 @@ pub use host::{listen_address, network};
 pub use injected::{injection, written_fault, written_share};
 pub use injected_read::{faults, written_rule};
 pub use ipnet::IpNet;
-pub use meaning::{
-    Access, AccessLog, Action, Auth, Bandwidth, Bandwidths, BodyRule, CacheDisk, CacheStore, Check,
-    CookieSecrets, Dns, FaultRule, Faults, First, HostHeader, Http2Limits, Limits, Link, ListenAddress,
-    Listener, LogFormat, LogQuery, LogTarget, MemoryBound, MessageFormat, MessageLevel, Messages, Page,
-    Pages, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Respond, Retry, RetryOn, Rewrite,
-    Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server, ServerHost, Settings, Shaping, Shedding,
-    Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, Upstream, Via,
-};
 pub use mistake::Mistake;
 pub use needs::{Need, Needed};
 pub use profile::{OwnProfile, PROFILES, Profile};
@@ -128,6 +120,14 @@ pub use quantity::{duration, size, written_duration};
 pub use read::{NamedFile, Owner, Reading, examine, examine_file, load, parse};
 pub use reference::{reference, schema};
 pub use route_options::RouteOptions;
+pub use settings::{
+    Access, AccessLog, Action, Auth, Bandwidth, Bandwidths, BodyRule, CacheDisk, CacheStore, Check,
+    CookieSecrets, Dns, FaultRule, Faults, First, HostHeader, Http2Limits, Limits, Link, ListenAddress,
+    Listener, LogFormat, LogQuery, LogTarget, MemoryBound, MessageFormat, MessageLevel, Messages, Page,
+    Pages, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Respond, Retry, RetryOn, Rewrite,
+    Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server, ServerHost, Settings, Shaping, Shedding,
+    Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, Upstream, Via,
+};
 pub use tls::{
     CertificateFiles, Certificates, ClientCertificates, Hsts, KeyPair, ServerTls, UnknownNames, UpstreamTls,
 };

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use crate::fault::{Fault, ValueError};
 use crate::kind::{At, List, Located, Text, Unless, Word, located};
-use crate::meaning::{AccessLog, LogFormat, LogQuery, LogTarget};
 use crate::reader::Reader;
+use crate::settings::{AccessLog, LogFormat, LogQuery, LogTarget};
 use crate::table::{Table, key, required};
 use mistake::nearest;
 

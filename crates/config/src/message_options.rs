@@ -1,7 +1,7 @@
 //! The options of `[messages]`, declared once.
 
 use crate::kind::Word;
-use crate::meaning::{MessageFormat, MessageLevel, Messages};
+use crate::settings::{MessageFormat, MessageLevel, Messages};
 use crate::table::{Table, key};
 
 pub(crate) static MESSAGES: Table<Messages> = Table {

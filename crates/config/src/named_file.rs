@@ -11,8 +11,8 @@ use toml::de::DeValue;
 
 use crate::fault::{Fault, ValueError};
 use crate::kind::{Kind, quoted, refuse_type};
-use crate::meaning::{CookieSecrets, Page};
 use crate::reader::Reader;
+use crate::settings::{CookieSecrets, Page};
 use crate::table::Written;
 
 /// Far more than a page, a list of users or a key has.

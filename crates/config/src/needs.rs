@@ -5,9 +5,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::kind::Located;
-use crate::meaning::{ListenAddress, LogTarget, ServerHost};
 use crate::options::File;
 use crate::reader::{Reader, Span};
+use crate::settings::{ListenAddress, LogTarget, ServerHost};
 use mistake::Mistake;
 
 /// Something that has to be there, and where the configuration says so.

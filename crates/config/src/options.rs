@@ -19,10 +19,6 @@ use crate::http2_options::HTTP2_LIMITS;
 use crate::injected_options::{FAULT, FAULTS, FaultWritten, FaultsWritten};
 use crate::kind::{At, Kind, List, Located, Maybe, Name, Switch, Text, Unless, located, quoted};
 use crate::log_options::{LOG, Log};
-use crate::meaning::{
-    Bandwidth, GATHER, Limits, Link, ListenAddress, MemoryBound, Messages, Page as RoutePage, Shedding,
-    Timeouts,
-};
 use crate::message_options::MESSAGES;
 use crate::pairs::{OneOrMany, Pair};
 use crate::profile::{PROFILE, ProfileWritten};
@@ -31,7 +27,11 @@ use crate::reader::{Reader, Span};
 use crate::route_options::{ERROR_PAGES, ROUTE, RouteWritten};
 use crate::section::Switched;
 use crate::server::socket_path;
-use crate::table::{Element, Named, Section, Sections, Table, Written, element, key, required};
+use crate::settings::{
+    Bandwidth, Limits, Link, ListenAddress, MemoryBound, Messages, Page as RoutePage, Shedding, Timeouts,
+    WAKEUP_COALESCING,
+};
+use crate::table::{Element, Named, Section, Sections, Table, Written, element, key, renamed, required};
 use crate::tls::Hsts;
 use crate::tls_options::{HstsKind, SERVER_TLS, ServerTlsWritten};
 use crate::upstream_options::{UPSTREAM, UPSTREAM_NAME, UpstreamWritten, is_upstream_name};
@@ -40,7 +40,7 @@ use crate::upstream_options::{UPSTREAM, UPSTREAM_NAME, UpstreamWritten, is_upstr
 #[derive(Debug, Clone, Default)]
 pub(crate) struct File {
     pub(crate) workers: Option<usize>,
-    pub(crate) gather: Gather,
+    pub(crate) wakeup_coalescing: WakeupCoalescing,
     pub(crate) admin: Option<Located<PathBuf>>,
     pub(crate) metrics: Option<Located<SocketAddr>>,
     pub(crate) error_pages: Vec<Pair<PageFor, RoutePage>>,
@@ -59,13 +59,13 @@ pub(crate) struct File {
     pub(crate) messages: Messages,
 }
 
-/// `gather`, whose default is not zero.
+/// `wakeup_coalescing`, whose default is not zero.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Gather(pub(crate) Duration);
+pub(crate) struct WakeupCoalescing(pub(crate) Duration);
 
-impl Default for Gather {
+impl Default for WakeupCoalescing {
     fn default() -> Self {
-        Self(GATHER)
+        Self(WAKEUP_COALESCING)
     }
 }
 
@@ -77,13 +77,13 @@ pub(crate) static FILE: Table<File> = Table {
             |file: &mut File| &mut file.workers,
             "Number of worker threads. `\"auto\"`: one per CPU core that the process may use.",
         ),
-        &key(
-            "gather",
+        &renamed(
+            ("gather", "wakeup_coalescing"),
             Wait { range: Duration::ZERO..=Duration::from_millis(1) },
-            |file: &mut File| &mut file.gather.0,
+            |file: &mut File| &mut file.wakeup_coalescing.0,
             "A busy worker waits up to this long, to handle several requests per wake-up. It waits at most \
              half of the mean time of a request, and not at all if that would gather fewer \
-             than a dozen requests or if work is pending. `\"0s\"` turns it off.",
+             than a dozen requests or if work is pending. `\"0s\"` turns it off. (Formerly `gather`.)",
         ),
         &key(
             "admin",

@@ -10,10 +10,10 @@ use shape::{Delay, Jitter, Limit, Loss};
 use crate::bandwidth::BANDWIDTH;
 use crate::delay::{DELAY, LOSS};
 use crate::kind::{Located, Maybe};
-use crate::meaning::{Bandwidth, Bandwidths, Link, Scope, Settings};
 use crate::options::{File, Listen};
 use crate::pairs::OneOrMany;
 use crate::reader::Reader;
+use crate::settings::{Bandwidth, Bandwidths, Link, Scope, Settings};
 use crate::table::{Table, key, one_of};
 use mistake::nearest;
 

@@ -7,11 +7,11 @@ use ipnet::IpNet;
 
 use crate::kind::{At, List, Located, Name, located};
 use crate::matching::{FieldName, HOST_RULE, METHOD, PATH_RULE, ValueRuleKind, parameter_name};
-use crate::meaning::Listener;
 use crate::options::NETWORK_KIND;
 use crate::pairs::{OneOrMany, Pair, Pairs, pair};
 use crate::reader::Reader;
 use crate::route_resolve::Names;
+use crate::settings::Listener;
 use crate::table::{Declared, key};
 
 /// What requests have to be like.

@@ -9,13 +9,13 @@ use crate::cache_options::CacheWritten;
 use crate::injected_resolve::{self, faults};
 use crate::kind::{Located, located};
 use crate::log_options::Log;
-use crate::meaning::{Faults, ListenAddress, Listener, Route, Scheme, Settings, Shedding};
-use crate::options::{FILE, File, Gather, Listen, ShedWritten};
+use crate::options::{FILE, File, Listen, ShedWritten, WakeupCoalescing};
 use crate::profile::{check_profiles, with_profiles};
 use crate::reader::{Reader, Span};
 use crate::route_options::{pages, written_pages};
 use crate::route_resolve::{Names, route};
 use crate::route_written;
+use crate::settings::{Faults, ListenAddress, Listener, Route, Scheme, Settings, Shedding};
 use crate::table::element;
 use crate::tls_resolve::{check_tls, listener};
 use crate::unreachable::warn_of_unreachable;
@@ -243,7 +243,7 @@ fn meaning(
     let upstreams = file.upstreams.into_iter().map(|(_, name, written)| upstream(name, written));
     Some(Settings {
         workers: file.workers.and_then(NonZeroUsize::new),
-        gather: file.gather.0,
+        wakeup_coalescing: file.wakeup_coalescing.0,
         admin: file.admin.map(|admin| admin.value),
         metrics: file.metrics.map(|metrics| metrics.value),
         listeners: listeners.collect::<Option<_>>()?,
@@ -282,7 +282,7 @@ impl From<&Settings> for File {
         };
         Self {
             workers: config.workers.map(NonZeroUsize::get),
-            gather: Gather(config.gather),
+            wakeup_coalescing: WakeupCoalescing(config.wakeup_coalescing),
             admin: config.admin.clone().map(located),
             metrics: config.metrics.map(located),
             error_pages: written_pages(&config.error_pages),

@@ -8,9 +8,9 @@ use toml::de::DeValue;
 
 use crate::kind::{Kind, Switch, quoted, refuse_type};
 use crate::matching::unknown;
-use crate::meaning::{Retry, RetryOn, Statuses};
 use crate::range::{Count, Unit, Wait};
 use crate::reader::Reader;
+use crate::settings::{Retry, RetryOn, Statuses};
 use crate::statuses::{status_range, written_range};
 use crate::table::{Inline, Table, Written, key};
 

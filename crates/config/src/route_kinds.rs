@@ -9,10 +9,10 @@ use toml::de::DeValue;
 use crate::fault::{Fault, ValueError};
 use crate::kind::{Kind, Name, Text, quoted, refuse_type};
 use crate::matching::unknown;
-use crate::meaning::Via;
 use crate::pairs::{Pair, Pairs, pair};
 use crate::quantity::{duration, written_duration};
 use crate::reader::Reader;
+use crate::settings::Via;
 use crate::table::Written;
 
 /// What clients show when they ask for a password.

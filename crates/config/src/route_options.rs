@@ -15,7 +15,6 @@ use crate::fault::{Fault, ValueError};
 use crate::keys::RATE_KEY;
 use crate::kind::{At, List, Located, Made, Maybe, Name, Switch, Unless, Word};
 use crate::matching::{FieldName, PATTERN, parameter_name};
-use crate::meaning::{Bandwidth, Page, Pages, Retry, RouteLimits, RouteTimeouts, Via};
 use crate::named_file::{FileKind, PAGE, USERS, UsersFile};
 use crate::options::{NETWORK_KIND, UP_TO_A_DAY, UP_TO_A_YEAR};
 use crate::pairs::{OneOrMany, Pair, Pairs, pair};
@@ -23,6 +22,7 @@ use crate::range::{Count, NonZero, Unit, Wait};
 use crate::requests::{self, Requests};
 use crate::retry_options::RETRY_OF_ROUTE;
 use crate::route_kinds::{DomainKind, RATE, REALM, RedirectStatusKind, VIA};
+use crate::settings::{Bandwidth, Page, Pages, Retry, RouteLimits, RouteTimeouts, Via};
 use crate::table::{Declared, Element, Inline, Table, Within, key, required};
 
 /// `[[route]]`.

@@ -14,14 +14,14 @@ use crate::cache_options;
 use crate::fault::{Fault, ValueError};
 use crate::kind::Located;
 use crate::matching::FieldName;
-use crate::meaning::{
-    Access, Action, Auth, Bandwidths, Policies, RateLimit, Respond, Rewrite, Route, Shaping,
-};
 use crate::pairs::Pair;
 use crate::reader::{Reader, Span};
 use crate::route_options::{
     CookiesWritten, EditsWritten, RateLimitWritten, RedirectWritten, RespondWritten, RewriteWritten,
     RouteWritten,
+};
+use crate::settings::{
+    Access, Action, Auth, Bandwidths, Policies, RateLimit, Respond, Rewrite, Route, Shaping,
 };
 use crate::table::{Element, one_of};
 use mistake::nearest;

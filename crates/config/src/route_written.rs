@@ -5,14 +5,14 @@ use ::route::{CookieRewrite, HeaderEdit, HeaderEdits, PathRewrite, PathRule, Rat
 use crate::cache_options;
 use crate::kind::located;
 use crate::matching::FieldName;
-use crate::meaning::{
-    Action, Page, Policies, RateLimit, Respond, Rewrite, Route, RouteLimits, RouteTimeouts, Settings,
-};
 use crate::pairs::pair;
 use crate::requests::Requests;
 use crate::route_options::{
     AuthWritten, CookiesWritten, EditsWritten, RateLimitWritten, RedirectWritten, RespondWritten,
     RewriteWritten, RouteWritten,
+};
+use crate::settings::{
+    Action, Page, Policies, RateLimit, Respond, Rewrite, Route, RouteLimits, RouteTimeouts, Settings,
 };
 use crate::table::{Element, element};
 

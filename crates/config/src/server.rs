@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use crate::fault::{Fault, ValueError};
 use crate::host::host_and_port;
-use crate::meaning::{Scheme, Server, ServerHost};
+use crate::settings::{Scheme, Server, ServerHost};
 
 /// What a server may be.
 pub(crate) const SERVER: &str = "a server such as http://127.0.0.1:9000";

@@ -7,8 +7,8 @@ use toml::de::DeValue;
 
 use crate::fault::{Fault, ValueError};
 use crate::kind::{Kind, quoted, refuse_type};
-use crate::meaning::Statuses;
 use crate::reader::Reader;
+use crate::settings::Statuses;
 use crate::table::Written;
 
 const STATUS: &str = "a status such as 200, \"2xx\" or \"200-399\"";

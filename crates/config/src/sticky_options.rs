@@ -9,9 +9,9 @@ use crate::host::{TLS_NAME, tls_name};
 use crate::keys::STICKY;
 use crate::kind::{At, Located, Maybe, Switch, Text, Unless, Word};
 use crate::matching::is_token;
-use crate::meaning::CookieSecrets;
 use crate::named_file::SECRETS;
 use crate::range::{Count, Unit, Wait};
+use crate::settings::CookieSecrets;
 use crate::table::{Table, key, required};
 
 /// `[upstream.NAME.sticky]`.

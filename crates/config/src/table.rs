@@ -28,6 +28,10 @@ pub(crate) struct Written<'a> {
 /// One option of a table, or a table in it.
 pub(crate) trait Declared<T>: Sync {
     fn name(&self) -> &'static str;
+    /// What it was called before: still read, with a notice.
+    fn former_name(&self) -> Option<&'static str> {
+        None
+    }
     fn is_required(&self) -> bool;
     fn expected(&self) -> String;
     fn read(&self, written: &Written<'_>, table: &mut T, reader: &mut Reader<'_>);
@@ -53,7 +57,11 @@ impl<T: Default + Clone> Table<T> {
         let mut table = T::default();
         let mut seen = vec![false; self.options.len()];
         for (key, value) in entries.iter() {
-            if let Some(index) = self.options.iter().position(|option| option.name() == key.get_ref()) {
+            if let Some(index) = self.place_of(key.get_ref()) {
+                if let Some(former) = self.options[index].former_name() {
+                    let names = (former, self.options[index].name());
+                    notice_former_name(names, (key, seen[index]), reader);
+                }
                 seen[index] = true;
                 let option = self.options[index];
                 if !reader.skip_broken(&key.span()) {
@@ -76,6 +84,13 @@ impl<T: Default + Clone> Table<T> {
             }
         }
         table
+    }
+
+    /// The option of this name, or of this former name.
+    fn place_of(&self, name: &str) -> Option<usize> {
+        let is_now = |option: &&dyn Declared<T>| option.name() == name;
+        let was = |option: &&dyn Declared<T>| option.former_name() == Some(name);
+        self.options.iter().position(is_now).or_else(|| self.options.iter().position(was))
     }
 
     fn unknown(&self, title: &str, name: &str, at: &Span, reader: &mut Reader<'_>) -> Option<&'static str> {
@@ -113,6 +128,21 @@ impl<T: Default + Clone> Table<T> {
         for option in self.options {
             option.document(path, page);
         }
+    }
+}
+
+/// Says what an option is called now, where it is written under its former name. It may be written once, under either.
+#[cold]
+fn notice_former_name(
+    (former, name): (&str, &str),
+    (written, is_seen): (&Spanned<std::borrow::Cow<'_, str>>, bool),
+    reader: &mut Reader<'_>,
+) {
+    let at = written.span();
+    if is_seen {
+        reader.add(reader.mistake(&at, format!("{former} is the former name of {name}: write it once")));
+    } else if written.get_ref() == former {
+        reader.warn(reader.mistake(&at, format!("{former} is called {name} now")));
     }
 }
 
@@ -159,6 +189,7 @@ impl Page {
 /// `name = value`.
 pub(crate) struct Key<T, V, K> {
     name: &'static str,
+    former_name: Option<&'static str>,
     required: bool,
     kind: K,
     place: fn(&mut T) -> &mut V,
@@ -172,7 +203,17 @@ pub(crate) const fn key<T, V, K: Kind<V>>(
     place: fn(&mut T) -> &mut V,
     doc: &'static str,
 ) -> Key<T, V, K> {
-    Key { name, required: false, kind, place, doc }
+    Key { name, former_name: None, required: false, kind, place, doc }
+}
+
+/// Declares an option that has a default, and had another name before.
+pub(crate) const fn renamed<T, V, K: Kind<V>>(
+    (former_name, name): (&'static str, &'static str),
+    kind: K,
+    place: fn(&mut T) -> &mut V,
+    doc: &'static str,
+) -> Key<T, V, K> {
+    Key { name, former_name: Some(former_name), required: false, kind, place, doc }
 }
 
 /// Declares an option that has to be written.
@@ -182,12 +223,16 @@ pub(crate) const fn required<T, V, K: Kind<V>>(
     place: fn(&mut T) -> &mut V,
     doc: &'static str,
 ) -> Key<T, V, K> {
-    Key { name, required: true, kind, place, doc }
+    Key { name, former_name: None, required: true, kind, place, doc }
 }
 
 impl<T: Default + Clone, V, K: Kind<V>> Declared<T> for Key<T, V, K> {
     fn name(&self) -> &'static str {
         self.name
+    }
+
+    fn former_name(&self) -> Option<&'static str> {
+        self.former_name
     }
 
     fn is_required(&self) -> bool {

@@ -1,10 +1,10 @@
 //! Relations between the options of TLS; from what was written to its meaning, and back.
 
 use crate::kind::{Located, located};
-use crate::meaning::{Bandwidths, Listener, Scheme, Upstream};
 use crate::options::{File, Listen};
 use crate::read::{NamedFile, Owner};
 use crate::reader::{Reader, Span};
+use crate::settings::{Bandwidths, Listener, Scheme, Upstream};
 use crate::table::{Element, element};
 use crate::tls::{CertificateFiles, Certificates, ClientCertificates, Hsts, KeyPair, ServerTls, UpstreamTls};
 use crate::tls_options::{

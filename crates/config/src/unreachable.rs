@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use ::route::{Rule, covered};
 
 use crate::kind::Located;
-use crate::meaning::Route;
 use crate::options::{File, Listen};
 use crate::reader::Reader;
+use crate::settings::Route;
 
 /// Warns of each route that is never reached. Beside a mistake it is noise: the listener or route that is wrong may be the one
 /// that it depends on.

@@ -6,12 +6,12 @@ use balance::{AddressPrefixes, CheckSettings, SERVERS_MAX, SameSite, Settings, S
 
 use crate::kind::{Located, located};
 use crate::matching::FieldName;
-use crate::meaning::{
-    Bandwidths, Check, Probe, Protocol, Scheme, Statuses, StickyCookie, StickySessions, StickyTable, Upstream,
-};
 use crate::pairs::pair;
 use crate::reader::{Reader, Span};
 use crate::retry_options::RetryWritten;
+use crate::settings::{
+    Bandwidths, Check, Probe, Protocol, Scheme, Statuses, StickyCookie, StickySessions, StickyTable, Upstream,
+};
 use crate::sticky_options::{SESSIONS, StickyWritten, TTL, attributes};
 use crate::table::{Element, element};
 use crate::tls_resolve::{upstream_tls, written_tls};
@@ -97,7 +97,7 @@ fn check_sticky(
         let message = format!("sticky: balance = {policy:?} keeps clients on servers by itself");
         refuse(at, &message, "another balance, or no sticky sessions", reader);
     }
-    let is_bytes = |server: &Located<crate::meaning::Server>| server.value.scheme == Scheme::Tcp;
+    let is_bytes = |server: &Located<crate::settings::Server>| server.value.scheme == Scheme::Tcp;
     if written.servers.iter().any(is_bytes) && !matches!(by, Some(Source::ClientAddress(_))) {
         refuse(
             at,
@@ -167,8 +167,8 @@ fn check_check(
     if check.interval_in_doubt.is_some_and(|in_doubt| in_doubt > check.interval) {
         refuse(at, "check: interval_in_doubt is longer than interval", "the same or less", reader);
     }
-    let is_unix = |server: &Located<crate::meaning::Server>| {
-        matches!(server.value.host, crate::meaning::ServerHost::Unix(_))
+    let is_unix = |server: &Located<crate::settings::Server>| {
+        matches!(server.value.host, crate::settings::ServerHost::Unix(_))
     };
     if check.port.is_some() && written.servers.iter().any(is_unix) {
         refuse(at, "check: port is of no use for a Unix socket", "no port", reader);

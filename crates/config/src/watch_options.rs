@@ -9,9 +9,9 @@ use crate::fault::{Fault, ValueError};
 use crate::host::{HOST_HEADER, host_header};
 use crate::kind::{At, List, Located, Maybe, Name, Text, Unless, Word};
 use crate::matching::{FieldName, ValueRuleKind, pattern};
-use crate::meaning::{BodyRule, Check, Statuses};
 use crate::pairs::{Pair, Pairs};
 use crate::range::{Count, NonZero, Unit, Wait};
+use crate::settings::{BodyRule, Check, Statuses};
 use crate::statuses::StatusesKind;
 use crate::table::{Table, key, required};
 

@@ -26,7 +26,7 @@ fn one_mistake_each() {
         ("", ""),
         (
             "worker = 2",
-            "4:1: unknown key \"worker\" in the file; did you mean \"workers\"? Expected workers, gather, admin, metrics, error_pages, \
+            "4:1: unknown key \"worker\" in the file; did you mean \"workers\"? Expected workers, wakeup_coalescing, admin, metrics, error_pages, \
              trusted_proxies, listen, route, upstream, profile, timeouts, limits, shed, cache, faults, fault, log or messages",
         ),
         ("workers = 0", "4:11: workers: 0 is too small; expected a whole number, 1 to 1024"),
@@ -109,7 +109,7 @@ fn one_mistake_each() {
         ("timeouts = 3", "4:12: timeouts is an integer; expected a table [timeouts]"),
         (
             "[tls]\ncert = \"a\"",
-            "4:2: unknown key \"tls\" in the file; it is an option of [[listen]] and [upstream.NAME]; expected workers, gather, admin, metrics, error_pages, trusted_proxies, \
+            "4:2: unknown key \"tls\" in the file; it is an option of [[listen]] and [upstream.NAME]; expected workers, wakeup_coalescing, admin, metrics, error_pages, trusted_proxies, \
              listen, route, upstream, profile, timeouts, limits, shed, cache, faults, fault, log or messages",
         ),
     ] {
@@ -567,4 +567,17 @@ fn a_file_of_another_proxy_is_one_mistake() {
     let traefik = "[entryPoints.web]\naddress = \":80\"\n[http.routers.a]\nrule = \"Host(`a`)\"\n";
     let mistakes = config::parse(traefik, "traefik.toml").expect_err("it is no file of ours");
     assert_eq!((mistakes.len(), mistakes[0].message.as_str()), (1, "this is a configuration of Traefik"));
+}
+
+#[test]
+fn an_option_is_taken_under_its_former_name_with_a_notice() {
+    let file = |line: &str| format!("{line}\n{LISTEN}\n{ROUTE}\n{UPSTREAM}");
+    let reading = examine(&file("gather = \"1ms\""), "f");
+    let told: Vec<_> = reading.warnings.iter().map(Mistake::to_string).collect();
+    assert_eq!(told, ["f:1:1: gather is called wakeup_coalescing now"]);
+    let settings = reading.config.expect("it is valid");
+    assert_eq!(settings.wakeup_coalescing, std::time::Duration::from_millis(1));
+    let reading = examine(&file("wakeup_coalescing = \"0s\"\ngather = \"1ms\""), "f");
+    let told: Vec<_> = reading.mistakes.iter().map(Mistake::to_string).collect();
+    assert_eq!(told, ["f:1:1: gather is the former name of wakeup_coalescing: write it once"]);
 }

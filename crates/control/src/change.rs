@@ -21,13 +21,13 @@ use tokio::sync::watch;
 
 use crate::admin::{Admin, AdminPath};
 use crate::certificates;
-use crate::handover::{self, Estate, Inheritance, Purpose};
+use crate::handover::{self, Handover, Inheritance, Purpose};
 use crate::metrics::{Metrics, MetricsAddress};
-use crate::runtime_overrides::{Amendment, Overlay, Refusal, ReshapeRefusal};
+use crate::runtime_overrides::{Amendment, Refusal, ReshapeRefusal, RuntimeOverrides};
 use crate::{Reread, StartError, speak};
 use api::shaping::{PlaceKind, PlaceNamed, ShapingOrder};
 use proxy::cache::Cache;
-use proxy::context::legacy::Legacy;
+use proxy::context::handover_state::HandoverState;
 use proxy::context::listening::ListenerId;
 use proxy::context::plan::Plan;
 use proxy::context::pressure::Pressure;
@@ -59,7 +59,7 @@ pub(crate) struct Control {
     /// What goes wrong on purpose: in force at once, not with the next plan.
     pub(crate) faults: Arc<Faults>,
     /// Told when operators have changed rates and delays.
-    pub(crate) reshaped: Arc<Notify>,
+    pub(crate) shaping_overrides: Arc<Notify>,
     /// Told when there is another plan.
     pub(crate) changes: watch::Sender<()>,
     pub(crate) admin: Admin,
@@ -70,7 +70,7 @@ struct Held {
     /// The configuration of the file.
     file: Config,
     /// What operators have changed about it.
-    overlay: Overlay,
+    overrides: RuntimeOverrides,
     open: Vec<Open>,
     /// Another process is about to take over, and says what its sockets do.
     is_lent: bool,
@@ -158,14 +158,14 @@ impl Control {
         means: Means,
     ) -> Result<Arc<Self>, StartError> {
         let Means { workers, readers, wanted, metrics, admin, reread } = means;
-        let overlay = std::mem::take(&mut inherited.overlay);
-        let config = overlay.over(&file).map_err(StartError::Overrides)?;
+        let overrides = std::mem::take(&mut inherited.overrides);
+        let config = overrides.over(&file).map_err(StartError::Overrides)?;
         let (names, new) = Names::of(&config, None);
         resolve(&wanted, new);
         let mut plan = Plan::new(config, None, Time::START, names).map_err(StartError::Tls)?;
         plan.places = metrics.places(&plan);
-        plan.inherit(&std::mem::take(&mut inherited.legacy), Time::START);
-        overlay.settle(&plan, Time::START);
+        plan.inherit(&std::mem::take(&mut inherited.handover_state), Time::START);
+        overrides.settle(&plan, Time::START);
         if reread.is_none() {
             // Else its mistakes and warnings tell of them, with their places.
             certificates::remark(&plan, None);
@@ -178,7 +178,7 @@ impl Control {
             readers,
             turn: Mutex::default(),
             is_leaving: AtomicBool::new(false),
-            held: Mutex::new(Held { file, overlay, open: Vec::new(), is_lent: false, log: None }),
+            held: Mutex::new(Held { file, overrides, open: Vec::new(), is_lent: false, log: None }),
             last_listener: AtomicU64::new(0),
             reloads: AtomicU64::new(0),
             wanted,
@@ -186,7 +186,7 @@ impl Control {
             metrics,
             pressure: Arc::default(),
             faults,
-            reshaped: Arc::default(),
+            shaping_overrides: Arc::default(),
             changes: watch::Sender::new(()),
             admin,
         }))
@@ -208,8 +208,8 @@ impl Control {
     }
 
     /// What operators have changed.
-    pub(crate) fn overlay(&self) -> Overlay {
-        lock(&self.held).overlay.clone()
+    pub(crate) fn overrides(&self) -> RuntimeOverrides {
+        lock(&self.held).overrides.clone()
     }
 
     /// Opens the sockets of the first plan, but for those that the process before has passed on, and the log. What each
@@ -249,10 +249,10 @@ impl Control {
 
     fn take_over(&self, file: Config) -> Result<Vec<String>, StartError> {
         let turn = self.turn()?;
-        let overlay = self.overlay();
+        let overrides = self.overrides();
         let mut remarks = self.remarks(&file);
         let before = self.plan();
-        self.put(file, overlay)?;
+        self.put(file, overrides)?;
         remarks.extend(Cache::follow(&before, &self.plan()));
         remarks.extend(self.plan().names.unresolved());
         drop(turn);
@@ -303,8 +303,8 @@ impl Control {
         server: &str,
         upstream: Option<&str>,
     ) -> Result<Vec<(String, String)>, AmendError> {
-        self.overlaid(|file, overlay| {
-            Ok(overlay.amend(amendment, server, upstream, (file, &self.plan().config))?)
+        self.overlaid(|file, overrides| {
+            Ok(overrides.amend(amendment, server, upstream, (file, &self.plan().config))?)
         })
     }
 
@@ -313,7 +313,7 @@ impl Control {
     /// # Errors
     /// Why everything stays as it is.
     pub(crate) fn reshape(&self, order: &ShapingOrder) -> Result<PlaceNamed, AmendError> {
-        self.overlaid(|file, overlay| Ok(overlay.shaping.amend(order, file, self.time())?))
+        self.overlaid(|file, overrides| Ok(overrides.shaping.amend(order, file, self.time())?))
     }
 
     /// Has one place as the file has it again. Blocks, as `change` does.
@@ -321,7 +321,7 @@ impl Control {
     /// # Errors
     /// Why everything stays as it is.
     pub(crate) fn unshape(&self, place: PlaceKind, name: &str) -> Result<(), AmendError> {
-        self.overlaid(|file, overlay| Ok(overlay.shaping.remove(place, name, file)?))
+        self.overlaid(|file, overrides| Ok(overrides.shaping.remove(place, name, file)?))
     }
 
     /// Has all places as the file has them again, and says how many were not. Blocks, as `change` does.
@@ -329,7 +329,7 @@ impl Control {
     /// # Errors
     /// Why everything stays as it is.
     pub(crate) fn unshape_all(&self) -> Result<usize, AmendError> {
-        self.overlaid(|_, overlay| Ok(overlay.shaping.clear()))
+        self.overlaid(|_, overrides| Ok(overrides.shaping.clear()))
     }
 
     /// Has those places as the file has them again whose time is over, and says which. Blocks, as `change` does.
@@ -337,25 +337,25 @@ impl Control {
     /// # Errors
     /// Why everything stays as it is.
     pub(crate) fn expire(&self) -> Result<Vec<PlaceNamed>, AmendError> {
-        self.overlaid(|_, overlay| Ok(overlay.shaping.expire(self.time())))
+        self.overlaid(|_, overrides| Ok(overrides.shaping.expire(self.time())))
     }
 
     /// Puts the file in force with other changes than now. Blocks, as `change` does.
     fn overlaid<T>(
         &self,
-        amend: impl FnOnce(&Config, &mut Overlay) -> Result<T, AmendError>,
+        amend: impl FnOnce(&Config, &mut RuntimeOverrides) -> Result<T, AmendError>,
     ) -> Result<T, AmendError> {
         let _turn = self.turn()?;
-        let (file, mut overlay) = {
+        let (file, mut overrides) = {
             let held = lock(&self.held);
-            (held.file.clone(), held.overlay.clone())
+            (held.file.clone(), held.overrides.clone())
         };
-        let before = overlay.clone();
-        let done = amend(&file, &mut overlay)?;
-        if overlay != before {
-            overlay.over(&file).map_err(AmendError::Mistakes)?;
-            self.put(file, overlay)?;
-            self.reshaped.notify_one();
+        let before = overrides.clone();
+        let done = amend(&file, &mut overrides)?;
+        if overrides != before {
+            overrides.over(&file).map_err(AmendError::Mistakes)?;
+            self.put(file, overrides)?;
+            self.shaping_overrides.notify_one();
         }
         Ok(done)
     }
@@ -373,7 +373,7 @@ impl Control {
             return;
         };
         plan.places = self.metrics.places(&plan);
-        self.overlay().settle(&plan, self.time());
+        self.overrides().settle(&plan, self.time());
         let open = lock(&self.held).open.clone();
         let _none: Vec<WorkerLog> = self.tell(plan, &open, Vec::new(), None);
     }
@@ -469,13 +469,13 @@ impl Control {
     /// one leaves, and tells the other one by this channel what is still purged.
     pub(crate) fn hand_over<T, E: From<io::Error> + From<StartError>>(
         &self,
-        upgrade: impl FnOnce(&Estate) -> Result<(T, OwnedFd), E>,
+        upgrade: impl FnOnce(&Handover) -> Result<(T, OwnedFd), E>,
     ) -> Result<T, E> {
         let turn = self.turn()?;
-        let (open, overlay) = {
+        let (open, overrides) = {
             let mut held = lock(&self.held);
             held.is_lent = true;
-            (held.open.clone(), held.overlay.clone())
+            (held.open.clone(), held.overrides.clone())
         };
         let _lent = Lent(self);
         let mut sockets = Vec::new();
@@ -485,12 +485,13 @@ impl Control {
         }
         sockets.extend(self.metrics.listener.pass_on()?);
         sockets.extend(self.admin.pass_on()?);
-        let legacy = Legacy::of(&self.plan(), self.time());
-        let faults = self.faults.bequests(&self.plan().config, self.time_ns());
-        let shaping = overlay.shaping.orders(self.time()).collect();
+        let handover_state = HandoverState::of(&self.plan(), self.time());
+        let faults = self.faults.handover(&self.plan().config, self.time_ns());
+        let shaping = overrides.shaping.orders(self.time()).collect();
         // It stores from when it serves, which is before it says so.
-        let orders = self.plan().cache.as_ref().map(Cache::bequeath);
-        let (successor, channel) = upgrade(&Estate { sockets, overlay, shaping, faults, legacy })?;
+        let orders = self.plan().cache.as_ref().map(Cache::hand_over_purges);
+        let (successor, channel) =
+            upgrade(&Handover { sockets, overrides, shaping, faults, handover_state })?;
         // Whoever waits for a turn finds that nothing changes any more: the other process has what there was.
         self.is_leaving.store(true, Ordering::Release);
         drop(turn);
@@ -516,9 +517,9 @@ impl Control {
     }
 
     /// The one way from a plan to the next: whatever can fail comes first.
-    fn put(&self, file: Config, overlay: Overlay) -> Result<(), StartError> {
+    fn put(&self, file: Config, overrides: RuntimeOverrides) -> Result<(), StartError> {
         let before = self.plan();
-        let config = overlay.over(&file).map_err(StartError::Overrides)?;
+        let config = overrides.over(&file).map_err(StartError::Overrides)?;
         let (names, new) = Names::of(&config, Some(&before.names));
         resolve(&self.wanted, new);
         let now = self.time();
@@ -535,14 +536,14 @@ impl Control {
         metrics.into_iter().for_each(|moved| self.metrics.listener.listen(moved));
         admin.into_iter().for_each(|moved| self.admin.listen(moved));
         plan.places = self.metrics.places(&plan);
-        overlay.settle(&plan, now);
+        overrides.settle(&plan, now);
         if self.reread.is_none() {
             certificates::remark(&plan, Some(&before));
         }
         let given_back = self.tell(plan, &next, opened, log.as_ref());
         self.faults.reread(&file, self.time_ns());
         let mut held = lock(&self.held);
-        (held.file, held.overlay, held.open) = (file, overlay, next);
+        (held.file, held.overrides, held.open) = (file, overrides, next);
         let last = log.map(|log| std::mem::replace(&mut held.log, log));
         let log = held.log.clone();
         drop(held);

@@ -83,11 +83,11 @@ impl Compared {
     fn follow(&mut self, upstream: &UpstreamPlan, shared: &Rc<Shared>, now: Time) {
         let ejected_before = std::mem::take(&mut self.ejected);
         for (index, member) in upstream.fleet.members().iter().enumerate() {
-            let standing = &member.standing;
-            if standing.is_stopped_by(Cause::Ejection) && now >= standing.ejected_until() {
-                standing.restore(Cause::Ejection, now);
+            let health = &member.health;
+            if health.is_stopped_by(Cause::Ejection) && now >= health.ejected_until() {
+                health.restore(Cause::Ejection, now);
             }
-            if standing.is_stopped_by(Cause::Ejection) {
+            if health.is_stopped_by(Cause::Ejection) {
                 self.ejected.push(member.id);
                 if !ejected_before.contains(&member.id) {
                     watch_return(upstream, index, shared);

@@ -19,11 +19,11 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 use telemetry::message;
 
-use crate::runtime_overrides::{Overlay, ServerChange};
+use crate::runtime_overrides::{RuntimeOverrides, ServerChange};
 use api::shaping::ShapingOrder;
-use proxy::context::legacy::MESSAGE_BYTES_MAX;
-use proxy::context::legacy::{Bequest, Legacy};
-use proxy::faults::FaultBequest;
+use proxy::context::handover_state::MESSAGE_BYTES_MAX;
+use proxy::context::handover_state::{HandoverPart, HandoverState};
+use proxy::faults::FaultHandover;
 
 /// Names the process that a new one takes over from, which holds the other end of its standard input.
 pub(crate) const VARIABLE: &str = "VANWARD_TAKES_OVER_FROM";
@@ -49,19 +49,19 @@ pub(crate) type Passed = (Purpose, Vec<OwnedFd>);
 
 /// All that is given.
 #[derive(Debug, Default)]
-pub(crate) struct Estate {
+pub(crate) struct Handover {
     pub(crate) sockets: Vec<Passed>,
-    pub(crate) overlay: Overlay,
+    pub(crate) overrides: RuntimeOverrides,
     /// What of that is about rates and delays, with what is left of its time.
     pub(crate) shaping: Vec<ShapingOrder>,
-    pub(crate) faults: Vec<FaultBequest>,
-    pub(crate) legacy: Legacy,
+    pub(crate) faults: Vec<FaultHandover>,
+    pub(crate) handover_state: HandoverState,
 }
 
 /// A message to the new process. The sockets themselves go beside it.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "part", rename_all = "snake_case")]
-enum Part<C = ServerChange, B = Bequest> {
+enum Part<C = ServerChange, B = HandoverPart> {
     Sockets {
         purpose: Purpose,
     },
@@ -72,10 +72,12 @@ enum Part<C = ServerChange, B = Bequest> {
         order: Box<ShapingOrder>,
     },
     Fault {
-        bequest: Box<FaultBequest>,
+        #[serde(rename = "bequest")]
+        part: Box<FaultHandover>,
     },
     Known {
-        bequest: B,
+        #[serde(rename = "bequest")]
+        part: B,
     },
     End,
     /// Of a version that has more to give.
@@ -83,16 +85,16 @@ enum Part<C = ServerChange, B = Bequest> {
     Unknown,
 }
 
-/// The first message from the new process. What is said later is of what is purged: `cached/heir`.
+/// The first message from the new process. What is said later is of what is purged: `cached/successor`.
 const SERVING: &[u8] = b"serving";
 
 /// What a process was given by the one before it. Sockets that it has no use for are closed with this.
 #[derive(Debug, Default)]
 pub struct Inheritance {
     sockets: Vec<(Purpose, OwnedFd)>,
-    pub(crate) overlay: Overlay,
-    pub(crate) faults: Vec<FaultBequest>,
-    pub(crate) legacy: Legacy,
+    pub(crate) overrides: RuntimeOverrides,
+    pub(crate) faults: Vec<FaultHandover>,
+    pub(crate) handover_state: HandoverState,
     pub(crate) predecessor: Option<Predecessor>,
 }
 
@@ -121,7 +123,7 @@ impl Inheritance {
 
     fn receive(channel: OwnedFd) -> io::Result<Self> {
         let (mut sockets, mut faults) = (Vec::new(), Vec::new());
-        let (mut overlay, mut legacy) = (Overlay::default(), Legacy::default());
+        let (mut overrides, mut handover_state) = (RuntimeOverrides::default(), HandoverState::default());
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         loop {
             let (count, received) = receive_message(&channel, &mut buffer)?;
@@ -129,14 +131,14 @@ impl Inheritance {
                 Part::Sockets { purpose } => {
                     sockets.extend(received.into_iter().map(|socket| (purpose.clone(), socket)));
                 }
-                Part::Server { change } => overlay.insert(change),
-                Part::Shaping { order } => overlay.shaping.inherit(&order),
-                Part::Fault { bequest } => faults.push(*bequest),
-                Part::Known { bequest } => legacy.push(bequest),
+                Part::Server { change } => overrides.insert(change),
+                Part::Shaping { order } => overrides.shaping.inherit(&order),
+                Part::Fault { part } => faults.push(*part),
+                Part::Known { part } => handover_state.push(part),
                 Part::Unknown => {}
                 Part::End => {
                     let predecessor = Some(Predecessor(channel));
-                    return Ok(Self { sockets, overlay, faults, legacy, predecessor });
+                    return Ok(Self { sockets, overrides, faults, handover_state, predecessor });
                 }
             }
         }
@@ -181,29 +183,29 @@ fn receive_message(channel: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, V
 }
 
 /// Gives all of this to the process at the other end.
-pub(crate) fn give(channel: &OwnedFd, estate: &Estate) -> io::Result<()> {
-    for (purpose, sockets) in &estate.sockets {
+pub(crate) fn give(channel: &OwnedFd, handover: &Handover) -> io::Result<()> {
+    for (purpose, sockets) in &handover.sockets {
         for some in sockets.chunks(SOCKETS_MAX) {
             let some: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
             send_part(channel, &Given::Sockets { purpose: purpose.clone() }, &some)?;
         }
     }
-    for change in estate.overlay.changes() {
+    for change in handover.overrides.changes() {
         send_part(channel, &Given::Server { change }, &[])?;
     }
-    for order in &estate.shaping {
+    for order in &handover.shaping {
         send_part(channel, &Given::Shaping { order: Box::new(order.clone()) }, &[])?;
     }
-    for bequest in &estate.faults {
-        send_part(channel, &Given::Fault { bequest: Box::new(bequest.clone()) }, &[])?;
+    for part in &handover.faults {
+        send_part(channel, &Given::Fault { part: Box::new(part.clone()) }, &[])?;
     }
-    for bequest in estate.legacy.parts() {
-        send_part(channel, &Given::Known { bequest }, &[])?;
+    for part in handover.handover_state.parts() {
+        send_part(channel, &Given::Known { part }, &[])?;
     }
     send_part(channel, &Given::End, &[])
 }
 
-type Given<'a> = Part<&'a ServerChange, &'a Bequest>;
+type Given<'a> = Part<&'a ServerChange, &'a HandoverPart>;
 
 fn send_part(channel: &OwnedFd, part: &Given<'_>, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
     let text = serde_json::to_vec(part).map_err(io::Error::from)?;
@@ -274,12 +276,12 @@ mod tests {
         let admin = Purpose::Admin("/run/admin".to_owned());
         // More than fit one message.
         let many = SOCKETS_MAX + 3;
-        let mut overlay = Overlay::default();
+        let mut overrides = RuntimeOverrides::default();
         let mut change = ServerChange::none("app", "http://a:80");
         change.weight = Some(3);
-        overlay.insert(change);
-        let mut legacy = Legacy::default();
-        let standing = |server| Bequest::Standing {
+        overrides.insert(change);
+        let mut handover_state = HandoverState::default();
+        let health = |server| HandoverPart::ServerHealth {
             upstream: "app".to_owned(),
             server,
             is_down: true,
@@ -288,28 +290,29 @@ mod tests {
         };
         // More than the kernel's buffer holds.
         const PARTS: u64 = 5000;
-        (0..PARTS).for_each(|server| legacy.push(standing(server)));
+        (0..PARTS).for_each(|server| handover_state.push(health(server)));
         let sockets = vec![(clients.clone(), copies(many)), (admin.clone(), copies(1))];
         let order = ShapingOrder {
             rate: Some(vec!["1MB/s".to_owned()]),
             ..ShapingOrder::of(PlaceKind::Route, Some("/".to_owned()))
         };
-        let faults = vec![FaultBequest::Unknown; 2];
-        let estate = Estate {
+        let faults = vec![FaultHandover::Unknown; 2];
+        let handover = Handover {
             sockets,
-            overlay: overlay.clone(),
+            overrides: overrides.clone(),
             shaping: vec![order.clone()],
             faults: faults.clone(),
-            legacy,
+            handover_state,
         };
-        overlay.shaping.inherit(&order);
-        let giver = std::thread::spawn(move || give(&here, &estate).map(|()| here));
+        overrides.shaping.inherit(&order);
+        let giver = std::thread::spawn(move || give(&here, &handover).map(|()| here));
 
         let mut inheritance = Inheritance::receive(there).expect("it is whole");
         let here = giver.join().expect("a thread").expect("all was taken");
-        assert_eq!((&inheritance.overlay, &inheritance.faults), (&overlay, &faults));
-        assert_eq!(inheritance.legacy.parts().len() as u64, PARTS);
-        let stood = inheritance.legacy.standing("app", ServerId::from_u64(PARTS - 1)).expect("it is there");
+        assert_eq!((&inheritance.overrides, &inheritance.faults), (&overrides, &faults));
+        assert_eq!(inheritance.handover_state.parts().len() as u64, PARTS);
+        let stood =
+            inheritance.handover_state.health("app", ServerId::from_u64(PARTS - 1)).expect("it is there");
         let left = Some(Duration::from_micros(5));
         assert_eq!(stood, Inherited { is_down: true, ejected_for: left, ejections: 2 });
         let sockets = inheritance.take(&clients);
@@ -338,14 +341,14 @@ mod tests {
             vec!["127.0.0.1:1".parse().expect("is an address")],
             vec!["http://127.0.0.1:1".parse().expect("is a URL")],
         );
-        let mut overlay = Overlay::default();
-        let refused = overlay.shaping.amend(&order(2500), &config, balance::Time::START);
+        let mut overrides = RuntimeOverrides::default();
+        let refused = overrides.shaping.amend(&order(2500), &config, balance::Time::START);
         assert!(refused.is_err_and(|refusal| refusal.to_string().contains("15 KiB")));
-        assert_eq!(overlay, Overlay::default());
-        overlay.shaping.inherit(&order(1000));
-        let estate = Estate { shaping: vec![order(2500), order(1000)], ..Estate::default() };
-        give(&here, &estate).expect("it fits");
-        assert_eq!(Inheritance::receive(there).expect("it is whole").overlay, overlay);
+        assert_eq!(overrides, RuntimeOverrides::default());
+        overrides.shaping.inherit(&order(1000));
+        let handover = Handover { shaping: vec![order(2500), order(1000)], ..Handover::default() };
+        give(&here, &handover).expect("it fits");
+        assert_eq!(Inheritance::receive(there).expect("it is whole").overrides, overrides);
     }
 
     #[test]
@@ -369,7 +372,7 @@ mod tests {
         {
             send(&here, part, SendFlags::empty()).expect("it fits");
         }
-        give(&here, &Estate::default()).expect("it fits");
+        give(&here, &Handover::default()).expect("it fits");
         assert!(Inheritance::receive(there).is_ok());
     }
 }

@@ -288,7 +288,7 @@ struct ControlWork {
 /// What the control thread does until the proxy ends: it resolves names, checks and compares servers, looks at
 /// certificates, and serves metrics and the admin API.
 async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
-    let guests = service::Guests::default();
+    let guests = service::ServedConnections::default();
     let ControlWork { resolving, resolver, metrics, admin, begun } = work;
     let changed = Rc::new(Notify::new());
     tokio::task::spawn_local(resolve::watch(resolving, resolver, Rc::clone(&changed)));
@@ -347,7 +347,7 @@ impl Running {
         if let Some(predecessor) = self.predecessor.take() {
             predecessor.may_go();
             self.control.claim();
-            cache::heir::listen(predecessor.into_channel(), plan_of(Arc::downgrade(&self.control)));
+            cache::successor::listen(predecessor.into_channel(), plan_of(Arc::downgrade(&self.control)));
         }
     }
 

@@ -117,7 +117,7 @@ impl<P: Place> Listener<P> {
 pub(crate) async fn serve<P: Place>(
     router: Router,
     mut sockets: UnboundedReceiver<Option<OwnedFd>>,
-    guests: service::Guests,
+    guests: service::ServedConnections,
 ) {
     let mut serving: Option<JoinHandle<()>> = None;
     while let Some(socket) = sockets.recv().await {

@@ -16,7 +16,7 @@ use balance::{Flow, Time};
 use config::ListenAddress;
 use telemetry::{
     AccessLog, Counters, Directory, Exposition, Names, Places, Process, Reader, RouteCell, SeriesReader,
-    ServerState, Snapshot, Standing, Syntax,
+    ServerHealthSample, ServerState, Snapshot, Syntax,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -177,24 +177,24 @@ fn names(plan: &Plan) -> Names {
     }
 }
 
-fn standings(plan: &Plan, now: Time) -> Vec<Standing> {
+fn standings(plan: &Plan, now: Time) -> Vec<ServerHealthSample> {
     let mut standings = Vec::new();
     for upstream in &plan.upstreams {
         let name: Arc<str> = upstream.config.name.as_str().into();
         let members = upstream.fleet.members().iter().enumerate();
         for (server, (index, member)) in upstream.servers.iter().zip(members) {
             let findings = upstream.watches[index].findings();
-            standings.push(Standing {
+            standings.push(ServerHealthSample {
                 upstream: Arc::clone(&name),
                 server: server.label.as_str().into(),
-                state: match member.standing.state() {
+                state: match member.health.state() {
                     balance::State::Up => ServerState::Up,
                     balance::State::Draining => ServerState::Draining,
                     balance::State::Ejected => ServerState::Ejected,
                     balance::State::Down => ServerState::Down,
                 },
                 is_circuit_open: upstream.fleet.flow(index, now) != Flow::Closed,
-                requests_active: u64::from(member.standing.in_flight()),
+                requests_active: u64::from(member.health.in_flight()),
                 ejections: findings.ejections,
                 checks_passed: findings.checks - findings.failures,
                 checks_failed: findings.failures,

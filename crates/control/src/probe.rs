@@ -1,5 +1,5 @@
 //! Active checks: a task for each server that is checked, on the control thread. What they find lies in the server's
-//! `Standing`, where workers see it, and in its `Watch`, for whoever asks why.
+//! `ServerHealth`, where workers see it, and in its `Watch`, for whoever asks why.
 
 /// The checks of one server.
 mod server;
@@ -66,7 +66,7 @@ fn follow(plan: &Plan, tasks: &mut Tasks, shared: &Rc<Shared>) {
         for (index, member) in upstream.fleet.members().iter().enumerate() {
             let Some(subject) = Subject::new(upstream, index) else {
                 // What checks have found does not count where there are none.
-                if member.standing.restore(Cause::Check, shared.now()) {
+                if member.health.restore(Cause::Check, shared.now()) {
                     let (upstream, server) = (&upstream.config.name, &upstream.servers[index].label);
                     message::info(&format!(
                         "upstream {upstream}, server {server}: up, because its checks ended"

@@ -14,17 +14,17 @@ use telemetry::message;
 
 use proxy::context::plan::Plan;
 
-pub(crate) use shaping_overrides::{ReshapeRefusal, Reshaped};
+pub(crate) use shaping_overrides::{ReshapeRefusal, ShapingOverrides};
 
 /// Servers that may differ from the file.
 const CHANGES_MAX: usize = 16_384;
 
 /// All changes.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Overlay {
+pub(crate) struct RuntimeOverrides {
     /// By upstream and server.
     servers: BTreeMap<(String, String), ServerChange>,
-    pub(crate) shaping: Reshaped,
+    pub(crate) shaping: ShapingOverrides,
 }
 
 /// What differs about one server.
@@ -99,7 +99,7 @@ impl ServerChange {
     }
 }
 
-impl Overlay {
+impl RuntimeOverrides {
     /// What differs about servers.
     pub(crate) fn changes(&self) -> impl Iterator<Item = &ServerChange> {
         self.servers.values()
@@ -223,11 +223,11 @@ impl Overlay {
         for upstream in &plan.upstreams {
             for (server, member) in upstream.servers.iter().zip(upstream.fleet.members()) {
                 let change = self.of(&upstream.config.name, &server.config);
-                let standing = Arc::as_ref(&member.standing);
+                let health = Arc::as_ref(&member.health);
                 if change.is_some_and(|change| change.is_drained) {
-                    standing.stop(Cause::Drain);
+                    health.stop(Cause::Drain);
                 } else {
-                    standing.restore(Cause::Drain, now);
+                    health.restore(Cause::Drain, now);
                 }
             }
         }
@@ -296,12 +296,12 @@ servers = [\"http://two:2\"]
     /// Carries out the steps, and shows the servers of each upstream and their weights.
     fn after(steps: &[(Amendment, &str, Option<&str>)], next: &Config) -> Result<String, Refusal> {
         let file = file();
-        let mut overlay = Overlay::default();
+        let mut overrides = RuntimeOverrides::default();
         for (amendment, server, upstream) in steps {
-            let effective = overlay.over(&file).expect("it is valid");
-            overlay.amend(amendment, server, *upstream, (&file, &effective))?;
+            let effective = overrides.over(&file).expect("it is valid");
+            overrides.amend(amendment, server, *upstream, (&file, &effective))?;
         }
-        Ok(shown(&overlay.over(next).expect("it is valid")))
+        Ok(shown(&overrides.over(next).expect("it is valid")))
     }
 
     fn shown(config: &Config) -> String {
@@ -371,10 +371,10 @@ servers = [\"http://two:2\"]
         let before =
             "[[listen]]\naddress = \"127.0.0.1:0\"\ntcp = \"b\"\n[upstream.b]\nservers = [\"tcp://two:2\"]";
         let before = config::parse(before, "f").expect("is valid");
-        let mut overlay = Overlay::default();
-        overlay.amend(&Amendment::Add(1), "tcp://three:3", None, (&before, &before)).expect("is accepted");
-        assert_eq!(shown(&overlay.over(&before).expect("is valid")), "b: two:2*1 three:3*1");
-        let mistakes = overlay.over(&file()).expect_err("a route leads there");
+        let mut overrides = RuntimeOverrides::default();
+        overrides.amend(&Amendment::Add(1), "tcp://three:3", None, (&before, &before)).expect("is accepted");
+        assert_eq!(shown(&overrides.over(&before).expect("is valid")), "b: two:2*1 three:3*1");
+        let mistakes = overrides.over(&file()).expect_err("a route leads there");
         assert!(mistakes[0].message.contains("tcp:// server"), "{mistakes:?}");
     }
 

@@ -57,7 +57,7 @@ impl Accept for UnixListener {
 
 /// Connections that are being served, by whichever listener.
 #[derive(Clone, Default)]
-pub struct Guests(Rc<State>);
+pub struct ServedConnections(Rc<State>);
 
 #[derive(Default)]
 struct State {
@@ -66,12 +66,12 @@ struct State {
 }
 
 /// One of them.
-struct Guest(Rc<State>);
+struct ServedConnection(Rc<State>);
 
-impl Guests {
-    fn enter(&self) -> Guest {
+impl ServedConnections {
+    fn enter(&self) -> ServedConnection {
         self.0.count.set(self.0.count.get() + 1);
-        Guest(Rc::clone(&self.0))
+        ServedConnection(Rc::clone(&self.0))
     }
 
     /// Returns once all have gone.
@@ -82,7 +82,7 @@ impl Guests {
     }
 }
 
-impl Drop for Guest {
+impl Drop for ServedConnection {
     fn drop(&mut self) {
         self.0.count.set(self.0.count.get() - 1);
         self.0.one_left.notify_one();
@@ -90,7 +90,7 @@ impl Drop for Guest {
 }
 
 /// Serves until it is dropped. Connections that have begun then go on to their end.
-pub async fn serve(listener: impl Accept, router: Router, guests: Guests) {
+pub async fn serve(listener: impl Accept, router: Router, guests: ServedConnections) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     // It is never closed, so there always is a permit to come.
     while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::StartError;
 use crate::change::Control;
-use crate::handover::{self, Estate, VARIABLE, Word};
+use crate::handover::{self, Handover, VARIABLE, Word};
 
 /// How long the new process has until it serves: names are resolved meanwhile, and certificates read.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -71,13 +71,13 @@ pub(crate) fn upgrade(
     program: &Program,
     successors: &Successors,
 ) -> Result<u32, UpgradeError> {
-    control.hand_over(|estate| {
+    control.hand_over(|handover| {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(io::Error::from)?;
         let mut child = start(program, theirs)?;
         successors.begins(&child);
-        let outcome = give_and_wait(&ours, estate);
+        let outcome = give_and_wait(&ours, handover);
         // It goes its own way, or is waited for: another process may have its number then.
         successors.is_settled();
         match outcome {
@@ -149,9 +149,9 @@ fn start(program: &Program, channel: OwnedFd) -> Result<Child, UpgradeError> {
     started.map_err(|error| UpgradeError::Start { path: program.path.clone(), error })
 }
 
-fn give_and_wait(channel: &OwnedFd, estate: &Estate) -> io::Result<Word> {
+fn give_and_wait(channel: &OwnedFd, handover: &Handover) -> io::Result<Word> {
     set_socket_timeout(channel, Timeout::Send, Some(PATIENCE))?;
-    handover::give(channel, estate)?;
+    handover::give(channel, handover)?;
     handover::word(channel, PATIENCE)
 }
 

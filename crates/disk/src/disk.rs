@@ -54,7 +54,7 @@ pub enum DiskError {
 
 /// How a store stands.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Standing {
+pub enum DiskStanding {
     /// What an earlier process left is being read.
     #[default]
     Opening,
@@ -66,7 +66,7 @@ pub enum Standing {
     Failed(String),
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for DiskStanding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Opening => "what is there is being read",
@@ -81,7 +81,7 @@ impl fmt::Display for Standing {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DiskTally {
     /// Whether it is read and written.
-    pub standing: Standing,
+    pub state: DiskStanding,
     /// Records that are there.
     pub records: u64,
     /// What all segments take.
@@ -122,7 +122,7 @@ struct Shared {
     /// Locked before the index, where both are.
     pending: Mutex<Pending>,
     index: Mutex<Index>,
-    standing: Mutex<Standing>,
+    state: Mutex<DiskStanding>,
     failure: OnceLock<()>,
     /// Changes that are not in the index yet.
     queued: AtomicU64,
@@ -239,7 +239,7 @@ impl Disk {
         self.shared.pending().remove(key);
         let removed = lock(&self.shared.index).remove(key);
         // What is queued may be put there yet, and what is not read yet may be there.
-        if removed > 0 || self.shared.queued.load(Acquire) > 0 || self.standing() != Standing::On {
+        if removed > 0 || self.shared.queued.load(Acquire) > 0 || self.state() != DiskStanding::On {
             self.write_surely(Change::new(Kind::Remove, key, Vec::new()));
         }
         removed
@@ -306,15 +306,15 @@ impl Disk {
     }
 
     /// How the store stands.
-    pub fn standing(&self) -> Standing {
-        self.shared.standing().clone()
+    pub fn state(&self) -> DiskStanding {
+        self.shared.state().clone()
     }
 
     /// What the store holds.
     pub fn tally(&self) -> DiskTally {
         let shared = &self.shared;
         DiskTally {
-            standing: self.standing(),
+            state: self.state(),
             records: lock(&shared.index).len() as u64,
             bytes: shared.bytes.load(Relaxed),
             size_bytes: self.size_bytes,
@@ -414,7 +414,7 @@ impl Writer {
     ) -> io::Result<Option<(Log, Vec<Change>)>> {
         let mut first = Vec::new();
         while !identity.is_locked()? {
-            self.shared.stand(Standing::InUse);
+            self.shared.stand(DiskStanding::InUse);
             match changes.recv_timeout(LOCK_INTERVAL) {
                 // The process that has it puts things of its own meanwhile; what was purged counts all the same, and
                 // what is there under a key that was put here is older.
@@ -432,7 +432,7 @@ impl Writer {
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
             }
         }
-        self.shared.stand(Standing::Opening);
+        self.shared.stand(DiskStanding::Opening);
         let (log, findings) = Log::open(&self.path, identity.secret(), self.size_bytes, self.segment_bytes)?;
         let Findings { index, notes, outdated, damaged, foreign } = findings;
         self.shared.damaged.store(damaged, Relaxed);
@@ -459,7 +459,7 @@ impl Writer {
             self.take(&mut log, &change);
         }
         self.remove_outdated(&mut log);
-        shared.stand(Standing::On);
+        shared.stand(DiskStanding::On);
         let mut sync_at = Instant::now() + SYNC_INTERVAL;
         loop {
             let change = changes.recv_timeout(sync_at.saturating_duration_since(Instant::now()));
@@ -524,7 +524,7 @@ impl Shared {
         }
         drop(index);
         // What is not read yet may be there.
-        let is_unread = matches!(*self.standing(), Standing::Opening | Standing::InUse);
+        let is_unread = matches!(*self.state(), DiskStanding::Opening | DiskStanding::InUse);
         if was_queued || known.is_some() || is_unread {
             pending.outdate(key);
         }
@@ -601,20 +601,20 @@ impl Shared {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn standing(&self) -> MutexGuard<'_, Standing> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, DiskStanding> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn stand(&self, standing: Standing) {
-        let mut current = self.standing();
-        if !matches!(*current, Standing::Failed(_)) {
-            *current = standing;
+    fn stand(&self, state: DiskStanding) {
+        let mut current = self.state();
+        if !matches!(*current, DiskStanding::Failed(_)) {
+            *current = state;
         }
     }
 
     /// Turns the store off.
     fn fail(&self, why: &str) {
-        self.stand(Standing::Failed(why.to_owned()));
+        self.stand(DiskStanding::Failed(why.to_owned()));
         let _ = self.failure.set(());
         self.pending().clear();
         replace(&self.index, Index::default());
@@ -623,7 +623,7 @@ impl Shared {
     /// Nor can its segments be removed.
     #[cold]
     fn cannot_be_emptied(&self, error: &io::Error, path: &Path) {
-        if let Standing::Failed(why) = &mut *self.standing() {
+        if let DiskStanding::Failed(why) = &mut *self.state() {
             *why += &format!(
                 "; what it holds could not be removed either ({error}): remove {} before the next start, or what was purged \
                  since may come back",

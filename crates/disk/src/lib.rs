@@ -18,5 +18,5 @@ mod identity;
 /// The store as its callers have it.
 mod disk;
 
-pub use disk::{Disk, DiskError, DiskSettings, DiskTally, SIZE_BYTES_MIN, Standing};
+pub use disk::{Disk, DiskError, DiskSettings, DiskStanding, DiskTally, SIZE_BYTES_MIN};
 pub use log::Written;

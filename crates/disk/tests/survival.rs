@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use disk::{Disk, DiskSettings, Standing, Written};
+use disk::{Disk, DiskSettings, DiskStanding, Written};
 
 /// One test at a time: a process that is just being started still holds the locks of the files that others close.
 fn alone() -> MutexGuard<'static, ()> {
@@ -31,12 +31,12 @@ fn open_noted(path: &Path) -> (Disk, Vec<Written>) {
     let begin = move |notes, _| tell.send(notes).expect("somebody waits");
     let disk = Disk::open(&settings(path), begin).expect("it opens");
     let notes = told.recv().expect("it begins");
-    wait_for(&disk, |standing| *standing == Standing::On);
+    wait_for(&disk, |state| *state == DiskStanding::On);
     (disk, notes)
 }
 
-fn wait_for(disk: &Disk, is_so: impl Fn(&Standing) -> bool) {
-    while !is_so(&disk.standing()) {
+fn wait_for(disk: &Disk, is_so: impl Fn(&DiskStanding) -> bool) {
+    while !is_so(&disk.state()) {
         std::thread::yield_now();
     }
 }
@@ -101,7 +101,7 @@ fn a_hundred_kills_in_the_middle_of_writes_leave_only_what_is_right() {
                 served += 1;
             }
         }
-        assert_eq!(disk.tally().standing, Standing::On);
+        assert_eq!(disk.tally().state, DiskStanding::On);
         assert!(disk.tally().bytes <= 8 << 20);
     }
     assert!(served > 1000, "{served}");
@@ -119,12 +119,12 @@ fn what_was_put_and_removed_stays_so_in_the_next_process() {
     // The next process is told the secret at once, and has to wait for the rest.
     let next = Disk::open(&DiskSettings { fresh_secret: 2, ..settings(folder.path()) }, |_, _| {});
     let next = next.expect("it opens");
-    wait_for(&next, |standing| *standing == Standing::InUse);
+    wait_for(&next, |state| *state == DiskStanding::InUse);
     assert_eq!(next.secret(), secret);
     // What it removes meanwhile is removed from what it finds.
     next.remove(9);
     disk.finish();
-    wait_for(&next, |standing| *standing == Standing::On);
+    wait_for(&next, |state| *state == DiskStanding::On);
     assert_eq!((read(&next, 7), read(&next, 8), read(&next, 9)), (None, Some(body(8)), None));
     next.finish();
     drop(disk);
@@ -205,7 +205,7 @@ fn a_folder_that_goes_away_turns_the_store_off_and_nothing_else() {
     let disk = open(&folder.path().join("cache"));
     fs::remove_dir_all(folder.path().join("cache")).expect("removed");
     fill(&disk, 0..1);
-    wait_for(&disk, |standing| matches!(standing, Standing::Failed(_)));
+    wait_for(&disk, |state| matches!(state, DiskStanding::Failed(_)));
     fill(&disk, 0..1);
     assert_eq!((read(&disk, 0), disk.tally().records), (None, 0));
 }
@@ -222,7 +222,7 @@ fn a_store_that_is_turned_off_leaves_nothing() {
     let in_the_way = folder.path().join("0000000000000001.segment");
     fs::write(&in_the_way, "not a segment of the store".repeat(9)).expect("written");
     let mut key = 10;
-    while !matches!(disk.standing(), Standing::Failed(_)) {
+    while !matches!(disk.state(), DiskStanding::Failed(_)) {
         put(&disk, key, 100 << 10);
         key += 1;
     }
@@ -290,7 +290,7 @@ fn what_there_is_no_room_for_in_the_queue_takes_older_ones_with_it() {
     put(&disk, 1, 20);
     put(&disk, 2, 20);
     tell.send(()).expect("it waits");
-    wait_for(&disk, |standing| *standing == Standing::On);
+    wait_for(&disk, |state| *state == DiskStanding::On);
     // What was queued is written by and by.
     while read(&disk, 10_000).is_none() {
         std::thread::yield_now();
@@ -309,10 +309,10 @@ fn what_is_put_while_another_process_has_the_store_takes_older_ones_with_it() {
     let disk = open(folder.path());
     fill(&disk, 1..3);
     let next = Disk::open(&settings(folder.path()), |_, _| {}).expect("it opens");
-    wait_for(&next, |standing| *standing == Standing::InUse);
+    wait_for(&next, |state| *state == DiskStanding::InUse);
     put(&next, 1, 10);
     disk.finish();
-    wait_for(&next, |standing| *standing == Standing::On);
+    wait_for(&next, |state| *state == DiskStanding::On);
     let found = read(&next, 1);
     assert!(found != Some(body(1)) && read(&next, 2) == Some(body(2)), "{found:?}");
 }
@@ -329,6 +329,6 @@ fn what_is_removed_while_it_is_queued_is_not_to_be_found() {
     put(&disk, 1, 10);
     disk.remove(2);
     tell.send(()).expect("it waits");
-    wait_for(&disk, |standing| *standing == Standing::On);
+    wait_for(&disk, |state| *state == DiskStanding::On);
     assert_eq!([1, 2].map(|key| read(&disk, key)), [Some(vec![b'x'; 10]), None]);
 }

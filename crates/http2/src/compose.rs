@@ -2,7 +2,7 @@
 //! line is whole and valid.
 
 use crate::encode::Encoder;
-use crate::message::Asked;
+use crate::message::RequestKind;
 
 /// What is said is nothing that HTTP/2 has words for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl<'a> Request<'a> {
         may_upgrade: bool,
         encoder: &mut Encoder,
         block: &mut Vec<u8>,
-    ) -> Asked {
+    ) -> RequestKind {
         let Self { method, target, lines } = *self;
         let value_of = |name: &[u8]| {
             let line = Lines { rest: lines }.find(|line| is_named(line, name))?;
@@ -59,12 +59,12 @@ impl<'a> Request<'a> {
         };
         let protocol = if may_upgrade { value_of(b"upgrade") } else { None };
         let asked = match protocol {
-            Some(protocol) => Asked::Upgrade {
+            Some(protocol) => RequestKind::Upgrade {
                 protocol: protocol.to_vec(),
                 key: value_of(b"sec-websocket-key").map(<[u8]>::to_vec),
             },
-            None if method == b"HEAD" => Asked::Head,
-            None => Asked::Other,
+            None if method == b"HEAD" => RequestKind::Head,
+            None => RequestKind::Other,
         };
         match (protocol, method) {
             // RFC 8441 §4.

@@ -28,7 +28,7 @@ pub(crate) enum Unfit {
 
 /// What the text of a response has to know of its request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum RequestKind {
     /// Its response has no body.
     Head,
     /// The stream becomes that of another protocol; with the key of a WebSocket.
@@ -39,7 +39,7 @@ pub(crate) enum Asked {
 
 /// A head as text, and what is to be known of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct MessageOutline {
     pub(crate) framed: Framed,
     /// Bytes of the body, where they are told and there is one.
     pub(crate) content_length: Option<u64>,
@@ -292,7 +292,7 @@ impl Fields {
     }
 
     /// Appends the text of a request whose fields are all here. `has_ended` says whether nothing follows its head.
-    pub(crate) fn request(&self, has_ended: bool, out: &mut Vec<u8>) -> Result<Told, Unfit> {
+    pub(crate) fn request(&self, has_ended: bool, out: &mut Vec<u8>) -> Result<MessageOutline, Unfit> {
         self.unfit.map_or(Ok(()), Err)?;
         let upgrade = self.pseudo(PROTOCOL);
         let method = self.pseudo(METHOD).filter(|method| is_token(method)).ok_or(Unfit::Malformed)?;
@@ -346,7 +346,7 @@ impl Fields {
             }
         };
         out.extend_from_slice(b"\r\n");
-        Ok(Told { framed, content_length: self.content_length, is_interim: false })
+        Ok(MessageOutline { framed, content_length: self.content_length, is_interim: false })
     }
 
     /// RFC 9113 §8.3.1: an authority and a Host that differ are two readings of one request.
@@ -359,14 +359,19 @@ impl Fields {
     }
 
     /// Appends the text of a response whose fields are all here. `has_ended` says whether nothing follows its head.
-    pub(crate) fn response(&self, has_ended: bool, asked: &Asked, out: &mut Vec<u8>) -> Result<Told, Unfit> {
+    pub(crate) fn response(
+        &self,
+        has_ended: bool,
+        asked: &RequestKind,
+        out: &mut Vec<u8>,
+    ) -> Result<MessageOutline, Unfit> {
         self.unfit.map_or(Ok(()), Err)?;
         let is_other = |at: &usize| *at != STATUS;
         if (0..PSEUDO_COUNT).filter(is_other).any(|at| self.spans[at].is_some()) {
             return Err(Unfit::Malformed);
         }
         let status = self.pseudo(STATUS).and_then(status_of).ok_or(Unfit::Malformed)?;
-        if let (Asked::Upgrade { protocol, key }, 200..=299) = (asked, status) {
+        if let (RequestKind::Upgrade { protocol, key }, 200..=299) = (asked, status) {
             out.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n");
             push(out, b"upgrade", protocol);
             if let Some(key) = key {
@@ -374,7 +379,7 @@ impl Fields {
             }
             self.push_lines(out);
             out.extend_from_slice(b"\r\n");
-            return Ok(Told { framed: Framed::Raw, content_length: None, is_interim: false });
+            return Ok(MessageOutline { framed: Framed::Raw, content_length: None, is_interim: false });
         }
         let is_interim = status < 200;
         // RFC 9113 §8.6: a stream never switches; §8.1: what is interim does not end.
@@ -387,7 +392,7 @@ impl Fields {
         out.extend_from_slice(reason_phrase(status).as_bytes());
         out.extend_from_slice(b"\r\n");
         self.push_lines(out);
-        let has_body = !is_interim && !matches!(status, 204 | 304) && *asked != Asked::Head;
+        let has_body = !is_interim && !matches!(status, 204 | 304) && *asked != RequestKind::Head;
         let mut framed = Framed::Raw;
         if has_body && self.content_length.is_none() {
             if has_ended {
@@ -399,7 +404,7 @@ impl Fields {
         }
         out.extend_from_slice(b"\r\n");
         let content_length = if has_body { self.content_length } else { Some(0) };
-        Ok(Told { framed, content_length: content_length.filter(|_| !is_interim), is_interim })
+        Ok(MessageOutline { framed, content_length: content_length.filter(|_| !is_interim), is_interim })
     }
 
     /// Appends trailers as the end of a chunked body.

@@ -9,7 +9,7 @@ use crate::frame::{
     PAYLOAD_MAX, PING, PREFACE, PRIORITY, PUSH_PROMISE, RST_STREAM, Reason, SETTINGS, WINDOW_MAX,
     WINDOW_UPDATE, WITH_PRIORITY,
 };
-use crate::message::{Framed, Told, Unfit};
+use crate::message::{Framed, MessageOutline, Unfit};
 use crate::parser::{Block, Data};
 use crate::refusal::{Answer, TOO_LARGE, UNTOLD};
 use crate::rules;
@@ -552,13 +552,13 @@ impl Connection {
         let long_head = stream.text.len().saturating_sub(self.limits.short_head_bytes);
         let long_heads = self.long_heads + long_head;
         // RFC 9113 §8.1.1: a body that is announced and does not come.
-        let lies = |told: &Told| ends && told.content_length.is_some_and(|length| length > 0);
+        let lies = |told: &MessageOutline| ends && told.content_length.is_some_and(|length| length > 0);
         let refusal = match told {
             Ok(told) if lies(&told) => Refusal::Malformed,
             Ok(_) if long_head > 0 && long_heads > self.limits.long_heads_bytes.max(long_head) => {
                 Refusal::Later
             }
-            Ok(Told { framed, content_length, .. }) => {
+            Ok(MessageOutline { framed, content_length, .. }) => {
                 stream.framed = framed;
                 stream.content_left = content_length;
                 stream.asks_for_upgrade = self.fields.asks_for_upgrade();
@@ -640,14 +640,14 @@ impl Connection {
         match self.fields.response(ends, &stream.asked, stream.text.tail()) {
             // RFC 9113 §10.5: of interim responses a server may send any number, each of a few bytes that stand for many. What
             // nobody has read of them is no more than one head may be.
-            Ok(Told { is_interim: true, .. }) if stream.text.len() > self.limits.head_bytes => {
+            Ok(MessageOutline { is_interim: true, .. }) if stream.text.len() > self.limits.head_bytes => {
                 let limit = self.limits.head_bytes;
                 let wrong = format!("interim responses are larger than limits.header_bytes, {limit} bytes");
                 stream.wrong = Some(wrong.into());
                 return self.provoked(key, Reason::ENHANCE_YOUR_CALM);
             }
-            Ok(Told { is_interim: true, .. }) => self.events.push_back(Event::Readable(key)),
-            Ok(Told { framed, content_length, .. }) => {
+            Ok(MessageOutline { is_interim: true, .. }) => self.events.push_back(Event::Readable(key)),
+            Ok(MessageOutline { framed, content_length, .. }) => {
                 stream.framed = framed;
                 stream.content_left = content_length;
                 stream.incoming = Incoming::Body;

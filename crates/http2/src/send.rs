@@ -7,7 +7,7 @@ use crate::frame::{
     self, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEAD_LEN, HEADERS, Head, PAYLOAD_MAX, RST_STREAM,
     Reason, WINDOW_UPDATE,
 };
-use crate::message::{Asked, Framed};
+use crate::message::{Framed, RequestKind};
 use crate::stream::{Gone, Incoming, Key, Outgoing};
 use crate::windows::worth_telling;
 
@@ -199,7 +199,7 @@ impl Connection {
         self.last += if self.last == 0 { 1 } else { 2 };
         let id = self.last;
         self.streams.name(key, id);
-        let is_last = is_last && !matches!(asked, Asked::Upgrade { .. });
+        let is_last = is_last && !matches!(asked, RequestKind::Upgrade { .. });
         let stream = self.streams.change(key);
         stream.asked = asked;
         stream.receive_window = self.stream_window;

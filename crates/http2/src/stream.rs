@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::frame::Reason;
-use crate::message::{Asked, Framed};
+use crate::message::{Framed, RequestKind};
 use crate::windows::Taken;
 
 /// A stream of a connection, for as long as somebody holds it.
@@ -55,7 +55,7 @@ pub(crate) struct Stream {
     /// What the peer did wrong on it, in words.
     pub(crate) wrong: Option<Box<str>>,
     pub(crate) framed: Framed,
-    pub(crate) asked: Asked,
+    pub(crate) asked: RequestKind,
     /// Whether its client asked for another protocol on it.
     pub(crate) asks_for_upgrade: bool,
     /// Heads that are not yet read.
@@ -87,7 +87,7 @@ impl Stream {
             broken: None,
             wrong: None,
             framed: Framed::Raw,
-            asked: Asked::Other,
+            asked: RequestKind::Other,
             asks_for_upgrade: false,
             text: Unread::default(),
             body: Unread::default(),

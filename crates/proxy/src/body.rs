@@ -7,6 +7,6 @@ pub(crate) mod pump;
 /// Bytes both ways, after an upgrade or CONNECT.
 pub(crate) mod tunnel;
 /// Fields that are removed from every part of a message.
-pub(crate) mod unwanted;
+pub(crate) mod omitted_fields;
 /// Sends the body of a request while the response may already come.
 pub(crate) mod upload;

@@ -20,11 +20,11 @@ mod fill;
 /// Requests that go to a server by themselves.
 mod pass;
 /// What is counted and told.
-mod tally;
+mod counters;
 /// What is purged.
 mod purge;
 /// What the next process is told.
-pub mod heir;
+pub mod successor;
 /// Why a request is a hit, or none.
 mod explain;
 /// What of a request servers see as it was sent.
@@ -45,7 +45,7 @@ use pages::Pages;
 use telemetry::message;
 
 use crate::context::client::Next;
-use crate::context::exchange::{Admitted, Call, Exchange};
+use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Request;
 use crate::context::failure::Failure;
 use crate::context::plan::Plan;
@@ -53,40 +53,40 @@ use crate::context::seen;
 use crate::forward;
 use crate::forward::respond;
 use crate::shaping;
+pub use counters::{miss_words, of_route, refusal_words};
 pub use explain::Question;
-use heir::Heir;
-use hit::Told;
+use hit::CacheReport;
 pub(crate) use pass::invalidate;
 pub use purge::{Purging, sweep};
 pub(crate) use purge::{is_purge, purge};
 use sent::Passing;
 pub(crate) use sent::prepare;
-pub use tally::{miss_words, of_route, refusal_words};
-use tier::Below;
+use successor::Successor;
+use tier::SecondTier;
 
 /// What is stored, and what it is found by.
 #[derive(Clone)]
 pub struct Cache {
     store: Arc<Store>,
     secret: KeySecret,
-    below: Below,
-    heir: Arc<Heir>,
+    second_tier: SecondTier,
+    successor: Arc<Successor>,
 }
 
 impl Cache {
-    pub(crate) fn new(meant: &CacheStore) -> Self {
-        let CacheStore { memory_bytes, object_bytes_max, ref disk, .. } = *meant;
-        let below = Below::open(disk.as_ref());
+    pub(crate) fn new(settings: &CacheStore) -> Self {
+        let CacheStore { memory_bytes, object_bytes_max, ref disk, .. } = *settings;
+        let second_tier = SecondTier::open(disk.as_ref());
         let fresh = || KeySecret::new(u128::from_le_bytes(crate::context::plan::secret()));
-        let secret = below.secret().unwrap_or_else(fresh);
-        let behind = below.tier().map(|tier| Arc::clone(tier) as Arc<dyn Behind>);
+        let secret = second_tier.secret().unwrap_or_else(fresh);
+        let behind = second_tier.tier().map(|tier| Arc::clone(tier) as Arc<dyn Behind>);
         let settings = StoreSettings { memory_bytes, object_bytes_max };
         let mut store = Store::new(settings, behind);
         match Pages::new() {
             Ok(pages) => store = store.with_shelf(Arc::new(pages)),
             Err(error) => message::warn(&format!("cached bodies are copied for each connection: {error}")),
         }
-        Self { store: Arc::new(store), secret, below, heir: Arc::default() }
+        Self { store: Arc::new(store), secret, second_tier, successor: Arc::default() }
     }
 
     /// What the secrets of spaces are made from.
@@ -96,19 +96,19 @@ impl Cache {
 
     /// Whether anything is stored under a key, or may be on the disk.
     fn has(&self, key: Key) -> bool {
-        self.store.holds(key) || self.below.tier().is_some_and(|tier| tier.has(key))
+        self.store.holds(key) || self.second_tier.tier().is_some_and(|tier| tier.has(key))
     }
 
     /// What a reload makes of what is stored, once it is in force: what fits stays. Says what does not.
     pub fn follow(before: &Plan, now: &Plan) -> Option<String> {
         let last = before.cache.as_ref()?;
-        let (Some(cache), Some(meant)) = (&now.cache, &now.config.cache) else {
+        let (Some(cache), Some(settings)) = (&now.cache, &now.config.cache) else {
             return dropped(last, "there is none any more");
         };
         if !Arc::ptr_eq(&cache.store, &last.store) {
             return dropped(last, "it has another disk, and begins anew");
         }
-        let CacheStore { memory_bytes, object_bytes_max, .. } = *meant;
+        let CacheStore { memory_bytes, object_bytes_max, .. } = *settings;
         let known = before.config.cache.as_ref();
         let is_same = |known: &CacheStore| {
             (known.memory_bytes, known.object_bytes_max) == (memory_bytes, object_bytes_max)
@@ -117,20 +117,21 @@ impl Cache {
             return None;
         }
         let Resized { kept, dropped } = cache.store.resize(StoreSettings { memory_bytes, object_bytes_max });
-        let told = format!("cache: {dropped} stored responses made room, those used least; {kept} are kept");
-        (dropped > 0).then_some(told)
+        let report =
+            format!("cache: {dropped} stored responses made room, those used least; {kept} are kept");
+        (dropped > 0).then_some(report)
     }
 
     /// Another process is to have what lies on the disk.
     pub fn leave(&self) {
-        if let Some(tier) = self.below.tier() {
+        if let Some(tier) = self.second_tier.tier() {
             tier.close();
         }
     }
 
     /// Has what is stored written, at the end of the process.
     pub fn finish(&self) {
-        if let Some(tier) = self.below.tier() {
+        if let Some(tier) = self.second_tier.tier() {
             tier.finish();
         }
     }
@@ -158,24 +159,24 @@ pub(crate) struct Hit {
 
 /// A request that what is stored does not answer.
 pub(crate) struct Miss {
-    way: Way,
+    path_to_server: ServerPath,
     forward: Forward,
     /// What is stored, and may be good still, or stand in if the server fails.
     found: Option<Arc<Object>>,
     /// The disk may have it. Whether it is a miss is counted when that is known.
-    is_below: bool,
+    may_be_on_disk: bool,
 }
 
 impl Miss {
     /// One that nothing stored is for.
-    fn of(way: Way, forward: Forward) -> Self {
-        Self { way, forward, found: None, is_below: false }
+    fn of(path_to_server: ServerPath, forward: Forward) -> Self {
+        Self { path_to_server, forward, found: None, may_be_on_disk: false }
     }
 }
 
 /// How a request goes to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum ServerPath {
     /// Once for all who want the same.
     Fetch,
     /// By itself: what comes answers nobody else.
@@ -185,38 +186,42 @@ enum Way {
 }
 
 /// Looks whether what is stored answers.
-pub(crate) fn look(call: &Call<'_>, admitted: &Admitted, request: &Request) -> Result<Looked, Failure> {
-    let Some(ask) = Ask::of(call, admitted, request) else {
-        return Ok(Looked::Miss(Miss::of(Way::Pass, Forward::Bypass)));
+pub(crate) fn look(
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
+    request: &Request,
+) -> Result<Looked, Failure> {
+    let Some(ask) = Ask::of(ctx, routed, request) else {
+        return Ok(Looked::Miss(Miss::of(ServerPath::Pass, Forward::Bypass)));
     };
     let asked = &ask.asked;
     if !asked.may_be_answered() {
-        let (way, forward) = match asked.method {
-            Method::Get | Method::Head => (Way::Pass, Forward::Bypass),
-            method if is_unsafe(method) => (Way::Change, Forward::Method),
-            _ => (Way::Pass, Forward::Method),
+        let (path_to_server, forward) = match asked.method {
+            Method::Get | Method::Head => (ServerPath::Pass, Forward::Bypass),
+            method if is_unsafe(method) => (ServerPath::Change, Forward::Method),
+            _ => (ServerPath::Pass, Forward::Method),
         };
-        tally::miss(call, admitted, forward);
-        return Ok(Looked::Miss(Miss::of(way, forward)));
+        counters::miss(ctx, routed, forward);
+        return Ok(Looked::Miss(Miss::of(path_to_server, forward)));
     }
     let found = ask.look(request);
     if found.is_none()
         && asked.has_range()
-        && let Some(hit) = ask.look_for_part(call, admitted, request)
+        && let Some(hit) = ask.look_for_part(ctx, routed, request)
     {
         return Ok(Looked::Hit(hit));
     }
     let decision = ask.decide(found.as_deref());
     match (decision, found) {
-        (Decision::Serve(freshness), Some(object)) => {
-            Ok(ask.serve(call, admitted, request, object, freshness))
+        (Decision::Serve(freshness), Some(object)) => Ok(ask.serve(ctx, routed, request, object, freshness)),
+        (Decision::OnlyIfCached, found) if found.is_some() || !ask.may_be_on_disk() => {
+            Err(Failure::NotStored)
         }
-        (Decision::OnlyIfCached, found) if found.is_some() || !ask.is_below() => Err(Failure::NotStored),
         (Decision::OnlyIfCached, _) => Ok(Looked::Miss(ask.miss(Forward::UriMiss, None))),
         (Decision::Validate(forward) | Decision::Forward(forward), found) => {
             let miss = ask.miss(forward, found);
-            if !miss.is_below {
-                tally::miss(call, admitted, forward);
+            if !miss.may_be_on_disk {
+                counters::miss(ctx, routed, forward);
             }
             Ok(Looked::Miss(miss))
         }
@@ -227,35 +232,33 @@ pub(crate) fn look(call: &Call<'_>, admitted: &Admitted, request: &Request) -> R
 
 /// Answers with what is stored.
 pub(crate) async fn serve(exchange: &mut Exchange<'_, '_>, hit: &Hit) -> Result<Next, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
-    let shows_key = call.snapshot.plan.config.routes[admitted.route]
-        .cache
-        .as_ref()
-        .is_some_and(|policy| policy.shows_key);
+    let Exchange { ctx, routed, .. } = *exchange;
+    let shows_key =
+        ctx.snapshot.plan.config.routes[routed.route].cache.as_ref().is_some_and(|policy| policy.shows_key);
     let Hit { object, is_plain } = hit;
     // No server has been asked: there is nothing of its response.
     exchange.memory.response.added.clear();
-    let told =
-        Told { handling: Handling::Hit, now_ms: call.worker.unix_ms(), shows_key, is_plain: *is_plain };
-    hit::stored(exchange, object, told).await
+    let report =
+        CacheReport { handling: Handling::Hit, now_ms: ctx.worker.unix_ms(), shows_key, is_plain: *is_plain };
+    hit::stored(exchange, object, report).await
 }
 
 /// Asks a server, for all or for this one.
 pub(crate) async fn ask(exchange: &mut Exchange<'_, '_>, miss: Miss) -> Result<Next, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
-    if let Some(delay) = &call.snapshot.plan.routes[admitted.route].delay {
-        shaping::hold_back(call, delay, exchange.memory).await;
+    let Exchange { ctx, routed, .. } = *exchange;
+    if let Some(delay) = &ctx.snapshot.plan.routes[routed.route].delay {
+        shaping::hold_back(ctx, delay, exchange.memory).await;
     }
     exchange.memory.response.added.clear();
-    let Some(ask) = Ask::of(call, admitted, &exchange.memory.request) else {
+    let Some(ask) = Ask::of(ctx, routed, &exchange.memory.request) else {
         let reply = forward::forward(exchange).await?;
         return respond::respond(exchange, reply).await;
     };
-    match miss.way {
-        Way::Fetch => fetch::ask(exchange, &ask, miss).await,
-        Way::Pass if miss.is_below => fetch::ask_disk(exchange, &ask, miss).await,
-        Way::Pass => pass::pass(exchange, &ask, miss).await,
-        Way::Change => pass::change(exchange, miss.forward).await,
+    match miss.path_to_server {
+        ServerPath::Fetch => fetch::ask(exchange, &ask, miss).await,
+        ServerPath::Pass if miss.may_be_on_disk => fetch::ask_disk(exchange, &ask, miss).await,
+        ServerPath::Pass => pass::pass(exchange, &ask, miss).await,
+        ServerPath::Change => pass::change(exchange, miss.forward).await,
     }
 }
 
@@ -271,20 +274,20 @@ struct Ask<'a> {
 }
 
 impl<'a> Ask<'a> {
-    fn of(call: &Call<'a>, admitted: &Admitted, request: &Request) -> Option<Self> {
-        let plan = &call.snapshot.plan;
-        let (cache, policy) = (plan.cache.as_ref()?, plan.config.routes[admitted.route].cache.as_ref()?);
+    fn of(ctx: &ExchangeContext<'a>, routed: &RoutedRequest, request: &Request) -> Option<Self> {
+        let plan = &ctx.snapshot.plan;
+        let (cache, policy) = (plan.cache.as_ref()?, plan.config.routes[routed.route].cache.as_ref()?);
         let bytes = request.head_bytes();
-        let uri = uri(call, admitted, request);
-        let secret = plan.routes[admitted.route].key_secret(admitted.upstream)?;
-        let passing = Passing::of(call, admitted);
+        let uri = uri(ctx, routed, request);
+        let secret = plan.routes[routed.route].key_secret(routed.upstream)?;
+        let passing = Passing::of(ctx, routed);
         let key =
             Key::of(secret, &uri, &policy.key, &request.head, bytes, passing.passes(&request.head, bytes));
         let mut asked = Asked::of(&request.head, bytes);
         if passing.drops_authorization {
             asked = asked.without_authorization();
         }
-        Some(Self { cache, policy, asked, key, passing, now_ms: call.worker.unix_ms() })
+        Some(Self { cache, policy, asked, key, passing, now_ms: ctx.worker.unix_ms() })
     }
 
     fn look(&self, request: &Request) -> Option<Arc<Object>> {
@@ -293,7 +296,12 @@ impl<'a> Ask<'a> {
 
     /// A stored part that answers a request for a range of the whole.
     #[cold]
-    fn look_for_part(&self, call: &Call<'_>, admitted: &Admitted, request: &Request) -> Option<Hit> {
+    fn look_for_part(
+        &self,
+        ctx: &ExchangeContext<'_>,
+        routed: &RoutedRequest,
+        request: &Request,
+    ) -> Option<Hit> {
         let object = self.cache.store.part(self.key, |vary| self.variant(vary, request))?;
         let (asked, head, bytes) = (&self.asked, &request.head, request.head_bytes());
         let (stored, stored_head) = (object.stored(), object.head());
@@ -302,7 +310,7 @@ impl<'a> Ask<'a> {
             && judge_conditions(asked, head, bytes, stored, stored_head) == Verdict::Proceed
             && self.decide(Some(&object)) == Decision::Serve(Freshness::Fresh);
         answers.then(|| {
-            tally::hit(call, admitted);
+            counters::hit(ctx, routed);
             Hit { object, is_plain: false }
         })
     }
@@ -360,8 +368,8 @@ impl<'a> Ask<'a> {
     #[inline]
     fn serve(
         &self,
-        call: &Call<'_>,
-        admitted: &Admitted,
+        ctx: &ExchangeContext<'_>,
+        routed: &RoutedRequest,
         request: &Request,
         object: Arc<Object>,
         freshness: Freshness,
@@ -371,33 +379,34 @@ impl<'a> Ask<'a> {
             let (head, bytes) = (&request.head, request.head_bytes());
             let verdict = judge_conditions(asked, head, bytes, object.stored(), object.head());
             if verdict == Verdict::AskOrigin {
-                tally::miss(call, admitted, Forward::Request);
-                return Looked::Miss(Miss::of(Way::Pass, Forward::Request));
+                counters::miss(ctx, routed, Forward::Request);
+                return Looked::Miss(Miss::of(ServerPath::Pass, Forward::Request));
             }
         }
-        tally::hit(call, admitted);
+        counters::hit(ctx, routed);
         if freshness != Freshness::Fresh {
-            tally::stale(call, admitted);
+            counters::stale(ctx, routed);
         }
         // RFC 9111 §4.3.5: the response to a HEAD would leave the body as old as it is.
-        if freshness == Freshness::StaleWhileRevalidate && admitted.method == Method::Get {
-            background::revalidate(call, admitted, request, self, &object);
+        if freshness == Freshness::StaleWhileRevalidate && routed.method == Method::Get {
+            background::revalidate(ctx, routed, request, self, &object);
         }
         Looked::Hit(Hit { object, is_plain: self.is_plain() })
     }
 
     /// How a request goes to a server that what is stored does not answer.
     fn miss(&self, forward: Forward, found: Option<Arc<Object>>) -> Miss {
-        let is_below = found.is_none() && self.is_below();
+        let may_be_on_disk = found.is_none() && self.may_be_on_disk();
         // Who asks the disk for a GET has others with the same wait for what is there.
-        let is_shared = (is_below && self.asked.method == Method::Get) || self.is_for_all(found.as_ref());
-        let way = if is_shared { Way::Fetch } else { Way::Pass };
-        Miss { way, forward, found, is_below }
+        let is_shared =
+            (may_be_on_disk && self.asked.method == Method::Get) || self.is_for_all(found.as_ref());
+        let path_to_server = if is_shared { ServerPath::Fetch } else { ServerPath::Pass };
+        Miss { path_to_server, forward, found, may_be_on_disk }
     }
 
     /// Whether the disk may have what memory has not.
-    fn is_below(&self) -> bool {
-        self.cache.below.tier().is_some_and(|tier| tier.has(self.key))
+    fn may_be_on_disk(&self) -> bool {
+        self.cache.second_tier.tier().is_some_and(|tier| tier.has(self.key))
     }
 
     /// Whether what a server answers is for all who want the same.
@@ -417,9 +426,9 @@ impl<'a> Ask<'a> {
         self.asked.method == Method::Get && self.asked.may_be_answered()
     }
 
-    fn told(&self, call: &Call<'_>, handling: Handling) -> Told {
-        let (now_ms, shows_key) = (call.worker.unix_ms(), self.policy.shows_key);
-        Told { handling, now_ms, shows_key, is_plain: self.is_plain() }
+    fn report(&self, ctx: &ExchangeContext<'_>, handling: Handling) -> CacheReport {
+        let (now_ms, shows_key) = (ctx.worker.unix_ms(), self.policy.shows_key);
+        CacheReport { handling, now_ms, shows_key, is_plain: self.is_plain() }
     }
 
     fn is_plain(&self) -> bool {
@@ -427,11 +436,11 @@ impl<'a> Ask<'a> {
     }
 }
 
-fn uri<'a>(call: &Call<'_>, admitted: &Admitted, request: &'a Request) -> Uri<'a> {
-    let (target, bytes) = (&admitted.target, request.head_bytes());
+fn uri<'a>(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &'a Request) -> Uri<'a> {
+    let (target, bytes) = (&routed.target, request.head_bytes());
     // RFC 9110 §7.1: scheme and host are those that the client used, as far as a trusted proxy tells them. Servers are told
     // of them as well: what one makes of them is for no other host.
-    let is_https = seen::scheme(call, &request.head, bytes) == "https";
-    let authority = seen::authority(call, &request.head, bytes, target);
+    let is_https = seen::scheme(ctx, &request.head, bytes) == "https";
+    let authority = seen::authority(ctx, &request.head, bytes, target);
     Uri::new(is_https, authority, target.path_and_query.of(bytes))
 }

@@ -11,4 +11,4 @@ pub(crate) mod layer4;
 /// The PROXY protocol, in both directions.
 pub(crate) mod proxy_protocol;
 /// TLS handshakes of clients that fail.
-pub(crate) mod unshaken;
+pub(crate) mod refused_handshake;

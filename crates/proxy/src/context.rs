@@ -21,11 +21,11 @@ pub mod failure;
 /// How many failed handshakes a worker reports.
 pub(crate) mod handshake_notices;
 /// What the PROXY protocol says of a connection.
-pub(crate) mod introduced;
+pub(crate) mod original_connection;
 /// A listener, for as long as the process listens on it.
 pub mod listening;
 /// State that a process goes on with after a reload or an upgrade.
-pub mod legacy;
+pub mod handover_state;
 /// The slowest that a client may be.
 pub(crate) mod minimum_rate;
 /// The configuration, compiled for the request path.

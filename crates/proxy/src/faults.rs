@@ -26,11 +26,11 @@ use shape::{ConnectionFault, Dice, Draws, Fault};
 use telemetry::message;
 use tokio::sync::{Notify, watch};
 
-use crate::context::exchange::{Admitted, Call};
+use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Request;
 use crate::context::failure::Failure;
 use crate::context::seen::{self, Fields};
-pub use given::FaultBequest;
+pub use given::FaultHandover;
 use given::Past;
 
 /// Keys of each rule whose first requests are counted.
@@ -79,13 +79,13 @@ struct Added {
     /// As a file would have it, which names listeners and routes.
     text: String,
     /// What that means with the file that there is; `None` if it has what is named no more.
-    meant: Option<FaultRule>,
+    settings: Option<FaultRule>,
 }
 
 /// A rule, with what it has come to.
 pub struct Rule {
     /// The configuration of the rule.
-    pub meant: FaultRule,
+    pub settings: FaultRule,
     dice: Dice,
     table: RouteTable,
     first: Option<FirstRequests>,
@@ -132,10 +132,10 @@ const RULES_MAX: usize = 1024;
 
 impl Faults {
     /// Those of a file, and of the process before.
-    pub fn new(config: &Config, bequests: Vec<FaultBequest>) -> Arc<Self> {
-        let (held, pasts) = given::taken(config, bequests);
-        let past = |meant: &FaultRule| pasts.iter().find(|past| past.is_of(meant));
-        let rule = |meant: &FaultRule| Arc::new(Rule::new(meant, held.file.seed, 0, past(meant)));
+    pub fn new(config: &Config, parts: Vec<FaultHandover>) -> Arc<Self> {
+        let (held, pasts) = given::taken(config, parts);
+        let past = |settings: &FaultRule| pasts.iter().find(|past| past.is_of(settings));
+        let rule = |settings: &FaultRule| Arc::new(Rule::new(settings, held.file.seed, 0, past(settings)));
         let set = Set::new(&held, &rule);
         Arc::new(Self {
             is_on: AtomicBool::new(set.is_on()),
@@ -224,7 +224,7 @@ impl Faults {
     /// The settings in force, with the fault rules in force.
     pub fn over(&self, config: &Config) -> Settings {
         let mut settings = Settings::clone(config);
-        settings.faults.rules = self.rules().iter().map(|rule| rule.meant.clone()).collect();
+        settings.faults.rules = self.rules().iter().map(|rule| rule.settings.clone()).collect();
         settings
     }
 
@@ -232,21 +232,21 @@ impl Faults {
     #[inline(never)]
     pub(crate) fn draw(
         &self,
-        call: &Call<'_>,
-        admitted: &Admitted,
+        ctx: &ExchangeContext<'_>,
+        routed: &RoutedRequest,
         route: Option<usize>,
         request: &Request,
     ) -> Result<Option<Drawn>, Failure> {
         let set = self.set.load();
         let bytes = request.head_bytes();
         let fields = Fields::of(&request.head, bytes);
-        if let Some(drawn) = set.asked_for(admitted.client, &fields)? {
+        if let Some(drawn) = set.asked_for(routed.client, &fields)? {
             return Ok(Some(drawn));
         }
-        let seen = seen::request(call, &admitted.target, bytes, admitted.client, &fields, &request.head);
-        let route = route.map_or("", |route| &call.snapshot.plan.routes[route].label);
-        let now_ns = call.worker.time_ns();
-        let mut rules = set.rules.iter().filter(|rule| !rule.meant.fault.is_of_connections());
+        let seen = seen::request(ctx, &routed.target, bytes, routed.client, &fields, &request.head);
+        let route = route.map_or("", |route| &ctx.snapshot.plan.routes[route].label);
+        let now_ns = ctx.worker.time_ns();
+        let mut rules = set.rules.iter().filter(|rule| !rule.settings.fault.is_of_connections());
         Ok(rules.find_map(|rule| rule.draw(&seen, route, now_ns)))
     }
 
@@ -259,7 +259,7 @@ impl Faults {
         now_ns: u64,
     ) -> Option<Drawn> {
         let seen = connection(listener.unwrap_or(usize::MAX), client);
-        let may_happen = |rule: &&Arc<Rule>| match rule.meant.fault {
+        let may_happen = |rule: &&Arc<Rule>| match rule.settings.fault {
             Fault::Connection(ConnectionFault::BadHandshake) => has_tls,
             Fault::Connection(ConnectionFault::Toxic { .. }) => true,
             _ => false,
@@ -279,7 +279,7 @@ impl Faults {
     /// After how long another listener may refuse connections, unless the rules change.
     pub fn refusals_change_in(&self, now_ns: u64) -> Option<Duration> {
         let set = self.set.load();
-        set.refusals().filter_map(|rule| rule.meant.occasion.changes_in(rule.age(now_ns))).min()
+        set.refusals().filter_map(|rule| rule.settings.occasion.changes_in(rule.age(now_ns))).min()
     }
 
     /// No process is told of them any more, or that did not take over.
@@ -300,9 +300,9 @@ impl Faults {
     fn put(&self, held: &Held, now_ns: u64) {
         let before = self.set.load_full();
         let (seed, by_request) = (held.file.seed, before.by_request.as_ref().map(|asked| &asked.rule));
-        let rule = |meant: &FaultRule| {
-            let known = before.rules.iter().chain(by_request).find(|rule| rule.is(meant, seed));
-            known.cloned().unwrap_or_else(|| Arc::new(Rule::new(meant, seed, now_ns, None)))
+        let rule = |settings: &FaultRule| {
+            let known = before.rules.iter().chain(by_request).find(|rule| rule.is(settings, seed));
+            known.cloned().unwrap_or_else(|| Arc::new(Rule::new(settings, seed, now_ns, None)))
         };
         let set = Arc::new(Set::new(held, &rule));
         self.set.store(Arc::clone(&set));
@@ -343,16 +343,16 @@ impl Held {
 
 impl Added {
     fn new(rule: FaultRule, config: &Config) -> Self {
-        Self { name: rule.name.clone(), text: config::written_rule(&rule, config), meant: Some(rule) }
+        Self { name: rule.name.clone(), text: config::written_rule(&rule, config), settings: Some(rule) }
     }
 
     /// Takes it as it is meant with this file. One that names what that has not waits for a file that has.
     fn read(&mut self, config: &Config) {
-        let meant = rule_of(&self.text, config);
-        if let Err(mistake) = &meant {
+        let settings = rule_of(&self.text, config);
+        if let Err(mistake) = &settings {
             message::warn(&format!("fault {:?} is inactive: {mistake}", self.name));
         }
-        self.meant = meant.ok();
+        self.settings = settings.ok();
     }
 }
 
@@ -372,21 +372,21 @@ impl Set {
             clients: held.file.header_clients.clone(),
             rule: rule(&by_request()),
         });
-        let added = held.added.iter().filter_map(|added| added.meant.as_ref());
+        let added = held.added.iter().filter_map(|added| added.settings.as_ref());
         Self { by_request, rules: held.file.rules.iter().chain(added).map(rule).collect() }
     }
 
     fn is_on(&self) -> bool {
-        self.rules.iter().any(|rule| !rule.meant.fault.is_of_connections()) || self.by_request.is_some()
+        self.rules.iter().any(|rule| !rule.settings.fault.is_of_connections()) || self.by_request.is_some()
     }
 
     fn breaks_connections(&self) -> bool {
         let is_of_them = |fault: &Fault| fault.is_of_connections() && !fault.is_of_listeners();
-        self.rules.iter().any(|rule| is_of_them(&rule.meant.fault))
+        self.rules.iter().any(|rule| is_of_them(&rule.settings.fault))
     }
 
     fn refusals(&self) -> impl Iterator<Item = &Arc<Rule>> {
-        self.rules.iter().filter(|rule| rule.meant.fault.is_of_listeners())
+        self.rules.iter().filter(|rule| rule.settings.fault.is_of_listeners())
     }
 
     /// What a request asks for itself, if it may.
@@ -417,9 +417,9 @@ fn by_request() -> FaultRule {
 
 impl Rule {
     /// One that goes on from what it had come to.
-    fn new(meant: &FaultRule, seed: u64, now_ns: u64, past: Option<&Past>) -> Self {
+    fn new(settings: &FaultRule, seed: u64, now_ns: u64, past: Option<&Past>) -> Self {
         let past = past.filter(|past| past.seed == seed);
-        let first = meant.first.as_ref().map(|first| {
+        let first = settings.first.as_ref().map(|first| {
             let secret = past.and_then(|past| past.secret);
             let secret = secret.unwrap_or_else(|| [fastrand::u64(..), fastrand::u64(..)]);
             let counted = FirstRequests::new(first.count.get(), first.key.clone(), KEYS_MAX, secret);
@@ -427,21 +427,21 @@ impl Rule {
             counted
         });
         Self {
-            dice: Dice::new(seed, &meant.name),
-            table: RouteTable::compile(meant.rules.clone()),
+            dice: Dice::new(seed, &settings.name),
+            table: RouteTable::compile(settings.rules.clone()),
             first,
             since_ns: now_ns,
             age_before: past.map_or(Duration::ZERO, |past| past.age),
             asked: AtomicU64::new(past.map_or(0, |past| past.asked)),
             injected: AtomicU64::new(past.map_or(0, |past| past.injected)),
             standing: watch::Sender::new(true),
-            meant: meant.clone(),
+            settings: settings.clone(),
         }
     }
 
     /// Whether it is the one that is meant, and draws alike.
-    fn is(&self, meant: &FaultRule, seed: u64) -> bool {
-        self.meant == *meant && self.dice.seed() == seed
+    fn is(&self, settings: &FaultRule, seed: u64) -> bool {
+        self.settings == *settings && self.dice.seed() == seed
     }
 
     fn draw(
@@ -450,7 +450,7 @@ impl Rule {
         route: &str,
         now_ns: u64,
     ) -> Option<Drawn> {
-        let FaultRule { occasion, routes, fault, .. } = &self.meant;
+        let FaultRule { occasion, routes, fault, .. } = &self.settings;
         let matches = occasion.is_on(self.age(now_ns))
             && (routes.is_empty() || routes.iter().any(|name| name == route))
             && self.table.choose(request).is_some()
@@ -483,12 +483,12 @@ impl Rule {
 
     /// Whether it may happen now.
     pub fn is_on(&self, now_ns: u64) -> bool {
-        self.meant.occasion.is_on(self.age(now_ns))
+        self.settings.occasion.is_on(self.age(now_ns))
     }
 
     /// After how long it ends for good, if it does.
     pub fn expires_in(&self, now_ns: u64) -> Option<Duration> {
-        Some(self.meant.occasion.expires?.saturating_sub(self.age(now_ns)))
+        Some(self.settings.occasion.expires?.saturating_sub(self.age(now_ns)))
     }
 
     /// It happens to one more.
@@ -510,7 +510,11 @@ impl Drawn {
 
     /// How it is told to the log.
     pub(crate) fn told(&self) -> telemetry::Injected<'_> {
-        telemetry::Injected { rule: &self.rule.meant.name, seed: self.rule.dice.seed(), number: self.number }
+        telemetry::Injected {
+            rule: &self.rule.settings.name,
+            seed: self.rule.dice.seed(),
+            number: self.number,
+        }
     }
 
     /// What decides about its details.
@@ -525,10 +529,10 @@ impl Drawn {
 
     /// Appends the line that tells a client of it, if it is to be told.
     pub(crate) fn push_line(&self, out: &mut Vec<u8>) {
-        if !self.rule.meant.is_shown {
+        if !self.rule.settings.is_shown {
             return;
         }
-        let name = self.rule.meant.name.bytes();
+        let name = self.rule.settings.name.bytes();
         out.extend_from_slice(b"Vanward-Fault: ");
         // What is no visible character, or would end the text, is left out.
         out.extend(name.filter(|byte| matches!(byte, b' '..=b'~') && *byte != b';'));

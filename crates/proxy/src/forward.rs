@@ -27,12 +27,12 @@ use balance::{Room, Time, Work};
 use config::{HostHeader, Protocol, Retry};
 use http1::{ConnectionOptions, Framing, Method, Name, Parsed, RequestRewrite, Version, Via};
 
-use crate::body::unwanted::Unwanted;
+use crate::body::omitted_fields::OmittedFields;
 use crate::body::upload::{self, Until, Upload};
 use crate::context::asking::{Asking, kept_target};
 use crate::context::client::Client;
 use crate::context::client_tls::ClientTls;
-use crate::context::exchange::{Admitted, Call, Exchange};
+use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::{Memory, Request, Response};
 use crate::context::exchange_state::{ExchangeState, Sent};
 use crate::context::explain::INTERIM_MAX;
@@ -42,7 +42,7 @@ use crate::context::worker::Worker;
 use crate::shaping::{Direction, Pace};
 use crate::upstream::choose::Choice;
 use crate::upstream::retry::{Attempts, Progress, Setback, Verdict, leave_aside};
-use crate::upstream::{Admission, Asked, ServerConnection, Upstream};
+use crate::upstream::{Admission, PickedServer, ServerConnection, Upstream};
 use transport::buffer::{Buffer, SMALL};
 use transport::cold::{cold, poll_once};
 use transport::deadline::{Elapsed, Ticks};
@@ -54,7 +54,7 @@ const HEAD_ALONE: usize = 1024;
 /// How long the rest of a short body is waited for before what is there of it is passed on.
 const MOMENT: Ticks = Ticks(1);
 
-/// A response whose head has been read into the lane's memory: the connection that the rest of it comes from.
+/// A response whose head has been read into the exchange slot's memory: the connection that the rest of it comes from.
 pub(crate) type Reply = Box<ServerConnection>;
 
 /// The client no longer wants its response.
@@ -85,25 +85,24 @@ enum Heard {
 /// Sends the request and reads the head of the final response: from the first server that answers, for as long as others
 /// may be asked.
 pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
-    let upstream = &call.snapshot.upstreams[admitted.upstream];
-    exchange.state.record.upstream = Some(admitted.upstream);
-    let admission = let_in(call, admitted, upstream, exchange.state)?;
-    prepare_body(call, upstream, admitted, &mut exchange.memory.request)?;
+    let Exchange { ctx, routed, .. } = *exchange;
+    let upstream = &ctx.snapshot.upstreams[routed.upstream];
+    exchange.state.record.upstream = Some(routed.upstream);
+    let admission = let_in(ctx, routed, upstream, exchange.state)?;
+    prepare_body(ctx, upstream, routed, &mut exchange.memory.request)?;
     let first_piece_taken = exchange.memory.request.body.taken();
     exchange.state.record.first_piece_bytes = exchange.memory.request.body.moved;
-    let mut choice = Choice::of_request(call, upstream, admitted, &exchange.memory.request);
-    let mut attempts =
-        Attempts::new(call.worker, upstream, retry_rules(call, upstream, admitted), admitted.method);
+    let mut choice = Choice::of_request(ctx, upstream, routed, &exchange.memory.request);
+    let mut attempts = Attempts::new(ctx.worker, upstream, retry_rules(ctx, upstream, routed), routed.method);
     let mut tried = Vec::new();
     let mut last_failure: Option<(usize, Failure)> = None;
     let mut another = None;
     let failure = loop {
-        let asked =
+        let picked =
             match another.take().or_else(|| choice.at_once(&tried, &mut exchange.state.record.detours)) {
-                Some(asked) => asked,
-                None => match cold(|| wait_for_server(call, &mut choice, &tried, exchange.state)).await {
-                    Ok(asked) => asked,
+                Some(picked) => picked,
+                None => match cold(|| wait_for_server(ctx, &mut choice, &tried, exchange.state)).await {
+                    Ok(picked) => picked,
                     Err(Failure::ClientGone) => break Failure::ClientGone,
                     // What the servers said that were asked tells more.
                     Err(failure) => break last_failure.map_or(failure, |(_, failure)| failure),
@@ -112,9 +111,9 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
         if let Some((server, failure)) = last_failure.take() {
             exchange.state.record.retried(server, failure);
         }
-        let index = asked.server;
-        let attempt = Attempt { call, admitted, upstream, index, may_reuse: attempts.may_reuse() };
-        exchange.state.record.attempt_began(admitted.upstream, index, asked.since);
+        let index = picked.server;
+        let attempt = Attempt { ctx, routed, upstream, index, may_reuse: attempts.may_reuse() };
+        exchange.state.record.attempt_began(routed.upstream, index, picked.since);
         let mut progress = Progress::default();
         let outcome = attempt.exchange(exchange.memory, exchange.state, &mut progress).await;
         // What was read of the body beyond its first piece is gone, be it no more than the end (RFC 9112 §7.1).
@@ -122,8 +121,8 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
         let failure = match outcome {
             Ok(mut reply) => {
                 let status = exchange.memory.response.head.start.status;
-                let (latency, now) = answered(call.worker, &asked, &reply.upload, progress);
-                exchange.state.record.server_changed(upstream.answered(&asked, status, latency, now));
+                let (latency, now) = answered(ctx.worker, &picked, &reply.upload, progress);
+                exchange.state.record.server_changed(upstream.answered(&picked, status, latency, now));
                 if attempts.repeats(status) {
                     tried.push(index);
                     let repeats = || attempts.after(Setback::Status, is_whole(&exchange.memory.request));
@@ -131,9 +130,9 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
                 }
                 if another.is_none() {
                     exchange.state.record.is_answered = true;
-                    choice.settle(&asked, Some(&mut exchange.memory.response));
+                    choice.settle(&picked, Some(&mut exchange.memory.response));
                     admission.end(Work::Done(latency), now);
-                    reply.under_way = Some(asked.into_under_way());
+                    reply.under_way = Some(picked.into_under_way());
                     return Ok(reply);
                 }
                 last_failure = Some((index, Failure::UpstreamStatus));
@@ -141,7 +140,7 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
             }
             Err(failure) => failure,
         };
-        let setback = attempt.failed(&asked, failure, progress, (exchange.memory, exchange.state));
+        let setback = attempt.failed(&picked, failure, progress, (exchange.memory, exchange.state));
         match attempts.after(setback, is_whole(&exchange.memory.request)) {
             Verdict::GiveUp => break failure,
             Verdict::Elsewhere => leave_aside((upstream, &choice), &mut tried, index, (failure, progress)),
@@ -149,7 +148,7 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
         }
         last_failure = Some((index, failure));
     };
-    admission.end(work_of(failure), call.worker.coarse_time());
+    admission.end(work_of(failure), ctx.worker.coarse_time());
     Err(failure)
 }
 
@@ -162,13 +161,13 @@ fn work_of(failure: Failure) -> Work {
 
 /// Waits for a server that may be asked, for as long as the client wants to hear of it.
 async fn wait_for_server(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     choice: &mut Choice<'_>,
     tried: &[usize],
     state: &mut ExchangeState<'_>,
-) -> Result<Asked, Failure> {
+) -> Result<PickedServer, Failure> {
     let next = pin!(choice.next(tried, &mut state.record.detours));
-    unless_gone(call.client, next).await.unwrap_or(Err(Failure::ClientGone))
+    unless_gone(ctx.client, next).await.unwrap_or(Err(Failure::ClientGone))
 }
 
 /// Another server for a request whose status is to be tried again. Where none has room, what was said is the answer.
@@ -178,53 +177,53 @@ fn elsewhere(
     tried: &[usize],
     state: &mut ExchangeState<'_>,
     repeats: impl FnOnce() -> Verdict,
-) -> Option<Asked> {
+) -> Option<PickedServer> {
     let is_there = choice.has_untried(tried, Room::Now) && repeats() != Verdict::GiveUp;
     is_there.then(|| choice.at_once(tried, &mut state.record.detours)).flatten()
 }
 
 /// Lets a request in that may be passed on, unless there are too many.
 fn let_in<'a>(
-    call: &Call<'_>,
-    admitted: &Admitted,
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
     upstream: &'a Upstream,
     state: &mut ExchangeState<'_>,
 ) -> Result<Admission<'a>, Failure> {
-    if is_connect(call, admitted) && !admitted.wants_upgrade {
+    if is_connect(ctx, routed) && !routed.wants_upgrade {
         // One of the protocols that are not passed on (RFC 9110 §7.8, §15.6.2).
         return Err(Failure::ProtocolRefused);
     }
-    upstream.admit(call.worker).inspect_err(|_| state.record.detours.shed = Some("latency"))
+    upstream.admit(ctx.worker).inspect_err(|_| state.record.detours.shed = Some("latency"))
 }
 
 /// Whether a request was a CONNECT with a protocol (RFC 8441 §4): over HTTP/2 nothing else asks for an upgrade.
-fn is_connect(call: &Call<'_>, admitted: &Admitted) -> bool {
-    admitted.connection.upgrade && call.client.socket.frames_itself()
+fn is_connect(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) -> bool {
+    routed.connection.upgrade && ctx.client.socket.frames_itself()
 }
 
 /// The route's own rules, else those of the upstream.
-fn retry_rules<'a>(call: &Call<'a>, upstream: &'a Upstream, admitted: &Admitted) -> &'a Retry {
-    let routes = &call.snapshot.plan.config.routes;
-    routes[admitted.route].policies.retry.as_ref().unwrap_or(&upstream.plan.config.retry)
+fn retry_rules<'a>(ctx: &ExchangeContext<'a>, upstream: &'a Upstream, routed: &RoutedRequest) -> &'a Retry {
+    let routes = &ctx.snapshot.plan.config.routes;
+    routes[routed.route].policies.retry.as_ref().unwrap_or(&upstream.plan.config.retry)
 }
 
 /// Frames what is there of the body, so that it leaves with the head.
 fn prepare_body(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     upstream: &Upstream,
-    admitted: &Admitted,
+    routed: &RoutedRequest,
     request: &mut Request,
 ) -> Result<(), Failure> {
-    let is_chunked = admitted.framing == Framing::Chunked && upstream.plan.config.protocol == Protocol::Http1;
-    request.body.begin(admitted.framing, is_chunked, admitted.client_limits(call).body_bytes);
-    if admitted.framing == Framing::None {
+    let is_chunked = routed.framing == Framing::Chunked && upstream.plan.config.protocol == Protocol::Http1;
+    request.body.begin(routed.framing, is_chunked, routed.client_limits(ctx).body_bytes);
+    if routed.framing == Framing::None {
         return Ok(());
     }
     request.keep_head();
-    if admitted.framing == Framing::Chunked
-        && let Some(unwanted) = Unwanted::in_requests(call, admitted)
+    if routed.framing == Framing::Chunked
+        && let Some(omitted) = OmittedFields::in_requests(ctx, routed)
     {
-        request.body.leave_out(unwanted);
+        request.body.leave_out(omitted);
     }
     if let Err(stop) = request.body.take_in(&mut request.buffer) {
         upload::outcome(Err(stop), Until::Head)?;
@@ -236,8 +235,13 @@ fn prepare_body(
 }
 
 /// How long a server took to answer, where that is timed, and the time now.
-fn answered(worker: &Worker, asked: &Asked, upload: &Upload, progress: Progress) -> (Option<Duration>, Time) {
-    let Some(since) = asked.since else { return (None, worker.coarse_time()) };
+fn answered(
+    worker: &Worker,
+    picked: &PickedServer,
+    upload: &Upload,
+    progress: Progress,
+) -> (Option<Duration>, Time) {
+    let Some(since) = picked.since else { return (None, worker.coarse_time()) };
     let answered_at = progress.first_byte_at.unwrap_or_else(Instant::now);
     let since = upload.waits_for_server_since(since);
     (since.map(|since| answered_at.saturating_duration_since(since)), worker.time_of(answered_at))
@@ -278,8 +282,8 @@ fn broken_off(connection: &ServerConnection, error: Option<&io::Error>, progress
 
 /// One try with one server.
 struct Attempt<'a> {
-    call: &'a Call<'a>,
-    admitted: &'a Admitted,
+    ctx: &'a ExchangeContext<'a>,
+    routed: &'a RoutedRequest,
     upstream: &'a Upstream,
     index: usize,
     /// Whether a pooled connection may be used, of those that carry one exchange at a time.
@@ -291,7 +295,7 @@ impl Attempt<'_> {
     #[cold]
     fn failed(
         &self,
-        asked: &Asked,
+        picked: &PickedServer,
         failure: Failure,
         progress: Progress,
         (memory, state): (&mut Memory, &mut ExchangeState<'_>),
@@ -300,7 +304,7 @@ impl Attempt<'_> {
         state.record.explain(memory, failure);
         let setback = Setback::Failed(failure, progress);
         let is_its_fault = setback.blames_server() && failure.facts().party == Party::Upstream;
-        state.record.server_changed(self.upstream.failed(self.call.worker, asked, is_its_fault));
+        state.record.server_changed(self.upstream.failed(self.ctx.worker, picked, is_its_fault));
         setback
     }
 
@@ -315,7 +319,7 @@ impl Attempt<'_> {
             None => {
                 let connect = async {
                     let connect = pin!(self.connect(state));
-                    unless_gone(self.call.client, connect).await
+                    unless_gone(self.ctx.client, connect).await
                 };
                 cold(|| connect).await.unwrap_or(Err(Failure::ClientGone))?
             }
@@ -326,7 +330,7 @@ impl Attempt<'_> {
         self.render(request)?;
         let is_done = request.body.is_done_for(&connection.socket);
         let follows = if is_done { Follows::End } else { Follows::Nothing };
-        let pace = Pace::new(Direction::Up, self.call.worker);
+        let pace = Pace::new(Direction::Up, self.ctx.worker);
         pace.pass(request.out.len() - request.first_piece.len());
         let sent = self.send_at_once(&connection, &request.out, follows, &pace, progress)?;
         if sent < request.out.len() {
@@ -335,17 +339,17 @@ impl Attempt<'_> {
         state.record.upstream_bytes_sent += request.out.len() as u64;
         // What is repeated is written anew.
         request.out.clear();
-        self.call.worker.buffers.warm_text(&mut request.out);
+        self.ctx.worker.buffers.warm_text(&mut request.out);
         if is_done {
-            self.call.worker.buffers.wait(&mut request.buffer);
+            self.ctx.worker.buffers.wait(&mut request.buffer);
             self.receive(&connection, response, state, progress).await?;
         } else {
-            let deadline = self.call.worker.deadlines.deadline();
+            let deadline = self.ctx.worker.deadlines.deadline();
             connection.upload = Upload::going_on(deadline, pace, self.is_held(request));
             let receive = pin!(self.receive(&connection, response, state, progress));
             connection
                 .upload
-                .beside(self.call, self.admitted, &connection, request, Until::Head, receive)
+                .beside(self.ctx, self.routed, &connection, request, Until::Head, receive)
                 .await?;
         }
         self.read_framing(&mut connection, request, response)?;
@@ -361,7 +365,7 @@ impl Attempt<'_> {
         // RFC 9110 §10.1.1: no expectation of an HTTP/1.0 client counts.
         request.body.taken() == (0, false)
             && request.buffer.is_empty()
-            && self.admitted.version != Version::Http10
+            && self.routed.version != Version::Http10
             && expects().is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
     }
 
@@ -371,24 +375,24 @@ impl Attempt<'_> {
         let pooled = match self.upstream.plan.config.protocol {
             Protocol::Http1 if !self.may_reuse => None,
             Protocol::Http1 => {
-                let may_be_repeated = self.admitted.method.is_idempotent();
-                server.pooled(self.call.worker, self.call.client, may_be_repeated)
+                let may_be_repeated = self.routed.method.is_idempotent();
+                server.pooled(self.ctx.worker, self.ctx.client, may_be_repeated)
             }
             // Those that have ended are not among them.
             Protocol::Http2 => server.stream(),
         };
         if pooled.is_some() {
-            self.call.worker.counters.upstream_reuses.increment();
+            self.ctx.worker.counters.upstream_reuses.increment();
         }
         pooled
     }
 
     async fn connect(&self, state: &mut ExchangeState<'_>) -> Result<Reply, Failure> {
-        let Call { worker, client, .. } = *self.call;
+        let ExchangeContext { worker, client, .. } = *self.ctx;
         let server = &self.upstream.servers[self.index];
         let connection = match self.upstream.plan.config.protocol {
             Protocol::Http1 if self.may_reuse => {
-                server.connect_or_reuse(worker, client, self.admitted.method.is_idempotent()).await
+                server.connect_or_reuse(worker, client, self.routed.method.is_idempotent()).await
             }
             // Behind pointers: making a connection takes much room, which waiting for one does not.
             Protocol::Http1 => cold(|| server.connect(worker, client)).await,
@@ -405,34 +409,34 @@ impl Attempt<'_> {
     /// The head as this server shall see it, and the first piece of the body behind it.
     fn render(&self, request: &mut Request) -> Result<(), Failure> {
         let own_authority = || Some(self.upstream.plan.servers[self.index].authority.as_bytes());
-        let names_no_host = self.admitted.target.authority == http1::Span::default();
+        let names_no_host = self.routed.target.authority == http1::Span::default();
         let host = match &self.upstream.plan.config.host {
             HostHeader::Pass if !names_no_host => None,
             HostHeader::Pass | HostHeader::Server => own_authority(),
             HostHeader::Set(host) => Some(host.as_bytes()),
         };
-        let client = self.call.client;
-        let chain = seen::chain(self.call, &request.head, request.head_bytes());
+        let client = self.ctx.client;
+        let chain = seen::chain(self.ctx, &request.head, request.head_bytes());
         let rewrite = |edits| RequestRewrite {
             path_and_query: None,
             edits,
             added: client.tls.as_deref().map_or(b"", ClientTls::lines),
-            target: &self.admitted.target,
-            connection: self.admitted.connection,
-            framing: self.admitted.framing,
-            wants_upgrade: self.admitted.wants_upgrade,
-            client: http1::Client { address: client.address, scheme: seen::scheme_of_peer(self.call), chain },
+            target: &self.routed.target,
+            connection: self.routed.connection,
+            framing: self.routed.framing,
+            wants_upgrade: self.routed.wants_upgrade,
+            client: http1::Client { address: client.address, scheme: seen::scheme_of_peer(self.ctx), chain },
             via: Via::Own,
             host,
         };
         let mut out = std::mem::take(&mut request.out);
         out.clear();
-        self.call.worker.buffers.warm_text(&mut out);
-        let outcome = match self.admitted.policies(self.call) {
+        self.ctx.worker.buffers.warm_text(&mut out);
+        let outcome = match self.routed.policies(self.ctx) {
             None => {
                 let asking = Asking::of(request.texts.conditions.as_deref(), false, None);
                 let edits = asking.as_ref().map(|asking| asking as &dyn http1::Edits);
-                let path_and_query = kept_target(self.admitted, &request.texts);
+                let path_and_query = kept_target(self.routed, &request.texts);
                 let rewrite = RequestRewrite { path_and_query, ..rewrite(edits) };
                 http1::write_request(&mut out, &request.head, request.head_bytes(), &rewrite);
                 Ok(())
@@ -440,15 +444,7 @@ impl Attempt<'_> {
             Some(policies) => {
                 let server = &self.upstream.plan.servers[self.index].authority;
                 let rewrite = rewrite(None);
-                policies::write_request(
-                    self.call,
-                    policies,
-                    self.admitted,
-                    server,
-                    request,
-                    rewrite,
-                    &mut out,
-                )
+                policies::write_request(self.ctx, policies, self.routed, server, request, rewrite, &mut out)
             }
         };
         out.extend_from_slice(&request.first_piece);
@@ -465,7 +461,7 @@ impl Attempt<'_> {
         pace: &Pace,
         progress: &mut Progress,
     ) -> Result<usize, Failure> {
-        if !pace.is_free(self.call.worker) {
+        if !pace.is_free(self.ctx.worker) {
             return Ok(0);
         }
         match poll_once(|context| connection.socket.poll_write(context, bytes, follows)) {
@@ -488,15 +484,15 @@ impl Attempt<'_> {
     ) -> Result<(), Failure> {
         while !bytes.is_empty() {
             let allowed =
-                poll_fn(|context| pace.poll_allowance(context, &self.admitted.place(self.call), bytes.len()))
+                poll_fn(|context| pace.poll_allowance(context, &self.routed.place(self.ctx), bytes.len()))
                     .await;
             let follows = if allowed < bytes.len() { Follows::Nothing } else { follows };
             let write = connection.socket.write(&bytes[..allowed], follows);
             match self
-                .call
+                .ctx
                 .client
                 .deadline
-                .within(self.admitted.ticks(self.call).upstream_first_byte, write)
+                .within(self.routed.ticks(self.ctx).upstream_first_byte, write)
                 .await
             {
                 Ok(Ok(count)) => {
@@ -526,14 +522,14 @@ impl Attempt<'_> {
             progress.first_byte_at = state.record.first_byte();
             match response.head.start.status {
                 // RFC 9110 §7.8: a server switches only to what it was asked for.
-                101 if self.admitted.wants_upgrade => return Ok(()),
+                101 if self.routed.wants_upgrade => return Ok(()),
                 101 => return Err(Failure::UpstreamSwitch),
                 100..=199 => {
                     // RFC 9110 §15.2: an HTTP/1.0 client knows none.
-                    if self.admitted.version != Version::Http10 {
+                    if self.routed.version != Version::Http10 {
                         progress.has_answered = true;
                         state.sent = Sent::Interim;
-                        respond::interim(self.call, self.admitted, response).await?;
+                        respond::interim(self.ctx, self.routed, response).await?;
                         state.sent = Sent::Nothing;
                         if response.head.start.status == 100 {
                             connection.upload.begin();
@@ -543,7 +539,7 @@ impl Attempt<'_> {
                 }
                 // RFC 9110 §9.3.6: a success would tell the client that the protocol is spoken. The server did nothing wrong:
                 // it was asked for a page as well.
-                200..=299 if is_connect(self.call, self.admitted) => return Err(Failure::NotUpgraded),
+                200..=299 if is_connect(self.ctx, self.routed) => return Err(Failure::NotUpgraded),
                 _ => return Ok(()),
             }
         }
@@ -556,9 +552,9 @@ impl Attempt<'_> {
         response: &mut Response,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
-        let limits = &self.call.snapshot.head_limits;
-        let deadline = &self.call.client.deadline;
-        let limit = self.admitted.ticks(self.call).upstream_first_byte;
+        let limits = &self.ctx.snapshot.head_limits;
+        let deadline = &self.ctx.client.deadline;
+        let limit = self.routed.ticks(self.ctx).upstream_first_byte;
         response.head.clear();
         let mut is_armed = false;
         let mut is_uploading = connection.upload.is_under_way();
@@ -578,14 +574,14 @@ impl Attempt<'_> {
                     response.buffer.compact();
                 }
                 if response.buffer.spare().is_empty() {
-                    self.call.worker.buffers.grow(&mut response.buffer);
+                    self.ctx.worker.buffers.grow(&mut response.buffer);
                 }
             }
             if !is_armed {
                 deadline.set(limit);
                 is_armed = true;
             }
-            let client = &self.call.client.socket;
+            let client = &self.ctx.client.socket;
             let heard = poll_fn(|context| match self.poll_read(context, connection, &mut response.buffer) {
                 Poll::Ready(read) => Poll::Ready(Heard::Read(read)),
                 Poll::Pending if client.poll_gone(context).is_ready() => Poll::Ready(Heard::ClientGone),
@@ -627,15 +623,15 @@ impl Attempt<'_> {
         buffer: &mut Buffer,
     ) -> Poll<io::Result<usize>> {
         if buffer.is_empty() {
-            let buffers = &self.call.worker.buffers;
+            let buffers = &self.ctx.worker.buffers;
             if connection.socket.poll_readable(context)?.is_pending() {
                 buffers.wait(buffer);
                 return Poll::Pending;
             }
             if !buffer.is_of_stream() {
                 buffers.ready(buffer);
-            } else if !self.call.client.socket.is_crowded() {
-                self.call.worker.buffers.grow_to(buffer, SMALL);
+            } else if !self.ctx.client.socket.is_crowded() {
+                self.ctx.worker.buffers.grow_to(buffer, SMALL);
             }
         }
         let spare = buffer.spare();
@@ -651,7 +647,7 @@ impl Attempt<'_> {
         whole: usize,
     ) -> Result<(), Failure> {
         let buffer = &mut response.buffer;
-        let deadline = &self.call.client.deadline;
+        let deadline = &self.ctx.client.deadline;
         // One moment for all of it, in however many pieces it comes.
         deadline.set(MOMENT);
         while buffer.len() < whole {
@@ -676,13 +672,13 @@ impl Attempt<'_> {
         let head = &response.head;
         let options = ConnectionOptions::of_response(head, bytes).map_err(|_| Failure::UpstreamFraming)?;
         connection.framing = if head.start.status == 101 {
-            let made_key = self.call.client.socket.frames_itself();
+            let made_key = self.ctx.client.socket.frames_itself();
             if !switch::is_asked_for(request, response, options, made_key) {
                 return Err(Failure::UpstreamSwitch);
             }
             Framing::None
         } else {
-            http1::response_framing(head, bytes, self.admitted.method == Method::Head)
+            http1::response_framing(head, bytes, self.routed.method == Method::Head)
                 .map_err(|_| Failure::UpstreamFraming)?
         };
         // A stream is for one exchange.

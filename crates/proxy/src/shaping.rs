@@ -17,7 +17,7 @@ use std::sync::Arc;
 use config::Scope;
 use shape::Total;
 
-use crate::context::exchange::Call;
+use crate::context::exchange::ExchangeContext;
 use crate::context::exchange_slot::Memory;
 use crate::context::plan::Plan;
 use transport::alarm::Alarms;
@@ -32,8 +32,8 @@ use share::Share;
 const SHARES_KEPT: usize = 64;
 
 /// Holds a message back. It keeps no more memory meanwhile than its bytes take.
-pub(crate) async fn hold_back(call: &Call<'_>, delay: &Delayed, memory: &mut Memory) {
-    let Call { worker, .. } = *call;
+pub(crate) async fn hold_back(ctx: &ExchangeContext<'_>, delay: &Delayed, memory: &mut Memory) {
+    let ExchangeContext { worker, .. } = *ctx;
     memory.park(worker);
     worker.shaper.alarms().wait(delay).await;
     memory.unpark(worker);

@@ -20,7 +20,8 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use balance::{
-    Event, InFlight, Outcome, Passage, Picker, RetryBudget, Shed, ShedSettings, Standing, State, Time, Work,
+    Event, InFlight, Outcome, Passage, Picker, RetryBudget, ServerHealth, Shed, ShedSettings, State, Time,
+    Work,
 };
 use config::{Protocol, Scheme, ServerHost};
 use http1::{ConnectionOptions, Framing};
@@ -32,12 +33,12 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::body::upload::Upload;
 use crate::context::client::Client;
 use crate::context::failure::Failure;
-use crate::context::introduced;
+use crate::context::original_connection;
 use crate::context::plan::{ServerPlan, UpstreamPlan};
 use crate::context::worker::{Message, Worker};
 use crate::upstream::multiplex::{Multiplex, Waits};
 use crate::upstream::pool::{Making, Pool};
-use crate::upstream::wait_queue::{Line, WhatFor};
+use crate::upstream::wait_queue::{WaitQueue, WhatFor};
 use transport::cold::cold;
 use transport::connection::Connection;
 use transport::deadline::{Deadline, Deadlines, Ticks};
@@ -59,13 +60,13 @@ pub(crate) struct Upstream {
     /// How many requests may be under way before more are shed.
     shed: Option<RefCell<Shed>>,
     /// Requests that wait, where servers have limits.
-    pub(crate) line: Option<Rc<Line>>,
+    pub(crate) line: Option<Rc<WaitQueue>>,
     /// Whether the plan needs to know how long each answer takes.
     times_all: bool,
 }
 
 /// How a server stands, as one worker shares it among its requests: by a count of its own, which is no atomic one.
-type Shared = Rc<Arc<Standing>>;
+type Shared = Rc<Arc<ServerHealth>>;
 
 /// What an upstream of one worker is made with, besides its plan.
 pub(crate) struct Surroundings<'a> {
@@ -91,7 +92,7 @@ pub(crate) struct Server {
 }
 
 /// A connection that is one client's alone, between two of its requests.
-pub(crate) struct Kept {
+pub(crate) struct PinnedConnection {
     server: Arc<ServerPlan>,
     connection: Box<ServerConnection>,
 }
@@ -165,7 +166,7 @@ impl Upstream {
     pub(crate) fn new<'a>(
         plan: &Arc<UpstreamPlan>,
         known: impl Fn(&Arc<ServerPlan>) -> Option<&'a Rc<Server>>,
-        known_line: Option<&Rc<Line>>,
+        known_line: Option<&Rc<WaitQueue>>,
         surroundings: &Surroundings<'_>,
     ) -> Self {
         let server = |server: &Arc<ServerPlan>| {
@@ -179,7 +180,7 @@ impl Upstream {
         let line = || {
             let known = known_line.cloned();
             known.iter().for_each(|line| line.set_waiting_max(plan.config.queue.length));
-            let made = || Rc::new(Line::new(plan.config.queue.length, &plan.waiting, worker, others));
+            let made = || Rc::new(WaitQueue::new(plan.config.queue.length, &plan.waiting, worker, others));
             known.unwrap_or_else(made)
         };
         Self {
@@ -188,7 +189,7 @@ impl Upstream {
                 .fleet
                 .members()
                 .iter()
-                .map(|member| Rc::new(Arc::clone(&member.standing)))
+                .map(|member| Rc::new(Arc::clone(&member.health)))
                 .collect(),
             picker: RefCell::new(Picker::new(Arc::clone(&plan.fleet), worker as u64)),
             budget: RefCell::new(RetryBudget::new(plan.config.retry_budget)),
@@ -208,14 +209,14 @@ impl Upstream {
 
     /// A request to a server begins: it is under way until what is returned is dropped.
     #[inline]
-    pub(crate) fn begin(&self, server: usize, is_last_resort: bool, now: Time) -> Option<Asked> {
+    pub(crate) fn begin(&self, server: usize, is_last_resort: bool, now: Time) -> Option<PickedServer> {
         let limit = self.plan.fleet.members()[server].in_flight_max;
         let in_flight = InFlight::begin(Rc::clone(&self.standings[server]), limit)?;
         // Last, as this place is not given back by itself.
         let passage = self.plan.fleet.enter(server, now)?;
         let under_way = UnderWay { in_flight: Some(in_flight), line: self.line.clone() };
         let since = self.times().then(Instant::now);
-        Some(Asked { server, since, is_last_resort, passage, under_way })
+        Some(PickedServer { server, since, is_last_resort, passage, under_way })
     }
 
     /// Whether another server is up that a request was not tried with.
@@ -223,7 +224,7 @@ impl Upstream {
         let members = self.plan.fleet.members().iter().enumerate();
         members
             .filter(|(index, _)| *index != server && !tried.contains(index))
-            .any(|(_, member)| member.standing.state() == State::Up)
+            .any(|(_, member)| member.health.state() == State::Up)
     }
 
     /// Whether somebody wants to know how long the answer to what is begun now takes.
@@ -234,29 +235,29 @@ impl Upstream {
     /// A server has answered, after `latency` where that was timed, whatever follows.
     pub(crate) fn answered(
         &self,
-        asked: &Asked,
+        picked: &PickedServer,
         status: u16,
         latency: Option<Duration>,
         now: Time,
     ) -> Option<Event> {
         // What a gateway says about what is behind it, or a server that has no room.
         let is_failure = matches!(status, 502..=504);
-        if asked.is_last_resort && !is_failure && self.plan.fleet.revive(asked.server, now) {
-            self.plan.tell_revived(asked.server);
+        if picked.is_last_resort && !is_failure && self.plan.fleet.revive(picked.server, now) {
+            self.plan.tell_revived(picked.server);
         }
         let outcome = if is_failure { Outcome::Failed } else { Outcome::Answered(latency) };
-        self.ended(asked, outcome, now)
+        self.ended(picked, outcome, now)
     }
 
     /// A server has not answered.
-    pub(crate) fn failed(&self, worker: &Worker, asked: &Asked, is_its_fault: bool) -> Option<Event> {
+    pub(crate) fn failed(&self, worker: &Worker, picked: &PickedServer, is_its_fault: bool) -> Option<Event> {
         let outcome = if is_its_fault { Outcome::Failed } else { Outcome::Abandoned };
-        self.ended(asked, outcome, worker.coarse_time())
+        self.ended(picked, outcome, worker.coarse_time())
     }
 
-    fn ended(&self, asked: &Asked, outcome: Outcome, now: Time) -> Option<Event> {
-        let event = self.plan.fleet.end_passed(asked.server, asked.passage, outcome, now)?;
-        self.plan.tell(asked.server, event, now);
+    fn ended(&self, picked: &PickedServer, outcome: Outcome, now: Time) -> Option<Event> {
+        let event = self.plan.fleet.end_passed(picked.server, picked.passage, outcome, now)?;
+        self.plan.tell(picked.server, event, now);
         Some(event)
     }
 
@@ -317,7 +318,7 @@ impl Drop for Admission<'_> {
 }
 
 /// A request that a server was picked for.
-pub(crate) struct Asked {
+pub(crate) struct PickedServer {
     pub(crate) server: usize,
     /// `None` where nobody wants to know how long it takes.
     pub(crate) since: Option<Instant>,
@@ -328,7 +329,7 @@ pub(crate) struct Asked {
     under_way: UnderWay,
 }
 
-impl Asked {
+impl PickedServer {
     /// What keeps it under way, until the whole response has been passed on.
     pub(crate) fn into_under_way(self) -> UnderWay {
         self.under_way
@@ -339,7 +340,7 @@ impl Asked {
 pub(crate) struct UnderWay {
     in_flight: Option<InFlight<Shared>>,
     /// Where somebody may wait for the room.
-    line: Option<Rc<Line>>,
+    line: Option<Rc<WaitQueue>>,
 }
 
 impl Drop for UnderWay {
@@ -389,7 +390,7 @@ impl Server {
 
     fn quiet(&self, client: &Client, may_be_repeated: bool) -> Option<Box<ServerConnection>> {
         if self.introduction.get().is_some() {
-            let Kept { server, connection } = *client.kept.take()?;
+            let PinnedConnection { server, connection } = *client.pinned.take()?;
             let is_good = Arc::ptr_eq(&server, &self.plan) && connection.serves_again(may_be_repeated);
             return is_good.then_some(connection);
         }
@@ -431,7 +432,7 @@ impl Server {
         worker: &Worker,
         client: &Client,
     ) -> Result<Box<ServerConnection>, Failure> {
-        let header = self.introduction.get().map(|version| introduced::header(version, client));
+        let header = self.introduction.get().map(|version| original_connection::header(version, client));
         let header = header.as_deref().unwrap_or_default();
         let (socket, permit) = {
             let opened = self.open(worker, &client.deadline, header).await;
@@ -631,7 +632,7 @@ impl Server {
         if connection.is_private {
             connection.end();
             let server = Arc::clone(&self.plan);
-            client.kept.set(Some(Box::new(Kept { server, connection })));
+            client.pinned.set(Some(Box::new(PinnedConnection { server, connection })));
             return;
         }
         self.keep(connection, deadlines);

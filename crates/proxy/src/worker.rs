@@ -21,7 +21,7 @@ use tokio::sync::{Notify, mpsc::UnboundedReceiver, mpsc::UnboundedSender};
 
 use crate::connection::client;
 use crate::context::client::Client;
-use crate::context::exchange_slot::Lanes;
+use crate::context::exchange_slot::ExchangeSlots;
 use crate::context::handshake_notices::HandshakeNotices;
 use crate::context::listening::{ListenerId, Listening};
 use crate::context::plan::{Listener, Plan};
@@ -31,8 +31,8 @@ use crate::context::worker::{Change, Loads, LogChange, Message, State, Worker};
 use crate::faults::Faults;
 use crate::faults::connections;
 use crate::shaping::Shaper;
-use crate::upstream::wait_queue::Line;
-use crate::worker::wakeup_coalescing::{Gathering, Progress};
+use crate::upstream::wait_queue::WaitQueue;
+use crate::worker::wakeup_coalescing::{Coalescing, Progress};
 use transport::alarm::Alarms;
 use transport::buffer::Buffers;
 use transport::deadline::{Deadlines, TICK};
@@ -99,7 +99,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
         accepting: RefCell::default(),
         early: RefCell::default(),
         deadlines: Deadlines::new(),
-        lanes: Lanes::default(),
+        slots: ExchangeSlots::default(),
         buffers: Buffers::default(),
         records: Records::new(),
         pipes: Pipes::default(),
@@ -128,9 +128,9 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
     });
     worker.update_time();
     tokio::task::spawn_local(Rc::clone(&worker.alarms).run());
-    let gathering = Rc::new(Gathering::default());
-    tokio::task::spawn_local(tick(Rc::clone(&worker), Rc::clone(&gathering)));
-    tokio::task::spawn_local(gather(Rc::clone(&worker), gathering));
+    let coalescing = Rc::new(Coalescing::default());
+    tokio::task::spawn_local(tick(Rc::clone(&worker), Rc::clone(&coalescing)));
+    tokio::task::spawn_local(coalesce(Rc::clone(&worker), coalescing));
     worker.listen(&listeners, opened, &[]);
     while let Some(message) = messages.recv().await {
         match message {
@@ -155,7 +155,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
 
 /// Ten times a second: what is due, what is idle for too long, the date, the log. While there is nobody whom that
 /// concerns, once a second.
-async fn tick(worker: Rc<Worker>, gathering: Rc<Gathering>) {
+async fn tick(worker: Rc<Worker>, coalescing: Rc<Coalescing>) {
     let mut second = worker.deadlines.second();
     let mut requests_before = 0;
     loop {
@@ -166,8 +166,8 @@ async fn tick(worker: Rc<Worker>, gathering: Rc<Gathering>) {
             () = worker.is_wanted.notified() => {}
         }
         worker.update_time();
-        let longest = worker.snapshot().plan.config.gather;
-        gathering.look(worker.time_ns(), worker.progress(), longest);
+        let longest = worker.snapshot().plan.config.wakeup_coalescing;
+        coalescing.look(worker.time_ns(), worker.progress(), longest);
         if worker.deadlines.second() != second {
             second = worker.deadlines.second();
             let snapshot = worker.snapshot();
@@ -180,7 +180,7 @@ async fn tick(worker: Rc<Worker>, gathering: Rc<Gathering>) {
                 worker.give_up_own_idle();
             }
             // Room that nobody told of: a server has come up, or was given more.
-            snapshot.lines().for_each(Line::call_next);
+            snapshot.lines().for_each(WaitQueue::call_next);
             worker.counters.upstream_connections_active.set(open as u64);
             worker.count_pools(&snapshot);
             worker.accepting.borrow_mut().retain(|task| !task.is_finished());
@@ -188,7 +188,7 @@ async fn tick(worker: Rc<Worker>, gathering: Rc<Gathering>) {
             let requests = worker.counters.requests.value();
             let wanted = (requests - requests_before) as usize;
             requests_before = requests;
-            worker.lanes.shrink_spare(wanted);
+            worker.slots.shrink_spare(wanted);
             worker.buffers.shrink_spare(wanted);
         }
         worker.flush_log();
@@ -196,9 +196,9 @@ async fn tick(worker: Rc<Worker>, gathering: Rc<Gathering>) {
 }
 
 /// Sleeps at times, and never past what is due.
-async fn gather(worker: Rc<Worker>, gathering: Rc<Gathering>) {
+async fn coalesce(worker: Rc<Worker>, coalescing: Rc<Coalescing>) {
     let sleep = |moment: Duration| std::thread::sleep(moment.min(worker.alarms.next_in()));
-    gathering.run(|| worker.progress(), sleep).await;
+    coalescing.run(|| worker.progress(), sleep).await;
 }
 
 impl Worker {
@@ -393,7 +393,7 @@ impl Worker {
     }
 
     fn end(&self) {
-        self.lanes.clear();
+        self.slots.clear();
         self.flush_log();
     }
 }

@@ -27,7 +27,7 @@ pub struct Exposition<'e> {
     /// What they have counted by name.
     pub totals: &'e Totals,
     /// How servers stand.
-    pub standings: &'e [Standing],
+    pub standings: &'e [ServerHealthSample],
     /// What is stored, where anything is.
     pub cache: Option<CacheState<'e>>,
     /// Lines that the access log has lost, if there is one.
@@ -38,7 +38,7 @@ pub struct Exposition<'e> {
 
 /// How a server stands now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct ServerHealthSample {
     /// The name of its upstream.
     pub upstream: Arc<str>,
     /// Its own name.

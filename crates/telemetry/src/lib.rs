@@ -42,7 +42,7 @@ pub use cached::{CacheState, DiskState};
 pub use counters::{CAUSES_MAX, Causes, Counter, Counters, Fields, Gauge, Kind, Reader, Row, Snapshot};
 pub use directory::{Directory, NAMED_MAX, Names, Places, ServerName, Totals};
 pub use entry::{ClientTls, Entry, Injected, Retried, Version};
-pub use exposition::{Exposition, ServerState, Standing};
+pub use exposition::{Exposition, ServerHealthSample, ServerState};
 pub use histogram::{BUCKETS, Histogram};
 pub use line::Format;
 pub use log::{AccessLog, Target, WorkerLog};

@@ -11,20 +11,20 @@ use crate::alarm::Alarms;
 
 /// A configured delay, and how often it was drawn. All workers share it, so a measured trace is followed in its order.
 pub struct Delayed {
-    meant: Delay,
+    settings: Delay,
     drawn: AtomicU64,
 }
 
 impl Delayed {
     /// The delay of the plan before, if it is configured the same: a trace goes on where it was.
-    pub fn new(meant: Option<&Delay>, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
-        let meant = meant?;
-        let known = before.filter(|before| before.meant == *meant).cloned();
-        Some(known.unwrap_or_else(|| Arc::new(Self { meant: meant.clone(), drawn: AtomicU64::new(0) })))
+    pub fn new(settings: Option<&Delay>, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
+        let settings = settings?;
+        let known = before.filter(|before| before.settings == *settings).cloned();
+        Some(known.unwrap_or_else(|| Arc::new(Self { settings: settings.clone(), drawn: AtomicU64::new(0) })))
     }
 
     fn draw_ns(&self) -> u64 {
-        self.meant.draw_ns(self.drawn.fetch_add(1, Ordering::Relaxed), fastrand::u64(..))
+        self.settings.draw_ns(self.drawn.fetch_add(1, Ordering::Relaxed), fastrand::u64(..))
     }
 }
 
@@ -47,8 +47,8 @@ mod tests {
             mean_ns: 10,
             jitter: Jitter::Trace { source: "t".into(), added_ns: Arc::new(added) },
         };
-        let meant = trace([1, 2, 3]);
-        let made = |before| Delayed::new(Some(&meant), before).expect("there is one");
+        let settings = trace([1, 2, 3]);
+        let made = |before| Delayed::new(Some(&settings), before).expect("there is one");
         let (one, other) = (made(None), made(None));
         for late_ns in [11, 12, 13, 11] {
             assert_eq!([one.draw_ns(), other.draw_ns()], [late_ns; 2]);

@@ -28,7 +28,7 @@ const FLUSH_MAX_NS: u64 = 30_000_000_000;
 
 /// An emulated link, as configured. Shared by all workers.
 pub struct Link {
-    meant: config::Link,
+    settings: config::Link,
     /// What it takes to make a connection over it.
     connect_delay: Option<Arc<Delayed>>,
     /// The delay of bytes now. A link that replaces this one after a reload shares it.
@@ -40,20 +40,20 @@ type InForce = ArcSwapOption<Latency>;
 
 impl Link {
     /// `None` if nothing is delayed and nothing was before. Connections over the link before it go on over this one.
-    pub fn new(meant: &config::Link, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
-        if before.is_none() && *meant == config::Link::default() {
+    pub fn new(settings: &config::Link, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
+        if before.is_none() && *settings == config::Link::default() {
             return None;
         }
-        let fresh = || Arc::new(InForce::new(meant.lateness().map(Arc::new)));
+        let fresh = || Arc::new(InForce::new(settings.lateness().map(Arc::new)));
         let latency = before.map_or_else(fresh, |before| Arc::clone(&before.latency));
         let connects = before.and_then(|before| before.connect_delay.as_ref());
-        let connect_delay = Delayed::new(meant.connect_delay.as_ref(), connects);
-        Some(Arc::new(Self { meant: meant.clone(), connect_delay, latency }))
+        let connect_delay = Delayed::new(settings.connect_delay.as_ref(), connects);
+        Some(Arc::new(Self { settings: settings.clone(), connect_delay, latency }))
     }
 
     /// Applies the configured delay: the plan of the link is in force from now on.
     pub fn enforce(&self) {
-        self.latency.store(self.meant.lateness().map(Arc::new));
+        self.latency.store(self.settings.lateness().map(Arc::new));
     }
 
     /// Whether it delays bytes.

@@ -108,7 +108,7 @@ impl TlsConnection {
             }
             let advance = match advance {
                 Ok(advance) => advance,
-                Err(error) => return Err(refused(error, tcp, &mut handshake)),
+                Err(error) => return Err(refused(error, tcp, handshake.take_server_name())),
             };
             received.drain(..advance.consumed);
             if is_done {
@@ -126,9 +126,7 @@ impl TlsConnection {
         }
         let (session, agreed) = match handshake.finish() {
             Ok(finished) => finished,
-            Err(error) => {
-                return Err(HandshakeError::Refused(error, Box::new(Unshaken { tcp, server_name: None })));
-            }
+            Err(error) => return Err(refused(error, tcp, None)),
         };
         // What is left of the handshake leaves with what is sent first, if that is soon: our request to a server is, and so
         // are the settings of HTTP/2, and the answer to a client's request that is here, where its tickets are all that
@@ -531,7 +529,7 @@ pub enum HandshakeError {
     /// The connection broke.
     Io,
     /// One side refused what the other said.
-    Refused(rustls::Error, Box<Unshaken>),
+    Refused(rustls::Error, Box<RefusedHandshake>),
     /// More than any handshake needs.
     TooLong,
     /// The client speaks HTTP as it is.
@@ -539,7 +537,7 @@ pub enum HandshakeError {
 }
 
 /// What is left of a connection whose handshake was refused.
-pub struct Unshaken {
+pub struct RefusedHandshake {
     /// The connection, for the alert and the lingering end.
     pub tcp: Tcp,
     /// What the client has asked for, as far as that was read.
@@ -547,8 +545,8 @@ pub struct Unshaken {
 }
 
 #[cold]
-fn refused(error: rustls::Error, tcp: Tcp, handshake: &mut Handshake) -> HandshakeError {
-    HandshakeError::Refused(error, Box::new(Unshaken { tcp, server_name: handshake.take_server_name() }))
+fn refused(error: rustls::Error, tcp: Tcp, server_name: Option<Box<str>>) -> HandshakeError {
+    HandshakeError::Refused(error, Box::new(RefusedHandshake { tcp, server_name }))
 }
 
 impl From<io::Error> for HandshakeError {

@@ -42,14 +42,14 @@ impl ConsistentHash {
         let weight_in_percent = self.weight * 100;
         maglev.find(candidates, key, |place| {
             let bound = (allowed * u64::from(candidates.weight(place))).div_ceil(weight_in_percent);
-            u64::from(candidates.standing(place).in_flight()) < bound && candidates.allows(place)
+            u64::from(candidates.health(place).in_flight()) < bound && candidates.allows(place)
         })
     }
 
     fn add_up(&mut self, candidates: &Candidates<'_>) {
         if self.picks_left == 0 || self.added_at != candidates.ask.now {
             self.added_at = candidates.ask.now;
-            let load = |place| u64::from(candidates.standing(place).in_flight());
+            let load = |place| u64::from(candidates.health(place).in_flight());
             self.load = (0..candidates.len()).map(load).sum();
             self.picks_left = candidates.len() / ADDED_PER_PICK;
         } else {
@@ -64,14 +64,14 @@ mod tests {
 
     use crate::fleet::{Fleet, Member, Settings};
     use crate::hash::{ServerId, mix};
+    use crate::health::ServerHealth;
     use crate::picker::{Ask, Pick, Picker};
     use crate::policy::policy;
-    use crate::standing::Standing;
     use crate::time::Time;
 
     fn picker(servers: u64, settings: Settings) -> Picker {
         let changes = Arc::default();
-        let member = |id| Member::new(ServerId::from_u64(id), 1, &Standing::new(&changes));
+        let member = |id| Member::new(ServerId::from_u64(id), 1, &ServerHealth::new(&changes));
         let row = policy("consistent-hash").expect("a policy");
         Picker::new(Arc::new(Fleet::new(row, (0..servers).map(member).collect(), settings)), 0)
     }
@@ -96,7 +96,7 @@ mod tests {
             let mut under_way = Vec::new();
             for begun in 1..=100 * servers {
                 under_way.push(fleet.begin(picked(&mut picker, busy_key)));
-                let most = fleet.members().iter().map(|member| member.standing.in_flight()).max();
+                let most = fleet.members().iter().map(|member| member.health.in_flight()).max();
                 let bound = (begun as f64 * 1.25 / servers as f64).ceil() as u32;
                 assert!(most.is_some_and(|most| most <= bound), "{most:?} of {begun} with one server");
             }

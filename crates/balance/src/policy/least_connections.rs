@@ -150,14 +150,15 @@ mod tests {
 
     use crate::fleet::{Fleet, Member, Settings};
     use crate::hash::{ServerId, mix};
+    use crate::health::{InFlight, ServerHealth};
     use crate::picker::{Ask, Pick, Picker};
     use crate::policy::policy;
-    use crate::standing::{InFlight, Standing};
     use crate::time::Time;
 
     fn fleet(weights: &[u32]) -> Arc<Fleet> {
         let changes = Arc::default();
-        let member = |(id, &weight)| Member::new(ServerId::from_u64(id), weight, &Standing::new(&changes));
+        let member =
+            |(id, &weight)| Member::new(ServerId::from_u64(id), weight, &ServerHealth::new(&changes));
         let row = policy("least-connections").expect("a policy");
         Arc::new(Fleet::new(row, (0..).zip(weights).map(member).collect(), Settings::default()))
     }
@@ -175,7 +176,7 @@ mod tests {
         let mut picker = Picker::new(Arc::clone(&fleet), 0);
         let begin = |turn| fleet.begin(picked(&mut picker, turn)).expect("no limit");
         let _under_way: Vec<InFlight> = (0..count).map(begin).collect();
-        fleet.members().iter().map(|member| member.standing.in_flight()).collect()
+        fleet.members().iter().map(|member| member.health.in_flight()).collect()
     }
 
     #[test]
@@ -220,7 +221,7 @@ mod tests {
             }
             under_way.push(fleet.begin(server));
         }
-        let loads: Vec<u32> = fleet.members().iter().map(|member| member.standing.in_flight()).collect();
+        let loads: Vec<u32> = fleet.members().iter().map(|member| member.health.in_flight()).collect();
         assert_eq!(loads.iter().max(), loads.iter().min().map(|least| least + 1).as_ref(), "{loads:?}");
     }
 }

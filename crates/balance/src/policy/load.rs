@@ -17,7 +17,7 @@ pub(crate) const NOT_ALLOWED: u64 = u32::MAX as u64 + 1;
 #[inline]
 pub(crate) fn count(candidates: &Candidates<'_>, place: usize) -> u64 {
     let allowed = candidates.allows(place);
-    if allowed { u64::from(candidates.standing(place).in_flight()) } else { NOT_ALLOWED }
+    if allowed { u64::from(candidates.health(place).in_flight()) } else { NOT_ALLOWED }
 }
 
 impl Load {

@@ -51,9 +51,9 @@ impl ResponseTime {
 }
 
 fn cost(candidates: &Candidates<'_>, place: usize) -> f32 {
-    let standing = candidates.standing(place);
-    let known = standing.latency.micros(candidates.ask.now, candidates.fleet.settings.latency_memory);
-    let load = standing.in_flight();
+    let health = candidates.health(place);
+    let known = health.latency.micros(candidates.ask.now, candidates.fleet.settings.latency_memory);
+    let load = health.in_flight();
     let micros = match (known, load) {
         (0.0, 0) => 0.0,
         (0.0, _) => UNKNOWN_MICROS,
@@ -69,15 +69,15 @@ mod tests {
 
     use crate::fleet::{Fleet, Member, Settings};
     use crate::hash::{ServerId, mix};
+    use crate::health::{Cause, Outcome, ServerHealth};
     use crate::picker::{Ask, Pick, Picker};
     use crate::policy::policy;
-    use crate::standing::{Cause, Outcome, Standing};
     use crate::time::Time;
 
     #[test]
     fn the_quicker_server_is_asked_and_the_slower_one_again_when_that_is_long_ago() {
         let changes = Arc::default();
-        let member = |id| Member::new(ServerId::from_u64(id), 1, &Standing::new(&changes));
+        let member = |id| Member::new(ServerId::from_u64(id), 1, &ServerHealth::new(&changes));
         let row = policy("response-time").expect("a policy");
         let fleet = Arc::new(Fleet::new(row, (0..2).map(member).collect(), Settings::default()));
         let mut picker = Picker::new(Arc::clone(&fleet), 0);
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn a_server_that_comes_back_is_not_sent_a_crowd_before_it_has_answered() {
         let changes = Arc::default();
-        let member = |id| Member::new(ServerId::from_u64(id), 1, &Standing::new(&changes));
+        let member = |id| Member::new(ServerId::from_u64(id), 1, &ServerHealth::new(&changes));
         let row = policy("response-time").expect("a policy");
         let fleet = Arc::new(Fleet::new(row, (0..3).map(member).collect(), Settings::default()));
         let mut picker = Picker::new(Arc::clone(&fleet), 0);
@@ -110,12 +110,12 @@ mod tests {
         for server in 0..3 {
             fleet.end(server, answered, at(0));
         }
-        fleet.members()[2].standing.stop(Cause::Check);
+        fleet.members()[2].health.stop(Cause::Check);
         // Two memories later.
         for server in 0..2 {
             fleet.end(server, answered, at(20_000));
         }
-        fleet.members()[2].standing.restore(Cause::Check, at(20_000));
+        fleet.members()[2].health.restore(Cause::Check, at(20_000));
         let mut under_way = Vec::new();
         let mut crowd = 0;
         for turn in 0..300 {

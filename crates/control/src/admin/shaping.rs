@@ -48,7 +48,7 @@ fn written(delay: &Option<Delay>) -> Option<String> {
 
 /// How fast and how late everything is now.
 pub(super) fn places(control: &Control) -> Vec<ShapingStatus> {
-    let (plan, overlay, now) = (control.plan(), control.overlay(), control.time());
+    let (plan, overrides, now) = (control.plan(), control.overrides(), control.time());
     let config = &plan.config;
     let listeners = config.listeners.iter().map(|listener| {
         over(place(PlaceKind::Listener, &listener.name, &listener.bandwidths), &listener.link)
@@ -61,7 +61,7 @@ pub(super) fn places(control: &Control) -> Vec<ShapingStatus> {
     let upstreams = config.upstreams.iter().map(|upstream| {
         over(place(PlaceKind::Upstream, &upstream.name, &upstream.bandwidths), &upstream.link)
     });
-    let changed = |told: ShapingStatus| match overlay.shaping.of(told.place, &told.name, now) {
+    let changed = |told: ShapingStatus| match overrides.shaping.of(told.place, &told.name, now) {
         Some(rest) => {
             let expires_in_seconds = rest.map(|rest| rest.as_secs_f64());
             ShapingStatus { is_changed: true, expires_in_seconds, ..told }

@@ -14,7 +14,7 @@ use telemetry::RouteCell;
 
 use super::shaping;
 use crate::change::Control;
-use crate::runtime_overrides::{Overlay, Presence, ServerChange};
+use crate::runtime_overrides::{Presence, RuntimeOverrides, ServerChange};
 use proxy::cache::{self, Cache};
 use proxy::context::failure::Failure;
 use proxy::context::plan::{Plan, Route, Stickiness, UpstreamPlan};
@@ -30,7 +30,7 @@ pub(crate) fn mistake(mistake: &Mistake) -> ConfigMistake {
 /// How it stands now.
 pub(crate) fn read(control: &Control) -> Status {
     let plan = control.plan();
-    let (now, overlay) = (control.time(), control.overlay());
+    let (now, overrides) = (control.time(), control.overrides());
     let counted = control.metrics.counters();
     let failures = Failure::WORDS.iter().zip(counted.failures).filter(|(_, count)| *count > 0);
     let listeners = plan.config.listeners.iter().zip(control.addresses());
@@ -50,8 +50,8 @@ pub(crate) fn read(control: &Control) -> Status {
             })
             .collect(),
         routes: routes(control, &plan),
-        cache: plan.cache.as_ref().map(Cache::told),
-        upstreams: plan.upstreams.iter().map(|upstream| of_upstream(upstream, &overlay, now)).collect(),
+        cache: plan.cache.as_ref().map(Cache::report),
+        upstreams: plan.upstreams.iter().map(|upstream| of_upstream(upstream, &overrides, now)).collect(),
         faults: faults(control),
         shaping: shaping::places(control).into_iter().filter(|place| !place.is_plain()).collect(),
         counters: counted.each().map(|row| (row.name.to_owned(), row.value)).collect(),
@@ -74,9 +74,9 @@ pub(crate) fn faults(control: &Control) -> Vec<FaultStatus> {
     let told = |rule: &Arc<Rule>| {
         let (matched, injected) = rule.counts();
         FaultStatus {
-            name: rule.meant.name.clone(),
-            inject: config::written_fault(&rule.meant.fault),
-            probability: config::written_share(&rule.meant.occasion.probability),
+            name: rule.settings.name.clone(),
+            inject: config::written_fault(&rule.settings.fault),
+            probability: config::written_share(&rule.settings.occasion.probability),
             is_on: rule.is_on(now_ns),
             expires_in_seconds: rule.expires_in(now_ns).map(|time| time.as_secs_f64()),
             matched,
@@ -86,7 +86,7 @@ pub(crate) fn faults(control: &Control) -> Vec<FaultStatus> {
     control.faults.rules().iter().map(told).collect()
 }
 
-fn of_upstream(upstream: &Arc<UpstreamPlan>, overlay: &Overlay, now: Time) -> UpstreamStatus {
+fn of_upstream(upstream: &Arc<UpstreamPlan>, overrides: &RuntimeOverrides, now: Time) -> UpstreamStatus {
     let UpstreamPlan { config, fleet, servers, .. } = &**upstream;
     let server = |index: usize| {
         let (server, member) = (&servers[index], &fleet.members()[index]);
@@ -98,9 +98,9 @@ fn of_upstream(upstream: &Arc<UpstreamPlan>, overlay: &Overlay, now: Time) -> Up
             reason,
             weight: member.weight,
             priority: member.priority,
-            requests: member.standing.in_flight(),
+            requests: member.health.in_flight(),
             response_time_ms: fleet.response_time(index, now).map(|time| time.as_secs_f64() * 1e3),
-            changes: overlay.of(&config.name, &server.config).map(changes).unwrap_or_default(),
+            changes: overrides.of(&config.name, &server.config).map(changes).unwrap_or_default(),
         }
     };
     UpstreamStatus {
@@ -115,23 +115,23 @@ fn of_upstream(upstream: &Arc<UpstreamPlan>, overlay: &Overlay, now: Time) -> Up
 }
 
 fn state(upstream: &UpstreamPlan, index: usize, now: Time) -> (ServerState, Option<String>) {
-    let standing = &upstream.fleet.members()[index].standing;
+    let health = &upstream.fleet.members()[index].health;
     let rest = |until: Time| seconds(until.since(now));
     let findings = upstream.watches[index].findings();
-    match (standing.state(), upstream.fleet.flow(index, now)) {
+    match (health.state(), upstream.fleet.flow(index, now)) {
         (balance::State::Down, _) => {
             let why = findings.failure.map(|failure| format!(": {failure}")).unwrap_or_default();
             (ServerState::Down, Some(format!("its checks fail{why}")))
         }
         (balance::State::Ejected, _) => {
-            let until = standing.ejected_until();
+            let until = health.ejected_until();
             let outlier = findings.outlier.filter(|(of, _)| *of == until);
             let why = outlier.map_or_else(|| "too many failures in a row".to_owned(), |(_, why)| why);
             (ServerState::Ejected, Some(format!("{why}: ejected for {} more", rest(until))))
         }
         (balance::State::Draining, _) => {
-            debug_assert!(standing.is_stopped_by(Cause::Drain));
-            let reason = match standing.in_flight() {
+            debug_assert!(health.is_stopped_by(Cause::Drain));
+            let reason = match health.in_flight() {
                 0 => "no running requests".to_owned(),
                 1 => "1 running request".to_owned(),
                 count => format!("{count} running requests"),

@@ -137,9 +137,9 @@ pub(super) fn reason(error: &io::Error) -> String {
 }
 
 /// A connection, as others read and write one.
-pub(super) struct Line(pub(super) Connection);
+pub(super) struct ProbeStream(pub(super) Connection);
 
-impl AsyncRead for Line {
+impl AsyncRead for ProbeStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -151,7 +151,7 @@ impl AsyncRead for Line {
     }
 }
 
-impl AsyncWrite for Line {
+impl AsyncWrite for ProbeStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.0.poll_write(context, bytes, Follows::Nothing)
     }

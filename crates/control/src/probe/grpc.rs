@@ -6,7 +6,7 @@ use bytes::Bytes;
 use config::Protocol;
 use http::{HeaderMap, Request};
 
-use crate::probe::http::{Answer, USER_AGENT};
+use crate::probe::http::{ProbeResponse, USER_AGENT};
 use crate::probe::server::{Shared, Subject};
 use crate::probe::{connect, http2};
 
@@ -48,7 +48,7 @@ fn question(service: &str) -> Bytes {
     framed.into()
 }
 
-fn judge(answer: &Answer, trailers: &HeaderMap) -> Result<(), String> {
+fn judge(answer: &ProbeResponse, trailers: &HeaderMap) -> Result<(), String> {
     if answer.status != 200 {
         return Err(format!("status {}", answer.status));
     }
@@ -144,7 +144,7 @@ mod tests {
             (200, None, serving, Err("its answer is no gRPC")),
             (503, Some("0"), serving, Err("status 503")),
         ] {
-            let answer = Answer { status, headers: Vec::new(), body: body.to_vec() };
+            let answer = ProbeResponse { status, headers: Vec::new(), body: body.to_vec() };
             let mut trailers = HeaderMap::new();
             if let Some(code) = grpc_status {
                 trailers.insert("grpc-status", code.parse().expect("is a value"));

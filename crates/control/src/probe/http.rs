@@ -25,7 +25,7 @@ pub(super) struct Question<'a> {
 
 /// What was answered.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct ProbeResponse {
     pub(super) status: u16,
     /// Names in lower case.
     pub(super) headers: Vec<(String, Vec<u8>)>,
@@ -52,7 +52,7 @@ pub(super) async fn ask(subject: &Subject, shared: &Shared) -> Result<(), String
 }
 
 fn judge(
-    answer: &Answer,
+    answer: &ProbeResponse,
     statuses: &Statuses,
     headers: &[(String, ValueRule)],
     body: Option<&BodyRule>,
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_what_was_expected_or_the_reason_is_told() {
-        let answer = Answer {
+        let answer = ProbeResponse {
             status: 200,
             headers: vec![
                 ("x-role".to_owned(), b"replica".to_vec()),
@@ -102,7 +102,7 @@ mod tests {
             let judged = judge(&answer, &Statuses::successful(), &headers, body.as_ref());
             assert_eq!(judged, expected.map_err(str::to_owned));
         }
-        let answer = Answer { status: 503, ..answer };
+        let answer = ProbeResponse { status: 503, ..answer };
         assert_eq!(judge(&answer, &Statuses::successful(), &[], None), Err("status 503".to_owned()));
     }
 }

@@ -3,7 +3,7 @@
 use http1::{ChunkLimits, Chunked, Framing, HeadLimits, Parsed, ResponseHead};
 
 use crate::probe::connect::reason;
-use crate::probe::http::{Answer, BODY_MAX, HEAD_MAX, Question, USER_AGENT};
+use crate::probe::http::{BODY_MAX, HEAD_MAX, ProbeResponse, Question, USER_AGENT};
 use transport::connection::Connection;
 use transport::tcp::Follows;
 
@@ -12,7 +12,7 @@ const LIMITS: HeadLimits = HeadLimits { bytes: HEAD_MAX, fields: 256, target: HE
 const INTERIM_MAX: usize = 8;
 
 /// Asks with a GET.
-pub(super) async fn ask(connection: &Connection, question: &Question<'_>) -> Result<Answer, String> {
+pub(super) async fn ask(connection: &Connection, question: &Question<'_>) -> Result<ProbeResponse, String> {
     let Question { host, path, .. } = question;
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {USER_AGENT}\r\nAccept: */*\r\nConnection: close\r\n\r\n"
@@ -59,7 +59,7 @@ async fn answer(
     head: &ResponseHead,
     mut received: Vec<u8>,
     wants_body: bool,
-) -> Result<Answer, String> {
+) -> Result<ProbeResponse, String> {
     let framing =
         http1::response_framing(head, &received, false).map_err(|_| "its answer has no clear end")?;
     let text = |span: http1::Span| String::from_utf8_lossy(span.of(&received)).to_ascii_lowercase();
@@ -68,7 +68,7 @@ async fn answer(
     let status = head.start.status;
     received.drain(..head.len);
     let body = if wants_body { receive_body(connection, framing, received).await? } else { Vec::new() };
-    Ok(Answer { status, headers, body })
+    Ok(ProbeResponse { status, headers, body })
 }
 
 async fn receive_body(

@@ -9,13 +9,13 @@ use config::Scheme;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use http::{HeaderMap, Request};
 
-use crate::probe::connect::Line;
-use crate::probe::http::{Answer, BODY_MAX, HEAD_MAX, Question, USER_AGENT};
+use crate::probe::connect::ProbeStream;
+use crate::probe::http::{BODY_MAX, HEAD_MAX, ProbeResponse, Question, USER_AGENT};
 use transport::connection::Connection;
 
 /// What was answered over HTTP/2.
 pub(super) struct Answered {
-    pub(super) answer: Answer,
+    pub(super) answer: ProbeResponse,
     pub(super) trailers: HeaderMap,
 }
 
@@ -45,7 +45,7 @@ pub(super) async fn ask(
         .initial_connection_window_size(BODY_MAX as u32)
         .max_header_list_size(HEAD_MAX as u32);
     let (send, connection) =
-        builder.handshake::<_, Bytes>(Line(server)).await.map_err(|error| reason(&error))?;
+        builder.handshake::<_, Bytes>(ProbeStream(server)).await.map_err(|error| reason(&error))?;
     let mut connection = pin!(connection);
     let mut exchange = pin!(exchange(send, request, body));
     let mut has_ended = false;
@@ -87,7 +87,8 @@ async fn receive(response: ResponseFuture) -> Result<Answered, String> {
     let (head, mut stream) = response.into_parts();
     let headers =
         head.headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()));
-    let mut answer = Answer { status: head.status.as_u16(), headers: headers.collect(), body: Vec::new() };
+    let mut answer =
+        ProbeResponse { status: head.status.as_u16(), headers: headers.collect(), body: Vec::new() };
     while let Some(data) = stream.data().await {
         let data = data.map_err(|error| reason(&error))?;
         let room = BODY_MAX - answer.body.len();

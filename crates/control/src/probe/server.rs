@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use balance::{Cause, CheckSettings, Health, Standing, Time, Verdict};
+use balance::{Cause, CheckSettings, Health, ServerHealth, Time, Verdict};
 use config::written_duration;
 use config::{Check, Probe, Protocol};
 use route::ProxyVersion;
@@ -67,7 +67,7 @@ pub(super) struct Subject {
     pub(super) introduction: Option<ProxyVersion>,
     /// Where it has TLS: for requests, or for the check alone.
     pub(super) tls: Option<(Arc<ClientSide>, usize)>,
-    standing: Arc<Standing>,
+    health: Arc<ServerHealth>,
     watch: Arc<Watch>,
 }
 
@@ -89,7 +89,7 @@ impl Subject {
             protocol: upstream.config.protocol,
             introduction: upstream.config.send_proxy_protocol,
             tls,
-            standing: Arc::clone(&upstream.fleet.members()[index].standing),
+            health: Arc::clone(&upstream.fleet.members()[index].health),
             watch: Arc::clone(&upstream.watches[index]),
         }
     }
@@ -170,7 +170,7 @@ pub(crate) fn watch_return(upstream: &UpstreamPlan, index: usize, shared: &Rc<Sh
     let shared = Rc::clone(shared);
     tokio::task::spawn_local(async move {
         let mut revival = Revival::default();
-        while has_address(&subject) && is_left_out(&subject.standing, shared.now()) {
+        while has_address(&subject) && is_left_out(&subject.health, shared.now()) {
             let began = shared.now();
             let outcome = subject.ask(&shared).await;
             if !revival.checked(&subject, outcome.is_ok(), None, shared.now()) {
@@ -184,8 +184,8 @@ pub(crate) fn watch_return(upstream: &UpstreamPlan, index: usize, shared: &Rc<Sh
 
 /// Whether a server that was ejected is so still, and anybody but who watches it knows of it: one that has left its upstream
 /// is not looked at by anybody.
-fn is_left_out(standing: &Arc<Standing>, now: Time) -> bool {
-    Arc::strong_count(standing) > 1 && now < standing.ejected_until()
+fn is_left_out(health: &Arc<ServerHealth>, now: Time) -> bool {
+    Arc::strong_count(health) > 1 && now < health.ejected_until()
 }
 
 /// Has the server stand as its checks say, and tells if that is news.
@@ -195,7 +195,7 @@ fn conclude(subject: &Subject, before: Health, health: Health, outcome: &Result<
     match health {
         Health::Unknown => {}
         Health::Up { .. } => {
-            if subject.standing.restore(Cause::Check, now) {
+            if subject.health.restore(Cause::Check, now) {
                 let what = if is_first {
                     "its check succeeded".to_owned()
                 } else {
@@ -205,7 +205,7 @@ fn conclude(subject: &Subject, before: Health, health: Health, outcome: &Result<
             }
         }
         Health::Down { .. } => {
-            if subject.standing.stop(Cause::Check) {
+            if subject.health.stop(Cause::Check) {
                 let what = if is_first {
                     "its first check failed".to_owned()
                 } else {
@@ -235,13 +235,13 @@ struct Revival {
 impl Revival {
     /// A check has ended. Says whether the server is still ejected.
     fn checked(&mut self, subject: &Subject, is_success: bool, verdict: Option<Verdict>, now: Time) -> bool {
-        let standing = &subject.standing;
-        if !standing.is_stopped_by(Cause::Ejection) {
+        let health = &subject.health;
+        if !health.is_stopped_by(Cause::Ejection) {
             *self = Self::default();
             return false;
         }
         let findings = subject.watch.findings();
-        if findings.outlier.is_some_and(|(until, _)| until == standing.ejected_until()) {
+        if findings.outlier.is_some_and(|(until, _)| until == health.ejected_until()) {
             return true;
         }
         self.has_failed |= !is_success || subject.server.is_gone();
@@ -250,7 +250,7 @@ impl Revival {
         let is_telling = self.has_failed || !matches!(subject.check.probe, Probe::Tcp | Probe::Tls);
         let is_back = verdict == Some(Verdict::Up)
             || is_telling && is_success && self.successes >= subject.check.settings.rise;
-        if is_back && standing.restore(Cause::Ejection, now) {
+        if is_back && health.restore(Cause::Ejection, now) {
             subject.say(Level::Info, "available again");
         }
         !is_back
@@ -266,13 +266,13 @@ mod tests {
     #[test]
     fn a_server_is_watched_until_its_ejection_is_over_or_it_is_gone() {
         let at = Time::from_millis;
-        let standing = Standing::new(&Arc::default());
+        let health = ServerHealth::new(&Arc::default());
         let ejected = Inherited { ejected_for: Some(Duration::from_millis(100)), ..Inherited::default() };
-        standing.inherit(ejected, at(0));
-        let watched = Arc::clone(&standing);
+        health.inherit(ejected, at(0));
+        let watched = Arc::clone(&health);
         assert!(is_left_out(&watched, at(99)));
         assert!(!is_left_out(&watched, at(100)), "it is over, though nobody has said so");
-        drop(standing);
+        drop(health);
         assert!(!is_left_out(&watched, at(50)), "it is of no upstream any more");
     }
 }

@@ -28,14 +28,14 @@ const NONE: &str = "none";
 
 /// All changes, by place.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Reshaped(BTreeMap<(PlaceKind, String), PlaceChange>);
+pub(crate) struct ShapingOverrides(BTreeMap<(PlaceKind, String), PlaceChange>);
 
 /// What differs about one place.
 #[derive(Debug, Clone, PartialEq)]
 struct PlaceChange {
     /// As it was asked for.
     order: ShapingOrder,
-    meant: Meant,
+    settings: Meant,
     /// When it ends by itself, if it does.
     until: Option<Time>,
 }
@@ -67,7 +67,7 @@ pub(crate) enum ReshapeRefusal {
     TooLong,
 }
 
-impl Reshaped {
+impl ShapingOverrides {
     /// Takes up what an operator asks for, and says which place it is about. `config` has the places.
     pub(crate) fn amend(
         &mut self,
@@ -81,7 +81,7 @@ impl Reshaped {
             return Err(ReshapeRefusal::NoProfile(profile.to_owned(), known));
         }
         let name = place(order.place, order.name.as_deref(), config)?;
-        if change.meant.response_delay.is_given()
+        if change.settings.response_delay.is_given()
             && config.routes.iter().any(|route| route.name == name && route.cache.is_some())
         {
             return Err(ReshapeRefusal::Cached(name));
@@ -161,32 +161,32 @@ impl Reshaped {
 
     /// Changes a configuration likewise, in which links have the names that they are meant by.
     pub(crate) fn over(&self, config: &mut Settings) {
-        for ((kind, name), PlaceChange { order, meant, .. }) in &self.0 {
+        for ((kind, name), PlaceChange { order, settings, .. }) in &self.0 {
             let link = order.profile.as_deref().map(|name| config.profile(name));
-            let meant = match link {
-                None => meant.clone(),
-                Some(Some(link)) => meant.clone().behind(link),
+            let settings = match link {
+                None => settings.clone(),
+                Some(Some(link)) => settings.clone().behind(link),
                 // The file has it no more: all of the change waits for it.
                 Some(None) => continue,
             };
             match kind {
                 PlaceKind::Listener => {
                     for listener in config.listeners.iter_mut().filter(|listener| listener.name == *name) {
-                        meant.over_rates(&mut listener.bandwidths);
-                        meant.over_link(&mut listener.link);
+                        settings.over_rates(&mut listener.bandwidths);
+                        settings.over_link(&mut listener.link);
                     }
                 }
                 PlaceKind::Route => {
                     for route in config.routes.iter_mut().filter(|route| route.name == *name) {
-                        meant.over_rates(&mut route.shaping.bandwidths);
-                        meant.delay.over(&mut route.shaping.delay);
-                        meant.response_delay.over(&mut route.shaping.response_delay);
+                        settings.over_rates(&mut route.shaping.bandwidths);
+                        settings.delay.over(&mut route.shaping.delay);
+                        settings.response_delay.over(&mut route.shaping.response_delay);
                     }
                 }
                 PlaceKind::Upstream => {
                     for upstream in config.upstreams.iter_mut().filter(|upstream| upstream.name == *name) {
-                        meant.over_rates(&mut upstream.bandwidths);
-                        meant.over_link(&mut upstream.link);
+                        settings.over_rates(&mut upstream.bandwidths);
+                        settings.over_link(&mut upstream.link);
                     }
                 }
             }
@@ -234,8 +234,8 @@ impl PlaceChange {
         check_keys(order)?;
         let expires = order.expires.as_deref().map(config::duration).transpose();
         let expires = expires.map_err(|error| ReshapeRefusal::Value { key: "expires", error })?;
-        let meant = Meant::read(order)?;
-        Ok(Self { order: order.clone(), meant, until: expires.map(|after| now + after) })
+        let settings = Meant::read(order)?;
+        Ok(Self { order: order.clone(), settings, until: expires.map(|after| now + after) })
     }
 }
 
@@ -375,8 +375,8 @@ fn listed(kinds: &[PlaceKind]) -> String {
 pub(crate) async fn watch(control: Weak<Control>) {
     loop {
         let Some(strong) = control.upgrade() else { return };
-        let changed = Arc::clone(&strong.reshaped);
-        let rest = strong.overlay().shaping.next_end().map(|end| end.since(strong.time()));
+        let changed = Arc::clone(&strong.shaping_overrides);
+        let rest = strong.overrides().shaping.next_end().map(|end| end.since(strong.time()));
         drop(strong);
         let Some(rest) = rest else {
             changed.notified().await;
@@ -510,21 +510,21 @@ loss = \"2% 1ms\"
                 "9MB/s/ - 9ms -, 8MB/s/ 8ms -, / 6ms - -",
             ),
         ] {
-            let mut reshaped = Reshaped::default();
+            let mut shaping_overrides = ShapingOverrides::default();
             for text in orders {
-                reshaped
+                shaping_overrides
                     .amend(&order(text), &file(), Time::START)
                     .unwrap_or_else(|error| panic!("{text}: {error}"));
             }
             let mut config = file().into_settings();
-            reshaped.over(&mut config);
+            shaping_overrides.over(&mut config);
             assert_eq!(shown(&config), expected, "{orders:?}");
-            let mut next = Reshaped::default();
-            reshaped.orders(Time::START).for_each(|order| next.inherit(&order));
+            let mut next = ShapingOverrides::default();
+            shaping_overrides.orders(Time::START).for_each(|order| next.inherit(&order));
             let mut config = file().into_settings();
             next.over(&mut config);
             assert_eq!(shown(&config), expected, "{orders:?}, in the next process");
-            assert_eq!(reshaped.clear(), usize::from(!orders.is_empty()));
+            assert_eq!(shaping_overrides.clear(), usize::from(!orders.is_empty()));
         }
     }
 
@@ -565,23 +565,24 @@ loss = \"2% 1ms\"
                 "has a cache, which answers without it",
             ),
         ] {
-            let refusal = Reshaped::default().amend(&order(json), &file(), Time::START).expect_err(json);
+            let refusal =
+                ShapingOverrides::default().amend(&order(json), &file(), Time::START).expect_err(json);
             assert!(refusal.to_string().contains(expected), "{json}: {refusal}");
         }
-        let mut reshaped = Reshaped::default();
-        assert!(reshaped.remove(PlaceKind::Listener, "front", &file()).is_err());
+        let mut shaping_overrides = ShapingOverrides::default();
+        assert!(shaping_overrides.remove(PlaceKind::Listener, "front", &file()).is_err());
     }
 
     /// A link is what the file says of it now; where that has it no more the place is as in the file.
     #[test]
     fn a_link_of_a_file_changes_with_it() {
-        let mut reshaped = Reshaped::default();
-        reshaped
+        let mut shaping_overrides = ShapingOverrides::default();
+        shaping_overrides
             .amend(&order(r#"{"place":"listener","profile":"own"}"#), &file(), Time::START)
             .expect("it is there");
         let over = |text: &str| {
             let mut config = config::parse(text, "f").expect("it is right").into_settings();
-            reshaped.over(&mut config);
+            shaping_overrides.over(&mut config);
             shown(&config)
         };
         assert_eq!(over(FILE), "7MB/s/6MB/s 9ms 5ms 2% 1ms, 8MB/s/ 8ms -, / - - -");
@@ -593,27 +594,32 @@ loss = \"2% 1ms\"
 
     #[test]
     fn changes_end_by_themselves() {
-        let mut reshaped = Reshaped::default();
+        let mut shaping_overrides = ShapingOverrides::default();
         let at = Time::from_millis;
         for (json, now) in [
             (r#"{"place":"listener","rate":"1MB/s","expires":"30ms"}"#, 0),
             (r#"{"place":"upstream","rate":"1MB/s","expires":"10ms"}"#, 5),
             (r#"{"place":"route","name":"rest","rate":"1MB/s"}"#, 5),
         ] {
-            reshaped.amend(&order(json), &file(), at(now)).unwrap_or_else(|error| panic!("{error}"));
+            shaping_overrides.amend(&order(json), &file(), at(now)).unwrap_or_else(|error| panic!("{error}"));
         }
-        assert_eq!(reshaped.next_end(), Some(at(15)));
-        assert!(reshaped.expire(at(14)).is_empty());
+        assert_eq!(shaping_overrides.next_end(), Some(at(15)));
+        assert!(shaping_overrides.expire(at(14)).is_empty());
         let named = |place, name: &str| PlaceNamed { place, name: name.to_owned() };
-        assert_eq!(reshaped.expire(at(15)), [named(PlaceKind::Upstream, "app")]);
-        assert_eq!(reshaped.of(PlaceKind::Listener, "front", at(20)), Some(Some(Duration::from_millis(10))));
-        assert_eq!(reshaped.of(PlaceKind::Route, "rest", at(20)), Some(None));
-        let left: Vec<Option<String>> = reshaped.orders(at(20)).map(|order| order.expires).collect();
+        assert_eq!(shaping_overrides.expire(at(15)), [named(PlaceKind::Upstream, "app")]);
+        assert_eq!(
+            shaping_overrides.of(PlaceKind::Listener, "front", at(20)),
+            Some(Some(Duration::from_millis(10)))
+        );
+        assert_eq!(shaping_overrides.of(PlaceKind::Route, "rest", at(20)), Some(None));
+        let left: Vec<Option<String>> = shaping_overrides.orders(at(20)).map(|order| order.expires).collect();
         assert_eq!(left, [Some("10ms".to_owned()), None]);
-        assert_eq!(reshaped.expire(at(30)), [named(PlaceKind::Listener, "front")]);
+        assert_eq!(shaping_overrides.expire(at(30)), [named(PlaceKind::Listener, "front")]);
         // By its address as well.
-        reshaped.amend(&order(r#"{"place":"listener","rate":"none"}"#), &file(), at(30)).expect("is right");
-        reshaped.remove(PlaceKind::Listener, "127.0.0.1:1", &file()).expect("is there");
-        assert_eq!(reshaped.next_end(), None);
+        shaping_overrides
+            .amend(&order(r#"{"place":"listener","rate":"none"}"#), &file(), at(30))
+            .expect("is right");
+        shaping_overrides.remove(PlaceKind::Listener, "127.0.0.1:1", &file()).expect("is there");
+        assert_eq!(shaping_overrides.next_end(), None);
     }
 }

@@ -12,7 +12,7 @@ use std::task::Poll;
 
 use http1::{ChunkError, ChunkLimits, ChunkRefusal, Chunked, Framing, chunk_prefix};
 
-use crate::body::unwanted::Unwanted;
+use crate::body::omitted_fields::OmittedFields;
 use crate::context::minimum_rate::{MinimumRate, Progress, TooSlow};
 use crate::context::worker::Worker;
 use crate::shaping::{Pace, Place};
@@ -72,7 +72,7 @@ pub(crate) struct Pump {
 enum PassesOn {
     All,
     None,
-    But(Unwanted),
+    But(OmittedFields),
 }
 
 /// Why a pump stopped before the end of the body.
@@ -198,8 +198,8 @@ impl Pump {
     }
 
     /// Leaves some trailers out. For a body that has begun, and of which nothing is taken yet.
-    pub(crate) fn leave_out(&mut self, unwanted: Unwanted) {
-        self.passes_on = PassesOn::But(unwanted);
+    pub(crate) fn leave_out(&mut self, omitted: OmittedFields) {
+        self.passes_on = PassesOn::But(omitted);
     }
 
     /// So much of these bytes, that come next, is sent.
@@ -295,7 +295,7 @@ impl Pump {
                     match &self.passes_on {
                         PassesOn::All => {}
                         PassesOn::None => self.decoder.retain_trailers(|_| false),
-                        PassesOn::But(unwanted) => self.decoder.retain_trailers(|name| !unwanted.has(name)),
+                        PassesOn::But(omitted) => self.decoder.retain_trailers(|name| !omitted.has(name)),
                     }
                 }
                 let data = self.up_to_cut(decoded.data);

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::body::pump::{End, Ends, Side, Stop};
 use crate::context::client::Client;
-use crate::context::exchange::{Admitted, Call};
+use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Request;
 use crate::context::failure::Failure;
 use crate::shaping::Pace;
@@ -125,31 +125,27 @@ impl Upload {
     /// is given away takes its room twice.
     pub(crate) async fn beside<T>(
         &self,
-        call: &Call<'_>,
-        admitted: &Admitted,
+        ctx: &ExchangeContext<'_>,
+        routed: &RoutedRequest,
         connection: &ServerConnection,
         request: &mut Request,
         until: Until,
         mut main: Pin<&mut impl Future<Output = Result<T, Failure>>>,
     ) -> Result<T, Failure> {
         let (true, Some(rest)) = (self.is_open(), &self.rest) else { return main.await };
-        let Call { worker, snapshot, client, .. } = *call;
+        let ExchangeContext { worker, snapshot, client, .. } = *ctx;
         let ends = Ends {
             worker,
-            minimum_rate: admitted.client_limits(call).minimum_rate.filter(|_| until == Until::Head),
+            minimum_rate: routed.client_limits(ctx).minimum_rate.filter(|_| until == Until::Head),
             source: &client.socket,
             sink: &connection.socket,
             deadline: &rest.deadline,
-            source_limit: if until == Until::Head {
-                admitted.ticks(call).client_body
-            } else {
-                Ticks::FOREVER
-            },
+            source_limit: if until == Until::Head { routed.ticks(ctx).client_body } else { Ticks::FOREVER },
             sink_limit: snapshot.ticks.upstream_body,
             paced: Some(Side::Source),
             closes_sink: false,
             pace: &rest.pace,
-            place: admitted.place(call),
+            place: routed.place(ctx),
             activity: Some(&rest.activity),
             is_tunnel: false,
         };

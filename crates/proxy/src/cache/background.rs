@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ::cache::{Joined, Lead, Object};
 
 use super::{Ask, fetch};
-use crate::context::exchange::{Admitted, Call, Exchange};
+use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Request;
 use crate::context::worker::Worker;
 use crate::forward::subrequest::Subrequest;
@@ -16,27 +16,27 @@ const FETCHES_MAX: u64 = 256;
 
 /// Has what is stored revalidated, unless somebody does already.
 pub(super) fn revalidate(
-    call: &Call<'_>,
-    admitted: &Admitted,
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
     request: &Request,
     ask: &Ask<'_>,
     object: &Arc<Object>,
 ) {
-    let worker = call.worker;
+    let worker = ctx.worker;
     if worker.counters.cache_fetches_active.value() >= FETCHES_MAX {
         return;
     }
     let Joined::Lead(lead) = ask.join(request, Some(object)) else { return };
     let counted = Counted::new(worker);
-    let subrequest = Subrequest::copy_of(call, admitted, request);
+    let subrequest = Subrequest::copy_of(ctx, routed, request);
     tokio::task::spawn_local(run(subrequest, lead, Arc::clone(object), counted));
 }
 
 /// Fetches. Whether it came to anything is counted on its way; the next stale answer begins another one.
 async fn run(subrequest: Subrequest, lead: Lead, object: Arc<Object>, counted: Counted) {
     let fetch = async |exchange: &mut Exchange<'_, '_>| {
-        let Exchange { call, admitted, .. } = *exchange;
-        let Some(ask) = Ask::of(call, admitted, &exchange.memory.request) else { return };
+        let Exchange { ctx, routed, .. } = *exchange;
+        let Some(ask) = Ask::of(ctx, routed, &exchange.memory.request) else { return };
         drop(fetch::fetch(exchange, &ask, lead, Some(&object)).await);
     };
     subrequest.run(fetch).await;

@@ -143,23 +143,23 @@ impl Question {
             (None, false) => Found::OtherVariants,
             (None, true) => Found::Nothing,
         };
-        let is_on_disk = stored.is_empty() && cache.below.tier().is_some_and(|tier| tier.has(key));
+        let is_on_disk = stored.is_empty() && cache.second_tier.tier().is_some_and(|tier| tier.has(key));
         if is_on_disk {
             explained.now = CacheVerdict::OnDisk;
             return;
         }
         let decision = decide(&Asked::of(head, bytes), found, policy, now_ms);
         explained.now = now(decision);
-        let told = |object: &Arc<Object>| stored_response(object, is_asked_for(object), now_ms);
+        let report = |object: &Arc<Object>| stored_response(object, is_asked_for(object), now_ms);
         let (asked_for, others): (Vec<_>, Vec<_>) = stored.iter().partition(|object| is_asked_for(object));
-        explained.stored = asked_for.into_iter().chain(others).take(VARIANTS_TOLD_MAX).map(told).collect();
+        explained.stored = asked_for.into_iter().chain(others).take(VARIANTS_TOLD_MAX).map(report).collect();
         explained.variants = stored.len();
         let last = cache.store.outcome(key);
         explained.last_miss = last.map(|outcome| last_miss(&outcome, now_ms));
         let is_too_large = last.is_some_and(|last| last.ending == Ending::Refused(Refusal::TooLarge));
-        let meant = plan.config.cache.as_ref().filter(|_| is_too_large);
-        explained.remedies = match meant {
-            Some(meant) => vec![size_remedy(meant, cache.store.object_bytes_max())],
+        let settings = plan.config.cache.as_ref().filter(|_| is_too_large);
+        explained.remedies = match settings {
+            Some(settings) => vec![size_remedy(settings, cache.store.object_bytes_max())],
             None => remedies(decision, answering.map(AsRef::as_ref), last.as_ref()),
         };
         let (displaced, bytes_max) = cache.store.displaced(key);
@@ -202,8 +202,8 @@ fn last_miss(outcome: &Outcome, now_ms: u64) -> LastMiss {
 }
 
 /// What has larger responses stored: whichever option limits them.
-fn size_remedy(meant: &CacheStore, object_bytes_max: u64) -> String {
-    let of_memory = if meant.object_bytes_max > object_bytes_max {
+fn size_remedy(settings: &CacheStore, object_bytes_max: u64) -> String {
+    let of_memory = if settings.object_bytes_max > object_bytes_max {
         "raise `memory` of `[cache]`, if it is worth that: one response may take an eighth of it at most"
     } else {
         "raise `object` of `[cache]`, if it is worth the room"

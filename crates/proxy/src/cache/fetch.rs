@@ -13,9 +13,9 @@ use ::cache::{
 use http1::Framing;
 
 use super::fill::Filling;
-use super::{Ask, Looked, Miss, hit, live, pass, sent, serve, tally, uri};
+use super::{Ask, Looked, Miss, counters, hit, live, pass, sent, serve, uri};
 use crate::context::client::Next;
-use crate::context::exchange::{Admitted, Call, Exchange};
+use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::{Memory, Request, Response};
 use crate::context::failure::{Failure, Party};
 use crate::forward::answer;
@@ -34,20 +34,19 @@ const REFUSED_FOR_SECONDS: u64 = 60;
 
 /// Asks a server, or waits for who does already.
 pub(super) async fn ask(exchange: &mut Exchange<'_, '_>, ask: &Ask<'_>, miss: Miss) -> Result<Next, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
+    let Exchange { ctx, routed, .. } = *exchange;
     let collapsed =
         Handling::Forwarded { forward: miss.forward, status: None, is_stored: false, is_collapsed: true };
     for round in 0..WAITS_MAX {
-        let waited = wait(call, admitted, ask, &exchange.memory.request, miss.found.as_ref()).await?;
-        let waited =
-            if ask.takes(call, &exchange.memory.request, &waited) { waited } else { Waited::Refused };
-        if miss.is_below && round == 0 {
-            tell(call, admitted, &waited, &miss);
+        let waited = wait(ctx, routed, ask, &exchange.memory.request, miss.found.as_ref()).await?;
+        let waited = if ask.takes(ctx, &exchange.memory.request, &waited) { waited } else { Waited::Refused };
+        if miss.may_be_on_disk && round == 0 {
+            tell(ctx, routed, &waited, &miss);
         }
         match waited {
             Waited::Lead(lead) => return lead_all(exchange, ask, (lead, miss)).await,
             Waited::Hit(object) if ask.is_ours(&exchange.memory.request, object.vary(), object.variant()) => {
-                return hit::stored(exchange, &object, ask.told(call, collapsed)).await;
+                return hit::stored(exchange, &object, ask.report(ctx, collapsed)).await;
             }
             Waited::Stream(reader)
                 if ask.is_ours(
@@ -56,15 +55,15 @@ pub(super) async fn ask(exchange: &mut Exchange<'_, '_>, ask: &Ask<'_>, miss: Mi
                     reader.opening().variant,
                 ) =>
             {
-                return live::coming(exchange, reader, ask.told(call, collapsed)).await;
+                return live::coming(exchange, reader, ask.report(ctx, collapsed)).await;
             }
             // Another variant: by now the store knows how they differ.
             Waited::Hit(_) | Waited::Stream(_) => {}
             Waited::Failed => {
                 let found = miss.found.filter(|object| ask.stands_in(object, OriginError::Unreachable));
                 let Some(object) = found else { return Err(Failure::FetchFailed) };
-                tally::stale(call, admitted);
-                return hit::stored(exchange, &object, ask.told(call, collapsed)).await;
+                counters::stale(ctx, routed);
+                return hit::stored(exchange, &object, ask.report(ctx, collapsed)).await;
             }
             Waited::Refused => break,
         }
@@ -77,18 +76,18 @@ pub(super) async fn ask(exchange: &mut Exchange<'_, '_>, ask: &Ask<'_>, miss: Mi
 }
 
 /// Counts a request that the disk may have answered, if another one has looked there.
-fn tell(call: &Call<'_>, admitted: &Admitted, waited: &Waited, miss: &Miss) {
+fn tell(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, waited: &Waited, miss: &Miss) {
     match waited {
         Waited::Lead(_) => {}
-        Waited::Hit(_) => tally::hit(call, admitted),
-        Waited::Stream(_) | Waited::Refused | Waited::Failed => tally::miss(call, admitted, miss.forward),
+        Waited::Hit(_) => counters::hit(ctx, routed),
+        Waited::Stream(_) | Waited::Refused | Waited::Failed => counters::miss(ctx, routed, miss.forward),
     }
 }
 
 /// What comes of asking the store once more, and of waiting for another request for the same.
 async fn wait(
-    call: &Call<'_>,
-    admitted: &Admitted,
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
     ask: &Ask<'_>,
     request: &Request,
     found: Option<&Arc<Object>>,
@@ -101,9 +100,9 @@ async fn wait(
         // What is stored could not be shared when it came: waiting for the next would be in vain.
         Joined::Wait(_) if found.is_some_and(|found| !ask.shared(found)) => Waited::Refused,
         Joined::Wait(mut wait) => {
-            tally::wait(call, admitted);
+            counters::wait(ctx, routed);
             // Whoever leads keeps to its time-outs, and hands over when it goes away.
-            let waited = unless_gone(call.client, pin!(poll_fn(|context| wait.poll(context)))).await;
+            let waited = unless_gone(ctx.client, pin!(poll_fn(|context| wait.poll(context)))).await;
             waited.map_err(|_| Failure::ClientGone)?
         }
     })
@@ -115,10 +114,9 @@ async fn lead_all(
     ask: &Ask<'_>,
     (lead, mut miss): (Lead, Miss),
 ) -> Result<Next, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
-    if miss.is_below {
-        if let Some(found) = cold(|| recall(call, admitted, &exchange.memory.request, ask, &mut miss)).await?
-        {
+    let Exchange { ctx, routed, .. } = *exchange;
+    if miss.may_be_on_disk {
+        if let Some(found) = cold(|| recall(ctx, routed, &exchange.memory.request, ask, &mut miss)).await? {
             lead.restore(&found.object);
             return serve_recalled(exchange, ask, found).await;
         }
@@ -129,7 +127,7 @@ async fn lead_all(
     }
     let forwarded = |status, is_stored| {
         let forward = miss.forward;
-        ask.told(call, Handling::Forwarded { forward, status, is_stored, is_collapsed: false })
+        ask.report(ctx, Handling::Forwarded { forward, status, is_stored, is_collapsed: false })
     };
     ask.cache.store.note(ask.key, ask.now_ms, miss.forward);
     match fetch(exchange, ask, lead, miss.found.as_ref()).await? {
@@ -147,9 +145,9 @@ pub(super) async fn ask_disk(
     ask: &Ask<'_>,
     mut miss: Miss,
 ) -> Result<Next, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
+    let Exchange { ctx, routed, .. } = *exchange;
     let joined = ask.join(&exchange.memory.request, None);
-    let Some(found) = cold(|| recall(call, admitted, &exchange.memory.request, ask, &mut miss)).await? else {
+    let Some(found) = cold(|| recall(ctx, routed, &exchange.memory.request, ask, &mut miss)).await? else {
         drop(joined);
         return pass::pass(exchange, ask, miss).await;
     };
@@ -167,13 +165,13 @@ struct Recalled {
 
 /// What the disk has that answers a request; else why it is a miss, which counts from here.
 async fn recall(
-    call: &Call<'_>,
-    admitted: &Admitted,
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
     request: &Request,
     ask: &Ask<'_>,
     miss: &mut Miss,
 ) -> Result<Option<Recalled>, Failure> {
-    if let Some(object) = read(call, ask, request).await? {
+    if let Some(object) = read(ctx, ask, request).await? {
         match ask.decide(Some(&object)) {
             Decision::Serve(freshness) => return Ok(Some(Recalled { object, freshness })),
             Decision::Validate(forward) | Decision::Forward(forward) => {
@@ -185,16 +183,20 @@ async fn recall(
     if ask.wants_stored_only() {
         return Err(Failure::NotStored);
     }
-    tally::miss(call, admitted, miss.forward);
+    counters::miss(ctx, routed, miss.forward);
     Ok(None)
 }
 
 /// What the disk has for a request.
-async fn read(call: &Call<'_>, ask: &Ask<'_>, request: &Request) -> Result<Option<Arc<Object>>, Failure> {
-    let Some(tier) = ask.cache.below.tier() else { return Ok(None) };
+async fn read(
+    ctx: &ExchangeContext<'_>,
+    ask: &Ask<'_>,
+    request: &Request,
+) -> Result<Option<Arc<Object>>, Failure> {
+    let Some(tier) = ask.cache.second_tier.tier() else { return Ok(None) };
     let recalled = pin!(tier.recall(ask.key, |vary| ask.variant(vary, request)));
-    let deadline = call.worker.deadlines.deadline();
-    match deadline.within(RECALL_LIMIT, unless_gone(call.client, recalled)).await {
+    let deadline = ctx.worker.deadlines.deadline();
+    match deadline.within(RECALL_LIMIT, unless_gone(ctx.client, recalled)).await {
         Ok(Ok(found)) => Ok(found),
         Ok(Err(Gone)) => Err(Failure::ClientGone),
         Err(Elapsed) => Ok(None),
@@ -206,8 +208,8 @@ async fn serve_recalled(
     ask: &Ask<'_>,
     Recalled { object, freshness }: Recalled,
 ) -> Result<Next, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
-    match ask.serve(call, admitted, &exchange.memory.request, object, freshness) {
+    let Exchange { ctx, routed, .. } = *exchange;
+    match ask.serve(ctx, routed, &exchange.memory.request, object, freshness) {
         Looked::Hit(hit) => serve(exchange, &hit).await,
         Looked::Miss(miss) => pass::pass(exchange, ask, miss).await,
     }
@@ -230,7 +232,7 @@ pub(super) async fn fetch(
     lead: Lead,
     found: Option<&Arc<Object>>,
 ) -> Result<Fetched, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
+    let Exchange { ctx, routed, .. } = *exchange;
     let mut known = found.filter(|object| object.stored().has_validator());
     let mut part = if found.is_none() { ask.unfinished(&exchange.memory.request) } else { None };
     loop {
@@ -247,7 +249,7 @@ pub(super) async fn fetch(
             && lead.may_stand_in(object)
         {
             lead.fail();
-            tally::stale(call, admitted);
+            counters::stale(ctx, routed);
             if outcome.is_ok() {
                 exchange.state.record.received_apart(exchange.memory.response.head.len as u64);
             }
@@ -268,7 +270,7 @@ pub(super) async fn fetch(
             }
         };
         if let Some(part) = part.take().filter(|_| matches!(status, 206 | 304 | 416)) {
-            let Some(renewal) = Renewal::of_part(call, ask, &part, &exchange.memory.response) else {
+            let Some(renewal) = Renewal::of_part(ctx, ask, &part, &exchange.memory.response) else {
                 // It is not what was asked for: the origin is asked once more, for all of it.
                 continue;
             };
@@ -277,13 +279,13 @@ pub(super) async fn fetch(
         let Some(object) = known.filter(|_| status == 304) else {
             return Ok(settle(exchange, ask, lead, reply));
         };
-        let renewal = Renewal::of(call, ask, object, &exchange.memory.response);
+        let renewal = Renewal::of(ctx, ask, object, &exchange.memory.response);
         exchange.state.record.received_apart(exchange.memory.response.head.len as u64);
-        give_back(call, admitted, reply, &exchange.memory.response);
+        give_back(ctx, routed, reply, &exchange.memory.response);
         if let Some(renewal) = renewal {
             add_named_fields(ask, &mut exchange.memory.response);
             add_cookies(ask, &mut exchange.memory.response);
-            let is_stored = renewal.settle(call, admitted, ask, status);
+            let is_stored = renewal.settle(ctx, routed, ask, status);
             let object = renewal.carry_out(ask, lead, object);
             return Ok(Fetched::Stored { object, status: Some(304), is_stored });
         }
@@ -313,19 +315,24 @@ struct Renewal {
 
 impl Renewal {
     /// `None` where it is about something else, or what is stored cannot take it up.
-    fn of(call: &Call<'_>, ask: &Ask<'_>, object: &Object, response: &Response) -> Option<Self> {
+    fn of(ctx: &ExchangeContext<'_>, ask: &Ask<'_>, object: &Object, response: &Response) -> Option<Self> {
         let (head, bytes) = (&response.head, response.buffer.filled());
         if !is_about(head, bytes, object.stored(), object.head()) {
             return None;
         }
-        Self::merged(call, ask, object, response)
+        Self::merged(ctx, ask, object, response)
     }
 
     /// `None` where what is stored cannot take it up.
-    fn merged(call: &Call<'_>, ask: &Ask<'_>, object: &Object, response: &Response) -> Option<Self> {
+    fn merged(
+        ctx: &ExchangeContext<'_>,
+        ask: &Ask<'_>,
+        object: &Object,
+        response: &Response,
+    ) -> Option<Self> {
         let (head, bytes) = (&response.head, response.buffer.filled());
-        let times = ask.times(call);
-        let limits = &call.snapshot.head_limits;
+        let times = ask.times(ctx);
+        let limits = &ctx.snapshot.head_limits;
         let (old, old_head) = (object.stored(), object.head());
         let mut kept = Vec::new();
         let refreshed =
@@ -347,21 +354,21 @@ impl Renewal {
     }
 
     /// What a response makes of a part that it completes; `None` where it does not.
-    fn of_part(call: &Call<'_>, ask: &Ask<'_>, part: &Object, response: &Response) -> Option<Self> {
+    fn of_part(ctx: &ExchangeContext<'_>, ask: &Ask<'_>, part: &Object, response: &Response) -> Option<Self> {
         let (head, bytes) = (&response.head, response.buffer.filled());
         if !completes(head, bytes, part.stored(), part.head()) {
             return None;
         }
-        let mut renewal = Self::of(call, ask, part, response)?;
+        let mut renewal = Self::of(ctx, ask, part, response)?;
         renewal.opening.body_bytes = part.stored().part?.whole_bytes;
         renewal.opening.stored.part = None;
         (renewal.ending == Ending::Validated).then_some(renewal)
     }
 
     /// Counts it, and says whether what it renews stays stored.
-    fn settle(&self, call: &Call<'_>, admitted: &Admitted, ask: &Ask<'_>, status: u16) -> bool {
+    fn settle(&self, ctx: &ExchangeContext<'_>, routed: &RoutedRequest, ask: &Ask<'_>, status: u16) -> bool {
         let is_stored = self.ending == Ending::Validated;
-        if let Some(cell) = tally::cell(call, admitted).filter(|_| is_stored) {
+        if let Some(cell) = counters::cell(ctx, routed).filter(|_| is_stored) {
             cell.stored.increment();
         }
         ask.settle(status, self.ending);
@@ -378,7 +385,7 @@ impl Renewal {
 
 /// RFC 9111 §4.3.5: brings what is stored up to date by the response to a HEAD, or makes it stale where that is about
 /// something else.
-pub(super) fn freshen(call: &Call<'_>, memory: &Memory, ask: &Ask<'_>, object: &Arc<Object>) {
+pub(super) fn freshen(ctx: &ExchangeContext<'_>, memory: &Memory, ask: &Ask<'_>, object: &Arc<Object>) {
     let (head, bytes) = (&memory.response.head, memory.response.buffer.filled());
     if !is_head_of(head, bytes, object.stored(), object.head(), object.body_bytes()) {
         if !object.is_softly_purged() {
@@ -386,7 +393,7 @@ pub(super) fn freshen(call: &Call<'_>, memory: &Memory, ask: &Ask<'_>, object: &
             ask.cache.store.forget_behind(ask.key);
         }
     } else if let Joined::Lead(lead) = ask.join(&memory.request, Some(object))
-        && let Some(renewal) = Renewal::merged(call, ask, object, &memory.response)
+        && let Some(renewal) = Renewal::merged(ctx, ask, object, &memory.response)
     {
         renewal.carry_out(ask, lead, object);
     }
@@ -399,7 +406,7 @@ fn complete(
     (lead, reply): (Lead, Reply),
     (part, renewal): (&Object, Renewal),
 ) -> Fetched {
-    let Exchange { call, admitted, .. } = *exchange;
+    let Exchange { ctx, routed, .. } = *exchange;
     ask.settle(206, Ending::Stored);
     let refused_until_seconds = ask.now_ms / 1000 + REFUSED_FOR_SECONDS;
     let (mut fill, reader) = lead.open(renewal.opening);
@@ -411,18 +418,17 @@ fn complete(
     add_named_fields(ask, &mut exchange.memory.response);
     add_cookies(ask, &mut exchange.memory.response);
     exchange.state.record.received_apart(exchange.memory.response.head.len as u64);
-    Filling::new(call, admitted, refused_until_seconds, fill, reply).begin(&mut exchange.memory.response);
+    Filling::new(ctx, routed, refused_until_seconds, fill, reply).begin(&mut exchange.memory.response);
     Fetched::Coming(reader)
 }
 
 /// Has a part stored as it comes that one client has asked for, if it may be.
 pub(super) fn part(exchange: &mut Exchange<'_, '_>, ask: &Ask<'_>, reply: Reply) -> Result<Reader, Reply> {
-    let Exchange { call, admitted, .. } = *exchange;
+    let Exchange { ctx, routed, .. } = *exchange;
     if exchange.memory.response.head.start.status != 206 || !ask.asked.brings_part() {
         return Err(reply);
     }
-    let opening =
-        opening(call, admitted, ask, &exchange.memory.request, &exchange.memory.response, &reply).ok();
+    let opening = opening(ctx, routed, ask, &exchange.memory.request, &exchange.memory.response, &reply).ok();
     let lead = opening.filter(is_kept_part).zip(ask.cache.store.lead_part(ask.key));
     let Some((opening, lead)) = lead else { return Err(reply) };
     ask.settle(206, Ending::Stored);
@@ -447,25 +453,25 @@ fn add_cookies(ask: &Ask<'_>, response: &mut Response) {
 }
 
 /// Gives back the connection of a response that had no body.
-fn give_back(call: &Call<'_>, admitted: &Admitted, reply: Reply, response: &Response) {
+fn give_back(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, reply: Reply, response: &Response) {
     // RFC 9112 §9.3: what a server sends beyond its response belongs to no request.
     if reply.persists && response.buffer.len() == response.head.len {
-        let server = &call.snapshot.upstreams[admitted.upstream].servers[reply.server];
-        server.release(reply, call.client, &call.worker.deadlines);
+        let server = &ctx.snapshot.upstreams[routed.upstream].servers[reply.server];
+        server.release(reply, ctx.client, &ctx.worker.deadlines);
     }
 }
 
 /// Has a response stored as it comes, if it may be.
 fn settle(exchange: &mut Exchange<'_, '_>, ask: &Ask<'_>, lead: Lead, reply: Reply) -> Fetched {
-    let Exchange { call, admitted, .. } = *exchange;
+    let Exchange { ctx, routed, .. } = *exchange;
     let status = exchange.memory.response.head.start.status;
-    match opening(call, admitted, ask, &exchange.memory.request, &exchange.memory.response, &reply) {
+    match opening(ctx, routed, ask, &exchange.memory.request, &exchange.memory.response, &reply) {
         Ok(opening) => {
             ask.settle(status, Ending::Stored);
             Fetched::Coming(store(exchange, ask, (lead, opening, reply)))
         }
         Err(refusal) => {
-            tally::refused(call, admitted, refusal);
+            counters::refused(ctx, routed, refusal);
             ask.settle(status, Ending::Refused(refusal));
             // What a server says while it fails, or of one request alone, says nothing of the next.
             let is_passing = status >= 500
@@ -490,17 +496,17 @@ pub(super) fn settle_apart(
     ask: &Ask<'_>,
     (apart, reply): (Apart, Reply),
 ) -> Result<Reader, (Reply, Option<Refusal>)> {
-    let Exchange { call, admitted, .. } = *exchange;
+    let Exchange { ctx, routed, .. } = *exchange;
     let status = exchange.memory.response.head.start.status;
-    let opening =
-        match opening(call, admitted, ask, &exchange.memory.request, &exchange.memory.response, &reply) {
-            Ok(opening) => opening,
-            Err(Refusal::Status) => return Err((reply, None)),
-            Err(refusal) => {
-                tally::refused(call, admitted, refusal);
-                return Err((reply, Some(refusal)));
-            }
-        };
+    let opening = match opening(ctx, routed, ask, &exchange.memory.request, &exchange.memory.response, &reply)
+    {
+        Ok(opening) => opening,
+        Err(Refusal::Status) => return Err((reply, None)),
+        Err(refusal) => {
+            counters::refused(ctx, routed, refusal);
+            return Err((reply, Some(refusal)));
+        }
+    };
     // A part of the whole is stored elsewhere, if it is at all.
     let opening = Some(opening).filter(|opening| opening.stored.part.is_none());
     let lead =
@@ -516,19 +522,19 @@ fn store(
     ask: &Ask<'_>,
     (lead, opening, reply): (Lead, Opening, Reply),
 ) -> Reader {
-    let Exchange { call, admitted, .. } = *exchange;
+    let Exchange { ctx, routed, .. } = *exchange;
     add_named_fields(ask, &mut exchange.memory.response);
     let (fill, reader) = lead.open(opening);
     exchange.state.record.received_apart(exchange.memory.response.head.len as u64);
     let refused_until_seconds = ask.now_ms / 1000 + REFUSED_FOR_SECONDS;
-    Filling::new(call, admitted, refused_until_seconds, fill, reply).begin(&mut exchange.memory.response);
+    Filling::new(ctx, routed, refused_until_seconds, fill, reply).begin(&mut exchange.memory.response);
     reader
 }
 
 /// What is stored of a response, up to its body.
 fn opening(
-    call: &Call<'_>,
-    admitted: &Admitted,
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
     ask: &Ask<'_>,
     request: &Request,
     response: &Response,
@@ -537,10 +543,10 @@ fn opening(
     let (head, bytes) = (&response.head, response.buffer.filled());
     // What was added for this client, such as the cookie of its session, is not part of the head, and not stored.
     // A page stands in for it each time.
-    if answer::stand_in(call, admitted.policies(call), head.start.status).is_some() {
+    if answer::stand_in(ctx, routed.policies(ctx), head.start.status).is_some() {
         return Err(Refusal::StatusTtlZero);
     }
-    let (request_bytes, uri) = (request.head_bytes(), uri(call, admitted, request));
+    let (request_bytes, uri) = (request.head_bytes(), uri(ctx, routed, request));
     // A server that repeats it would be heard by all who name it plainly.
     if !uri.is_plain() {
         return Err(Refusal::Host);
@@ -548,10 +554,10 @@ fn opening(
     let passes = ask.passing.passes(&request.head, request_bytes);
     Vary::check_ignored((&request.head, request_bytes), passes, (head, bytes), ask.policy)?;
     let vary = Vary::of(head, bytes, ask.policy)?;
-    sent::check(call, admitted, &vary)?;
+    sent::check(ctx, routed, &vary)?;
     vary.check_coding(ask.codings(request), head, bytes, ask.policy)?;
     let mut kept = Vec::new();
-    let stored = ::cache::admit(&ask.asked, head, bytes, ask.times(call), ask.policy, &mut kept)?;
+    let stored = ::cache::admit(&ask.asked, head, bytes, ask.times(ctx), ask.policy, &mut kept)?;
     let body_bytes = match reply.framing {
         Framing::None => Some(0),
         Framing::Length(length) => Some(length),
@@ -576,8 +582,8 @@ fn opening(
 impl Ask<'_> {
     /// RFC 9111 §4: what another request has brought answers this one only if it could be reused for it as it is, now.
     /// Another variant is asked for once more, whatever it says.
-    fn takes(&self, call: &Call<'_>, request: &Request, waited: &Waited) -> bool {
-        let ask = Self { now_ms: call.worker.unix_ms(), ..*self };
+    fn takes(&self, ctx: &ExchangeContext<'_>, request: &Request, waited: &Waited) -> bool {
+        let ask = Self { now_ms: ctx.worker.unix_ms(), ..*self };
         let (decision, stored, head) = match waited {
             Waited::Hit(object) if ask.is_ours(request, object.vary(), object.variant()) => {
                 (ask.decide(Some(object)), object.stored(), object.head())
@@ -620,7 +626,7 @@ impl Ask<'_> {
     }
 
     /// When the server was asked, and when it answered.
-    fn times(&self, call: &Call<'_>) -> Times {
-        Times { requested_ms: self.now_ms, received_ms: call.worker.unix_ms() }
+    fn times(&self, ctx: &ExchangeContext<'_>) -> Times {
+        Times { requested_ms: self.now_ms, received_ms: ctx.worker.unix_ms() }
     }
 }

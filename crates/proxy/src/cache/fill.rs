@@ -8,7 +8,7 @@ use ::cache::{Fill, Filled, Refusal, Wanted};
 use http1::{ChunkLimits, Chunked, Framing};
 use telemetry::Place;
 
-use crate::context::exchange::{Admitted, Call};
+use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Response;
 use crate::context::worker::Worker;
 use crate::forward::Reply;
@@ -31,22 +31,22 @@ pub(super) struct Filling {
 
 impl Filling {
     pub(super) fn new(
-        call: &Call<'_>,
-        admitted: &Admitted,
+        ctx: &ExchangeContext<'_>,
+        routed: &RoutedRequest,
         refused_until_seconds: u64,
         fill: Fill,
         reply: Reply,
     ) -> Self {
-        let server = Rc::clone(&call.snapshot.upstreams[admitted.upstream].servers[reply.server]);
+        let server = Rc::clone(&ctx.snapshot.upstreams[routed.upstream].servers[reply.server]);
         Self {
             fill,
             refused_until_seconds,
             reply,
             server,
-            worker: Rc::clone(call.worker),
-            place: call.snapshot.plan.places.as_ref().map(|places| places.route(Some(admitted.route))),
-            deadline: call.worker.deadlines.deadline(),
-            limit: admitted.ticks(call).upstream_body,
+            worker: Rc::clone(ctx.worker),
+            place: ctx.snapshot.plan.places.as_ref().map(|places| places.route(Some(routed.route))),
+            deadline: ctx.worker.deadlines.deadline(),
+            limit: routed.ticks(ctx).upstream_body,
         }
     }
 

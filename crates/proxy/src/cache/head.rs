@@ -7,7 +7,7 @@ use ::cache::{
 };
 use http1::{ClientConnection, ConnectionOptions, Framing, HeadLimits, ResponseRewrite, Version};
 
-use crate::context::exchange::{Admitted, Call};
+use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Memory;
 use crate::context::failure::Failure;
 use crate::context::seen;
@@ -15,7 +15,7 @@ use crate::forward::answer;
 use crate::forward::policies::{self, Sender};
 
 /// A response that is about to be sent.
-pub(super) struct Said<'a> {
+pub(super) struct StoredHead<'a> {
     pub(super) stored: &'a Stored,
     /// As it is stored, with its empty line.
     pub(super) head: &'a [u8],
@@ -55,22 +55,22 @@ impl Extent {
 
 /// Writes the head to `Response::out`, and says what becomes of the connection.
 pub(super) fn write(
-    call: &Call<'_>,
-    admitted: &Admitted,
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
     memory: &mut Memory,
-    said: &Said<'_>,
+    stored_head: &StoredHead<'_>,
 ) -> Result<ClientConnection, Failure> {
-    let connection = connection(call, admitted, said.framing);
+    let connection = connection(ctx, routed, stored_head.framing);
     let out = &mut memory.response.out;
     out.clear();
-    push_stored(out, said);
-    push_own(out, said);
+    push_stored(out, stored_head);
+    push_own(out, stored_head);
     out.extend_from_slice(&memory.response.added);
-    if admitted.policies(call).is_some() {
+    if routed.policies(ctx).is_some() {
         // What the route wants of the head depends on the request: it is written as if a server had sent it.
-        return edit(call, admitted, memory, said.framing, connection).map(|()| connection);
+        return edit(ctx, routed, memory, stored_head.framing, connection).map(|()| connection);
     }
-    if said.framing == Framing::Chunked {
+    if stored_head.framing == Framing::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
     out.extend_from_slice(match connection {
@@ -78,16 +78,16 @@ pub(super) fn write(
         ClientConnection::Close => b"Connection: close\r\n",
         ClientConnection::Persist | ClientConnection::Upgrade => b"",
     });
-    out.extend_from_slice(seen::added(call, &memory.request.head, memory.request.head_bytes()));
+    out.extend_from_slice(seen::added(ctx, &memory.request.head, memory.request.head_bytes()));
     out.extend_from_slice(b"Via: 1.1 vanward\r\n\r\n");
     Ok(connection)
 }
 
-fn connection(call: &Call<'_>, admitted: &Admitted, framing: Framing) -> ClientConnection {
-    let persists = admitted.connection.persists(admitted.version)
+fn connection(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, framing: Framing) -> ClientConnection {
+    let persists = routed.connection.persists(routed.version)
         && framing != Framing::UntilClose
-        && answer::may_go_on(call);
-    match (persists, admitted.version) {
+        && answer::may_go_on(ctx);
+    match (persists, routed.version) {
         (true, Version::Http10) => ClientConnection::KeepAlive,
         (true, _) => ClientConnection::Persist,
         (false, _) => ClientConnection::Close,
@@ -95,9 +95,9 @@ fn connection(call: &Call<'_>, admitted: &Admitted, framing: Framing) -> ClientC
 }
 
 /// Appends what of the stored head goes with what is sent of the body.
-fn push_stored(out: &mut Vec<u8>, said: &Said<'_>) {
-    let lines = &said.head[..said.head.len() - 2];
-    match said.extent {
+fn push_stored(out: &mut Vec<u8>, stored_head: &StoredHead<'_>) {
+    let lines = &stored_head.head[..stored_head.head.len() - 2];
+    match stored_head.extent {
         Extent::Whole => out.extend_from_slice(lines),
         Extent::NotModified => {
             out.extend_from_slice(b"HTTP/1.1 304 Not Modified\r\n");
@@ -136,33 +136,33 @@ fn push_fields(out: &mut Vec<u8>, lines: &[u8], is_wanted: impl Fn(&[u8]) -> boo
 }
 
 /// Appends what is said anew each time.
-fn push_own(out: &mut Vec<u8>, said: &Said<'_>) {
+fn push_own(out: &mut Vec<u8>, stored_head: &StoredHead<'_>) {
     // RFC 9110 §8.6: no Content-Length in a 204; that of a 304 would be another response's.
-    let status = said.extent.status(said.stored);
-    if let (Framing::Length(length), false) = (said.framing, matches!(status, 204 | 304)) {
+    let status = stored_head.extent.status(stored_head.stored);
+    if let (Framing::Length(length), false) = (stored_head.framing, matches!(status, 204 | 304)) {
         write_content_length(out, length);
     }
-    if let Some(age_seconds) = said.age_seconds {
+    if let Some(age_seconds) = stored_head.age_seconds {
         write_age(out, age_seconds);
     }
-    let (handling, ttl_seconds, key) = (said.handling, Some(said.ttl_seconds), said.key);
+    let (handling, ttl_seconds, key) = (stored_head.handling, Some(stored_head.ttl_seconds), stored_head.key);
     CacheStatus { handling, ttl_seconds, key, detail: None }.write(out);
 }
 
 /// Writes the head anew, as the route's policies want it.
 fn edit(
-    call: &Call<'_>,
-    admitted: &Admitted,
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
     memory: &mut Memory,
     framing: Framing,
     connection: ClientConnection,
 ) -> Result<(), Failure> {
-    let Some(policies) = admitted.policies(call) else { return Ok(()) };
+    let Some(policies) = routed.policies(ctx) else { return Ok(()) };
     let Memory { request, response } = memory;
     let (out, buffer) = (&mut response.out, &mut response.buffer);
     out.extend_from_slice(b"\r\n");
     buffer.clear();
-    call.worker.buffers.fit(buffer, out.len());
+    ctx.worker.buffers.fit(buffer, out.len());
     buffer.spare()[..out.len()].copy_from_slice(out);
     buffer.advance(out.len());
     response.head.clear();
@@ -171,10 +171,10 @@ fn edit(
     let options = ConnectionOptions::of_response(&response.head, buffer.filled())
         .map_err(|_| Failure::UpstreamFraming)?;
     out.clear();
-    let date = call.worker.date();
+    let date = ctx.worker.date();
     let rewrite = ResponseRewrite {
         edits: None,
-        added: seen::added(call, &request.head, request.head_bytes()),
+        added: seen::added(ctx, &request.head, request.head_bytes()),
         via: http1::Via::Own,
         connection: options,
         framing,
@@ -182,7 +182,7 @@ fn edit(
         date: &date,
     };
     let sender = Sender { server: "", has_page: false };
-    policies::write_response(call, policies, admitted, sender, request, response, rewrite);
+    policies::write_response(ctx, policies, routed, sender, request, response, rewrite);
     response.buffer.clear();
     Ok(())
 }

@@ -11,11 +11,11 @@ use ::cache::{
 use http1::{ClientConnection, Framing, Method};
 use pages::Region;
 
-use super::head::{self, Extent, Said};
+use super::counters;
+use super::head::{self, Extent, StoredHead};
 use super::outlet::Outlet;
-use super::tally;
 use crate::context::client::Next;
-use crate::context::exchange::{Admitted, Call, Exchange};
+use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Request;
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
@@ -33,7 +33,7 @@ const PIECES_MAX: usize = 9;
 
 /// How a request came to be answered, and what its client is told of that.
 #[derive(Clone, Copy)]
-pub(super) struct Told {
+pub(super) struct CacheReport {
     pub(super) handling: Handling,
     pub(super) now_ms: u64,
     /// Whether the client is to see what the response is found by.
@@ -46,41 +46,41 @@ pub(super) struct Told {
 pub(super) async fn stored(
     exchange: &mut Exchange<'_, '_>,
     object: &Object,
-    told: Told,
+    report: CacheReport,
 ) -> Result<Next, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
-    if !told.is_plain || exchange.state.has_fault() {
-        return cold(|| selected(exchange, object, told)).await;
+    let Exchange { ctx, routed, .. } = *exchange;
+    if !report.is_plain || exchange.state.has_fault() {
+        return cold(|| selected(exchange, object, report)).await;
     }
     let length = object.body_bytes();
-    let connection = begin(exchange, object, &told, (&Extent::Whole, length))?;
+    let connection = begin(exchange, object, &report, (&Extent::Whole, length))?;
     let out = &mut exchange.memory.response.out;
     let (next, follows) = ending(connection);
-    if admitted.method == Method::Head || length == 0 {
-        send(call, out, follows).await?;
+    if routed.method == Method::Head || length == 0 {
+        send(ctx, out, follows).await?;
         return Ok(next);
     }
     exchange.state.body_bytes_sent = length;
-    let pace = Pace::new(Direction::Down, call.worker);
+    let pace = Pace::new(Direction::Down, ctx.worker);
     if length <= ONE_PIECE_BYTES_MAX && !pace.is_limited() {
         out.extend_from_slice(object.body_at(0));
-        let sent = send(call, out, follows).await;
+        let sent = send(ctx, out, follows).await;
         return sent.map(|()| next).inspect_err(|_| exchange.state.body_bytes_sent = 0);
     }
     let mut sent_bytes = 0;
-    match send_whole(call, admitted, &pace, out, object, (follows, &mut sent_bytes)).await {
+    match send_whole(ctx, routed, &pace, out, object, (follows, &mut sent_bytes)).await {
         Ok(()) => Ok(next),
         Err(failure) => {
             exchange.state.body_bytes_sent = sent_bytes.saturating_sub(exchange.state.record.head_bytes_sent);
-            Ok(cut(call, exchange.state, failure))
+            Ok(cut(ctx, exchange.state, failure))
         }
     }
 }
 
 /// Sends a head and the whole body behind it. A limit that comes meanwhile holds for what is left.
 async fn send_whole(
-    call: &Call<'_>,
-    admitted: &Admitted,
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
     pace: &Pace,
     head: &[u8],
     object: &Object,
@@ -90,15 +90,15 @@ async fn send_whole(
     while *sent_bytes < whole_bytes {
         let of_head = (head.len() as u64).min(*sent_bytes);
         let (head, at) = (&head[of_head as usize..], *sent_bytes - of_head);
-        let tcp = call.client.socket.spliceable().filter(|_| pace.is_free(call.worker));
+        let tcp = ctx.client.socket.spliceable().filter(|_| pace.is_free(ctx.worker));
         *sent_bytes += match (tcp, region(object)) {
-            (Some(tcp), Some(region)) => send_region(call, tcp, head, region, at).await?,
-            (Some(tcp), None) => send_gathered(call, tcp, head, object, at, follows).await?,
+            (Some(tcp), Some(region)) => send_region(ctx, tcp, head, region, at).await?,
+            (Some(tcp), None) => send_gathered(ctx, tcp, head, object, at, follows).await?,
             (None, _) => {
                 let piece = object.body_at(at);
                 let end = at + piece.len() as u64;
                 let follows = if end == object.body_bytes() { follows } else { Follows::More };
-                send_paced(call, admitted, pace, (head, piece), follows).await?;
+                send_paced(ctx, routed, pace, (head, piece), follows).await?;
                 (head.len() + piece.len()) as u64
             }
         };
@@ -114,20 +114,20 @@ fn region(object: &Object) -> Option<&Region> {
 
 /// Sends what the client takes of a head and of the body that is behind it, and says how much that was.
 async fn send_region(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     tcp: &Tcp,
     head: &[u8],
     region: &Region,
     at: u64,
 ) -> Result<u64, Failure> {
-    let sent = in_time(call, |context| tcp.poll_send_region(context, head, region, at));
+    let sent = in_time(ctx, |context| tcp.poll_send_region(context, head, region, at));
     sent.await.map(|count| count as u64)
 }
 
 /// Sends a head and what of several pieces behind it the client takes in one call, and says how much that was: of 166 kB in
 /// three calls the kernel makes an eighth more work than in one.
 async fn send_gathered(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     tcp: &Tcp,
     head: &[u8],
     object: &Object,
@@ -141,13 +141,17 @@ async fn send_gathered(
         *piece = IoSlice::new(bytes);
     }
     let follows = if at == object.body_bytes() { follows } else { Follows::More };
-    let sent = in_time(call, |context| tcp.poll_send_pieces(context, &pieces, follows));
+    let sent = in_time(ctx, |context| tcp.poll_send_pieces(context, &pieces, follows));
     sent.await.map(|count| count as u64)
 }
 
 /// The same where the request wants something other than all of it, or a fault was drawn for it.
-async fn selected(exchange: &mut Exchange<'_, '_>, object: &Object, told: Told) -> Result<Next, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
+async fn selected(
+    exchange: &mut Exchange<'_, '_>,
+    object: &Object,
+    report: CacheReport,
+) -> Result<Next, Failure> {
+    let Exchange { ctx, routed, .. } = *exchange;
     let part = object.stored().part;
     let whole_bytes = part.and_then(|part| part.whole_bytes).unwrap_or_else(|| object.body_bytes());
     let wanted = match part.filter(|part| part.whole_bytes.is_none()) {
@@ -155,17 +159,17 @@ async fn selected(exchange: &mut Exchange<'_, '_>, object: &Object, told: Told) 
         None => wanted(&exchange.memory.request, object.stored(), object.head(), Some(whole_bytes)),
     };
     let Wanted::Extent(extent) = wanted else {
-        return unsatisfied(exchange, whole_bytes, told).await;
+        return unsatisfied(exchange, whole_bytes, report).await;
     };
     let segments = segments(&extent, object, whole_bytes);
     let length = segments.iter().map(Segment::len).sum();
-    let mut connection = begin(exchange, object, &told, (&extent, length))?;
+    let mut connection = begin(exchange, object, &report, (&extent, length))?;
     let out = &mut exchange.memory.response.out;
     let framing = if extent == Extent::NotModified { Framing::None } else { Framing::Length(length) };
-    let outlet = Outlet::new(call, admitted, framing, (out, &mut connection), exchange.state);
+    let outlet = Outlet::new(ctx, routed, framing, (out, &mut connection), exchange.state);
     let (next, follows) = ending(connection);
     outlet.begin(out).await?;
-    if admitted.method == Method::Head || length == 0 {
+    if routed.method == Method::Head || length == 0 {
         outlet.send(out, b"", follows).await?;
         return Ok(next);
     }
@@ -177,7 +181,7 @@ async fn selected(exchange: &mut Exchange<'_, '_>, object: &Object, told: Told) 
             if let Err(failure) = outlet.send(out, bytes, if is_last { follows } else { Follows::More }).await
             {
                 exchange.state.body_bytes_sent -= bytes.len() as u64;
-                return Ok(cut(call, exchange.state, failure));
+                return Ok(cut(ctx, exchange.state, failure));
             }
             out.clear();
         }
@@ -268,24 +272,24 @@ fn segments(extent: &Extent, object: &Object, whole_bytes: u64) -> Vec<Segment> 
 fn begin(
     exchange: &mut Exchange<'_, '_>,
     object: &Object,
-    told: &Told,
+    report: &CacheReport,
     (extent, length): (&Extent, u64),
 ) -> Result<ClientConnection, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
+    let Exchange { ctx, routed, .. } = *exchange;
     let stored = object.stored();
-    let said = Said {
+    let stored_head = StoredHead {
         stored,
         head: object.head(),
         extent,
         framing: Framing::Length(length),
-        handling: told.handling,
+        handling: report.handling,
         // RFC 9111 §5.1.
-        age_seconds: Some(stored.age_seconds(told.now_ms)),
-        ttl_seconds: stored.ttl_seconds(told.now_ms),
-        key: told.shows_key.then(|| object.key_text()),
+        age_seconds: Some(stored.age_seconds(report.now_ms)),
+        ttl_seconds: stored.ttl_seconds(report.now_ms),
+        key: report.shows_key.then(|| object.key_text()),
     };
-    let connection = head::write(call, admitted, exchange.memory, &said)?;
-    if let Some(cell) = tally::cell(call, admitted).filter(|_| admitted.method != Method::Head) {
+    let connection = head::write(ctx, routed, exchange.memory, &stored_head)?;
+    if let Some(cell) = counters::cell(ctx, routed).filter(|_| routed.method != Method::Head) {
         cell.sent_bytes.add(length);
     }
     exchange.state.answers(extent.status(stored));
@@ -305,22 +309,22 @@ pub(super) fn ending(connection: ClientConnection) -> (Next, Follows) {
 pub(super) async fn unsatisfied(
     exchange: &mut Exchange<'_, '_>,
     whole_bytes: u64,
-    told: Told,
+    report: CacheReport,
 ) -> Result<Next, Failure> {
     let out = &mut exchange.memory.response.out;
     answer::begin(out, 416);
     write_unsatisfied_range(out, whole_bytes);
     write_content_length(out, 0);
-    CacheStatus { handling: told.handling, ttl_seconds: None, key: None, detail: None }.write(out);
+    CacheStatus { handling: report.handling, ttl_seconds: None, key: None, detail: None }.write(out);
     answer::own(exchange, (416, b"")).await
 }
 
 /// The head may have left: all that can be said now is that the body is not whole.
-pub(super) fn cut(call: &Call<'_>, state: &mut ExchangeState<'_>, failure: Failure) -> Next {
+pub(super) fn cut(ctx: &ExchangeContext<'_>, state: &mut ExchangeState<'_>, failure: Failure) -> Next {
     // What ends on purpose has said how.
     if failure != Failure::FaultInjected {
-        call.client.socket.reset_on_drop();
+        ctx.client.socket.reset_on_drop();
     }
-    state.failed(call, failure);
+    state.failed(ctx, failure);
     Next::Drop
 }

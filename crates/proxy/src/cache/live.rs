@@ -8,11 +8,11 @@ use ::cache::Reader;
 use bytes::Bytes;
 use http1::{ClientConnection, Framing, Version, chunk_prefix};
 
-use super::head::{self, Extent, Said};
-use super::hit::{Told, Wanted, cut, ending, unsatisfied, wanted};
+use super::head::{self, Extent, StoredHead};
+use super::hit::{CacheReport, Wanted, cut, ending, unsatisfied, wanted};
 use super::outlet::Outlet;
 use crate::context::client::Next;
-use crate::context::exchange::{Call, Exchange};
+use crate::context::exchange::{Exchange, ExchangeContext};
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
 use transport::tcp::Follows;
@@ -21,9 +21,9 @@ use transport::tcp::Follows;
 pub(super) async fn coming(
     exchange: &mut Exchange<'_, '_>,
     reader: Reader,
-    told: Told,
+    report: CacheReport,
 ) -> Result<Next, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
+    let Exchange { ctx, routed, .. } = *exchange;
     let opening = reader.opening();
     let body_bytes = opening.body_bytes;
     let part = opening.stored.part.map(|part| (part.start..part.end, part.whole_bytes));
@@ -38,10 +38,10 @@ pub(super) async fn coming(
         Wanted::Extent(extent) => extent,
         Wanted::Nothing => {
             let whole_bytes = body_bytes.unwrap_or_default();
-            return unsatisfied(exchange, whole_bytes, told).await;
+            return unsatisfied(exchange, whole_bytes, report).await;
         }
     };
-    let framing = match (&extent, body_bytes, admitted.version) {
+    let framing = match (&extent, body_bytes, routed.version) {
         (Extent::NotModified, ..) => Framing::None,
         (Extent::Part(range, _), ..) => Framing::Length(range.end - range.start),
         (_, Some(length), _) => Framing::Length(length),
@@ -49,33 +49,33 @@ pub(super) async fn coming(
         (_, None, Version::Http10) => Framing::UntilClose,
         (_, None, _) => Framing::Chunked,
     };
-    let age_seconds = opening.stored.age_seconds(told.now_ms);
-    let said = Said {
+    let age_seconds = opening.stored.age_seconds(report.now_ms);
+    let stored_head = StoredHead {
         stored: &opening.stored,
         head: &opening.head,
         extent: &extent,
         framing,
-        handling: told.handling,
+        handling: report.handling,
         // RFC 9111 §5.1: of what has just been made nothing is said.
         age_seconds: (age_seconds > 0).then_some(age_seconds),
-        ttl_seconds: opening.stored.ttl_seconds(told.now_ms),
-        key: told.shows_key.then_some(&*opening.key_text),
+        ttl_seconds: opening.stored.ttl_seconds(report.now_ms),
+        key: report.shows_key.then_some(&*opening.key_text),
     };
-    let mut connection = head::write(call, admitted, exchange.memory, &said)?;
+    let mut connection = head::write(ctx, routed, exchange.memory, &stored_head)?;
     exchange.state.answers(extent.status(&opening.stored));
     let wanted = match extent {
         Extent::Part(range, _) if opening.stored.part.is_none() => range,
         _ => 0..u64::MAX,
     };
     let out = &mut exchange.memory.response.out;
-    let outlet = Outlet::new(call, admitted, framing, (out, &mut connection), exchange.state);
-    let sending = Sending { call, outlet, framing, connection, wanted };
+    let outlet = Outlet::new(ctx, routed, framing, (out, &mut connection), exchange.state);
+    let sending = Sending { ctx, outlet, framing, connection, wanted };
     Ok(sending.run(reader, out, exchange.state).await)
 }
 
 /// A body on its way to one client.
 struct Sending<'a> {
-    call: &'a Call<'a>,
+    ctx: &'a ExchangeContext<'a>,
     outlet: Outlet<'a>,
     framing: Framing,
     connection: ClientConnection,
@@ -87,7 +87,7 @@ impl Sending<'_> {
     async fn run(&self, mut reader: Reader, out: &mut Vec<u8>, state: &mut ExchangeState<'_>) -> Next {
         match self.body(&mut reader, out, state).await {
             Ok(()) => ending(self.connection).0,
-            Err(failure) => cut(self.call, state, failure),
+            Err(failure) => cut(self.ctx, state, failure),
         }
     }
 
@@ -99,7 +99,7 @@ impl Sending<'_> {
         state: &mut ExchangeState<'_>,
     ) -> Result<(), Failure> {
         let (_, at_end) = ending(self.connection);
-        let is_chunked = self.framing == Framing::Chunked && !self.call.client.socket.frames_itself();
+        let is_chunked = self.framing == Framing::Chunked && !self.ctx.client.socket.frames_itself();
         let mut is_behind_chunk = false;
         self.outlet.begin(out).await?;
         while !self.is_sent(state) {
@@ -130,7 +130,7 @@ impl Sending<'_> {
         if matches!(self.framing, Framing::Length(_) | Framing::None) {
             return Ok(());
         }
-        self.call.client.socket.end(b"").map_err(|_| Failure::ClientGone)
+        self.ctx.client.socket.end(b"").map_err(|_| Failure::ClientGone)
     }
 
     /// Whether all of a body whose length was told is on its way.

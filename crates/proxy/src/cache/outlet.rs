@@ -2,7 +2,7 @@
 
 use http1::{ClientConnection, Framing, Method};
 
-use crate::context::exchange::{Admitted, Call};
+use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
 use crate::faults::messages::Injection;
@@ -12,8 +12,8 @@ use transport::tcp::Follows;
 
 /// The way to the client.
 pub(super) struct Outlet<'a> {
-    call: &'a Call<'a>,
-    admitted: &'a Admitted,
+    ctx: &'a ExchangeContext<'a>,
+    routed: &'a RoutedRequest,
     pace: Pace,
     injection: Option<Injection>,
 }
@@ -21,25 +21,25 @@ pub(super) struct Outlet<'a> {
 impl<'a> Outlet<'a> {
     /// For a response whose head is written, and is altered by a fault, as what becomes of the connection is.
     pub(super) fn new(
-        call: &'a Call<'a>,
-        admitted: &'a Admitted,
+        ctx: &'a ExchangeContext<'a>,
+        routed: &'a RoutedRequest,
         framing: Framing,
         (head, connection): (&mut Vec<u8>, &mut ClientConnection),
         state: &mut ExchangeState<'_>,
     ) -> Self {
-        let framing = if admitted.method == Method::Head { Framing::None } else { framing };
-        let injection = Injection::of(call, admitted.version, framing, head, state);
+        let framing = if routed.method == Method::Head { Framing::None } else { framing };
+        let injection = Injection::of(ctx, routed.version, framing, head, state);
         if injection.as_ref().is_some_and(Injection::ends_connection) {
             *connection = ClientConnection::Close;
         }
         state.record.head_bytes_sent = head.len() as u64;
-        Self { call, admitted, pace: Pace::new(Direction::Down, call.worker), injection }
+        Self { ctx, routed, pace: Pace::new(Direction::Down, ctx.worker), injection }
     }
 
     /// Comes before all else is sent: what of the head is to leave by itself is taken out of it.
     pub(super) async fn begin(&self, head: &mut Vec<u8>) -> Result<(), Failure> {
         match &self.injection {
-            Some(injection) => injection.begin(self.call, head).await,
+            Some(injection) => injection.begin(self.ctx, head).await,
             None => Ok(()),
         }
     }
@@ -52,9 +52,9 @@ impl<'a> Outlet<'a> {
     /// Sends a head, which is not counted, and what of the body is there.
     pub(super) async fn send(&self, head: &[u8], body: &[u8], follows: Follows) -> Result<(), Failure> {
         let Some(injection) = self.injection.as_ref().filter(|injection| injection.is_cut()) else {
-            return send_paced(self.call, self.admitted, &self.pace, (head, body), follows).await;
+            return send_paced(self.ctx, self.routed, &self.pace, (head, body), follows).await;
         };
-        send_paced(self.call, self.admitted, &self.pace, (head, body), Follows::Nothing).await?;
-        Err(injection.break_off(self.call).await)
+        send_paced(self.ctx, self.routed, &self.pace, (head, body), Follows::Nothing).await?;
+        Err(injection.break_off(self.ctx).await)
     }
 }

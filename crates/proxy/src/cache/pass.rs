@@ -8,9 +8,9 @@ use ::cache::{
 use http1::Method;
 use tokio::sync::oneshot;
 
-use super::{Ask, Miss, fetch, heir, hit, live, tally, uri};
+use super::{Ask, Miss, counters, fetch, hit, live, successor, uri};
 use crate::context::client::Next;
-use crate::context::exchange::{Admitted, Call, Exchange};
+use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Memory;
 use crate::context::failure::{Failure, Party};
 use crate::forward::respond;
@@ -23,7 +23,7 @@ pub(super) async fn pass(
     ask: &Ask<'_>,
     miss: Miss,
 ) -> Result<Next, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
+    let Exchange { ctx, routed, .. } = *exchange;
     ask.cache.store.note(ask.key, ask.now_ms, miss.forward);
     let apart = ask.may_store().then(|| ask.cache.store.apart(ask.key, ask.now_ms / 1000));
     let outcome = forward::forward(exchange).await;
@@ -34,26 +34,26 @@ pub(super) async fn pass(
     if let (Some(error), Some(object)) = (error, &miss.found)
         && ask.stands_in(object, error)
     {
-        tally::stale(call, admitted);
+        counters::stale(ctx, routed);
         if outcome.is_ok() {
             exchange.state.record.received_apart(exchange.memory.response.head.len as u64);
         }
         let status = outcome.is_ok().then_some(exchange.memory.response.head.start.status);
         let (forward, is_stored, is_collapsed) = (miss.forward, false, false);
-        let told = ask.told(call, Handling::Forwarded { forward, status, is_stored, is_collapsed });
-        return hit::stored(exchange, object, told).await;
+        let report = ask.report(ctx, Handling::Forwarded { forward, status, is_stored, is_collapsed });
+        return hit::stored(exchange, object, report).await;
     }
     let reply = outcome?;
     if let (Method::Head, 200, Some(object)) =
         (ask.asked.method, exchange.memory.response.head.start.status, &miss.found)
     {
-        fetch::freshen(call, exchange.memory, ask, object);
+        fetch::freshen(ctx, exchange.memory, ask, object);
     }
     let reply = match fetch::part(exchange, ask, reply) {
         Ok(reader) => {
             let (forward, is_stored, is_collapsed) = (miss.forward, true, false);
-            let told = Handling::Forwarded { forward, status: None, is_stored, is_collapsed };
-            return live::coming(exchange, reader, ask.told(call, told)).await;
+            let report = Handling::Forwarded { forward, status: None, is_stored, is_collapsed };
+            return live::coming(exchange, reader, ask.report(ctx, report)).await;
         }
         Err(reply) => reply,
     };
@@ -61,8 +61,8 @@ pub(super) async fn pass(
         Some(apart) => match fetch::settle_apart(exchange, ask, (apart, reply)) {
             Ok(reader) => {
                 let (forward, is_stored, is_collapsed) = (miss.forward, true, false);
-                let told = Handling::Forwarded { forward, status: None, is_stored, is_collapsed };
-                return live::coming(exchange, reader, ask.told(call, told)).await;
+                let report = Handling::Forwarded { forward, status: None, is_stored, is_collapsed };
+                return live::coming(exchange, reader, ask.report(ctx, report)).await;
             }
             Err(passing) => passing,
         },
@@ -74,10 +74,10 @@ pub(super) async fn pass(
 
 /// Forwards what changes things: what is stored of its target is invalid then, if it succeeds.
 pub(super) async fn change(exchange: &mut Exchange<'_, '_>, forward: Forward) -> Result<Next, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
+    let Exchange { ctx, routed, .. } = *exchange;
     let reply = forward::forward(exchange).await?;
-    if let Some(known) = invalidate(call, admitted, exchange.memory) {
-        cold(|| heir::known(call, known)).await;
+    if let Some(known) = invalidate(ctx, routed, exchange.memory) {
+        cold(|| successor::known(ctx, known)).await;
     }
     relay(exchange, (reply, forward, None)).await
 }
@@ -86,19 +86,19 @@ pub(super) async fn change(exchange: &mut Exchange<'_, '_>, forward: Forward) ->
 /// Says when another process knows as well that takes the place of this one.
 #[cold]
 pub(crate) fn invalidate(
-    call: &Call<'_>,
-    admitted: &Admitted,
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
     memory: &Memory,
 ) -> Option<oneshot::Receiver<()>> {
     let Memory { request, response } = memory;
-    let plan = &call.snapshot.plan;
+    let plan = &ctx.snapshot.plan;
     let cache = plan.cache.as_ref().filter(|_| !plan.spaces.is_empty())?;
-    if !invalidates(admitted.method, response.head.start.status) {
+    if !invalidates(routed.method, response.head.start.status) {
         return None;
     }
     let bytes = request.head_bytes();
-    let target = uri(call, admitted, request);
-    let mut named = cache.heir.is_there().then(Vec::new);
+    let target = uri(ctx, routed, request);
+    let mut named = cache.successor.is_there().then(Vec::new);
     let mut purge = |path_and_query: &[u8]| {
         let there = ::cache::Uri::new(target.is_https, target.authority, path_and_query);
         purge_uri(&there, &cache.store, cache.secret, &plan.spaces);
@@ -106,11 +106,11 @@ pub(crate) fn invalidate(
             named.push(Named::Url(Address::of(Some(target.is_https), target.authority, path_and_query)));
         }
     };
-    purge(admitted.target.path_and_query.of(bytes));
+    purge(routed.target.path_and_query.of(bytes));
     for path_and_query in also_invalid(&response.head, response.buffer.filled(), &target) {
         purge(&path_and_query);
     }
-    cache.heir.tell(named?, Force::Hard)
+    cache.successor.tell(named?, Force::Hard)
 }
 
 /// Passes a response on, and says why it is not from the store, nor in it.

@@ -9,9 +9,9 @@ use ::cache::{Address, Force, Named, Ordered, Rule, RulesFull, Space, Store, tag
 use http1::{Method, RequestHead};
 use tokio::sync::oneshot;
 
-use super::{Cache, explain, heir};
+use super::{Cache, explain, successor};
 use crate::context::client::Next;
-use crate::context::exchange::{Admitted, Call, Exchange};
+use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Request;
 use crate::context::failure::Failure;
 use crate::context::plan::Plan;
@@ -29,7 +29,7 @@ impl Cache {
     /// If there are too many purges to be remembered; some may be done then.
     pub fn purge(&self, spaces: &[Space], named: &[Named], force: Force) -> Result<Purging, RulesFull> {
         let now_ms = explain::unix_ms();
-        let disk_records = self.below.tally().map_or(0, |tally| tally.records);
+        let disk_records = self.second_tier.counters().map_or(0, |counters| counters.records);
         let purge =
             |each: &Named| Ok((each.clone(), each.purge(&self.store, self.secret, spaces, force, now_ms)?));
         let ordered = named.iter().map(purge).collect::<Result<_, RulesFull>>()?;
@@ -38,7 +38,7 @@ impl Cache {
 
     /// Has it purged by another process as well that takes the place of this one, and says when that knows.
     pub fn hand_on(&self, named: Vec<Named>, force: Force) -> Option<oneshot::Receiver<()>> {
-        self.heir.tell(named, force)
+        self.successor.tell(named, force)
     }
 }
 
@@ -80,34 +80,34 @@ impl Purging {
 
 /// Whether a request is not for a server, but one to purge.
 #[inline]
-pub(crate) fn is_purge(call: &Call<'_>, admitted: &Admitted, request: &Request) -> bool {
-    admitted.method == Method::Other && is_understood(call, request)
+pub(crate) fn is_purge(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &Request) -> bool {
+    routed.method == Method::Other && is_understood(ctx, request)
 }
 
 #[cold]
-fn is_understood(call: &Call<'_>, request: &Request) -> bool {
-    let cache = call.snapshot.plan.config.cache.as_ref();
+fn is_understood(ctx: &ExchangeContext<'_>, request: &Request) -> bool {
+    let cache = ctx.snapshot.plan.config.cache.as_ref();
     cache.is_some_and(|cache| !cache.purge_from.is_empty())
         && request.head.start.method_span.of(request.head_bytes()) == b"PURGE"
 }
 
 /// Purges what a request with the method PURGE names: the tags in its fields, or its URL.
 pub(crate) async fn purge(exchange: &mut Exchange<'_, '_>) -> Result<Next, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
-    let plan = &call.snapshot.plan;
-    let Some((cache, meant)) = plan.cache.as_ref().zip(plan.config.cache.as_ref()) else {
+    let Exchange { ctx, routed, .. } = *exchange;
+    let plan = &ctx.snapshot.plan;
+    let Some((cache, settings)) = plan.cache.as_ref().zip(plan.config.cache.as_ref()) else {
         return Err(Failure::Forbidden);
     };
-    if !meant.purge_from.iter().any(|network| network.contains(&admitted.client)) {
+    if !settings.purge_from.iter().any(|network| network.contains(&routed.client)) {
         return Err(Failure::Forbidden);
     }
-    let named = named(admitted, &exchange.memory.request.head, exchange.memory.request.head_bytes());
+    let named = named(routed, &exchange.memory.request.head, exchange.memory.request.head_bytes());
     let (named, force) = named.ok_or(Failure::BadRequest)?;
     let purging = cache.purge(&plan.spaces, &named, force).map_err(|RulesFull| Failure::PurgesFull)?;
     let purged =
         if purging.has_rules() { cold(|| counted_elsewhere(purging)).await } else { purging.count() };
     if let Some(known) = cache.hand_on(named, force) {
-        cold(|| heir::known(call, known)).await;
+        cold(|| successor::known(ctx, known)).await;
     }
     let body = serde_json::to_string(&purged).unwrap_or_default() + "\n";
     let out = &mut exchange.memory.response.out;
@@ -118,24 +118,24 @@ pub(crate) async fn purge(exchange: &mut Exchange<'_, '_>) -> Result<Next, Failu
 
 /// On a thread of its own: it looks at all that is stored, and this one serves others.
 async fn counted_elsewhere(purging: Purging) -> Purged {
-    let (tell, told) = oneshot::channel();
+    let (tell, report) = oneshot::channel();
     let named = purging.ordered.len();
     let count = move || drop(tell.send(purging.count()));
     let is_counting = std::thread::Builder::new().name("purge".to_owned()).spawn(count).is_ok();
-    let counted = if is_counting { told.await.ok() } else { None };
+    let counted = if is_counting { report.await.ok() } else { None };
     // Where no thread is to be had, what was purged is so all the same.
     counted.unwrap_or_else(|| Purged { named, ..Purged::default() })
 }
 
 /// What a request names; `None` where that is a pattern that is too long.
-fn named(admitted: &Admitted, head: &RequestHead, bytes: &[u8]) -> Option<(Vec<Named>, Force)> {
+fn named(routed: &RoutedRequest, head: &RequestHead, bytes: &[u8]) -> Option<(Vec<Named>, Force)> {
     let is_soft = |field: &http1::Field| {
         field.name.of(bytes).eq_ignore_ascii_case(b"fastly-soft-purge") && field.value.of(bytes) == b"1"
     };
     let force = if head.fields.iter().any(is_soft) { Force::Soft } else { Force::Hard };
     let mut named: Vec<Named> = tags(head, bytes).map(|tag| Named::Tag(tag.into())).collect();
     if named.is_empty() {
-        let target = &admitted.target;
+        let target = &routed.target;
         // Who purges mostly comes another way than clients do: by which scheme says nothing.
         let address = Address::of(None, target.authority.of(bytes), target.path_and_query.of(bytes));
         named.push(Named::located(address)?);
@@ -150,9 +150,9 @@ pub async fn sweep(plan: impl Fn() -> Option<Arc<Plan>>) {
     loop {
         tokio::time::sleep(SWEEP_INTERVAL).await;
         let Some(plan) = plan() else { return };
-        let Some(Cache { store, below, .. }) = plan.cache.clone() else { continue };
+        let Some(Cache { store, second_tier, .. }) = plan.cache.clone() else { continue };
         drop(plan);
-        if let Some(tier) = below.tier() {
+        if let Some(tier) = second_tier.tier() {
             tier.tell_failure();
         }
         if store.is_sweep_due() {

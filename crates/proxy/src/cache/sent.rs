@@ -6,7 +6,7 @@ use http1::{Name, RequestHead};
 use route::HeaderEdit;
 
 use crate::context::asking::drops_authorization;
-use crate::context::exchange::{Admitted, Call};
+use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Request;
 
 /// What of a request's fields is passed on.
@@ -22,18 +22,18 @@ pub(super) struct Passing {
 
 /// Keeps from servers what of the query of a request does not count: what it changes would be stored for those without.
 #[inline]
-pub(crate) fn prepare(call: &Call<'_>, admitted: &Admitted, request: &mut Request) {
-    let policy = call.snapshot.plan.config.routes[admitted.route].cache.as_ref();
+pub(crate) fn prepare(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &mut Request) {
+    let policy = ctx.snapshot.plan.config.routes[routed.route].cache.as_ref();
     let leaves_out = policy.is_some_and(|policy| policy.key.leaves_out());
     if leaves_out || request.texts.kept_target.is_some() {
-        keep_target(policy, admitted, request);
+        keep_target(policy, routed, request);
     }
 }
 
 #[cold]
-fn keep_target(policy: Option<&Policy>, admitted: &Admitted, request: &mut Request) {
-    let (target, bytes) = (&admitted.target, request.head_bytes());
-    let policy = policy.filter(|policy| policy.key.leaves_out() && admitted.may_be_stored());
+fn keep_target(policy: Option<&Policy>, routed: &RoutedRequest, request: &mut Request) {
+    let (target, bytes) = (&routed.target, request.head_bytes());
+    let policy = policy.filter(|policy| policy.key.leaves_out() && routed.may_be_stored());
     let kept = policy.map(|policy| {
         let uri = Uri::new(false, target.authority.of(bytes), target.path_and_query.of(bytes));
         let mut kept = Vec::new();
@@ -45,13 +45,13 @@ fn keep_target(policy: Option<&Policy>, admitted: &Admitted, request: &mut Reque
 
 impl Passing {
     #[inline]
-    pub(super) fn of(call: &Call<'_>, admitted: &Admitted) -> Self {
+    pub(super) fn of(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) -> Self {
         Self {
-            is_trusted: call.client.is_trusted,
-            names_fields: admitted.connection.names_fields,
-            drops_authorization: admitted
-                .policies(call)
-                .is_some_and(|policies| drops_authorization(admitted, policies)),
+            is_trusted: ctx.client.is_trusted,
+            names_fields: routed.connection.names_fields,
+            drops_authorization: routed
+                .policies(ctx)
+                .is_some_and(|policies| drops_authorization(routed, policies)),
         }
     }
 
@@ -89,15 +89,15 @@ fn is_of_hop(head: &RequestHead, bytes: &[u8], name: &[u8]) -> bool {
 ///
 /// # Errors
 /// If it varies by such a field.
-pub(super) fn check(call: &Call<'_>, admitted: &Admitted, vary: &Vary) -> Result<(), Refusal> {
+pub(super) fn check(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, vary: &Vary) -> Result<(), Refusal> {
     let is_rewritten = |name: &[u8]| match Name::of(name) {
         Name::Via | Name::Forwarded | Name::XForwardedFor | Name::XClientCert => true,
-        Name::Host => rewrites_host(call, admitted),
+        Name::Host => rewrites_host(ctx, routed),
         _ => false,
     };
     let is_edited = |name: &[u8]| {
         let edits =
-            admitted.policies(call).into_iter().flat_map(|policies| policies.meant.request_headers.edits());
+            routed.policies(ctx).into_iter().flat_map(|policies| policies.settings.request_headers.edits());
         // A constant is the same for all, whatever they sent.
         edits.into_iter().any(|edit| match edit {
             HeaderEdit::Set(known, value) | HeaderEdit::Add(known, value) => {
@@ -113,8 +113,8 @@ pub(super) fn check(call: &Call<'_>, admitted: &Admitted, vary: &Vary) -> Result
 }
 
 /// Whether a server sees another Host than the client's, which is part of the URL.
-fn rewrites_host(call: &Call<'_>, admitted: &Admitted) -> bool {
-    let upstream = &call.snapshot.plan.upstreams[admitted.upstream].config;
-    let rewrite = admitted.policies(call).and_then(|policies| policies.meant.rewrite.host.as_ref());
+fn rewrites_host(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) -> bool {
+    let upstream = &ctx.snapshot.plan.upstreams[routed.upstream].config;
+    let rewrite = routed.policies(ctx).and_then(|policies| policies.settings.rewrite.host.as_ref());
     rewrite.is_some() || upstream.host == HostHeader::Server
 }

@@ -12,14 +12,14 @@ use ::cache::{
     Vary,
 };
 use config::CacheDisk;
-use disk::{Disk, DiskSettings, DiskTally, Standing, Written};
+use disk::{Disk, DiskSettings, DiskStanding, DiskTally, Written};
 use tokio::sync::oneshot;
 
 use telemetry::message;
 
 /// What lies behind the memory of a cache.
 #[derive(Debug, Clone)]
-pub(super) enum Below {
+pub(super) enum SecondTier {
     Nothing,
     Tier(Arc<Tier>),
     /// It could not be opened, and why.
@@ -53,16 +53,16 @@ struct Found {
     epoch: u64,
 }
 
-impl Below {
-    pub(super) fn open(meant: Option<&CacheDisk>) -> Self {
-        let Some(CacheDisk { path, size_bytes }) = meant else { return Self::Nothing };
+impl SecondTier {
+    pub(super) fn open(settings: Option<&CacheDisk>) -> Self {
+        let Some(CacheDisk { path, size_bytes }) = settings else { return Self::Nothing };
         let fresh_secret = u128::from_le_bytes(crate::context::plan::secret());
         let settings = DiskSettings { path: path.clone(), size_bytes: *size_bytes, fresh_secret };
         let earlier = Arc::new(OnceLock::new());
-        let told = Arc::clone(&earlier);
+        let report = Arc::clone(&earlier);
         let begin = move |notes: Vec<Written>, run| {
             // It is called once.
-            let _ = told.set(Earlier { rules: rules_of(&notes), run });
+            let _ = report.set(Earlier { rules: rules_of(&notes), run });
         };
         match Disk::open(&settings, begin) {
             Ok(disk) => Self::Tier(Arc::new(Tier {
@@ -91,12 +91,12 @@ impl Below {
     }
 
     /// For status and metrics; `None` without a disk.
-    pub(super) fn tally(&self) -> Option<DiskTally> {
+    pub(super) fn counters(&self) -> Option<DiskTally> {
         match self {
             Self::Nothing => None,
             Self::Tier(tier) => Some(tier.disk.tally()),
             Self::Failed(why) => {
-                Some(DiskTally { standing: Standing::Failed(why.to_string()), ..DiskTally::default() })
+                Some(DiskTally { state: DiskStanding::Failed(why.to_string()), ..DiskTally::default() })
             }
         }
     }
@@ -129,7 +129,7 @@ impl Tier {
     }
 
     async fn read(&self, key: Key, variant: Option<VariantKey>) -> Option<Found> {
-        let (tell, told) = oneshot::channel();
+        let (tell, report) = oneshot::channel();
         let earlier = Arc::clone(&self.earlier);
         let then = move |written: Option<Written>| {
             // Who asked may be gone.
@@ -138,7 +138,7 @@ impl Tier {
         if !self.disk.read(key.as_u128(), variant.map(short), then) {
             return None;
         }
-        told.await.ok().flatten()
+        report.await.ok().flatten()
     }
 
     /// What became of a response by all purges since it was written.
@@ -155,7 +155,7 @@ impl Tier {
 
     /// Says once that the disk has failed.
     pub(super) fn tell_failure(&self) {
-        if let Standing::Failed(why) = self.disk.standing()
+        if let DiskStanding::Failed(why) = self.disk.state()
             && !self.is_failure_told.swap(true, Relaxed)
         {
             message::error(&format!("the cache does not use its disk until the next start: {why}"));

@@ -1,6 +1,6 @@
 //! A client's connection: TLS if the listener has it, then HTTP/1, idle and one exchange after the other, or HTTP/2.
 //!
-//! While idle it is a socket, a deadline and an address. What belongs to a request is in a lane.
+//! While idle it is a socket, a deadline and an address. What belongs to a request is in an exchange slot.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -14,10 +14,10 @@ use tls::Handshake;
 use crate::connection::http2;
 use crate::connection::layer4;
 use crate::connection::proxy_protocol::{self};
-use crate::connection::unshaken;
+use crate::connection::refused_handshake;
 use crate::context::client::{Client, Next};
 use crate::context::client_tls::ClientTls;
-use crate::context::exchange::Call;
+use crate::context::exchange::ExchangeContext;
 use crate::context::exchange_slot::{Kind, Memory, Request};
 use crate::context::failure::Failure;
 use crate::context::snapshot::Snapshot;
@@ -62,7 +62,7 @@ impl Client {
     }
 }
 
-/// What became of a connection in a lane.
+/// What became of a connection in an exchange slot.
 pub(crate) enum Served {
     /// It waits for its next request.
     Idle(Box<Client>),
@@ -81,18 +81,18 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<Client>) -> impl Fu
     async move {
         let _count = Count::new(&worker);
         // A connection that lives long does not hold the plan that it began under.
-        let (tls, is_introduced, is_passed_on, link) = {
+        let (tls, has_proxy_header, is_passed_on, link) = {
             let snapshot = worker.snapshot();
             let listener = snapshot.listener(&client.listening);
-            let is_introduced = listener.is_introduced_by(client.address);
-            (listener.tls.clone(), is_introduced, listener.passes_on.is_some(), listener.link.clone())
+            let has_proxy_header = listener.is_introduced_by(client.address);
+            (listener.tls.clone(), has_proxy_header, listener.passes_on.is_some(), listener.link.clone())
         };
         if let Some(link) = link {
             cold(|| link.connect(worker.shaper.alarms())).await;
         }
-        if is_introduced {
+        if has_proxy_header {
             match cold(|| proxy_protocol::read(&worker, client)).await {
-                Some(introduced) => client = introduced,
+                Some(original_connection) => client = original_connection,
                 None => return,
             }
         }
@@ -118,10 +118,10 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<Client>) -> impl Fu
             if worker.shaper.has_delayed_listener() {
                 behind(&worker, &mut client);
             }
-            let mut lane = worker.lanes.take(&worker, Kind::Connection);
-            lane.hand_over(client);
-            let served = lane.served().await;
-            worker.lanes.give(lane);
+            let mut slot = worker.slots.take(&worker, Kind::Connection);
+            slot.hand_over(client);
+            let served = slot.served().await;
+            worker.slots.give(slot);
             match served {
                 Served::Idle(idle) => client = idle,
                 Served::Http2(found) => {
@@ -156,7 +156,9 @@ async fn secured(
                     client.socket = tcp.into();
                     answer_in_the_clear(worker, &client).await;
                 }
-                outcome => unshaken::failed(worker, &mut client, outcome.ok().and_then(Result::err)).await,
+                outcome => {
+                    refused_handshake::failed(worker, &mut client, outcome.ok().and_then(Result::err)).await;
+                }
             }
             return None;
         }
@@ -172,7 +174,7 @@ async fn secured(
 /// Tells a client that speaks HTTP to a listener with TLS what is wrong.
 async fn answer_in_the_clear(worker: &Worker, client: &Client) {
     worker.counters.failure(Failure::PlainHttp as usize);
-    unshaken::tell(worker, client, Failure::PlainHttp, "it speaks HTTP to a port of HTTPS", "");
+    refused_handshake::tell(worker, client, Failure::PlainHttp, "it speaks HTTP to a port of HTTPS", "");
     let mut out = Vec::with_capacity(256);
     answer::last_words(&mut out, Failure::PlainHttp, &worker.date());
     let write = client.socket.write(&out, Follows::Nothing);
@@ -247,7 +249,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut client: Box<Client>, memory: 
                 if client.socket.frames_itself() {
                     memory.request.head.start.version = Version::Http2;
                 }
-                exchange::exchange(&Call::new(worker, &snapshot, &client), memory).await
+                exchange::exchange(&ExchangeContext::new(worker, &snapshot, &client), memory).await
             }
             Reading::Http2 => {
                 let early = memory.request.buffer.filled().to_vec();
@@ -255,8 +257,8 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut client: Box<Client>, memory: 
                 return Served::Http2(Box::new((*client, early)));
             }
             Reading::Failed(failure) => {
-                let call = Call::new(worker, &snapshot, &client);
-                cold(|| exchange::refuse(&call, memory, failure)).await
+                let ctx = ExchangeContext::new(worker, &snapshot, &client);
+                cold(|| exchange::refuse(&ctx, memory, failure)).await
             }
         };
         match next {

@@ -20,8 +20,8 @@ use crate::context::client::Client;
 use crate::context::client_tls::ClientTls;
 use crate::context::exchange_slot::Kind;
 use crate::context::failure::Failure;
-use crate::context::introduced::Introduced;
 use crate::context::listening::Listening;
+use crate::context::original_connection::OriginalConnection;
 use crate::context::worker::Worker;
 use transport::buffer::TINY;
 use transport::deadline::{Deadline, Ticks};
@@ -42,7 +42,8 @@ const LINGER: Ticks = Ticks(20);
 /// Serves a connection until it has ended. `early` is what was read of it already.
 pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
     // The connection's own address is out of its streams' reach.
-    let introduced = client.introduced.clone().or_else(|| Some(Introduced::by(&client.socket)));
+    let original_connection =
+        client.original_connection.clone().or_else(|| Some(OriginalConnection::by(&client.socket)));
     let Client { socket, address, port, is_trusted, trusted_by, listening, tls, deadline, totals, .. } =
         client;
     // A stream carries no connection: whoever reads a request from a stream never finds HTTP/2 in it.
@@ -78,8 +79,8 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
                 ))),
                 address,
                 port,
-                introduced: introduced.clone(),
-                kept: Cell::new(None),
+                original_connection: original_connection.clone(),
+                pinned: Cell::new(None),
                 is_trusted,
                 trusted_by,
                 listening: Rc::clone(&listening),
@@ -343,10 +344,10 @@ impl Driver<'_> {
     }
 }
 
-/// One stream: a lane serves it as it does a connection of HTTP/1.
+/// One stream: an exchange slot serves it as it does a connection of HTTP/1.
 async fn exchange(worker: Rc<Worker>, client: Box<Client>) {
-    let mut lane = worker.lanes.take(&worker, Kind::Stream);
-    lane.hand_over(client);
-    drop(lane.served().await);
-    worker.lanes.give(lane);
+    let mut slot = worker.slots.take(&worker, Kind::Stream);
+    slot.hand_over(client);
+    drop(slot.served().await);
+    worker.slots.give(slot);
 }

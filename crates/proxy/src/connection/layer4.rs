@@ -95,7 +95,7 @@ async fn attempt(
     loop {
         let last_failure = note.failed.last().map(|(_, failure)| *failure);
         // What the servers said that were asked tells more.
-        let asked = choice
+        let picked = choice
             .next(&tried, &mut note.detours)
             .await
             .map_err(|failure| last_failure.unwrap_or(failure))?;
@@ -103,29 +103,29 @@ async fn attempt(
             counted.retried(failure);
         }
         let connecting = Instant::now();
-        let failure = match upstream.servers[asked.server].connect(worker, client).await {
+        let failure = match upstream.servers[picked.server].connect(worker, client).await {
             Ok(mut connection) => {
                 let connected = Instant::now();
                 let latency = connected.duration_since(connecting);
-                note.server = Some(asked.server);
+                note.server = Some(picked.server);
                 note.connect = Some(latency);
-                counted.connected(asked.server, latency);
+                counted.connected(picked.server, latency);
                 // As far as can be seen, it has answered.
-                upstream.answered(&asked, 200, Some(latency), worker.time_of(connected));
-                choice.settle(&asked, None);
-                connection.under_way = Some(asked.into_under_way());
+                upstream.answered(&picked, 200, Some(latency), worker.time_of(connected));
+                choice.settle(&picked, None);
+                connection.under_way = Some(picked.into_under_way());
                 return Ok(connection);
             }
             Err(failure) => failure,
         };
-        counted.failed(asked.server, failure);
-        upstream.failed(worker, &asked, failure.facts().party == Party::Upstream);
-        note.failed.push((asked.server, failure));
+        counted.failed(picked.server, failure);
+        upstream.failed(worker, &picked, failure.facts().party == Party::Upstream);
+        note.failed.push((picked.server, failure));
         let progress = Progress::default();
         if attempts.after(Setback::Failed(failure, progress), true) == Verdict::GiveUp {
             return Err(failure);
         }
-        leave_aside((upstream, &choice), &mut tried, asked.server, (failure, progress));
+        leave_aside((upstream, &choice), &mut tried, picked.server, (failure, progress));
     }
 }
 

@@ -15,7 +15,7 @@ use telemetry::{Entry, message};
 
 use crate::context::client::Client;
 use crate::context::failure::Failure;
-use crate::context::introduced::Introduced;
+use crate::context::original_connection::OriginalConnection;
 use crate::context::worker::Worker;
 use transport::tcp::Tcp;
 
@@ -25,8 +25,8 @@ pub(crate) async fn read(worker: &Worker, mut client: Box<Client>) -> Option<Box
     let tcp = client.socket.spliceable()?;
     client.deadline.set(worker.snapshot().ticks.client_header);
     let refused = match client.deadline.guard(receive(tcp)).await {
-        Ok(Ok(Said::Client { source, introduced })) => {
-            client.introduce(worker, source, introduced);
+        Ok(Ok(Said::Client { source, original_connection })) => {
+            client.introduce(worker, source, original_connection);
             return Some(client);
         }
         Ok(Ok(Said::Nothing)) => return Some(client),
@@ -62,7 +62,7 @@ fn tell(worker: &Worker, client: &Client, (failure, reason): (Failure, String)) 
 /// What a header came to.
 enum Said {
     /// The connection is from this client.
-    Client { source: SocketAddr, introduced: Rc<Introduced> },
+    Client { source: SocketAddr, original_connection: Rc<OriginalConnection> },
     /// It is the peer's own, or from somebody whom it does not name.
     Nothing,
 }
@@ -96,7 +96,7 @@ async fn receive(tcp: &Tcp) -> Result<Said, Refused> {
         let end = header.as_ref().map_or(seen, |header| header.len);
         let said = header.map(|header| match header.origin {
             ProxyOrigin::Client { source, destination } => {
-                Said::Client { source, introduced: Introduced::new(destination, &header) }
+                Said::Client { source, original_connection: OriginalConnection::new(destination, &header) }
             }
             ProxyOrigin::Local | ProxyOrigin::Unknown => Said::Nothing,
         });

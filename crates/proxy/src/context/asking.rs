@@ -3,7 +3,7 @@
 use ::cache::is_replaced_condition;
 use http1::Edits;
 
-use crate::context::exchange::Admitted;
+use crate::context::exchange::RoutedRequest;
 use crate::context::exchange_slot::Texts;
 use crate::context::plan::Policies;
 
@@ -59,13 +59,13 @@ impl Edits for Asking<'_> {
 
 /// Path and query that a server is to see, where they are not all that the client sent.
 #[inline]
-pub(crate) fn kept_target<'a>(admitted: &Admitted, texts: &'a Texts) -> Option<&'a [u8]> {
-    texts.kept_target.as_deref().filter(|_| admitted.is_cached())
+pub(crate) fn kept_target<'a>(routed: &RoutedRequest, texts: &'a Texts) -> Option<&'a [u8]> {
+    texts.kept_target.as_deref().filter(|_| routed.is_cached())
 }
 
 /// Whether who asks is known to this proxy alone, so that what a server answers is for all who may ask (RFC 9111 §3.5): the
 /// route has asked for a password, and tells the server of no user.
 #[inline]
-pub(crate) fn drops_authorization(admitted: &Admitted, policies: &Policies) -> bool {
-    policies.auth.is_some() && admitted.may_be_stored() && !policies.meant.request_headers.has_user()
+pub(crate) fn drops_authorization(routed: &RoutedRequest, policies: &Policies) -> bool {
+    policies.auth.is_some() && routed.may_be_stored() && !policies.settings.request_headers.has_user()
 }

@@ -5,12 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use crate::context::client_tls::ClientTls;
-use crate::context::introduced::Introduced;
 use crate::context::listening::Listening;
+use crate::context::original_connection::OriginalConnection;
 use crate::context::snapshot::Snapshot;
 use crate::context::worker::Worker;
 use crate::shaping::ConnectionTotals;
-use crate::upstream::Kept;
+use crate::upstream::PinnedConnection;
 use transport::deadline::Deadline;
 use transport::endpoint::Endpoint;
 use transport::tcp::Tcp;
@@ -22,9 +22,9 @@ pub(crate) struct Client {
     /// Its port, 0 of a Unix socket.
     pub(crate) port: u16,
     /// What else a PROXY header said of it, or has to say.
-    pub(crate) introduced: Option<Rc<Introduced>>,
+    pub(crate) original_connection: Option<Rc<OriginalConnection>>,
     /// The connection to a server that bears its name, while it is not in use.
-    pub(crate) kept: Cell<Option<Box<Kept>>>,
+    pub(crate) pinned: Cell<Option<Box<PinnedConnection>>>,
     /// Whether it may say whom it forwards for.
     pub(crate) is_trusted: bool,
     /// The `Plan::trust` by which that was decided.
@@ -49,8 +49,8 @@ impl Client {
             socket: tcp.into(),
             address,
             port: peer.port(),
-            introduced: None,
-            kept: Cell::new(None),
+            original_connection: None,
+            pinned: Cell::new(None),
             is_trusted: snapshot.plan.trusts(address),
             trusted_by: snapshot.plan.trust,
             listening,
@@ -65,8 +65,8 @@ impl Client {
     pub(crate) fn detached(worker: &Worker, client: &Client) -> Self {
         Self {
             socket: Endpoint::Detached,
-            introduced: client.introduced.clone(),
-            kept: Cell::new(None),
+            original_connection: client.original_connection.clone(),
+            pinned: Cell::new(None),
             tls: client.tls.clone(),
             totals: ConnectionTotals::default(),
             listening: Rc::clone(&client.listening),
@@ -80,11 +80,16 @@ impl Client {
     }
 
     /// It is from this client, as the proxy in front of us says.
-    pub(crate) fn introduce(&mut self, worker: &Worker, source: SocketAddr, introduced: Rc<Introduced>) {
+    pub(crate) fn introduce(
+        &mut self,
+        worker: &Worker,
+        source: SocketAddr,
+        original_connection: Rc<OriginalConnection>,
+    ) {
         self.address = source.ip();
         self.port = source.port();
         self.judge(&worker.snapshot());
-        self.introduced = Some(introduced);
+        self.original_connection = Some(original_connection);
     }
 
     /// Decides whether it may say whom it forwards for.

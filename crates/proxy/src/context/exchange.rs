@@ -15,14 +15,14 @@ use crate::shaping::{Named, Place};
 
 /// What surrounds a request: its worker, the plan that it began under, its client.
 #[derive(Clone, Copy)]
-pub(crate) struct Call<'a> {
+pub(crate) struct ExchangeContext<'a> {
     pub(crate) worker: &'a Rc<Worker>,
     pub(crate) snapshot: &'a Rc<Snapshot>,
     pub(crate) client: &'a Client,
     pub(crate) listener: &'a Listener,
 }
 
-impl<'a> Call<'a> {
+impl<'a> ExchangeContext<'a> {
     /// Of a request that begins now, under the plan that the worker uses now.
     pub(crate) fn new(worker: &'a Rc<Worker>, snapshot: &'a Rc<Snapshot>, client: &'a Client) -> Self {
         Self { worker, snapshot, client, listener: snapshot.listener(&client.listening) }
@@ -31,15 +31,15 @@ impl<'a> Call<'a> {
 
 /// What the steps of one exchange share, from the moment when the request is admitted. One reference to it travels.
 pub(crate) struct Exchange<'x, 's> {
-    pub(crate) call: &'x Call<'x>,
-    pub(crate) admitted: &'x Admitted,
+    pub(crate) ctx: &'x ExchangeContext<'x>,
+    pub(crate) routed: &'x RoutedRequest,
     pub(crate) memory: &'x mut Memory,
     pub(crate) state: &'x mut ExchangeState<'s>,
 }
 
 /// A request that may go on, and what was decided about it.
 #[derive(Clone)]
-pub(crate) struct Admitted {
+pub(crate) struct RoutedRequest {
     pub(crate) target: Target,
     pub(crate) framing: Framing,
     pub(crate) connection: ConnectionOptions,
@@ -61,9 +61,9 @@ pub(crate) struct Admitted {
     pub(crate) is_cached: bool,
 }
 
-impl Admitted {
+impl RoutedRequest {
     /// A request that nothing is decided about yet.
-    pub(crate) fn new(call: &Call<'_>, head: &RequestHead) -> Self {
+    pub(crate) fn new(ctx: &ExchangeContext<'_>, head: &RequestHead) -> Self {
         Self {
             target: Target::default(),
             framing: Framing::None,
@@ -71,7 +71,7 @@ impl Admitted {
             wants_upgrade: false,
             version: head.start.version,
             method: head.start.method,
-            client: call.client.address,
+            client: ctx.client.address,
             user: None,
             route: 0,
             upstream: 0,
@@ -82,8 +82,8 @@ impl Admitted {
 
     /// What its route asks besides, and does with it.
     #[inline]
-    pub(crate) fn policies<'a>(&self, call: &Call<'a>) -> Option<&'a Policies> {
-        if self.has_policies { call.snapshot.plan.routes[self.route].policies.as_deref() } else { None }
+    pub(crate) fn policies<'a>(&self, ctx: &ExchangeContext<'a>) -> Option<&'a Policies> {
+        if self.has_policies { ctx.snapshot.plan.routes[self.route].policies.as_deref() } else { None }
     }
 
     /// Whether responses of its route are stored.
@@ -102,14 +102,14 @@ impl Admitted {
     }
 
     /// Whether its client does not get to see what caches alone are told.
-    pub(crate) fn hides_tags(&self, call: &Call<'_>) -> bool {
-        let policy = || call.snapshot.plan.config.routes[self.route].cache.as_ref();
+    pub(crate) fn hides_tags(&self, ctx: &ExchangeContext<'_>) -> bool {
+        let policy = || ctx.snapshot.plan.config.routes[self.route].cache.as_ref();
         self.is_cached && policy().is_some_and(|policy| !policy.sends_tags)
     }
 
     /// What decides how it is slowed down.
-    pub(crate) fn place<'a>(&self, call: &Call<'a>) -> Place<'a> {
-        let Call { worker, snapshot, client, .. } = *call;
+    pub(crate) fn place<'a>(&self, ctx: &ExchangeContext<'a>) -> Place<'a> {
+        let ExchangeContext { worker, snapshot, client, .. } = *ctx;
         let (route, upstream) = (&snapshot.plan.routes[self.route], &snapshot.plan.upstreams[self.upstream]);
         Place {
             worker,
@@ -128,15 +128,15 @@ impl Admitted {
 
     /// How long it may take.
     #[inline]
-    pub(crate) fn ticks<'a>(&self, call: &Call<'a>) -> &'a TimeoutTicks {
-        let own = self.policies(call).and_then(|policies| policies.ticks.as_ref());
-        own.unwrap_or(&call.snapshot.ticks)
+    pub(crate) fn ticks<'a>(&self, ctx: &ExchangeContext<'a>) -> &'a TimeoutTicks {
+        let own = self.policies(ctx).and_then(|policies| policies.ticks.as_ref());
+        own.unwrap_or(&ctx.snapshot.ticks)
     }
 
     /// What its client may send, and how slow the client may be.
     #[inline]
-    pub(crate) fn client_limits<'a>(&self, call: &Call<'a>) -> &'a ClientLimits {
-        let own = self.policies(call).and_then(|policies| policies.client_limits.as_ref());
-        own.unwrap_or(&call.snapshot.client_limits)
+    pub(crate) fn client_limits<'a>(&self, ctx: &ExchangeContext<'a>) -> &'a ClientLimits {
+        let own = self.policies(ctx).and_then(|policies| policies.client_limits.as_ref());
+        own.unwrap_or(&ctx.snapshot.client_limits)
     }
 }

@@ -1,7 +1,7 @@
 //! Lanes: what only a running exchange needs, kept for the next one.
 //!
-//! A lane is a future that serves one connection after the other, with heads, buffers and all its locals allocated
-//! once. A connection's own task borrows a lane while it has requests and polls it in place; idle it holds none, so
+//! An exchange slot is a future that serves one connection after the other, with heads, buffers and all its locals allocated
+//! once. A connection's own task borrows an exchange slot while it has requests and polls it in place; idle it holds none, so
 //! it is small, and nothing is allocated for a request.
 
 use std::cell::{Cell, RefCell};
@@ -21,7 +21,7 @@ use transport::buffer::{self, Buffer, SMALL, TINY};
 
 /// Lanes of either kind that a worker keeps beyond those in use.
 const SPARE_MAX: usize = 256;
-/// Memory for a head that a lane keeps beyond its exchange.
+/// Memory for a head that an exchange slot keeps beyond its exchange.
 const KEEP_MAX: usize = 4096;
 
 /// A request in hand: its bytes, and what is made of them.
@@ -103,7 +103,7 @@ pub(crate) struct Response {
     pub(crate) wrong: Option<String>,
 }
 
-/// The memory of a lane.
+/// The memory of an exchange slot.
 pub(crate) struct Memory {
     pub(crate) request: Request,
     pub(crate) response: Response,
@@ -178,13 +178,13 @@ impl Memory {
 }
 
 /// A future that serves connections, one after the other.
-pub(crate) struct Lane {
+pub(crate) struct ExchangeSlot {
     future: Pin<Box<dyn Future<Output = Infallible>>>,
     desk: Rc<Desk>,
     kind: Kind,
 }
 
-/// What a lane is for.
+/// What an exchange slot is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A connection of HTTP/1, which has it for itself.
@@ -200,7 +200,7 @@ struct Desk {
     outbox: Cell<Option<client::Served>>,
 }
 
-impl Lane {
+impl ExchangeSlot {
     fn new(worker: &Rc<Worker>, kind: Kind) -> Self {
         let desk = Rc::new(Desk::default());
         let read_area = match kind {
@@ -211,7 +211,7 @@ impl Lane {
         Self { future, desk, kind }
     }
 
-    /// Gives the lane a connection to serve.
+    /// Gives the exchange slot a connection to serve.
     pub(crate) fn hand_over(&mut self, client: Box<Client>) {
         self.desk.inbox.set(Some(client));
     }
@@ -237,39 +237,39 @@ async fn run(worker: Rc<Worker>, desk: Rc<Desk>, read_area: usize) -> Infallible
     }
 }
 
-/// The spare lanes of one worker.
+/// The spare exchange slots of one worker.
 #[derive(Default)]
-pub(crate) struct Lanes {
-    of_connections: RefCell<Vec<Lane>>,
-    of_streams: RefCell<Vec<Lane>>,
+pub(crate) struct ExchangeSlots {
+    of_connections: RefCell<Vec<ExchangeSlot>>,
+    of_streams: RefCell<Vec<ExchangeSlot>>,
 }
 
-impl Lanes {
-    pub(crate) fn take(&self, worker: &Rc<Worker>, kind: Kind) -> Lane {
-        self.spare(kind).borrow_mut().pop().unwrap_or_else(|| Lane::new(worker, kind))
+impl ExchangeSlots {
+    pub(crate) fn take(&self, worker: &Rc<Worker>, kind: Kind) -> ExchangeSlot {
+        self.spare(kind).borrow_mut().pop().unwrap_or_else(|| ExchangeSlot::new(worker, kind))
     }
 
-    /// Takes back a lane whose connection has been handed back.
-    pub(crate) fn give(&self, lane: Lane) {
-        let mut spare = self.spare(lane.kind).borrow_mut();
+    /// Takes back an exchange slot whose connection has been handed back.
+    pub(crate) fn give(&self, slot: ExchangeSlot) {
+        let mut spare = self.spare(slot.kind).borrow_mut();
         if spare.len() < SPARE_MAX {
-            spare.push(lane);
+            spare.push(slot);
         }
     }
 
-    /// Gives up half of the spare lanes of each kind beyond `wanted`.
+    /// Gives up half of the spare exchange slots of each kind beyond `wanted`.
     pub(crate) fn shrink_spare(&self, wanted: usize) {
         buffer::shrink(&mut self.of_connections.borrow_mut(), wanted);
         buffer::shrink(&mut self.of_streams.borrow_mut(), wanted);
     }
 
-    /// Lets go of all lanes: they hold the worker, which holds them.
+    /// Lets go of all exchange slots: they hold the worker, which holds them.
     pub(crate) fn clear(&self) {
         self.of_connections.take();
         self.of_streams.take();
     }
 
-    fn spare(&self, kind: Kind) -> &RefCell<Vec<Lane>> {
+    fn spare(&self, kind: Kind) -> &RefCell<Vec<ExchangeSlot>> {
         match kind {
             Kind::Connection => &self.of_connections,
             Kind::Stream => &self.of_streams,

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::context::exchange::Call;
+use crate::context::exchange::ExchangeContext;
 use crate::context::exchange_slot::Memory;
 use crate::context::failure::Failure;
 use crate::context::record::Record;
@@ -40,13 +40,13 @@ pub(crate) struct ExchangeState<'a> {
 
 impl<'a> ExchangeState<'a> {
     /// Of a request of a client.
-    pub(crate) fn new(call: &'a Call<'a>) -> Self {
-        Self::with(Record::new(call))
+    pub(crate) fn new(ctx: &'a ExchangeContext<'a>) -> Self {
+        Self::with(Record::new(ctx))
     }
 
     /// Of a request of the proxy's own: no client waits for it, and it is not logged.
-    pub(crate) fn detached(call: &'a Call<'a>) -> Self {
-        Self::with(Record::detached(call))
+    pub(crate) fn detached(ctx: &'a ExchangeContext<'a>) -> Self {
+        Self::with(Record::detached(ctx))
     }
 
     fn with(record: Record<'a>) -> Self {
@@ -106,11 +106,11 @@ impl<'a> ExchangeState<'a> {
 
     /// The exchange came to nothing, or not to a whole response.
     #[cold]
-    pub(crate) fn failed(&mut self, call: &Call<'_>, failure: Failure) {
+    pub(crate) fn failed(&mut self, ctx: &ExchangeContext<'_>, failure: Failure) {
         self.record.failure = Some(failure);
         if failure == Failure::ClientStalled {
             // What the client has not taken would stay in the kernel for as long as the client answers.
-            call.client.socket.reset_on_drop();
+            ctx.client.socket.reset_on_drop();
         }
     }
 

@@ -8,7 +8,7 @@ mod waits;
 use http1::{ConnectionOptions, Framing, Method, Target};
 
 use crate::body::pump::{Incoming, Pump};
-use crate::context::exchange::Call;
+use crate::context::exchange::ExchangeContext;
 use crate::context::exchange_slot::{Memory, Request, Response};
 use crate::context::failure::{Failure, Party};
 
@@ -20,23 +20,28 @@ pub(crate) const INTERIM_MAX: usize = 32;
 /// What was wrong, as far as what is left tells.
 #[cold]
 pub(crate) fn failure(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     memory: &mut Memory,
     known: &Known,
     failure: Failure,
 ) -> Option<String> {
     let told = match failure.facts().party {
-        Party::Client => request(call, &mut memory.request, known, failure),
-        Party::Upstream => response(call, memory, failure),
+        Party::Client => request(ctx, &mut memory.request, known, failure),
+        Party::Upstream => response(ctx, memory, failure),
         Party::Proxy => None,
     };
-    told.or_else(|| waits::over(call, memory, known, failure))
+    told.or_else(|| waits::over(ctx, memory, known, failure))
 }
 
-fn request(call: &Call<'_>, request: &mut Request, known: &Known, failure: Failure) -> Option<String> {
+fn request(
+    ctx: &ExchangeContext<'_>,
+    request: &mut Request,
+    known: &Known,
+    failure: Failure,
+) -> Option<String> {
     let chunks = chunks(&mut request.body);
     let Request { head, buffer, .. } = &*request;
-    let config = &call.snapshot.plan.config;
+    let config = &ctx.snapshot.plan.config;
     let is_whole = head.len > 0;
     let bytes = request.head_bytes();
     match failure {
@@ -47,7 +52,7 @@ fn request(call: &Call<'_>, request: &mut Request, known: &Known, failure: Failu
         | Failure::VersionRefused
             if !is_whole =>
         {
-            http1::request_refusal(buffer.filled(), &call.snapshot.head_limits)
+            http1::request_refusal(buffer.filled(), &ctx.snapshot.head_limits)
         }
         Failure::BadRequest | Failure::BadHost => {
             let error = Target::of(head, bytes).err();
@@ -62,8 +67,8 @@ fn request(call: &Call<'_>, request: &mut Request, known: &Known, failure: Failu
         }),
         Failure::HeadTooLarge => chunks.or_else(|| Some(http1::connection_refusal(head, bytes))),
         Failure::BodyTooLarge => chunks.or_else(|| {
-            let policies = known.route.and_then(|route| call.snapshot.plan.routes[route].policies.as_deref());
-            let (limit, whose) = match policies.and_then(|policies| policies.meant.limits.body_bytes) {
+            let policies = known.route.and_then(|route| ctx.snapshot.plan.routes[route].policies.as_deref());
+            let (limit, whose) = match policies.and_then(|policies| policies.settings.limits.body_bytes) {
                 Some(own) => (own?, " of the route"),
                 None => (config.limits.body_bytes?, ""),
             };
@@ -80,7 +85,7 @@ fn request(call: &Call<'_>, request: &mut Request, known: &Known, failure: Failu
             let doubts = route::doubts(path);
             Some(format!("the path holds {doubts}: it can be read as one that leads elsewhere"))
         }
-        Failure::ClientGone | Failure::Http2Malformed => call.client.socket.wrong().map(|wrong| wrong.text),
+        Failure::ClientGone | Failure::Http2Malformed => ctx.client.socket.wrong().map(|wrong| wrong.text),
         Failure::ClientHeaderTimeout => Some(format!(
             "{} bytes of the head came within timeouts.client_header, {:?}",
             buffer.len(),
@@ -90,7 +95,7 @@ fn request(call: &Call<'_>, request: &mut Request, known: &Known, failure: Failu
     }
 }
 
-fn response(call: &Call<'_>, memory: &mut Memory, failure: Failure) -> Option<String> {
+fn response(ctx: &ExchangeContext<'_>, memory: &mut Memory, failure: Failure) -> Option<String> {
     if let Some(wrong) = memory.response.wrong.take() {
         return Some(wrong);
     }
@@ -99,7 +104,7 @@ fn response(call: &Call<'_>, memory: &mut Memory, failure: Failure) -> Option<St
     let bytes = buffer.filled();
     match failure {
         Failure::UpstreamMalformed | Failure::UpstreamHeadTooLarge if head.len == 0 => {
-            http1::response_refusal(bytes, &call.snapshot.head_limits)
+            http1::response_refusal(bytes, &ctx.snapshot.head_limits)
         }
         Failure::UpstreamTruncated => truncated(&memory.response),
         Failure::UpstreamInterims => Some(format!("more than {INTERIM_MAX} interim responses")),

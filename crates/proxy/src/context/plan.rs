@@ -21,7 +21,7 @@ use config::{CacheDisk, Config, Hsts, IpNet};
 use tls::{ClientSide, Problem, ServerSide};
 
 use crate::cache::Cache;
-use crate::context::legacy::Legacy;
+use crate::context::handover_state::HandoverState;
 use crate::forward::verify::Verifier;
 use crate::shaping::Limits;
 use transport::latency_emulation::Link;
@@ -135,16 +135,16 @@ impl Plan {
     }
 
     /// Goes on with what the process before knew. For the first plan, before anybody else has it.
-    pub fn inherit(&mut self, legacy: &Legacy, now: Time) {
+    pub fn inherit(&mut self, handover_state: &HandoverState, now: Time) {
         for (listener, configured) in self.listeners.iter().zip(&self.config.listeners) {
-            let keys = legacy.ticket_keys(&configured.address.to_string());
+            let keys = handover_state.ticket_keys(&configured.address.to_string());
             if let Some((tls, keys)) = listener.tls.as_ref().zip(keys) {
                 // Keys for other clients than it lets in now are left: these begin anew.
                 tls.adopt_ticket_keys(&keys);
             }
         }
         for upstream in self.upstreams.iter_mut().filter_map(Arc::get_mut) {
-            upstream.inherit(legacy, now);
+            upstream.inherit(handover_state, now);
         }
     }
 

@@ -9,7 +9,7 @@ use http1::{Glimpse, Name, Version};
 use telemetry::{Entry, Places, Retried, WorkerLog};
 
 use crate::context::client_tls::ClientTls;
-use crate::context::exchange::Call;
+use crate::context::exchange::ExchangeContext;
 use crate::context::exchange_slot::{Memory, Request};
 use crate::context::explain::{self, Known};
 use crate::context::failure::Failure;
@@ -34,7 +34,7 @@ impl InjectedFault {
 
 /// The notes of one exchange.
 pub(crate) struct Record<'a> {
-    call: &'a Call<'a>,
+    ctx: &'a ExchangeContext<'a>,
     began: Option<Instant>,
     attempt_began: Option<Instant>,
     connected: Option<Instant>,
@@ -76,20 +76,20 @@ pub(crate) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    pub(crate) fn new(call: &'a Call<'a>) -> Self {
-        call.worker.counters.requests.increment();
-        call.worker.counters.requests_active.increment();
-        let mut record = Self::detached(call);
+    pub(crate) fn new(ctx: &'a ExchangeContext<'a>) -> Self {
+        ctx.worker.counters.requests.increment();
+        ctx.worker.counters.requests_active.increment();
+        let mut record = Self::detached(ctx);
         record.is_heard = true;
         record
     }
 
     /// Of what no client waits for: no request, and not logged.
-    pub(crate) fn detached(call: &'a Call<'a>) -> Self {
-        let worker = call.worker;
-        let is_timed = worker.is_logging() || call.snapshot.plan.config.metrics.is_some();
+    pub(crate) fn detached(ctx: &'a ExchangeContext<'a>) -> Self {
+        let worker = ctx.worker;
+        let is_timed = worker.is_logging() || ctx.snapshot.plan.config.metrics.is_some();
         Self {
-            call,
+            ctx,
             began: is_timed.then(Instant::now),
             attempt_began: None,
             connected: None,
@@ -140,7 +140,7 @@ impl<'a> Record<'a> {
         if let (true, Some((upstream, _)), Some(places)) = (is_new, self.server, self.places())
             && let Some(duration) = self.since_attempt(self.connected)
         {
-            self.call.worker.series.upstream(places.upstream(upstream)).connect.observe(duration);
+            self.ctx.worker.series.upstream(places.upstream(upstream)).connect.observe(duration);
         }
     }
 
@@ -153,7 +153,7 @@ impl<'a> Record<'a> {
     /// The attempt came to nothing, whether or not another one follows.
     pub(crate) fn attempt_failed(&self, failure: Failure) {
         if let (Some((upstream, server)), Some(places)) = (self.server, self.places()) {
-            let series = &self.call.worker.series;
+            let series = &self.ctx.worker.series;
             series.server(places.server(upstream, server)).requests.count(0);
             series.upstream(places.upstream(upstream)).failures.count(failure as usize);
         }
@@ -162,7 +162,7 @@ impl<'a> Record<'a> {
     /// What the end of the attempt has changed about its server.
     pub(crate) fn server_changed(&self, event: Option<Event>) {
         if let (Some(event), Some((upstream, server)), Some(places)) = (event, self.server, self.places()) {
-            let cell = self.call.worker.series.server(places.server(upstream, server));
+            let cell = self.ctx.worker.series.server(places.server(upstream, server));
             match event {
                 Event::CircuitOpened(_) => cell.circuit_openings.increment(),
                 // Counted with those of the control thread: see `probe::Watch`.
@@ -178,15 +178,15 @@ impl<'a> Record<'a> {
             *noted = (server as u16, failure);
         }
         self.retries += 1;
-        self.call.worker.counters.retry(failure as usize);
+        self.ctx.worker.counters.retry(failure as usize);
         if let (Some((upstream, _)), Some(places)) = (self.server, self.places()) {
-            self.call.worker.series.upstream(places.upstream(upstream)).retries.count(failure as usize);
+            self.ctx.worker.series.upstream(places.upstream(upstream)).retries.count(failure as usize);
         }
     }
 
     /// So much of a server's response was received; the rest is counted by who receives it.
     pub(crate) fn received_apart(&mut self, bytes: u64) {
-        self.call.worker.counters.upstream_bytes_received.add(bytes);
+        self.ctx.worker.counters.upstream_bytes_received.add(bytes);
         self.is_received_apart = true;
     }
 
@@ -194,7 +194,7 @@ impl<'a> Record<'a> {
     pub(crate) fn injected(&mut self, fault: &telemetry::Injected<'_>) -> bool {
         let is_first = self.injected.is_none();
         if is_first {
-            self.call.worker.counters.faults_injected.increment();
+            self.ctx.worker.counters.faults_injected.increment();
             self.injected =
                 Some(InjectedFault { rule: fault.rule.into(), seed: fault.seed, number: fault.number });
         }
@@ -204,7 +204,7 @@ impl<'a> Record<'a> {
     /// The server's response is over.
     pub(crate) fn upstream_ended(&mut self) {
         // Only the log tells.
-        if self.call.worker.is_logging() {
+        if self.ctx.worker.is_logging() {
             self.upstream_ended = self.clock();
         }
     }
@@ -212,7 +212,7 @@ impl<'a> Record<'a> {
     /// Notes what exactly was wrong, behind what is noted already of earlier attempts. Only the log tells.
     #[cold]
     pub(crate) fn explain(&mut self, memory: &mut Memory, failure: Failure) {
-        if !self.call.worker.is_logging() {
+        if !self.ctx.worker.is_logging() {
             return;
         }
         let known = Known {
@@ -221,7 +221,7 @@ impl<'a> Record<'a> {
             is_asked: self.upstream_bytes_sent > 0,
             is_tunnel: self.status == 101,
         };
-        if let Some(told) = explain::failure(self.call, memory, &known, failure) {
+        if let Some(told) = explain::failure(self.ctx, memory, &known, failure) {
             self.detail = Some(match self.detail.take() {
                 // The last attempt's failure is that of the request as well.
                 Some(before) if before.ends_with(&told) => before,
@@ -234,8 +234,8 @@ impl<'a> Record<'a> {
     /// The one exit of every exchange: counts and logs it.
     pub(crate) fn finish(&mut self, memory: &Memory) {
         let request = &memory.request;
-        let counters = &self.call.worker.counters;
-        if self.status == 101 && self.call.client.socket.frames_itself() {
+        let counters = &self.ctx.worker.counters;
+        if self.status == 101 && self.ctx.client.socket.frames_itself() {
             // RFC 8441 §5: that is what the client is told of a stream that becomes another protocol's.
             self.status = 200;
         }
@@ -244,7 +244,7 @@ impl<'a> Record<'a> {
         }
         if let Some(failure) = self.failure {
             // What waits for a window has not left.
-            if let Some(sent) = self.call.client.socket.body_sent() {
+            if let Some(sent) = self.ctx.client.socket.body_sent() {
                 self.body_bytes_sent = self.body_bytes_sent.min(sent);
             }
             counters.failure(failure as usize);
@@ -262,7 +262,7 @@ impl<'a> Record<'a> {
 
     /// Counts what went to servers and came from them.
     pub(crate) fn count_upstream(&self, memory: &Memory) {
-        let (Memory { request, response }, counters) = (memory, &self.call.worker.counters);
+        let (Memory { request, response }, counters) = (memory, &self.ctx.worker.counters);
         if self.server.is_some() {
             let rest = request.body.moved.saturating_sub(self.first_piece_bytes);
             counters.upstream_bytes_sent.add(self.upstream_bytes_sent + rest);
@@ -275,7 +275,7 @@ impl<'a> Record<'a> {
     /// Counts the request by name, and logs it, as far as that is wanted.
     #[inline(never)]
     fn tell(&self, memory: &Memory, began: Instant, duration: Duration) {
-        let worker = self.call.worker;
+        let worker = self.ctx.worker;
         if let Some(places) = self.places() {
             let route = worker.series.route(places.route(self.route));
             route.requests.count(self.status);
@@ -297,7 +297,7 @@ impl<'a> Record<'a> {
     }
 
     fn places(&self) -> Option<&'a Places> {
-        self.call.snapshot.plan.places.as_deref()
+        self.ctx.snapshot.plan.places.as_deref()
     }
 
     fn since_attempt(&self, end: Option<Instant>) -> Option<Duration> {
@@ -316,7 +316,7 @@ impl<'a> Record<'a> {
 
     fn log(&self, log: &mut WorkerLog, request: &Request, began: Instant, duration: Duration) {
         let bytes = request.head_bytes();
-        let plan = &self.call.snapshot.plan;
+        let plan = &self.ctx.snapshot.plan;
         let head = &request.head;
         let is_whole = head.len > 0;
         // Of a head that was refused, those fields that were read before.
@@ -333,11 +333,11 @@ impl<'a> Record<'a> {
             cause: failure.facts().word,
         });
         let entry = Entry {
-            client: self.named.unwrap_or(self.call.client.address),
-            peer: self.named.map(|_| self.call.client.address),
+            client: self.named.unwrap_or(self.ctx.client.address),
+            peer: self.named.map(|_| self.ctx.client.address),
             request_id: self.request_id(request, policies),
             user: policies.map_or("", |policies| policies.user_name(self.user)),
-            scheme: if is_whole { seen::scheme(self.call, head, bytes) } else { "" },
+            scheme: if is_whole { seen::scheme(self.ctx, head, bytes) } else { "" },
             // RFC 8441 §5: what is an upgrade here was a CONNECT there.
             method: if is_connect {
                 b"CONNECT"
@@ -358,7 +358,7 @@ impl<'a> Record<'a> {
             referer: value(Name::Referer),
             user_agent: value(Name::UserAgent),
             host: value(Name::Host),
-            tls: self.call.client.tls.as_deref().map(ClientTls::entry).unwrap_or_default(),
+            tls: self.ctx.client.tls.as_deref().map(ClientTls::entry).unwrap_or_default(),
             route: route.map(|route| route.label.as_str()),
             upstream: upstream.map(|upstream| upstream.config.name.as_str()),
             server: self.server.and_then(|(_, index)| server(index)),
@@ -375,7 +375,7 @@ impl<'a> Record<'a> {
             cause: self.failure.map(|failure| failure.facts().word),
             detail: self.detail.as_deref(),
         };
-        log.record(&entry, self.call.worker.wall_clock_at(began + duration));
+        log.record(&entry, self.ctx.worker.wall_clock_at(began + duration));
     }
 
     /// By what servers know a request: the name that it was given here, or the one that it came with and that passes on.
@@ -384,7 +384,7 @@ impl<'a> Record<'a> {
         if !request.texts.id.is_empty() {
             return &request.texts.id;
         }
-        let is_removed = policies.is_some_and(|policies| policies.meant.request_headers.remove(NAME));
+        let is_removed = policies.is_some_and(|policies| policies.settings.request_headers.remove(NAME));
         if request.head.len == 0 || is_removed {
             return b"";
         }
@@ -395,7 +395,7 @@ impl<'a> Record<'a> {
 impl Drop for Record<'_> {
     fn drop(&mut self) {
         if self.is_heard {
-            self.call.worker.counters.requests_active.decrement();
+            self.ctx.worker.counters.requests_active.decrement();
         }
     }
 }

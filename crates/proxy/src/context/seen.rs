@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http1::{Chain, Field, Head, RequestHead, Target, host_without_port};
 
-use crate::context::exchange::Call;
+use crate::context::exchange::ExchangeContext;
 
 /// The fields of a head, for those who look for names of their own.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +36,7 @@ impl route::Fields for Fields<'_> {
 
 /// A request to a host and a path.
 pub(crate) fn request<'a>(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     target: &Target,
     bytes: &'a [u8],
     client: IpAddr,
@@ -47,7 +47,7 @@ pub(crate) fn request<'a>(
     let query = target.path_and_query.of(bytes).get(path.len()..).and_then(|rest| rest.strip_prefix(b"?"));
     route::Request {
         // Of one that is not listened on any more no rule can know.
-        listener: call.client.listening.place().unwrap_or(usize::MAX),
+        listener: ctx.client.listening.place().unwrap_or(usize::MAX),
         host: host_without_port(target.authority.of(bytes)),
         path,
         query,
@@ -59,55 +59,55 @@ pub(crate) fn request<'a>(
 
 /// The chain of proxies that a trusted peer tells of; `None` of a peer that is not trusted to say whom it forwards for.
 #[inline]
-pub(crate) fn chain(call: &Call<'_>, head: &RequestHead, bytes: &[u8]) -> Option<Chain> {
-    if call.client.is_trusted { Some(read_chain(call, head, bytes)) } else { None }
+pub(crate) fn chain(ctx: &ExchangeContext<'_>, head: &RequestHead, bytes: &[u8]) -> Option<Chain> {
+    if ctx.client.is_trusted { Some(read_chain(ctx, head, bytes)) } else { None }
 }
 
 #[cold]
-fn read_chain(call: &Call<'_>, head: &RequestHead, bytes: &[u8]) -> Chain {
-    Chain::of(head, bytes, call.client.address, |address| call.snapshot.plan.trusts(address))
+fn read_chain(ctx: &ExchangeContext<'_>, head: &RequestHead, bytes: &[u8]) -> Chain {
+    Chain::of(head, bytes, ctx.client.address, |address| ctx.snapshot.plan.trusts(address))
 }
 
 /// Who asks: the peer, or whom it names if it may.
 #[inline]
-pub(crate) fn client(call: &Call<'_>, head: &RequestHead, bytes: &[u8]) -> IpAddr {
-    chain(call, head, bytes).map_or(call.client.address, |chain| chain.address)
+pub(crate) fn client(ctx: &ExchangeContext<'_>, head: &RequestHead, bytes: &[u8]) -> IpAddr {
+    chain(ctx, head, bytes).map_or(ctx.client.address, |chain| chain.address)
 }
 
 /// The scheme in which the peer spoke to this proxy, or to the one whose PROXY header names it.
 #[inline]
-pub(crate) fn scheme_of_peer(call: &Call<'_>) -> &'static str {
-    let is_secure_before = || call.client.introduced.as_ref().is_some_and(|known| known.is_secure);
-    if call.client.tls.is_some() || is_secure_before() { "https" } else { "http" }
+pub(crate) fn scheme_of_peer(ctx: &ExchangeContext<'_>) -> &'static str {
+    let is_secure_before = || ctx.client.original_connection.as_ref().is_some_and(|known| known.is_secure);
+    if ctx.client.tls.is_some() || is_secure_before() { "https" } else { "http" }
 }
 
 /// The scheme that the client used, as far as it is known here.
 #[inline]
-pub(crate) fn scheme(call: &Call<'_>, head: &RequestHead, bytes: &[u8]) -> &'static str {
-    let told = chain(call, head, bytes).and_then(|chain| chain.scheme(head, bytes));
-    told.unwrap_or_else(|| scheme_of_peer(call))
+pub(crate) fn scheme(ctx: &ExchangeContext<'_>, head: &RequestHead, bytes: &[u8]) -> &'static str {
+    let told = chain(ctx, head, bytes).and_then(|chain| chain.scheme(head, bytes));
+    told.unwrap_or_else(|| scheme_of_peer(ctx))
 }
 
 /// The host that the client asked for, with its port where it named one: its Host, or what a trusted proxy says of it.
 pub(crate) fn authority<'a>(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     head: &RequestHead,
     bytes: &'a [u8],
     target: &Target,
 ) -> &'a [u8] {
-    let told = chain(call, head, bytes).and_then(|chain| chain.host(head, bytes));
+    let told = chain(ctx, head, bytes).and_then(|chain| chain.host(head, bytes));
     told.unwrap_or_else(|| target.authority.of(bytes))
 }
 
 /// The port that the client asked: what a trusted proxy says of it, that of its host, or the usual one of its scheme.
-pub(crate) fn port(call: &Call<'_>, head: &RequestHead, bytes: &[u8], target: &Target) -> u16 {
-    let told = chain(call, head, bytes).and_then(|chain| chain.port(head, bytes));
+pub(crate) fn port(ctx: &ExchangeContext<'_>, head: &RequestHead, bytes: &[u8], target: &Target) -> u16 {
+    let told = chain(ctx, head, bytes).and_then(|chain| chain.port(head, bytes));
     let written = || {
-        let authority = authority(call, head, bytes, target);
+        let authority = authority(ctx, head, bytes, target);
         let port = authority.get(host_without_port(authority).len() + 1..)?;
         std::str::from_utf8(port).ok()?.parse().ok()
     };
-    let usual = || if scheme(call, head, bytes) == "https" { 443 } else { 80 };
+    let usual = || if scheme(ctx, head, bytes) == "https" { 443 } else { 80 };
     told.or_else(written).unwrap_or_else(usual)
 }
 
@@ -115,13 +115,13 @@ pub(crate) fn port(call: &Call<'_>, head: &RequestHead, bytes: &[u8], target: &T
 ///
 /// RFC 6797 §7.2: it is not sent over plain HTTP.
 #[inline]
-pub(crate) fn added<'a>(call: &Call<'a>, head: &RequestHead, bytes: &[u8]) -> &'a [u8] {
-    let added = call.listener.added.as_slice();
-    if added.is_empty() || is_secure(call, head, bytes) { added } else { b"" }
+pub(crate) fn added<'a>(ctx: &ExchangeContext<'a>, head: &RequestHead, bytes: &[u8]) -> &'a [u8] {
+    let added = ctx.listener.added.as_slice();
+    if added.is_empty() || is_secure(ctx, head, bytes) { added } else { b"" }
 }
 
 /// Whether the client came by https. Of a head that could not be read only the connection tells.
-pub(crate) fn is_secure(call: &Call<'_>, head: &RequestHead, bytes: &[u8]) -> bool {
-    let scheme = if head.len > 0 { scheme(call, head, bytes) } else { scheme_of_peer(call) };
+pub(crate) fn is_secure(ctx: &ExchangeContext<'_>, head: &RequestHead, bytes: &[u8]) -> bool {
+    let scheme = if head.len > 0 { scheme(ctx, head, bytes) } else { scheme_of_peer(ctx) };
     scheme == "https"
 }

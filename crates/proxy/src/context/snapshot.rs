@@ -12,7 +12,7 @@ use crate::context::listening::Listening;
 use crate::context::minimum_rate::MinimumRate;
 use crate::context::plan::{Listener, Plan, ServerPlan, Table, UpstreamPlan};
 use crate::context::worker::Message;
-use crate::upstream::wait_queue::Line;
+use crate::upstream::wait_queue::WaitQueue;
 use crate::upstream::{Server, Surroundings, Upstream};
 use transport::deadline::Ticks;
 
@@ -99,7 +99,7 @@ impl Snapshot {
     }
 
     /// The lines of those who wait for servers with room.
-    pub(crate) fn lines(&self) -> impl Iterator<Item = &Line> {
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &WaitQueue> {
         self.upstreams.iter().filter_map(|upstream| upstream.line.as_deref())
     }
 
@@ -114,7 +114,8 @@ impl Snapshot {
     ) -> Self {
         let surroundings = Surroundings { worker, others, shed: plan.config.shed.concurrency, now };
         let before = previous.map_or(&[][..], |previous| &previous.upstreams);
-        let lines: Vec<&Rc<Line>> = before.iter().filter_map(|upstream| upstream.line.as_ref()).collect();
+        let lines: Vec<&Rc<WaitQueue>> =
+            before.iter().filter_map(|upstream| upstream.line.as_ref()).collect();
         // A limit on what is under way is part of an upstream, and configured elsewhere.
         let is_shed_alike =
             previous.is_some_and(|previous| previous.plan.config.shed.concurrency == surroundings.shed);

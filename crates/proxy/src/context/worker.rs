@@ -12,7 +12,7 @@ use telemetry::{Counters, Series, WorkerLog};
 use tokio::sync::{Notify, mpsc::UnboundedSender};
 use tokio::task::JoinHandle;
 
-use crate::context::exchange_slot::Lanes;
+use crate::context::exchange_slot::ExchangeSlots;
 use crate::context::handshake_notices::HandshakeNotices;
 use crate::context::listening::{ListenerId, Listening};
 use crate::context::plan::Plan;
@@ -102,7 +102,7 @@ pub(crate) struct Worker {
     /// Connections to listeners that this worker is yet to hear of.
     pub(crate) early: RefCell<Vec<(TcpStream, SocketAddr, ListenerId)>>,
     pub(crate) deadlines: Rc<Deadlines>,
-    pub(crate) lanes: Lanes,
+    pub(crate) slots: ExchangeSlots,
     pub(crate) buffers: Buffers,
     pub(crate) records: Rc<Records>,
     pub(crate) pipes: Pipes,

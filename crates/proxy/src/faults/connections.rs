@@ -53,7 +53,7 @@ pub(crate) fn drawn(
             seen
         }
         Err(error) => {
-            message::warn(&format!("fault {:?} is not injected: {error}", drawn.rule.meant.name));
+            message::warn(&format!("fault {:?} is not injected: {error}", drawn.rule.settings.name));
             None
         }
     }

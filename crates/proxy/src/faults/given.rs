@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::{Added, Faults, Held, Rule, by_request, rule_of};
 use telemetry::message;
 
-use crate::context::legacy::Hidden;
-use crate::context::legacy::MESSAGE_BYTES_MAX;
+use crate::context::handover_state::Hidden;
+use crate::context::handover_state::MESSAGE_BYTES_MAX;
 
 /// Keys whose first requests were counted that are handed over, of all rules together: 4 MiB.
 const KEYS_MAX: usize = 256 * 1024;
@@ -26,7 +26,7 @@ const ENVELOPE_BYTES_MAX: usize = 256;
 /// A part of it, small enough for a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
-pub enum FaultBequest {
+pub enum FaultHandover {
     /// What the file said that was read last, without its rules.
     Section {
         /// The seed of all draws.
@@ -47,12 +47,12 @@ pub enum FaultBequest {
         /// Where the rule comes from.
         origin: Origin,
         /// What the rule has come to.
-        past: Told,
+        past: FaultProgress,
     },
     /// What requests ask for themselves, taken for a rule.
     ByRequest {
         /// What the rule has come to.
-        past: Told,
+        past: FaultProgress,
     },
     /// First requests of the rule before.
     First {
@@ -78,7 +78,7 @@ pub enum Origin {
 
 /// What a rule has come to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct FaultProgress {
     seed: u64,
     /// When it came in force, on the clock that all processes have.
     began_ns: u64,
@@ -90,7 +90,7 @@ pub struct Told {
 
 /// The same, for the rule that goes on from there.
 pub(super) struct Past {
-    meant: FaultRule,
+    settings: FaultRule,
     pub(super) seed: u64,
     pub(super) age: Duration,
     pub(super) asked: u64,
@@ -101,28 +101,29 @@ pub(super) struct Past {
 
 impl Faults {
     /// All that there is to go on with. Until they are given back nobody may add or remove any.
-    pub fn bequests(&self, config: &Config, now_ns: u64) -> Vec<FaultBequest> {
+    pub fn handover(&self, config: &Config, now_ns: u64) -> Vec<FaultHandover> {
         let (mut held, set) = (self.held(), self.set.load());
         held.is_lent = true;
         let file = &held.read;
-        let mut parts = vec![FaultBequest::Section {
+        let mut parts = vec![FaultHandover::Section {
             seed: file.seed,
             header: file.header.clone(),
             header_clients: file.header_clients.iter().map(ToString::to_string).collect(),
             is_header_removed: file.header.is_some() && held.file.header.is_none(),
         }];
-        let of_file = file.rules.iter().map(|meant| {
-            let stays = held.file.rules.contains(meant);
+        let of_file = file.rules.iter().map(|settings| {
+            let stays = held.file.rules.contains(settings);
             let origin = if stays { Origin::File } else { Origin::Removed };
-            (&meant.name, config::written_rule(meant, config), origin, Some(meant))
+            (&settings.name, config::written_rule(settings, config), origin, Some(settings))
         });
         let added = held.added.iter();
-        let added = added.map(|added| (&added.name, added.text.clone(), Origin::Added, added.meant.as_ref()));
+        let added =
+            added.map(|added| (&added.name, added.text.clone(), Origin::Added, added.settings.as_ref()));
         let mut room = KEYS_MAX;
-        for (name, text, origin, meant) in of_file.chain(added) {
-            let rule = set.rules.iter().find(|rule| Some(&rule.meant) == meant);
-            let past = rule.map_or_else(Told::default, |rule| rule.told(now_ns));
-            let part = FaultBequest::Rule { name: name.clone(), text, origin, past };
+        for (name, text, origin, settings) in of_file.chain(added) {
+            let rule = set.rules.iter().find(|rule| Some(&rule.settings) == settings);
+            let past = rule.map_or_else(FaultProgress::default, |rule| rule.progress(now_ns));
+            let part = FaultHandover::Rule { name: name.clone(), text, origin, past };
             if !part.fits() {
                 message::warn(&format!(
                     "fault {name:?} is not passed on to the next process: its text is too long"
@@ -135,13 +136,13 @@ impl Faults {
             }
         }
         let asked_for = set.by_request.as_ref();
-        parts.extend(asked_for.map(|asked| FaultBequest::ByRequest { past: asked.rule.told(now_ns) }));
-        parts.retain(FaultBequest::fits);
+        parts.extend(asked_for.map(|asked| FaultHandover::ByRequest { past: asked.rule.progress(now_ns) }));
+        parts.retain(FaultHandover::fits);
         parts
     }
 }
 
-impl FaultBequest {
+impl FaultHandover {
     fn fits(&self) -> bool {
         let bytes = serde_json::to_vec(self).map_or(usize::MAX, |text| text.len());
         bytes <= MESSAGE_BYTES_MAX - ENVELOPE_BYTES_MAX
@@ -149,58 +150,58 @@ impl FaultBequest {
 }
 
 impl Rule {
-    fn told(&self, now_ns: u64) -> Told {
+    fn progress(&self, now_ns: u64) -> FaultProgress {
         let (asked, injected) = self.counts();
         let began_ns = clock_ns().saturating_sub(nanoseconds(self.age(now_ns)));
         let secret = self.first.as_ref().map(FirstRequests::secret);
-        Told { seed: self.dice.seed(), began_ns, asked, injected, secret }
+        FaultProgress { seed: self.dice.seed(), began_ns, asked, injected, secret }
     }
 
     /// Adds the counts of its keys, `room` at most, and returns how many.
-    fn push_first(&self, room: usize, parts: &mut Vec<FaultBequest>) -> usize {
+    fn push_first(&self, room: usize, parts: &mut Vec<FaultHandover>) -> usize {
         let counts: Vec<KeyCount> = self.first.iter().flat_map(FirstRequests::counts).take(room).collect();
         for some in counts.chunks(KEYS_OF_A_PART) {
             let bytes =
                 some.iter().flat_map(|KeyCount { key, count }| [key.to_be_bytes(), count.to_be_bytes()]);
-            parts.push(FaultBequest::First { counts: Hidden::new(bytes.flatten().collect()) });
+            parts.push(FaultHandover::First { counts: Hidden::new(bytes.flatten().collect()) });
         }
         counts.len()
     }
 }
 
 /// What a process with this file begins with, and what its rules had come to.
-pub(super) fn taken(config: &Config, bequests: Vec<FaultBequest>) -> (Held, Vec<Past>) {
+pub(super) fn taken(config: &Config, parts: Vec<FaultHandover>) -> (Held, Vec<Past>) {
     let (mut pasts, mut added): (Vec<Past>, Vec<Added>) = Default::default();
     let (mut known, mut removed): (Vec<Option<FaultRule>>, Vec<FaultRule>) = Default::default();
     let (mut is_same, mut has_header) = (false, true);
-    for bequest in bequests {
-        match bequest {
-            FaultBequest::Section { seed, header, header_clients, is_header_removed } => {
+    for part in parts {
+        match part {
+            FaultHandover::Section { seed, header, header_clients, is_header_removed } => {
                 let clients = config.faults.header_clients.iter().map(ToString::to_string);
                 is_same = seed == config.faults.seed
                     && header == config.faults.header
                     && clients.eq(header_clients);
                 has_header = !is_header_removed;
             }
-            FaultBequest::Rule { name, text, origin, past } => {
-                let meant = rule_of(&text, config);
-                pasts.extend(meant.iter().map(|meant| Past::new(meant.clone(), &past)));
-                match (origin, meant) {
-                    (Origin::Added, meant) => {
-                        if let Err(mistake) = &meant {
+            FaultHandover::Rule { name, text, origin, past } => {
+                let settings = rule_of(&text, config);
+                pasts.extend(settings.iter().map(|settings| Past::new(settings.clone(), &past)));
+                match (origin, settings) {
+                    (Origin::Added, settings) => {
+                        if let Err(mistake) = &settings {
                             message::warn(&format!("fault {name:?} is inactive: {mistake}"));
                         }
-                        added.push(Added { name, text, meant: meant.ok() });
+                        added.push(Added { name, text, settings: settings.ok() });
                     }
-                    (Origin::File, meant) => known.push(meant.ok()),
-                    (Origin::Removed, meant) => {
-                        removed.extend(meant.iter().cloned());
-                        known.push(meant.ok());
+                    (Origin::File, settings) => known.push(settings.ok()),
+                    (Origin::Removed, settings) => {
+                        removed.extend(settings.iter().cloned());
+                        known.push(settings.ok());
                     }
                 }
             }
-            FaultBequest::ByRequest { past } => pasts.push(Past::new(by_request(), &past)),
-            FaultBequest::First { counts } => {
+            FaultHandover::ByRequest { past } => pasts.push(Past::new(by_request(), &past)),
+            FaultHandover::First { counts } => {
                 let counts = counts.bytes().as_chunks::<KEY_BYTES>().0.iter().filter_map(|bytes| {
                     let (key, count) = bytes.split_first_chunk()?;
                     let (key, count) = (u64::from_be_bytes(*key), u64::from_be_bytes(count.try_into().ok()?));
@@ -208,7 +209,7 @@ pub(super) fn taken(config: &Config, bequests: Vec<FaultBequest>) -> (Held, Vec<
                 });
                 pasts.last_mut().into_iter().for_each(|past| past.first.extend(counts.clone()));
             }
-            FaultBequest::Unknown => {}
+            FaultHandover::Unknown => {}
         }
     }
     let mut file = config.faults.clone();
@@ -222,14 +223,14 @@ pub(super) fn taken(config: &Config, bequests: Vec<FaultBequest>) -> (Held, Vec<
 }
 
 impl Past {
-    fn new(meant: FaultRule, told: &Told) -> Self {
-        let Told { seed, began_ns, asked, injected, secret } = *told;
+    fn new(settings: FaultRule, progress: &FaultProgress) -> Self {
+        let FaultProgress { seed, began_ns, asked, injected, secret } = *progress;
         let age = Duration::from_nanos(clock_ns().saturating_sub(began_ns));
-        Self { meant, seed, age, asked, injected, secret, first: Vec::new() }
+        Self { settings, seed, age, asked, injected, secret, first: Vec::new() }
     }
 
-    pub(super) fn is_of(&self, meant: &FaultRule) -> bool {
-        self.meant == *meant
+    pub(super) fn is_of(&self, settings: &FaultRule) -> bool {
+        self.settings == *settings
     }
 }
 
@@ -263,7 +264,7 @@ mod tests {
 
     /// What a process with this file makes of what the one before gives.
     fn next(before: &Faults, of: &Config, file: &Config, now_ns: u64) -> Arc<Faults> {
-        let parts = before.bequests(of, now_ns);
+        let parts = before.handover(of, now_ns);
         let parts = parts.iter().map(|part| {
             let text = serde_json::to_string(part).expect("it is JSON");
             assert!(text.len() < MESSAGE_BYTES_MAX, "{}", text.len());
@@ -273,14 +274,14 @@ mod tests {
     }
 
     fn names(faults: &Faults) -> Vec<String> {
-        faults.rules().iter().map(|rule| rule.meant.name.clone()).collect()
+        faults.rules().iter().map(|rule| rule.settings.name.clone()).collect()
     }
 
     /// By which rule a connection goes wrong, and which it is of those that the rule was asked about.
     fn drawn(faults: &Faults, client: &str) -> Option<(String, u64)> {
         let client: IpAddr = client.parse().expect("is an address");
         let drawn = faults.draw_connection(Some(0), client, false, 0)?;
-        Some((drawn.rule.meant.name.clone(), drawn.number))
+        Some((drawn.rule.settings.name.clone(), drawn.number))
     }
 
     #[test]
@@ -342,7 +343,7 @@ mod tests {
         faults.reread(&file, 0);
         for faults in [&faults, &after] {
             assert_eq!(names(faults), ["removed", "file"]);
-            assert_eq!(faults.rules()[1].meant.fault, rules[0].fault);
+            assert_eq!(faults.rules()[1].settings.fault, rules[0].fault);
             faults.remove("file", 0).expect("it is there");
             assert_eq!(names(faults), ["removed"], "the file's is not what was asked for either");
         }

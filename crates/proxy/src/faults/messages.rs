@@ -14,7 +14,7 @@ use shape::Fault;
 
 use crate::body::pump::Pump;
 use crate::context::client::Next;
-use crate::context::exchange::{Admitted, Call, Exchange};
+use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Response;
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
@@ -31,9 +31,9 @@ const NO_CHUNK: &[u8] = b"this is no chunk\r\n";
 
 /// Draws a fault for a request, and injects what comes before anybody is asked. `None` where the request goes on.
 pub(crate) async fn request(exchange: &mut Exchange<'_, '_>) -> Result<Option<Next>, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
+    let Exchange { ctx, routed, .. } = *exchange;
     let Some(drawn) =
-        call.worker.faults.draw(call, admitted, exchange.state.route(), &exchange.memory.request)?
+        ctx.worker.faults.draw(ctx, routed, exchange.state.route(), &exchange.memory.request)?
     else {
         return Ok(None);
     };
@@ -50,15 +50,15 @@ pub(crate) async fn request(exchange: &mut Exchange<'_, '_>) -> Result<Option<Ne
         }
         Fault::Reset => {
             exchange.state.injected();
-            call.client.socket.reset_on_drop();
+            ctx.client.socket.reset_on_drop();
             return Err(Failure::FaultInjected);
         }
         Fault::Delay(delay) => {
             exchange.state.injected();
             let late_ns = delay.draw_ns(drawn.number, drawn.extent());
-            exchange.memory.park(call.worker);
-            call.worker.alarms.sleep(Duration::from_nanos(late_ns)).await;
-            exchange.memory.unpark(call.worker);
+            exchange.memory.park(ctx.worker);
+            ctx.worker.alarms.sleep(Duration::from_nanos(late_ns)).await;
+            exchange.memory.unpark(ctx.worker);
         }
         // Done to the response, or to the connection before.
         Fault::Connection(_)
@@ -88,8 +88,8 @@ pub(crate) struct Outline {
 /// Decides whether a fault is injected into a server's response; the client is told of it if it is to be.
 #[cold]
 pub(crate) fn plan(
-    call: &Call<'_>,
-    admitted: &Admitted,
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
     response: &mut Response,
     plan: &mut Plan,
     reply: &Reply,
@@ -97,11 +97,11 @@ pub(crate) fn plan(
 ) -> Option<Fault> {
     let drawn = state.fault()?;
     let outline = Outline {
-        version: admitted.version,
+        version: routed.version,
         status: response.head.start.status,
         framing: plan.framing,
         may_have_trailers: reply.framing == Framing::Chunked,
-        is_framed: call.client.socket.frames_itself(),
+        is_framed: ctx.client.socket.frames_itself(),
     };
     if !fits(&drawn.fault, outline) {
         return None;
@@ -115,9 +115,9 @@ pub(crate) fn plan(
 }
 
 /// Alters a head that is written.
-pub(crate) fn alter(fault: &Fault, call: &Call<'_>, response: &mut Response, plan: &mut Plan) {
-    alter_head(fault, &mut response.out, plan.framing, call.client.socket.frames_itself());
-    if matches!(fault, Fault::BadChunk) && !call.client.socket.frames_itself() {
+pub(crate) fn alter(fault: &Fault, ctx: &ExchangeContext<'_>, response: &mut Response, plan: &mut Plan) {
+    alter_head(fault, &mut response.out, plan.framing, ctx.client.socket.frames_itself());
+    if matches!(fault, Fault::BadChunk) && !ctx.client.socket.frames_itself() {
         plan.framing = Framing::Chunked;
     }
 }
@@ -147,19 +147,23 @@ pub(crate) fn alter_body(fault: &Fault, body: &mut Pump) {
 }
 
 /// Does what comes before all else of a response: its head leaves slowly, or is told to be the last.
-pub(crate) async fn begun(fault: &Fault, call: &Call<'_>, head: &mut Vec<u8>) -> Result<(), Failure> {
+pub(crate) async fn begun(
+    fault: &Fault,
+    ctx: &ExchangeContext<'_>,
+    head: &mut Vec<u8>,
+) -> Result<(), Failure> {
     match fault {
-        Fault::Drip { pause } => drip(call, head, *pause).await?,
-        Fault::GoAway => call.client.socket.retire(),
+        Fault::Drip { pause } => drip(ctx, head, *pause).await?,
+        Fault::GoAway => ctx.client.socket.retire(),
         _ => {}
     }
     Ok(())
 }
 
 /// Sends what comes where a body is broken off. A stream of HTTP/2 knows no chunks: it is reset.
-pub(crate) async fn broken_off(fault: &Fault, call: &Call<'_>) -> Result<(), Failure> {
+pub(crate) async fn broken_off(fault: &Fault, ctx: &ExchangeContext<'_>) -> Result<(), Failure> {
     match fault {
-        Fault::BadChunk if !call.client.socket.frames_itself() => send(call, NO_CHUNK, Follows::End).await,
+        Fault::BadChunk if !ctx.client.socket.frames_itself() => send(ctx, NO_CHUNK, Follows::End).await,
         _ => Ok(()),
     }
 }
@@ -204,17 +208,17 @@ fn ends_connection(fault: &Fault) -> bool {
 
 /// Sends a head a line at a time. That of a stream is sent as a whole, as late as its last line would be: between its
 /// frames there could be no others (RFC 9113 §6.10), so all streams would wait.
-async fn drip(call: &Call<'_>, head: &mut Vec<u8>, pause: Duration) -> Result<(), Failure> {
-    if call.client.socket.frames_itself() {
+async fn drip(ctx: &ExchangeContext<'_>, head: &mut Vec<u8>, pause: Duration) -> Result<(), Failure> {
+    if ctx.client.socket.frames_itself() {
         let lines = head.iter().filter(|byte| **byte == b'\n').count() as u32;
-        call.worker.alarms.sleep(pause.saturating_mul(lines)).await;
+        ctx.worker.alarms.sleep(pause.saturating_mul(lines)).await;
         return Ok(());
     }
     let mut rest = head.as_slice();
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-        send(call, &rest[..=end], Follows::Nothing).await?;
+        send(ctx, &rest[..=end], Follows::Nothing).await?;
         rest = &rest[end + 1..];
-        call.worker.alarms.sleep(pause).await;
+        ctx.worker.alarms.sleep(pause).await;
     }
     head.clear();
     Ok(())

@@ -8,7 +8,7 @@ use config::Page;
 use http1::{ChainKind, Framing, Method, Span, Target, Version};
 
 use crate::context::client::Next;
-use crate::context::exchange::{Call, Exchange};
+use crate::context::exchange::{Exchange, ExchangeContext};
 use crate::context::exchange_slot::{Memory, Request};
 use crate::context::exchange_state::{ExchangeState, Sent};
 use crate::context::failure::{Failure, Party};
@@ -39,8 +39,8 @@ pub(crate) async fn options(exchange: &mut Exchange<'_, '_>) -> Result<Next, Fai
 
 /// RFC 9110 §15.4.9: a request that should have come over https is told where to.
 pub(crate) async fn redirect(exchange: &mut Exchange<'_, '_>, port: u16) -> Result<Next, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
-    if admitted.target.authority == Span::default() {
+    let Exchange { ctx, routed, .. } = *exchange;
+    if routed.target.authority == Span::default() {
         // An HTTP/1.0 request without Host: nobody knows where it was to go.
         return Err(Failure::BadHost);
     }
@@ -49,15 +49,15 @@ pub(crate) async fn redirect(exchange: &mut Exchange<'_, '_>, port: u16) -> Resu
     let out = &mut response.out;
     begin(out, 308);
     out.extend_from_slice(b"Content-Length: 0\r\nLocation: https://");
-    let authority = seen::authority(call, &request.head, bytes, &admitted.target);
+    let authority = seen::authority(ctx, &request.head, bytes, &routed.target);
     out.extend_from_slice(http1::host_without_port(authority));
     // A proxy in front that says whom it forwards for has an https port of its own.
-    let is_told = seen::chain(call, &request.head, bytes).is_some_and(|chain| chain.kind != ChainKind::None);
+    let is_told = seen::chain(ctx, &request.head, bytes).is_some_and(|chain| chain.kind != ChainKind::None);
     if port != 443 && !is_told {
         // Writing into a Vec does not fail.
         let _ = write!(out, ":{port}");
     }
-    let path = admitted.target.path_and_query.of(bytes);
+    let path = routed.target.path_and_query.of(bytes);
     out.extend_from_slice(if path.starts_with(b"/") { b"" } else { b"/" });
     // The form of OPTIONS to a server as a whole is no part of a URL.
     out.extend_from_slice(if path == b"*" { b"" } else { path });
@@ -87,31 +87,31 @@ pub(crate) async fn own(
     exchange: &mut Exchange<'_, '_>,
     (told, body): (u16, &[u8]),
 ) -> Result<Next, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
+    let Exchange { ctx, routed, .. } = *exchange;
     let Memory { request, response } = exchange.memory;
     let out = &mut response.out;
     exchange.state.answers(told);
     let body =
-        if told >= 300 && answers_call(call, request, told, "", exchange.state, out) { b"" } else { body };
-    out.extend_from_slice(seen::added(call, &request.head, request.head_bytes()));
-    push_date(call, out);
-    if let Some(policies) = admitted.policies(call) {
+        if told >= 300 && answers_call(ctx, request, told, "", exchange.state, out) { b"" } else { body };
+    out.extend_from_slice(seen::added(ctx, &request.head, request.head_bytes()));
+    push_date(ctx, out);
+    if let Some(policies) = routed.policies(ctx) {
         let start = start_line_len(out);
-        policies::edit_own(call, policies, &Subject::of(admitted), told, request, start, out);
+        policies::edit_own(ctx, policies, &Subject::of(routed), told, request, start, out);
     }
-    let persists = admitted.version != Version::Http10
-        && admitted.connection.persists(admitted.version)
-        && may_go_on(call)
-        && (admitted.framing == Framing::None || has_taken_body(call, request, Ok(admitted.framing)));
+    let persists = routed.version != Version::Http10
+        && routed.connection.persists(routed.version)
+        && may_go_on(ctx)
+        && (routed.framing == Framing::None || has_taken_body(ctx, request, Ok(routed.framing)));
     out.extend_from_slice(if persists { b"\r\n" } else { b"Connection: close\r\n\r\n" });
     let next = if persists { Next::Reuse } else { Next::Linger };
-    whole(call, out, Content::new(admitted.version, admitted.method, body), next, exchange.state).await
+    whole(ctx, out, Content::new(routed.version, routed.method, body), next, exchange.state).await
 }
 
 /// Answers a call of gRPC in its own words; false where it is none.
 #[cold]
 fn answers_call(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     request: &Request,
     status: u16,
     message: &str,
@@ -123,7 +123,7 @@ fn answers_call(
     }
     let Some(content_type) = grpc::content_type(&request.head, request.head_bytes()) else { return false };
     let message = if message.is_empty() { http1::reason_phrase(status) } else { message };
-    grpc::write(out, content_type, status, message, call.client.socket.frames_itself());
+    grpc::write(out, content_type, status, message, ctx.client.socket.frames_itself());
     state.answers(200);
     true
 }
@@ -132,7 +132,7 @@ fn answers_call(
 /// and thrown away.
 #[cold]
 fn has_taken_body(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     request: &mut Request,
     framing: Result<Framing, http1::FramingError>,
 ) -> bool {
@@ -142,7 +142,7 @@ fn has_taken_body(
     }
     if !request.has_body_begun() {
         request.keep_head();
-        request.body.begin(framing, false, call.snapshot.plan.config.limits.body_bytes);
+        request.body.begin(framing, false, ctx.snapshot.plan.config.limits.body_bytes);
     }
     let Request { body, buffer, .. } = request;
     loop {
@@ -186,50 +186,50 @@ impl<'a> Content<'a> {
 
 /// Sends a head and the body that goes with it. `next` is what becomes of the connection, unless a fault ends it.
 pub(crate) async fn whole(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     head: &mut Vec<u8>,
     content: Content<'_>,
     next: Next,
     state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     if state.has_fault() {
-        return cold(|| faulty_whole(call, head, content, next, state)).await;
+        return cold(|| faulty_whole(ctx, head, content, next, state)).await;
     }
-    send_whole(call, head, content.body, state).await?;
+    send_whole(ctx, head, content.body, state).await?;
     Ok(next)
 }
 
 /// The same with the fault that was drawn, where it fits.
 async fn faulty_whole(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     head: &mut Vec<u8>,
     content: Content<'_>,
     next: Next,
     state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     let framing = content.framing(head);
-    let Some(injection) = Injection::of(call, content.version, framing, head, state) else {
-        send_whole(call, head, content.body, state).await?;
+    let Some(injection) = Injection::of(ctx, content.version, framing, head, state) else {
+        send_whole(ctx, head, content.body, state).await?;
         return Ok(next);
     };
     let head_bytes = head.len() as u64;
-    injection.begin(call, head).await?;
+    injection.begin(ctx, head).await?;
     let taken = injection.takes(content.body.len());
     if injection.is_cut() {
         let mut sent = 0;
-        let outcome = send_counted(call, (head, &content.body[..taken]), Follows::Nothing, &mut sent).await;
+        let outcome = send_counted(ctx, (head, &content.body[..taken]), Follows::Nothing, &mut sent).await;
         state.record.head_bytes_sent = head_bytes;
         state.body_bytes_sent = sent.saturating_sub(head.len()) as u64;
         outcome?;
-        return Err(injection.break_off(call).await);
+        return Err(injection.break_off(ctx).await);
     }
-    send_whole(call, head, content.body, state).await?;
+    send_whole(ctx, head, content.body, state).await?;
     state.record.head_bytes_sent = head_bytes;
     Ok(if injection.ends_connection() { Next::Linger } else { next })
 }
 
 async fn send_whole(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     head: &mut Vec<u8>,
     body: &[u8],
     state: &mut ExchangeState<'_>,
@@ -240,9 +240,9 @@ async fn send_whole(
     let mut sent = 0;
     let outcome = if body.len() <= ONE_PIECE_BYTES_MAX {
         head.extend_from_slice(body);
-        send_counted(call, (head, b""), Follows::End, &mut sent).await
+        send_counted(ctx, (head, b""), Follows::End, &mut sent).await
     } else {
-        send_counted(call, (head, body), Follows::End, &mut sent).await
+        send_counted(ctx, (head, body), Follows::End, &mut sent).await
     };
     if outcome.is_err() {
         state.body_bytes_sent = sent.saturating_sub(head_bytes) as u64;
@@ -251,16 +251,16 @@ async fn send_whole(
 }
 
 /// Whether the client's connection may serve another request, as far as this one does not decide.
-pub(crate) fn may_go_on(call: &Call<'_>) -> bool {
-    let limit = call.snapshot.plan.config.limits.requests_per_connection;
-    limit.is_none_or(|limit| call.client.served < limit)
-        && !call.client.socket.is_key_exhausted()
-        && call.worker.keeps(&call.client.listening)
+pub(crate) fn may_go_on(ctx: &ExchangeContext<'_>) -> bool {
+    let limit = ctx.snapshot.plan.config.limits.requests_per_connection;
+    limit.is_none_or(|limit| ctx.client.served < limit)
+        && !ctx.client.socket.is_key_exhausted()
+        && ctx.worker.keeps(&ctx.client.listening)
 }
 
 /// Answers a failure, if there is anything left to be said and somebody to say it to.
 pub(crate) async fn failure(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     memory: &mut Memory,
     failure: Failure,
     state: &mut ExchangeState<'_>,
@@ -270,35 +270,35 @@ pub(crate) async fn failure(
         return Next::Drop;
     }
     let Memory { request, response } = memory;
-    let policies = state.route().and_then(|route| call.snapshot.plan.routes[route].policies.as_deref());
+    let policies = state.route().and_then(|route| ctx.snapshot.plan.routes[route].policies.as_deref());
     let told = Told {
-        persists: outlives(call, request, failure),
-        page: page(call, policies, facts.status),
-        added: seen::added(call, &request.head, request.head_bytes()),
+        persists: outlives(ctx, request, failure),
+        page: page(ctx, policies, facts.status),
+        added: seen::added(ctx, &request.head, request.head_bytes()),
         challenge: policies.and_then(|policies| Some(policies.auth.as_deref()?.challenge.as_str())),
         retry_after_seconds: state.retry_after_seconds,
     };
     let out = &mut response.out;
     state.answers(facts.status);
     let mut body = b"".as_slice();
-    if answers_call(call, request, facts.status, facts.text, state, out) {
-        write_besides(out, failure, &call.worker.date(), &told);
+    if answers_call(ctx, request, facts.status, facts.text, state, out) {
+        write_besides(out, failure, &ctx.worker.date(), &told);
     } else {
-        body = write_failure(out, failure, &call.worker.date(), &told);
+        body = write_failure(out, failure, &ctx.worker.date(), &told);
     }
-    if let (Some(policies), Some(subject)) = (policies, subject(call, request, state)) {
+    if let (Some(policies), Some(subject)) = (policies, subject(ctx, request, state)) {
         let start = start_line_len(out);
-        policies::edit_own(call, policies, &subject, facts.status, request, start, out);
+        policies::edit_own(ctx, policies, &subject, facts.status, request, start, out);
     }
     out.extend_from_slice(b"\r\n");
     let next = if told.persists { Next::Reuse } else { Next::Linger };
     let start = &request.head.start;
     let method = if request.head.len > 0 { start.method } else { Method::Get };
-    whole(call, out, Content::new(start.version, method, body), next, state).await.unwrap_or(Next::Drop)
+    whole(ctx, out, Content::new(start.version, method, body), next, state).await.unwrap_or(Next::Drop)
 }
 
 /// Whether the connection goes on: after a request that was whole, and not at fault itself.
-fn outlives(call: &Call<'_>, request: &mut Request, failure: Failure) -> bool {
+fn outlives(ctx: &ExchangeContext<'_>, request: &mut Request, failure: Failure) -> bool {
     if request.head.len == 0 || request.head.start.version == Version::Http10 {
         return false;
     }
@@ -307,33 +307,37 @@ fn outlives(call: &Call<'_>, request: &mut Request, failure: Failure) -> bool {
     (failure.facts().party != Party::Client || failure.is_of_policy())
         && http1::ConnectionOptions::of(&request.head, bytes)
             .is_ok_and(|options| options.persists(Version::Http11))
-        && may_go_on(call)
-        && has_taken_body(call, request, framing)
+        && may_go_on(ctx)
+        && has_taken_body(ctx, request, framing)
 }
 
 /// What the request is about, if it came that far.
-fn subject(call: &Call<'_>, request: &Request, state: &ExchangeState<'_>) -> Option<Subject> {
+fn subject(ctx: &ExchangeContext<'_>, request: &Request, state: &ExchangeState<'_>) -> Option<Subject> {
     let bytes = request.head_bytes();
     let target = Target::of(&request.head, bytes).ok()?;
     Some(Subject {
         route: state.route()?,
         target,
-        client: seen::client(call, &request.head, bytes),
+        client: seen::client(ctx, &request.head, bytes),
         user: state.user(),
     })
 }
 
 /// The page that stands in for what a server says of an error, where the route wants that.
 #[inline]
-pub(crate) fn stand_in<'a>(call: &Call<'a>, policies: Option<&'a Policies>, status: u16) -> Option<&'a Page> {
-    let policies = policies.filter(|policies| policies.meant.options.replace_errors)?;
-    page(call, Some(policies), status)
+pub(crate) fn stand_in<'a>(
+    ctx: &ExchangeContext<'a>,
+    policies: Option<&'a Policies>,
+    status: u16,
+) -> Option<&'a Page> {
+    let policies = policies.filter(|policies| policies.settings.options.replace_errors)?;
+    page(ctx, Some(policies), status)
 }
 
 /// The page for a status: the route's, or that of all.
-fn page<'a>(call: &Call<'a>, policies: Option<&'a Policies>, status: u16) -> Option<&'a Page> {
-    let own = policies.and_then(|policies| policies.meant.options.error_pages.page(status));
-    own.or_else(|| call.snapshot.plan.config.error_pages.page(status))
+fn page<'a>(ctx: &ExchangeContext<'a>, policies: Option<&'a Policies>, status: u16) -> Option<&'a Page> {
+    let own = policies.and_then(|policies| policies.settings.options.error_pages.page(status));
+    own.or_else(|| ctx.snapshot.plan.config.error_pages.page(status))
 }
 
 /// What is said beside a failure.
@@ -399,9 +403,9 @@ pub(crate) fn last_words(out: &mut Vec<u8>, failure: Failure, date: &[u8]) {
     out.extend_from_slice(body);
 }
 
-fn push_date(call: &Call<'_>, out: &mut Vec<u8>) {
+fn push_date(ctx: &ExchangeContext<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"Date: ");
-    out.extend_from_slice(&call.worker.date());
+    out.extend_from_slice(&ctx.worker.date());
     out.extend_from_slice(b"\r\n");
 }
 

@@ -12,7 +12,7 @@ use route::{Access, Captures, Credentials, Exchange, HeaderEdits, LocationRewrit
 
 use crate::context::asking::{Asking, drops_authorization, kept_target};
 use crate::context::client_tls::ClientTls;
-use crate::context::exchange::{Admitted, Call};
+use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::{Request, Response, Texts};
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
@@ -35,30 +35,30 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    pub(crate) fn of(admitted: &Admitted) -> Self {
-        Self { route: admitted.route, target: admitted.target, client: admitted.client, user: admitted.user }
+    pub(crate) fn of(routed: &RoutedRequest) -> Self {
+        Self { route: routed.route, target: routed.target, client: routed.client, user: routed.user }
     }
 }
 
 /// Asks whether the request may come in: by network, by rate, by password, and says by whom it is. What is left to be
 /// verified is returned.
 pub(crate) fn ask<'a>(
-    call: &Call<'a>,
+    ctx: &ExchangeContext<'a>,
     policies: &'a Policies,
-    admitted: &mut Admitted,
+    routed: &mut RoutedRequest,
     request: &Request,
     state: &mut ExchangeState<'_>,
 ) -> Result<Option<Claim<'a>>, Failure> {
     if let Some(access) = &policies.access
-        && access.access(admitted.client) == Access::Denied
+        && access.access(routed.client) == Access::Denied
     {
         return Err(Failure::Forbidden);
     }
     let bytes = request.head_bytes();
     let fields = Fields::of(&request.head, bytes);
-    let seen = seen::request(call, &admitted.target, bytes, admitted.client, &fields, &request.head);
+    let seen = seen::request(ctx, &routed.target, bytes, routed.client, &fields, &request.head);
     if !policies.limits.is_empty() {
-        let now_ns = call.worker.time_ns();
+        let now_ns = ctx.worker.time_ns();
         for limit in &policies.limits {
             if let RateVerdict::Refused { retry_after_seconds } = limit.limiter.admit(&seen, now_ns) {
                 state.retry_after_seconds = retry_after_seconds;
@@ -67,9 +67,9 @@ pub(crate) fn ask<'a>(
         }
     }
     let Some(auth) = &policies.auth else { return Ok(None) };
-    match identify(call, auth, &fields)? {
+    match identify(ctx, auth, &fields)? {
         Identity::Known(user) => {
-            admitted.user = Some(user);
+            routed.user = Some(user);
             state.knows_user(Some(user));
             Ok(None)
         }
@@ -86,20 +86,24 @@ enum Identity<'a> {
 }
 
 /// Whether the request comes from somebody who was verified lately.
-fn identify<'a>(call: &Call<'_>, auth: &'a Arc<Auth>, fields: &Fields<'_>) -> Result<Identity<'a>, Failure> {
+fn identify<'a>(
+    ctx: &ExchangeContext<'_>,
+    auth: &'a Arc<Auth>,
+    fields: &Fields<'_>,
+) -> Result<Identity<'a>, Failure> {
     let mut values = route::Fields::values(fields, b"authorization");
     let (Some(value), None) = (values.next(), values.next()) else { return Err(Failure::Unauthorized) };
     let credentials = Credentials::parse(value).map_err(|_| Failure::Unauthorized)?;
-    let (digest, user) = auth.known(&credentials, call.worker.time_ns());
+    let (digest, user) = auth.known(&credentials, ctx.worker.time_ns());
     Ok(user.map_or_else(|| Identity::Claimed(Claim { auth, credentials, digest }), Identity::Known))
 }
 
 /// Decides where the request goes, and what its path is there. An answer that needs no server is begun in `out`, up to its
 /// fields; its body is returned.
 pub(crate) fn act<'a>(
-    call: &Call<'a>,
+    ctx: &ExchangeContext<'a>,
     policies: &'a Policies,
-    admitted: &mut Admitted,
+    routed: &mut RoutedRequest,
     request: &mut Request,
     out: &mut Vec<u8>,
 ) -> Result<Option<Answer<'a>>, Failure> {
@@ -109,15 +113,15 @@ pub(crate) fn act<'a>(
     texts.host.clear();
     let bytes = request.head_bytes();
     let fields = Fields::of(&request.head, bytes);
-    let exchange = exchange(call, policies, &Subject::of(admitted), request, &fields, &texts.id);
+    let exchange = exchange(ctx, policies, &Subject::of(routed), request, &fields, &texts.id);
     let mut located = Ok(());
     let answer = match &policies.action {
         Action::Upstream(upstream) => {
-            admitted.upstream = *upstream;
+            routed.upstream = *upstream;
             None
         }
         Action::Split(split) => {
-            admitted.upstream = split.draw(fastrand::u64(..));
+            routed.upstream = split.draw(fastrand::u64(..));
             None
         }
         Action::Redirect(redirect) => {
@@ -135,9 +139,9 @@ pub(crate) fn act<'a>(
             Some(Answer { status: response.status(), body: response.body() })
         }
     };
-    let rewritten = match &policies.meant.rewrite.path {
+    let rewritten = match &policies.settings.rewrite.path {
         Some(rewrite) if answer.is_none() => {
-            let kept_target = kept_target(admitted, &texts);
+            let kept_target = kept_target(routed, &texts);
             rewrite.apply(&with_kept_query(exchange, kept_target), &mut path)
         }
         _ => Ok(false),
@@ -157,9 +161,9 @@ pub(crate) struct Answer<'a> {
 
 /// Writes the head that a server shall see.
 pub(crate) fn write_request(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     policies: &Policies,
-    admitted: &Admitted,
+    routed: &RoutedRequest,
     server: &str,
     request: &mut Request,
     rewrite: RequestRewrite<'_>,
@@ -168,22 +172,23 @@ pub(crate) fn write_request(
     let mut texts = std::mem::take(&mut request.texts);
     let mut host_text = std::mem::take(&mut texts.host);
     let Texts { path, id, conditions, .. } = &texts;
-    let kept_target = kept_target(admitted, &texts);
+    let kept_target = kept_target(routed, &texts);
     let bytes = request.head_bytes();
     let fields = Fields::of(&request.head, bytes);
-    let edits = &policies.meant.request_headers;
-    let host_has_groups = policies.meant.rewrite.host.as_ref().is_some_and(route::HostRewrite::has_groups);
+    let edits = &policies.settings.request_headers;
+    let host_has_groups = policies.settings.rewrite.host.as_ref().is_some_and(route::HostRewrite::has_groups);
     let has_groups = edits.has_groups() || host_has_groups;
-    let captures = captures(policies, has_groups, admitted.target.path.of(bytes));
+    let captures = captures(policies, has_groups, routed.target.path.of(bytes));
     let exchange = Exchange {
-        upstream: &call.snapshot.plan.upstreams[admitted.upstream].config.name,
+        upstream: &ctx.snapshot.plan.upstreams[routed.upstream].config.name,
         server,
         captures: captures.as_ref(),
-        ..exchange(call, policies, &Subject::of(admitted), request, &fields, id)
+        ..exchange(ctx, policies, &Subject::of(routed), request, &fields, id)
     };
     let exchange = with_kept_query(exchange, kept_target);
     host_text.clear();
-    let filled = policies.meant.rewrite.host.as_ref().map(|rewrite| rewrite.apply(&exchange, &mut host_text));
+    let filled =
+        policies.settings.rewrite.host.as_ref().map(|rewrite| rewrite.apply(&exchange, &mut host_text));
     let filled = match filled {
         Some(Ok(())) => Ok(Some(host_text.as_slice())),
         Some(Err(_)) => Err(Failure::BadHost),
@@ -192,12 +197,12 @@ pub(crate) fn write_request(
     let outcome = filled.map(|host| {
         let edited = Edited { headers: edits, exchange, response: None, has_page: false, besides: None };
         let edits = (!edits.is_empty()).then_some(&edited as &dyn http1::Edits);
-        let drops_authorization = drops_authorization(admitted, policies);
+        let drops_authorization = drops_authorization(routed, policies);
         let asking = Asking::of(conditions.as_deref(), drops_authorization, edits);
         let rewrite = RequestRewrite {
             path_and_query: Some(path.as_slice()).filter(|path| !path.is_empty()).or(kept_target),
             host,
-            via: via(&policies.meant.options.via),
+            via: via(&policies.settings.options.via),
             edits: asking.as_ref().map_or(edits, |asking| Some(asking)),
             ..rewrite
         };
@@ -209,8 +214,8 @@ pub(crate) fn write_request(
 }
 
 /// What messages of a route say of this proxy.
-pub(crate) fn via(meant: &config::Via) -> Via<'_> {
-    match meant {
+pub(crate) fn via(settings: &config::Via) -> Via<'_> {
+    match settings {
         config::Via::Own => Via::Own,
         config::Via::Named(name) => Via::Named(name),
         config::Via::Off => Via::Off,
@@ -227,9 +232,9 @@ pub(crate) struct Sender<'a> {
 
 /// Writes the head of a server's response that the client shall see.
 pub(crate) fn write_response(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     policies: &Policies,
-    admitted: &Admitted,
+    routed: &RoutedRequest,
     Sender { server, has_page }: Sender<'_>,
     request: &Request,
     response: &mut Response,
@@ -237,49 +242,50 @@ pub(crate) fn write_response(
 ) {
     let bytes = request.head_bytes();
     let fields = Fields::of(&request.head, bytes);
-    let upstream = &call.snapshot.plan.upstreams[admitted.upstream].config;
-    let headers = &policies.meant.response_headers;
-    let captures = captures(policies, headers.has_groups(), admitted.target.path.of(bytes));
+    let upstream = &ctx.snapshot.plan.upstreams[routed.upstream].config;
+    let headers = &policies.settings.response_headers;
+    let captures = captures(policies, headers.has_groups(), routed.target.path.of(bytes));
     let exchange = Exchange {
         upstream: &upstream.name,
         server,
         status: Some(response.head.start.status),
         captures: captures.as_ref(),
-        ..exchange(call, policies, &Subject::of(admitted), request, &fields, &request.texts.id)
+        ..exchange(ctx, policies, &Subject::of(routed), request, &fields, &request.texts.id)
     };
-    let authority = admitted.target.authority.of(bytes);
+    let authority = routed.target.authority.of(bytes);
     let host = match &upstream.host {
         _ if !request.texts.host.is_empty() => &request.texts.host,
         HostHeader::Pass => authority,
         HostHeader::Server => server.as_bytes(),
         HostHeader::Set(host) => host.as_bytes(),
     };
-    let path = admitted.target.path.of(bytes);
+    let path = routed.target.path.of(bytes);
     // What is no text is nobody's host.
     let servers = [server, std::str::from_utf8(host).unwrap_or_default()];
     let has_tls = || {
-        let mut all = call.snapshot.plan.upstreams[admitted.upstream].servers.iter();
+        let mut all = ctx.snapshot.plan.upstreams[routed.upstream].servers.iter();
         all.any(|known| known.authority == server && known.tls.is_some())
     };
-    let location = policies.meant.location.then(|| LocationRewrite {
+    let location = policies.settings.location.then(|| LocationRewrite {
         servers: &servers,
         server_has_tls: has_tls(),
         client_scheme: exchange.scheme,
-        client_host: seen::authority(call, &request.head, bytes, &admitted.target),
-        prefixes: policies.meant.rewrite.path.as_ref().and_then(route::PathRewrite::prefixes),
+        client_host: seen::authority(ctx, &request.head, bytes, &routed.target),
+        prefixes: policies.settings.rewrite.path.as_ref().and_then(route::PathRewrite::prefixes),
         paths: (path, request.texts.path.split(|&byte| byte == b'?').next().unwrap_or(path)),
     });
-    let cookies = policies.meant.cookies.as_ref();
+    let cookies = policies.settings.cookies.as_ref();
     let response_edits = Some((location, cookies));
     let edited = Edited { headers, exchange, response: response_edits, has_page, besides: rewrite.edits };
-    let rewrite = ResponseRewrite { edits: Some(&edited), via: via(&policies.meant.options.via), ..rewrite };
+    let rewrite =
+        ResponseRewrite { edits: Some(&edited), via: via(&policies.settings.options.via), ..rewrite };
     let Response { head, buffer, out, .. } = response;
     http1::write_response(out, head, buffer.filled(), &rewrite);
 }
 
 /// Makes the edits of an answer of our own, whose fields begin at `start`.
 pub(crate) fn edit_own(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     policies: &Policies,
     subject: &Subject,
     status: u16,
@@ -287,7 +293,7 @@ pub(crate) fn edit_own(
     start: usize,
     out: &mut Vec<u8>,
 ) {
-    let headers = &policies.meant.response_headers;
+    let headers = &policies.settings.response_headers;
     if headers.is_empty() {
         return;
     }
@@ -297,7 +303,7 @@ pub(crate) fn edit_own(
     let exchange = Exchange {
         status: Some(status),
         captures: captures.as_ref(),
-        ..exchange(call, policies, subject, request, &fields, &request.texts.id)
+        ..exchange(ctx, policies, subject, request, &fields, &request.texts.id)
     };
     let edited = Edited { headers, exchange, response: None, has_page: false, besides: None };
     http1::edit_lines(out, start, &edited);
@@ -305,7 +311,7 @@ pub(crate) fn edit_own(
 
 /// What is known of the request once its route is.
 fn exchange<'a>(
-    call: &Call<'a>,
+    ctx: &ExchangeContext<'a>,
     policies: &'a Policies,
     subject: &Subject,
     request: &'a Request,
@@ -313,15 +319,15 @@ fn exchange<'a>(
     id: &'a [u8],
 ) -> Exchange<'a, Fields<'a>> {
     let bytes = request.head_bytes();
-    let seen = seen::request(call, &subject.target, bytes, subject.client, fields, &request.head);
+    let seen = seen::request(ctx, &subject.target, bytes, subject.client, fields, &request.head);
     Exchange {
         request_id: if policies.names_request { id } else { b"" },
         user: policies.user_name(subject.user),
-        route: &call.snapshot.plan.routes[subject.route].label,
-        tls: call.client.tls.as_deref().map(ClientTls::variables).unwrap_or_default(),
-        host: host_without_port(seen::authority(call, &request.head, bytes, &subject.target)),
-        port: seen::port(call, &request.head, bytes, &subject.target),
-        ..Exchange::of(seen, seen::scheme(call, &request.head, bytes))
+        route: &ctx.snapshot.plan.routes[subject.route].label,
+        tls: ctx.client.tls.as_deref().map(ClientTls::variables).unwrap_or_default(),
+        host: host_without_port(seen::authority(ctx, &request.head, bytes, &subject.target)),
+        port: seen::port(ctx, &request.head, bytes, &subject.target),
+        ..Exchange::of(seen, seen::scheme(ctx, &request.head, bytes))
     }
 }
 
@@ -343,11 +349,11 @@ fn captures(policies: &Policies, has_groups: bool, path: &[u8]) -> Option<Captur
 
 /// Takes the name that a trusted proxy has given to the request, or makes one.
 #[inline(never)]
-pub(crate) fn name_request(call: &Call<'_>, request: &mut Request) {
+pub(crate) fn name_request(ctx: &ExchangeContext<'_>, request: &mut Request) {
     let mut id = std::mem::take(&mut request.texts.id);
     id.clear();
     let fields = Fields::of(&request.head, request.head_bytes());
-    let brought = if call.client.is_trusted { route::Fields::value(&fields, b"x-request-id") } else { None };
+    let brought = if ctx.client.is_trusted { route::Fields::value(&fields, b"x-request-id") } else { None };
     let is_name = |value: &&[u8]| {
         (1..=REQUEST_ID_BYTES_MAX).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic)
     };

@@ -9,12 +9,12 @@ use config::Page;
 use http1::{ChunkError, ClientConnection, Framing, ResponseHead, ResponseRewrite, Version, Via};
 use shape::Fault;
 
+use crate::body::omitted_fields::{OmittedFields, TAGS};
 use crate::body::pump::{End, Ends, Incoming, Side, Stop};
 use crate::body::tunnel::{self, Flow};
-use crate::body::unwanted::{TAGS, Unwanted};
 use crate::body::upload::Until;
 use crate::context::client::Next;
-use crate::context::exchange::{Admitted, Call, Exchange};
+use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::{Memory, Request, Response};
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
@@ -30,23 +30,23 @@ use transport::tcp::Follows;
 
 /// Passes the response on, and gives the connection back where both ends keep theirs open.
 pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -> Result<Next, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
-    let Call { worker, snapshot, client, .. } = *call;
+    let Exchange { ctx, routed, .. } = *exchange;
+    let ExchangeContext { worker, snapshot, client, .. } = *ctx;
     if let Some(page) =
-        answer::stand_in(call, admitted.policies(call), exchange.memory.response.head.start.status)
+        answer::stand_in(ctx, routed.policies(ctx), exchange.memory.response.head.start.status)
     {
         return cold(|| stand_in(exchange, reply, page)).await;
     }
-    let mut plan = Plan::new(call, admitted, &exchange.memory.response, &reply);
+    let mut plan = Plan::new(ctx, routed, &exchange.memory.response, &reply);
     let Memory { request, response } = exchange.memory;
     let mut fault = None;
     if exchange.state.has_fault() {
-        fault = messages::plan(call, admitted, response, &mut plan, &reply, exchange.state);
+        fault = messages::plan(ctx, routed, response, &mut plan, &reply, exchange.state);
     }
     let fault = fault.as_ref();
-    render(call, admitted, request, response, &reply, &plan);
+    render(ctx, routed, request, response, &reply, &plan);
     if let Some(fault) = fault {
-        messages::alter(fault, call, response, &mut plan);
+        messages::alter(fault, ctx, response, &mut plan);
     }
     let status = response.head.start.status;
     exchange.state.answers(status);
@@ -55,35 +55,35 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
         return cold(|| switch(exchange, &reply, fault)).await;
     }
     let is_chunked = plan.framing == Framing::Chunked && !client.socket.frames_itself();
-    begin(call, admitted, response, &reply, is_chunked, fault)
+    begin(ctx, routed, response, &reply, is_chunked, fault)
         .inspect_err(|_| exchange.state.answers_nothing())?;
     if let Some(fault) = fault {
-        cold(|| messages::begun(fault, call, &mut response.out)).await?;
+        cold(|| messages::begun(fault, ctx, &mut response.out)).await?;
     }
-    let pace = pace(call, response, exchange.state.record.head_bytes_sent);
+    let pace = pace(ctx, response, exchange.state.record.head_bytes_sent);
     let mut is_long = false;
     let closes_sink = plan.client_connection == ClientConnection::Close && reply.upload.is_done();
-    let outcome = match leave_at_once(call, response, &reply, &pace, closes_sink) {
+    let outcome = match leave_at_once(ctx, response, &reply, &pace, closes_sink) {
         Some(outcome) => {
             exchange.state.record.upstream_ended();
             outcome
         }
         None => {
-            let ends = ends(call, admitted, &reply, &pace, closes_sink);
+            let ends = ends(ctx, routed, &reply, &pace, closes_sink);
             is_long = response.body.will_splice(&ends);
             let relay = pin!(async {
-                let outcome = relay(call, &ends, response).await;
+                let outcome = relay(ctx, &ends, response).await;
                 exchange.state.record.upstream_ended();
                 outcome
             });
-            reply.upload.beside(call, admitted, &reply, request, Until::End, relay).await
+            reply.upload.beside(ctx, routed, &reply, request, Until::End, relay).await
         }
     };
     exchange.state.body_bytes_sent = response.body.passed_on();
     if let Err(failure) = outcome {
-        break_off(call, &plan, failure, (exchange.memory, exchange.state));
+        break_off(ctx, &plan, failure, (exchange.memory, exchange.state));
         if let (Some(fault), Failure::FaultInjected) = (fault, failure) {
-            cold(|| messages::broken_off(fault, call)).await?;
+            cold(|| messages::broken_off(fault, ctx)).await?;
         }
         return Ok(Next::Drop);
     }
@@ -91,7 +91,7 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
     reply.expects_long = is_long;
     // RFC 9112 §9.3: what a server sends beyond its response belongs to no request.
     if reply.persists && has_uploaded && response.buffer.is_empty() {
-        let server = &snapshot.upstreams[admitted.upstream].servers[reply.server];
+        let server = &snapshot.upstreams[routed.upstream].servers[reply.server];
         server.release(reply, client, &worker.deadlines);
     }
     worker.buffers.wait(&mut response.buffer);
@@ -101,45 +101,45 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
 /// Sends a response that is all here where it leaves without a wait: nearly every one. `None` where it does not, or not as
 /// a whole.
 fn leave_at_once(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     response: &mut Response,
     reply: &Reply,
     pace: &Pace,
     closes_sink: bool,
 ) -> Option<Result<(), Failure>> {
-    if !response.out.is_empty() || !reply.upload.is_done() || !pace.is_free(call.worker) {
+    if !response.out.is_empty() || !reply.upload.is_done() || !pace.is_free(ctx.worker) {
         return None;
     }
-    let sent = response.body.run_at_once(&call.client.socket, &mut response.buffer, closes_sink)?;
+    let sent = response.body.run_at_once(&ctx.client.socket, &mut response.buffer, closes_sink)?;
     Some(sent.map_err(outcome))
 }
 
 /// The head has left: all that can be said now is that the body is not whole.
 #[cold]
 fn break_off(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     plan: &Plan,
     failure: Failure,
     (memory, state): (&mut Memory, &mut ExchangeState<'_>),
 ) {
-    let socket = &call.client.socket;
+    let socket = &ctx.client.socket;
     if plan.framing == Framing::UntilClose || socket.frames_itself() {
         socket.reset_on_drop();
     }
-    state.failed(call, failure);
+    state.failed(ctx, failure);
     state.record.explain(memory, failure);
 }
 
 /// Sends a page in the place of what a server says of an error. What it says itself is not waited for: where that is not
 /// here as a whole, its connection ends.
 async fn stand_in(exchange: &mut Exchange<'_, '_>, mut reply: Reply, page: &Page) -> Result<Next, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
+    let Exchange { ctx, routed, .. } = *exchange;
     let Memory { request, response } = exchange.memory;
     let (status, framing) = (response.head.start.status, reply.framing);
     reply.framing = Framing::Length(page.body.len() as u64);
     answer::push_content(&mut response.added, status, page.content_type, &page.body);
-    let plan = Plan { has_page: true, ..Plan::new(call, admitted, response, &reply) };
-    render(call, admitted, request, response, &reply, &plan);
+    let plan = Plan { has_page: true, ..Plan::new(ctx, routed, response, &reply) };
+    render(ctx, routed, request, response, &reply, &plan);
     exchange.state.answers(status);
     let Response { head, buffer, out, body, .. } = response;
     buffer.consume(head.len);
@@ -152,45 +152,45 @@ async fn stand_in(exchange: &mut Exchange<'_, '_>, mut reply: Reply, page: &Page
     exchange.state.record.upstream_ended();
     let has_uploaded = reply.upload.is_done();
     if reply.persists && has_uploaded && is_whole {
-        let server = &call.snapshot.upstreams[admitted.upstream].servers[reply.server];
-        server.release(reply, call.client, &call.worker.deadlines);
+        let server = &ctx.snapshot.upstreams[routed.upstream].servers[reply.server];
+        server.release(reply, ctx.client, &ctx.worker.deadlines);
     } else {
         // Before a client that is slow to take the page.
         drop(reply);
     }
-    let content = Content::new(admitted.version, admitted.method, &page.body);
-    answer::whole(call, out, content, plan.next(has_uploaded), exchange.state).await
+    let content = Content::new(routed.version, routed.method, &page.body);
+    answer::whole(ctx, out, content, plan.next(has_uploaded), exchange.state).await
 }
 
 /// The two ends of a response's body.
 fn ends<'a>(
-    call: &Call<'a>,
-    admitted: &Admitted,
+    ctx: &ExchangeContext<'a>,
+    routed: &RoutedRequest,
     reply: &'a Reply,
     pace: &'a Pace,
     closes_sink: bool,
 ) -> Ends<'a> {
-    let Call { worker, client, .. } = *call;
+    let ExchangeContext { worker, client, .. } = *ctx;
     Ends {
         worker,
-        minimum_rate: admitted.client_limits(call).minimum_rate,
+        minimum_rate: routed.client_limits(ctx).minimum_rate,
         source: &reply.socket,
         sink: &client.socket,
         deadline: &client.deadline,
-        source_limit: admitted.ticks(call).upstream_body,
-        sink_limit: admitted.ticks(call).client_write,
+        source_limit: routed.ticks(ctx).upstream_body,
+        sink_limit: routed.ticks(ctx).client_write,
         paced: Some(Side::Sink),
         closes_sink,
         pace,
-        place: admitted.place(call),
+        place: routed.place(ctx),
         activity: reply.upload.activity(),
         is_tunnel: false,
     }
 }
 
 /// The pace of the body. Its head is not counted: in the buffer before it, unless it is in `out` and leaves alone.
-fn pace(call: &Call<'_>, response: &Response, head_bytes: u64) -> Pace {
-    let pace = Pace::new(Direction::Down, call.worker);
+fn pace(ctx: &ExchangeContext<'_>, response: &Response, head_bytes: u64) -> Pace {
+    let pace = Pace::new(Direction::Down, ctx.worker);
     pace.pass(if response.out.is_empty() { head_bytes as usize } else { 0 });
     pace
 }
@@ -204,22 +204,22 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    fn new(call: &Call<'_>, admitted: &Admitted, response: &Response, reply: &Reply) -> Self {
-        let Call { worker, snapshot, client, .. } = *call;
-        let framing = match (reply.framing, admitted.version) {
+    fn new(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, response: &Response, reply: &Reply) -> Self {
+        let ExchangeContext { worker, snapshot, client, .. } = *ctx;
+        let framing = match (reply.framing, routed.version) {
             // RFC 9112 §7.1: HTTP/1.0 knows no chunks; there the end of the connection ends the body.
             (Framing::Chunked | Framing::UntilClose, Version::Http10) => Framing::UntilClose,
             (Framing::Chunked | Framing::UntilClose, _) => Framing::Chunked,
             (framing, _) => framing,
         };
         let limit = snapshot.plan.config.limits.requests_per_connection;
-        let persists = admitted.connection.persists(admitted.version)
+        let persists = routed.connection.persists(routed.version)
             && framing != Framing::UntilClose
             && reply.upload.is_done()
             && limit.is_none_or(|limit| client.served < limit)
             && !client.socket.is_key_exhausted()
             && worker.keeps(&client.listening);
-        let client_connection = match (response.head.start.status, persists, admitted.version) {
+        let client_connection = match (response.head.start.status, persists, routed.version) {
             (101, ..) => ClientConnection::Upgrade,
             (_, true, Version::Http10) => ClientConnection::KeepAlive,
             (_, true, _) => ClientConnection::Persist,
@@ -240,15 +240,15 @@ impl Plan {
 
 /// Writes the new head to `Response::out`.
 fn render(
-    call: &Call<'_>,
-    admitted: &Admitted,
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
     request: &Request,
     response: &mut Response,
     reply: &Reply,
     plan: &Plan,
 ) {
-    let date = call.worker.date();
-    let of_listener = added(call, request, response);
+    let date = ctx.worker.date();
+    let of_listener = added(ctx, request, response);
     let mut own = std::mem::take(&mut response.added);
     let lines = if own.is_empty() {
         of_listener
@@ -257,7 +257,7 @@ fn render(
         &own
     };
     let rewrite = ResponseRewrite {
-        edits: admitted.hides_tags(call).then_some(&TAGS),
+        edits: routed.hides_tags(ctx).then_some(&TAGS),
         added: lines,
         connection: reply.options,
         framing: plan.framing,
@@ -266,12 +266,12 @@ fn render(
         via: Via::Own,
     };
     response.out.clear();
-    call.worker.buffers.warm_text(&mut response.out);
-    match admitted.policies(call) {
+    ctx.worker.buffers.warm_text(&mut response.out);
+    match routed.policies(ctx) {
         Some(policies) => {
-            let server = &call.snapshot.upstreams[admitted.upstream].servers[reply.server].plan.authority;
+            let server = &ctx.snapshot.upstreams[routed.upstream].servers[reply.server].plan.authority;
             let sender = Sender { server, has_page: plan.has_page };
-            policies::write_response(call, policies, admitted, sender, request, response, rewrite);
+            policies::write_response(ctx, policies, routed, sender, request, response, rewrite);
         }
         None => http1::write_response(&mut response.out, &response.head, response.buffer.filled(), &rewrite),
     }
@@ -279,8 +279,8 @@ fn render(
 }
 
 /// The listener's own lines, where the server has not said the same.
-fn added<'a>(call: &Call<'a>, request: &Request, response: &Response) -> &'a [u8] {
-    let added = seen::added(call, &request.head, request.head_bytes());
+fn added<'a>(ctx: &ExchangeContext<'a>, request: &Request, response: &Response) -> &'a [u8] {
+    let added = seen::added(ctx, &request.head, request.head_bytes());
     let name = b"strict-transport-security".as_slice();
     let bytes = response.buffer.filled();
     let is_said = |field: &http1::Field| field.name.of(bytes).eq_ignore_ascii_case(name);
@@ -291,8 +291,8 @@ fn added<'a>(call: &Call<'a>, request: &Request, response: &Response) -> &'a [u8
 ///
 /// That piece is framed before anything is sent: where it is not valid the client gets a clear status instead.
 fn begin(
-    call: &Call<'_>,
-    admitted: &Admitted,
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
     response: &mut Response,
     reply: &Reply,
     is_chunked: bool,
@@ -302,9 +302,9 @@ fn begin(
     buffer.consume(head.len);
     body.begin(reply.framing, is_chunked, None);
     if reply.framing == Framing::Chunked
-        && let Some(unwanted) = Unwanted::in_responses(call, admitted)
+        && let Some(omitted) = OmittedFields::in_responses(ctx, routed)
     {
-        body.leave_out(unwanted);
+        body.leave_out(omitted);
     }
     if let Some(fault) = fault {
         messages::alter_body(fault, body);
@@ -313,14 +313,14 @@ fn begin(
     // Where the head is too large for the room in front it stays in `out`, and leaves alone. So does one that drips.
     if !matches!(fault, Some(Fault::Drip { .. })) && body.lead_with(buffer, out) {
         out.clear();
-        call.worker.buffers.warm_text(out);
+        ctx.worker.buffers.warm_text(out);
     }
     Ok(())
 }
 
-async fn relay(call: &Call<'_>, ends: &Ends<'_>, response: &mut Response) -> Result<(), Failure> {
+async fn relay(ctx: &ExchangeContext<'_>, ends: &Ends<'_>, response: &mut Response) -> Result<(), Failure> {
     if !response.out.is_empty() {
-        send(call, &response.out, Follows::Nothing).await?;
+        send(ctx, &response.out, Follows::Nothing).await?;
     }
     response.body.run(ends, &mut response.buffer).await.map_err(|stop| match outcome(stop) {
         Failure::UpstreamTruncated => cut_short(ends.source, response),
@@ -360,29 +360,33 @@ fn outcome(stop: Stop) -> Failure {
 
 /// Passes an interim response on (RFC 9110 §15.2).
 pub(crate) async fn interim(
-    call: &Call<'_>,
-    admitted: &Admitted,
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
     response: &mut Response,
 ) -> Result<(), Failure> {
-    write_interim(call, admitted, response)?;
-    send(call, &response.out, Follows::Nothing).await
+    write_interim(ctx, routed, response)?;
+    send(ctx, &response.out, Follows::Nothing).await
 }
 
-fn write_interim(call: &Call<'_>, admitted: &Admitted, response: &mut Response) -> Result<(), Failure> {
+fn write_interim(
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
+    response: &mut Response,
+) -> Result<(), Failure> {
     let ResponseHead { start, .. } = &response.head;
-    call.worker.counters.response(start.status);
+    ctx.worker.counters.response(start.status);
     let bytes = response.buffer.filled();
     let options =
         http1::ConnectionOptions::of_response(&response.head, bytes).map_err(|_| Failure::UpstreamFraming)?;
-    let unwanted = Unwanted::in_responses(call, admitted);
+    let omitted = OmittedFields::in_responses(ctx, routed);
     let rewrite = ResponseRewrite {
-        edits: unwanted.as_ref().map(|unwanted| unwanted as &dyn http1::Edits),
+        edits: omitted.as_ref().map(|omitted| omitted as &dyn http1::Edits),
         added: b"",
         connection: options,
         framing: Framing::None,
         client_connection: ClientConnection::Persist,
         date: b"",
-        via: admitted.policies(call).map_or(Via::Own, |policies| policies::via(&policies.meant.options.via)),
+        via: routed.policies(ctx).map_or(Via::Own, |policies| policies::via(&policies.settings.options.via)),
     };
     response.out.clear();
     http1::write_response(&mut response.out, &response.head, bytes, &rewrite);
@@ -395,24 +399,24 @@ async fn switch(
     reply: &Reply,
     fault: Option<&Fault>,
 ) -> Result<Next, Failure> {
-    let call = exchange.call;
+    let ctx = exchange.ctx;
     if !reply.upload.is_done() {
         exchange.state.answers_nothing();
         return Err(Failure::UpstreamSwitch);
     }
     if let Some(fault) = fault {
-        messages::begun(fault, call, &mut exchange.memory.response.out).await?;
+        messages::begun(fault, ctx, &mut exchange.memory.response.out).await?;
     }
     tunnel(exchange, reply).await
 }
 
 /// RFC 9110 §7.8: after 101 the connection is the new protocol's, both ways, and each way ends by itself.
 async fn tunnel(exchange: &mut Exchange<'_, '_>, reply: &Reply) -> Result<Next, Failure> {
-    let Exchange { call, admitted, .. } = *exchange;
+    let Exchange { ctx, routed, .. } = *exchange;
     let Memory { request, response } = exchange.memory;
-    let Call { worker, client, .. } = *call;
+    let ExchangeContext { worker, client, .. } = *ctx;
     worker.counters.tunnels.increment();
-    send(call, &response.out, Follows::Nothing).await?;
+    send(ctx, &response.out, Follows::Nothing).await?;
     response.buffer.consume(response.head.len);
     request.keep_head();
     // Of the request itself, which is over; it is counted with what the tunnel moves.
@@ -422,7 +426,7 @@ async fn tunnel(exchange: &mut Exchange<'_, '_>, reply: &Reply) -> Result<Next, 
         Flow { body: &mut response.body, buffer: &mut response.buffer },
     ];
     let server = &reply.socket;
-    match tunnel::run(admitted.place(call), server, admitted.ticks(call).tunnel_idle, ways).await {
+    match tunnel::run(routed.place(ctx), server, routed.ticks(ctx).tunnel_idle, ways).await {
         Ok(()) | Err(Failure::TunnelIdle) => {}
         // What broke on one side must not look like an end on the other.
         Err(_) => {
@@ -437,26 +441,26 @@ async fn tunnel(exchange: &mut Exchange<'_, '_>, reply: &Reply) -> Result<Next, 
 }
 
 /// Sends these bytes to the client.
-pub(crate) async fn send(call: &Call<'_>, bytes: &[u8], follows: Follows) -> Result<(), Failure> {
-    send_both(call, bytes, b"", follows).await
+pub(crate) async fn send(ctx: &ExchangeContext<'_>, bytes: &[u8], follows: Follows) -> Result<(), Failure> {
+    send_both(ctx, bytes, b"", follows).await
 }
 
 /// Sends a head and the body behind it from where they are, no faster than bodies may pass.
 pub(crate) async fn send_paced(
-    call: &Call<'_>,
-    admitted: &Admitted,
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
     pace: &Pace,
     (mut head, mut body): (&[u8], &[u8]),
     follows: Follows,
 ) -> Result<(), Failure> {
     pace.pass(head.len());
     while !head.is_empty() || !body.is_empty() {
-        let (place, wanted) = (admitted.place(call), head.len() + body.len());
+        let (place, wanted) = (routed.place(ctx), head.len() + body.len());
         let allowed = poll_fn(|context| pace.poll_allowance(context, &place, wanted)).await;
         // What is allowed is the head at least.
         let (part, rest) = body.split_at(allowed - head.len());
         let follows = if rest.is_empty() { follows } else { Follows::Nothing };
-        send_both(call, head, part, follows).await?;
+        send_both(ctx, head, part, follows).await?;
         pace.sent(allowed);
         (head, body) = (b"", rest);
     }
@@ -465,24 +469,24 @@ pub(crate) async fn send_paced(
 
 /// Sends a head and the body behind it from where they are, at once as far as the client takes them.
 pub(crate) async fn send_both(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     head: &[u8],
     body: &[u8],
     follows: Follows,
 ) -> Result<(), Failure> {
-    send_counted(call, (head, body), follows, &mut 0).await
+    send_counted(ctx, (head, body), follows, &mut 0).await
 }
 
 /// The same, and counts what is sent of them, also where it comes to nothing.
 pub(crate) async fn send_counted(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     (mut head, mut body): (&[u8], &[u8]),
     follows: Follows,
     sent: &mut usize,
 ) -> Result<(), Failure> {
     while !head.is_empty() || !body.is_empty() {
-        let socket = &call.client.socket;
-        let count = in_time(call, |context| socket.poll_write_both(context, head, body, follows)).await?;
+        let socket = &ctx.client.socket;
+        let count = in_time(ctx, |context| socket.poll_write_both(context, head, body, follows)).await?;
         *sent += count;
         let of_head = count.min(head.len());
         head = &head[of_head..];
@@ -493,10 +497,10 @@ pub(crate) async fn send_counted(
 
 /// What a write to the client has come to, which may take only so long.
 pub(crate) async fn in_time(
-    call: &Call<'_>,
+    ctx: &ExchangeContext<'_>,
     mut write: impl FnMut(&mut Context<'_>) -> Poll<io::Result<usize>>,
 ) -> Result<usize, Failure> {
-    let Call { snapshot, client, .. } = *call;
+    let ExchangeContext { snapshot, client, .. } = *ctx;
     let written = match poll_once(&mut write) {
         Some(written) => written,
         None => {

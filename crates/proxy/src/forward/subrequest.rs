@@ -8,7 +8,7 @@ use std::rc::Rc;
 use http1::Parsed;
 
 use crate::context::client::Client;
-use crate::context::exchange::{Admitted, Call, Exchange};
+use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::{Memory, Request, Texts};
 use crate::context::exchange_state::ExchangeState;
 use crate::context::snapshot::Snapshot;
@@ -19,7 +19,7 @@ pub(crate) struct Subrequest {
     worker: Rc<Worker>,
     snapshot: Rc<Snapshot>,
     client: Client,
-    admitted: Admitted,
+    routed: RoutedRequest,
     /// The head of the request that it was made from.
     head: Box<[u8]>,
     /// What the policies of the route have made for that request.
@@ -28,12 +28,12 @@ pub(crate) struct Subrequest {
 
 impl Subrequest {
     /// The same request once more, without its body.
-    pub(crate) fn copy_of(call: &Call<'_>, admitted: &Admitted, request: &Request) -> Self {
+    pub(crate) fn copy_of(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &Request) -> Self {
         Self {
-            worker: Rc::clone(call.worker),
-            snapshot: Rc::clone(call.snapshot),
-            client: Client::detached(call.worker, call.client),
-            admitted: admitted.detached(),
+            worker: Rc::clone(ctx.worker),
+            snapshot: Rc::clone(ctx.snapshot),
+            client: Client::detached(ctx.worker, ctx.client),
+            routed: routed.detached(),
             head: request.head_bytes()[..request.head.len].into(),
             texts: request.texts.clone(),
         }
@@ -41,14 +41,14 @@ impl Subrequest {
 
     /// Takes these steps with the request, and counts what went to servers and came from them.
     pub(crate) async fn run(self, steps: impl AsyncFnOnce(&mut Exchange<'_, '_>)) {
-        let call = Call::new(&self.worker, &self.snapshot, &self.client);
+        let ctx = ExchangeContext::new(&self.worker, &self.snapshot, &self.client);
         let mut memory = Memory::of_request(&self.worker, &self.head);
         memory.request.texts = self.texts;
         let parsed = memory.request.head.parse(&self.head, &self.snapshot.head_limits);
         let Ok(Parsed::Complete) = parsed else { return };
-        let mut state = ExchangeState::detached(&call);
-        let (call, admitted) = (&call, &self.admitted);
-        steps(&mut Exchange { call, admitted, memory: &mut memory, state: &mut state }).await;
+        let mut state = ExchangeState::detached(&ctx);
+        let (ctx, routed) = (&ctx, &self.routed);
+        steps(&mut Exchange { ctx, routed, memory: &mut memory, state: &mut state }).await;
         state.record.count_upstream(&memory);
     }
 }

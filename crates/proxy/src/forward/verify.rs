@@ -8,7 +8,7 @@ use std::thread::available_parallelism;
 use route::{Credentials, CredentialsDigest};
 use tokio::sync::Semaphore;
 
-use crate::context::exchange::Call;
+use crate::context::exchange::ExchangeContext;
 use crate::context::failure::Failure;
 use crate::context::plan::Auth;
 use transport::deadline::Ticks;
@@ -40,14 +40,14 @@ pub(crate) struct Claim<'a> {
 }
 
 /// Verifies a claim, and returns whose it is, by number.
-pub(crate) async fn verify(call: &Call<'_>, claim: Claim<'_>) -> Result<usize, Failure> {
+pub(crate) async fn verify(ctx: &ExchangeContext<'_>, claim: Claim<'_>) -> Result<usize, Failure> {
     let Claim { auth, credentials, digest } = claim;
-    let verifier = &call.snapshot.plan.verifier;
+    let verifier = &ctx.snapshot.plan.verifier;
     let _place = Place::take(&verifier.in_line).ok_or(Failure::VerifierBusy)?;
-    let turn = call.client.deadline.within(PATIENCE, Arc::clone(&verifier.turns).acquire_owned()).await;
+    let turn = ctx.client.deadline.within(PATIENCE, Arc::clone(&verifier.turns).acquire_owned()).await;
     let Ok(Ok(turn)) = turn else { return Err(Failure::VerifierBusy) };
     // A browser opens several connections: the first of them may have been here.
-    if let Some(user) = auth.known(&credentials, call.worker.time_ns()).1 {
+    if let Some(user) = auth.known(&credentials, ctx.worker.time_ns()).1 {
         return Ok(user);
     }
     let users = Arc::clone(&auth.users);
@@ -58,7 +58,7 @@ pub(crate) async fn verify(call: &Call<'_>, claim: Claim<'_>) -> Result<usize, F
     });
     match verified.await {
         Ok(Some(user)) => {
-            auth.keep(digest, user, call.worker.time_ns());
+            auth.keep(digest, user, ctx.worker.time_ns());
             Ok(user)
         }
         Ok(None) => Err(Failure::Unauthorized),

@@ -22,32 +22,32 @@ pub(crate) enum Direction {
 
 /// All limits of a listener, a route or an upstream.
 pub(crate) struct Limits {
-    meant: Bandwidths,
+    settings: Bandwidths,
     down: Vec<Arc<Limiter>>,
     up: Vec<Arc<Limiter>>,
 }
 
 impl Limits {
     /// `None` where nothing is limited. Those of before that have their place still go on.
-    pub(crate) fn new(meant: &Bandwidths, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
-        if *meant == Bandwidths::default() {
+    pub(crate) fn new(settings: &Bandwidths, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
+        if *settings == Bandwidths::default() {
             return None;
         }
-        if let Some(before) = before.filter(|before| before.meant == *meant) {
+        if let Some(before) = before.filter(|before| before.settings == *settings) {
             return Some(Arc::clone(before));
         }
-        let limiters = |meant: &[Bandwidth], before: Option<&Vec<Arc<Limiter>>>| {
+        let limiters = |settings: &[Bandwidth], before: Option<&Vec<Arc<Limiter>>>| {
             let of_place = |place: usize| before.and_then(|before| before.get(place));
             let limiter = |(place, bandwidth): (usize, &Bandwidth)| {
                 let same = of_place(place).filter(|before| before.scope == bandwidth.scope);
                 same.map_or_else(|| Arc::new(Limiter::new(bandwidth)), Arc::clone)
             };
-            meant.iter().enumerate().map(limiter).collect()
+            settings.iter().enumerate().map(limiter).collect()
         };
         Some(Arc::new(Self {
-            meant: meant.clone(),
-            down: limiters(&meant.down, before.map(|before| &before.down)),
-            up: limiters(&meant.up, before.map(|before| &before.up)),
+            settings: settings.clone(),
+            down: limiters(&settings.down, before.map(|before| &before.down)),
+            up: limiters(&settings.up, before.map(|before| &before.up)),
         }))
     }
 
@@ -60,8 +60,8 @@ impl Limits {
 
     /// From now on these hold: the plan that they belong to is in force.
     pub(crate) fn enforce(&self, now_ns: u64) {
-        let pairs = self.meant.down.iter().zip(&self.down).chain(self.meant.up.iter().zip(&self.up));
-        pairs.for_each(|(meant, limiter)| limiter.enforce(meant.limit, now_ns));
+        let pairs = self.settings.down.iter().zip(&self.down).chain(self.settings.up.iter().zip(&self.up));
+        pairs.for_each(|(settings, limiter)| limiter.enforce(settings.limit, now_ns));
     }
 }
 
@@ -82,9 +82,9 @@ struct State {
 }
 
 impl Limiter {
-    fn new(meant: &Bandwidth) -> Self {
-        let state = State { limit: meant.limit, clients: HashMap::new(), sweep_at: CLIENTS_KEPT };
-        Self { scope: meant.scope, all: Arc::new(Total::new(meant.limit)), state: Mutex::new(state) }
+    fn new(settings: &Bandwidth) -> Self {
+        let state = State { limit: settings.limit, clients: HashMap::new(), sweep_at: CLIENTS_KEPT };
+        Self { scope: settings.scope, all: Arc::new(Total::new(settings.limit)), state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -180,10 +180,10 @@ mod tests {
     #[test]
     fn a_limit_that_has_its_place_still_is_changed_in_place() {
         let link = |rate| Bandwidth::link(NonZeroU64::new(rate).unwrap());
-        let meant = |rate| Bandwidths { down: vec![link(rate)], up: Vec::new() };
-        let before = Limits::new(&meant(1_000), None).unwrap();
-        assert!(Arc::ptr_eq(&before, &Limits::new(&meant(1_000), Some(&before)).unwrap()));
-        let after = Limits::new(&meant(2_000), Some(&before)).unwrap();
+        let settings = |rate| Bandwidths { down: vec![link(rate)], up: Vec::new() };
+        let before = Limits::new(&settings(1_000), None).unwrap();
+        assert!(Arc::ptr_eq(&before, &Limits::new(&settings(1_000), Some(&before)).unwrap()));
+        let after = Limits::new(&settings(2_000), Some(&before)).unwrap();
         let total = after.of(Direction::Down)[0].total(address(1), 0);
         assert_eq!(total.limit(), link(1_000).limit, "a plan that is not yet in force changes nothing");
         after.enforce(SECOND_NS);

@@ -8,7 +8,7 @@ use telemetry::message;
 use balance::{Ask, Loss, Parts, Pick, Room, ServerId, SessionKey, Stuck};
 
 use crate::context::client::Client;
-use crate::context::exchange::{Admitted, Call};
+use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::{Request, Response};
 use crate::context::failure::Failure;
 use crate::context::plan::Stickiness;
@@ -16,7 +16,7 @@ use crate::context::record::Detours;
 use crate::context::seen;
 use crate::context::worker::Worker;
 use crate::upstream::wait_queue::WhatFor;
-use crate::upstream::{Asked, Upstream};
+use crate::upstream::{PickedServer, Upstream};
 
 /// The choice of servers for one request or connection.
 pub(crate) struct Choice<'a> {
@@ -25,7 +25,7 @@ pub(crate) struct Choice<'a> {
     upstream: &'a Rc<Upstream>,
     /// For policies that hash.
     key: Option<u64>,
-    session: Option<Session<'a>>,
+    session: Option<Affinity<'a>>,
     /// The tick until which it may wait for room, once it does.
     waits_until: Option<u32>,
 }
@@ -40,7 +40,7 @@ enum Found {
 }
 
 /// The session that a request is one of.
-struct Session<'a> {
+struct Affinity<'a> {
     stickiness: &'a Stickiness,
     /// In the table, for what names itself.
     key: Option<SessionKey>,
@@ -55,24 +55,24 @@ struct Session<'a> {
 impl<'a> Choice<'a> {
     /// Reads from the request what its upstream goes by.
     pub(crate) fn of_request(
-        call: &'a Call<'a>,
+        ctx: &'a ExchangeContext<'a>,
         upstream: &'a Rc<Upstream>,
-        admitted: &Admitted,
+        routed: &RoutedRequest,
         request: &Request,
     ) -> Self {
-        let Call { worker, client, .. } = *call;
+        let ExchangeContext { worker, client, .. } = *ctx;
         let plan = &upstream.plan;
         if !plan.fleet.hashes() && plan.stickiness.is_none() {
             return Self { worker, client, upstream, key: None, session: None, waits_until: None };
         }
         let bytes = request.head_bytes();
         let fields = Fields { fields: &request.head.fields, bytes };
-        let target = &admitted.target;
+        let target = &routed.target;
         let query = target.path_and_query.of(bytes).get(target.path.of(bytes).len() + 1..);
-        let parts = Parts { client: admitted.client, path: target.path.of(bytes), query, fields: &fields };
+        let parts = Parts { client: routed.client, path: target.path.of(bytes), query, fields: &fields };
         let mut choice = Self::new(worker, client, upstream, &parts);
         if let Some(session) = &mut choice.session {
-            session.is_https = seen::is_secure(call, &request.head, bytes);
+            session.is_https = seen::is_secure(ctx, &request.head, bytes);
         }
         choice
     }
@@ -93,12 +93,16 @@ impl<'a> Choice<'a> {
         let plan = &upstream.plan;
         let hash = |name: &[u8]| balance::Secret::default().hash(name);
         let key = plan.fleet.hashes().then(|| plan.config.hash_key.session(parts, hash)).flatten();
-        let session = plan.stickiness.as_deref().map(|stickiness| Session::of(stickiness, worker, parts));
+        let session = plan.stickiness.as_deref().map(|stickiness| Affinity::of(stickiness, worker, parts));
         Self { worker, client, upstream, key, session, waits_until: None }
     }
 
     /// The next server, but for those that were tried already; what asks is under way there from now on.
-    pub(crate) async fn next(&mut self, tried: &[usize], detours: &mut Detours) -> Result<Asked, Failure> {
+    pub(crate) async fn next(
+        &mut self,
+        tried: &[usize],
+        detours: &mut Detours,
+    ) -> Result<PickedServer, Failure> {
         let mut has_waited = false;
         // Not again at once, as there is room for others than those it is meant for.
         let mut looks_again = true;
@@ -110,8 +114,8 @@ impl<'a> Choice<'a> {
                 }
                 found => {
                     // Other workers ask it as well: it may have become full since.
-                    if let Some(asked) = self.begin(found) {
-                        return Ok(asked);
+                    if let Some(picked) = self.begin(found) {
+                        return Ok(picked);
                     }
                 }
             }
@@ -120,7 +124,7 @@ impl<'a> Choice<'a> {
 
     /// The same where one is there to be asked; otherwise `next` has to wait, or knows why none is.
     #[inline]
-    pub(crate) fn at_once(&mut self, tried: &[usize], detours: &mut Detours) -> Option<Asked> {
+    pub(crate) fn at_once(&mut self, tried: &[usize], detours: &mut Detours) -> Option<PickedServer> {
         let found = self.pick(tried, false, detours).ok()?;
         self.begin(found)
     }
@@ -133,7 +137,7 @@ impl<'a> Choice<'a> {
     }
 
     #[inline]
-    fn begin(&self, found: Found) -> Option<Asked> {
+    fn begin(&self, found: Found) -> Option<PickedServer> {
         let now = self.worker.coarse_time();
         match found {
             Found::Server(server) => self.upstream.begin(server, false, now),
@@ -197,10 +201,10 @@ impl<'a> Choice<'a> {
 
     /// A server has answered: the session is there from now on. Its response, if there can be one, is added a line where
     /// that takes one.
-    pub(crate) fn settle(&self, asked: &Asked, response: Option<&mut Response>) {
+    pub(crate) fn settle(&self, picked: &PickedServer, response: Option<&mut Response>) {
         let Some(session) = &self.session else { return };
         let worker = self.worker;
-        let server = self.upstream.plan.fleet.members()[asked.server].id;
+        let server = self.upstream.plan.fleet.members()[picked.server].id;
         let is_moved = session.server != Some(server);
         match session.stickiness {
             Stickiness::Cookie(cookie, _) if is_moved || session.is_to_be_renewed => {
@@ -227,7 +231,7 @@ impl<'a> Choice<'a> {
     }
 }
 
-impl<'a> Session<'a> {
+impl<'a> Affinity<'a> {
     #[inline(never)]
     fn of(stickiness: &'a Stickiness, worker: &Worker, parts: &Parts<'_, Fields<'_>>) -> Self {
         match stickiness {

@@ -86,7 +86,7 @@ impl Pool {
             match waiting.send(connection) {
                 Ok(()) => return self.waits_no_longer(),
                 // It has left.
-                Err(unwanted) => connection = unwanted,
+                Err(omitted) => connection = omitted,
             }
         }
         debug_assert!(false, "somebody waits and is not there");

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use crate::context::worker::Message;
 
 /// Those who wait with one worker for servers of one upstream.
-pub(crate) struct Line {
+pub(crate) struct WaitQueue {
     queue: RefCell<Queue<Waiter>>,
     /// Those of them who take whichever server has room first.
     waiting_for_any: Cell<usize>,
@@ -37,7 +37,7 @@ pub(crate) enum WhatFor {
     ItsOwn,
 }
 
-impl Line {
+impl WaitQueue {
     /// A line of up to so many.
     pub(crate) fn new(
         waiting_max: usize,
@@ -137,7 +137,7 @@ impl Line {
 
 /// A place in a line. Dropped, it is left, and a turn that was not taken is the next one's.
 pub(crate) struct InLine<'a> {
-    line: &'a Line,
+    line: &'a WaitQueue,
     ticket: Ticket,
     turn: oneshot::Receiver<()>,
     has_come: bool,
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn who_leaves_passes_on_its_turn_and_keeps_no_place() {
         let others: Arc<[UnboundedSender<Message>]> = Arc::from(Vec::new());
-        let line = Line::new(2, &Arc::default(), 0, &others);
+        let line = WaitQueue::new(2, &Arc::default(), 0, &others);
         let join = |what_for| line.join(what_for, Time::START);
         let (own, any) = (join(WhatFor::ItsOwn).expect("room"), join(WhatFor::Any).expect("room"));
         assert!(join(WhatFor::Any).is_none() && line.is_for_any());

@@ -32,7 +32,7 @@ pub(crate) struct Progress {
 
 /// How long a worker sleeps, by how much comes to it.
 #[derive(Default)]
-pub(crate) struct Gathering {
+pub(crate) struct Coalescing {
     /// Zero is not at all.
     moment: Cell<Duration>,
     is_wanted: Notify,
@@ -42,7 +42,7 @@ pub(crate) struct Gathering {
     active: Cell<u64>,
 }
 
-impl Gathering {
+impl Coalescing {
     /// Decides anew, a few times a second, for at most `longest` from now on.
     pub(crate) fn look(&self, now_ns: u64, progress: Progress, longest: Duration) {
         let elapsed_ns = now_ns.saturating_sub(self.looked_ns.replace(now_ns));
@@ -144,28 +144,28 @@ mod tests {
 
     #[test]
     fn a_burst_of_one_look_is_no_load() {
-        let gathering = Gathering::default();
+        let coalescing = Coalescing::default();
         let at = |look| look * SECOND_NS / 10;
-        gathering.look(at(1), Progress { requests: 0, active: 40 }, LONGEST);
-        gathering.look(at(2), Progress { requests: 4_000, active: 0 }, LONGEST);
-        assert_eq!(gathering.moment(), None);
+        coalescing.look(at(1), Progress { requests: 0, active: 40 }, LONGEST);
+        coalescing.look(at(2), Progress { requests: 4_000, active: 0 }, LONGEST);
+        assert_eq!(coalescing.moment(), None);
         for look in 3..8 {
-            gathering.look(at(look), busy(look), LONGEST);
+            coalescing.look(at(look), busy(look), LONGEST);
         }
-        assert_eq!(gathering.moment(), Some(LONGEST));
+        assert_eq!(coalescing.moment(), Some(LONGEST));
         // When it ends, that shows at once.
-        gathering.look(at(8), Progress { requests: 28_000, active: 64 }, LONGEST);
-        assert_eq!(gathering.moment(), None);
+        coalescing.look(at(8), Progress { requests: 28_000, active: 64 }, LONGEST);
+        assert_eq!(coalescing.moment(), None);
     }
 
     #[test]
     fn it_sleeps_only_when_there_is_nothing_to_do() {
         let runtime = tokio::runtime::Builder::new_current_thread().build_local(Default::default());
         runtime.expect("it needs nothing").block_on(async {
-            let gathering = Rc::new(Gathering::default());
+            let coalescing = Rc::new(Coalescing::default());
             let done = Rc::new(Cell::new(Progress::default()));
             let sleeps = Rc::new(Cell::new(0));
-            let (own, progress, slept) = (Rc::clone(&gathering), Rc::clone(&done), Rc::clone(&sleeps));
+            let (own, progress, slept) = (Rc::clone(&coalescing), Rc::clone(&done), Rc::clone(&sleeps));
             tokio::task::spawn_local(async move {
                 let sleep = |moment| {
                     assert_eq!(moment, LONGEST);
@@ -177,7 +177,7 @@ mod tests {
             assert_eq!(sleeps.get(), 0, "it has not been told to");
             for (begin, ends_by_look) in [(0, true), (10, false)] {
                 for look in begin + 1..=begin + 8 {
-                    gathering.look(look * SECOND_NS / 10, busy(look), LONGEST);
+                    coalescing.look(look * SECOND_NS / 10, busy(look), LONGEST);
                 }
                 let mut now = busy(begin + 8);
                 for _ in 0..100 {
@@ -192,7 +192,7 @@ mod tests {
                 let before = sleeps.get();
                 assert!((1..=4).contains(&before), "{before}");
                 if ends_by_look {
-                    gathering.look((begin + 9) * SECOND_NS / 10, now, LONGEST);
+                    coalescing.look((begin + 9) * SECOND_NS / 10, now, LONGEST);
                 }
                 for _ in 0..100 {
                     tokio::task::yield_now().await;
@@ -202,7 +202,7 @@ mod tests {
                     true => assert!(sleeps.replace(0) <= before + 1),
                     false => assert_eq!(sleeps.replace(0), FRUITLESS_MAX),
                 }
-                assert_eq!(gathering.moment(), None);
+                assert_eq!(coalescing.moment(), None);
             }
         });
     }

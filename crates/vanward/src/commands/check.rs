@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use config::{Config, Mistake, Needed, Owner, Reading, Settings};
 use tls::{ClientSide, Problem, ServerSide};
 
-use super::check_route::{Asked, Said};
+use super::check_route::{RouteAnswer, RouteQuery};
 
 /// Validates a configuration file and reports every mistake at once.
 ///
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     schema: bool,
 
     #[command(flatten)]
-    asked: Asked,
+    asked: RouteQuery,
 }
 
 const EXAMPLES: &str = "\
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     let reading = if arguments.asked.is_there() { reading } else { with_needs(reading) };
     if let Some(config) = reading.config.as_ref().filter(|_| arguments.asked.is_there()) {
         return match arguments.asked.explain(config, arguments.json) {
-            Ok(Said { output, is_routed }) => {
+            Ok(RouteAnswer { output, is_routed }) => {
                 let code = if is_routed { 0 } else { super::FAILED };
                 tell(&Answer { output, remarks: remarks(&reading), code })
             }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 /// Flags that describe a request to explain.
 #[derive(clap::Args)]
-pub(crate) struct Asked {
+pub(crate) struct RouteQuery {
     /// Explain which route a request takes, without sending it.
     ///
     /// URL is `http://HOST/PATH?QUERY`, `https://…`, or `/PATH` for a request without a host. All routes are listed
@@ -108,12 +108,12 @@ impl<'a> Target<'a> {
 }
 
 /// The output, and whether a route matches.
-pub(crate) struct Said {
+pub(crate) struct RouteAnswer {
     pub(crate) output: String,
     pub(crate) is_routed: bool,
 }
 
-impl Asked {
+impl RouteQuery {
     /// Whether the flags describe a request.
     pub(crate) fn is_there(&self) -> bool {
         self.route.is_some()
@@ -122,7 +122,7 @@ impl Asked {
     /// Explains what a configuration does with the request.
     ///
     /// # Errors Why the request is invalid.
-    pub(crate) fn explain(&self, config: &Config, as_json: bool) -> Result<Said, String> {
+    pub(crate) fn explain(&self, config: &Config, as_json: bool) -> Result<RouteAnswer, String> {
         let [method, url] = self.route.as_deref().unwrap_or_default() else {
             return Err("--route takes a method and a URL".to_owned());
         };
@@ -153,7 +153,7 @@ impl Asked {
         };
         let is_routed = report.route().is_some();
         let output = if as_json { format!("{:#}\n", report.json()) } else { report.text() };
-        Ok(Said { output, is_routed })
+        Ok(RouteAnswer { output, is_routed })
     }
 }
 
@@ -413,12 +413,12 @@ servers = ["http://127.0.0.1:9000", "http://127.0.0.1:9001"]
 servers = ["http://127.0.0.1:9002"]
 "#;
 
-    fn asked(method: &str, url: &str) -> Asked {
+    fn asked(method: &str, url: &str) -> RouteQuery {
         let route = Some(vec![method.to_owned(), url.to_owned()]);
-        Asked { route, header: Vec::new(), client: Ipv4Addr::LOCALHOST.into(), listener: None }
+        RouteQuery { route, header: Vec::new(), client: Ipv4Addr::LOCALHOST.into(), listener: None }
     }
 
-    fn text(asked: &Asked) -> (String, bool) {
+    fn text(asked: &RouteQuery) -> (String, bool) {
         let said = asked.explain(&config::parse(FILE, "f").unwrap(), false).unwrap();
         (said.output, said.is_routed)
     }
@@ -450,8 +450,11 @@ The route is /: upstream app, round-robin over 2 servers.
         );
         let tenant = ("x-tenant".to_owned(), "t".to_owned());
         let client = "192.0.2.1".parse().unwrap();
-        let (said, is_routed) =
-            text(&Asked { header: vec![tenant], client, ..asked("GET", "http://a.example:8080/api/x?y") });
+        let (said, is_routed) = text(&RouteQuery {
+            header: vec![tenant],
+            client,
+            ..asked("GET", "http://a.example:8080/api/x?y")
+        });
         let verdict = "\
 The route is readers: split between upstreams: app 3 of 4, canary 1 of 4.
 This client is denied: 403.
@@ -464,7 +467,7 @@ The server gets /v1/x?y.
         // Read in the other way it would take another route.
         let (said, is_routed) = text(&asked("POST", "http://a.example/x/../api"));
         assert!(!is_routed && said.contains("rejected with 400"), "{said}");
-        let by_name = Asked { listener: Some("secure".to_owned()), ..asked("GET", "/old/x") };
+        let by_name = RouteQuery { listener: Some("secure".to_owned()), ..asked("GET", "/old/x") };
         assert!(text(&by_name).0.contains("The route is moved"));
     }
 
@@ -499,7 +502,7 @@ The server gets /v1/x?y.
             let error = asked("GET", url).explain(&config, false).err().unwrap();
             assert!(error.contains(expected), "{error}");
         }
-        let unknown = Asked { listener: Some("x".to_owned()), ..asked("GET", "/") };
+        let unknown = RouteQuery { listener: Some("x".to_owned()), ..asked("GET", "/") };
         let error = unknown.explain(&config, false).err();
         assert_eq!(error.as_deref(), Some("no listener is named \"x\"; there are 127.0.0.1:80, secure"));
         assert!(header("X-Tenant").is_err());

@@ -85,7 +85,7 @@ async fn show(arguments: &Args) -> Result<ExitCode, String> {
     };
     let plan = plan(arguments, &own);
     let mut interrupted = false;
-    let told = Told::new();
+    let told = ProgressLine::new();
     let interrupt = async {
         interruption().await;
         interrupted = true;
@@ -266,11 +266,11 @@ pub(super) fn unix_seconds() -> u64 {
 }
 
 /// A line on standard error that is written over, if that is a terminal.
-pub(super) struct Told {
+pub(super) struct ProgressLine {
     is_terminal: bool,
 }
 
-impl Told {
+impl ProgressLine {
     pub(super) fn new() -> Self {
         Self { is_terminal: std::io::stderr().is_terminal() }
     }

@@ -15,7 +15,7 @@ use report::results::{File, Results};
 use report::{Summary, figure, text};
 use serde_json::json;
 
-use super::demo::{Told, interruption, print, unix_seconds};
+use super::demo::{ProgressLine, interruption, print, unix_seconds};
 use super::{lab_compare, lab_files};
 
 /// Exit code: figures are missing or invalid.
@@ -420,7 +420,8 @@ async fn measure(run: &Run, written: Written, changes: Vec<String>, file: File) 
         () = &mut interrupted => return Err(::lab::Error::Interrupted.to_string()),
         made = plan(run, written, changes, file) => made?,
     };
-    let mut keeper = Keeper { told: Told::new(), folder: out.clone(), kept: Instant::now(), failed: None };
+    let mut keeper =
+        Keeper { told: ProgressLine::new(), folder: out.clone(), kept: Instant::now(), failed: None };
     let results = ::lab::run(&plan, sites, earlier, interrupted, &mut keeper).await;
     keeper.told.clear();
     if let Some(error) = keeper.failed {
@@ -465,7 +466,7 @@ fn is_complete(results: &Results, summary: &Summary<'_>) -> bool {
 
 /// Tells where the run is, and keeps what it measured.
 struct Keeper {
-    told: Told,
+    told: ProgressLine,
     folder: PathBuf,
     kept: Instant,
     /// Why the last try to keep it failed.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use config::{RouteLimits, RouteTimeouts, Settings, Timeouts, Upstream};
 
-use crate::context::exchange::Call;
+use crate::context::exchange::ExchangeContext;
 use crate::context::exchange_slot::Memory;
 use crate::context::failure::Failure;
 
@@ -21,12 +21,17 @@ pub(crate) struct Known {
 }
 
 /// Which wait it was, if it was one.
-pub(super) fn over(call: &Call<'_>, memory: &Memory, known: &Known, failure: Failure) -> Option<String> {
-    let config = &call.snapshot.plan.config;
+pub(super) fn over(
+    ctx: &ExchangeContext<'_>,
+    memory: &Memory,
+    known: &Known,
+    failure: Failure,
+) -> Option<String> {
+    let config = &ctx.snapshot.plan.config;
     let all = &config.timeouts;
-    let policies = known.route.and_then(|route| call.snapshot.plan.routes[route].policies.as_deref());
-    let own = policies.map_or_else(RouteTimeouts::default, |policies| policies.meant.timeouts);
-    let own_limits = policies.map_or_else(RouteLimits::default, |policies| policies.meant.limits);
+    let policies = known.route.and_then(|route| ctx.snapshot.plan.routes[route].policies.as_deref());
+    let own = policies.map_or_else(RouteTimeouts::default, |policies| policies.settings.timeouts);
+    let own_limits = policies.map_or_else(RouteLimits::default, |policies| policies.settings.limits);
     let of = |option: &str, own: Option<Duration>, all: Duration| match own {
         Some(limit) => format!("timeouts.{option} of the route, {limit:?}"),
         None => named(option, all),
@@ -51,7 +56,7 @@ pub(super) fn over(call: &Call<'_>, memory: &Memory, known: &Known, failure: Fai
         Failure::ClientStalled => {
             let limit = of("client_write", own.client_write, all.client_write);
             let limits = policies.and_then(|policies| policies.client_limits.as_ref());
-            let slower = if limits.unwrap_or(&call.snapshot.client_limits).minimum_rate.is_some() {
+            let slower = if limits.unwrap_or(&ctx.snapshot.client_limits).minimum_rate.is_some() {
                 format!(", or the response more slowly than {}", rate())
             } else {
                 String::new()

@@ -57,7 +57,7 @@ pub struct Policies {
     pub(crate) limits: Vec<Limit>,
     pub(crate) auth: Option<Arc<Auth>>,
     /// As it is configured: what is done with messages.
-    pub(crate) meant: config::Policies,
+    pub(crate) settings: config::Policies,
     /// Of the path, whose groups edits of fields may name.
     pub(crate) pattern: Option<Pattern>,
     /// Whether anything of it may need a name of the request.
@@ -70,7 +70,7 @@ pub struct Policies {
 
 /// A limit on requests.
 pub(crate) struct Limit {
-    meant: RateLimit,
+    settings: RateLimit,
     pub(crate) limiter: Arc<RateLimiter>,
 }
 
@@ -84,11 +84,11 @@ pub struct Auth {
 }
 
 impl Auth {
-    fn new(meant: &config::Auth) -> Self {
+    fn new(settings: &config::Auth) -> Self {
         let lifetime_ns = VERIFIED_FOR.as_nanos() as u64;
         Self {
-            users: Arc::clone(&meant.users),
-            challenge: route::challenge(&meant.realm).unwrap_or_else(|| "Basic realm=\"\"".to_owned()),
+            users: Arc::clone(&settings.users),
+            challenge: route::challenge(&settings.realm).unwrap_or_else(|| "Basic realm=\"\"".to_owned()),
             verified: Mutex::new(Verified::new(VERIFIED_MAX, lifetime_ns, secret())),
         }
     }
@@ -163,8 +163,8 @@ pub(crate) fn routes(
 /// Where these routes store responses, each once.
 pub(crate) fn spaces(config: &Config, routes: &[Route]) -> Vec<Space> {
     let mut spaces: Vec<Space> = Vec::new();
-    for (meant, route) in config.routes.iter().zip(routes) {
-        let Some(policy) = &meant.cache else { continue };
+    for (settings, route) in config.routes.iter().zip(routes) {
+        let Some(policy) = &settings.cache else { continue };
         for &(_, secret) in &route.key_secrets {
             let space = Space { secret, options: policy.key.clone() };
             if !spaces.contains(&space) {
@@ -204,28 +204,36 @@ fn has_conditions(rule: &Rule) -> bool {
 }
 
 impl Route {
-    fn new(config: &Config, meant: &config::Route, kept: &mut Kept<'_>, secret: Option<KeySecret>) -> Self {
-        let is_plain =
-            matches!(meant.action, Action::Upstream(_)) && meant.policies == config::Policies::default();
-        let secret = secret.filter(|_| meant.cache.is_some());
+    fn new(
+        config: &Config,
+        settings: &config::Route,
+        kept: &mut Kept<'_>,
+        secret: Option<KeySecret>,
+    ) -> Self {
+        let is_plain = matches!(settings.action, Action::Upstream(_))
+            && settings.policies == config::Policies::default();
+        let secret = secret.filter(|_| settings.cache.is_some());
         let key_secrets = secret.map_or_else(Box::default, |secret| {
-            let of = |upstream| (upstream, secret.of_space(&space_name(config, meant, upstream)));
-            meant.action.upstreams().map(of).collect()
+            let of = |upstream| (upstream, secret.of_space(&space_name(config, settings, upstream)));
+            settings.action.upstreams().map(of).collect()
         });
-        let before = kept.delays.get(meant.name.as_str()).copied();
+        let before = kept.delays.get(settings.name.as_str()).copied();
         let [delay, response_delay] =
             before.map_or([None, None], |route| [&route.delay, &route.response_delay].map(Option::as_ref));
         Self {
-            upstream: meant.action.upstreams().next().unwrap_or_default(),
-            label: meant.name.clone(),
-            is_cached: meant.cache.is_some() && config.cache.is_some(),
-            is_for_plain_http: meant.rules.iter().all(|rule| is_for_plain_http(config, rule)),
+            upstream: settings.action.upstreams().next().unwrap_or_default(),
+            label: settings.name.clone(),
+            is_cached: settings.cache.is_some() && config.cache.is_some(),
+            is_for_plain_http: settings.rules.iter().all(|rule| is_for_plain_http(config, rule)),
             key_secrets,
-            limits: Limits::new(&meant.shaping.bandwidths, kept.bandwidths.get(meant.name.as_str()).copied()),
-            weight: meant.shaping.weight,
-            delay: Delayed::new(meant.shaping.delay.as_ref(), delay),
-            response_delay: Delayed::new(meant.shaping.response_delay.as_ref(), response_delay),
-            policies: (!is_plain).then(|| Box::new(Policies::new(config, meant, kept))),
+            limits: Limits::new(
+                &settings.shaping.bandwidths,
+                kept.bandwidths.get(settings.name.as_str()).copied(),
+            ),
+            weight: settings.shaping.weight,
+            delay: Delayed::new(settings.shaping.delay.as_ref(), delay),
+            response_delay: Delayed::new(settings.shaping.response_delay.as_ref(), response_delay),
+            policies: (!is_plain).then(|| Box::new(Policies::new(config, settings, kept))),
         }
     }
 
@@ -249,25 +257,25 @@ impl Policies {
     }
 
     fn new(config: &Config, route: &config::Route, kept: &mut Kept<'_>) -> Self {
-        let meant = &route.policies;
-        let config::Access { allow, deny } = &meant.access;
+        let settings = &route.policies;
+        let config::Access { allow, deny } = &settings.access;
         let is_open = allow.is_empty() && deny.is_empty();
         let pattern = route.rules.first().and_then(|rule| match &rule.path {
             PathRule::Pattern(pattern) => Some(pattern.clone()),
             PathRule::Exact(_) | PathRule::Prefix(_) => None,
         });
-        let has_waits = meant.timeouts != config::RouteTimeouts::default();
+        let has_waits = settings.timeouts != config::RouteTimeouts::default();
         Self {
             action: route.action.clone(),
             access: (!is_open).then(|| AccessList::new(allow.iter().copied(), deny.iter().copied())),
-            limits: kept.limits(&route.name, &meant.rate_limits),
-            auth: meant.auth.as_ref().map(|auth| kept.auth(auth)),
+            limits: kept.limits(&route.name, &settings.rate_limits),
+            auth: settings.auth.as_ref().map(|auth| kept.auth(auth)),
             pattern,
-            names_request: names_request(&route.action, meant),
-            client_limits: (meant.limits != config::RouteLimits::default())
-                .then(|| ClientLimits::of_route(&config.limits, &meant.limits)),
-            ticks: has_waits.then(|| TimeoutTicks::of_route(&config.timeouts, &meant.timeouts)),
-            meant: meant.clone(),
+            names_request: names_request(&route.action, settings),
+            client_limits: (settings.limits != config::RouteLimits::default())
+                .then(|| ClientLimits::of_route(&config.limits, &settings.limits)),
+            ticks: has_waits.then(|| TimeoutTicks::of_route(&config.timeouts, &settings.timeouts)),
+            settings: settings.clone(),
         }
     }
 }
@@ -309,50 +317,55 @@ impl<'p> Kept<'p> {
         };
         let (config, routes) =
             previous.map_or((&[][..], &[][..]), |(config, routes)| (&config.routes, routes));
-        for (meant, route) in config.iter().zip(routes) {
+        for (settings, route) in config.iter().zip(routes) {
             if let Some(limits) = &route.limits {
-                kept.bandwidths.insert(&meant.name, limits);
+                kept.bandwidths.insert(&settings.name, limits);
             }
             if route.delay.is_some() || route.response_delay.is_some() {
-                kept.delays.insert(&meant.name, route);
+                kept.delays.insert(&settings.name, route);
             }
             let Some(policies) = &route.policies else { continue };
             if !policies.limits.is_empty() {
-                kept.limits.insert(&meant.name, &policies.limits);
+                kept.limits.insert(&settings.name, &policies.limits);
             }
-            if let (Some(meant), Some(auth)) = (&meant.policies.auth, &policies.auth) {
-                kept.auths.insert((meant.realm.clone(), meant.file.clone()), Arc::clone(auth));
+            if let (Some(settings), Some(auth)) = (&settings.policies.auth, &policies.auth) {
+                kept.auths.insert((settings.realm.clone(), settings.file.clone()), Arc::clone(auth));
             }
         }
         kept
     }
 
     /// The limits of a route of this name: those that it had count on.
-    fn limits(&self, route: &str, meant: &[RateLimit]) -> Vec<Limit> {
+    fn limits(&self, route: &str, settings: &[RateLimit]) -> Vec<Limit> {
         let mut before: Vec<&Limit> = self.limits.get(route).copied().unwrap_or_default().iter().collect();
-        let limit = |meant: &RateLimit| {
-            let place = before.iter().position(|limit| limit.meant == *meant);
+        let limit = |settings: &RateLimit| {
+            let place = before.iter().position(|limit| limit.settings == *settings);
             let limiter = match place.map(|place| before.remove(place)) {
                 Some(limit) => Arc::clone(&limit.limiter),
                 None => {
                     let [low, high] = [secret(), secret()].map(u64::from_le_bytes);
-                    Arc::new(RateLimiter::new(meant.rate, meant.key.clone(), meant.keys_max, [low, high]))
+                    Arc::new(RateLimiter::new(
+                        settings.rate,
+                        settings.key.clone(),
+                        settings.keys_max,
+                        [low, high],
+                    ))
                 }
             };
-            Limit { meant: meant.clone(), limiter }
+            Limit { settings: settings.clone(), limiter }
         };
-        meant.iter().map(limit).collect()
+        settings.iter().map(limit).collect()
     }
 
     /// Routes with the same users share who has been verified.
-    fn auth(&mut self, meant: &config::Auth) -> Arc<Auth> {
-        let key = (meant.realm.clone(), meant.file.clone());
+    fn auth(&mut self, settings: &config::Auth) -> Arc<Auth> {
+        let key = (settings.realm.clone(), settings.file.clone());
         if let Some(auth) = self.auths.get(&key)
-            && (Arc::ptr_eq(&auth.users, &meant.users) || auth.users == meant.users)
+            && (Arc::ptr_eq(&auth.users, &settings.users) || auth.users == settings.users)
         {
             return Arc::clone(auth);
         }
-        let auth = Arc::new(Auth::new(meant));
+        let auth = Arc::new(Auth::new(settings));
         self.auths.insert(key, Arc::clone(&auth));
         auth
     }

@@ -3,7 +3,7 @@
 use balance::{InsertedCookie, Secret, Sessions, Source, Time};
 use config::StickySessions;
 
-use crate::context::legacy::Legacy;
+use crate::context::handover_state::HandoverState;
 
 /// What signs cookies where the configuration names no secret.
 pub(crate) type CookieSecret = [u8; 32];
@@ -37,17 +37,22 @@ fn random<const N: usize>() -> [u8; N] {
 impl Stickiness {
     /// As it is configured for the upstream of this name. Sessions go on that are named in the same way as before.
     pub(crate) fn new(sticky: &StickySessions, upstream: &str, previous: Option<&Self>, now: Time) -> Self {
-        let known = previous.map(|previous| Legacy::of_sessions(upstream, previous, now));
+        let known = previous.map(|previous| HandoverState::of_sessions(upstream, previous, now));
         Self::going_on(sticky, upstream, &known.unwrap_or_default(), now)
     }
 
     /// The same, going on with what the process before knew. The time of its sessions begins anew.
-    pub(crate) fn going_on(sticky: &StickySessions, upstream: &str, legacy: &Legacy, now: Time) -> Self {
+    pub(crate) fn going_on(
+        sticky: &StickySessions,
+        upstream: &str,
+        handover_state: &HandoverState,
+        now: Time,
+    ) -> Self {
         match sticky {
             StickySessions::Cookie(cookie) => {
                 let made = match &cookie.secrets {
                     Some(_) => None,
-                    None => Some(legacy.cookie_secret(upstream).unwrap_or_else(random)),
+                    None => Some(handover_state.cookie_secret(upstream).unwrap_or_else(random)),
                 };
                 let written = cookie.secrets.iter().flat_map(|written| written.secrets.iter());
                 let secrets: Vec<&[u8]> =
@@ -57,11 +62,13 @@ impl Stickiness {
                 Self::Cookie(cookie, made)
             }
             StickySessions::Table(table) => {
-                let known = legacy.session_secret(upstream, &format!("{:?}", table.source));
+                let known = handover_state.session_secret(upstream, &format!("{:?}", table.source));
                 let secret = known.unwrap_or_else(|| Secret::new(u128::from_ne_bytes(random())));
                 let sessions = Sessions::new(table.sessions_max, table.ttl, secret);
                 if known.is_some() {
-                    legacy.sessions(upstream).for_each(|(key, server)| sessions.bind(key, server, now));
+                    handover_state
+                        .sessions(upstream)
+                        .for_each(|(key, server)| sessions.bind(key, server, now));
                 }
                 let learns = match &table.source {
                     Source::Cookie(name) => Some(name.clone()),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use arc_swap::ArcSwap;
-use balance::{Changes, Event, Fleet, Member, RetryReserve, Standing, Time, WaitingWorkers};
+use balance::{Changes, Event, Fleet, Member, RetryReserve, ServerHealth, Time, WaitingWorkers};
 use config::{Scheme, Server, Upstream};
 use tls::{ClientSide, Problem};
 
@@ -16,7 +16,7 @@ use super::stickiness::Stickiness;
 use config::written_duration;
 use telemetry::message::{self, Level};
 
-use crate::context::legacy::Legacy;
+use crate::context::handover_state::HandoverState;
 use crate::context::plan::listed::{Listed, listed};
 use crate::context::plan::server_state::{Watch, watch_of};
 use crate::shaping::Limits;
@@ -90,7 +90,7 @@ impl UpstreamPlan {
             None => ClientSide::load(config)?.map(Arc::new),
         };
         let changes = match previous {
-            Some(previous) => Arc::clone(previous.fleet.members()[0].standing.changes()),
+            Some(previous) => Arc::clone(previous.fleet.members()[0].health.changes()),
             None => Arc::<Changes>::default(),
         };
         let listed = listed(config, names);
@@ -103,15 +103,15 @@ impl UpstreamPlan {
                 let index = previous.fleet.index_of(one.id)?;
                 Some((previous, index))
             });
-            let standing = match known {
-                Some((previous, index)) => Arc::clone(&previous.fleet.members()[index].standing),
-                None if previous.is_some() => Standing::joining(&changes, now),
-                None => Standing::new(&changes),
+            let health = match known {
+                Some((previous, index)) => Arc::clone(&previous.fleet.members()[index].health),
+                None if previous.is_some() => ServerHealth::joining(&changes, now),
+                None => ServerHealth::new(&changes),
             };
             members.push(Member {
                 priority: server.priority,
                 in_flight_max: server.max_requests,
-                ..Member::new(one.id, server.weight, &standing)
+                ..Member::new(one.id, server.weight, &health)
             });
             watches.push(watch_of(known.map(|(previous, index)| &previous.watches[index])));
             let same =
@@ -144,15 +144,16 @@ impl UpstreamPlan {
     }
 
     /// Goes on with what the process before knew.
-    pub(super) fn inherit(&mut self, legacy: &Legacy, now: Time) {
+    pub(super) fn inherit(&mut self, handover_state: &HandoverState, now: Time) {
         let name = &self.config.name;
         for member in self.fleet.members() {
-            if let Some(inherited) = legacy.standing(name, member.id) {
-                member.standing.inherit(inherited, now);
+            if let Some(inherited) = handover_state.health(name, member.id) {
+                member.health.inherit(inherited, now);
             }
         }
         let sticky = self.config.sticky.as_ref();
-        self.stickiness = sticky.map(|sticky| Arc::new(Stickiness::going_on(sticky, name, legacy, now)));
+        self.stickiness =
+            sticky.map(|sticky| Arc::new(Stickiness::going_on(sticky, name, handover_state, now)));
     }
 
     /// Whether its servers are those that its names stand for now. Where only their further addresses are others, these

@@ -7,7 +7,7 @@ use http1::{Framing, Version};
 use shape::Fault;
 
 use super::{Outline, alter_head, begun, broken_off, ends_connection, exchange, fits};
-use crate::context::exchange::Call;
+use crate::context::exchange::ExchangeContext;
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
 
@@ -24,14 +24,14 @@ impl Injection {
     /// The fault that was drawn for a request, into a response whose head is written as far as its empty line. `None` where
     /// it does not fit, and nothing is altered.
     pub(crate) fn of(
-        call: &Call<'_>,
+        ctx: &ExchangeContext<'_>,
         version: Version,
         framing: Framing,
         head: &mut Vec<u8>,
         state: &mut ExchangeState<'_>,
     ) -> Option<Self> {
         let drawn = state.fault()?;
-        let is_framed = call.client.socket.frames_itself();
+        let is_framed = ctx.client.socket.frames_itself();
         // Trailers are not stored, and none are ours.
         let outline =
             Outline { version, status: state.status(), framing, may_have_trailers: false, is_framed };
@@ -60,8 +60,8 @@ impl Injection {
     }
 
     /// Comes before all else is sent. What of the head has left by then is taken out of it.
-    pub(crate) async fn begin(&self, call: &Call<'_>, head: &mut Vec<u8>) -> Result<(), Failure> {
-        begun(&self.fault, call, head).await
+    pub(crate) async fn begin(&self, ctx: &ExchangeContext<'_>, head: &mut Vec<u8>) -> Result<(), Failure> {
+        begun(&self.fault, ctx, head).await
     }
 
     /// So much is sent of the next piece of the body.
@@ -83,11 +83,11 @@ impl Injection {
     }
 
     /// Breaks the response off where it is cut, and says what that is called.
-    pub(crate) async fn break_off(&self, call: &Call<'_>) -> Failure {
-        if let Err(failure) = broken_off(&self.fault, call).await {
+    pub(crate) async fn break_off(&self, ctx: &ExchangeContext<'_>) -> Failure {
+        if let Err(failure) = broken_off(&self.fault, ctx).await {
             return failure;
         }
-        let socket = &call.client.socket;
+        let socket = &ctx.client.socket;
         if self.framing == Framing::UntilClose || socket.frames_itself() {
             socket.reset_on_drop();
         }

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use super::Cache;
 use telemetry::message;
 
-use crate::context::exchange::Call;
+use crate::context::exchange::ExchangeContext;
 use crate::context::plan::Plan;
 use transport::deadline::Ticks;
 
@@ -32,7 +32,7 @@ const KNOWN_LIMIT: Ticks = Ticks(10);
 
 /// The process that takes the place of this one, once there is one.
 #[derive(Debug, Default)]
-pub(super) struct Heir {
+pub(super) struct Successor {
     orders: Mutex<Option<Sender<Order>>>,
     /// It listens already: what is purged is known there before that is answered.
     listens: AtomicBool,
@@ -48,16 +48,16 @@ struct Order {
 
 /// What it is going to be told, from its beginning on. Dropped, it is told nothing.
 pub struct Orders {
-    heir: Arc<Heir>,
+    successor: Arc<Successor>,
     orders: Receiver<Order>,
 }
 
 impl Cache {
     /// From now on another process may store what is purged here: it is to be told.
-    pub fn bequeath(&self) -> Orders {
+    pub fn hand_over_purges(&self) -> Orders {
         let (sender, orders) = channel();
-        *self.heir.orders() = Some(sender);
-        Orders { heir: Arc::clone(&self.heir), orders }
+        *self.successor.orders() = Some(sender);
+        Orders { successor: Arc::clone(&self.successor), orders }
     }
 
     /// Purges what the process before this one has purged.
@@ -71,14 +71,14 @@ impl Cache {
             message::warn("too many purges during the upgrade: some purged responses may be in the cache");
         }
         let [named] = named;
-        if let Some(known) = self.heir.tell(vec![named], force) {
+        if let Some(known) = self.successor.tell(vec![named], force) {
             // It is over with that process at the latest.
             let _ = known.blocking_recv();
         }
     }
 }
 
-impl Heir {
+impl Successor {
     /// Whether anybody is to be told.
     pub(super) fn is_there(&self) -> bool {
         self.orders().is_some()
@@ -102,8 +102,8 @@ impl Heir {
 }
 
 /// Waits until the other process knows as well.
-pub(crate) async fn known(call: &Call<'_>, known: oneshot::Receiver<()>) {
-    let deadline = call.worker.deadlines.deadline();
+pub(crate) async fn known(ctx: &ExchangeContext<'_>, known: oneshot::Receiver<()>) {
+    let deadline = ctx.worker.deadlines.deadline();
     // Late or never: what has been done here is answered.
     let _ = deadline.within(KNOWN_LIMIT, known).await;
 }
@@ -111,7 +111,7 @@ pub(crate) async fn known(call: &Call<'_>, known: oneshot::Receiver<()>) {
 impl Orders {
     /// The other process serves, and listens at this channel.
     pub fn begin(self, channel: OwnedFd) {
-        let Self { heir, orders } = self;
+        let Self { successor, orders } = self;
         let work = move || {
             for Order { named, force, done } in orders {
                 if let Err(error) = named.iter().try_for_each(|named| tell(&channel, named, force)) {
@@ -121,8 +121,8 @@ impl Orders {
                 let _ = done.send(());
             }
         };
-        if std::thread::Builder::new().name("heir".to_owned()).spawn(work).is_ok() {
-            heir.listens.store(true, Ordering::Release);
+        if std::thread::Builder::new().name("successor".to_owned()).spawn(work).is_ok() {
+            successor.listens.store(true, Ordering::Release);
         }
     }
 }

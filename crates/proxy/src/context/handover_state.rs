@@ -24,12 +24,12 @@ const SESSION_BYTES: usize = size_of::<u128>() + size_of::<u64>();
 
 /// All of it.
 #[derive(Debug, Default)]
-pub struct Legacy(Vec<Bequest>);
+pub struct HandoverState(Vec<HandoverPart>);
 
 /// A part of it, small enough for a message.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
-pub enum Bequest {
+pub enum HandoverPart {
     /// Of the listener that is configured with this address.
     TicketKeys {
         /// The address in the configuration.
@@ -61,7 +61,8 @@ pub enum Bequest {
         sessions: Hidden,
     },
     /// How a server stands.
-    Standing {
+    #[serde(rename = "standing")]
+    ServerHealth {
         /// The name of the upstream.
         upstream: String,
         /// The id of the server.
@@ -111,37 +112,39 @@ impl<'de> Deserialize<'de> for Hidden {
     }
 }
 
-impl Legacy {
+impl HandoverState {
     /// What there is to go on with now.
     pub fn of(plan: &Plan, now: Time) -> Self {
-        let mut legacy = Self::default();
+        let mut handover_state = Self::default();
         for (listener, configured) in plan.listeners.iter().zip(&plan.config.listeners) {
             if let Some(tls) = &listener.tls {
                 let keys = Hidden(tls.ticket_keys().as_bytes().to_vec());
-                legacy.0.push(Bequest::TicketKeys { listener: configured.address.to_string(), keys });
+                handover_state
+                    .0
+                    .push(HandoverPart::TicketKeys { listener: configured.address.to_string(), keys });
             }
         }
         let mut room = SESSIONS_MAX;
         for upstream in &plan.upstreams {
             let name = &upstream.config.name;
             if let Some(stickiness) = &upstream.stickiness {
-                room -= legacy.push_stickiness(name, stickiness, room, now);
+                room -= handover_state.push_stickiness(name, stickiness, room, now);
             }
             for member in upstream.fleet.members() {
-                let stands = member.standing.bequest(now);
+                let stands = member.health.handover(now);
                 if stands != Inherited::default() {
-                    legacy.0.push(Bequest::standing(name, member.id, stands));
+                    handover_state.0.push(HandoverPart::health(name, member.id, stands));
                 }
             }
         }
-        legacy
+        handover_state
     }
 
     /// What one upstream's sessions go on with that are kept in another way from now on.
     pub(crate) fn of_sessions(upstream: &str, stickiness: &Stickiness, now: Time) -> Self {
-        let mut legacy = Self::default();
-        legacy.push_stickiness(upstream, stickiness, usize::MAX, now);
-        legacy
+        let mut handover_state = Self::default();
+        handover_state.push_stickiness(upstream, stickiness, usize::MAX, now);
+        handover_state
     }
 
     /// Adds what keeps an upstream's clients on their servers, and returns of how many sessions.
@@ -149,7 +152,7 @@ impl Legacy {
         match stickiness {
             Stickiness::Cookie(_, Some(secret)) => {
                 let secret = Hidden(secret.to_vec());
-                self.0.push(Bequest::CookieSecret { upstream: upstream.to_owned(), secret });
+                self.0.push(HandoverPart::CookieSecret { upstream: upstream.to_owned(), secret });
                 0
             }
             Stickiness::Table { source, sessions, .. } => {
@@ -170,7 +173,7 @@ impl Legacy {
     ) -> usize {
         let secret = Hidden(sessions.secret().bits().to_be_bytes().to_vec());
         let (upstream, source) = (upstream.to_owned(), source.to_owned());
-        self.0.push(Bequest::Table { upstream: upstream.clone(), source, secret });
+        self.0.push(HandoverPart::Table { upstream: upstream.clone(), source, secret });
         let latest = sessions.latest(room, now);
         for some in latest.chunks(SESSIONS_OF_A_PART) {
             let mut bytes = Vec::with_capacity(some.len() * SESSION_BYTES);
@@ -178,25 +181,25 @@ impl Legacy {
                 bytes.extend_from_slice(&key.as_u128().to_be_bytes());
                 bytes.extend_from_slice(&server.as_u64().to_be_bytes());
             }
-            self.0.push(Bequest::Sessions { upstream: upstream.clone(), sessions: Hidden(bytes) });
+            self.0.push(HandoverPart::Sessions { upstream: upstream.clone(), sessions: Hidden(bytes) });
         }
         latest.len()
     }
 
     /// Adds a part.
-    pub fn push(&mut self, bequest: Bequest) {
-        self.0.push(bequest);
+    pub fn push(&mut self, part: HandoverPart) {
+        self.0.push(part);
     }
 
     /// All parts, in the order in which they were added.
-    pub fn parts(&self) -> &[Bequest] {
+    pub fn parts(&self) -> &[HandoverPart] {
         &self.0
     }
 
     /// The ticket keys of a listener.
     pub(crate) fn ticket_keys(&self, listener: &str) -> Option<TicketKeys> {
-        self.0.iter().find_map(|bequest| match bequest {
-            Bequest::TicketKeys { listener: of, keys } if of == listener => {
+        self.0.iter().find_map(|part| match part {
+            HandoverPart::TicketKeys { listener: of, keys } if of == listener => {
                 Some(TicketKeys::from_bytes(keys.0.clone()))
             }
             _ => None,
@@ -205,8 +208,8 @@ impl Legacy {
 
     /// What signed the cookies of an upstream.
     pub(crate) fn cookie_secret<const N: usize>(&self, upstream: &str) -> Option<[u8; N]> {
-        self.0.iter().find_map(|bequest| match bequest {
-            Bequest::CookieSecret { upstream: of, secret } if of == upstream => {
+        self.0.iter().find_map(|part| match part {
+            HandoverPart::CookieSecret { upstream: of, secret } if of == upstream => {
                 secret.0.as_slice().try_into().ok()
             }
             _ => None,
@@ -215,8 +218,8 @@ impl Legacy {
 
     /// The secret of an upstream's sessions, if the same names them.
     pub(crate) fn session_secret(&self, upstream: &str, source: &str) -> Option<Secret> {
-        self.0.iter().find_map(|bequest| match bequest {
-            Bequest::Table { upstream: of, source: by, secret } if of == upstream && by == source => {
+        self.0.iter().find_map(|part| match part {
+            HandoverPart::Table { upstream: of, source: by, secret } if of == upstream && by == source => {
                 Some(Secret::new(u128::from_be_bytes(secret.0.as_slice().try_into().ok()?)))
             }
             _ => None,
@@ -225,8 +228,8 @@ impl Legacy {
 
     /// The sessions of an upstream, from the one used least recently.
     pub(crate) fn sessions(&self, upstream: &str) -> impl Iterator<Item = (SessionKey, ServerId)> {
-        let of_upstream = self.0.iter().filter_map(move |bequest| match bequest {
-            Bequest::Sessions { upstream: of, sessions } if of == upstream => Some(sessions),
+        let of_upstream = self.0.iter().filter_map(move |part| match part {
+            HandoverPart::Sessions { upstream: of, sessions } if of == upstream => Some(sessions),
             _ => None,
         });
         of_upstream.flat_map(|sessions| {
@@ -239,11 +242,15 @@ impl Legacy {
     }
 
     /// How a server stood.
-    pub fn standing(&self, upstream: &str, id: ServerId) -> Option<Inherited> {
-        self.0.iter().find_map(|bequest| match bequest {
-            &Bequest::Standing { upstream: ref of, server, is_down, ejected_for_micros, ejections }
-                if of == upstream && server == id.as_u64() =>
-            {
+    pub fn health(&self, upstream: &str, id: ServerId) -> Option<Inherited> {
+        self.0.iter().find_map(|part| match part {
+            &HandoverPart::ServerHealth {
+                upstream: ref of,
+                server,
+                is_down,
+                ejected_for_micros,
+                ejections,
+            } if of == upstream && server == id.as_u64() => {
                 let ejected_for = ejected_for_micros.map(Duration::from_micros);
                 Some(Inherited { is_down, ejected_for, ejections })
             }
@@ -252,10 +259,10 @@ impl Legacy {
     }
 }
 
-impl Bequest {
-    fn standing(upstream: &str, server: ServerId, stands: Inherited) -> Self {
+impl HandoverPart {
+    fn health(upstream: &str, server: ServerId, stands: Inherited) -> Self {
         let Inherited { is_down, ejected_for, ejections } = stands;
-        Self::Standing {
+        Self::ServerHealth {
             upstream: upstream.to_owned(),
             server: server.as_u64(),
             is_down,
@@ -277,25 +284,25 @@ mod tests {
             let key = sessions.key(&number.to_be_bytes());
             sessions.bind(key, ServerId::from_u64(number), Time::from_micros(number));
         }
-        let mut legacy = Legacy::default();
-        assert_eq!(legacy.push_sessions("app", "Path", &sessions, 900, now), 900);
-        assert_eq!(legacy.push_sessions("other", "Path", &sessions, 1, now), 1);
-        assert_eq!(legacy.parts().len(), 1 + 3 + 1 + 1);
-        for part in legacy.parts() {
+        let mut handover_state = HandoverState::default();
+        assert_eq!(handover_state.push_sessions("app", "Path", &sessions, 900, now), 900);
+        assert_eq!(handover_state.push_sessions("other", "Path", &sessions, 1, now), 1);
+        assert_eq!(handover_state.parts().len(), 1 + 3 + 1 + 1);
+        for part in handover_state.parts() {
             let text = serde_json::to_string(part).expect("it is JSON");
             assert!(text.len() < 16 * 1024, "{}", text.len());
         }
-        let found: Vec<_> = legacy.sessions("app").collect();
+        let found: Vec<_> = handover_state.sessions("app").collect();
         assert_eq!(found, sessions.latest(900, now));
-        assert_eq!(legacy.session_secret("app", "Path"), Some(sessions.secret()));
-        assert_eq!(legacy.session_secret("app", "BasicUser"), None, "another source names others");
-        assert_eq!(legacy.sessions("third").count(), 0);
+        assert_eq!(handover_state.session_secret("app", "Path"), Some(sessions.secret()));
+        assert_eq!(handover_state.session_secret("app", "BasicUser"), None, "another source names others");
+        assert_eq!(handover_state.sessions("third").count(), 0);
     }
 
     #[test]
     fn nothing_of_it_is_shown() {
         let secret = Hidden(b"secret".to_vec());
-        let bequest = Bequest::CookieSecret { upstream: "app".to_owned(), secret };
-        assert_eq!(format!("{bequest:?}"), r#"CookieSecret { upstream: "app", secret: Hidden }"#);
+        let part = HandoverPart::CookieSecret { upstream: "app".to_owned(), secret };
+        assert_eq!(format!("{part:?}"), r#"CookieSecret { upstream: "app", secret: Hidden }"#);
     }
 }

@@ -33,7 +33,7 @@ impl Changes {
 /// What all workers know of one server.
 #[derive(Debug)]
 #[repr(align(128))]
-pub struct Standing {
+pub struct ServerHealth {
     /// What is under way with it now: requests or connections, as its owner counts.
     in_flight: AtomicU32,
     /// A bit for each `Cause` that stops it.
@@ -120,7 +120,7 @@ pub struct Counts {
     pub latency: Duration,
 }
 
-impl Standing {
+impl ServerHealth {
     /// A server that is up, and was from the start.
     pub fn new(changes: &Arc<Changes>) -> Arc<Self> {
         Arc::new(Self {
@@ -140,9 +140,9 @@ impl Standing {
 
     /// A server that comes up now, beside others that are up: it starts slowly.
     pub fn joining(changes: &Arc<Changes>, now: Time) -> Arc<Self> {
-        let standing = Self::new(changes);
-        standing.returned_at.store(now.as_micros(), Relaxed);
-        standing
+        let health = Self::new(changes);
+        health.returned_at.store(now.as_micros(), Relaxed);
+        health
     }
 
     /// What is under way with it, over all workers.
@@ -221,7 +221,7 @@ impl Standing {
     }
 
     /// What another process can go on with.
-    pub fn bequest(&self, now: Time) -> Inherited {
+    pub fn handover(&self, now: Time) -> Inherited {
         let left = self.ejected_until().since(now);
         Inherited {
             is_down: self.is_stopped_by(Cause::Check),
@@ -314,13 +314,13 @@ impl Standing {
 ///
 /// How it holds its server's standing is up to who begins it: within one thread that needs no atomic count.
 #[derive(Debug)]
-pub struct InFlight<Held: Borrow<Arc<Standing>> = Arc<Standing>>(Held);
+pub struct InFlight<Held: Borrow<Arc<ServerHealth>> = Arc<ServerHealth>>(Held);
 
-impl<Held: Borrow<Arc<Standing>>> InFlight<Held> {
+impl<Held: Borrow<Arc<ServerHealth>>> InFlight<Held> {
     /// Counts one more under way; `None` if `limit` are.
     #[inline]
-    pub fn begin(standing: Held, limit: Option<NonZeroU32>) -> Option<Self> {
-        let in_flight = &standing.borrow().in_flight;
+    pub fn begin(health: Held, limit: Option<NonZeroU32>) -> Option<Self> {
+        let in_flight = &health.borrow().in_flight;
         let is_admitted = match limit {
             None => {
                 in_flight.fetch_add(1, Relaxed);
@@ -331,11 +331,11 @@ impl<Held: Borrow<Arc<Standing>>> InFlight<Held> {
                 in_flight.fetch_update(Relaxed, Relaxed, one_more).is_ok()
             }
         };
-        is_admitted.then(|| Self(standing))
+        is_admitted.then(|| Self(health))
     }
 }
 
-impl<Held: Borrow<Arc<Standing>>> Drop for InFlight<Held> {
+impl<Held: Borrow<Arc<ServerHealth>>> Drop for InFlight<Held> {
     fn drop(&mut self) {
         self.0.borrow().in_flight.fetch_sub(1, Relaxed);
     }
@@ -348,75 +348,75 @@ mod tests {
     #[test]
     fn causes_come_and_go_by_themselves() {
         let changes = Arc::new(Changes::default());
-        let standing = Standing::new(&changes);
+        let health = ServerHealth::new(&changes);
         let now = Time::from_millis(5);
-        assert_eq!((standing.state(), standing.returned_at()), (State::Up, None));
-        assert!(standing.stop(Cause::Drain) && !standing.stop(Cause::Drain));
-        assert_eq!(standing.state(), State::Draining);
-        assert!(standing.stop(Cause::Check));
-        assert_eq!(standing.state(), State::Down);
-        assert!(standing.restore(Cause::Drain, now) && !standing.restore(Cause::Drain, now));
-        assert_eq!((standing.state(), standing.returned_at()), (State::Down, None));
-        assert!(standing.stop(Cause::Ejection) && standing.restore(Cause::Check, now));
-        assert_eq!((standing.state(), standing.returned_at()), (State::Ejected, None));
-        assert!(standing.restore(Cause::Ejection, now));
-        assert_eq!((standing.state(), standing.returned_at()), (State::Up, Some(now)));
+        assert_eq!((health.state(), health.returned_at()), (State::Up, None));
+        assert!(health.stop(Cause::Drain) && !health.stop(Cause::Drain));
+        assert_eq!(health.state(), State::Draining);
+        assert!(health.stop(Cause::Check));
+        assert_eq!(health.state(), State::Down);
+        assert!(health.restore(Cause::Drain, now) && !health.restore(Cause::Drain, now));
+        assert_eq!((health.state(), health.returned_at()), (State::Down, None));
+        assert!(health.stop(Cause::Ejection) && health.restore(Cause::Check, now));
+        assert_eq!((health.state(), health.returned_at()), (State::Ejected, None));
+        assert!(health.restore(Cause::Ejection, now));
+        assert_eq!((health.state(), health.returned_at()), (State::Up, Some(now)));
         assert_eq!(changes.count(), 6, "what is no news makes nobody look");
     }
 
     #[test]
     fn another_process_goes_on_with_what_was_known() {
         let at = |millis| Time::from_millis(millis);
-        let standing = Standing::new(&Arc::default());
-        assert_eq!(standing.bequest(at(5)), Inherited::default());
-        standing.count_ejection(at(900));
-        standing.stop(Cause::Ejection);
-        standing.stop(Cause::Check);
+        let health = ServerHealth::new(&Arc::default());
+        assert_eq!(health.handover(at(5)), Inherited::default());
+        health.count_ejection(at(900));
+        health.stop(Cause::Ejection);
+        health.stop(Cause::Check);
         // An operator's word is handed over by itself.
-        standing.stop(Cause::Drain);
-        let bequest = standing.bequest(at(500));
+        health.stop(Cause::Drain);
+        let handover = health.handover(at(500));
         let left = Some(Duration::from_millis(400));
-        assert_eq!(bequest, Inherited { is_down: true, ejected_for: left, ejections: 1 });
-        assert_eq!(standing.bequest(at(900)).ejected_for, None, "its time is over");
-        let next = Standing::new(&Arc::default());
-        next.inherit(bequest, at(10));
+        assert_eq!(handover, Inherited { is_down: true, ejected_for: left, ejections: 1 });
+        assert_eq!(health.handover(at(900)).ejected_for, None, "its time is over");
+        let next = ServerHealth::new(&Arc::default());
+        next.inherit(handover, at(10));
         assert_eq!((next.state(), next.ejected_until(), next.ejections()), (State::Down, at(410), 1));
         assert!(next.is_stopped_by(Cause::Ejection) && !next.is_stopped_by(Cause::Drain));
     }
 
     #[test]
     fn no_more_than_the_limit_are_admitted_by_all_workers() {
-        let standing = Standing::new(&Arc::default());
+        let health = ServerHealth::new(&Arc::default());
         let limit = NonZeroU32::new(3);
-        let begin = |limit| InFlight::begin(Arc::clone(&standing), limit);
+        let begin = |limit| InFlight::begin(Arc::clone(&health), limit);
         let admitted: Vec<InFlight> = std::thread::scope(|scope| {
             let worker = || (0..50).filter_map(|_| begin(limit)).collect::<Vec<_>>();
             let workers: Vec<_> = (0..4).map(|_| scope.spawn(worker)).collect();
             workers.into_iter().flat_map(|worker| worker.join().expect("a worker")).collect()
         });
-        assert_eq!((admitted.len(), standing.in_flight()), (3, 3));
+        assert_eq!((admitted.len(), health.in_flight()), (3, 3));
         drop(admitted);
-        assert_eq!(standing.in_flight(), 0);
+        assert_eq!(health.in_flight(), 0);
         assert!(begin(limit).is_some() && begin(None).is_some());
     }
 
     #[test]
     fn what_was_before_a_return_does_not_count() {
-        let standing = Standing::new(&Arc::default());
+        let health = ServerHealth::new(&Arc::default());
         for _ in 0..30 {
-            standing.add_to_interval(Outcome::Failed);
+            health.add_to_interval(Outcome::Failed);
         }
-        standing.stop(Cause::Ejection);
-        standing.restore(Cause::Ejection, Time::from_millis(5));
-        assert_eq!(standing.take_counts(), Counts::default());
-        standing.add_to_interval(Outcome::Failed);
-        assert!(!standing.restore(Cause::Ejection, Time::from_millis(6)), "is no news");
-        assert_eq!(standing.take_counts().failures, 1);
+        health.stop(Cause::Ejection);
+        health.restore(Cause::Ejection, Time::from_millis(5));
+        assert_eq!(health.take_counts(), Counts::default());
+        health.add_to_interval(Outcome::Failed);
+        assert!(!health.restore(Cause::Ejection, Time::from_millis(6)), "is no news");
+        assert_eq!(health.take_counts().failures, 1);
     }
 
     #[test]
     fn failures_are_counted_until_an_answer() {
-        let standing = Standing::new(&Arc::default());
+        let health = ServerHealth::new(&Arc::default());
         let answered = Outcome::Answered(None);
         for (outcome, in_a_row) in [
             (Outcome::Failed, 1),
@@ -426,33 +426,33 @@ mod tests {
             (answered, 0),
             (Outcome::Failed, 1),
         ] {
-            assert_eq!(standing.count(outcome), in_a_row);
+            assert_eq!(health.count(outcome), in_a_row);
         }
     }
 
     #[test]
     fn an_answer_that_was_not_timed_leaves_the_mean_as_it_is() {
-        let standing = Standing::new(&Arc::default());
+        let health = ServerHealth::new(&Arc::default());
         let millis = |millis| Some(Duration::from_millis(millis));
         for latency in [millis(2), millis(4), None, None] {
-            standing.add_to_interval(Outcome::Answered(latency));
+            health.add_to_interval(Outcome::Answered(latency));
         }
-        standing.add_to_interval(Outcome::Failed);
-        let counts = standing.take_counts();
+        health.add_to_interval(Outcome::Failed);
+        let counts = health.take_counts();
         assert_eq!((counts.requests, counts.latency), (5, Duration::from_millis(3)));
-        standing.add_to_interval(Outcome::Answered(None));
-        assert_eq!(standing.take_counts().latency, Duration::ZERO);
+        health.add_to_interval(Outcome::Answered(None));
+        assert_eq!(health.take_counts().latency, Duration::ZERO);
     }
 
     #[test]
     fn counts_are_of_one_interval() {
-        let standing = Standing::new(&Arc::default());
+        let health = ServerHealth::new(&Arc::default());
         let answered = |millis| Outcome::Answered(Some(Duration::from_millis(millis)));
         for outcome in [Outcome::Failed, answered(2), Outcome::Abandoned, answered(4), Outcome::Failed] {
-            standing.add_to_interval(outcome);
+            health.add_to_interval(outcome);
         }
         let counts = Counts { requests: 4, failures: 2, latency: Duration::from_millis(3) };
-        assert_eq!(standing.take_counts(), counts);
-        assert_eq!(standing.take_counts(), Counts::default());
+        assert_eq!(health.take_counts(), counts);
+        assert_eq!(health.take_counts(), Counts::default());
     }
 }

@@ -3,56 +3,56 @@
 use std::collections::BTreeMap;
 
 use ::cache::{Forward, HitRates, REFUSALS, Refusal, StoreTally};
-use disk::{DiskTally, Standing};
+use disk::{DiskStanding, DiskTally};
 use telemetry::{CacheCell, CacheState, DiskState};
 
 use super::Cache;
-use crate::context::exchange::{Admitted, Call};
+use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use api::status::{CacheStatus, DiskStatus, HitRatesStatus, RouteCacheStatus};
 
 /// Where it is counted.
 #[inline]
-pub(super) fn cell<'a>(call: &Call<'a>, admitted: &Admitted) -> Option<&'a CacheCell> {
-    let places = call.snapshot.plan.places.as_deref()?;
-    Some(call.worker.series.route(places.route(Some(admitted.route))).cache.cell())
+pub(super) fn cell<'a>(ctx: &ExchangeContext<'a>, routed: &RoutedRequest) -> Option<&'a CacheCell> {
+    let places = ctx.snapshot.plan.places.as_deref()?;
+    Some(ctx.worker.series.route(places.route(Some(routed.route))).cache.cell())
 }
 
 /// What is stored answers.
 #[inline]
-pub(super) fn hit(call: &Call<'_>, admitted: &Admitted) {
-    call.worker.counters.cache_hits.increment();
-    if let Some(cell) = cell(call, admitted) {
+pub(super) fn hit(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) {
+    ctx.worker.counters.cache_hits.increment();
+    if let Some(cell) = cell(ctx, routed) {
         cell.hits.increment();
     }
 }
 
 /// What is stale answers.
-pub(super) fn stale(call: &Call<'_>, admitted: &Admitted) {
-    call.worker.counters.cache_stale.increment();
-    if let Some(cell) = cell(call, admitted) {
+pub(super) fn stale(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) {
+    ctx.worker.counters.cache_stale.increment();
+    if let Some(cell) = cell(ctx, routed) {
         cell.stale.increment();
     }
 }
 
 /// A request is for a server.
-pub(super) fn miss(call: &Call<'_>, admitted: &Admitted, forward: Forward) {
-    call.worker.counters.cache_misses.increment();
-    if let Some(cell) = cell(call, admitted) {
+pub(super) fn miss(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, forward: Forward) {
+    ctx.worker.counters.cache_misses.increment();
+    if let Some(cell) = cell(ctx, routed) {
         cell.misses.count(forward as usize);
     }
 }
 
 /// It waits for another one.
-pub(super) fn wait(call: &Call<'_>, admitted: &Admitted) {
-    call.worker.counters.cache_waits.increment();
-    if let Some(cell) = cell(call, admitted) {
+pub(super) fn wait(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) {
+    ctx.worker.counters.cache_waits.increment();
+    if let Some(cell) = cell(ctx, routed) {
         cell.waits.increment();
     }
 }
 
 /// A response is not stored.
-pub(super) fn refused(call: &Call<'_>, admitted: &Admitted, refusal: Refusal) {
-    if let Some(cell) = cell(call, admitted) {
+pub(super) fn refused(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, refusal: Refusal) {
+    if let Some(cell) = cell(ctx, routed) {
         cell.refusals.count(refusal as usize);
     }
 }
@@ -84,11 +84,11 @@ pub fn of_route(cell: &CacheCell) -> RouteCacheStatus {
     }
 }
 
-fn disk_told(tally: DiskTally) -> DiskStatus {
-    let DiskTally { standing, records, bytes, size_bytes, written, read, dropped, damaged, foreign } = tally;
+fn disk_told(counters: DiskTally) -> DiskStatus {
+    let DiskTally { state, records, bytes, size_bytes, written, read, dropped, damaged, foreign } = counters;
     DiskStatus {
-        is_on: standing == Standing::On,
-        state: standing.to_string(),
+        is_on: state == DiskStanding::On,
+        state: state.to_string(),
         size_bytes,
         bytes,
         records,
@@ -114,24 +114,24 @@ impl Cache {
             evictions: evicted,
             variant_evictions: displaced,
             purges,
-            disk: self.below.tally().map(|tally| DiskState {
-                is_on: tally.standing == Standing::On,
-                size_bytes: tally.size_bytes,
-                bytes: tally.bytes,
-                records: tally.records,
-                written: tally.written,
-                read: tally.read,
-                dropped: tally.dropped,
-                damaged: tally.damaged,
+            disk: self.second_tier.counters().map(|counters| DiskState {
+                is_on: counters.state == DiskStanding::On,
+                size_bytes: counters.size_bytes,
+                bytes: counters.bytes,
+                records: counters.records,
+                written: counters.written,
+                read: counters.read,
+                dropped: counters.dropped,
+                damaged: counters.damaged,
             }),
         }
     }
 
     /// For the status.
-    pub fn told(&self) -> CacheStatus {
+    pub fn report(&self) -> CacheStatus {
         let StoreTally { keys, bytes, filling_bytes, stored, evicted, evicted_bytes, purges, .. } =
             self.store.tally();
-        let told =
+        let report =
             |HitRates { half, same, double, quadruple }| HitRatesStatus { half, same, double, quadruple };
         CacheStatus {
             memory_bytes: self.store.memory_bytes(),
@@ -142,8 +142,8 @@ impl Cache {
             evicted,
             evicted_bytes,
             purges,
-            disk: self.below.tally().map(disk_told),
-            hit_rates: self.store.hit_rates().map(told),
+            disk: self.second_tier.counters().map(disk_told),
+            hit_rates: self.store.hit_rates().map(report),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::context::listening::NOWHERE;
 use transport::endpoint::Endpoint;
 
 /// What is known of a client's connection besides the client's own address.
-pub(crate) struct Introduced {
+pub(crate) struct OriginalConnection {
     /// Where the client has connected to.
     destination: SocketAddr,
     /// The host that it asked for, and what its connection is called: passed on, but not looked at.
@@ -20,7 +20,7 @@ pub(crate) struct Introduced {
     pub(crate) is_secure: bool,
 }
 
-impl Introduced {
+impl OriginalConnection {
     /// What is to be known without a header. To be asked before the socket is out of reach.
     pub(crate) fn by(socket: &Endpoint) -> Rc<Self> {
         Rc::new(Self { destination: destination(socket), authority: None, unique_id: None, is_secure: false })
@@ -43,13 +43,14 @@ impl Introduced {
 
 /// The header with which a connection to a server begins that is for this client alone.
 pub(crate) fn header(version: ProxyVersion, client: &Client) -> Vec<u8> {
-    let introduced = client.introduced.as_deref();
+    let original_connection = client.original_connection.as_deref();
     let source = SocketAddr::new(client.address, client.port);
-    let destination = introduced.map_or_else(|| destination(&client.socket), |known| known.destination);
+    let destination =
+        original_connection.map_or_else(|| destination(&client.socket), |known| known.destination);
     let introduction = ProxyIntroduction {
         client: Some((source, destination)),
-        authority: introduced.and_then(|known| known.authority.as_deref()),
-        unique_id: introduced.and_then(|known| known.unique_id.as_deref()),
+        authority: original_connection.and_then(|known| known.authority.as_deref()),
+        unique_id: original_connection.and_then(|known| known.unique_id.as_deref()),
         has_checksum: false,
     };
     let mut out = Vec::new();

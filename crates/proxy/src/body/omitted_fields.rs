@@ -4,31 +4,31 @@
 use ::cache::names_tags;
 use route::RemovedFields;
 
-use crate::context::exchange::{Admitted, Call};
+use crate::context::exchange::{ExchangeContext, RoutedRequest};
 
 /// What origins tell caches alone: taken away from responses that are passed on, as it is from those that are stored.
-pub(crate) static TAGS: Unwanted = Unwanted { removed: None, tags: true };
+pub(crate) static TAGS: OmittedFields = OmittedFields { removed: None, tags: true };
 
 /// Names of fields that are left out, and nothing is edited.
 #[derive(Clone)]
-pub(crate) struct Unwanted {
+pub(crate) struct OmittedFields {
     removed: Option<RemovedFields>,
     /// Whether what origins tell caches alone is among them.
     tags: bool,
 }
 
-impl Unwanted {
+impl OmittedFields {
     /// In requests of a route; `None` where there are none.
-    pub(crate) fn in_requests(call: &Call<'_>, admitted: &Admitted) -> Option<Self> {
-        let removed = admitted.policies(call)?.meant.request_headers.removed();
+    pub(crate) fn in_requests(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) -> Option<Self> {
+        let removed = routed.policies(ctx)?.settings.request_headers.removed();
         removed.map(|removed| Self { removed: Some(removed.clone()), tags: false })
     }
 
     /// In responses of a route; `None` where there are none.
-    pub(crate) fn in_responses(call: &Call<'_>, admitted: &Admitted) -> Option<Self> {
-        let policies = admitted.policies(call);
-        let removed = policies.and_then(|policies| policies.meant.response_headers.removed()).cloned();
-        let tags = admitted.hides_tags(call);
+    pub(crate) fn in_responses(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) -> Option<Self> {
+        let policies = routed.policies(ctx);
+        let removed = policies.and_then(|policies| policies.settings.response_headers.removed()).cloned();
+        let tags = routed.hides_tags(ctx);
         (removed.is_some() || tags).then_some(Self { removed, tags })
     }
 
@@ -37,7 +37,7 @@ impl Unwanted {
     }
 }
 
-impl http1::Edits for Unwanted {
+impl http1::Edits for OmittedFields {
     fn touches(&self, name: &[u8]) -> bool {
         self.has(name)
     }

@@ -44,8 +44,8 @@ use route::Rule;
 
 use crate::profile::OwnProfile;
 
-/// The default of `Settings::gather`: short beside a network, long beside the work for one request.
-pub(crate) const GATHER: Duration = Duration::from_micros(250);
+/// The default of `Settings::wakeup_coalescing`: short beside a network, long beside the work for one request.
+pub(crate) const WAKEUP_COALESCING: Duration = Duration::from_micros(250);
 
 /// The values of all options. Plain data: indices may be wrong, names may be there twice. A proxy runs with a `Config`,
 /// which is made of settings by `Config::new` or `Config::edit`.
@@ -54,7 +54,7 @@ pub struct Settings {
     /// Worker threads; `None` means one for each core that the process may use.
     pub workers: Option<NonZeroUsize>,
     /// How long a worker that many requests come to sleeps at most before it looks what has come; zero is not at all.
-    pub gather: Duration,
+    pub wakeup_coalescing: Duration,
     /// The Unix socket of the admin API, which only the user of the process may open; `None` is none.
     pub admin: Option<PathBuf>,
     /// Where metrics are served, apart from clients; `None` is nowhere.
@@ -96,7 +96,7 @@ impl Settings {
         assert!(!listeners.is_empty() && !servers.is_empty(), "a proxy has a listener and a server");
         Self {
             workers: None,
-            gather: GATHER,
+            wakeup_coalescing: WAKEUP_COALESCING,
             admin: None,
             metrics: None,
             listeners: listeners.into_iter().map(Listener::plain).collect(),

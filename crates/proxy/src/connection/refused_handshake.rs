@@ -16,11 +16,11 @@ use transport::tls::HandshakeError;
 #[cold]
 pub(crate) async fn failed(worker: &Worker, client: &mut Client, error: Option<HandshakeError>) {
     worker.counters.handshake_failures.increment();
-    let (failure, reason, unshaken) = match error {
+    let (failure, reason, refused_handshake) = match error {
         // Nothing was said that there is anything to be told of.
         Some(HandshakeError::Io | HandshakeError::InTheClear(_)) => return,
-        Some(HandshakeError::Refused(error, unshaken)) => {
-            (failure_of(&error), reason(&error), Some(*unshaken))
+        Some(HandshakeError::Refused(error, refused_handshake)) => {
+            (failure_of(&error), reason(&error), Some(*refused_handshake))
         }
         Some(HandshakeError::TooLong) => {
             (Failure::ClientHandshake, "it is longer than any handshake".to_owned(), None)
@@ -32,11 +32,12 @@ pub(crate) async fn failed(worker: &Worker, client: &mut Client, error: Option<H
         }
     };
     worker.counters.failure(failure as usize);
-    let server_name = unshaken.as_ref().and_then(|unshaken| unshaken.server_name.as_deref());
+    let server_name =
+        refused_handshake.as_ref().and_then(|refused_handshake| refused_handshake.server_name.as_deref());
     tell(worker, client, failure, &reason, server_name.unwrap_or_default());
-    if let Some(unshaken) = unshaken {
+    if let Some(refused_handshake) = refused_handshake {
         // The client may go on sending, and a close with something unread would be a reset, behind which the alert is lost.
-        client.socket = unshaken.tcp.into();
+        client.socket = refused_handshake.tcp.into();
         client::linger_briefly(worker, client, &mut worker.buffers.take(SMALL)).await;
     }
 }
