@@ -7,8 +7,6 @@
 mod hit;
 /// Its head.
 mod head;
-/// Where it leaves.
-mod outlet;
 /// A response as it comes into the store.
 mod live;
 /// Asking a server for all.

@@ -58,9 +58,9 @@ async fn run(
     // Faults may meet a request that no route is for.
     if ctx.worker.faults.is_on()
         && matches!(admission, Ok(()) | Err(Failure::NoRoute))
-        && let Some(next) = cold(|| messages::request(exchange)).await?
+        && let Some(answer) = cold(|| messages::request(exchange)).await?
     {
-        return Ok(next);
+        return answer::injected(exchange, answer).await;
     }
     admission?;
     let request = &mut exchange.memory.request;

@@ -27,6 +27,7 @@ use balance::{Room, Time, Work};
 use config::{HostHeader, Protocol, Retry};
 use http1::{ConnectionOptions, Framing, Method, Name, Parsed, RequestRewrite, Version, Via};
 
+use crate::body::filters::{Filter, Filters};
 use crate::body::omitted_fields::OmittedFields;
 use crate::body::upload::{self, Until, Upload};
 use crate::context::asking::{Asking, kept_target};
@@ -223,7 +224,9 @@ fn prepare_body(
     if routed.framing == Framing::Chunked
         && let Some(omitted) = OmittedFields::in_requests(ctx, routed)
     {
-        request.body.leave_out(omitted);
+        let mut filters = Filters::default();
+        filters.push(Filter::OmitTrailers(omitted));
+        request.body.filter(filters);
     }
     if let Err(stop) = request.body.take_in(&mut request.buffer) {
         upload::outcome(Err(stop), Until::Head)?;

@@ -10,7 +10,7 @@ use crate::context::exchange::{ExchangeContext, RoutedRequest};
 pub(crate) static TAGS: OmittedFields = OmittedFields { removed: None, tags: true };
 
 /// Names of fields that are left out, and nothing is edited.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct OmittedFields {
     removed: Option<RemovedFields>,
     /// Whether what origins tell caches alone is among them.

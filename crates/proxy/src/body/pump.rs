@@ -12,7 +12,7 @@ use std::task::Poll;
 
 use http1::{ChunkError, ChunkLimits, ChunkRefusal, Chunked, Framing, chunk_prefix};
 
-use crate::body::omitted_fields::OmittedFields;
+use crate::body::filters::Filters;
 use crate::context::minimum_rate::{MinimumRate, Progress, TooSlow};
 use crate::context::worker::Worker;
 use crate::shaping::{Pace, Place};
@@ -65,14 +65,8 @@ pub(crate) struct Pump {
     /// Where it is broken off on purpose; `u64::MAX` is nowhere.
     cut_at: u64,
     is_cut: bool,
-    passes_on: PassesOn,
-}
-
-/// Which trailers are sent on, of those that may be.
-enum PassesOn {
-    All,
-    None,
-    But(OmittedFields),
+    /// What changes the message on its way; of the body, the pump does.
+    filters: Filters,
 }
 
 /// Why a pump stopped before the end of the body.
@@ -146,7 +140,7 @@ impl Pump {
             limit: u64::MAX,
             cut_at: u64::MAX,
             is_cut: false,
-            passes_on: PassesOn::All,
+            filters: Filters::default(),
         }
     }
 
@@ -173,11 +167,24 @@ impl Pump {
         self.limit = limit.unwrap_or(u64::MAX);
         self.cut_at = u64::MAX;
         self.is_cut = false;
-        self.passes_on = PassesOn::All;
+        self.filters = Filters::default();
     }
 
-    /// Breaks the body off after so many bytes, if it has more. For one that has begun, and of which nothing is taken yet.
-    pub(crate) fn cut_after(&mut self, bytes: u64) {
+    /// Passes the body through these filters. For one that has begun, and of which nothing is taken yet.
+    pub(crate) fn filter(&mut self, filters: Filters) {
+        if let Some(bytes) = filters.cut_after() {
+            self.cut_after(bytes);
+        }
+        self.filters = filters;
+    }
+
+    /// What changes the message.
+    pub(crate) fn filters(&self) -> &Filters {
+        &self.filters
+    }
+
+    /// Breaks the body off after so many bytes, if it has more.
+    fn cut_after(&mut self, bytes: u64) {
         match &mut self.incoming {
             Incoming::Ended => {}
             Incoming::Length(left) if *left <= bytes => {}
@@ -190,16 +197,6 @@ impl Pump {
             }
             Incoming::Chunked | Incoming::UntilClose => self.cut_at = bytes,
         }
-    }
-
-    /// Leaves the trailers out.
-    pub(crate) fn drop_trailers(&mut self) {
-        self.passes_on = PassesOn::None;
-    }
-
-    /// Leaves some trailers out. For a body that has begun, and of which nothing is taken yet.
-    pub(crate) fn leave_out(&mut self, omitted: OmittedFields) {
-        self.passes_on = PassesOn::But(omitted);
     }
 
     /// So much of these bytes, that come next, is sent.
@@ -292,10 +289,8 @@ impl Pump {
                     .map_err(Stop::Malformed)?;
                 if decoded.done {
                     self.incoming = Incoming::Ended;
-                    match &self.passes_on {
-                        PassesOn::All => {}
-                        PassesOn::None => self.decoder.retain_trailers(|_| false),
-                        PassesOn::But(omitted) => self.decoder.retain_trailers(|name| !omitted.has(name)),
+                    if !self.filters.is_empty() {
+                        self.decoder.retain_trailers(|name| !self.filters.omits_trailer(name));
                     }
                 }
                 let data = self.up_to_cut(decoded.data);

@@ -5,13 +5,13 @@ use std::ops::Range;
 use ::cache::{
     Boundary, CacheStatus, Handling, Stored, write_age, write_content_length, write_content_range,
 };
-use http1::{ClientConnection, ConnectionOptions, Framing, HeadLimits, ResponseRewrite, Version};
+use http1::{ClientConnection, ConnectionOptions, Framing, HeadLimits, ResponseRewrite};
 
+use crate::body::response_plan::ResponsePlan;
 use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Memory;
 use crate::context::failure::Failure;
 use crate::context::seen;
-use crate::forward::answer;
 use crate::forward::policies::{self, Sender};
 
 /// A response that is about to be sent.
@@ -20,7 +20,6 @@ pub(super) struct StoredHead<'a> {
     /// As it is stored, with its empty line.
     pub(super) head: &'a [u8],
     pub(super) extent: &'a Extent,
-    pub(super) framing: Framing,
     pub(super) handling: Handling,
     /// How old it is, where that is said.
     pub(super) age_seconds: Option<u64>,
@@ -53,45 +52,34 @@ impl Extent {
     }
 }
 
-/// Writes the head to `Response::out`, and says what becomes of the connection.
+/// Writes the head to `Response::out`, as the plan says.
 pub(super) fn write(
     ctx: &ExchangeContext<'_>,
     routed: &RoutedRequest,
     memory: &mut Memory,
     stored_head: &StoredHead<'_>,
-) -> Result<ClientConnection, Failure> {
-    let connection = connection(ctx, routed, stored_head.framing);
+    plan: &ResponsePlan,
+) -> Result<(), Failure> {
     let out = &mut memory.response.out;
     out.clear();
     push_stored(out, stored_head);
-    push_own(out, stored_head);
+    push_own(out, stored_head, plan.framing);
     out.extend_from_slice(&memory.response.added);
     if routed.policies(ctx).is_some() {
         // What the route wants of the head depends on the request: it is written as if a server had sent it.
-        return edit(ctx, routed, memory, stored_head.framing, connection).map(|()| connection);
+        return edit(ctx, routed, memory, plan);
     }
-    if stored_head.framing == Framing::Chunked {
+    if plan.framing == Framing::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
-    out.extend_from_slice(match connection {
+    out.extend_from_slice(match plan.client_connection {
         ClientConnection::KeepAlive => b"Connection: keep-alive\r\n",
         ClientConnection::Close => b"Connection: close\r\n",
         ClientConnection::Persist | ClientConnection::Upgrade => b"",
     });
     out.extend_from_slice(seen::added(ctx, &memory.request.head, memory.request.head_bytes()));
     out.extend_from_slice(b"Via: 1.1 vanward\r\n\r\n");
-    Ok(connection)
-}
-
-fn connection(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, framing: Framing) -> ClientConnection {
-    let persists = routed.connection.persists(routed.version)
-        && framing != Framing::UntilClose
-        && answer::may_go_on(ctx);
-    match (persists, routed.version) {
-        (true, Version::Http10) => ClientConnection::KeepAlive,
-        (true, _) => ClientConnection::Persist,
-        (false, _) => ClientConnection::Close,
-    }
+    Ok(())
 }
 
 /// Appends what of the stored head goes with what is sent of the body.
@@ -136,10 +124,10 @@ fn push_fields(out: &mut Vec<u8>, lines: &[u8], is_wanted: impl Fn(&[u8]) -> boo
 }
 
 /// Appends what is said anew each time.
-fn push_own(out: &mut Vec<u8>, stored_head: &StoredHead<'_>) {
+fn push_own(out: &mut Vec<u8>, stored_head: &StoredHead<'_>, framing: Framing) {
     // RFC 9110 §8.6: no Content-Length in a 204; that of a 304 would be another response's.
     let status = stored_head.extent.status(stored_head.stored);
-    if let (Framing::Length(length), false) = (stored_head.framing, matches!(status, 204 | 304)) {
+    if let (Framing::Length(length), false) = (framing, matches!(status, 204 | 304)) {
         write_content_length(out, length);
     }
     if let Some(age_seconds) = stored_head.age_seconds {
@@ -154,8 +142,7 @@ fn edit(
     ctx: &ExchangeContext<'_>,
     routed: &RoutedRequest,
     memory: &mut Memory,
-    framing: Framing,
-    connection: ClientConnection,
+    plan: &ResponsePlan,
 ) -> Result<(), Failure> {
     let Some(policies) = routed.policies(ctx) else { return Ok(()) };
     let Memory { request, response } = memory;
@@ -177,8 +164,8 @@ fn edit(
         added: seen::added(ctx, &request.head, request.head_bytes()),
         via: http1::Via::Own,
         connection: options,
-        framing,
-        client_connection: connection,
+        framing: plan.framing,
+        client_connection: plan.client_connection,
         date: &date,
     };
     let sender = Sender { server: "", has_page: false };

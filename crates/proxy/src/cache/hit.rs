@@ -8,19 +8,21 @@ use ::cache::{
     Asked, Boundary, CacheStatus, Handling, Object, Part, Selection, Stored, Verdict, judge_conditions,
     range_applies, select, write_content_length, write_unsatisfied_range,
 };
-use http1::{ClientConnection, Framing, Method};
+use http1::{Framing, Method};
 use pages::Region;
 
 use super::counters;
 use super::head::{self, Extent, StoredHead};
-use super::outlet::Outlet;
+use crate::body::response_plan::ResponsePlan;
+use crate::body::send::{in_time, send, send_paced};
+use crate::body::sink::BodySink;
 use crate::context::client::Next;
 use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Request;
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
+use crate::faults::messages::{self, Outline};
 use crate::forward::answer;
-use crate::forward::respond::{in_time, send, send_paced};
 use crate::shaping::{Direction, Pace};
 use transport::cold::cold;
 use transport::tcp::{Follows, Tcp};
@@ -53,9 +55,11 @@ pub(super) async fn stored(
         return cold(|| selected(exchange, object, report)).await;
     }
     let length = object.body_bytes();
-    let connection = begin(exchange, object, &report, (&Extent::Whole, length))?;
+    let plan = ResponsePlan::new(ctx, routed, object.stored().status, Framing::Length(length), true);
+    begin(exchange, object, &report, (&Extent::Whole, length, &plan))?;
     let out = &mut exchange.memory.response.out;
-    let (next, follows) = ending(connection);
+    exchange.state.record.head_bytes_sent = out.len() as u64;
+    let (next, follows) = (plan.next(), plan.at_end());
     if routed.method == Method::Head || length == 0 {
         send(ctx, out, follows).await?;
         return Ok(next);
@@ -163,30 +167,51 @@ async fn selected(
     };
     let segments = segments(&extent, object, whole_bytes);
     let length = segments.iter().map(Segment::len).sum();
-    let mut connection = begin(exchange, object, &report, (&extent, length))?;
+    let status = extent.status(object.stored());
+    let mut plan = ResponsePlan::new(ctx, routed, status, Framing::Length(length), true);
+    if exchange.state.has_fault() {
+        let framing = if extent == Extent::NotModified { Framing::None } else { plan.framing };
+        add_fault(ctx, routed, &mut plan, (status, framing), exchange.state);
+    }
+    begin(exchange, object, &report, (&extent, length, &plan))?;
     let out = &mut exchange.memory.response.out;
-    let framing = if extent == Extent::NotModified { Framing::None } else { Framing::Length(length) };
-    let outlet = Outlet::new(ctx, routed, framing, (out, &mut connection), exchange.state);
-    let (next, follows) = ending(connection);
-    outlet.begin(out).await?;
+    let sink = BodySink::paced(ctx, routed, plan, out, exchange.state);
+    let (next, follows) = (sink.plan().next(), sink.plan().at_end());
+    sink.begin(out).await?;
     if routed.method == Method::Head || length == 0 {
-        outlet.send(out, b"", follows).await?;
+        sink.send(out, b"", follows).await?;
         return Ok(next);
     }
+    let mut taken_bytes = 0;
     for segment in &segments {
         for bytes in segment.bytes(object) {
-            let bytes = &bytes[..outlet.takes(bytes.len())];
-            exchange.state.body_bytes_sent += bytes.len() as u64;
-            let is_last = exchange.state.body_bytes_sent == length;
-            if let Err(failure) = outlet.send(out, bytes, if is_last { follows } else { Follows::More }).await
-            {
-                exchange.state.body_bytes_sent -= bytes.len() as u64;
+            let bytes = &bytes[..sink.takes(bytes.len())];
+            taken_bytes += bytes.len() as u64;
+            let follows = if taken_bytes == length { follows } else { Follows::More };
+            let sent = sink.send(out, bytes, follows).await;
+            exchange.state.body_bytes_sent = sink.sent_bytes();
+            if let Err(failure) = sent {
                 return Ok(cut(ctx, exchange.state, failure));
             }
             out.clear();
         }
     }
     Ok(next)
+}
+
+/// Adds the fault that was drawn for the request, where it fits what is sent of a stored response.
+#[cold]
+pub(super) fn add_fault(
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
+    plan: &mut ResponsePlan,
+    (status, framing): (u16, Framing),
+    state: &mut ExchangeState<'_>,
+) {
+    let framing = if routed.method == Method::Head { Framing::None } else { framing };
+    let (version, is_framed) = (routed.version, ctx.client.socket.frames_itself());
+    // Trailers are not stored.
+    messages::add_to(plan, Outline { version, status, framing, may_have_trailers: false, is_framed }, state);
 }
 
 /// What a request wants of a part of nobody knows how much.
@@ -273,36 +298,26 @@ fn begin(
     exchange: &mut Exchange<'_, '_>,
     object: &Object,
     report: &CacheReport,
-    (extent, length): (&Extent, u64),
-) -> Result<ClientConnection, Failure> {
+    (extent, length, plan): (&Extent, u64, &ResponsePlan),
+) -> Result<(), Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let stored = object.stored();
     let stored_head = StoredHead {
         stored,
         head: object.head(),
         extent,
-        framing: Framing::Length(length),
         handling: report.handling,
         // RFC 9111 §5.1.
         age_seconds: Some(stored.age_seconds(report.now_ms)),
         ttl_seconds: stored.ttl_seconds(report.now_ms),
         key: report.shows_key.then(|| object.key_text()),
     };
-    let connection = head::write(ctx, routed, exchange.memory, &stored_head)?;
+    head::write(ctx, routed, exchange.memory, &stored_head, plan)?;
     if let Some(cell) = counters::cell(ctx, routed).filter(|_| routed.method != Method::Head) {
         cell.sent_bytes.add(length);
     }
     exchange.state.answers(extent.status(stored));
-    exchange.state.record.head_bytes_sent = exchange.memory.response.out.len() as u64;
-    Ok(connection)
-}
-
-/// What becomes of the connection, and what the last byte is sent with.
-pub(super) fn ending(connection: ClientConnection) -> (Next, Follows) {
-    match connection {
-        ClientConnection::Close => (Next::Close, Follows::Close),
-        _ => (Next::Reuse, Follows::End),
-    }
+    Ok(())
 }
 
 /// RFC 9110 §15.5.17: there is nothing of what is asked for.

@@ -6,11 +6,12 @@ use std::task::Poll;
 
 use ::cache::Reader;
 use bytes::Bytes;
-use http1::{ClientConnection, Framing, Version, chunk_prefix};
+use http1::{Framing, chunk_prefix};
 
 use super::head::{self, Extent, StoredHead};
-use super::hit::{CacheReport, Wanted, cut, ending, unsatisfied, wanted};
-use super::outlet::Outlet;
+use super::hit::{CacheReport, Wanted, add_fault, cut, unsatisfied, wanted};
+use crate::body::response_plan::ResponsePlan;
+use crate::body::sink::BodySink;
 use crate::context::client::Next;
 use crate::context::exchange::{Exchange, ExchangeContext};
 use crate::context::exchange_state::ExchangeState;
@@ -41,44 +42,45 @@ pub(super) async fn coming(
             return unsatisfied(exchange, whole_bytes, report).await;
         }
     };
-    let framing = match (&extent, body_bytes, routed.version) {
-        (Extent::NotModified, ..) => Framing::None,
-        (Extent::Part(range, _), ..) => Framing::Length(range.end - range.start),
-        (_, Some(length), _) => Framing::Length(length),
-        // RFC 9112 §7.1: HTTP/1.0 knows no chunks; there the end of the connection ends the body.
-        (_, None, Version::Http10) => Framing::UntilClose,
-        (_, None, _) => Framing::Chunked,
+    let source = match (&extent, body_bytes) {
+        (Extent::NotModified, _) => Framing::None,
+        (Extent::Part(range, _), _) => Framing::Length(range.end - range.start),
+        (_, Some(length)) => Framing::Length(length),
+        (_, None) => Framing::Chunked,
     };
+    let status = extent.status(&opening.stored);
+    let mut plan = ResponsePlan::new(ctx, routed, status, source, true);
+    if exchange.state.has_fault() {
+        let framing = plan.framing;
+        add_fault(ctx, routed, &mut plan, (status, framing), exchange.state);
+    }
     let age_seconds = opening.stored.age_seconds(report.now_ms);
     let stored_head = StoredHead {
         stored: &opening.stored,
         head: &opening.head,
         extent: &extent,
-        framing,
         handling: report.handling,
         // RFC 9111 §5.1: of what has just been made nothing is said.
         age_seconds: (age_seconds > 0).then_some(age_seconds),
         ttl_seconds: opening.stored.ttl_seconds(report.now_ms),
         key: report.shows_key.then_some(&*opening.key_text),
     };
-    let mut connection = head::write(ctx, routed, exchange.memory, &stored_head)?;
-    exchange.state.answers(extent.status(&opening.stored));
+    head::write(ctx, routed, exchange.memory, &stored_head, &plan)?;
+    exchange.state.answers(status);
     let wanted = match extent {
         Extent::Part(range, _) if opening.stored.part.is_none() => range,
         _ => 0..u64::MAX,
     };
     let out = &mut exchange.memory.response.out;
-    let outlet = Outlet::new(ctx, routed, framing, (out, &mut connection), exchange.state);
-    let sending = Sending { ctx, outlet, framing, connection, wanted };
+    let sink = BodySink::paced(ctx, routed, plan, out, exchange.state);
+    let sending = Sending { ctx, sink, wanted };
     Ok(sending.run(reader, out, exchange.state).await)
 }
 
 /// A body on its way to one client.
 struct Sending<'a> {
     ctx: &'a ExchangeContext<'a>,
-    outlet: Outlet<'a>,
-    framing: Framing,
-    connection: ClientConnection,
+    sink: BodySink<'a>,
     /// Which bytes of it.
     wanted: Range<u64>,
 }
@@ -86,7 +88,7 @@ struct Sending<'a> {
 impl Sending<'_> {
     async fn run(&self, mut reader: Reader, out: &mut Vec<u8>, state: &mut ExchangeState<'_>) -> Next {
         match self.body(&mut reader, out, state).await {
-            Ok(()) => ending(self.connection).0,
+            Ok(()) => self.sink.plan().next(),
             Err(failure) => cut(self.ctx, state, failure),
         }
     }
@@ -98,46 +100,46 @@ impl Sending<'_> {
         out: &mut Vec<u8>,
         state: &mut ExchangeState<'_>,
     ) -> Result<(), Failure> {
-        let (_, at_end) = ending(self.connection);
-        let is_chunked = self.framing == Framing::Chunked && !self.ctx.client.socket.frames_itself();
+        let plan = self.sink.plan();
+        let (at_end, is_chunked) = (plan.at_end(), plan.is_chunked(self.ctx));
+        let mut taken_bytes = 0;
         let mut is_behind_chunk = false;
-        self.outlet.begin(out).await?;
-        while !self.is_sent(state) {
+        self.sink.begin(out).await?;
+        while !self.is_whole(taken_bytes) {
             let Some(part) = self.next(reader, out).await? else { break };
             let part = self.within(part, reader.read_bytes());
             if part.is_empty() {
                 continue;
             }
-            let part = part.slice(..self.outlet.takes(part.len()));
+            let part = part.slice(..self.sink.takes(part.len()));
             if is_chunked && !part.is_empty() {
                 let (text, start) = chunk_prefix(part.len());
                 out.extend_from_slice(if is_behind_chunk { b"\r\n" } else { b"" });
                 out.extend_from_slice(&text[start..]);
                 is_behind_chunk = true;
             }
-            state.body_bytes_sent += part.len() as u64;
-            let follows = if self.is_sent(state) { at_end } else { Follows::Nothing };
-            if let Err(failure) = self.outlet.send(out, &part, follows).await {
-                state.body_bytes_sent -= part.len() as u64;
-                return Err(failure);
-            }
+            taken_bytes += part.len() as u64;
+            let follows = if self.is_whole(taken_bytes) { at_end } else { Follows::Nothing };
+            let sent = self.sink.send(out, &part, follows).await;
+            state.body_bytes_sent = self.sink.sent_bytes();
+            sent?;
             out.clear();
         }
         if is_chunked {
             out.extend_from_slice(if is_behind_chunk { b"\r\n0\r\n\r\n" } else { b"0\r\n\r\n" });
         }
-        self.outlet.send(out, b"", at_end).await?;
-        if matches!(self.framing, Framing::Length(_) | Framing::None) {
+        self.sink.send(out, b"", at_end).await?;
+        if matches!(plan.framing, Framing::Length(_) | Framing::None) {
             return Ok(());
         }
         self.ctx.client.socket.end(b"").map_err(|_| Failure::ClientGone)
     }
 
-    /// Whether all of a body whose length was told is on its way.
-    fn is_sent(&self, state: &ExchangeState<'_>) -> bool {
-        match self.framing {
+    /// Whether so many bytes are all of a body whose length was told.
+    fn is_whole(&self, taken_bytes: u64) -> bool {
+        match self.sink.plan().framing {
             Framing::None => true,
-            Framing::Length(length) => state.body_bytes_sent == length,
+            Framing::Length(length) => taken_bytes == length,
             Framing::Chunked | Framing::UntilClose => false,
         }
     }
@@ -147,7 +149,7 @@ impl Sending<'_> {
         let next = match poll_fn(|context| Poll::Ready(reader.poll_next(context))).await {
             Poll::Ready(next) => next,
             Poll::Pending => {
-                self.outlet.send(out, b"", Follows::Nothing).await?;
+                self.sink.send(out, b"", Follows::Nothing).await?;
                 out.clear();
                 poll_fn(|context| reader.poll_next(context)).await
             }

@@ -7,6 +7,9 @@ use std::io::Write;
 use config::Page;
 use http1::{ChainKind, Framing, Method, Span, Target, Version};
 
+use crate::body::response_plan::{ResponsePlan, may_go_on};
+use crate::body::send::send_counted;
+use crate::body::sink::BodySink;
 use crate::context::client::Next;
 use crate::context::exchange::{Exchange, ExchangeContext};
 use crate::context::exchange_slot::{Memory, Request};
@@ -14,10 +17,9 @@ use crate::context::exchange_state::{ExchangeState, Sent};
 use crate::context::failure::{Failure, Party};
 use crate::context::plan::Policies;
 use crate::context::seen;
-use crate::faults::messages::Injection;
+use crate::faults::messages::{self, InjectedAnswer, Outline};
 use crate::forward::grpc;
 use crate::forward::policies::{self, Subject};
-use crate::forward::respond::send_counted;
 use transport::cold::cold;
 use transport::tcp::Follows;
 
@@ -35,6 +37,21 @@ pub(crate) async fn options(exchange: &mut Exchange<'_, '_>) -> Result<Next, Fai
     out.extend_from_slice(METHODS);
     out.extend_from_slice(b"\r\n");
     own(exchange, (204, b"")).await
+}
+
+/// The body of an answer that no server gave.
+const INJECTED: &[u8] = b"This answer was injected on purpose: no server gave it.\n";
+
+/// Answers in the place of a server, as a fault demands.
+pub(crate) async fn injected(
+    exchange: &mut Exchange<'_, '_>,
+    InjectedAnswer { status }: InjectedAnswer,
+) -> Result<Next, Failure> {
+    let out = &mut exchange.memory.response.out;
+    begin(out, status);
+    let body = if matches!(status, 204 | 304) { b"" } else { INJECTED };
+    push_content(out, status, "text/plain", body);
+    own(exchange, (status, body)).await
 }
 
 /// RFC 9110 §15.4.9: a request that should have come over https is told where to.
@@ -103,9 +120,16 @@ pub(crate) async fn own(
         && routed.connection.persists(routed.version)
         && may_go_on(ctx)
         && (routed.framing == Framing::None || has_taken_body(ctx, request, Ok(routed.framing)));
-    out.extend_from_slice(if persists { b"\r\n" } else { b"Connection: close\r\n\r\n" });
-    let next = if persists { Next::Reuse } else { Next::Linger };
-    whole(ctx, out, Content::new(routed.version, routed.method, body), next, exchange.state).await
+    let content = Content::new(routed.version, routed.method, body);
+    let plan = content.plan(ctx, out, persists, exchange.state);
+    out.extend_from_slice(if plan.ends_connection() { b"Connection: close\r\n\r\n" } else { b"\r\n" });
+    let next = next(&plan);
+    whole(ctx, out, content.body, plan, exchange.state).await.map(|()| next)
+}
+
+/// What becomes of the client's connection behind an answer of our own: the rest of a request may be on its way.
+fn next(plan: &ResponsePlan) -> Next {
+    if plan.ends_connection() { Next::Linger } else { Next::Reuse }
 }
 
 /// Answers a call of gRPC in its own words; false where it is none.
@@ -156,9 +180,9 @@ fn has_taken_body(
     }
 }
 
-/// What is sent behind a head.
+/// What is sent behind a head of our own.
 #[derive(Clone, Copy)]
-pub(crate) struct Content<'a> {
+struct Content<'a> {
     version: Version,
     is_of_head: bool,
     body: &'a [u8],
@@ -166,12 +190,46 @@ pub(crate) struct Content<'a> {
 
 impl<'a> Content<'a> {
     /// The answer to a request. That to a HEAD has no body, whatever its head says.
-    pub(crate) fn new(version: Version, method: Method, body: &'a [u8]) -> Self {
+    fn new(version: Version, method: Method, body: &'a [u8]) -> Self {
         let is_of_head = method == Method::Head;
         Self { version, is_of_head, body: if is_of_head { b"" } else { body } }
     }
 
-    /// How its end is told, by a head that is as far as its empty line.
+    /// Plans the answer, whose head is written as far as what it says of the body.
+    fn plan(
+        &self,
+        ctx: &ExchangeContext<'_>,
+        head: &[u8],
+        persists: bool,
+        state: &mut ExchangeState<'_>,
+    ) -> ResponsePlan {
+        let mut plan = ResponsePlan::own(Framing::Length(self.body.len() as u64), persists);
+        if state.has_fault() {
+            self.add_fault(ctx, head, &mut plan, state);
+        }
+        plan
+    }
+
+    #[cold]
+    fn add_fault(
+        &self,
+        ctx: &ExchangeContext<'_>,
+        head: &[u8],
+        plan: &mut ResponsePlan,
+        state: &mut ExchangeState<'_>,
+    ) {
+        plan.framing = self.framing(head);
+        let outline = Outline {
+            version: self.version,
+            status: state.status(),
+            framing: plan.framing,
+            may_have_trailers: false,
+            is_framed: ctx.client.socket.frames_itself(),
+        };
+        messages::add_to(plan, outline, state);
+    }
+
+    /// How its end is told, by what the head says.
     fn framing(&self, head: &[u8]) -> Framing {
         let name = b"content-length:".as_slice();
         let is_said =
@@ -184,48 +242,33 @@ impl<'a> Content<'a> {
     }
 }
 
-/// Sends a head and the body that goes with it. `next` is what becomes of the connection, unless a fault ends it.
+/// Sends a head and the body that goes with it, through the filters of the plan.
 pub(crate) async fn whole(
     ctx: &ExchangeContext<'_>,
     head: &mut Vec<u8>,
-    content: Content<'_>,
-    next: Next,
+    body: &[u8],
+    plan: ResponsePlan,
     state: &mut ExchangeState<'_>,
-) -> Result<Next, Failure> {
-    if state.has_fault() {
-        return cold(|| faulty_whole(ctx, head, content, next, state)).await;
+) -> Result<(), Failure> {
+    if plan.filters.is_empty() {
+        return send_whole(ctx, head, body, state).await;
     }
-    send_whole(ctx, head, content.body, state).await?;
-    Ok(next)
+    cold(|| filtered_whole(ctx, head, body, plan, state)).await
 }
 
-/// The same with the fault that was drawn, where it fits.
-async fn faulty_whole(
+async fn filtered_whole(
     ctx: &ExchangeContext<'_>,
     head: &mut Vec<u8>,
-    content: Content<'_>,
-    next: Next,
+    body: &[u8],
+    plan: ResponsePlan,
     state: &mut ExchangeState<'_>,
-) -> Result<Next, Failure> {
-    let framing = content.framing(head);
-    let Some(injection) = Injection::of(ctx, content.version, framing, head, state) else {
-        send_whole(ctx, head, content.body, state).await?;
-        return Ok(next);
-    };
-    let head_bytes = head.len() as u64;
-    injection.begin(ctx, head).await?;
-    let taken = injection.takes(content.body.len());
-    if injection.is_cut() {
-        let mut sent = 0;
-        let outcome = send_counted(ctx, (head, &content.body[..taken]), Follows::Nothing, &mut sent).await;
-        state.record.head_bytes_sent = head_bytes;
-        state.body_bytes_sent = sent.saturating_sub(head.len()) as u64;
-        outcome?;
-        return Err(injection.break_off(ctx).await);
-    }
-    send_whole(ctx, head, content.body, state).await?;
-    state.record.head_bytes_sent = head_bytes;
-    Ok(if injection.ends_connection() { Next::Linger } else { next })
+) -> Result<(), Failure> {
+    let sink = BodySink::unpaced(ctx, plan, head, state);
+    sink.begin(head).await?;
+    let taken = sink.takes(body.len());
+    let sent = sink.send(head, &body[..taken], Follows::End).await;
+    state.body_bytes_sent = sink.sent_bytes();
+    sent
 }
 
 async fn send_whole(
@@ -250,14 +293,6 @@ async fn send_whole(
     outcome
 }
 
-/// Whether the client's connection may serve another request, as far as this one does not decide.
-pub(crate) fn may_go_on(ctx: &ExchangeContext<'_>) -> bool {
-    let limit = ctx.snapshot.plan.config.limits.requests_per_connection;
-    limit.is_none_or(|limit| ctx.client.served < limit)
-        && !ctx.client.socket.is_key_exhausted()
-        && ctx.worker.keeps(&ctx.client.listening)
-}
-
 /// Answers a failure, if there is anything left to be said and somebody to say it to.
 pub(crate) async fn failure(
     ctx: &ExchangeContext<'_>,
@@ -271,8 +306,8 @@ pub(crate) async fn failure(
     }
     let Memory { request, response } = memory;
     let policies = state.route().and_then(|route| ctx.snapshot.plan.routes[route].policies.as_deref());
-    let told = Told {
-        persists: outlives(ctx, request, failure),
+    let persists = outlives(ctx, request, failure);
+    let told = FailureHead {
         page: page(ctx, policies, facts.status),
         added: seen::added(ctx, &request.head, request.head_bytes()),
         challenge: policies.and_then(|policies| Some(policies.auth.as_deref()?.challenge.as_str())),
@@ -280,21 +315,23 @@ pub(crate) async fn failure(
     };
     let out = &mut response.out;
     state.answers(facts.status);
-    let mut body = b"".as_slice();
-    if answers_call(ctx, request, facts.status, facts.text, state, out) {
-        write_besides(out, failure, &ctx.worker.date(), &told);
+    let body = if answers_call(ctx, request, facts.status, facts.text, state, out) {
+        b"".as_slice()
     } else {
-        body = write_failure(out, failure, &ctx.worker.date(), &told);
-    }
+        write_content(out, failure, &told)
+    };
+    let start = &request.head.start;
+    let method = if request.head.len > 0 { start.method } else { Method::Get };
+    let content = Content::new(start.version, method, body);
+    let plan = content.plan(ctx, out, persists, state);
+    write_besides(out, failure, &ctx.worker.date(), (&told, &plan));
     if let (Some(policies), Some(subject)) = (policies, subject(ctx, request, state)) {
         let start = start_line_len(out);
         policies::edit_own(ctx, policies, &subject, facts.status, request, start, out);
     }
     out.extend_from_slice(b"\r\n");
-    let next = if told.persists { Next::Reuse } else { Next::Linger };
-    let start = &request.head.start;
-    let method = if request.head.len > 0 { start.method } else { Method::Get };
-    whole(ctx, out, Content::new(start.version, method, body), next, state).await.unwrap_or(Next::Drop)
+    let next = next(&plan);
+    whole(ctx, out, content.body, plan, state).await.map_or(Next::Drop, |()| next)
 }
 
 /// Whether the connection goes on: after a request that was whole, and not at fault itself.
@@ -341,8 +378,7 @@ fn page<'a>(ctx: &ExchangeContext<'a>, policies: Option<&'a Policies>, status: u
 }
 
 /// What is said beside a failure.
-struct Told<'a> {
-    persists: bool,
+struct FailureHead<'a> {
     page: Option<&'a Page>,
     /// Lines of the listener.
     added: &'a [u8],
@@ -352,26 +388,29 @@ struct Told<'a> {
     retry_after_seconds: u64,
 }
 
-/// Writes the head of the response to a failure, but for the empty line at its end; returns its body.
-fn write_failure<'a>(out: &mut Vec<u8>, failure: Failure, date: &[u8], told: &Told<'a>) -> &'a [u8] {
+/// Begins the head of the response to a failure, with what it says of its body; returns that.
+fn write_content<'a>(out: &mut Vec<u8>, failure: Failure, told: &FailureHead<'a>) -> &'a [u8] {
     let facts = failure.facts();
     begin(out, facts.status);
-    let body = match told.page {
+    match told.page {
         Some(page) => {
             push_content(out, facts.status, page.content_type, &page.body);
-            &*page.body
+            &page.body
         }
         None => {
             push_content(out, facts.status, "text/plain", facts.text.as_bytes());
             facts.text.as_bytes()
         }
-    };
-    write_besides(out, failure, date, told);
-    body
+    }
 }
 
 /// Appends what is said of a failure besides its content.
-fn write_besides(out: &mut Vec<u8>, failure: Failure, date: &[u8], told: &Told<'_>) {
+fn write_besides(
+    out: &mut Vec<u8>,
+    failure: Failure,
+    date: &[u8],
+    (told, plan): (&FailureHead<'_>, &ResponsePlan),
+) {
     if failure == Failure::MethodRefused {
         // RFC 9110 §15.5.6.
         out.extend_from_slice(b"Allow: ");
@@ -386,7 +425,7 @@ fn write_besides(out: &mut Vec<u8>, failure: Failure, date: &[u8], told: &Told<'
     if retry_after_seconds > 0 {
         let _ = write!(out, "Retry-After: {retry_after_seconds}\r\n");
     }
-    if !told.persists {
+    if plan.ends_connection() {
         out.extend_from_slice(b"Connection: close\r\n");
     }
     out.extend_from_slice(told.added);
@@ -397,8 +436,10 @@ fn write_besides(out: &mut Vec<u8>, failure: Failure, date: &[u8], told: &Told<'
 
 /// Appends the whole response for a failure of which the client is told nothing more, and its connection's end.
 pub(crate) fn last_words(out: &mut Vec<u8>, failure: Failure, date: &[u8]) {
-    let told = Told { persists: false, page: None, added: b"", challenge: None, retry_after_seconds: 0 };
-    let body = write_failure(out, failure, date, &told);
+    let told = FailureHead { page: None, added: b"", challenge: None, retry_after_seconds: 0 };
+    let body = write_content(out, failure, &told);
+    let plan = ResponsePlan::own(Framing::Length(body.len() as u64), false);
+    write_besides(out, failure, date, (&told, &plan));
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(body);
 }

@@ -1,16 +1,15 @@
 //! What the client is sent of a server: its response, or an upgraded connection's bytes.
 
-use std::future::poll_fn;
-use std::io;
 use std::pin::pin;
-use std::task::{Context, Poll};
 
 use config::Page;
-use http1::{ChunkError, ClientConnection, Framing, ResponseHead, ResponseRewrite, Version, Via};
-use shape::Fault;
+use http1::{ChunkError, ClientConnection, Framing, Method, ResponseHead, ResponseRewrite, Via};
 
+use crate::body::filters::{Filter, Filters};
 use crate::body::omitted_fields::{OmittedFields, TAGS};
 use crate::body::pump::{End, Ends, Incoming, Side, Stop};
+use crate::body::response_plan::ResponsePlan;
+use crate::body::send::send;
 use crate::body::tunnel::{self, Flow};
 use crate::body::upload::Until;
 use crate::context::client::Next;
@@ -19,12 +18,12 @@ use crate::context::exchange_slot::{Memory, Request, Response};
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
 use crate::context::seen;
-use crate::faults::messages;
+use crate::faults::messages::{self, Outline};
 use crate::forward::Reply;
-use crate::forward::answer::{self, Content};
+use crate::forward::answer;
 use crate::forward::policies::{self, Sender};
 use crate::shaping::{Direction, Pace};
-use transport::cold::{cold, poll_once};
+use transport::cold::cold;
 use transport::endpoint::Endpoint;
 use transport::tcp::Follows;
 
@@ -37,32 +36,34 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
     {
         return cold(|| stand_in(exchange, reply, page)).await;
     }
-    let mut plan = Plan::new(ctx, routed, &exchange.memory.response, &reply);
     let Memory { request, response } = exchange.memory;
-    let mut fault = None;
-    if exchange.state.has_fault() {
-        fault = messages::plan(ctx, routed, response, &mut plan, &reply, exchange.state);
-    }
-    let fault = fault.as_ref();
-    render(ctx, routed, request, response, &reply, &plan);
-    if let Some(fault) = fault {
-        messages::alter(fault, ctx, response, &mut plan);
-    }
     let status = response.head.start.status;
+    let mut plan = ResponsePlan::new(ctx, routed, status, reply.framing, reply.upload.is_done());
+    if reply.framing == Framing::Chunked
+        && let Some(omitted) = OmittedFields::in_responses(ctx, routed)
+    {
+        plan.filters.push(Filter::OmitTrailers(omitted));
+    }
+    if exchange.state.has_fault() {
+        add_fault(ctx, routed, &mut plan, (status, reply.framing == Framing::Chunked), exchange.state);
+    }
+    render(ctx, routed, request, response, (&reply, &plan, false));
+    if !plan.filters.is_empty() {
+        plan.filters.change_head(&mut response.out, &mut plan.framing, client.socket.frames_itself());
+    }
     exchange.state.answers(status);
     exchange.state.record.head_bytes_sent = response.out.len() as u64;
     if status == 101 {
-        return cold(|| switch(exchange, &reply, fault)).await;
+        return cold(|| switch(exchange, &reply, plan.filters)).await;
     }
-    let is_chunked = plan.framing == Framing::Chunked && !client.socket.frames_itself();
-    begin(ctx, routed, response, &reply, is_chunked, fault)
-        .inspect_err(|_| exchange.state.answers_nothing())?;
-    if let Some(fault) = fault {
-        cold(|| messages::begun(fault, ctx, &mut response.out)).await?;
+    begin(ctx, response, &reply, &mut plan).inspect_err(|_| exchange.state.answers_nothing())?;
+    if !response.body.filters().is_empty() {
+        let Response { body, out, .. } = response;
+        cold(|| body.filters().begin(ctx, out)).await?;
     }
     let pace = pace(ctx, response, exchange.state.record.head_bytes_sent);
     let mut is_long = false;
-    let closes_sink = plan.client_connection == ClientConnection::Close && reply.upload.is_done();
+    let closes_sink = plan.ends_connection() && reply.upload.is_done();
     let outcome = match leave_at_once(ctx, response, &reply, &pace, closes_sink) {
         Some(outcome) => {
             exchange.state.record.upstream_ended();
@@ -82,8 +83,8 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
     exchange.state.body_bytes_sent = response.body.passed_on();
     if let Err(failure) = outcome {
         break_off(ctx, &plan, failure, (exchange.memory, exchange.state));
-        if let (Some(fault), Failure::FaultInjected) = (fault, failure) {
-            cold(|| messages::broken_off(fault, ctx)).await?;
+        if failure == Failure::FaultInjected {
+            cold(|| exchange.memory.response.body.filters().break_off(ctx)).await?;
         }
         return Ok(Next::Drop);
     }
@@ -95,7 +96,7 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
         server.release(reply, client, &worker.deadlines);
     }
     worker.buffers.wait(&mut response.buffer);
-    Ok(plan.next(has_uploaded))
+    Ok(next(&plan, has_uploaded))
 }
 
 /// Sends a response that is all here where it leaves without a wait: nearly every one. `None` where it does not, or not as
@@ -118,7 +119,7 @@ fn leave_at_once(
 #[cold]
 fn break_off(
     ctx: &ExchangeContext<'_>,
-    plan: &Plan,
+    plan: &ResponsePlan,
     failure: Failure,
     (memory, state): (&mut Memory, &mut ExchangeState<'_>),
 ) {
@@ -132,14 +133,21 @@ fn break_off(
 
 /// Sends a page in the place of what a server says of an error. What it says itself is not waited for: where that is not
 /// here as a whole, its connection ends.
-async fn stand_in(exchange: &mut Exchange<'_, '_>, mut reply: Reply, page: &Page) -> Result<Next, Failure> {
+async fn stand_in(exchange: &mut Exchange<'_, '_>, reply: Reply, page: &Page) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let Memory { request, response } = exchange.memory;
     let (status, framing) = (response.head.start.status, reply.framing);
-    reply.framing = Framing::Length(page.body.len() as u64);
     answer::push_content(&mut response.added, status, page.content_type, &page.body);
-    let plan = Plan { has_page: true, ..Plan::new(ctx, routed, response, &reply) };
-    render(ctx, routed, request, response, &reply, &plan);
+    let length = Framing::Length(page.body.len() as u64);
+    let mut plan = ResponsePlan::new(ctx, routed, status, length, reply.upload.is_done());
+    if routed.method == Method::Head {
+        plan.framing = Framing::None;
+    }
+    if exchange.state.has_fault() {
+        add_fault(ctx, routed, &mut plan, (status, false), exchange.state);
+    }
+    plan.framing = length;
+    render(ctx, routed, request, response, (&reply, &plan, true));
     exchange.state.answers(status);
     let Response { head, buffer, out, body, .. } = response;
     buffer.consume(head.len);
@@ -158,8 +166,9 @@ async fn stand_in(exchange: &mut Exchange<'_, '_>, mut reply: Reply, page: &Page
         // Before a client that is slow to take the page.
         drop(reply);
     }
-    let content = Content::new(routed.version, routed.method, &page.body);
-    answer::whole(ctx, out, content, plan.next(has_uploaded), exchange.state).await
+    let next = next(&plan, has_uploaded);
+    let body = if routed.method == Method::Head { b"".as_slice() } else { &page.body };
+    answer::whole(ctx, out, body, plan, exchange.state).await.map(|()| next)
 }
 
 /// The two ends of a response's body.
@@ -195,47 +204,23 @@ fn pace(ctx: &ExchangeContext<'_>, response: &Response, head_bytes: u64) -> Pace
     pace
 }
 
-/// What is decided about a response before its first byte leaves.
-pub(crate) struct Plan {
-    pub(crate) framing: Framing,
-    pub(crate) client_connection: ClientConnection,
-    /// Whether a page stands in for what the server says.
-    has_page: bool,
+/// What becomes of the client's connection behind a server's response.
+fn next(plan: &ResponsePlan, has_uploaded: bool) -> Next {
+    if has_uploaded { plan.next() } else { Next::Linger }
 }
 
-impl Plan {
-    fn new(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, response: &Response, reply: &Reply) -> Self {
-        let ExchangeContext { worker, snapshot, client, .. } = *ctx;
-        let framing = match (reply.framing, routed.version) {
-            // RFC 9112 §7.1: HTTP/1.0 knows no chunks; there the end of the connection ends the body.
-            (Framing::Chunked | Framing::UntilClose, Version::Http10) => Framing::UntilClose,
-            (Framing::Chunked | Framing::UntilClose, _) => Framing::Chunked,
-            (framing, _) => framing,
-        };
-        let limit = snapshot.plan.config.limits.requests_per_connection;
-        let persists = routed.connection.persists(routed.version)
-            && framing != Framing::UntilClose
-            && reply.upload.is_done()
-            && limit.is_none_or(|limit| client.served < limit)
-            && !client.socket.is_key_exhausted()
-            && worker.keeps(&client.listening);
-        let client_connection = match (response.head.start.status, persists, routed.version) {
-            (101, ..) => ClientConnection::Upgrade,
-            (_, true, Version::Http10) => ClientConnection::KeepAlive,
-            (_, true, _) => ClientConnection::Persist,
-            (_, false, _) => ClientConnection::Close,
-        };
-        Self { framing, client_connection, has_page: false }
-    }
-
-    /// What becomes of the client's connection once it has the response.
-    fn next(&self, has_uploaded: bool) -> Next {
-        match (self.client_connection, has_uploaded) {
-            (ClientConnection::Close, true) => Next::Close,
-            (_, false) => Next::Linger,
-            _ => Next::Reuse,
-        }
-    }
+/// Adds the fault that was drawn for the request, where it fits the response.
+#[cold]
+fn add_fault(
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
+    plan: &mut ResponsePlan,
+    (status, may_have_trailers): (u16, bool),
+    state: &mut ExchangeState<'_>,
+) {
+    let (version, framing) = (routed.version, plan.framing);
+    let is_framed = ctx.client.socket.frames_itself();
+    messages::add_to(plan, Outline { version, status, framing, may_have_trailers, is_framed }, state);
 }
 
 /// Writes the new head to `Response::out`.
@@ -244,8 +229,7 @@ fn render(
     routed: &RoutedRequest,
     request: &Request,
     response: &mut Response,
-    reply: &Reply,
-    plan: &Plan,
+    (reply, plan, has_page): (&Reply, &ResponsePlan, bool),
 ) {
     let date = ctx.worker.date();
     let of_listener = added(ctx, request, response);
@@ -270,7 +254,7 @@ fn render(
     match routed.policies(ctx) {
         Some(policies) => {
             let server = &ctx.snapshot.upstreams[routed.upstream].servers[reply.server].plan.authority;
-            let sender = Sender { server, has_page: plan.has_page };
+            let sender = Sender { server, has_page };
             policies::write_response(ctx, policies, routed, sender, request, response, rewrite);
         }
         None => http1::write_response(&mut response.out, &response.head, response.buffer.filled(), &rewrite),
@@ -292,26 +276,20 @@ fn added<'a>(ctx: &ExchangeContext<'a>, request: &Request, response: &Response) 
 /// That piece is framed before anything is sent: where it is not valid the client gets a clear status instead.
 fn begin(
     ctx: &ExchangeContext<'_>,
-    routed: &RoutedRequest,
     response: &mut Response,
     reply: &Reply,
-    is_chunked: bool,
-    fault: Option<&Fault>,
+    plan: &mut ResponsePlan,
 ) -> Result<(), Failure> {
     let Response { head, buffer, out, body, .. } = response;
     buffer.consume(head.len);
-    body.begin(reply.framing, is_chunked, None);
-    if reply.framing == Framing::Chunked
-        && let Some(omitted) = OmittedFields::in_responses(ctx, routed)
-    {
-        body.leave_out(omitted);
-    }
-    if let Some(fault) = fault {
-        messages::alter_body(fault, body);
+    body.begin(reply.framing, plan.is_chunked(ctx), None);
+    let delays_head = plan.filters.delays_head();
+    if !plan.filters.is_empty() {
+        body.filter(std::mem::take(&mut plan.filters));
     }
     body.take_in(buffer).map_err(outcome)?;
     // Where the head is too large for the room in front it stays in `out`, and leaves alone. So does one that drips.
-    if !matches!(fault, Some(Fault::Drip { .. })) && body.lead_with(buffer, out) {
+    if !delays_head && body.lead_with(buffer, out) {
         out.clear();
         ctx.worker.buffers.warm_text(out);
     }
@@ -394,19 +372,12 @@ fn write_interim(
 }
 
 /// Passes a switch of protocols on, and then the bytes of the new one.
-async fn switch(
-    exchange: &mut Exchange<'_, '_>,
-    reply: &Reply,
-    fault: Option<&Fault>,
-) -> Result<Next, Failure> {
-    let ctx = exchange.ctx;
+async fn switch(exchange: &mut Exchange<'_, '_>, reply: &Reply, filters: Filters) -> Result<Next, Failure> {
     if !reply.upload.is_done() {
         exchange.state.answers_nothing();
         return Err(Failure::UpstreamSwitch);
     }
-    if let Some(fault) = fault {
-        messages::begun(fault, ctx, &mut exchange.memory.response.out).await?;
-    }
+    filters.begin(exchange.ctx, &mut exchange.memory.response.out).await?;
     tunnel(exchange, reply).await
 }
 
@@ -438,75 +409,4 @@ async fn tunnel(exchange: &mut Exchange<'_, '_>, reply: &Reply) -> Result<Next, 
     exchange.state.body_bytes_sent = response.body.passed_on();
     exchange.state.record.upstream_ended();
     Ok(Next::Drop)
-}
-
-/// Sends these bytes to the client.
-pub(crate) async fn send(ctx: &ExchangeContext<'_>, bytes: &[u8], follows: Follows) -> Result<(), Failure> {
-    send_both(ctx, bytes, b"", follows).await
-}
-
-/// Sends a head and the body behind it from where they are, no faster than bodies may pass.
-pub(crate) async fn send_paced(
-    ctx: &ExchangeContext<'_>,
-    routed: &RoutedRequest,
-    pace: &Pace,
-    (mut head, mut body): (&[u8], &[u8]),
-    follows: Follows,
-) -> Result<(), Failure> {
-    pace.pass(head.len());
-    while !head.is_empty() || !body.is_empty() {
-        let (place, wanted) = (routed.place(ctx), head.len() + body.len());
-        let allowed = poll_fn(|context| pace.poll_allowance(context, &place, wanted)).await;
-        // What is allowed is the head at least.
-        let (part, rest) = body.split_at(allowed - head.len());
-        let follows = if rest.is_empty() { follows } else { Follows::Nothing };
-        send_both(ctx, head, part, follows).await?;
-        pace.sent(allowed);
-        (head, body) = (b"", rest);
-    }
-    Ok(())
-}
-
-/// Sends a head and the body behind it from where they are, at once as far as the client takes them.
-pub(crate) async fn send_both(
-    ctx: &ExchangeContext<'_>,
-    head: &[u8],
-    body: &[u8],
-    follows: Follows,
-) -> Result<(), Failure> {
-    send_counted(ctx, (head, body), follows, &mut 0).await
-}
-
-/// The same, and counts what is sent of them, also where it comes to nothing.
-pub(crate) async fn send_counted(
-    ctx: &ExchangeContext<'_>,
-    (mut head, mut body): (&[u8], &[u8]),
-    follows: Follows,
-    sent: &mut usize,
-) -> Result<(), Failure> {
-    while !head.is_empty() || !body.is_empty() {
-        let socket = &ctx.client.socket;
-        let count = in_time(ctx, |context| socket.poll_write_both(context, head, body, follows)).await?;
-        *sent += count;
-        let of_head = count.min(head.len());
-        head = &head[of_head..];
-        body = &body[count - of_head..];
-    }
-    Ok(())
-}
-
-/// What a write to the client has come to, which may take only so long.
-pub(crate) async fn in_time(
-    ctx: &ExchangeContext<'_>,
-    mut write: impl FnMut(&mut Context<'_>) -> Poll<io::Result<usize>>,
-) -> Result<usize, Failure> {
-    let ExchangeContext { snapshot, client, .. } = *ctx;
-    let written = match poll_once(&mut write) {
-        Some(written) => written,
-        None => {
-            let written = client.deadline.within(snapshot.ticks.client_write, poll_fn(write)).await;
-            written.map_err(|_| Failure::ClientStalled)?
-        }
-    };
-    written.map_err(|_| Failure::ClientGone)
 }

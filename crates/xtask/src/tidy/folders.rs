@@ -46,7 +46,6 @@ const ALLOWED: &[(&str, &str)] = &[
     ("context/worker", "faults"),
     ("context/worker", "shaping"),
     ("context/worker", "upstream"),
-    ("faults/messages", "forward"),
 ];
 
 /// Says what is allowed, for whoever shortens the list.
