@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::entry::{ClientTls, Entry, Injected, Retried, Version};
+use crate::entry::{Entry, Retried, Version};
 use crate::escape;
 use crate::query::Query;
 use crate::timestamp::Timestamp;
@@ -31,29 +31,33 @@ impl Format {
 }
 
 /// What of each field is logged at most, in bytes before escaping. A longer one ends in `...`.
-mod limit {
-    pub(super) const METHOD: usize = 64;
-    pub(super) const TARGET: usize = 8192;
-    pub(super) const HOST: usize = 512;
-    pub(super) const REFERER: usize = 2048;
-    pub(super) const USER_AGENT: usize = 1024;
-    pub(super) const NAME: usize = 256;
-    pub(super) const SUBJECT: usize = 2048;
-    pub(super) const DETAIL: usize = 1024;
+pub(crate) mod limit {
+    pub(crate) const METHOD: usize = 64;
+    pub(crate) const TARGET: usize = 8192;
+    pub(crate) const HOST: usize = 512;
+    pub(crate) const REFERER: usize = 2048;
+    pub(crate) const USER_AGENT: usize = 1024;
+    pub(crate) const NAME: usize = 256;
+    pub(crate) const SUBJECT: usize = 2048;
+    pub(crate) const DETAIL: usize = 1024;
 }
 
 /// A name with what stands around it in each format, ready to be copied in one piece.
-struct Name {
-    combined: &'static [u8],
-    json: &'static [u8],
+pub(crate) struct Name {
+    pub(crate) combined: &'static [u8],
+    pub(crate) json: &'static [u8],
 }
 
 /// The `Name` of a field, put together by the compiler.
 macro_rules! name {
     ($name:literal) => {
-        Name { combined: concat!(" ", $name, "=").as_bytes(), json: concat!(",\"", $name, "\":").as_bytes() }
+        $crate::line::Name {
+            combined: concat!(" ", $name, "=").as_bytes(),
+            json: concat!(",\"", $name, "\":").as_bytes(),
+        }
     };
 }
+pub(crate) use name;
 
 fn combined(entry: &Entry<'_>, query: &Query, timestamp: &Timestamp, line: &mut Vec<u8>) {
     address(entry.client, line);
@@ -89,7 +93,7 @@ fn combined(entry: &Entry<'_>, query: &Query, timestamp: &Timestamp, line: &mut 
 
     let mut rest = Pairs { line, format: Format::Combined };
     rest.text(name!("host"), entry.host, limit::HOST);
-    rest.measures(entry);
+    entry.write_named(&mut rest);
 }
 
 /// `-` for what is not there, as httpd writes it.
@@ -125,61 +129,19 @@ fn json(entry: &Entry<'_>, query: &Query, timestamp: &Timestamp, line: &mut Vec<
     fields.number(name!("body_bytes_sent"), entry.body_bytes_sent);
     fields.url(name!("referer"), entry.referer, limit::REFERER, query);
     fields.text(name!("user_agent"), entry.user_agent, limit::USER_AGENT);
-    fields.measures(entry);
+    entry.write_named(&mut fields);
     line.push(b'}');
 }
 
 /// Fields as pairs of name and value.
-struct Pairs<'l> {
+pub(crate) struct Pairs<'l> {
     line: &'l mut Vec<u8>,
     format: Format,
 }
 
 impl Pairs<'_> {
-    /// What the Combined Log Format has no place for.
-    fn measures(&mut self, entry: &Entry<'_>) {
-        if let Some(peer) = entry.peer {
-            self.name(name!("peer"));
-            self.line.push(b'"');
-            address(peer, self.line);
-            self.line.push(b'"');
-        }
-        self.text(name!("request_id"), entry.request_id, limit::NAME);
-        self.text(name!("scheme"), entry.scheme.as_bytes(), limit::NAME);
-        let ClientTls { version, cipher, server_name, subject } = entry.tls;
-        self.text(name!("tls_version"), version.as_bytes(), limit::NAME);
-        self.text(name!("tls_cipher"), cipher.as_bytes(), limit::NAME);
-        self.text(name!("tls_sni"), server_name.as_bytes(), limit::NAME);
-        self.text(name!("tls_subject"), subject.as_bytes(), limit::SUBJECT);
-        self.number(name!("bytes_received"), entry.bytes_received);
-        self.milliseconds(name!("duration_ms"), Some(entry.duration));
-        self.text(name!("route"), entry.route.unwrap_or_default().as_bytes(), limit::NAME);
-        self.text(name!("upstream"), entry.upstream.unwrap_or_default().as_bytes(), limit::NAME);
-        self.text(name!("server"), entry.server.unwrap_or_default().as_bytes(), limit::NAME);
-        self.milliseconds(name!("upstream_connect_ms"), entry.upstream_connect);
-        self.milliseconds(name!("upstream_first_byte_ms"), entry.upstream_first_byte);
-        self.milliseconds(name!("upstream_total_ms"), entry.upstream_total);
-        self.milliseconds(name!("queued_ms"), entry.queued);
-        if entry.retries > 0 {
-            self.number(name!("retries"), u64::from(entry.retries));
-        }
-        self.retried(entry.retried);
-        if let Some((reason, from)) = entry.session_moved {
-            self.text(name!("session_moved"), reason.as_bytes(), limit::NAME);
-            self.text(name!("session_from"), from.unwrap_or_default().as_bytes(), limit::NAME);
-        }
-        self.text(name!("shed"), entry.shed.unwrap_or_default().as_bytes(), limit::NAME);
-        if let Some(Injected { rule, seed, number }) = entry.fault {
-            self.text(name!("fault"), rule.as_bytes(), limit::NAME);
-            self.number(name!("fault_seed"), seed);
-            self.number(name!("fault_number"), number);
-        }
-        self.text(name!("cause"), entry.cause.unwrap_or_default().as_bytes(), limit::NAME);
-        self.text(name!("detail"), entry.detail.unwrap_or_default().as_bytes(), limit::DETAIL);
-    }
-
     /// As `cause@server,…` in the one format, as an array of objects in the other.
-    fn retried(&mut self, attempts: &[Retried<'_>]) {
+    pub(crate) fn retried(&mut self, attempts: &[Retried<'_>]) {
         if attempts.is_empty() {
             return;
         }
@@ -214,7 +176,7 @@ impl Pairs<'_> {
         });
     }
 
-    fn text(&mut self, name: Name, value: &[u8], bytes_max: usize) {
+    pub(crate) fn text(&mut self, name: Name, value: &[u8], bytes_max: usize) {
         if !value.is_empty() {
             self.name(name);
             self.line.push(b'"');
@@ -238,12 +200,19 @@ impl Pairs<'_> {
         }
     }
 
-    fn number(&mut self, name: Name, value: u64) {
+    pub(crate) fn address(&mut self, name: Name, value: IpAddr) {
+        self.name(name);
+        self.line.push(b'"');
+        address(value, self.line);
+        self.line.push(b'"');
+    }
+
+    pub(crate) fn number(&mut self, name: Name, value: u64) {
         self.name(name);
         decimal(value, self.line);
     }
 
-    fn milliseconds(&mut self, name: Name, value: Option<Duration>) {
+    pub(crate) fn milliseconds(&mut self, name: Name, value: Option<Duration>) {
         let Some(duration) = value else { return };
         let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         self.number(name, microseconds / 1000);
@@ -330,6 +299,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::entry::{ClientTls, Injected};
 
     const MINIMAL: Entry<'static> = Entry::new(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)));
 
