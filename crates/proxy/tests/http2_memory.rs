@@ -57,6 +57,8 @@ unsafe impl GlobalAlloc for Counting {
 /// What one connection may cost.
 const LIMIT: isize = 1 << 20;
 const STREAMS: u32 = 100;
+/// Connections that are answered in a row while nothing changes.
+const QUIET_ROUNDS: u32 = 20;
 /// What a server may send on a stream before anything of it is taken.
 const STREAM_WINDOW: isize = 64 * 1024;
 const BODY_BYTES: usize = 4 << 20;
@@ -138,13 +140,22 @@ fn arrive(proxy: &Running) {
     }
 }
 
-/// Waits until the proxy has done all that it can with what it was sent.
-fn settle(proxy: &Running, client: &mut End) {
-    arrive(proxy);
-    // What a server has said in the meantime is read after this has been answered a few times.
-    for _ in 0..20 {
-        client.is_heard();
-        std::thread::sleep(std::time::Duration::from_millis(10));
+/// Waits until the proxy has done all that it can with what it was sent: other connections to its one worker are answered
+/// many times in a row while it takes no more memory, and gives none back.
+fn settle(proxy: &Running) {
+    let address = proxy.addresses()[0];
+    let (mut held, mut rounds) = (HELD.load(Relaxed), 0);
+    while rounds < QUIET_ROUNDS {
+        let mut friend = End::client(TcpStream::connect(address).expect("the proxy listens"), &[]);
+        friend.is_heard();
+        let connections = proxy.counters().connections_active;
+        drop(friend);
+        while proxy.counters().connections_active >= connections {
+            std::thread::yield_now();
+        }
+        let now = HELD.load(Relaxed);
+        rounds = if now == held { rounds + 1 } else { 0 };
+        held = now;
     }
 }
 
@@ -172,17 +183,20 @@ fn asks(client: &mut End, fields: &str) {
 fn responses_that_are_not_taken(server: std::net::SocketAddr) {
     costs_little("windows of nothing", server, &[(INITIAL_WINDOW_SIZE, 0)], |client, proxy| {
         asks(client, GET);
-        settle(proxy, client);
+        arrive(proxy);
+        settle(proxy);
     });
     costs_little("windows that open byte by byte", server, &[(INITIAL_WINDOW_SIZE, 0)], |client, proxy| {
         asks(client, GET);
-        settle(proxy, client);
+        arrive(proxy);
+        settle(proxy);
         for _ in 0..50 {
             for at in 0..STREAMS {
                 client.sends(window_update(1 + 2 * at, 1));
             }
         }
-        settle(proxy, client);
+        arrive(proxy);
+        settle(proxy);
     });
     costs_little(
         "a connection that is not read",
@@ -192,13 +206,13 @@ fn responses_that_are_not_taken(server: std::net::SocketAddr) {
             client.sends(window_update(0, (1 << 31) - 1 - WINDOW));
             asks(client, GET);
             arrive(proxy);
-            std::thread::sleep(std::time::Duration::from_millis(500));
+            settle(proxy);
         },
     );
 }
 
 fn heads(server: std::net::SocketAddr) {
-    costs_little("long heads", server, &[], |client, _| {
+    costs_little("long heads", server, &[], |client, proxy| {
         let fields = format!("{}x: {}\n", GET.replace("path: /", "path: /never"), "y".repeat(60_000));
         for at in 0..STREAMS {
             let block = frame::block(&fields);
@@ -211,12 +225,12 @@ fn heads(server: std::net::SocketAddr) {
             }
         }
         client.is_heard();
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        settle(proxy);
     });
-    costs_little("heads of some length", server, &[], |client, _| {
+    costs_little("heads of some length", server, &[], |client, proxy| {
         asks(client, &format!("{}x: {}\n", GET.replace("path: /", "path: /never"), "y".repeat(2900)));
         client.is_heard();
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        settle(proxy);
     });
     costs_little("small heads that mean large ones", server, &[], |client, _| {
         // `x: ` is put into the table once and then said 1800 times, a byte each.
@@ -241,9 +255,10 @@ fn bodies(server: std::net::SocketAddr) {
                 client.sends_body(1 + 2 * at, &vec![b'x'; count], false);
             }
         }
-        settle(proxy, client);
+        arrive(proxy);
+        settle(proxy);
     });
-    costs_little("a body in bytes", server, &[], |client, _| {
+    costs_little("a body in bytes", server, &[], |client, proxy| {
         client.sends(headers(1, &GET.replace("GET", "POST").replace("path: /", "path: /never")));
         let bytes: Vec<u8> = (0..100).flat_map(|_| data(1, "x")).collect();
         for _ in 0..1000 {
@@ -251,7 +266,7 @@ fn bodies(server: std::net::SocketAddr) {
                 break;
             }
         }
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        settle(proxy);
     });
 }
 
@@ -288,10 +303,9 @@ fn streams_of_a_server() {
             server.sends_body(stream, &vec![b'x'; count], false);
         }
     }
-    for _ in 0..20 {
-        server.is_heard();
-        client.is_heard();
-    }
+    server.is_heard();
+    client.is_heard();
+    settle(&proxy);
     let most = MOST.load(Relaxed) - before;
     let sent = STREAMS as isize * STREAM_WINDOW;
     show(&format!("streams of a server: {} KiB at most for {} KiB", most / 1024, sent / 1024));
