@@ -4,12 +4,12 @@ use std::num::NonZeroU64;
 
 use shape::{Limit, Model};
 
-use crate::fault::{Fault, ValueError};
 use crate::keys::{client, written_client};
 use crate::kind::Text;
 use crate::matching::NOT_KNOWN;
 use crate::quantity::{rate, size, written_rate, written_size};
 use crate::settings::{Bandwidth, Scope};
+use crate::value_error::{ValueError, ValueFault};
 use mistake::nearest;
 
 const EXPECTED: &str = "a rate such as 1MB/s or 10Mbit/s, with `burst 64KB` behind it for a token bucket, and `per client`, \
@@ -31,7 +31,7 @@ pub(crate) const BANDWIDTH: Text<Bandwidth> =
 /// Reads a limit on bandwidth: a rate, `burst` with a size, and `per` with who has it together.
 pub fn bandwidth(text: &str) -> Result<Bandwidth, ValueError> {
     let mut words = text.split_whitespace();
-    let number = words.next().ok_or_else(|| refusal(Fault::Empty))?;
+    let number = words.next().ok_or_else(|| refusal(ValueFault::Empty))?;
     let bytes_per_second = rate(number).map_err(|error| refusal(error.fault))?;
     let mut bandwidth = Bandwidth::link(within(bytes_per_second, RATE_MAX, number)?);
     while let Some(word) = words.next() {
@@ -52,8 +52,8 @@ fn model(text: &str) -> Result<Model, ValueError> {
 }
 
 fn within(number: u64, most: u64, written: &str) -> Result<NonZeroU64, ValueError> {
-    let number = NonZeroU64::new(number).ok_or_else(|| refusal(Fault::Nothing(written.to_owned())))?;
-    if number.get() > most { Err(refusal(Fault::TooLarge(written.to_owned()))) } else { Ok(number) }
+    let number = NonZeroU64::new(number).ok_or_else(|| refusal(ValueFault::Nothing(written.to_owned())))?;
+    if number.get() > most { Err(refusal(ValueFault::TooLarge(written.to_owned()))) } else { Ok(number) }
 }
 
 fn scope(text: &str) -> Result<Scope, ValueError> {
@@ -69,10 +69,10 @@ fn scope(text: &str) -> Result<Scope, ValueError> {
 
 fn unknown(written: &str, words: &[&str]) -> ValueError {
     let nearest = nearest(written, words.iter().copied()).map(str::to_owned);
-    refusal(Fault::Unknown { written: written.to_owned(), why: NOT_KNOWN, nearest })
+    refusal(ValueFault::Unknown { written: written.to_owned(), why: NOT_KNOWN, nearest })
 }
 
-fn refusal(fault: Fault) -> ValueError {
+fn refusal(fault: ValueFault) -> ValueError {
     ValueError { fault, expected: EXPECTED }
 }
 

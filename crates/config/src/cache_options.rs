@@ -7,7 +7,6 @@ use std::time::Duration;
 use cache::{Heuristic, Ignore, KeyOptions, Parameter, Policy, Query, StatusTtl};
 use ipnet::IpNet;
 
-use crate::fault::{Fault, ValueError};
 use crate::kind::{At, List, Located, Maybe, Name, Switch, Text, Word};
 use crate::matching::{FieldName, is_token};
 use crate::options::{NETWORK_KIND, UP_TO_A_YEAR};
@@ -17,6 +16,7 @@ use crate::reader::Reader;
 use crate::settings::{CacheDisk, CacheStore};
 use crate::statuses::{status_range, written_range};
 use crate::table::{Element, Inline, Table, element, key, required};
+use crate::value_error::{ValueError, ValueFault};
 
 /// `[cache]`.
 #[derive(Debug, Clone)]
@@ -104,9 +104,9 @@ const FOLDER: Text<PathBuf> = Text {
     expected: FOLDER_EXPECTED,
     read: |text| {
         let fault = match text {
-            "" => Fault::Empty,
+            "" => ValueFault::Empty,
             path if path.contains('/') && !path.contains('\0') => return Ok(PathBuf::from(path)),
-            other => Fault::NotAPath { written: other.to_owned(), nearest: None },
+            other => ValueFault::NotAPath { written: other.to_owned(), nearest: None },
         };
         Err(ValueError { fault, expected: FOLDER_EXPECTED })
     },

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use shape::{Delay, Jitter, Loss};
 
-use crate::fault::{Fault, ValueError};
 use crate::kind::Text;
 use crate::named_file::read_bytes;
 use crate::quantity::{duration, written_duration};
+use crate::value_error::{ValueError, ValueFault};
 
 const EXPECTED: &str = "a delay such as 50ms, 2s±100ms, 50ms±10ms normal or 50ms trace FILE";
 const EXPECTED_LOSS: &str = "a share of packets and the time until each is sent again, such as `0.5% 300ms`";
@@ -47,7 +47,7 @@ pub(crate) fn drawn_delay(text: &str) -> Result<Delay, ValueError> {
         NORMAL => Jitter::Normal { deviation_ns: spread_ns },
         PARETO => Jitter::Pareto { mean_ns: spread_ns },
         other => {
-            return Err(refusal(Fault::Unknown {
+            return Err(refusal(ValueFault::Unknown {
                 written: other.to_owned(),
                 why: "is no way to vary",
                 nearest: None,
@@ -59,7 +59,7 @@ pub(crate) fn drawn_delay(text: &str) -> Result<Delay, ValueError> {
 
 fn trace(file: &str) -> Result<Jitter, ValueError> {
     let path = Path::new(file);
-    let refuse = |problem| refusal(Fault::File { path: path.to_path_buf(), problem });
+    let refuse = |problem| refusal(ValueFault::File { path: path.to_path_buf(), problem });
     let bytes = read_bytes(path).map_err(refuse)?;
     let text = String::from_utf8(bytes).map_err(|_| refuse("it is not UTF-8 text".to_owned()))?;
     let mut added_ns = Vec::new();
@@ -82,11 +82,11 @@ fn trace(file: &str) -> Result<Jitter, ValueError> {
 /// Reads a loss of packets: `0.5% 300ms`.
 pub fn loss(text: &str) -> Result<Loss, ValueError> {
     let refuse = |fault| ValueError { fault, expected: EXPECTED_LOSS };
-    let unknown = || refuse(Fault::Unknown { written: text.to_owned(), why: "has no %", nearest: None });
+    let unknown = || refuse(ValueFault::Unknown { written: text.to_owned(), why: "has no %", nearest: None });
     let (share, stall) = text.trim().split_once('%').ok_or_else(unknown)?;
-    let percent: f64 = share.parse().map_err(|_| refuse(Fault::NotANumber(share.to_owned())))?;
+    let percent: f64 = share.parse().map_err(|_| refuse(ValueFault::NotANumber(share.to_owned())))?;
     if !(0.0..=100.0).contains(&percent) {
-        return Err(refuse(Fault::TooLarge(share.to_owned())));
+        return Err(refuse(ValueFault::TooLarge(share.to_owned())));
     }
     let stall = duration(stall).map_err(|error| refuse(error.fault))?;
     Ok(Loss { per_million: (percent * 10_000.0).round() as u32, stall_ns: stall.as_nanos() as u64 })
@@ -104,7 +104,7 @@ fn nanoseconds(text: &str) -> Result<u64, ValueError> {
     Ok(length.as_nanos() as u64)
 }
 
-fn refusal(fault: Fault) -> ValueError {
+fn refusal(fault: ValueFault) -> ValueError {
     ValueError { fault, expected: EXPECTED }
 }
 

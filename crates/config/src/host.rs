@@ -7,9 +7,9 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 
-use crate::fault::{Fault, HostProblem, ValueError};
 use crate::server::socket_path;
 use crate::settings::{ListenAddress, ServerHost};
+use crate::value_error::{HostProblem, ValueError, ValueFault};
 
 /// What DNS can carry (RFC 1035 §2.3.4), without the root's dot.
 const LONGEST_NAME: usize = 253;
@@ -20,9 +20,9 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, ValueError> {
     let written = text.trim();
     written.parse().map_err(|_| {
         let fault = if written.is_empty() {
-            Fault::Empty
+            ValueFault::Empty
         } else {
-            Fault::SocketAddress { written: written.to_owned(), nearest: meant_address(written) }
+            ValueFault::SocketAddress { written: written.to_owned(), nearest: meant_address(written) }
         };
         ValueError { fault, expected: LISTEN_ADDRESS }
     })
@@ -74,15 +74,15 @@ pub fn network(text: &str) -> Result<IpNet, ValueError> {
     let written = text.trim();
     let refuse = |fault| ValueError { fault, expected: NETWORK };
     if written.is_empty() {
-        return Err(refuse(Fault::Empty));
+        return Err(refuse(ValueFault::Empty));
     }
     if let Ok(address) = written.parse::<IpAddr>() {
         return Ok(IpNet::from(address.to_canonical()));
     }
-    let network: IpNet = written.parse().map_err(|_| refuse(Fault::Network(written.to_owned())))?;
+    let network: IpNet = written.parse().map_err(|_| refuse(ValueFault::Network(written.to_owned())))?;
     let truncated = network.trunc();
     if network != truncated {
-        return Err(refuse(Fault::HostBits { written: written.to_owned(), truncated }));
+        return Err(refuse(ValueFault::HostBits { written: written.to_owned(), truncated }));
     }
     Ok(canonical(network))
 }
@@ -109,7 +109,7 @@ pub(crate) fn route_host(text: &str) -> Result<String, ValueError> {
     }
     match host_and_port(text).map_err(refuse)? {
         (host, None) => Ok(host.to_string()),
-        (_, Some(port)) => Err(refuse(Fault::HostPort(port))),
+        (_, Some(port)) => Err(refuse(ValueFault::HostPort(port))),
     }
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn tls_name(text: &str) -> Result<String, ValueError> {
         (ServerHost::Address(_) | ServerHost::Unix(_), None) => {
             Err(refuse(host_fault(text, HostProblem::Address)))
         }
-        (_, Some(port)) => Err(refuse(Fault::HostPort(port))),
+        (_, Some(port)) => Err(refuse(ValueFault::HostPort(port))),
     }
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn tls_name(text: &str) -> Result<String, ValueError> {
 pub(crate) const TLS_NAME: &str = "a host name such as www.example.com, without port";
 
 /// Reads `HOST[:PORT]`: a name, an IPv4 address, or an IPv6 address in brackets.
-pub(crate) fn host_and_port(text: &str) -> Result<(ServerHost, Option<u16>), Fault> {
+pub(crate) fn host_and_port(text: &str) -> Result<(ServerHost, Option<u16>), ValueFault> {
     if let Some(rest) = text.strip_prefix('[') {
         let not_an_address = || host_fault(text, HostProblem::NotAnIpv6Address);
         let (inside, rest) = rest.split_once(']').ok_or_else(not_an_address)?;
@@ -158,7 +158,7 @@ pub(crate) fn host_and_port(text: &str) -> Result<(ServerHost, Option<u16>), Fau
         return Ok((ServerHost::Address(address.into()), port));
     }
     if text.parse::<Ipv6Addr>().is_ok() {
-        return Err(Fault::Unbracketed(text.to_owned()));
+        return Err(ValueFault::Unbracketed(text.to_owned()));
     }
     let (host, port) = match text.split_once(':') {
         Some((host, written)) => (host, Some(port(written)?)),
@@ -168,13 +168,13 @@ pub(crate) fn host_and_port(text: &str) -> Result<(ServerHost, Option<u16>), Fau
 }
 
 /// Digits only: `parse` alone would take `+80`.
-fn port(text: &str) -> Result<u16, Fault> {
+fn port(text: &str) -> Result<u16, ValueFault> {
     let number: Option<u16> =
         if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None };
-    number.filter(|number| *number != 0).ok_or_else(|| Fault::Port(text.to_owned()))
+    number.filter(|number| *number != 0).ok_or_else(|| ValueFault::Port(text.to_owned()))
 }
 
-fn name_or_ipv4(host: &str) -> Result<ServerHost, Fault> {
+fn name_or_ipv4(host: &str) -> Result<ServerHost, ValueFault> {
     if let Ok(address) = host.parse::<Ipv4Addr>() {
         return Ok(ServerHost::Address(address.into()));
     }
@@ -220,8 +220,8 @@ fn label_problem(label: &str) -> Option<HostProblem> {
     }
 }
 
-fn host_fault(host: &str, problem: HostProblem) -> Fault {
-    Fault::Host { host: host.to_owned(), problem }
+fn host_fault(host: &str, problem: HostProblem) -> ValueFault {
+    ValueFault::Host { host: host.to_owned(), problem }
 }
 
 #[cfg(test)]
@@ -245,7 +245,11 @@ mod tests {
         ] {
             let error = listen_address(text).unwrap_err();
             let nearest = nearest.map(str::to_owned);
-            assert_eq!(error.fault, Fault::SocketAddress { written: text.to_owned(), nearest }, "{text}");
+            assert_eq!(
+                error.fault,
+                ValueFault::SocketAddress { written: text.to_owned(), nearest },
+                "{text}"
+            );
         }
     }
 
@@ -265,7 +269,7 @@ mod tests {
             assert_eq!(network(text).map(|network| network.to_string()), Ok(read.to_owned()));
         }
         for text in ["10.0.0.0/33", "10.0.0/8", "private", "10.0.0.0/"] {
-            assert_eq!(network(text).unwrap_err().fault, Fault::Network(text.to_owned()));
+            assert_eq!(network(text).unwrap_err().fault, ValueFault::Network(text.to_owned()));
         }
         assert_eq!(
             network("10.1.2.3/8").unwrap_err().to_string(),
@@ -284,7 +288,7 @@ mod tests {
             assert_eq!(route_host(text), Ok(host.to_owned()));
             assert_eq!(host_header(&format!("{text}:8080")), Ok(format!("{host}:8080")));
         }
-        assert_eq!(route_host("a.example:80").unwrap_err().fault, Fault::HostPort(80));
+        assert_eq!(route_host("a.example:80").unwrap_err().fault, ValueFault::HostPort(80));
         assert_eq!(
             route_host("a.example.").unwrap_err().fault,
             host_fault("a.example.", HostProblem::EmptyLabel)

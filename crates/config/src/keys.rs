@@ -4,9 +4,9 @@
 use ::route::RateKeyPart;
 use balance::{AddressPrefixes, Source};
 
-use crate::fault::{Fault, ValueError};
 use crate::kind::Text;
 use crate::matching::{is_token, unknown};
+use crate::value_error::{ValueError, ValueFault};
 
 /// A part of a request.
 #[derive(Debug, Clone, PartialEq)]
@@ -110,7 +110,7 @@ fn sticky(text: &str) -> Result<Option<Source>, ValueError> {
             let nearest = Some(format!("origin-cookie:{name}"));
             let why = "does not say whose cookie it is";
             return Err(ValueError {
-                fault: Fault::Unknown { written: text.to_owned(), why, nearest },
+                fault: ValueFault::Unknown { written: text.to_owned(), why, nearest },
                 expected: SESSION,
             });
         }
@@ -188,7 +188,10 @@ fn part(text: &str, expected: &'static str) -> Result<Part, ValueError> {
             let Some((_, ours)) = other else { return Err(unknown(text, &WORDS, expected)) };
             let nearest = Some(name.map_or((*ours).to_owned(), |name| format!("{ours}:{name}")));
             let why = "is called otherwise here";
-            Err(ValueError { fault: Fault::Unknown { written: text.to_owned(), why, nearest }, expected })
+            Err(ValueError {
+                fault: ValueFault::Unknown { written: text.to_owned(), why, nearest },
+                expected,
+            })
         }
     }
 }
@@ -199,15 +202,17 @@ fn named(text: &str, name: &str, expected: &'static str) -> Result<String, Value
         return Ok(name.to_owned());
     }
     let why = "does not end in a name";
-    Err(ValueError { fault: Fault::Unknown { written: text.to_owned(), why, nearest: None }, expected })
+    Err(ValueError { fault: ValueFault::Unknown { written: text.to_owned(), why, nearest: None }, expected })
 }
 
 /// `/24` is of IPv4 addresses alone, `/24/56` of both.
 pub(crate) fn client(text: &str, bits: &str, expected: &'static str) -> Result<AddressPrefixes, ValueError> {
     let default = AddressPrefixes::default();
     let why = "is no length of addresses, of IPv4 up to 32 and of IPv6 up to 128";
-    let refuse =
-        || ValueError { fault: Fault::Unknown { written: text.to_owned(), why, nearest: None }, expected };
+    let refuse = || ValueError {
+        fault: ValueFault::Unknown { written: text.to_owned(), why, nearest: None },
+        expected,
+    };
     let number = |text: &str, most: u8| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         text.parse().ok().filter(|bits| digits && *bits <= most).ok_or_else(refuse)

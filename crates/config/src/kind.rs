@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use toml::Spanned;
 use toml::de::DeValue;
 
-use crate::fault::ValueError;
 use crate::foreign;
 use crate::reader::{Reader, Span};
 use crate::table::{Page, Written, one_of};
+use crate::value_error::ValueError;
 use mistake::nearest;
 
 /// What an option takes.

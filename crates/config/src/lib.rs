@@ -3,7 +3,7 @@
 //! A `Config` is always valid: it is read from a file, or changed with `Config::edit`, which checks the result. Nothing here opens a socket or resolves a name.
 
 /// What can be wrong with one value, and how that is said.
-mod fault;
+mod value_error;
 /// Durations, sizes and rates.
 mod quantity;
 /// Delays that vary.
@@ -11,9 +11,9 @@ mod delay;
 /// Limits on bandwidth.
 mod bandwidth;
 /// What goes wrong on purpose, as it is written.
-mod injected;
+mod fault_kinds;
 /// The same with connections.
-mod injected_connection;
+mod fault_connection;
 /// Links by name.
 mod profile;
 /// Hosts, ports, listening addresses and networks.
@@ -73,7 +73,7 @@ mod retry_options;
 /// Those of the cache.
 mod cache_options;
 /// Those of what goes wrong on purpose.
-mod injected_options;
+mod fault_options;
 /// Those of TLS.
 mod tls_options;
 /// Relations between values; from the file as written to its meaning, and back.
@@ -87,9 +87,9 @@ mod route_written;
 /// And for upstreams.
 mod upstream_resolve;
 /// And for what goes wrong on purpose.
-mod injected_resolve;
+mod fault_resolve;
 /// Faults for a proxy that runs.
-mod injected_read;
+mod fault_read;
 /// And for TLS.
 mod tls_resolve;
 /// What has to be there on the machine.
@@ -108,10 +108,9 @@ mod reference;
 pub use bandwidth::{bandwidth, written_bandwidth};
 pub use checked::Config;
 pub use delay::{delay, loss, written_delay, written_loss};
-pub use fault::{Fault, HostProblem, PrefixProblem, ValueError};
+pub use fault_kinds::{injection, written_fault, written_share};
+pub use fault_read::{faults, written_rule};
 pub use host::{listen_address, network};
-pub use injected::{injection, written_fault, written_share};
-pub use injected_read::{faults, written_rule};
 pub use ipnet::IpNet;
 pub use mistake::Mistake;
 pub use needs::{Need, Needed};
@@ -129,5 +128,6 @@ pub use settings::{
     Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, Upstream, Via,
 };
 pub use tls::{
-    CertificateFiles, Certificates, ClientCertificates, Hsts, KeyPair, ServerTls, UnknownNames, UpstreamTls,
+    CertificateFiles, Certificates, ClientCertificates, Hsts, KeyPair, ListenerTls, UnknownNames, UpstreamTls,
 };
+pub use value_error::{HostProblem, PrefixProblem, ValueError, ValueFault};

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use crate::fault::{Fault, ValueError};
 use crate::kind::{At, List, Located, Text, Unless, Word, located};
 use crate::reader::Reader;
 use crate::settings::{AccessLog, LogFormat, LogQuery, LogTarget};
 use crate::table::{Table, key, required};
+use crate::value_error::{ValueError, ValueFault};
 use mistake::nearest;
 
 /// `[log]`.
@@ -102,7 +102,7 @@ impl Default for Log {
 const PARAMETER: &str = "the name of a parameter such as token";
 
 fn parameter(text: &str) -> Result<String, ValueError> {
-    let fault = Fault::Empty;
+    let fault = ValueFault::Empty;
     if text.is_empty() { Err(ValueError { fault, expected: PARAMETER }) } else { Ok(text.to_owned()) }
 }
 
@@ -119,7 +119,7 @@ fn log_target(text: &str) -> Result<LogTarget, ValueError> {
         other => {
             let nearest = nearest(other, ["stdout", "off"]);
             Err(ValueError {
-                fault: Fault::NotAPath { written: other.to_owned(), nearest },
+                fault: ValueFault::NotAPath { written: other.to_owned(), nearest },
                 expected: TARGET,
             })
         }

@@ -5,12 +5,12 @@
 use ::route::{HostRule, PathRule, Pattern, PatternError, ValueRule};
 use toml::de::DeValue;
 
-use crate::fault::{Fault, HostProblem, ValueError};
 use crate::host::route_host;
 use crate::kind::{Kind, Text, quoted, refuse_type};
 use crate::prefix::{exact, prefix};
 use crate::reader::Reader;
 use crate::table::Written;
+use crate::value_error::{HostProblem, ValueError, ValueFault};
 use mistake::nearest;
 
 /// The host of a route.
@@ -27,7 +27,7 @@ fn host_rule(text: &str) -> Result<HostRule, ValueError> {
         return route_host(text).map(HostRule::Exact).map_err(|error| ValueError { expected: HOST, ..error });
     };
     let refuse = |problem| {
-        let fault = Fault::Host { host: text.to_owned(), problem };
+        let fault = ValueFault::Host { host: text.to_owned(), problem };
         ValueError { fault, expected: HOST }
     };
     match route_host(parent) {
@@ -68,7 +68,7 @@ fn method(text: &str) -> Result<String, ValueError> {
     let upper = text.to_ascii_uppercase();
     let nearest = is_token(&upper).then_some(upper);
     let why = if nearest.is_some() { "is not in capitals, as methods are" } else { "cannot be a method" };
-    let fault = Fault::Unknown { written: text.to_owned(), why, nearest };
+    let fault = ValueFault::Unknown { written: text.to_owned(), why, nearest };
     Err(ValueError { fault, expected: METHOD.expected })
 }
 
@@ -96,7 +96,7 @@ impl FieldName {
             return Ok(Self(text.to_owned()));
         }
         let why = "cannot be the name of a field";
-        let fault = Fault::Unknown { written: text.to_owned(), why, nearest: None };
+        let fault = ValueFault::Unknown { written: text.to_owned(), why, nearest: None };
         Err(ValueError { fault, expected: Self::EXPECTED })
     }
 
@@ -108,7 +108,7 @@ impl FieldName {
 /// Reads the name of a parameter, which may be anything.
 pub(crate) fn parameter_name(text: &str) -> Result<String, ValueError> {
     match text {
-        "" => Err(ValueError { fault: Fault::Empty, expected: "the name of a parameter" }),
+        "" => Err(ValueError { fault: ValueFault::Empty, expected: "the name of a parameter" }),
         name => Ok(name.to_owned()),
     }
 }
@@ -173,9 +173,9 @@ fn compiled(
     let written = text.strip_prefix('~')?.trim_start();
     let preceding = text.len() - written.len();
     if written.is_empty() {
-        return Some(Err(ValueError { fault: Fault::Empty, expected }));
+        return Some(Err(ValueError { fault: ValueFault::Empty, expected }));
     }
-    let refuse = |error| ValueError { fault: Fault::Pattern { error, preceding }, expected };
+    let refuse = |error| ValueError { fault: ValueFault::Pattern { error, preceding }, expected };
     Some(compile(written).map_err(refuse))
 }
 
@@ -183,8 +183,10 @@ fn compiled(
 pub(crate) const PATTERN: Text<Pattern> = Text {
     expected: "a regular expression over the whole path such as /a/(.*)",
     read: |text| {
-        let refuse =
-            |error| ValueError { fault: Fault::Pattern { error, preceding: 0 }, expected: PATTERN.expected };
+        let refuse = |error| ValueError {
+            fault: ValueFault::Pattern { error, preceding: 0 },
+            expected: PATTERN.expected,
+        };
         Pattern::new(text).map_err(refuse)
     },
     print: ToString::to_string,
@@ -196,5 +198,8 @@ pub(crate) const NOT_KNOWN: &str = "is not known here";
 /// A word that is none of these, with what is near it.
 pub(crate) fn unknown(written: &str, words: &[&str], expected: &'static str) -> ValueError {
     let nearest = nearest(written, words.iter().copied()).map(str::to_owned);
-    ValueError { fault: Fault::Unknown { written: written.to_owned(), why: NOT_KNOWN, nearest }, expected }
+    ValueError {
+        fault: ValueFault::Unknown { written: written.to_owned(), why: NOT_KNOWN, nearest },
+        expected,
+    }
 }

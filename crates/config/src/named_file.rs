@@ -9,11 +9,11 @@ use std::sync::Arc;
 use route::Users;
 use toml::de::DeValue;
 
-use crate::fault::{Fault, ValueError};
 use crate::kind::{Kind, quoted, refuse_type};
 use crate::reader::Reader;
 use crate::settings::{CookieSecrets, Page};
 use crate::table::Written;
+use crate::value_error::{ValueError, ValueFault};
 
 /// Far more than a page, a list of users or a key has.
 const LARGEST_FILE_BYTES: u64 = 4 << 20;
@@ -41,10 +41,10 @@ impl<V> Kind<V> for FileKind<V> {
         };
         let path = Path::new(text.as_ref());
         let made = match text.as_ref() {
-            "" => Err(Fault::Empty),
+            "" => Err(ValueFault::Empty),
             _ => read_bytes(path)
                 .and_then(|bytes| (self.make)(path, bytes))
-                .map_err(|problem| Fault::File { path: path.to_path_buf(), problem }),
+                .map_err(|problem| ValueFault::File { path: path.to_path_buf(), problem }),
         };
         match made {
             Ok(value) => Some(value),

@@ -13,10 +13,9 @@ use ipnet::IpNet;
 use crate::bandwidth::BANDWIDTH;
 use crate::cache_options::{CACHE, CacheWritten};
 use crate::delay::{DELAY, LOSS};
-use crate::fault::ValueError;
+use crate::fault_options::{FAULT, FAULTS, FaultWritten, FaultsWritten};
 use crate::host::{ANY_LISTEN_ADDRESS, LISTEN_ADDRESS, NETWORK, listen_address, network};
 use crate::http2_options::HTTP2_LIMITS;
-use crate::injected_options::{FAULT, FAULTS, FaultWritten, FaultsWritten};
 use crate::kind::{At, Kind, List, Located, Maybe, Name, Switch, Text, Unless, located, quoted};
 use crate::log_options::{LOG, Log};
 use crate::message_options::MESSAGES;
@@ -35,6 +34,7 @@ use crate::table::{Element, Named, Section, Sections, Table, Written, element, k
 use crate::tls::Hsts;
 use crate::tls_options::{HstsKind, SERVER_TLS, ServerTlsWritten};
 use crate::upstream_options::{UPSTREAM, UPSTREAM_NAME, UpstreamWritten, is_upstream_name};
+use crate::value_error::ValueError;
 
 /// A file as written, each value understood, their relations not yet.
 #[derive(Debug, Clone, Default)]

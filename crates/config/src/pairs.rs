@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 use toml::Spanned;
 use toml::de::DeValue;
 
-use crate::fault::ValueError;
 use crate::kind::{Kind, refuse_type};
 use crate::reader::{Reader, Span};
 use crate::table::{Page, Written, quoted_key};
+use crate::value_error::ValueError;
 
 /// A name of which the file says something.
 #[derive(Debug, Clone, PartialEq)]

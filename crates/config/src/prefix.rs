@@ -2,7 +2,7 @@
 //!
 //! What no normalised request path can match is refused here rather than never matched there.
 
-use crate::fault::{Fault, PrefixProblem, ValueError};
+use crate::value_error::{PrefixProblem, ValueError, ValueFault};
 
 /// What a path prefix may be.
 pub(crate) const PREFIX: &str = "a path prefix such as / or /api";
@@ -14,7 +14,7 @@ pub(crate) fn prefix(text: &str) -> Result<String, ValueError> {
         Some((problem, nearest)) => {
             let nearest = nearest.filter(|nearest| self::problem(nearest).is_none());
             Err(ValueError {
-                fault: Fault::Prefix { path: text.to_owned(), problem, nearest },
+                fault: ValueFault::Prefix { path: text.to_owned(), problem, nearest },
                 expected: PREFIX,
             })
         }
@@ -162,7 +162,7 @@ mod tests {
             ("/%zz", PrefixProblem::Percent, None),
         ] {
             let nearest = nearest.map(str::to_owned);
-            let fault = Fault::Prefix { path: path.to_owned(), problem, nearest };
+            let fault = ValueFault::Prefix { path: path.to_owned(), problem, nearest };
             assert_eq!(prefix(path).map_err(|error| error.fault), Err(fault), "{path}");
         }
     }

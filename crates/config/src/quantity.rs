@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::fault::{Fault, ValueError};
+use crate::value_error::{ValueError, ValueFault};
 
 /// Two years, which Strict-Transport-Security may last: beyond it a duration is a slip, and sums with it could overflow a
 /// clock.
@@ -13,7 +13,7 @@ const LONGEST: Duration = Duration::from_secs(2 * 365 * 24 * 3600);
 /// Reads a duration: `50ms`, `1.5s`, `2m`, `1h`. The unit is required; two years are the most.
 pub fn duration(text: &str) -> Result<Duration, ValueError> {
     let nanoseconds = DURATION.parse(text)?;
-    let too_large = || DURATION.refuse(Fault::TooLarge(text.trim().to_owned()));
+    let too_large = || DURATION.refuse(ValueFault::TooLarge(text.trim().to_owned()));
     let duration = Duration::from_nanos(u64::try_from(nanoseconds).map_err(|_| too_large())?);
     if duration > LONGEST { Err(too_large()) } else { Ok(duration) }
 }
@@ -21,16 +21,16 @@ pub fn duration(text: &str) -> Result<Duration, ValueError> {
 /// Reads a size in bytes: `512`, `64k` and `256MB` (powers of 1000), `64KiB` (powers of 1024).
 pub fn size(text: &str) -> Result<u64, ValueError> {
     let bytes = SIZE.parse(text)?;
-    u64::try_from(bytes).map_err(|_| SIZE.refuse(Fault::TooLarge(text.trim().to_owned())))
+    u64::try_from(bytes).map_err(|_| SIZE.refuse(ValueFault::TooLarge(text.trim().to_owned())))
 }
 
 /// Reads a rate into bytes/s: `500k`, `1MB/s`, and `10Mbit/s`, which is an eighth in bytes.
 pub(crate) fn rate(text: &str) -> Result<u64, ValueError> {
     let bits_per_second = RATE.parse(text)?;
     if bits_per_second % 8 != 0 {
-        return Err(RATE.refuse(Fault::NotWhole { written: text.trim().to_owned(), unit: "bytes/s" }));
+        return Err(RATE.refuse(ValueFault::NotWhole { written: text.trim().to_owned(), unit: "bytes/s" }));
     }
-    u64::try_from(bits_per_second / 8).map_err(|_| RATE.refuse(Fault::TooLarge(text.trim().to_owned())))
+    u64::try_from(bits_per_second / 8).map_err(|_| RATE.refuse(ValueFault::TooLarge(text.trim().to_owned())))
 }
 
 /// Reads a percentage: `20%`.
@@ -40,13 +40,13 @@ pub(crate) fn percent(text: &str) -> Result<u64, ValueError> {
     let Some(number) = written.strip_suffix('%') else {
         let is_number = !written.is_empty() && written.bytes().all(|byte| byte.is_ascii_digit());
         let nearest = is_number.then(|| format!("{written}%"));
-        return Err(refuse(Fault::Unknown { written: written.to_owned(), why: "has no %", nearest }));
+        return Err(refuse(ValueFault::Unknown { written: written.to_owned(), why: "has no %", nearest }));
     };
     let number = number.trim_end();
     if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(refuse(Fault::NotANumber(number.to_owned())));
+        return Err(refuse(ValueFault::NotANumber(number.to_owned())));
     }
-    number.parse().map_err(|_| refuse(Fault::TooLarge(written.to_owned())))
+    number.parse().map_err(|_| refuse(ValueFault::TooLarge(written.to_owned())))
 }
 
 /// The duration as it would be written: `75s`, `1h`, `1500ms`.
@@ -154,7 +154,7 @@ impl Kind {
     fn parse(&self, text: &str) -> Result<u128, ValueError> {
         let text = text.trim();
         if text.is_empty() {
-            return Err(self.refuse(Fault::Empty));
+            return Err(self.refuse(ValueFault::Empty));
         }
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, unit) = text.split_at(end);
@@ -163,7 +163,7 @@ impl Kind {
         let pointless = whole.is_empty() || fraction.contains('.') || number.ends_with('.');
         if pointless {
             return Err(
-                self.refuse(Fault::NotANumber(if number.is_empty() { text } else { number }.to_owned()))
+                self.refuse(ValueFault::NotANumber(if number.is_empty() { text } else { number }.to_owned()))
             );
         }
         let scale = self.scale(number, unit)?;
@@ -176,17 +176,18 @@ impl Kind {
             return Ok(*scale);
         }
         if unit.is_empty() {
-            return Err(self.refuse(Fault::NoUnit(number.to_owned())));
+            return Err(self.refuse(ValueFault::NoUnit(number.to_owned())));
         }
         // The usual slip is the case: 256m, 10mb/s.
         let nearest = self.units.iter().map(|(name, _)| *name).find(|name| name.eq_ignore_ascii_case(unit));
-        Err(self.refuse(Fault::UnknownUnit { unit: unit.to_owned(), nearest }))
+        Err(self.refuse(ValueFault::UnknownUnit { unit: unit.to_owned(), nearest }))
     }
 
     /// `whole.fraction` times `scale`, if that is a whole number.
     fn exact(&self, text: &str, whole: &str, fraction: &str, scale: u128) -> Result<u128, ValueError> {
-        let too_large = || self.refuse(Fault::TooLarge(text.to_owned()));
-        let not_whole = || self.refuse(Fault::NotWhole { written: text.to_owned(), unit: self.smallest });
+        let too_large = || self.refuse(ValueFault::TooLarge(text.to_owned()));
+        let not_whole =
+            || self.refuse(ValueFault::NotWhole { written: text.to_owned(), unit: self.smallest });
         let fraction = fraction.trim_end_matches('0');
         let whole: u128 = whole.parse().map_err(|_| too_large())?;
         let mut quantity = whole.checked_mul(scale).ok_or_else(too_large)?;
@@ -214,7 +215,7 @@ impl Kind {
         }
     }
 
-    fn refuse(&self, fault: Fault) -> ValueError {
+    fn refuse(&self, fault: ValueFault) -> ValueError {
         ValueError { fault, expected: self.expected }
     }
 }

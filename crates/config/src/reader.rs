@@ -10,8 +10,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::fault::ValueError;
 use crate::foreign;
+use crate::value_error::ValueError;
 use mistake::{Mistake, Places};
 
 /// Deeper than any table of a configuration: there, a value is taken as one piece.

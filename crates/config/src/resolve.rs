@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 
 use crate::cache_options::CacheWritten;
-use crate::injected_resolve::{self, faults};
+use crate::fault_resolve::{self, faults};
 use crate::kind::{Located, located};
 use crate::log_options::Log;
 use crate::options::{FILE, File, Listen, ShedWritten, WakeupCoalescing};
@@ -296,8 +296,8 @@ impl From<&Settings> for File {
                 .collect(),
             // Listeners have what theirs says already.
             profiles: config.profiles.iter().map(|own| (0..0, own.name.clone(), own.into())).collect(),
-            faults: injected_resolve::written_section(&config.faults),
-            fault: injected_resolve::written(&config.faults.rules, &config.listeners),
+            faults: fault_resolve::written_section(&config.faults),
+            fault: fault_resolve::written(&config.faults.rules, &config.listeners),
             timeouts: config.timeouts,
             limits: config.limits,
             shed: ShedWritten::from(&config.shed),

@@ -6,7 +6,6 @@ use std::time::Duration;
 use ::route::{DomainRewrite, RedirectStatus};
 use toml::de::DeValue;
 
-use crate::fault::{Fault, ValueError};
 use crate::kind::{Kind, Name, Text, quoted, refuse_type};
 use crate::matching::unknown;
 use crate::pairs::{Pair, Pairs, pair};
@@ -14,6 +13,7 @@ use crate::quantity::{duration, written_duration};
 use crate::reader::Reader;
 use crate::settings::Via;
 use crate::table::Written;
+use crate::value_error::{ValueError, ValueFault};
 
 /// What clients show when they ask for a password.
 pub(crate) const REALM: Text<String> = Text {
@@ -21,7 +21,11 @@ pub(crate) const REALM: Text<String> = Text {
     read: |text| match ::route::challenge(text) {
         Some(_) => Ok(text.to_owned()),
         None => Err(ValueError {
-            fault: Fault::Unknown { written: text.to_owned(), why: "has a control character", nearest: None },
+            fault: ValueFault::Unknown {
+                written: text.to_owned(),
+                why: "has a control character",
+                nearest: None,
+            },
             expected: REALM.expected,
         }),
     },
@@ -41,7 +45,11 @@ pub(crate) const VIA: Text<Via> = Text {
             Ok(Via::Named(name.to_owned()))
         }
         _ => Err(ValueError {
-            fault: Fault::Unknown { written: text.to_owned(), why: "cannot be a name in Via", nearest: None },
+            fault: ValueFault::Unknown {
+                written: text.to_owned(),
+                why: "cannot be a name in Via",
+                nearest: None,
+            },
             expected: VIA.expected,
         }),
     },
@@ -66,14 +74,14 @@ fn rate(text: &str) -> Result<(NonZeroU32, Duration), ValueError> {
         let is_number = !written.is_empty() && written.bytes().all(|byte| byte.is_ascii_digit());
         let nearest = is_number.then(|| format!("{written}/s"));
         let why = "does not say in which time";
-        return Err(refuse(Fault::Unknown { written: written.to_owned(), why, nearest }));
+        return Err(refuse(ValueFault::Unknown { written: written.to_owned(), why, nearest }));
     };
     let (requests, per) = (requests.trim(), per.trim());
     let digits = !requests.is_empty() && requests.bytes().all(|byte| byte.is_ascii_digit());
     let requests: Option<NonZeroU32> = if digits { requests.parse().ok() } else { None };
     let why = "does not begin with a number of 1 or more";
-    let requests =
-        requests.ok_or_else(|| refuse(Fault::Unknown { written: written.to_owned(), why, nearest: None }))?;
+    let requests = requests
+        .ok_or_else(|| refuse(ValueFault::Unknown { written: written.to_owned(), why, nearest: None }))?;
     let begins_with_number = per.starts_with(|first: char| first.is_ascii_digit());
     let per = if begins_with_number { duration(per) } else { duration(&format!("1{per}")) };
     Ok((requests, per.map_err(|error| refuse(error.fault))?))

@@ -11,7 +11,6 @@ use crate::bandwidth::BANDWIDTH;
 use crate::cache_options::{ROUTE_CACHE, RouteCacheWritten};
 use crate::declared::{count, joined, options};
 use crate::delay::DELAY;
-use crate::fault::{Fault, ValueError};
 use crate::keys::RATE_KEY;
 use crate::kind::{At, List, Located, Made, Maybe, Name, Switch, Unless, Word};
 use crate::matching::{FieldName, PATTERN, parameter_name};
@@ -24,6 +23,7 @@ use crate::retry_options::RETRY_OF_ROUTE;
 use crate::route_kinds::{DomainKind, RATE, REALM, RedirectStatusKind, VIA};
 use crate::settings::{Bandwidth, Page, Pages, Retry, RouteLimits, RouteTimeouts, Via};
 use crate::table::{Declared, Element, Inline, Table, Within, key, required};
+use crate::value_error::{ValueError, ValueFault};
 
 /// `[[route]]`.
 #[derive(Debug, Clone, Default)]
@@ -643,8 +643,11 @@ const LIMITS: Inline<RouteLimits> = Inline {
 pub(crate) const ERROR_PAGES: Pairs<PageFor, FileKind<Page>> = Pairs {
     expected: "files by status such as { 404 = \"404.html\", 5xx = \"error.html\" }",
     name: |text| {
-        let fault =
-            || Fault::Unknown { written: text.to_owned(), why: "is no status of an error", nearest: None };
+        let fault = || ValueFault::Unknown {
+            written: text.to_owned(),
+            why: "is no status of an error",
+            nearest: None,
+        };
         PageFor::of(text)
             .ok_or_else(|| ValueError { fault: fault(), expected: "404, 4xx, 5xx, or * for all errors" })
     },

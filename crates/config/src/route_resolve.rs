@@ -11,7 +11,6 @@ use ::route::{
 };
 
 use crate::cache_options;
-use crate::fault::{Fault, ValueError};
 use crate::kind::Located;
 use crate::matching::FieldName;
 use crate::pairs::Pair;
@@ -24,6 +23,7 @@ use crate::settings::{
     Access, Action, Auth, Bandwidths, Policies, RateLimit, Respond, Rewrite, Route, Shaping,
 };
 use crate::table::{Element, one_of};
+use crate::value_error::{ValueError, ValueFault};
 use mistake::nearest;
 
 /// What routes name.
@@ -384,8 +384,10 @@ fn template<T>(
     expected: &'static str,
     reader: &mut Reader<'_>,
 ) -> Option<T> {
-    made.map_err(|error| reader.refuse(at, option, &ValueError { fault: Fault::Template(error), expected }))
-        .ok()
+    made.map_err(|error| {
+        reader.refuse(at, option, &ValueError { fault: ValueFault::Template(error), expected })
+    })
+    .ok()
 }
 
 /// Each is tried alone first, so that every mistake is found.
@@ -416,7 +418,7 @@ fn edits<'w>(
             } else {
                 (*name_at, FieldName::EXPECTED)
             };
-            reader.refuse(at, option, &ValueError { fault: Fault::HeaderEdit(error), expected });
+            reader.refuse(at, option, &ValueError { fault: ValueFault::HeaderEdit(error), expected });
         }
     }
     if reader.refused() > refused_before {
@@ -454,7 +456,7 @@ fn cookies(
     match rewrite.check() {
         Ok(()) => Some(rewrite),
         Err(error) => {
-            let mistake = reader.mistake(at, format!("cookies: {}", Fault::Cookies(error)));
+            let mistake = reader.mistake(at, format!("cookies: {}", ValueFault::Cookies(error)));
             reader.add(mistake);
             None
         }

@@ -5,9 +5,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::fault::{Fault, ValueError};
 use crate::host::host_and_port;
 use crate::settings::{Scheme, Server, ServerHost};
+use crate::value_error::{ValueError, ValueFault};
 
 /// What a server may be.
 pub(crate) const SERVER: &str = "a server such as http://127.0.0.1:9000";
@@ -62,51 +62,55 @@ impl FromStr for Server {
     }
 }
 
-fn server(text: &str) -> Result<Server, Fault> {
+fn server(text: &str) -> Result<Server, ValueFault> {
     if text.is_empty() {
-        return Err(Fault::Empty);
+        return Err(ValueFault::Empty);
     }
     if let Some(path) = text.strip_prefix(UNIX) {
         return unix_server(path);
     }
-    let (scheme, rest) = text.split_once("://").ok_or_else(|| Fault::NoScheme(text.to_owned()))?;
+    let (scheme, rest) = text.split_once("://").ok_or_else(|| ValueFault::NoScheme(text.to_owned()))?;
     // RFC 3986 §3.1: schemes are case-insensitive.
     let scheme = [Scheme::Http, Scheme::Https, Scheme::Tcp]
         .into_iter()
         .find(|known| scheme.eq_ignore_ascii_case(known.as_str()))
-        .ok_or_else(|| Fault::UnknownScheme(scheme.to_owned()))?;
+        .ok_or_else(|| ValueFault::UnknownScheme(scheme.to_owned()))?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(end);
     // RFC 3986 §6.2.3: an empty path and `/` are the same.
     match tail.as_bytes() {
         [] | b"/" => {}
-        [b'?', ..] => return Err(Fault::Query(tail.to_owned())),
-        [b'#', ..] => return Err(Fault::Fragment(tail.to_owned())),
-        _ => return Err(Fault::Path(tail.to_owned())),
+        [b'?', ..] => return Err(ValueFault::Query(tail.to_owned())),
+        [b'#', ..] => return Err(ValueFault::Fragment(tail.to_owned())),
+        _ => return Err(ValueFault::Path(tail.to_owned())),
     }
     if authority.contains('@') {
-        return Err(Fault::UserInformation);
+        return Err(ValueFault::UserInformation);
     }
     let (host, port) = host_and_port(authority)?;
-    let port = port.or(scheme.default_port()).ok_or_else(|| Fault::NoPort(text.to_owned()))?;
+    let port = port.or(scheme.default_port()).ok_or_else(|| ValueFault::NoPort(text.to_owned()))?;
     Ok(Server::at(scheme, host, port))
 }
 
 /// What begins the URL of a server at a Unix socket: there is no authority, so no slashes for one.
 const UNIX: &str = "http+unix:";
 
-fn unix_server(path: &str) -> Result<Server, Fault> {
+fn unix_server(path: &str) -> Result<Server, ValueFault> {
     socket_path(path).map(|path| Server::at(Scheme::Http, ServerHost::Unix(path), 0))
 }
 
 /// The path of a Unix socket: an absolute one, as it is named in several places, and no longer than the system takes.
-pub(crate) fn socket_path(path: &str) -> Result<PathBuf, Fault> {
+pub(crate) fn socket_path(path: &str) -> Result<PathBuf, ValueFault> {
     /// sun_path of Linux has 108 bytes, and a zero at its end.
     const LONGEST: usize = 107;
     if !path.starts_with('/') || path.starts_with("//") || path.ends_with('/') || path.contains('\0') {
-        return Err(Fault::SocketPath(path.to_owned()));
+        return Err(ValueFault::SocketPath(path.to_owned()));
     }
-    if path.len() > LONGEST { Err(Fault::LongSocketPath(path.to_owned())) } else { Ok(PathBuf::from(path)) }
+    if path.len() > LONGEST {
+        Err(ValueFault::LongSocketPath(path.to_owned()))
+    } else {
+        Ok(PathBuf::from(path))
+    }
 }
 
 /// The URL, with the port always written; the rest is not part of it.
@@ -134,7 +138,7 @@ impl fmt::Display for ServerHost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault::HostProblem;
+    use crate::value_error::HostProblem;
 
     #[test]
     fn servers() {
@@ -161,27 +165,27 @@ mod tests {
     #[test]
     fn servers_that_are_refused() {
         let owned = str::to_owned;
-        let host = |host: &str, problem| Fault::Host { host: owned(host), problem };
+        let host = |host: &str, problem| ValueFault::Host { host: owned(host), problem };
         for (text, fault) in [
-            ("", Fault::Empty),
-            ("127.0.0.1:9000", Fault::NoScheme(owned("127.0.0.1:9000"))),
-            ("httpss://127.0.0.1", Fault::UnknownScheme(owned("httpss"))),
-            ("ftp://127.0.0.1", Fault::UnknownScheme(owned("ftp"))),
-            ("tcp://127.0.0.1", Fault::NoPort(owned("tcp://127.0.0.1"))),
-            ("http+unix:", Fault::SocketPath(owned(""))),
-            ("http+unix:run/app.sock", Fault::SocketPath(owned("run/app.sock"))),
-            ("http+unix:///run/app.sock", Fault::SocketPath(owned("///run/app.sock"))),
-            ("http+unix:/run/", Fault::SocketPath(owned("/run/"))),
-            ("http://a/b", Fault::Path(owned("/b"))),
-            ("http://a//", Fault::Path(owned("//"))),
-            ("http://a?b", Fault::Query(owned("?b"))),
-            ("http://a#b", Fault::Fragment(owned("#b"))),
-            ("http://user:secret@a", Fault::UserInformation),
-            ("http://a:", Fault::Port(owned(""))),
-            ("http://a:0", Fault::Port(owned("0"))),
-            ("http://a:+80", Fault::Port(owned("+80"))),
-            ("http://a:65536", Fault::Port(owned("65536"))),
-            ("http://::1", Fault::Unbracketed(owned("::1"))),
+            ("", ValueFault::Empty),
+            ("127.0.0.1:9000", ValueFault::NoScheme(owned("127.0.0.1:9000"))),
+            ("httpss://127.0.0.1", ValueFault::UnknownScheme(owned("httpss"))),
+            ("ftp://127.0.0.1", ValueFault::UnknownScheme(owned("ftp"))),
+            ("tcp://127.0.0.1", ValueFault::NoPort(owned("tcp://127.0.0.1"))),
+            ("http+unix:", ValueFault::SocketPath(owned(""))),
+            ("http+unix:run/app.sock", ValueFault::SocketPath(owned("run/app.sock"))),
+            ("http+unix:///run/app.sock", ValueFault::SocketPath(owned("///run/app.sock"))),
+            ("http+unix:/run/", ValueFault::SocketPath(owned("/run/"))),
+            ("http://a/b", ValueFault::Path(owned("/b"))),
+            ("http://a//", ValueFault::Path(owned("//"))),
+            ("http://a?b", ValueFault::Query(owned("?b"))),
+            ("http://a#b", ValueFault::Fragment(owned("#b"))),
+            ("http://user:secret@a", ValueFault::UserInformation),
+            ("http://a:", ValueFault::Port(owned(""))),
+            ("http://a:0", ValueFault::Port(owned("0"))),
+            ("http://a:+80", ValueFault::Port(owned("+80"))),
+            ("http://a:65536", ValueFault::Port(owned("65536"))),
+            ("http://::1", ValueFault::Unbracketed(owned("::1"))),
             ("http://", host("", HostProblem::Empty)),
             ("http://:80", host("", HostProblem::Empty)),
             ("http://127.0.0.256", host("127.0.0.256", HostProblem::NotAnAddress)),

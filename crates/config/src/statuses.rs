@@ -5,11 +5,11 @@ use std::ops::RangeInclusive;
 
 use toml::de::DeValue;
 
-use crate::fault::{Fault, ValueError};
 use crate::kind::{Kind, quoted, refuse_type};
 use crate::reader::Reader;
 use crate::settings::Statuses;
 use crate::table::Written;
+use crate::value_error::{ValueError, ValueFault};
 
 const STATUS: &str = "a status such as 200, \"2xx\" or \"200-399\"";
 const FIRST: u16 = 100;
@@ -33,7 +33,7 @@ pub(crate) fn status_range(text: &str) -> Result<RangeInclusive<u16>, ValueError
         (None, None) => number(text).map(|status| status..=status),
     };
     range.ok_or_else(|| ValueError {
-        fault: Fault::Unknown { written: text.to_owned(), why: "is no status", nearest: None },
+        fault: ValueFault::Unknown { written: text.to_owned(), why: "is no status", nearest: None },
         expected: STATUS,
     })
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use balance::{CookieAttributes, SameSite, Source};
 
-use crate::fault::{Fault, ValueError};
 use crate::host::{TLS_NAME, tls_name};
 use crate::keys::STICKY;
 use crate::kind::{At, Located, Maybe, Switch, Text, Unless, Word};
@@ -13,6 +12,7 @@ use crate::named_file::SECRETS;
 use crate::range::{Count, Unit, Wait};
 use crate::settings::CookieSecrets;
 use crate::table::{Table, key, required};
+use crate::value_error::{ValueError, ValueFault};
 
 /// `[upstream.NAME.sticky]`.
 #[derive(Debug, Clone, Default)]
@@ -136,7 +136,7 @@ const COOKIE_PATH: Text<String> = Text {
 };
 
 fn refuse(text: &str, why: &'static str, expected: &'static str) -> ValueError {
-    ValueError { fault: Fault::Unknown { written: text.to_owned(), why, nearest: None }, expected }
+    ValueError { fault: ValueFault::Unknown { written: text.to_owned(), why, nearest: None }, expected }
 }
 
 /// What browsers are told where nothing is written.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// TLS towards clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerTls {
+pub struct ListenerTls {
     /// What is shown to clients.
     pub certificates: Certificates,
     /// What a client gets that asks for a name that no certificate has.

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
-use crate::fault::{Fault, ValueError};
 use crate::host::{TLS_NAME, tls_name};
 use crate::kind::{At, Kind, List, Located, Maybe, Switch, Text, Word, located, refuse_type};
 use crate::range::Wait;
 use crate::reader::Reader;
 use crate::table::{Element, Inline, Page, Table, Written, element, key, required};
 use crate::tls::{Hsts, UnknownNames};
+use crate::value_error::{ValueError, ValueFault};
 
 /// A file that may be named, and where.
 pub(crate) type Path = Option<Located<PathBuf>>;
@@ -29,8 +29,8 @@ const PATH: Text<PathBuf> = Text {
 
 fn path(text: &str) -> Result<PathBuf, ValueError> {
     let fault = match text {
-        "" => Fault::Empty,
-        text if text.contains('\0') => Fault::NotAPath { written: text.to_owned(), nearest: None },
+        "" => ValueFault::Empty,
+        text if text.contains('\0') => ValueFault::NotAPath { written: text.to_owned(), nearest: None },
         path => return Ok(PathBuf::from(path)),
     };
     Err(ValueError { fault, expected: PATH.expected })

@@ -6,7 +6,9 @@ use crate::read::{NamedFile, Owner};
 use crate::reader::{Reader, Span};
 use crate::settings::{Bandwidths, Listener, Scheme, Upstream};
 use crate::table::{Element, element};
-use crate::tls::{CertificateFiles, Certificates, ClientCertificates, Hsts, KeyPair, ServerTls, UpstreamTls};
+use crate::tls::{
+    CertificateFiles, Certificates, ClientCertificates, Hsts, KeyPair, ListenerTls, UpstreamTls,
+};
 use crate::tls_options::{
     CertificateWritten, ClientCertificatesWritten, Mode, Path, ServerTlsWritten, UpstreamTlsWritten,
 };
@@ -146,7 +148,7 @@ pub(crate) fn listener(written: Listen) -> Option<Listener> {
     })
 }
 
-fn server_tls(written: ServerTlsWritten) -> Option<ServerTls> {
+fn server_tls(written: ServerTlsWritten) -> Option<ListenerTls> {
     let ServerTlsWritten { cert, key, ocsp, certificates, self_signed, unknown_names, client_certificates } =
         written;
     let certificates = if self_signed {
@@ -164,7 +166,7 @@ fn server_tls(written: ServerTlsWritten) -> Option<ServerTls> {
             (Mode::Required, ca) => ClientCertificates::Required { ca },
         },
     };
-    Some(ServerTls { certificates, unknown_names, client_certificates })
+    Some(ListenerTls { certificates, unknown_names, client_certificates })
 }
 
 fn certificate_files(written: CertificateWritten) -> Option<CertificateFiles> {
@@ -242,8 +244,8 @@ impl From<&Listener> for Listen {
     }
 }
 
-impl From<&ServerTls> for ServerTlsWritten {
-    fn from(tls: &ServerTls) -> Self {
+impl From<&ListenerTls> for ServerTlsWritten {
+    fn from(tls: &ListenerTls) -> Self {
         let client_certificates = match &tls.client_certificates {
             ClientCertificates::None => None,
             ClientCertificates::Optional { ca } => Some((Mode::Optional, ca)),

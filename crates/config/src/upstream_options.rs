@@ -9,7 +9,6 @@ use toml::de::DeValue;
 
 use crate::bandwidth::BANDWIDTH;
 use crate::delay::{DELAY, LOSS};
-use crate::fault::{Fault, ValueError};
 use crate::foreign;
 use crate::host::{HOST_HEADER, host_header};
 use crate::keys::HASH_KEY;
@@ -25,6 +24,7 @@ use crate::settings::{Bandwidth, Dns, HostHeader, Link, Pool, Protocol, QueueSet
 use crate::sticky_options::{STICKY_TABLE, StickyWritten};
 use crate::table::{Element, Page, Section, Table, Written, element, key, one_of, required};
 use crate::tls_options::{UPSTREAM_TLS, UpstreamTlsWritten};
+use crate::value_error::{ValueError, ValueFault};
 use crate::watch_options::{BREAKER, CHECK, CheckWritten, EJECT};
 use mistake::nearest;
 
@@ -383,7 +383,7 @@ fn server_name(text: &str) -> Result<String, ValueError> {
         return Ok(text.to_owned());
     }
     Err(ValueError {
-        fault: Fault::Unknown { written: text.to_owned(), why: "cannot be a name", nearest: None },
+        fault: ValueFault::Unknown { written: text.to_owned(), why: "cannot be a name", nearest: None },
         expected: SERVER_NAME,
     })
 }

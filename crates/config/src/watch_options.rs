@@ -5,7 +5,6 @@ use std::time::Duration;
 use ::route::ValueRule;
 use balance::{BreakerSettings, CheckSettings, EjectionSettings};
 
-use crate::fault::{Fault, ValueError};
 use crate::host::{HOST_HEADER, host_header};
 use crate::kind::{At, List, Located, Maybe, Name, Text, Unless, Word};
 use crate::matching::{FieldName, ValueRuleKind, pattern};
@@ -14,6 +13,7 @@ use crate::range::{Count, NonZero, Unit, Wait};
 use crate::settings::{BodyRule, Check, Statuses};
 use crate::statuses::StatusesKind;
 use crate::table::{Table, key, required};
+use crate::value_error::{ValueError, ValueFault};
 
 /// `[upstream.NAME.check]`.
 #[derive(Debug, Clone)]
@@ -202,7 +202,7 @@ const CHECK_PATH: Text<String> = Text {
         let slashed = format!("/{text}");
         let nearest = (!text.starts_with('/') && (CHECK_PATH.read)(&slashed).is_ok()).then_some(slashed);
         Err(ValueError {
-            fault: Fault::Unknown {
+            fault: ValueFault::Unknown {
                 written: text.to_owned(),
                 why: "cannot be the target of a request",
                 nearest,

@@ -1,6 +1,6 @@
 //! Mistakes in faults: what is wrong with a value, and what makes no sense together.
 
-use config::{Fault, parse};
+use config::{ValueFault, parse};
 
 /// The mistakes of a file with this from line 4 on, a line each, without the file's name.
 fn said(faults: &str) -> Vec<String> {
@@ -117,7 +117,7 @@ fn mistakes() {
             &["9:8: name: \"a\" is there twice; expected a name other than that of line 6"],
         ),
         (
-            "[faults]\nheader = \"X-Fault\"",
+            "[faults]\nheader = \"X-ValueFault\"",
             &["5:10: header: nobody may use it; expected header_clients with a network such as 127.0.0.0/8"],
         ),
         (
@@ -135,7 +135,7 @@ fn what_a_flag_has_is_refused_in_the_same_words() {
     let error = config::injection("1:503").unwrap_err();
     assert_eq!(
         error.fault,
-        Fault::Unknown { written: "1".to_owned(), why: "has no %", nearest: Some("1%".to_owned()) }
+        ValueFault::Unknown { written: "1".to_owned(), why: "has no %", nearest: Some("1%".to_owned()) }
     );
     assert!(config::injection("1%:503").is_ok());
 }

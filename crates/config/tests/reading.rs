@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use config::{
     AccessLog, CertificateFiles, Certificates, ClientCertificates, Config, HostHeader, Hsts, KeyPair, Limits,
-    Listener, LogFormat, LogTarget, Pool, Protocol, Route, Server, ServerTls, Settings, Timeouts,
+    Listener, ListenerTls, LogFormat, LogTarget, Pool, Protocol, Route, Server, Settings, Timeouts,
     UnknownNames, UpstreamTls, examine, load, parse,
 };
 use proptest::prelude::*;
@@ -148,7 +148,7 @@ fn check_listeners(listeners: &[Listener]) {
     assert_eq!(*all, redirect);
     let files =
         |name: &str, ocsp: Option<&str>| CertificateFiles { pair: pair(name), ocsp: ocsp.map(Into::into) };
-    let tls = ServerTls {
+    let tls = ListenerTls {
         certificates: Certificates::Files(vec![files("a", Some("a.ocsp")), files("b", None)]),
         unknown_names: UnknownNames::Refuse,
         client_certificates: ClientCertificates::Optional { ca: "/etc/vanward/clients.pem".into() },

@@ -30,8 +30,8 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
 
 use crate::change::{Control, ReloadError, Reloaded};
+use crate::control_listener::{Listener, Place};
 use crate::handover::Purpose;
-use crate::listener::{Listener, Place};
 use crate::runtime_overrides::Amendment;
 use api::status::{Changed, Refused, ReloadResult, ServerNamed, ServerOrder};
 use transport::unix::{self, SocketFile};

@@ -11,7 +11,7 @@ mod ejection;
 /// What a process hands over to its successor.
 mod handover;
 /// Listeners of the admin API and the metrics.
-mod listener;
+mod control_listener;
 /// Metrics for Prometheus.
 mod metrics;
 /// Messages to the service manager.
@@ -295,12 +295,12 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
     let hosts = guests.clone();
     tokio::task::spawn_local(async move {
         if let Ok(control) = begun.await {
-            tokio::task::spawn_local(listener::serve::<MetricsAddress>(
+            tokio::task::spawn_local(control_listener::serve::<MetricsAddress>(
                 metrics::router(control.clone()),
                 metrics,
                 hosts.clone(),
             ));
-            tokio::task::spawn_local(listener::serve::<AdminPath>(
+            tokio::task::spawn_local(control_listener::serve::<AdminPath>(
                 admin::router(control.clone()),
                 admin,
                 hosts,

@@ -21,8 +21,8 @@ use telemetry::{
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::change::Control;
+use crate::control_listener::{Listener, Place};
 use crate::handover::Purpose;
-use crate::listener::{Listener, Place};
 use proxy::cache;
 use proxy::context::failure::Failure;
 use proxy::context::plan::Plan;

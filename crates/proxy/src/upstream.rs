@@ -13,7 +13,6 @@ pub(crate) mod wait_queue;
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -23,11 +22,10 @@ use balance::{
     Event, InFlight, Outcome, Passage, Picker, RetryBudget, ServerHealth, Shed, ShedSettings, State, Time,
     Work,
 };
-use config::{Protocol, Scheme, ServerHost};
+use config::{Protocol, Scheme};
 use http1::{ConnectionOptions, Framing};
 use route::ProxyVersion;
 use telemetry::message;
-use tls::Handshake;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::body::upload::Upload;
@@ -43,10 +41,10 @@ use transport::cold::cold;
 use transport::connection::Connection;
 use transport::deadline::{Deadline, Deadlines, Ticks};
 use transport::descriptors::is_out_of_descriptors;
+use transport::dial::{self, Destination, NotSecure, destinations};
 use transport::endpoint::Endpoint;
 use transport::latency_emulation::Link;
 use transport::tcp::Tcp;
-use transport::tls::{HandshakeError, TlsConnection};
 
 /// An upstream as one worker uses it.
 pub(crate) struct Upstream {
@@ -536,17 +534,12 @@ impl Server {
         }
         // Counted before the wait, so that a crowd of connects keeps to the limit as well.
         let permit = Permit::new(&self.open);
-        if let ServerHost::Unix(path) = &self.plan.config.host {
-            let sleep = async |pause| worker.alarms.sleep(pause).await;
-            let socket = self.reach(worker, deadline, header, Tcp::connect_unix(path, sleep)).await?;
-            return Ok((socket, permit));
-        }
         let addresses = self.plan.addresses.load_full();
         let mut failure = Failure::UpstreamUnknown;
-        for &address in addresses.iter() {
+        for destination in destinations(&self.plan.config.host, &addresses) {
             let mut may_make_room = true;
             failure = loop {
-                match self.reach(worker, deadline, header, Tcp::connect(address)).await {
+                match self.reach(worker, deadline, header, destination).await {
                     Ok(socket) => return Ok((socket, permit)),
                     Err(Failure::OutOfDescriptors)
                         if std::mem::take(&mut may_make_room) && worker.give_up_idle() => {}
@@ -564,7 +557,7 @@ impl Server {
         worker: &Worker,
         deadline: &Deadline,
         header: &[u8],
-        connect: impl Future<Output = io::Result<Tcp>>,
+        destination: Destination<'_>,
     ) -> Result<Connection, Failure> {
         let limit = worker.snapshot().ticks.upstream_connect;
         let link = self.link.borrow().clone();
@@ -572,7 +565,7 @@ impl Server {
             if let Some(link) = &link {
                 cold(|| link.connect(worker.shaper.alarms())).await;
             }
-            connect.await
+            destination.connect(async |pause| worker.alarms.sleep(pause).await).await
         };
         let connected = deadline.within(limit, connected).await;
         self.plan.was_reached(matches!(connected, Ok(Ok(_))));
@@ -596,27 +589,17 @@ impl Server {
 
     /// Does the TLS handshake, if the server has TLS.
     async fn secured(&self, worker: &Worker, tcp: Tcp) -> Result<Connection, Failure> {
-        let Some((tls, index)) = &self.plan.tls else { return Ok(tcp.into()) };
-        let name = tls.name(*index).ok_or(Failure::UpstreamHandshake)?.clone();
-        let handshake = Handshake::client(tls.config(), name).map_err(|_| Failure::UpstreamHandshake)?;
-        match TlsConnection::establish(tcp, handshake, &worker.records).await {
-            Ok((secure, agreed)) if agreed.is_http2() == (tls.protocol() == Protocol::Http2) => {
-                Ok(secure.into())
+        let Some((tls, place)) = &self.plan.tls else { return Ok(tcp.into()) };
+        let why = match dial::secure((tls, *place), tls.config(), tcp, &worker.records).await {
+            Ok((secure, is_http2)) if is_http2 == (tls.protocol() == Protocol::Http2) => {
+                return Ok(secure.into());
             }
-            Ok(_) => {
-                message::warn(&format!(
-                    "{}: the server does not support the configured protocol",
-                    self.plan.authority
-                ));
-                Err(Failure::UpstreamHandshake)
-            }
-            Err(HandshakeError::Io) => Err(Failure::UpstreamRefused),
-            Err(HandshakeError::Refused(error, _)) => {
-                message::warn(&format!("{}: no TLS: {}", self.plan.authority, tls::reason(&error)));
-                Err(Failure::UpstreamHandshake)
-            }
-            Err(HandshakeError::TooLong | HandshakeError::InTheClear(_)) => Err(Failure::UpstreamHandshake),
-        }
+            Err(NotSecure::Closed) => return Err(Failure::UpstreamRefused),
+            Ok(_) => "the server does not support the configured protocol".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        message::warn(&format!("{}: {why}", self.plan.authority));
+        Err(Failure::UpstreamHandshake)
     }
 
     /// Takes back a connection whose exchange has ended cleanly.

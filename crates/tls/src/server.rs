@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use config::{CertificateFiles, Certificates, ClientCertificates, Listener, ServerTls};
+use config::{CertificateFiles, Certificates, ClientCertificates, Listener, ListenerTls};
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
 use rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
@@ -33,7 +33,7 @@ const EARLY_DATA_SKIPPED: u32 = 128 * 1024;
 pub struct ServerSide {
     config: ArcSwap<ServerConfig>,
     store: Arc<Store>,
-    tls: ServerTls,
+    tls: ListenerTls,
     protocols: Vec<Vec<u8>>,
     state: Mutex<State>,
 }

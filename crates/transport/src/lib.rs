@@ -14,6 +14,8 @@ pub mod cold;
 pub mod deadline;
 /// Delays on purpose.
 pub mod delay;
+/// Connections to servers, for pools and health checks.
+pub mod dial;
 /// Too few file descriptors.
 pub mod descriptors;
 /// An HTTP/2 connection, as its streams share it.

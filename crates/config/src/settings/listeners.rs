@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 
 use super::shaping::{Bandwidths, Link};
-use crate::tls::{Hsts, ServerTls};
+use crate::tls::{Hsts, ListenerTls};
 
 /// One address that clients connect to.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,7 +23,7 @@ pub struct Listener {
     /// it has no `redirect_to_https` and no `hsts`, no route counts, and `http2` is meaningless.
     pub tcp: Option<usize>,
     /// HTTPS, or TLS around what `tcp` passes on, with these certificates; `None` is none.
-    pub tls: Option<ServerTls>,
+    pub tls: Option<ListenerTls>,
     /// Every request is answered 308 to its `https` URL; never together with `tls`.
     pub redirect_to_https: bool,
     /// Strict-Transport-Security of every response; only together with `tls`.

@@ -1,6 +1,5 @@
 //! Connections as checks make them: a new one for each, made as those of requests are.
 
-use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -10,13 +9,13 @@ use std::task::{Context, Poll, ready};
 use config::{Protocol, Scheme, ServerHost};
 use route::{ProxyIntroduction, write_proxy_header};
 use rustls::ClientConfig;
-use tls::{ClientSide, Handshake};
+use tls::ClientSide;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::probe::server::{Shared, Subject};
 use transport::connection::Connection;
+use transport::dial::{self, destinations};
 use transport::tcp::{Follows, Tcp};
-use transport::tls::{HandshakeError, TlsConnection};
 
 /// Whether it is known where the server is.
 pub(super) fn has_address(subject: &Subject) -> bool {
@@ -40,31 +39,24 @@ pub(super) async fn reach(subject: &Subject) -> Result<Tcp, String> {
         let of_our_own =
             ProxyIntroduction { client: None, authority: None, unique_id: None, has_checksum: false };
         write_proxy_header(version, &of_our_own, &mut header);
-        send(&tcp, &header).await.map_err(|error| reason(&error))?;
+        // A fresh socket takes this little at once.
+        if !tcp.send_at_once(&header) {
+            return Err("it closed the connection".to_owned());
+        }
     }
     Ok(tcp)
 }
 
 async fn connect(subject: &Subject) -> io::Result<Tcp> {
-    if let ServerHost::Unix(path) = &subject.server.config.host {
-        return Tcp::connect_unix(path, tokio::time::sleep).await;
-    }
     let mut failure = ErrorKind::AddrNotAvailable.into();
-    for address in addresses(subject) {
-        match Tcp::connect(address).await {
+    let addresses = addresses(subject);
+    for destination in destinations(&subject.server.config.host, &addresses) {
+        match destination.connect(tokio::time::sleep).await {
             Ok(tcp) => return Ok(tcp),
             Err(error) => failure = error,
         }
     }
     Err(failure)
-}
-
-async fn send(tcp: &Tcp, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let count = poll_fn(|context| tcp.poll_send(context, bytes, Follows::Nothing)).await?;
-        bytes = &bytes[count..];
-    }
-    Ok(())
 }
 
 /// A connection to speak this on, with TLS where requests have it.
@@ -80,7 +72,9 @@ pub(super) async fn open(
         Protocol::Http1 => asking_for(tls, &[b"http/1.1"]),
         Protocol::Http2 => asking_for(tls, &[b"h2"]),
     };
-    let (secure, is_http2) = secured(tls, *place, config, tcp, shared).await?;
+    let (secure, is_http2) = dial::secure((tls, *place), config, tcp, shared.records())
+        .await
+        .map_err(|error| error.to_string())?;
     if is_http2 != (protocol == Protocol::Http2) {
         return Err("it does not speak the protocol that is configured".to_owned());
     }
@@ -96,7 +90,9 @@ pub(super) async fn shake_hands(subject: &Subject, shared: &Shared) -> Result<()
         Scheme::Https => tls.config(),
         Scheme::Http | Scheme::Tcp => asking_for(tls, &[]),
     };
-    let (secure, _) = secured(tls, *place, config, tcp, shared).await?;
+    let (secure, _) = dial::secure((tls, *place), config, tcp, shared.records())
+        .await
+        .map_err(|error| error.to_string())?;
     // Our last message leaves with the end of the connection.
     secure.shutdown_write().map_err(|error| reason(&error))
 }
@@ -105,23 +101,6 @@ fn asking_for(tls: &ClientSide, protocols: &[&[u8]]) -> Arc<ClientConfig> {
     let mut config = ClientConfig::clone(&tls.config());
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Arc::new(config)
-}
-
-async fn secured(
-    tls: &ClientSide,
-    place: usize,
-    config: Arc<ClientConfig>,
-    tcp: Tcp,
-    shared: &Shared,
-) -> Result<(TlsConnection, bool), String> {
-    let name = tls.name(place).ok_or("it has no TLS")?.clone();
-    let handshake = Handshake::client(config, name).map_err(|error| tls::reason(&error))?;
-    match TlsConnection::establish(tcp, handshake, shared.records()).await {
-        Ok((secure, agreed)) => Ok((secure, agreed.is_http2())),
-        Err(HandshakeError::Refused(error, _)) => Err(format!("no TLS: {}", tls::reason(&error))),
-        Err(HandshakeError::Io) => Err("no TLS: it closed the connection".to_owned()),
-        Err(HandshakeError::TooLong | HandshakeError::InTheClear(_)) => Err("no TLS".to_owned()),
-    }
 }
 
 /// What went wrong with a connection, in words.

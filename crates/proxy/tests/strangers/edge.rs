@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use config::{
-    CertificateFiles, Certificates, ClientCertificates, KeyPair, ListenAddress, Listener, ServerTls,
+    CertificateFiles, Certificates, ClientCertificates, KeyPair, ListenAddress, Listener, ListenerTls,
     Settings, UnknownNames,
 };
 use control::Running;
@@ -25,10 +25,10 @@ fn proxy_to(server: &str, change: impl FnOnce(&mut Settings)) -> Running {
     control::start(valid(config)).expect("it starts")
 }
 
-fn tls_of(pair: &Pair) -> ServerTls {
+fn tls_of(pair: &Pair) -> ListenerTls {
     let files =
         CertificateFiles { pair: KeyPair { cert: pair.cert.clone(), key: pair.key.clone() }, ocsp: None };
-    ServerTls {
+    ListenerTls {
         certificates: Certificates::Files(vec![files]),
         unknown_names: UnknownNames::Default,
         client_certificates: ClientCertificates::None,

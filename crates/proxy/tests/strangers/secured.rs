@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use config::{
-    CertificateFiles, Certificates, ClientCertificates, KeyPair, Listener, Protocol, ServerTls, Settings,
+    CertificateFiles, Certificates, ClientCertificates, KeyPair, Listener, ListenerTls, Protocol, Settings,
     UnknownNames,
 };
 use control::Running;
@@ -18,7 +18,7 @@ use crate::nginx::{LARGE_BYTES, Nginx, Pair, Secured, large_body};
 fn proxy_to(server: &str, certificates: Certificates, change: impl FnOnce(&mut Settings)) -> Running {
     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
     let mut config = Settings::for_servers(vec![any_port; 2], vec![server.parse().expect("is a URL")]);
-    let tls = ServerTls {
+    let tls = ListenerTls {
         certificates,
         unknown_names: UnknownNames::Default,
         client_certificates: ClientCertificates::None,

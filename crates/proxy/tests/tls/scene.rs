@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Instant;
 
-use config::{Certificates, ClientCertificates, Listener, ServerTls, Settings, UnknownNames};
+use config::{Certificates, ClientCertificates, Listener, ListenerTls, Settings, UnknownNames};
 use control::Running;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ServerConfig};
@@ -143,8 +143,8 @@ pub(crate) fn count(counters: &Snapshot, word: &str) -> u64 {
     counters.failures[at.expect("is a word")]
 }
 
-pub(crate) fn server_tls_of(certificates: Certificates) -> ServerTls {
-    ServerTls {
+pub(crate) fn server_tls_of(certificates: Certificates) -> ListenerTls {
+    ListenerTls {
         certificates,
         unknown_names: UnknownNames::Default,
         client_certificates: ClientCertificates::None,
@@ -152,7 +152,7 @@ pub(crate) fn server_tls_of(certificates: Certificates) -> ServerTls {
 }
 
 /// The listener's TLS.
-pub(crate) fn listener_tls(config: &mut Settings) -> &mut ServerTls {
+pub(crate) fn listener_tls(config: &mut Settings) -> &mut ListenerTls {
     config.listeners[0].tls.as_mut().expect("it has TLS")
 }
 

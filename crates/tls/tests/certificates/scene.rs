@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use config::{
-    CertificateFiles, Certificates, ClientCertificates, KeyPair, Listener, ServerTls, UnknownNames,
+    CertificateFiles, Certificates, ClientCertificates, KeyPair, Listener, ListenerTls, UnknownNames,
 };
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, SerialNumber, SignatureAlgorithm};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -146,8 +146,8 @@ pub(crate) fn listener(files: Vec<CertificateFiles>) -> Listener {
     Listener { tls: Some(server_tls(files)), ..Listener::plain(SocketAddr::from(([127, 0, 0, 1], 0))) }
 }
 
-pub(crate) fn server_tls(files: Vec<CertificateFiles>) -> ServerTls {
-    ServerTls {
+pub(crate) fn server_tls(files: Vec<CertificateFiles>) -> ListenerTls {
+    ListenerTls {
         certificates: Certificates::Files(files),
         unknown_names: UnknownNames::Default,
         client_certificates: ClientCertificates::None,

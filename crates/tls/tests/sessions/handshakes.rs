@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use config::{
-    CertificateFiles, Certificates, ClientCertificates, KeyPair, Listener, ServerTls, UnknownNames,
+    CertificateFiles, Certificates, ClientCertificates, KeyPair, Listener, ListenerTls, UnknownNames,
 };
 use proptest::prelude::*;
 use rustls::{AlertDescription, ClientConnection, Connection, Error};
@@ -126,7 +126,7 @@ fn an_unknown_name_is_refused_as_such() {
     let (cert, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
     std::fs::write(&cert, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let tls = ServerTls {
+    let tls = ListenerTls {
         certificates: Certificates::Files(vec![CertificateFiles { pair: KeyPair { cert, key }, ocsp: None }]),
         unknown_names: UnknownNames::Refuse,
         client_certificates: ClientCertificates::None,
@@ -163,7 +163,7 @@ fn our_order_of_ciphers_decides() {
     use rustls::CipherSuite as Suite;
     use rustls::crypto::aws_lc_rs::{DEFAULT_CIPHER_SUITES, default_provider};
     let listener = Listener {
-        tls: Some(ServerTls {
+        tls: Some(ListenerTls {
             certificates: Certificates::SelfSigned,
             unknown_names: UnknownNames::Default,
             client_certificates: ClientCertificates::None,

@@ -10,7 +10,7 @@ use ::control::Setup;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use config::{
     AccessLog, Bandwidth, Bandwidths, CacheStore, CertificateFiles, Certificates, ClientCertificates, Config,
-    KeyPair, ListenAddress, Listener, LogFormat, LogTarget, Mistake, PROFILES, Profile, Server, ServerTls,
+    KeyPair, ListenAddress, Listener, ListenerTls, LogFormat, LogTarget, Mistake, PROFILES, Profile, Server,
     Settings, Shaping, UnknownNames,
 };
 use shape::{Delay, Fault, Occasion};
@@ -139,7 +139,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         if let Some(profile) = arguments.profile {
             (listener.bandwidths, listener.link) = (profile.bandwidths(), profile.link());
         }
-        listener.tls = certificates(arguments).map(|certificates| ServerTls {
+        listener.tls = certificates(arguments).map(|certificates| ListenerTls {
             certificates,
             unknown_names: UnknownNames::default(),
             client_certificates: ClientCertificates::default(),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use ::route::{RateKey, RateKeyPart};
 use shape::{ConnectionFault, Fault, Occasion, Share};
 
-use crate::injected::written_fault;
-use crate::injected_options::{FaultWritten, FaultsWritten};
+use crate::fault_kinds::written_fault;
+use crate::fault_options::{FaultWritten, FaultsWritten};
 use crate::kind::{Located, located};
 use crate::options::File;
 use crate::quantity::written_duration;

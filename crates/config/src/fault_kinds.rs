@@ -6,11 +6,11 @@ use std::time::Duration;
 use shape::{Fault, Occasion, Share};
 
 use crate::delay::{drawn_delay, written_delay};
-use crate::fault::{self, ValueError};
-use crate::injected_connection::{self, CONNECTION, connection};
+use crate::fault_connection::{self, CONNECTION, connection};
 use crate::kind::Text;
 use crate::matching::unknown;
 use crate::quantity::{duration, size, written_duration, written_size};
+use crate::value_error::{self, ValueError};
 
 /// A fault, as a file or a header has it.
 pub(crate) const INJECTED: Text<Fault> = Text { expected: EXPECTED, read: injected, print: written };
@@ -42,7 +42,7 @@ pub fn injection(text: &str) -> Result<(Occasion, Fault), ValueError> {
             let (written, fault) = (probability, injected(fault)?);
             let probability = share(written)?;
             if fault.is_of_listeners() && probability != Share::WHOLE {
-                let fault = fault::Fault::AllOrNone(written.trim().to_owned());
+                let fault = value_error::ValueFault::AllOrNone(written.trim().to_owned());
                 return Err(ValueError { fault, expected: EXPECTED_OF_LISTENERS });
             }
             Ok((Occasion { probability, ..Occasion::default() }, fault))
@@ -58,15 +58,17 @@ fn injected(text: &str) -> Result<Fault, ValueError> {
     let alone =
         |fault: Fault| if extent.is_empty() { Ok(fault) } else { Err(unknown(text, &WORDS, EXPECTED)) };
     match word {
-        "" => Err(refuse(fault::Fault::Empty)),
+        "" => Err(refuse(value_error::ValueFault::Empty)),
         "delay" => {
             drawn_delay(extent).map(Fault::Delay).map_err(|error| ValueError { expected: EXPECTED, ..error })
         }
         "cut" => size(extent).map(|bytes| Fault::Cut { bytes }).map_err(|error| refuse(error.fault)),
-        "length" => length(extent).ok_or_else(|| refuse(fault::Fault::NotANumber(extent.to_owned()))),
+        "length" => {
+            length(extent).ok_or_else(|| refuse(value_error::ValueFault::NotANumber(extent.to_owned())))
+        }
         "drip" => match duration(extent) {
             Ok(pause) if pause <= LATEST => Ok(Fault::Drip { pause }),
-            Ok(_) => Err(refuse(fault::Fault::TooLarge(extent.to_owned()))),
+            Ok(_) => Err(refuse(value_error::ValueFault::TooLarge(extent.to_owned()))),
             Err(error) => Err(refuse(error.fault)),
         },
         "bad-chunk" => alone(Fault::BadChunk),
@@ -77,7 +79,7 @@ fn injected(text: &str) -> Result<Fault, ValueError> {
         status if status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit()) => {
             match status.parse() {
                 Ok(status @ 200..=599) => alone(Fault::Answer { status }),
-                _ => Err(refuse(fault::Fault::Unknown {
+                _ => Err(refuse(value_error::ValueFault::Unknown {
                     written: status.to_owned(),
                     why: "is no status from 200 to 599",
                     nearest: None,
@@ -105,7 +107,7 @@ fn written(fault: &Fault) -> String {
         Fault::NoTrailers => "no-trailers".to_owned(),
         Fault::Reset => "reset".to_owned(),
         Fault::GoAway => "goaway".to_owned(),
-        Fault::Connection(fault) => injected_connection::written(fault),
+        Fault::Connection(fault) => fault_connection::written(fault),
     }
 }
 
@@ -120,19 +122,26 @@ fn share(text: &str) -> Result<Share, ValueError> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let Some(number) = written.strip_suffix('%').map(str::trim_end) else {
         let nearest = is_number(written).then(|| format!("{written}%"));
-        return Err(refuse(fault::Fault::Unknown { written: written.to_owned(), why: "has no %", nearest }));
+        return Err(refuse(value_error::ValueFault::Unknown {
+            written: written.to_owned(),
+            why: "has no %",
+            nearest,
+        }));
     };
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     if !is_number(whole) || !is_number(fraction) {
-        return Err(refuse(fault::Fault::NotANumber(number.to_owned())));
+        return Err(refuse(value_error::ValueFault::NotANumber(number.to_owned())));
     }
     let digits = fraction.trim_end_matches('0');
     if digits.len() > 4 {
-        return Err(refuse(fault::Fault::NotWhole { written: written.to_owned(), unit: "millionths" }));
+        return Err(refuse(value_error::ValueFault::NotWhole {
+            written: written.to_owned(),
+            unit: "millionths",
+        }));
     }
     // Four places of a per cent are millionths.
     let millionths = format!("{whole}{digits:0<4}").parse().ok().and_then(Share::of_millionths);
-    millionths.ok_or_else(|| refuse(fault::Fault::TooLarge(written.to_owned())))
+    millionths.ok_or_else(|| refuse(value_error::ValueFault::TooLarge(written.to_owned())))
 }
 
 /// A share, as it is written.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use shape::{ConnectionFault, Directions, Effect, Ending};
 
-use crate::fault::{self, ValueError};
 use crate::matching::unknown;
 use crate::quantity::{duration, size, written_duration, written_size};
+use crate::value_error::{self, ValueError};
 
 /// What all of them begin with.
 pub(crate) const CONNECTION: &str = "connection";
@@ -50,7 +50,7 @@ pub(crate) fn connection(text: &str) -> Result<ConnectionFault, ValueError> {
     }
     let (word, extents) = match words.as_slice() {
         [word, extents @ ..] => (*word, extents),
-        [] => return Err(refusal(fault::Fault::Empty)),
+        [] => return Err(refusal(value_error::ValueFault::Empty)),
     };
     let effect = match (word, extents) {
         (BAD_HANDSHAKE, []) if ways.is_none() => return Ok(ConnectionFault::BadHandshake),
@@ -89,7 +89,7 @@ fn slices(average: &str, delay: Duration) -> Result<Effect, ValueError> {
 fn time(text: &str) -> Result<Duration, ValueError> {
     match duration(text) {
         Ok(time) if time <= LATEST => Ok(time),
-        Ok(_) => Err(refusal(fault::Fault::TooLarge(text.to_owned()))),
+        Ok(_) => Err(refusal(value_error::ValueFault::TooLarge(text.to_owned()))),
         Err(error) => Err(refusal(error.fault)),
     }
 }
@@ -100,7 +100,7 @@ fn bytes(text: &str) -> Result<u64, ValueError> {
 
 fn at_least_one(text: &str) -> Result<u64, ValueError> {
     match bytes(text)? {
-        0 => Err(refusal(fault::Fault::Unknown {
+        0 => Err(refusal(value_error::ValueFault::Unknown {
             written: text.to_owned(),
             why: "is less than a byte",
             nearest: None,
@@ -109,7 +109,7 @@ fn at_least_one(text: &str) -> Result<u64, ValueError> {
     }
 }
 
-fn refusal(fault: fault::Fault) -> ValueError {
+fn refusal(fault: value_error::ValueFault) -> ValueError {
     ValueError { fault, expected: EXPECTED }
 }
 

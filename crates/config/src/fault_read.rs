@@ -1,7 +1,7 @@
 //! Faults by themselves, for a proxy that runs: the same tables with the same mistakes as in its file.
 
-use crate::injected_options::{FAULT, FaultWritten};
-use crate::injected_resolve::{self, KnownRoute, rules};
+use crate::fault_options::{FAULT, FaultWritten};
+use crate::fault_resolve::{self, KnownRoute, rules};
 use crate::reader::Reader;
 use crate::route_resolve::Names;
 use crate::settings::{FaultRule, Settings};
@@ -53,6 +53,6 @@ pub fn faults(text: &str, name: &str, config: &Settings) -> Result<Vec<FaultRule
 
 /// The `[[fault]]` table that means this, of a proxy with this configuration.
 pub fn written_rule(rule: &FaultRule, config: &Settings) -> String {
-    let faults = injected_resolve::written(std::slice::from_ref(rule), &config.listeners);
+    let faults = fault_resolve::written(std::slice::from_ref(rule), &config.listeners);
     TEXT.print(&Written { faults }, "")
 }

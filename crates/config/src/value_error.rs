@@ -16,7 +16,7 @@ use mistake::nearest;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueError {
     /// What is wrong with it.
-    pub fault: Fault,
+    pub fault: ValueFault,
     /// What would do, with an example: `a duration such as 50ms, 1.5s or 2m`.
     pub expected: &'static str,
 }
@@ -36,7 +36,7 @@ impl std::error::Error for ValueError {}
 
 /// What is wrong with a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum ValueFault {
     /// Nothing was written.
     #[error("it is empty")]
     Empty,
@@ -195,23 +195,25 @@ pub enum Fault {
     },
 }
 
-impl Fault {
+impl ValueFault {
     /// What was probably meant.
     pub fn meant(&self) -> Option<String> {
         match self {
-            Fault::UnknownUnit { nearest, .. } | Fault::NotAPath { nearest, .. } => {
+            ValueFault::UnknownUnit { nearest, .. } | ValueFault::NotAPath { nearest, .. } => {
                 nearest.map(str::to_owned)
             }
-            Fault::HostBits { truncated, .. } => Some(truncated.to_string()),
-            Fault::SocketAddress { nearest, .. }
-            | Fault::Prefix { nearest, .. }
-            | Fault::Unknown { nearest, .. } => nearest.clone(),
-            Fault::Template(TemplateError { fault: TemplateFault::Unknown(name), .. })
-            | Fault::HeaderEdit(HeaderEditError::Value(TemplateError {
+            ValueFault::HostBits { truncated, .. } => Some(truncated.to_string()),
+            ValueFault::SocketAddress { nearest, .. }
+            | ValueFault::Prefix { nearest, .. }
+            | ValueFault::Unknown { nearest, .. } => nearest.clone(),
+            ValueFault::Template(TemplateError { fault: TemplateFault::Unknown(name), .. })
+            | ValueFault::HeaderEdit(HeaderEditError::Value(TemplateError {
                 fault: TemplateFault::Unknown(name),
                 ..
             })) => nearest(name, VARIABLES).map(|name| format!("${name}")),
-            Fault::NoScheme(written) if !written.contains(['/', ' ']) => Some(format!("http://{written}")),
+            ValueFault::NoScheme(written) if !written.contains(['/', ' ']) => {
+                Some(format!("http://{written}"))
+            }
             _ => None,
         }
     }
@@ -219,10 +221,12 @@ impl Fault {
     /// Where in the value the fault is, in bytes from its beginning, if that is known.
     pub fn offset(&self) -> Option<usize> {
         match self {
-            Fault::Pattern { error: PatternError::Syntax { offset, .. }, preceding } => {
+            ValueFault::Pattern { error: PatternError::Syntax { offset, .. }, preceding } => {
                 Some(preceding + offset)
             }
-            Fault::Template(error) | Fault::HeaderEdit(HeaderEditError::Value(error)) => Some(error.offset),
+            ValueFault::Template(error) | ValueFault::HeaderEdit(HeaderEditError::Value(error)) => {
+                Some(error.offset)
+            }
             _ => None,
         }
     }

@@ -1,4 +1,4 @@
-//! The options of what goes wrong on purpose, declared once. What they mean together is in `injected_resolve`.
+//! The options of what goes wrong on purpose, declared once. What they mean together is in `fault_resolve`.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use ::route::RateKeyPart;
 use ipnet::IpNet;
 use shape::{Fault, Share};
 
-use crate::injected::{INJECTED, SHARE};
+use crate::fault_kinds::{INJECTED, SHARE};
 use crate::keys::RATE_KEY;
 use crate::kind::{At, List, Located, Maybe, Name, Switch, Text};
 use crate::matching::FieldName;

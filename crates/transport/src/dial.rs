@@ -1,0 +1,95 @@
+//! Connections to servers, as pools and health checks make them: where to, and TLS.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::ServerHost;
+use rustls::ClientConfig;
+use tls::{ClientSide, Handshake};
+
+use crate::tcp::Tcp;
+use crate::tls::{HandshakeError, Records, TlsConnection};
+
+/// One place where a server listens.
+#[derive(Debug, Clone, Copy)]
+pub enum Destination<'a> {
+    /// A Unix socket.
+    Unix(&'a Path),
+    /// An address of TCP.
+    Tcp(SocketAddr),
+}
+
+/// The places of a server, to be tried in turn: its Unix socket, or the addresses that its name stands for.
+pub fn destinations<'a>(
+    host: &'a ServerHost,
+    addresses: &'a [SocketAddr],
+) -> impl Iterator<Item = Destination<'a>> {
+    let (unix, addresses) = match host {
+        ServerHost::Unix(path) => (Some(Destination::Unix(path)), [].as_slice()),
+        _ => (None, addresses),
+    };
+    unix.into_iter().chain(addresses.iter().copied().map(Destination::Tcp))
+}
+
+impl Destination<'_> {
+    /// Connects. `sleep` is for a Unix socket whose backlog is full.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub async fn connect(self, sleep: impl AsyncFn(Duration)) -> io::Result<Tcp> {
+        match self {
+            Self::Unix(path) => Tcp::connect_unix(path, sleep).await,
+            Self::Tcp(address) => Tcp::connect(address).await,
+        }
+    }
+}
+
+/// Why a connection to a server has no TLS.
+#[derive(Debug)]
+pub enum NotSecure {
+    /// The upstream has no TLS for this server.
+    NotConfigured,
+    /// The server closed the connection.
+    Closed,
+    /// One side refused what the other said.
+    Refused(rustls::Error),
+    /// What the server sends is no handshake.
+    NoHandshake,
+}
+
+impl fmt::Display for NotSecure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotConfigured => formatter.write_str("it has no TLS"),
+            Self::Closed => formatter.write_str("no TLS: it closed the connection"),
+            Self::Refused(error) => write!(formatter, "no TLS: {}", tls::reason(error)),
+            Self::NoHandshake => formatter.write_str("no TLS"),
+        }
+    }
+}
+
+/// Does the TLS handshake with a server: the `place`th of those that `tls` is for. `config` may ask for other protocols than
+/// requests do. Also says whether HTTP/2 was agreed on.
+///
+/// # Errors
+/// See [`NotSecure`].
+pub async fn secure(
+    (tls, place): (&ClientSide, usize),
+    config: Arc<ClientConfig>,
+    tcp: Tcp,
+    records: &Rc<Records>,
+) -> Result<(TlsConnection, bool), NotSecure> {
+    let name = tls.name(place).ok_or(NotSecure::NotConfigured)?.clone();
+    let handshake = Handshake::client(config, name).map_err(NotSecure::Refused)?;
+    match TlsConnection::establish(tcp, handshake, records).await {
+        Ok((secure, agreed)) => Ok((secure, agreed.is_http2())),
+        Err(HandshakeError::Refused(error, _)) => Err(NotSecure::Refused(error)),
+        Err(HandshakeError::Io) => Err(NotSecure::Closed),
+        Err(HandshakeError::TooLong | HandshakeError::InTheClear(_)) => Err(NotSecure::NoHandshake),
+    }
+}
