@@ -1,7 +1,8 @@
 //! Cache-Control of both kinds of message and CDN-Cache-Control: `name[=token or quoted string]`, comma-separated.
 //!
 //! What is malformed is read as what is less fresh: no time at all where there is no number, and everything where fields
-//! should be named (RFC 9111 §4.2.1).
+//! should be named (RFC 9111 §4.2.1). A directive of responses is read in two places: `add`, and `add_targeted` for
+//! CDN-Cache-Control (RFC 9213).
 
 use http1::{RequestHead, ResponseHead};
 

@@ -1,5 +1,8 @@
 //! The admin API: JSON over HTTP on a Unix socket that only the user of the process may open. It runs on the control
 //! thread; what waits for the workers does so elsewhere.
+//!
+//! A new command is a route and a word of `PLACES` here, its types in the crate `api`, and a file of `vanward/commands`. State
+//! that outlives a reload belongs to `runtime_overrides`.
 
 /// What it tells, as those who ask read it.
 mod status;

@@ -1,5 +1,5 @@
-//! What Prometheus asks for: where, and what it is told. Workers count (`record`, `worker`); nothing is added up until
-//! somebody asks, and nothing is counted by name while nobody can.
+//! The endpoint of Prometheus: where it listens, and its answer. Workers count (`telemetry::counters` has what they count);
+//! nothing is added up until somebody asks, and nothing is counted with labels while there is no endpoint.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};

@@ -1,6 +1,7 @@
 //! What goes wrong on purpose with requests, and with connections as a whole.
 //!
-//! Just what: when is in `occasion`. How each is done belongs to whoever holds the sockets.
+//! Just what: when is in `occasion`. A new fault is a variant here, its words in `config/fault_kinds`, and its doing in
+//! `proxy/faults/messages`: before a server is asked, or as a filter of the response.
 
 use std::time::Duration;
 

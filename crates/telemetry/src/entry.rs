@@ -1,5 +1,6 @@
 //! One finished request, borrowed from wherever its parts are. Nothing here is checked or safe to print: the line
-//! escapes it. A new field of the log is declared, defaulted and written here.
+//! escapes it. A new field of the log is declared, defaulted and written here; `context/record` of the
+//! proxy fills it.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Lanes: what only a running exchange needs, kept for the next one.
+//! Exchange slots: what only a running exchange needs, kept for the next one.
 //!
 //! An exchange slot is a future that serves one connection after the other, with heads, buffers and all its locals allocated
 //! once. A connection's own task borrows an exchange slot while it has requests and polls it in place; idle it holds none, so
@@ -19,7 +19,7 @@ use crate::context::client::Client;
 use crate::context::worker::Worker;
 use transport::buffer::{self, Buffer, SMALL, TINY};
 
-/// Lanes of either kind that a worker keeps beyond those in use.
+/// Exchange slots of either kind that a worker keeps beyond those in use.
 const SPARE_MAX: usize = 256;
 /// Memory for a head that an exchange slot keeps beyond its exchange.
 const KEEP_MAX: usize = 4096;
@@ -84,7 +84,7 @@ impl Request {
         self.kept.clear();
         self.first_piece.clear();
         self.head.clear();
-        // Lanes are shared by connections: what a request is called is no other's to see.
+        // Exchange slots are shared by connections: what a request is called is no other's to see.
         self.texts.id.clear();
     }
 }

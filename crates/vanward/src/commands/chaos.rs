@@ -1,4 +1,4 @@
-//! `vanward chaos`: flags, the line that says where its API is, signals. What it does is the crate `proxy`'s.
+//! `vanward chaos`: flags, the line that says where its API is, signals. The proxies and their API are in the crate `chaos`.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
