@@ -385,7 +385,7 @@ fn template<T>(
     reader: &mut Reader<'_>,
 ) -> Option<T> {
     made.map_err(|error| {
-        reader.refuse(at, option, &ValueError { fault: ValueFault::Template(error), expected })
+        reader.refuse(at, option, &ValueError { fault: ValueFault::Template(error), expected });
     })
     .ok()
 }

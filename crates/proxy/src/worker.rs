@@ -99,7 +99,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
         accepting: RefCell::default(),
         early: RefCell::default(),
         deadlines: Deadlines::new(),
-        slots: ExchangeSlots::default(),
+        slots: ExchangeSlots::new(client::serve_slot),
         buffers: Buffers::default(),
         records: Records::new(),
         pipes: Pipes::default(),

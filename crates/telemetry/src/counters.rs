@@ -1,9 +1,8 @@
 //! Integers that one worker counts in and anyone may read. An increment is a load, an add and a store: one thread
 //! writes, so no locked instruction is needed, and a reader on another core sees whole, slightly old values.
 //!
-//! Each counter is declared once, below; what lists them (a status page, the exposition) iterates over a `Snapshot`. So a
-//! metric without labels is one line here, and an increment where it happens. One with labels is a field of `series` and a
-//! family of `exposition`.
+//! A metric without labels is one line of the declaration below, which whatever lists counters iterates over, and an
+//! increment where it happens. One with labels is a field of `series` and a family of `exposition`.
 
 use std::cell::Cell;
 use std::marker::PhantomData;

@@ -1,10 +1,8 @@
-//! The chain of filters that a message passes through: what changes its head, its body and its trailers on the way.
+//! The chain of filters that a message passes through: what changes its head and its trailers, and cuts its body. None changes
+//! the bytes of a body yet: that would be a step of the pump and of the sink, which both ask the chain what passes.
 //!
-//! Filters change heads and trailers, and cut bodies; none changes the bytes of a body yet: that would be a step of the pump
-//! and of the sink, which both ask the chain what passes.
-//!
-//! The chain of nearly every message is empty, and an empty one costs a branch. A new filter is a variant of [`Filter`] and
-//! what it does in the steps of [`Filters`]; whoever plans a response pushes it ([`super::response_plan`]).
+//! An empty chain, as nearly every message has, costs a branch. A new filter is a variant of [`Filter`] and what it does in
+//! the steps of [`Filters`]; whoever plans a response pushes it ([`super::response_plan`]).
 
 use std::time::Duration;
 

@@ -3,7 +3,9 @@
 //! While idle it is a socket, a deadline and an address. What belongs to a request is in an exchange slot.
 
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -18,7 +20,7 @@ use crate::connection::refused_handshake;
 use crate::context::client::{Client, Next};
 use crate::context::client_tls::ClientTls;
 use crate::context::exchange::ExchangeContext;
-use crate::context::exchange_slot::{Kind, Memory, Request};
+use crate::context::exchange_slot::{Desk, Kind, Memory, Request, Served};
 use crate::context::failure::Failure;
 use crate::context::snapshot::Snapshot;
 use crate::context::worker::{State, Worker};
@@ -62,14 +64,21 @@ impl Client {
     }
 }
 
-/// What became of a connection in an exchange slot.
-pub(crate) enum Served {
-    /// It waits for its next request.
-    Idle(Box<Client>),
-    /// It speaks HTTP/2, as these bytes of it say. In a box, so that what every request comes to is small.
-    Http2(Box<(Client, Vec<u8>)>),
-    /// It is closed.
-    Closed,
+/// Serves connections in an exchange slot, one after the other.
+pub(crate) fn serve_slot(
+    worker: Rc<Worker>,
+    desk: Rc<Desk>,
+    read_area: usize,
+) -> Pin<Box<dyn Future<Output = Infallible>>> {
+    Box::pin(async move {
+        let mut memory = Memory::new(&worker, read_area);
+        loop {
+            let client = desk.next().await;
+            let served = serve(&worker, client, &mut memory).await;
+            memory.reset(&worker);
+            desk.give_back(served);
+        }
+    })
 }
 
 /// The life of a connection: the body of its task.

@@ -14,7 +14,6 @@ use std::task::Poll;
 use http1::{RequestHead, ResponseHead};
 
 use crate::body::pump::Pump;
-use crate::connection::client;
 use crate::context::client::Client;
 use crate::context::worker::Worker;
 use transport::buffer::{self, Buffer, SMALL, TINY};
@@ -111,7 +110,7 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// Whose buffers have this read area once they are used.
-    fn new(worker: &Worker, read_area: usize) -> Self {
+    pub(crate) fn new(worker: &Worker, read_area: usize) -> Self {
         Self {
             request: Request {
                 head: RequestHead::default(),
@@ -158,7 +157,7 @@ impl Memory {
     }
 
     /// Forgets the last connection's bytes.
-    fn reset(&mut self, worker: &Worker) {
+    pub(crate) fn reset(&mut self, worker: &Worker) {
         self.request.buffer.clear();
         self.response.buffer.clear();
         worker.buffers.wait(&mut self.request.buffer);
@@ -193,21 +192,46 @@ pub(crate) enum Kind {
     Stream,
 }
 
-/// Where a connection is handed over, and back.
-#[derive(Default)]
-struct Desk {
-    inbox: Cell<Option<Box<Client>>>,
-    outbox: Cell<Option<client::Served>>,
+/// What became of a connection in an exchange slot.
+pub(crate) enum Served {
+    /// It waits for its next request.
+    Idle(Box<Client>),
+    /// It speaks HTTP/2, as these bytes of it say. In a box, so that what every request comes to is small.
+    Http2(Box<(Client, Vec<u8>)>),
+    /// It is closed.
+    Closed,
 }
 
+/// Where a connection is handed over, and back.
+#[derive(Default)]
+pub(crate) struct Desk {
+    inbox: Cell<Option<Box<Client>>>,
+    outbox: Cell<Option<Served>>,
+}
+
+impl Desk {
+    /// The next connection. Whoever puts one there polls at once: no waker is needed.
+    pub(crate) async fn next(&self) -> Box<Client> {
+        poll_fn(|_| self.inbox.take().map_or(Poll::Pending, Poll::Ready)).await
+    }
+
+    /// Hands a connection back.
+    pub(crate) fn give_back(&self, served: Served) {
+        self.outbox.set(Some(served));
+    }
+}
+
+/// Makes the future of a slot, which serves the connections of its desk with buffers of such a read area.
+pub(crate) type Serve = fn(Rc<Worker>, Rc<Desk>, usize) -> Pin<Box<dyn Future<Output = Infallible>>>;
+
 impl ExchangeSlot {
-    fn new(worker: &Rc<Worker>, kind: Kind) -> Self {
+    fn new(worker: &Rc<Worker>, kind: Kind, serve: Serve) -> Self {
         let desk = Rc::new(Desk::default());
         let read_area = match kind {
             Kind::Connection => SMALL,
             Kind::Stream => TINY,
         };
-        let future = Box::pin(run(Rc::clone(worker), Rc::clone(&desk), read_area));
+        let future = serve(Rc::clone(worker), Rc::clone(&desk), read_area);
         Self { future, desk, kind }
     }
 
@@ -217,7 +241,7 @@ impl ExchangeSlot {
     }
 
     /// Serves what the connection has to say, until it is idle or closed.
-    pub(crate) fn served(&mut self) -> impl Future<Output = client::Served> {
+    pub(crate) fn served(&mut self) -> impl Future<Output = Served> {
         poll_fn(|context| {
             let Poll::Pending = self.future.as_mut().poll(context);
             self.desk.outbox.take().map_or(Poll::Pending, Poll::Ready)
@@ -225,28 +249,21 @@ impl ExchangeSlot {
     }
 }
 
-async fn run(worker: Rc<Worker>, desk: Rc<Desk>, read_area: usize) -> Infallible {
-    let mut memory = Memory::new(&worker, read_area);
-    loop {
-        // Whoever puts a connection there polls at once: no waker is needed.
-        let next = || desk.inbox.take().map_or(Poll::Pending, Poll::Ready);
-        let client = poll_fn(|_| next()).await;
-        let served = client::serve(&worker, client, &mut memory).await;
-        memory.reset(&worker);
-        desk.outbox.set(Some(served));
-    }
-}
-
 /// The spare exchange slots of one worker.
-#[derive(Default)]
 pub(crate) struct ExchangeSlots {
+    serve: Serve,
     of_connections: RefCell<Vec<ExchangeSlot>>,
     of_streams: RefCell<Vec<ExchangeSlot>>,
 }
 
 impl ExchangeSlots {
+    /// None yet; `serve` is what they do.
+    pub(crate) fn new(serve: Serve) -> Self {
+        Self { serve, of_connections: RefCell::default(), of_streams: RefCell::default() }
+    }
+
     pub(crate) fn take(&self, worker: &Rc<Worker>, kind: Kind) -> ExchangeSlot {
-        self.spare(kind).borrow_mut().pop().unwrap_or_else(|| ExchangeSlot::new(worker, kind))
+        self.spare(kind).borrow_mut().pop().unwrap_or_else(|| ExchangeSlot::new(worker, kind, self.serve))
     }
 
     /// Takes back an exchange slot whose connection has been handed back.

@@ -34,7 +34,6 @@ const ALLOWED: &[(&str, &str)] = &[
     ("context/client", "upstream"),
     ("context/exchange", "shaping"),
     ("context/exchange_slot", "body"),
-    ("context/exchange_slot", "connection"),
     ("context/exchange_state", "faults"),
     ("context/explain", "body"),
     ("context/plan", "cache"),
