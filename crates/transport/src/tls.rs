@@ -156,8 +156,8 @@ impl TlsConnection {
         Ok((Self { tcp, records: Rc::clone(records), state: RefCell::new(state) }, agreed))
     }
 
-    /// Sends the rest of the handshake, if no data is about to be sent that could carry it: a server waits for it. Returns
-    /// `false` if it could not be sent, so that the connection is of no use.
+    /// Sends the rest of the handshake, if no data is about to be sent that could carry it: a server waits for it.
+    /// Returns `false` if it could not be sent, so that the connection is of no use.
     pub fn end_handshake(&self) -> bool {
         let state = &mut *self.state.borrow_mut();
         if state.unsent.is_empty() {
