@@ -1,4 +1,4 @@
-//! Toxiproxy's HTTP API, as its clients of any version 2 speak it: JSON over HTTP/1.1, whatever its type is called.
+//! Toxiproxy's HTTP API, for its clients of any version 2: JSON over HTTP/1.1, whatever the Content-Type.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ const VERSION: &str = "2.12.0";
 
 type Shared = State<Arc<Mutex<Proxies>>>;
 
-/// All places of the API.
+/// The routes of the API.
 pub(super) fn router(proxies: Arc<Mutex<Proxies>>) -> Router {
     let proxy = get(show).post(change).patch(change).delete(remove);
     let toxic = get(show_toxic).post(change_toxic).patch(change_toxic).delete(remove_toxic);

@@ -1,17 +1,17 @@
-//! What a request to the API brings: JSON, whose keys may be in any case, as they may for the decoder of Toxiproxy.
+//! Parses request bodies of the API: JSON with keys in any case, as Toxiproxy's decoder accepts them.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::refusal::Refusal;
 
-/// What a body says.
+/// Parses a request body.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
     Ok(serde_json::from_value(in_lower_case(serde_json::from_slice(body)?))?)
 }
 
-/// The same with all keys in lower case. One that was so already stands before one that becomes it. No deeper than the
-/// parser goes.
+/// Turns all keys to lower case. If two keys become equal, the one that was in lower case wins. The recursion is
+/// bounded by the parser's limit.
 pub(super) fn in_lower_case(value: Value) -> Value {
     match value {
         // Capitals come first in order, and what comes later stays.

@@ -1,6 +1,6 @@
 //! Reads a configuration file: a JSON list of proxies with their toxics, which Toxiproxy calls its config.
 //!
-//! It is stricter than the API, whose clients may send more than we know: here an unknown key is a mistake.
+//! Stricter than the API, whose clients may send unknown keys: here they are mistakes.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -21,7 +21,7 @@ const LARGEST_FILE_BYTES: u64 = 16 << 20;
 /// Characters of a wrong value that are shown.
 const GIVEN_SHOWN_MAX: usize = 40;
 
-/// A file that has been read, and in which nothing is wrong.
+/// A valid configuration file.
 #[derive(Debug, Default)]
 pub struct Config {
     pub(super) proxies: Vec<PreparedProxy>,
@@ -52,7 +52,7 @@ impl Config {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// As `read`; a file that cannot be read is a mistake too.
+    /// As [`read`](Self::read), or that the file cannot be read.
     pub fn load(path: &Path) -> Result<Self, Vec<Mistake>> {
         let file = path.display().to_string();
         let failed = |why: String| vec![Places::new("", &file).mistake(&(0..0), why)];
@@ -64,10 +64,10 @@ impl Config {
         Self::read(&text, &file)
     }
 
-    /// Reads the text of a file; `file` is only named in mistakes.
+    /// Parses the text of a file; `file` is its name in mistakes.
     ///
     /// # Errors
-    /// All proxies in which something is wrong, each with the first that is.
+    /// The first mistake of each invalid proxy.
     pub fn read(text: &str, file: &str) -> Result<Self, Vec<Mistake>> {
         let places = Places::new(text, file);
         let value: Value =
@@ -101,13 +101,13 @@ impl Config {
         Err(mistakes)
     }
 
-    /// Where in the file it says what cannot be done.
+    /// Turns a refusal into a mistake with its place in the file.
     pub(super) fn mistake(&self, refusal: &Refusal) -> Mistake {
         let Self { text, file, .. } = self;
         placed(text, &Places::new(text, file), &proxies_in(text), refusal)
     }
 
-    /// The same without its proxies, which are made.
+    /// Takes the proxies, to be created.
     pub(super) fn take(&mut self) -> Vec<PreparedProxy> {
         std::mem::take(&mut self.proxies)
     }

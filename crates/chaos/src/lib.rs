@@ -1,23 +1,23 @@
-//! The chaos proxy: connections of any protocol that are passed on slowly, in pieces, cut short or not at all, as the
-//! HTTP API of Toxiproxy says while they last. What happens to bytes is the crate `shape`'s; here are sockets and time.
+//! The chaos proxy: passes connections of any protocol on slowly, in pieces, cut short or not at all, as told by
+//! Toxiproxy's HTTP API. The crate `shape` decides what happens to bytes; this crate has the sockets and the clock.
 //!
-//! It runs on one thread of its own, and has nothing to do with the workers or with the path of a request.
+//! It runs on its own thread, independent of the workers and the path of a request.
 
-/// What clients ask for, and are told.
+/// Toxiproxy's HTTP API.
 mod api;
-/// How that is read.
+/// Parses request bodies of the API.
 mod body;
-/// The file that it may begin with.
+/// The configuration file.
 mod file;
 /// All proxies, by name.
 mod proxies;
-/// What is done to the connections of one.
+/// The toxics of one proxy.
 mod toxics;
-/// What has passed through one.
+/// Byte counters of one proxy.
 mod traffic;
-/// One proxy's connections.
+/// The connections of one proxy.
 pub(crate) mod relay;
-/// Why something is not done.
+/// Why a request to the API is refused.
 mod refusal;
 
 use std::io;
@@ -39,26 +39,26 @@ use proxies::Proxies;
 /// What a chaos proxy is started with.
 #[derive(Debug)]
 pub struct Options {
-    /// Where its API is served. Everybody who reaches it may open ports and connections: it belongs on loopback.
+    /// The address of the API. Whoever reaches it may open ports and connections, so it belongs on loopback.
     pub listen: SocketAddr,
-    /// What every draw goes by.
+    /// The seed of all random decisions.
     pub seed: u64,
-    /// The proxies that it has from its beginning.
+    /// The proxies to start with.
     pub config: Config,
 }
 
 /// Why a chaos proxy does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Its API is not served.
+    /// The API cannot be served.
     #[error(transparent)]
     Api(#[from] NotStarted),
-    /// A proxy of its file cannot be made.
+    /// A proxy of the configuration file cannot be created.
     #[error(transparent)]
     Proxy(Box<Mistake>),
 }
 
-/// A running chaos proxy. Dropped, it ends at once, with all its connections.
+/// A running chaos proxy. Dropping it ends it at once, with all its connections.
 #[derive(Debug)]
 pub struct Chaos {
     address: SocketAddr,
@@ -67,10 +67,10 @@ pub struct Chaos {
     end: Option<oneshot::Sender<()>>,
 }
 
-/// Starts a chaos proxy with the proxies of its file: all of them, or it does not start.
+/// Starts a chaos proxy with all proxies of its file, or fails.
 ///
 /// # Errors
-/// When its address, or that of one of them, cannot be listened on, or its thread cannot be started.
+/// If the API or a proxy cannot listen on its address, or the thread cannot be started.
 pub fn start(options: Options) -> Result<Chaos, StartError> {
     let (listener, address) = open(options.listen)
         .map_err(|error| NotStarted::Listen { address: ListenAddress::Tcp(options.listen), error })?;
@@ -118,7 +118,7 @@ async fn run(listener: TcpListener, proxies: Proxies, ended: oneshot::Receiver<(
 }
 
 impl Chaos {
-    /// Where its API is served, with the port that the kernel chose.
+    /// The address of the API, with the port that the kernel chose.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

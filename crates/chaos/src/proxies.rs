@@ -1,4 +1,4 @@
-//! All proxies of a chaos proxy, by name: what makes them, changes them and ends them.
+//! All proxies of a chaos proxy, by name: creates, changes and removes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,10 +18,10 @@ use super::relay;
 use super::toxics::{self, Toxics};
 use super::traffic::{self, Labels, Traffic};
 
-/// Proxies at a time.
+/// The maximum number of proxies.
 pub(super) const PROXIES_MAX: usize = 1024;
 
-/// All proxies.
+/// All proxies, by name.
 #[derive(Debug)]
 pub(super) struct Proxies {
     seed: u64,
@@ -42,7 +42,7 @@ struct Proxy {
     task: Option<JoinHandle<()>>,
 }
 
-/// A proxy as the API takes it.
+/// A proxy as a client of the API describes it.
 #[derive(Deserialize)]
 pub(super) struct ProxyRequest {
     name: Option<String>,
@@ -53,7 +53,7 @@ pub(super) struct ProxyRequest {
     toxics: Option<Value>,
 }
 
-/// A proxy as the API tells of it.
+/// A proxy as the API describes it.
 #[derive(Debug, Serialize)]
 pub(super) struct ProxyDescription {
     name: String,
@@ -63,7 +63,7 @@ pub(super) struct ProxyDescription {
     toxics: Vec<toxics::ToxicDescription>,
 }
 
-/// A proxy that is to be made: it has been read, and nothing of it is there yet.
+/// A parsed proxy that is not created yet.
 #[derive(Debug)]
 pub(super) struct PreparedProxy {
     proxy: Proxy,
@@ -76,7 +76,7 @@ impl PreparedProxy {
         Ok(Self { proxy: Proxy::new(asked)?, is_enabled })
     }
 
-    /// Those of a list, each or why it is none.
+    /// Parses a list of proxies: each proxy, or why it is refused.
     pub(super) fn list(asked: Vec<Value>) -> Vec<Result<Self, Refusal>> {
         let mut names = BTreeSet::new();
         let mut read = |(index, asked): (usize, Value)| {
@@ -104,7 +104,7 @@ impl Proxies {
         self.by_name.get(name).map(Proxy::told).ok_or(Refusal::NoProxy)
     }
 
-    /// What has passed through each, for whoever reads this syntax.
+    /// The byte counters of all proxies, as Prometheus text.
     pub(super) fn traffic(&self, syntax: Syntax) -> String {
         let mut proxies = Vec::new();
         for Proxy { name, listen, upstream, traffic, .. } in self.by_name.values() {
@@ -113,7 +113,7 @@ impl Proxies {
         traffic::written(&proxies, syntax)
     }
 
-    /// Makes a proxy that there is not yet.
+    /// Creates a proxy. A proxy with its name must not exist.
     pub(super) async fn create(&mut self, asked: ProxyRequest) -> Result<ProxyDescription, Refusal> {
         let PreparedProxy { proxy, is_enabled } = PreparedProxy::new(asked)?;
         if self.by_name.contains_key(&proxy.name) {
@@ -122,8 +122,9 @@ impl Proxies {
         self.insert(proxy, is_enabled).await
     }
 
-    /// Makes these proxies, in the place of those that have their names but other addresses; with the same they stay, and
-    /// have the toxics that are given. A mistake in one makes none; what was made stays where one cannot listen.
+    /// Creates proxies. An existing proxy with the same name is replaced if its addresses differ; else it stays and
+    /// gets the given toxics. Any invalid proxy prevents all; if an address cannot be listened on, the proxies before
+    /// it stay.
     pub(super) async fn populate(
         &mut self,
         asked: Vec<Value>,
@@ -134,7 +135,7 @@ impl Proxies {
         }
     }
 
-    /// The same with what has been read.
+    /// Creates parsed proxies, under the rules of [`populate`](Self::populate).
     pub(super) async fn make(
         &mut self,
         wanted: Vec<PreparedProxy>,
@@ -176,7 +177,7 @@ impl Proxies {
         Ok(told)
     }
 
-    /// Changes what is given. Other addresses close its connections, other toxics do not.
+    /// Changes the given settings of a proxy. New addresses close its connections, new toxics do not.
     pub(super) async fn change(
         &mut self,
         name: &str,
@@ -221,13 +222,13 @@ impl Proxies {
         Ok(())
     }
 
-    /// Looks at the toxics of a proxy.
+    /// Reads the toxics of a proxy.
     pub(super) fn toxics_of<T>(&self, name: &str, look: impl FnOnce(&Toxics) -> T) -> Result<T, Refusal> {
         let proxy = self.by_name.get(name).ok_or(Refusal::NoProxy)?;
         Ok(look(&proxy.toxics.borrow()))
     }
 
-    /// Changes the toxics of a proxy. Its connections go by that before they read another byte.
+    /// Changes the toxics of a proxy. Its connections apply the change before they read further bytes.
     pub(super) fn change_toxics<T>(
         &self,
         name: &str,

@@ -1,5 +1,5 @@
-//! Why the API does not do what it is asked, and what it says then: the status and the first words are Toxiproxy's, by
-//! which its clients go.
+//! Why the API refuses a request, and its response: the status and the first words are Toxiproxy's, since clients check
+//! them.
 
 use std::io::{self, ErrorKind};
 
@@ -10,7 +10,7 @@ use mistake::nearest;
 use serde_json::json;
 use shape::{KINDS, Kind};
 
-/// Why something is not done.
+/// Why a request to the API, or a configuration file, is refused.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("bad request body: {0}")]
@@ -53,7 +53,7 @@ pub(super) enum Refusal {
     Listen { name: String, listen: String, error: io::Error },
     #[error("user agent not allowed: web pages may not use this API")]
     Browser,
-    /// In one of several things that were asked for at once, counted from 1.
+    /// The refusal of one item of a list, whose number counts from 1.
     #[error("{refusal} at {what} {number}")]
     At { what: &'static str, number: usize, refusal: Box<Refusal> },
 }
@@ -111,7 +111,7 @@ impl Refusal {
         }
     }
 
-    /// The key that is wrong, as far as it is one.
+    /// The key at fault, if a key is.
     pub(super) fn names_key(&self) -> Option<&str> {
         match self {
             Self::Attribute { name, .. } | Self::Key { name, .. } | Self::Misplaced { name } => Some(name),
@@ -120,7 +120,7 @@ impl Refusal {
         }
     }
 
-    /// Whether both are about the same one of several things.
+    /// Whether both refusals are about the same item of a list.
     pub(super) fn is_of_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::At { number, .. }, Self::At { number: other, .. }) => number == other,
@@ -128,7 +128,7 @@ impl Refusal {
         }
     }
 
-    /// The same, saying which of several things it is about: `index` counts from 0.
+    /// Says which item of a list is refused; `index` counts from 0.
     pub(super) fn at(self, what: &'static str, index: usize) -> Self {
         Self::At { what, number: index + 1, refusal: Box::new(self) }
     }

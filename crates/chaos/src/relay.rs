@@ -1,6 +1,6 @@
-//! One proxy's connections: a server for each client, and bytes both ways through the toxics that hold.
+//! The connections of one proxy: connects to the server for each client, and relays bytes both ways through the toxics.
 //!
-//! A server may speak first, so it is connected to at once.
+//! The server may speak first, so the connection to it is made at once.
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(30);
 /// Between two tries to accept where that fails: for want of descriptors, most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the connections of a proxy go by.
+/// What a proxy's connections need: the server's address, toxics, counters and seed.
 #[derive(Clone)]
 pub(super) struct Source {
     pub(super) upstream: Arc<str>,
@@ -33,7 +33,7 @@ pub(super) struct Source {
     pub(super) proxy: u64,
 }
 
-/// Serves clients until it is dropped, and they with it.
+/// Accepts and relays connections. Dropping the future closes them all.
 pub(super) async fn run(listener: TcpListener, source: Source) {
     let mut connections = JoinSet::new();
     for number in 0.. {

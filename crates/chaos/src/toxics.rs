@@ -1,4 +1,4 @@
-//! The toxics of one proxy, as the API adds, changes and removes them, and as connections take them up.
+//! The toxics of one proxy: the API adds, changes and removes them, and connections apply them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -11,7 +11,7 @@ const TOXICS_MAX: usize = 64;
 /// Parts of a million in one percent.
 const PER_MILLION_OF_PERCENT: f64 = 10_000.0;
 
-/// The way that bytes take.
+/// The direction of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Stream {
@@ -38,7 +38,7 @@ impl Stream {
     }
 }
 
-/// The toxics of one proxy, in the order in which bytes meet them.
+/// The toxics of one proxy, in the order in which bytes pass them.
 #[derive(Debug, Default)]
 pub(super) struct Toxics {
     list: Vec<Toxic>,
@@ -57,7 +57,7 @@ struct Toxic {
     values: [i64; ATTRIBUTES_MAX],
 }
 
-/// A toxic as the API takes it.
+/// A toxic as a client of the API describes it.
 #[derive(Debug, Deserialize)]
 pub(super) struct ToxicRequest {
     name: Option<String>,
@@ -70,7 +70,7 @@ pub(super) struct ToxicRequest {
     others: Map<String, Value>,
 }
 
-/// A toxic as the API tells of it.
+/// A toxic as the API describes it.
 #[derive(Debug, Serialize)]
 pub(super) struct ToxicDescription {
     attributes: Map<String, Value>,
@@ -132,18 +132,18 @@ impl ToxicRequest {
     }
 }
 
-/// Whose draws they are.
+/// What the random decisions of a connection depend on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Drawn {
     pub(super) seed: u64,
-    /// That of the proxy's name.
+    /// A hash of the proxy's name.
     pub(super) proxy: u64,
-    /// Which of its connections it is.
+    /// The number of the connection.
     pub(super) connection: u64,
 }
 
 impl Toxics {
-    /// Those of a list.
+    /// Parses a list of toxics.
     pub(super) fn of(list: Value) -> Result<Self, Refusal> {
         let mut toxics = Self::default();
         for (index, asked) in serde_json::from_value::<Vec<Value>>(list)?.into_iter().enumerate() {
@@ -154,8 +154,8 @@ impl Toxics {
         Ok(toxics)
     }
 
-    /// Takes over all of these, in their order. What has been there under the same name, kind and stream goes on where
-    /// it is in connections, as another toxic that is changed does.
+    /// Replaces all toxics by `those`, in their order. In existing connections, a toxic with the name, kind and stream
+    /// of an earlier one continues from that one's state.
     pub(super) fn become_those(&mut self, those: Self) {
         let before = std::mem::take(&mut self.list);
         for toxic in those.list {
@@ -170,7 +170,7 @@ impl Toxics {
         self.list.is_empty()
     }
 
-    /// Adds one behind the others.
+    /// Adds a toxic behind the others.
     pub(super) fn add(&mut self, asked: ToxicRequest) -> Result<ToxicDescription, Refusal> {
         let stream = match asked.stream.as_deref() {
             None | Some("") => Stream::Downstream,
@@ -197,7 +197,7 @@ impl Toxics {
         Ok(told)
     }
 
-    /// Changes what is given of one; the rest stays as it is.
+    /// Changes the given settings of a toxic; the others stay.
     pub(super) fn change(
         &mut self,
         name: &str,
@@ -218,7 +218,7 @@ impl Toxics {
         Ok(())
     }
 
-    /// Removes all; says whether there were any.
+    /// Removes all toxics. Returns whether there were any.
     pub(super) fn clear(&mut self) -> bool {
         !std::mem::take(&mut self.list).is_empty()
     }
@@ -227,14 +227,14 @@ impl Toxics {
         self.list.iter().find(|toxic| toxic.name == name).map(Toxic::told).ok_or(Refusal::NoToxic)
     }
 
-    /// All of them: those of the way to the server, then those of the way back.
+    /// Describes all toxics: first those towards the server, then those towards the client.
     pub(super) fn told(&self) -> Vec<ToxicDescription> {
         let mut all: Vec<ToxicDescription> = self.list.iter().map(Toxic::told).collect();
         all.sort_by_key(|told| told.stream);
         all
     }
 
-    /// Those that a connection has on one of its ways. Whether it has one is decided by the same draw every time.
+    /// The toxics of one direction of a connection. By `toxicity`, a random decision selects them, the same each time.
     pub(super) fn links(&self, stream: Stream, drawn: Drawn) -> Vec<Link> {
         let Drawn { seed, proxy, connection } = drawn;
         let on_way = self.list.iter().filter(|toxic| toxic.stream == stream);

@@ -1,6 +1,6 @@
-//! Counts the bytes of each proxy, and writes them under the names that Toxiproxy has for them.
+//! Byte counters of each proxy, exposed under Toxiproxy's names.
 //!
-//! They count while connections last; Toxiproxy counts a connection when it has ended.
+//! Bytes count at once; Toxiproxy counts the bytes of a connection when it ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use transport::relay::Counts;
 
 use super::toxics::Stream;
 
-/// What has passed through a proxy, since it has had its addresses.
+/// The byte counters of a proxy, since its addresses last changed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Traffic {
     upstream: Arc<Counts>,
@@ -20,7 +20,7 @@ pub(super) struct Traffic {
 /// One of them.
 type Counter = fn(&Counts) -> &AtomicU64;
 
-/// A proxy whose traffic is told.
+/// The labels of a proxy's counters.
 pub(super) struct Labels<'p> {
     pub(super) proxy: &'p str,
     pub(super) listener: &'p str,
@@ -36,7 +36,7 @@ impl Traffic {
     }
 }
 
-/// The traffic of all these proxies.
+/// Writes the byte counters of proxies as Prometheus text.
 pub(super) fn written(proxies: &[(Labels<'_>, &Traffic)], syntax: Syntax) -> String {
     let families: [(&str, &str, Counter); 2] = [
         ("toxiproxy_proxy_received_bytes", "Bytes that came in, by where they are going.", |counts| {

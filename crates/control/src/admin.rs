@@ -1,16 +1,16 @@
-//! The admin API: JSON over HTTP on a Unix socket that only the user of the process may open. It runs on the control
-//! thread; what waits for the workers does so elsewhere.
+//! The admin API: JSON over HTTP on a Unix socket that only the process's user may open. It runs on the control thread;
+//! work that waits for the workers runs elsewhere.
 //!
-//! A new command is a route and a word of `PLACES` here, its types in the crate `api`, and a file of `vanward/commands`. State
-//! that outlives a reload belongs to `runtime_overrides`.
+//! A new command is a route and a word of `PLACES` here, its types in the crate `api`, and a file of
+//! `vanward/commands`. State that outlives a reload belongs to `runtime_overrides`.
 
-/// What it tells, as those who ask read it.
+/// Status of the proxy.
 mod status;
-/// What is stored.
+/// Commands for the cache.
 mod cache;
-/// What it does about faults.
+/// Commands for faults.
 mod faults;
-/// How fast and how late things are.
+/// Commands for rates and delays.
 mod shaping;
 
 use std::io;
@@ -42,7 +42,7 @@ use transport::unix::{self, SocketFile};
 /// Who may connect: the user of the process.
 const MODE: u32 = 0o600;
 
-/// Where the admin API is served.
+/// The path of the admin API's socket.
 #[derive(PartialEq)]
 pub(crate) struct AdminPath(pub(crate) PathBuf);
 
@@ -76,7 +76,7 @@ impl Place for AdminPath {
 }
 
 impl Admin {
-    /// Leaves the socket to the process that has taken over.
+    /// Leaves the socket file to the process that has taken over, and closes the listener.
     pub(crate) fn leave(&self) {
         if let Some(open) = &*self.lock() {
             open.known.leave();
@@ -84,7 +84,7 @@ impl Admin {
         self.close();
     }
 
-    /// The process before has left the socket to this one.
+    /// Takes over the socket file from the previous process.
     pub(crate) fn claim(&self) {
         if let Some(open) = &*self.lock() {
             open.known.claim();
@@ -92,7 +92,7 @@ impl Admin {
     }
 }
 
-/// What the admin API offers.
+/// The routes of the admin API.
 pub(crate) fn router(control: Weak<Control>) -> Router {
     Router::new()
         .route("/status", get(status))

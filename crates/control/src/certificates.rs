@@ -1,4 +1,4 @@
-//! Certificates that change while the proxy runs: looked at on the control thread, exchanged without a restart.
+//! Watches certificate files on the control thread, and replaces certificates without a restart.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use proxy::context::plan::Plan;
 /// How often files are looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Says what there is to say of the certificates of a plan that were not in the one before.
+/// Writes messages about problems of a plan's certificates that the previous plan did not have.
 pub(crate) fn remark(plan: &Plan, before: Option<&Plan>) {
     let of_listeners = |plan: &Plan| -> Vec<_> {
         plan.listeners.iter().filter_map(|listener| listener.tls.clone()).collect()
@@ -30,7 +30,7 @@ pub(crate) fn remark(plan: &Plan, before: Option<&Plan>) {
     }
 }
 
-/// Looks at the files until the proxy ends.
+/// Checks the certificate files once a second, until the proxy ends.
 pub(crate) async fn watch(control: Weak<Control>) {
     loop {
         tokio::time::sleep(INTERVAL).await;

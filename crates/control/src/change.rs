@@ -1,5 +1,5 @@
-//! From one configuration to the next while requests run: what is valid becomes a plan, new addresses are listened on,
-//! and every worker goes on with it. What is not valid changes nothing.
+//! Replaces the configuration while requests run: builds a plan, opens new listeners, and gives the plan to every
+//! worker. An invalid configuration changes nothing.
 
 use std::cell::Cell;
 use std::io;
@@ -38,7 +38,7 @@ use proxy::worker::listen::{self, Opened};
 use transport::resolve::{Name, Names, RESOLVE_FIRST, Wanted};
 use transport::unix::SocketFile;
 
-/// Which plan is in force, and how it becomes another one. Shared by all that change something.
+/// Owns the plan in force and replaces it. Shared by everything that changes the configuration.
 pub(crate) struct Control {
     plan: ArcSwap<Plan>,
     pub(crate) epoch: Instant,
@@ -54,13 +54,13 @@ pub(crate) struct Control {
     wanted: UnboundedSender<Wanted>,
     reread: Option<Reread>,
     pub(crate) metrics: Metrics,
-    /// Whether memory is short.
+    /// Whether the memory limit is exceeded.
     pub(crate) pressure: Arc<Pressure>,
-    /// What goes wrong on purpose: in force at once, not with the next plan.
+    /// The fault rules: a change is in force at once, not with the next plan.
     pub(crate) faults: Arc<Faults>,
-    /// Told when operators have changed rates and delays.
+    /// Notified when operators have changed rates and delays.
     pub(crate) shaping_overrides: Arc<Notify>,
-    /// Told when there is another plan.
+    /// Notified when there is a new plan.
     pub(crate) changes: watch::Sender<()>,
     pub(crate) admin: Admin,
 }
@@ -91,19 +91,19 @@ struct Open {
     file: Option<Arc<SocketFile>>,
 }
 
-/// Sockets of a listener, at least one for each worker.
+/// The sockets of a listener, at least one for each worker.
 pub(crate) type Sockets = (ListenerId, Vec<TcpListener>);
 
-/// What came of a reload.
+/// The result of a reload.
 #[derive(Debug, Default)]
 pub(crate) struct Reloaded {
-    /// What works but is hardly meant.
+    /// Warnings about settings that are valid, but hardly intended.
     pub(crate) warnings: Vec<Mistake>,
-    /// What takes more than a reload.
+    /// Remarks about changes that need more than a reload.
     pub(crate) remarks: Vec<String>,
 }
 
-/// Why everything stays as it is.
+/// Why a reload failed and changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReloadError {
     #[error("{}", listed(.0))]
@@ -114,21 +114,21 @@ pub(crate) enum ReloadError {
     NoFile,
 }
 
-/// Why something stays as it is.
+/// Why a change by the admin API failed and changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AmendError {
     #[error("{0}")]
     Refused(#[from] Refusal),
     #[error("{0}")]
     NotReshaped(#[from] ReshapeRefusal),
-    /// With it, the configuration would not be valid.
+    /// The change would make the configuration invalid.
     #[error("{}", sentences(.0))]
     Mistakes(Vec<Mistake>),
     #[error("{0}")]
     NotPossible(#[from] StartError),
 }
 
-/// Mistakes of a configuration that is in no file: without their places.
+/// Joins mistakes into one text, without places, since this configuration is in no file.
 pub(crate) fn sentences(mistakes: &[Mistake]) -> String {
     mistakes.iter().map(Mistake::sentence).collect::<Vec<_>>().join("; ")
 }
@@ -137,7 +137,7 @@ fn listed(mistakes: &[Mistake]) -> String {
     mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// What a `Control` is made of beside its configuration.
+/// The parts of a `Control` besides its configuration.
 pub(crate) struct Means {
     pub(crate) workers: Arc<[UnboundedSender<Message>]>,
     pub(crate) readers: Vec<Reader>,
@@ -148,10 +148,10 @@ pub(crate) struct Means {
 }
 
 impl Control {
-    /// The first plan, which goes on with what the process before knew. Nothing is listened on yet.
+    /// Builds the first plan, with the state that the previous process handed over. Opens no listeners yet.
     ///
     /// # Errors
-    /// What is wrong with certificates.
+    /// Problems of certificates.
     pub(crate) fn new(
         file: Config,
         inherited: &mut Inheritance,
@@ -197,23 +197,23 @@ impl Control {
         self.plan.load_full()
     }
 
-    /// The addresses that are listened on, in the order of the configuration.
+    /// The addresses of the open listeners, in the order of the configuration.
     pub(crate) fn addresses(&self) -> Vec<ListenAddress> {
         lock(&self.held).open.iter().map(|open| open.bound.clone()).collect()
     }
 
-    /// How often another file came in force.
+    /// The number of configuration changes that took effect.
     pub(crate) fn reloads(&self) -> u64 {
         self.reloads.load(Ordering::Relaxed)
     }
 
-    /// What operators have changed.
+    /// The operators' changes at run time.
     pub(crate) fn overrides(&self) -> RuntimeOverrides {
         lock(&self.held).overrides.clone()
     }
 
-    /// Opens the sockets of the first plan, but for those that the process before has passed on, and the log. What each
-    /// worker begins with, in their order.
+    /// Opens the sockets of the first plan, unless the previous process handed them over, and the access log. Returns
+    /// the initial state of each worker, in the workers' order.
     pub(crate) fn listen(&self, inherited: &mut Inheritance) -> Result<Vec<Beginning>, StartError> {
         let plan = self.plan();
         let (next, opened) = self.open(&plan.config, &[], inherited)?;
@@ -236,11 +236,12 @@ impl Control {
         Ok(dealt.into_iter().map(beginning).collect())
     }
 
-    /// Puts another configuration in force, and returns when every worker goes by it. Requests that have begun keep to
-    /// theirs. Says what takes more than that. Blocks: not for the control thread itself, whose look-ups are waited for.
+    /// Replaces the configuration, and returns when every worker uses the new one. Requests under way keep the old one.
+    /// Returns remarks about changes that need more. Blocks: not for the control thread, whose name look-ups are waited
+    /// for.
     ///
     /// # Errors
-    /// Why everything stays as it is.
+    /// Why nothing was changed.
     pub(crate) fn change(&self, file: Config) -> Result<Vec<String>, StartError> {
         let outcome = self.take_over(file);
         self.metrics.changed(outcome.is_ok());
@@ -260,11 +261,11 @@ impl Control {
         Ok(remarks)
     }
 
-    /// Reads the file again, and puts it in force. What came of it is said here, and told to whoever asked: `asked` is
-    /// how. Blocks, as `change` does.
+    /// Reads the configuration file again and puts it in force. Writes the outcome as messages, too; `asked` is their
+    /// end, and says who asked. Blocks, as `change` does.
     ///
     /// # Errors
-    /// Why everything stays as it is.
+    /// Why nothing was changed.
     pub(crate) fn reload(&self, asked: &str) -> Result<Reloaded, ReloadError> {
         let outcome = self.reread();
         match &outcome {
@@ -293,10 +294,10 @@ impl Control {
         Ok(Reloaded { warnings, remarks })
     }
 
-    /// Changes something about servers, and says which these are: upstream and URL. Blocks, as `change` does.
+    /// Changes servers at run time. Returns the changed servers: upstream and URL of each. Blocks, as `change` does.
     ///
     /// # Errors
-    /// Why everything stays as it is.
+    /// Why nothing was changed.
     pub(crate) fn amend(
         &self,
         amendment: &Amendment,
@@ -308,34 +309,35 @@ impl Control {
         })
     }
 
-    /// Changes how fast or how late something is, and says what. Blocks, as `change` does.
+    /// Changes the rates or delays of a place at run time. Returns the place. Blocks, as `change` does.
     ///
     /// # Errors
-    /// Why everything stays as it is.
+    /// Why nothing was changed.
     pub(crate) fn reshape(&self, order: &ShapingOrder) -> Result<PlaceNamed, AmendError> {
         self.overlaid(|file, overrides| Ok(overrides.shaping.amend(order, file, self.time())?))
     }
 
-    /// Has one place as the file has it again. Blocks, as `change` does.
+    /// Resets the rates and delays of a place to the file's settings. Blocks, as `change` does.
     ///
     /// # Errors
-    /// Why everything stays as it is.
+    /// Why nothing was changed.
     pub(crate) fn unshape(&self, place: PlaceKind, name: &str) -> Result<(), AmendError> {
         self.overlaid(|file, overrides| Ok(overrides.shaping.remove(place, name, file)?))
     }
 
-    /// Has all places as the file has them again, and says how many were not. Blocks, as `change` does.
+    /// Resets all rates and delays to the file's settings. Returns how many places had a change. Blocks, as `change`
+    /// does.
     ///
     /// # Errors
-    /// Why everything stays as it is.
+    /// Why nothing was changed.
     pub(crate) fn unshape_all(&self) -> Result<usize, AmendError> {
         self.overlaid(|_, overrides| Ok(overrides.shaping.clear()))
     }
 
-    /// Has those places as the file has them again whose time is over, and says which. Blocks, as `change` does.
+    /// Resets the rates and delays whose changes have expired. Returns their places. Blocks, as `change` does.
     ///
     /// # Errors
-    /// Why everything stays as it is.
+    /// Why nothing was changed.
     pub(crate) fn expire(&self) -> Result<Vec<PlaceNamed>, AmendError> {
         self.overlaid(|_, overrides| Ok(overrides.shaping.expire(self.time())))
     }
@@ -360,7 +362,7 @@ impl Control {
         Ok(done)
     }
 
-    /// Goes on with the servers that names stand for now. Blocks, as `change` does.
+    /// Updates the plan to the addresses that server names have now. Blocks, as `change` does.
     pub(crate) fn follow_names(&self) {
         let Ok(_turn) = self.turn() else { return };
         let before = self.plan();
@@ -378,7 +380,7 @@ impl Control {
         let _none: Vec<WorkerLog> = self.tell(plan, &open, Vec::new(), None);
     }
 
-    /// Has each listener refuse connections, or take them, as the rules have it now. Waits for nobody.
+    /// Makes listeners refuse or accept connections, as the fault rules say now. Does not wait.
     pub(crate) fn settle_refusals(&self) {
         let held = lock(&self.held);
         if held.is_lent || self.is_leaving.load(Ordering::Acquire) {
@@ -408,32 +410,32 @@ impl Control {
         }
     }
 
-    /// Opens the log's file again, as after a rotation.
+    /// Reopens the access log's file, as after a rotation.
     pub(crate) fn reopen_log(&self) {
         if let Some(log) = &lock(&self.held).log {
             log.reopen();
         }
     }
 
-    /// Time, as the workers have it.
+    /// The current time on the workers' clock.
     pub(crate) fn time(&self) -> Time {
         Time::from_micros(self.epoch.elapsed().as_micros() as u64)
     }
 
-    /// The same in nanoseconds.
+    /// The current time on the workers' clock, in nanoseconds.
     pub(crate) fn time_ns(&self) -> u64 {
         // 2^64 nanoseconds are 584 years.
         self.epoch.elapsed().as_nanos() as u64
     }
 
-    /// The process before has left its sockets to this one, with the files that they are reached by.
+    /// Takes over the socket files from the previous process.
     pub(crate) fn claim(&self) {
         lock(&self.held).open.iter().filter_map(|open| open.file.as_ref()).for_each(|file| file.claim());
         self.admin.claim();
     }
 
-    /// Has the workers go. The sockets are closed with theirs; the files of Unix sockets stay if another process listens
-    /// there now.
+    /// Makes the workers end, by `message`, and closes all listening sockets. With a successor, the files of Unix
+    /// sockets stay.
     pub(crate) fn leave(&self, has_successor: bool, message: impl Fn() -> Message) {
         self.is_leaving.store(true, Ordering::Release);
         for open in &mut lock(&self.held).open {
@@ -452,7 +454,7 @@ impl Control {
         self.tell_workers(message);
     }
 
-    /// Tells all workers.
+    /// Sends a message to each worker.
     pub(crate) fn tell_workers(&self, message: impl Fn() -> Message) {
         for worker in self.workers.iter() {
             // A worker that has ended needs no telling.
@@ -460,13 +462,13 @@ impl Control {
         }
     }
 
-    /// The log, when the workers have ended.
+    /// Takes the access log, for when the workers have ended.
     pub(crate) fn take_log(&self) -> Option<AccessLog> {
         lock(&self.held).log.take()
     }
 
-    /// Runs `upgrade` with all that another process needs to take over, while nothing can change. If that succeeds this
-    /// one leaves, and tells the other one by this channel what is still purged.
+    /// Runs `upgrade` with everything that a new process needs to take over. No change can happen meanwhile. On success
+    /// this process leaves, and sends later purges over the returned channel.
     pub(crate) fn hand_over<T, E: From<io::Error> + From<StartError>>(
         &self,
         upgrade: impl FnOnce(&Handover) -> Result<(T, OwnedFd), E>,
@@ -640,7 +642,7 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// What a worker begins with.
+/// The initial state of a worker.
 pub(crate) struct Beginning {
     pub(crate) listeners: Vec<ListenerId>,
     pub(crate) opened: Vec<(ListenerId, TcpListener)>,
@@ -659,7 +661,7 @@ fn deal(opened: Vec<Sockets>, workers: usize) -> Vec<Vec<(ListenerId, TcpListene
     dealt
 }
 
-/// How many workers a configuration asks for.
+/// The number of workers that a configuration asks for.
 pub(crate) fn worker_count(config: &Config) -> usize {
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     config.workers.unwrap_or(cores).get()

@@ -1,5 +1,5 @@
-//! A listener of the control side, for the admin API or the metrics: opened anew when the configuration names another
-//! place, and passed on to the process that takes over.
+//! A listener of the control thread, for the admin API or the metrics. It is reopened when the configuration names
+//! another address, and handed over to the process that takes over.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use crate::StartError;
 use crate::handover::{self, Inheritance, Passed, Purpose};
 use crate::service::{self, Accept};
 
-/// Where a listener may be: an address of TCP, or a path.
+/// An address for a listener: TCP, or the path of a Unix socket.
 pub(crate) trait Place: PartialEq + Sized {
     /// The socket on the runtime of the control thread.
     type Accepting: Accept + 'static;
@@ -40,7 +40,7 @@ pub(crate) trait Place: PartialEq + Sized {
     fn accepting(socket: OwnedFd) -> io::Result<Self::Accepting>;
 }
 
-/// A listener, which may be absent.
+/// A listener, which may be closed.
 pub(crate) struct Listener<P: Place> {
     open: Mutex<Option<Open<P>>>,
     sockets: UnboundedSender<Option<OwnedFd>>,
@@ -55,19 +55,19 @@ pub(crate) struct Open<P: Place> {
     copy: OwnedFd,
 }
 
-/// A listener that is to take the place of the one before; `None` for no listener.
+/// A change of a listener: the opened one that takes its place, or `None` to close it.
 pub(crate) struct Moved<P: Place>(Option<(Open<P>, OwnedFd)>);
 
 impl<P: Place> Listener<P> {
-    /// No listener yet. `sockets` leads to [`serve`].
+    /// A closed listener. `sockets` leads to [`serve`].
     pub(crate) fn new(sockets: UnboundedSender<Option<OwnedFd>>) -> Self {
         Self { open: Mutex::default(), sockets }
     }
 
-    /// Opens the listener that the configuration wants; `None` if it is open already.
+    /// Opens the listener that the configuration wants; `None` if that is already open.
     ///
     /// # Errors
-    /// When the place cannot be listened on.
+    /// If the kernel does not permit to listen on the address.
     pub(crate) fn open(
         &self,
         place: Option<P>,
@@ -84,7 +84,7 @@ impl<P: Place> Listener<P> {
         Ok(Some(Moved(Some((Open { place, known, copy }, socket)))))
     }
 
-    /// Listens there from now on, and nowhere else.
+    /// Puts the change in force: listens there from now on, and nowhere else.
     pub(crate) fn listen(&self, moved: Moved<P>) {
         let (open, socket) = moved.0.unzip();
         *self.lock() = open;
@@ -92,28 +92,28 @@ impl<P: Place> Listener<P> {
         let _ = self.sockets.send(socket);
     }
 
-    /// Listens no more.
+    /// Closes the listener.
     pub(crate) fn close(&self) {
         self.listen(Moved(None));
     }
 
-    /// The socket, for a process that takes over.
+    /// A copy of the socket, for a process that takes over; `None` if the listener is closed.
     ///
     /// # Errors
-    /// When there is no descriptor left for a copy.
+    /// If there is no file descriptor left.
     pub(crate) fn pass_on(&self) -> io::Result<Option<Passed>> {
         let open = self.lock();
         let Some(Open { place, copy, .. }) = &*open else { return Ok(None) };
         Ok(Some((place.purpose(), vec![handover::copy(copy)?])))
     }
 
-    /// The open listener.
+    /// Locks the state: the open listener, or `None`.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Option<Open<P>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Serves on the socket that was sent last, until the proxy ends.
+/// Serves on the socket that was sent last, until the sender is dropped.
 pub(crate) async fn serve<P: Place>(
     router: Router,
     mut sockets: UnboundedReceiver<Option<OwnedFd>>,

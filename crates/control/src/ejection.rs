@@ -1,5 +1,5 @@
-//! Servers that are worse than the others: compared once an interval on the control thread, left out for a while, told
-//! when they are asked again. Failures in a row are not waited for: workers eject for those themselves.
+//! Outlier ejection, on the control thread: compares the servers of an upstream once an interval, and ejects the worse
+//! ones for a while. Failures in a row do not wait for that: workers eject servers for them at once.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -27,7 +27,7 @@ struct Compared {
     ejected: Vec<ServerId>,
 }
 
-/// Compares the servers of each upstream until the proxy ends.
+/// Compares the servers of each upstream, until the proxy ends.
 pub(crate) async fn run(control: Weak<Control>, shared: Rc<Shared>) {
     let mut fleets = Fleets::default();
     let mut pause = TICK;

@@ -1,7 +1,6 @@
-//! What a process gives to the one that takes its place: listening sockets (SCM_RIGHTS), what operators have changed, and
-//! what it knows.
+//! The handover to the process that takes over: listening sockets (SCM_RIGHTS), runtime overrides, and state.
 //!
-//! Both ends of the channel are here. Who starts whom, and who waits how long, is in `upgrade`.
+//! Both ends of the channel are here. Starting the process, and time limits, are in `upgrade`.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -25,7 +24,7 @@ use proxy::context::handover_state::MESSAGE_BYTES_MAX;
 use proxy::context::handover_state::{HandoverPart, HandoverState};
 use proxy::faults::FaultHandover;
 
-/// Names the process that a new one takes over from, which holds the other end of its standard input.
+/// Environment variable with the ID of the process to take over from, which holds the other end of standard input.
 pub(crate) const VARIABLE: &str = "VANWARD_TAKES_OVER_FROM";
 /// Sockets in a message; the kernel takes no more than 253.
 const SOCKETS_MAX: usize = 128;
@@ -36,7 +35,7 @@ const TOLD_BYTES: usize = 100;
 /// How long the new process waits for what it is given.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a listening socket is for, and where it is by the configuration.
+/// The purpose of a listening socket, and its configured address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Purpose {
     Clients(String),
@@ -44,15 +43,15 @@ pub(crate) enum Purpose {
     Admin(String),
 }
 
-/// Sockets for a purpose.
+/// The sockets for one purpose.
 pub(crate) type Passed = (Purpose, Vec<OwnedFd>);
 
-/// All that is given.
+/// Everything that is handed over.
 #[derive(Debug, Default)]
 pub(crate) struct Handover {
     pub(crate) sockets: Vec<Passed>,
     pub(crate) overrides: RuntimeOverrides,
-    /// What of that is about rates and delays, with what is left of its time.
+    /// The operators' changes of rates and delays, each with its remaining time.
     pub(crate) shaping: Vec<ShapingOrder>,
     pub(crate) faults: Vec<FaultHandover>,
     pub(crate) handover_state: HandoverState,
@@ -80,7 +79,7 @@ enum Part<C = ServerChange, B = HandoverPart> {
         part: B,
     },
     End,
-    /// Of a version that has more to give.
+    /// A part that only newer versions know.
     #[serde(other)]
     Unknown,
 }
@@ -88,7 +87,7 @@ enum Part<C = ServerChange, B = HandoverPart> {
 /// The first message from the new process. What is said later is of what is purged: `cached/successor`.
 const SERVING: &[u8] = b"serving";
 
-/// What a process was given by the one before it. Sockets that it has no use for are closed with this.
+/// What the previous process handed over. Dropping it closes the sockets that were not taken.
 #[derive(Debug, Default)]
 pub struct Inheritance {
     sockets: Vec<(Purpose, OwnedFd)>,
@@ -98,16 +97,15 @@ pub struct Inheritance {
     pub(crate) predecessor: Option<Predecessor>,
 }
 
-/// The process that waits for this one to serve.
+/// The previous process, which waits until this one serves.
 #[derive(Debug)]
 pub(crate) struct Predecessor(OwnedFd);
 
 impl Inheritance {
-    /// What the process that started this one passes on, if it was started to take over. To be called once, before
-    /// anything else is opened.
+    /// Receives the handover, if this process was started to take over. Call it once, before anything else is opened.
     ///
     /// # Errors
-    /// When that process does not keep to its part.
+    /// If the previous process violates the protocol.
     pub fn claim() -> io::Result<Option<Self>> {
         let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
         // Whoever was started by such a process for something else inherits the variable, but not the parent.
@@ -144,20 +142,20 @@ impl Inheritance {
         }
     }
 
-    /// The sockets for a purpose, which are then the caller's.
+    /// Takes the sockets for a purpose.
     pub(crate) fn take(&mut self, purpose: &Purpose) -> Vec<OwnedFd> {
         self.sockets.extract_if(.., |(of, _)| of == purpose).map(|(_, socket)| socket).collect()
     }
 }
 
 impl Predecessor {
-    /// Tells it that this process serves.
+    /// Tells the previous process that this one serves.
     pub(crate) fn may_go(&self) {
         // If it has ended meanwhile it has gone already.
         let _ = send(&self.0, SERVING, SendFlags::NOSIGNAL);
     }
 
-    /// The channel to it: it says more until it ends.
+    /// The channel to the previous process, which sends purges until it ends.
     pub(crate) fn into_channel(self) -> OwnedFd {
         self.0
     }
@@ -182,7 +180,7 @@ fn receive_message(channel: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, V
     Ok((message.bytes, sockets))
 }
 
-/// Gives all of this to the process at the other end.
+/// Sends the handover to the new process.
 pub(crate) fn give(channel: &OwnedFd, handover: &Handover) -> io::Result<()> {
     for (purpose, sockets) in &handover.sockets {
         for some in sockets.chunks(SOCKETS_MAX) {
@@ -224,16 +222,16 @@ fn send_part(channel: &OwnedFd, part: &Given<'_>, sockets: &[BorrowedFd<'_>]) ->
     Ok(())
 }
 
-/// What the new process says.
+/// The answer of the new process.
 #[derive(Debug)]
 pub(crate) enum Word {
-    /// It serves.
+    /// The new process serves.
     Serving,
-    /// It has ended, or has nothing to do with this.
+    /// The new process has ended, or sent something else.
     Nothing,
 }
 
-/// Waits for the new process to serve, for so long.
+/// Waits for the new process to serve, for at most `patience`.
 pub(crate) fn word(channel: &OwnedFd, patience: Duration) -> io::Result<Word> {
     set_socket_timeout(channel, Timeout::Recv, Some(patience))?;
     let mut buffer = [0; 64];
@@ -241,13 +239,13 @@ pub(crate) fn word(channel: &OwnedFd, patience: Duration) -> io::Result<Word> {
     Ok(if &buffer[..count] == SERVING { Word::Serving } else { Word::Nothing })
 }
 
-/// Whether something has room in a message.
+/// Whether a value fits into one message of the handover.
 pub(crate) fn fits(inherited: &impl Serialize) -> bool {
     let bytes = serde_json::to_vec(inherited).map_or(usize::MAX, |text| text.len());
     bytes <= MESSAGE_BYTES_MAX - ENVELOPE_BYTES_MAX
 }
 
-/// A copy of a socket, for the new process.
+/// Duplicates a socket for the new process.
 pub(crate) fn copy(socket: impl AsFd) -> io::Result<OwnedFd> {
     let copy = fcntl_dupfd_cloexec(socket, 3)?;
     fcntl_setfd(&copy, FdFlags::CLOEXEC)?;

@@ -1,39 +1,39 @@
-//! Everything beside the path of a request: starting and ending the workers, and what is said on standard error.
+//! The control side: starts and ends the workers, and does everything that is not on the path of a request.
 
 /// The admin API.
 mod admin;
-/// Certificate files that change.
+/// Watches certificate files.
 mod certificates;
-/// From one configuration to the next.
+/// Replaces the configuration.
 mod change;
-/// Outlier ejection: servers that are worse than the others.
+/// Outlier ejection: servers that respond worse than the others.
 mod ejection;
 /// What a process hands over to its successor.
 mod handover;
-/// Listeners of the admin API and the metrics.
+/// Listeners of the admin API and of the metrics.
 mod control_listener;
-/// Metrics for Prometheus.
+/// The endpoint of metrics for Prometheus.
 mod metrics;
 /// Messages to the service manager.
 mod notify;
-/// The limit on memory.
+/// The memory limit.
 mod pressure;
 /// Active health checks.
 mod probe;
-/// What operators have changed while the proxy runs.
+/// Operators' changes at run time.
 mod runtime_overrides;
 /// A small HTTP server for the admin API and metrics.
 pub mod service;
-/// Signals.
+/// Signal handling.
 mod signals;
-/// Starts the successor of a process.
+/// Starts the new process of an upgrade.
 mod upgrade;
 
 #[cfg(test)]
 mod tests {
-    /// Names that change under a running proxy.
+    /// Tests of server names whose addresses change.
     mod names;
-    /// Connections and logs that workers hand over.
+    /// Tests of connections and logs that workers hand over.
     mod workers;
 }
 
@@ -68,7 +68,7 @@ use transport::resolve;
 use transport::resolve::Wanted;
 pub use transport::resolve::unresolved;
 
-/// Why a proxy did not start.
+/// Why the proxy did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A listening socket could not be opened.
@@ -90,13 +90,13 @@ pub enum StartError {
     /// A certificate or key could not be used.
     #[error("cannot use TLS as configured: {}", listed(.0))]
     Tls(Vec<tls::Problem>),
-    /// The runtime overrides of the admin API do not fit the configuration.
+    /// The operators' runtime overrides do not fit the configuration.
     #[error("overrides of the admin API do not fit the configuration; remove them first: {}", change::sentences(.0))]
     Overrides(Vec<config::Mistake>),
-    /// Nothing changes any more.
+    /// The proxy is ending, and nothing can be changed.
     #[error("this process is on its way out: another one has taken over, or it drains")]
     Leaving,
-    /// A thread or its runtime could not be made.
+    /// A thread or its runtime could not be created.
     #[error("cannot start a thread: {}{}", .0, room_for_files(.0))]
     Thread(io::Error),
 }
@@ -143,15 +143,15 @@ fn room_for_files(error: &io::Error) -> &'static str {
     if is_full { RAISE_LIMIT } else { "" }
 }
 
-/// Reads the configuration again, with all that is wrong with it.
+/// Reads the configuration again. Returns all its mistakes, too.
 pub type Reread = Box<dyn Fn() -> Reading + Send + Sync>;
 
-/// What a proxy is started with beside its configuration.
+/// What a proxy is started with besides its configuration.
 #[derive(Default)]
 pub struct Setup {
-    /// Where the configuration comes from, for reloads. Without it they are refused.
+    /// Reads the configuration for a reload. Without it, reloads are rejected.
     pub reread: Option<Reread>,
-    /// What the process before passes on.
+    /// What the previous process handed over.
     pub inheritance: Option<Inheritance>,
 }
 
@@ -161,7 +161,7 @@ const LAST_ANSWERS_MAX: Duration = Duration::from_secs(1);
 /// Dropped once the control thread has ended.
 type Ended = std::sync::mpsc::Sender<()>;
 
-/// A running proxy. Dropped, it stops at once.
+/// A running proxy. Dropping it stops the proxy at once.
 pub struct Running {
     pub(crate) control: Arc<Control>,
     workers: Vec<JoinHandle<()>>,
@@ -173,20 +173,20 @@ pub struct Running {
 /// Opens the listeners, resolves names, and starts the workers.
 ///
 /// # Errors
-/// When an address cannot be listened on, the log cannot be opened, or a thread cannot be started.
+/// If an address cannot be listened on, the log cannot be opened, or a thread cannot be started.
 pub fn start(config: Config) -> Result<Running, StartError> {
     start_with(config, Setup::default())
 }
 
-/// The same, for a process that may be reloaded, or takes over from another one.
+/// Starts a proxy as [`start`] does, one that may be reloaded, or takes over from another process.
 ///
 /// # Errors
-/// As those of `start`.
+/// As [`start`].
 pub fn start_with(config: Config, setup: Setup) -> Result<Running, StartError> {
     start_resolving(config, setup, Box::new(resolve::resolver))
 }
 
-/// The same with a resolver of one's own.
+/// Starts a proxy as [`start_with`] does, with another name resolver.
 pub(crate) fn start_resolving(
     config: Config,
     setup: Setup,
@@ -247,7 +247,7 @@ pub(crate) fn start_resolving(
     Ok(running)
 }
 
-/// Starts a thread with a runtime of its own, which can do what `enable` says, and returns once `body` has begun there.
+/// Starts a thread with its own runtime, configured by `enable`. Returns when `body` has run; its future runs there.
 pub fn on_thread<F: Future<Output = ()>>(
     name: String,
     enable: fn(&mut Builder) -> &mut Builder,
@@ -327,22 +327,22 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
 }
 
 impl Running {
-    /// What is listened on, in the order of the configuration, with the ports that the kernel chose.
+    /// The addresses of the open listeners, in the order of the configuration, with the ports that the kernel chose.
     pub fn listeners(&self) -> Vec<ListenAddress> {
         self.control.addresses()
     }
 
-    /// The addresses of TCP among them.
+    /// The TCP addresses of the open listeners, with the ports that the kernel chose.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners().iter().filter_map(ListenAddress::tcp).collect()
     }
 
-    /// The address that metrics are served on, with the port that the kernel chose.
+    /// The address of the metrics endpoint, with the port that the kernel chose.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.control.metrics.address()
     }
 
-    /// Tells the process that this one takes over from, if there is one, that it may go.
+    /// Tells the previous process, if there is one, that this one serves and that it may end.
     pub fn take_over(&mut self) {
         if let Some(predecessor) = self.predecessor.take() {
             predecessor.may_go();
@@ -351,37 +351,38 @@ impl Running {
         }
     }
 
-    /// Puts another configuration in force, and returns when all workers go by it: requests that have begun, connections
-    /// and pools stay. Says what takes more than that.
+    /// Replaces the configuration, and returns when all workers use the new one. Requests under way, connections and
+    /// pools stay. Returns remarks about changes that need more than a reload.
     ///
     /// # Errors
-    /// Why everything stays as it is.
+    /// Why nothing was changed.
     pub fn reload(&self, config: Config) -> Result<Vec<String>, StartError> {
         self.control.change(config)
     }
 
-    /// What all workers have counted so far.
+    /// The sums of all workers' counters.
     pub fn counters(&self) -> Snapshot {
         Snapshot::sum(&self.control.readers)
     }
 
-    /// The words of the failures that `Snapshot::failures` counts, by index.
+    /// The log words of the causes that `Snapshot::failures` counts, by index.
     pub fn failure_words() -> &'static [&'static str] {
         proxy::context::failure::Failure::WORDS
     }
 
-    /// Stops accepting, since another process does, and ends when all clients have gone: each is told with its next
-    /// response.
+    /// Stops accepting, since another process does, and ends when all clients have gone. HTTP connections end with
+    /// their next response.
     pub fn retire(&self) {
         self.control.leave(true, || Message::Retire);
     }
 
-    /// Stops accepting, and ends when the requests under way have. Idle clients have two seconds for another request.
+    /// Stops accepting, and ends when the requests under way are done. Idle clients have two seconds for another
+    /// request.
     pub fn drain(&self) {
         self.control.leave(false, || Message::Drain);
     }
 
-    /// Ends at once.
+    /// Stops the proxy at once.
     pub fn stop(&self) {
         self.control.leave(false, || Message::Stop);
     }
@@ -418,7 +419,7 @@ impl Drop for Running {
     }
 }
 
-/// Has messages written as this configuration wants them, from now on.
+/// Sets the format and level of messages.
 pub fn speak(messages: &config::Messages) {
     let form = match messages.format {
         MessageFormat::Text => message::Form::Text,
@@ -469,7 +470,7 @@ fn plan_of(control: Weak<Control>) -> impl Fn() -> Option<Arc<Plan>> + Send + 's
 
 #[cfg(test)]
 impl Running {
-    /// Where the servers of the first upstream are.
+    /// For tests: the addresses of the first upstream's servers.
     pub(crate) fn server_addresses(&self) -> Vec<std::net::IpAddr> {
         let plan = self.control.plan();
         let servers = plan.upstreams[0].servers.iter();

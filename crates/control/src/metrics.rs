@@ -1,5 +1,5 @@
-//! The endpoint of Prometheus: where it listens, and its answer. Workers count (`telemetry::counters` has what they count);
-//! nothing is added up until somebody asks, and nothing is counted with labels while there is no endpoint.
+//! The metrics endpoint for Prometheus: its listener, and its response. Workers count (see `telemetry::counters`); sums
+//! are only made on request, and labelled metrics are only counted while there is an endpoint or a cache.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -27,7 +27,7 @@ use proxy::cache;
 use proxy::context::failure::Failure;
 use proxy::context::plan::Plan;
 
-/// What is counted, and where it is asked for.
+/// The metrics: all counters, and the endpoint.
 pub(crate) struct Metrics {
     directory: Mutex<Directory>,
     workers: usize,
@@ -46,7 +46,7 @@ struct Logged {
     dropped_before: u64,
 }
 
-/// Where the metrics are served.
+/// The address of the metrics endpoint.
 #[derive(PartialEq)]
 pub(crate) struct MetricsAddress(pub(crate) SocketAddr);
 
@@ -76,7 +76,7 @@ impl Place for MetricsAddress {
 }
 
 impl Metrics {
-    /// Nothing is listened on yet. `sockets` leads to the thread that serves.
+    /// Metrics with a closed listener. `sockets` leads to the thread that serves.
     pub(crate) fn new(
         mut readers: Vec<Reader>,
         series: Vec<SeriesReader>,
@@ -95,46 +95,47 @@ impl Metrics {
         }
     }
 
-    /// The log whose losses are told.
+    /// Sets the access log whose lost lines are exposed.
     pub(crate) fn tell_of(&self, log: Option<&AccessLog>) {
         lock(&self.log).log = log.cloned();
     }
 
-    /// What a log has lost that is not used any more, and was told of.
+    /// Adds the lost lines of an access log that is no longer in use.
     pub(crate) fn add_dropped(&self, lines: u64) {
         lock(&self.log).dropped_before += lines;
     }
 
-    /// `None` without a log.
+    /// The number of lines that access logs lost; `None` without a log.
     pub(crate) fn log_lines_dropped(&self) -> Option<u64> {
         let Logged { log, dropped_before } = &*lock(&self.log);
         log.as_ref().map(|log| log.dropped() + dropped_before)
     }
 
-    /// What all workers have counted so far, and how often the configuration changed.
+    /// The sums of all workers' counters, and the number of configuration changes.
     pub(crate) fn counters(&self) -> Snapshot {
         Snapshot::sum(&self.readers)
     }
 
-    /// A change of the configuration was taken over, or refused.
+    /// Counts a change of the configuration as successful or failed.
     pub(crate) fn changed(&self, is_taken_over: bool) {
         let changes = lock(&self.changes);
         let counter = if is_taken_over { &changes.reloads } else { &changes.reload_failures };
         counter.increment();
     }
 
-    /// Where what `plan` names is counted, if anybody can ask: what caches do is told with the status as well.
+    /// Assigns places in the counters to the names of `plan`. `None` if nobody reads them: no metrics endpoint and no
+    /// cache.
     pub(crate) fn places(&self, plan: &Plan) -> Option<Arc<Places>> {
         let is_counted = plan.config.metrics.is_some() || plan.cache.is_some();
         is_counted.then(|| lock(&self.directory).places(&names(plan)))
     }
 
-    /// The address that is listened on.
+    /// The bound address of the endpoint; `None` if it is closed.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.listener.lock().as_ref().map(|open| open.known)
     }
 
-    /// What all workers have counted for the routes of all plans in use.
+    /// The workers' totals by route, for all plans in use.
     pub(crate) fn routes(&self) -> Vec<(Arc<str>, RouteCell)> {
         lock(&self.directory).totals().routes
     }
@@ -204,7 +205,7 @@ fn standings(plan: &Plan, now: Time) -> Vec<ServerHealthSample> {
     standings
 }
 
-/// What is served where the metrics are.
+/// The routes of the metrics endpoint.
 pub(crate) fn router(control: Weak<Control>) -> Router {
     Router::new()
         .route("/metrics", get(answer))

@@ -1,5 +1,4 @@
-//! What others are told of the process: the service manager, by its protocol (sd_notify(3)), and whoever reads the file
-//! with its number.
+//! Tells others about the process: the service manager by sd_notify(3), and readers of the PID file.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -11,7 +10,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use telemetry::message;
 
-/// Tells the service manager, if there is one.
+/// Sends a state to the service manager, if there is one.
 pub(crate) fn tell(state: &str) {
     let Some(place) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let send = || {
@@ -26,8 +25,8 @@ pub(crate) fn tell(state: &str) {
     }
 }
 
-/// Tells the service manager that a reload begins. Of type `notify-reload` it takes no reload for this one that began
-/// before it asked, and so wants to know when (sd_notify(3)).
+/// Tells the service manager that a reload begins, and when: a service of type `notify-reload` ignores reloads that
+/// began before it asked for one (sd_notify(3)).
 pub(crate) fn tell_of_reload() {
     tell(&reloading());
 }
@@ -37,12 +36,12 @@ fn reloading() -> String {
     format!("RELOADING=1\nMONOTONIC_USEC={}", tv_sec * 1_000_000 + tv_nsec / 1_000)
 }
 
-/// The file with the number of the process. Dropped, it is removed, unless another process has written its own.
+/// The PID file. Dropping it removes the file, unless another process has written its own.
 #[derive(Debug)]
 pub(crate) struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes it in one step: who reads it sees this number or the one before.
+    /// Writes the PID file atomically: readers see this process's ID, or the previous one.
     pub(crate) fn write(path: &Path) -> io::Result<Self> {
         let mut next = path.as_os_str().to_owned();
         next.push(".next");

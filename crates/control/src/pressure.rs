@@ -1,7 +1,7 @@
-//! A bound on the memory of the process: looked at from the control thread, read by every request.
+//! The memory limit of the process: checked on the control thread, read by every request.
 //!
-//! Beyond it new requests are refused but for a few, which let what is under way come to its end; the bound is left again
-//! a little below where it began, so that it does not flutter.
+//! Above the limit, new requests are rejected except for a few, so that requests under way can finish. The state ends a
+//! little below the limit, so that it does not flap.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -23,7 +23,7 @@ const ASKED_AGAIN: Duration = Duration::from_secs(60);
 /// The share of what the process may use that is the bound unless written.
 const AUTO_PERCENT: u64 = 75;
 
-/// Looks at memory until the proxy ends, on the control thread.
+/// Checks the memory of the process on the control thread, until the proxy ends.
 pub(crate) async fn watch(control: Weak<Control>) {
     let statm = match File::open("/proc/self/statm") {
         Ok(statm) => statm,

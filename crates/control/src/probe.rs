@@ -1,19 +1,19 @@
-//! Active checks: a task for each server that is checked, on the control thread. What they find lies in the server's
-//! `ServerHealth`, where workers see it, and in its `Watch`, for whoever asks why.
+//! Active health checks: a task for each checked server, on the control thread. Results go to the server's
+//! `ServerHealth`, which workers read, and to its `Watch`, which keeps the reasons.
 
-/// The checks of one server.
+/// The health checks of one server.
 mod server;
-/// Connections as checks make them.
+/// Connections for health checks.
 mod connect;
-/// HTTP: what is asked, and what the answer has to be like.
+/// Health checks by HTTP: the request, and the expected response.
 mod http;
-/// One exchange of HTTP/1.1.
+/// One HTTP/1.1 exchange.
 mod http1;
-/// One exchange of HTTP/2.
+/// One HTTP/2 exchange.
 mod http2;
-/// The health service of gRPC.
+/// Health checks by the gRPC health service.
 mod grpc;
-/// An external command.
+/// Health checks by an external command.
 mod command;
 
 use std::collections::HashMap;
@@ -44,7 +44,7 @@ impl Drop for Task {
     }
 }
 
-/// Checks the servers of the plan in force until the proxy ends. Over a change of it checks go on that are as they were.
+/// Checks the servers of the plan in force, until the proxy ends. Checks that a new plan does not change go on.
 pub(crate) async fn run(control: Weak<Control>, shared: Rc<Shared>) {
     let Some(mut changes) = control.upgrade().map(|control| control.changes.subscribe()) else { return };
     let mut tasks = Tasks::new();

@@ -1,7 +1,7 @@
-//! What operators have changed while the proxy runs. It lies over the file's configuration, and so is kept over reloads
-//! and upgrades; a restart forgets it. Here is what they have changed about servers.
+//! Operators' changes while the proxy runs. They override the configuration file, and are kept over reloads and
+//! upgrades; a restart forgets them. This file has the changes of servers.
 
-/// What they have changed about rates and delays.
+/// Operators' changes of rates and delays.
 pub(crate) mod shaping_overrides;
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub(crate) use shaping_overrides::{ReshapeRefusal, ShapingOverrides};
 /// Servers that may differ from the file.
 const CHANGES_MAX: usize = 16_384;
 
-/// All changes.
+/// All runtime overrides.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct RuntimeOverrides {
     /// By upstream and server.
@@ -27,7 +27,7 @@ pub(crate) struct RuntimeOverrides {
     pub(crate) shaping: ShapingOverrides,
 }
 
-/// What differs about one server.
+/// The changes of one server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ServerChange {
     upstream: String,
@@ -38,7 +38,7 @@ pub(crate) struct ServerChange {
     pub(crate) presence: Presence,
 }
 
-/// Whether a server is one of its upstream's.
+/// Whether an operator added or removed a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Presence {
     AsInTheFile,
@@ -46,22 +46,22 @@ pub(crate) enum Presence {
     Removed,
 }
 
-/// What an operator asks for.
+/// A change of a server that an operator asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Amendment {
-    /// Sends it no new requests.
+    /// Drains the server: it gets no new requests.
     Drain,
-    /// Ends that.
+    /// Ends the draining of the server.
     Restore,
-    /// Gives it another share of the requests.
+    /// Changes the server's weight.
     Weigh(u32),
-    /// Has it answer for an upstream, with this weight.
+    /// Adds a server to an upstream, with this weight.
     Add(u32),
-    /// Has it answer no more.
+    /// Removes the server.
     Remove,
 }
 
-/// Why that is not done.
+/// Why a change of servers is rejected.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("no upstream is named {0:?}")]
@@ -83,7 +83,7 @@ pub(crate) enum Refusal {
 }
 
 impl ServerChange {
-    /// Nothing differs.
+    /// No changes of a server.
     pub(crate) fn none(upstream: &str, server: &str) -> Self {
         Self {
             upstream: upstream.to_owned(),
@@ -100,7 +100,7 @@ impl ServerChange {
 }
 
 impl RuntimeOverrides {
-    /// What differs about servers.
+    /// The changes of all servers.
     pub(crate) fn changes(&self) -> impl Iterator<Item = &ServerChange> {
         self.servers.values()
     }
@@ -114,13 +114,13 @@ impl RuntimeOverrides {
         }
     }
 
-    /// What differs about a server.
+    /// The changes of a server, if there are any.
     pub(crate) fn of(&self, upstream: &str, server: &Server) -> Option<&ServerChange> {
         self.servers.get(&(upstream.to_owned(), server.to_string()))
     }
 
-    /// Takes up what an operator asks for, and says which servers it is about: upstream and URL. `file` is the
-    /// configuration without any changes, `effective` that with these.
+    /// Records a change. Returns the servers that it concerns: upstream and URL of each. `file` is the configuration of
+    /// the file, `effective` has the overrides applied.
     pub(crate) fn amend(
         &mut self,
         amendment: &Amendment,
@@ -172,7 +172,8 @@ impl RuntimeOverrides {
         if self.servers.len() > CHANGES_MAX { Err(Refusal::TooMany) } else { Ok(targets) }
     }
 
-    /// The file's configuration with all overrides. An override for an upstream that the file no longer has waits for it.
+    /// Applies all overrides to the file's configuration. An override for an upstream that the file no longer has is
+    /// kept.
     ///
     /// # Errors
     /// The mistakes of the combination: the file may have changed since the override was accepted.
@@ -218,7 +219,7 @@ impl RuntimeOverrides {
         }
     }
 
-    /// Sees to it that just those servers of a plan are drained that should be.
+    /// Drains the servers of a plan that the overrides drain, and no others.
     pub(crate) fn settle(&self, plan: &Plan, now: Time) {
         for upstream in &plan.upstreams {
             for (server, member) in upstream.servers.iter().zip(upstream.fleet.members()) {

@@ -1,5 +1,5 @@
-//! A small HTTP server for what the control thread offers: a request a connection, few connections at a time, each with
-//! an end. It has nothing to do with the path that clients take.
+//! A small HTTP server for the control thread: one request per connection, few connections at a time, each with a time
+//! limit. It is independent of the path of clients' requests.
 
 use std::cell::Cell;
 use std::io;
@@ -26,7 +26,7 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Between two tries to accept where that fails: for want of descriptors, most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What connections come from.
+/// A source of connections: a listener.
 #[expect(async_fn_in_trait, reason = "the server runs on one thread: no future has to be Send")]
 pub trait Accept {
     /// A connection of the listener.
@@ -55,7 +55,7 @@ impl Accept for UnixListener {
     }
 }
 
-/// Connections that are being served, by whichever listener.
+/// The connections that are being served, over all listeners.
 #[derive(Clone, Default)]
 pub struct ServedConnections(Rc<State>);
 
@@ -74,7 +74,7 @@ impl ServedConnections {
         ServedConnection(Rc::clone(&self.0))
     }
 
-    /// Returns once all have gone.
+    /// Returns when all connections have ended.
     pub async fn gone(&self) {
         while self.0.count.get() > 0 {
             self.0.one_left.notified().await;
@@ -89,7 +89,7 @@ impl Drop for ServedConnection {
     }
 }
 
-/// Serves until it is dropped. Connections that have begun then go on to their end.
+/// Accepts and serves connections until dropped. Connections under way then go on to their end.
 pub async fn serve(listener: impl Accept, router: Router, guests: ServedConnections) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     // It is never closed, so there always is a permit to come.

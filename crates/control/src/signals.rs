@@ -1,5 +1,4 @@
-//! What signals ask of a running proxy, until it ends: SIGHUP reloads, SIGUSR1 opens the log again, SIGUSR2 upgrades,
-//! SIGTERM and SIGINT drain.
+//! Signal handling: SIGHUP reloads, SIGUSR1 reopens the log, SIGUSR2 upgrades, SIGTERM and SIGINT drain.
 
 use std::io;
 use std::path::Path;
@@ -56,11 +55,11 @@ impl Signals {
     }
 }
 
-/// Runs until it is told to end by a signal, or another process has taken over. `announce` is called once signals are
-/// listened to: who waits for what it says can send one. The number of the process is in `pid_file` meanwhile.
+/// Runs until a signal ends the proxy, or another process has taken over. Calls `announce` once signals are handled, so
+/// that whoever reads the announcement can send one. `pid_file` has the process ID meanwhile.
 ///
 /// # Errors
-/// When signals cannot be listened to, or that file cannot be written.
+/// If signals cannot be handled, or the PID file cannot be written.
 pub fn run_until_signal(
     mut running: Running,
     pid_file: Option<&Path>,
@@ -99,9 +98,9 @@ pub fn run_until_signal(
 /// How a process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Another one has taken over: it ends with its clients.
+    /// Another process has taken over: this one ends when its clients have gone.
     Retiring,
-    /// It ends soon.
+    /// Draining: the process ends soon.
     Draining,
 }
 

@@ -1,5 +1,5 @@
-//! Another process in place of this one, from the program as it is in the file system now: it is started with the same
-//! arguments, gets all listening sockets, and says when it serves. If it never does, nothing has happened.
+//! Upgrade: starts a new process with the same arguments from the program file as it is now, hands over all listening
+//! sockets, and waits until the new process serves. If it never does, nothing has changed.
 
 use std::ffi::OsString;
 use std::io;
@@ -20,14 +20,14 @@ use crate::handover::{self, Handover, VARIABLE, Word};
 /// How long the new process has until it serves: names are resolved meanwhile, and certificates read.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How this process was started.
+/// The program and the arguments with which this process was started.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
     path: PathBuf,
     arguments: Vec<OsString>,
 }
 
-/// Why this process goes on.
+/// Why an upgrade failed, and this process goes on.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UpgradeError {
     #[error("cannot start {}: {error}", path.display())]
@@ -43,7 +43,7 @@ pub(crate) enum UpgradeError {
 }
 
 impl Program {
-    /// To be called at the start: afterwards another file may have the program's name, which is then meant.
+    /// Remembers the program. Call it at the start: later the file may be another one, and that one is to be started.
     pub(crate) fn of_this_process() -> Self {
         let mut arguments = std::env::args_os();
         let name = arguments.next().unwrap_or_default();
@@ -62,10 +62,10 @@ fn path_of(name: &Path) -> PathBuf {
     found.unwrap_or_else(of_process)
 }
 
-/// Has another process take over, and returns its number. Blocks until it serves.
+/// Starts a process that takes over, and waits until it serves. Returns its ID. Blocks.
 ///
 /// # Errors
-/// Why this one goes on as if nothing had been.
+/// Why the upgrade failed; this process goes on as before.
 pub(crate) fn upgrade(
     control: &Control,
     program: &Program,
@@ -92,7 +92,7 @@ pub(crate) fn upgrade(
     })
 }
 
-/// The process that is about to take over, for the end of the one that waits for it: who ends a service means both.
+/// The process that is about to take over: it must end, too, when this one is told to end.
 #[derive(Debug, Default)]
 pub(crate) struct Successors(Mutex<Succession>);
 
@@ -105,7 +105,7 @@ struct Succession {
 }
 
 impl Successors {
-    /// Ends the one that there is, and those that were about to be: in an orderly way if it serves already.
+    /// Ends the process that is about to take over, and prevents later ones. If it serves already, it drains.
     pub(crate) fn end(&self) {
         let mut succession = self.succession();
         succession.is_over = true;

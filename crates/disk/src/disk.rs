@@ -1,7 +1,7 @@
-//! The store as its callers have it: what they ask for goes to two threads, in queues with bounds, and they go on.
+//! The store's interface: requests go to two threads through bounded queues, so callers never wait for the disk.
 //!
-//! The first error of the disk turns the store off for good: what is asked for then is a miss, and what is written is
-//! dropped. Why is said in the tally. Its segments go then: nobody could write down any more what is to be removed from them.
+//! The first disk error disables the store for good: reads are misses, writes are dropped, the tally has the reason.
+//! The segments are deleted then, since later removals could no longer be recorded in them.
 
 use std::fmt;
 use std::fs;
@@ -22,21 +22,21 @@ use crate::index::{Index, Place, lock, replace};
 use crate::log::{self, Findings, Log, Read, Records, Written};
 use crate::pending::Pending;
 
-/// Where a store is, and how much it may take.
+/// The location and size of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskSettings {
-    /// A folder of its own. It is made if it is missing; what is in it and is not the store's is left alone.
+    /// The store's folder. It is created if it is missing; files in it that do not belong to the store are left alone.
     pub path: PathBuf,
-    /// All segments together.
+    /// The maximum size of all segments together.
     pub size_bytes: u64,
-    /// 128 random bits, for a store that is new; one that is there keeps its own.
+    /// 128 random bits for a new store; an existing store keeps its own.
     pub fresh_secret: u128,
 }
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// The kernel said no.
+    /// The kernel reports an error.
     #[error("the cache's folder {}: {source}; give it one that it may write to", path.display())]
     Io {
         /// The folder.
@@ -44,25 +44,25 @@ pub enum DiskError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// The file that names the store is damaged, or belongs to something else.
+    /// The identity file of the store is damaged, or belongs to something else.
     #[error("{} is no identity of a cache, or a damaged one; remove the folder to begin anew", .0.display())]
     Identity(PathBuf),
-    /// There is room for too little.
+    /// The configured size is below [`SIZE_BYTES_MIN`].
     #[error("a cache of {0} bytes on disk is too small; give it {SIZE_BYTES_MIN} or more")]
     TooSmall(u64),
 }
 
-/// How a store stands.
+/// The state of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum DiskStanding {
-    /// What an earlier process left is being read.
+    /// The store reads the segments of an earlier process.
     #[default]
     Opening,
-    /// Another process has it still.
+    /// Another process still has the store locked.
     InUse,
-    /// It is read and written.
+    /// The store is in use: it reads and writes.
     On,
-    /// The disk has failed, and this is how.
+    /// The disk failed; with the error.
     Failed(String),
 }
 
@@ -77,30 +77,30 @@ impl fmt::Display for DiskStanding {
     }
 }
 
-/// What a store holds, and what became of what was asked of it.
+/// Statistics of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DiskTally {
-    /// Whether it is read and written.
+    /// The state of the store.
     pub state: DiskStanding,
-    /// Records that are there.
+    /// The number of records in the store.
     pub records: u64,
-    /// What all segments take.
+    /// The current size of all segments.
     pub bytes: u64,
-    /// What they may take.
+    /// The maximum size of all segments.
     pub size_bytes: u64,
-    /// Records written.
+    /// The number of records written.
     pub written: u64,
-    /// Records read.
+    /// The number of records read.
     pub read: u64,
-    /// What was dropped since the disk could not keep up.
+    /// The number of reads and writes that were dropped because the disk could not keep up or a record was too large.
     pub dropped: u64,
-    /// Records and segments that were not as they were written.
+    /// The number of damaged records and segments.
     pub damaged: u64,
-    /// Files in the folder that are not the store's.
+    /// The number of files in the folder that do not belong to the store.
     pub foreign: u64,
 }
 
-/// Bytes under keys on a disk.
+/// A key-value store on a disk.
 #[derive(Debug)]
 pub struct Disk {
     shared: Arc<Shared>,
@@ -154,7 +154,7 @@ struct Lookup {
 /// What is done with what was noted, before the first record is read.
 type Begin = Box<dyn FnOnce(Vec<Written>, u32) + Send>;
 
-/// The least that a store is good for.
+/// The minimum size of a store.
 pub const SIZE_BYTES_MIN: u64 = 1 << 20;
 /// Space is given up by segments: the smaller they are, the less at once.
 const SEGMENT_BYTES_MAX: u64 = 64 << 20;
@@ -171,8 +171,8 @@ const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 const LOCK_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Disk {
-    /// Opens a store. What an earlier process left is found by and by; `begin` is called with its notes, in their order,
-    /// and with the number of this process, before any of the rest can be read.
+    /// Opens a store, and reads the segments of an earlier process in the background. Before any record can be read,
+    /// `begin` is called with the notes in their order, and with this process's run number.
     ///
     /// # Errors
     /// If the folder cannot be used.
@@ -210,12 +210,13 @@ impl Disk {
         })
     }
 
-    /// What the keys of this store are hashed with, the same for as long as its folder lives.
+    /// The secret with which the store's keys are hashed. It stays the same for as long as the folder exists.
     pub fn secret(&self) -> u128 {
         self.secret
     }
 
-    /// Puts bytes under a key, as one of its variants, soon. Dropped if the disk cannot keep up, or if they are too many.
+    /// Writes a variant of a key, soon. Dropped if the disk cannot keep up, or if the bytes exceed the size of a
+    /// record.
     pub fn put(&self, key: u128, variant: u64, parts: Vec<Bytes>) {
         let bytes = parts.iter().map(|part| part.len() as u64).sum::<u64>();
         let shared = &self.shared;
@@ -234,7 +235,7 @@ impl Disk {
         }
     }
 
-    /// Removes all variants of a key: at once for who asks, soon on the disk. Says how many there were.
+    /// Removes all variants of a key: at once for callers, soon on the disk. Returns how many there were.
     pub fn remove(&self, key: u128) -> usize {
         self.shared.pending().remove(key);
         let removed = lock(&self.shared.index).remove(key);
@@ -245,26 +246,26 @@ impl Disk {
         removed
     }
 
-    /// Removes everything, notes as well: at once for who asks, soon on the disk.
+    /// Removes all records and notes: at once for callers, soon on the disk.
     pub fn clear(&self) {
         self.shared.pending().clear();
         replace(&self.shared.index, Index::default());
         self.write_surely(Change::new(Kind::Clear, 0, Vec::new()));
     }
 
-    /// Notes something about all that was put before: who opens the store after this process hears of it, for as long as
-    /// anything of that may be left.
+    /// Writes a note about all earlier records. Processes that open the store later get the note, for as long as any of
+    /// those records may exist.
     pub fn note(&self, payload: Vec<u8>) {
         self.write_surely(Change::new(Kind::Note, 0, vec![Bytes::from(payload)]));
     }
 
-    /// Whether something is under a key, as far as is known.
+    /// Whether the index has a record for a key.
     pub fn has(&self, key: u128) -> bool {
         lock(&self.shared.index).find(key, None).is_some()
     }
 
-    /// Reads a variant of a key, or the newest, and hands it over on a thread of the store; `None` if it is not whole.
-    /// Where there is none, or when too much is asked for, it is not called: then this says no.
+    /// Reads a variant of a key, or the newest, and calls `then` on a thread of the store: with `None` if the record is
+    /// damaged. Returns `false`, without a call, if there is no record or the queue is full.
     pub fn read(
         &self,
         key: u128,
@@ -305,12 +306,12 @@ impl Disk {
         is_queued
     }
 
-    /// How the store stands.
+    /// The state of the store.
     pub fn state(&self) -> DiskStanding {
         self.shared.state().clone()
     }
 
-    /// What the store holds.
+    /// The statistics of the store.
     pub fn tally(&self) -> DiskTally {
         let shared = &self.shared;
         DiskTally {
@@ -326,12 +327,12 @@ impl Disk {
         }
     }
 
-    /// Takes nothing more, and lets another process have the store once what was asked for is done.
+    /// Accepts no further requests. When the queued ones are done, another process can lock the store.
     pub fn close(&self) {
         drop(self.queues().take());
     }
 
-    /// Closes it, and waits for that.
+    /// Closes the store, and waits until the queued requests are done.
     pub fn finish(&self) {
         self.close();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));

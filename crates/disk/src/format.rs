@@ -1,23 +1,23 @@
-//! How records and segments are written down: little-endian numbers, each header with a checksum of itself.
+//! The on-disk format of records and segments: little-endian numbers, each header with its own checksum.
 //!
-//! A segment is a header and records one behind the other. What is read is believed only as far as its checksums go.
+//! A segment is a header with records behind it. Only data with a correct checksum is trusted.
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-/// What a segment begins with: a magic number, the store that it belongs to, and the checksum of both.
+/// The size of a segment's header: a magic number, the store's ID, the segment's number, and a checksum.
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 40;
 
-/// What a record begins with.
+/// The size of a record's header.
 pub(crate) const RECORD_HEADER_BYTES: usize = 64;
 
 /// The last byte is the version.
 const SEGMENT_MAGIC: [u8; 8] = *b"vanwseg\x01";
 const RECORD_MAGIC: u32 = 0x7277_6176;
 
-/// Which store a segment belongs to.
+/// The ID of the store that a segment belongs to.
 pub(crate) type StoreId = u128;
 
-/// The header of a segment.
+/// Encodes the header of a segment.
 pub(crate) fn segment_header(store: StoreId, number: u64) -> [u8; SEGMENT_HEADER_BYTES] {
     let mut header = [0; SEGMENT_HEADER_BYTES];
     header[..8].copy_from_slice(&SEGMENT_MAGIC);
@@ -28,16 +28,16 @@ pub(crate) fn segment_header(store: StoreId, number: u64) -> [u8; SEGMENT_HEADER
     header
 }
 
-/// What a record says of its key.
+/// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// These bytes are under it, as one of its variants.
+    /// Stores bytes as a variant of a key.
     Put,
-    /// Nothing is under it any more.
+    /// Removes all variants of a key.
     Remove,
-    /// Nothing is under any key any more.
+    /// Removes all keys.
     Clear,
-    /// Something that holds for all records before it. It is under no key.
+    /// A note about all earlier records. It has no key.
     Note,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct RecordHeader {
     pub(crate) kind: Kind,
     pub(crate) key: u128,
     pub(crate) variant: u64,
-    /// Which of the processes that had the store wrote it.
+    /// The run number of the process that wrote the record.
     pub(crate) run: u32,
     pub(crate) payload_bytes: u32,
     pub(crate) payload_sum: u64,
@@ -75,7 +75,7 @@ impl RecordHeader {
         bytes
     }
 
-    /// `None` if it is damaged, or no header at all.
+    /// Decodes a header; `None` if it is damaged, or no header at all.
     pub(crate) fn from_bytes(bytes: &[u8; RECORD_HEADER_BYTES]) -> Option<Self> {
         let (said, sum) = bytes.split_at(SUMMED_BYTES);
         let is_right = xxh3_64(said).to_le_bytes() == *sum && said[..4] == RECORD_MAGIC.to_le_bytes();
@@ -91,7 +91,7 @@ impl RecordHeader {
     }
 }
 
-/// The checksum of a payload, which depends on its key too: a record that came to the wrong place is not believed.
+/// The checksum of a payload. It depends on the key too, so that a record in the wrong place is not trusted.
 pub(crate) fn payload_sum<'a>(key: u128, parts: impl Iterator<Item = &'a [u8]>) -> u64 {
     let mut sum = Xxh3::new();
     sum.update(&key.to_le_bytes());

@@ -1,4 +1,5 @@
-//! The file that names a store: the secret of its keys, and a checksum. Who has it locked has the store.
+//! The identity file of a store: the secret for its keys, and a checksum. The process that has it locked owns the
+//! store.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Write};
@@ -8,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::disk::DiskError;
 
-/// Its name.
+/// The name of the identity file.
 pub(crate) const IDENTITY: &str = "identity";
 
 #[derive(Debug)]
@@ -19,7 +20,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Reads it, locked or not; the first to have the store makes it.
+    /// Reads the identity file, locked or not; the first process that owns the store creates it.
     pub(crate) fn open(folder: &Path, fresh_secret: u128) -> Result<Self, DiskError> {
         let path = folder.join(IDENTITY);
         let io = |source| DiskError::Io { path: folder.to_owned(), source };
@@ -43,7 +44,7 @@ impl Identity {
         self.secret
     }
 
-    /// Whether the store is this process's, by now.
+    /// Tries to lock the store, and returns whether this process owns it now.
     pub(crate) fn is_locked(&mut self) -> io::Result<bool> {
         if !self.is_locked {
             self.is_locked = try_lock(&self.file)?;

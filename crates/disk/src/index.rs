@@ -1,15 +1,15 @@
-//! Where each key's records are. All of it is in memory, so that a miss costs no access to the disk.
+//! The index: where the records of each key are. It is all in memory, so that a miss costs no disk access.
 //!
-//! Callers look at it under a lock, so nothing that is done to it takes long: what is many is done in batches.
+//! It is used under a lock, so each operation is short: long ones are done in batches.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Where a record is.
+/// The location of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) segment: u64,
-    /// Where its header begins.
+    /// The offset of the record's header in the segment.
     pub(crate) offset: u32,
     pub(crate) payload_bytes: u32,
 }
@@ -57,7 +57,7 @@ impl Entry {
 }
 
 impl Index {
-    /// A variant of a key, or the newest.
+    /// Finds a variant of a key, or the newest variant.
     pub(crate) fn find(&self, key: u128, variant: Option<u64>) -> Option<Variant> {
         let variants = self.keys.get(&key)?.variants();
         match variant {
@@ -66,12 +66,12 @@ impl Index {
         }
     }
 
-    /// Whether a record is known if it is put.
+    /// Whether the index has room for a record, or already has its variant.
     pub(crate) fn has_room(&self, key: u128, variant: u64) -> bool {
         self.records < self.records_max || self.find(key, Some(variant)).is_some()
     }
 
-    /// Puts a record in the place of that of its variant, and says whether there was room for it.
+    /// Adds a record, in place of an earlier one of its variant. Returns whether there was room.
     pub(crate) fn put(&mut self, key: u128, variant: u64, place: Place) -> bool {
         if !self.has_room(key, variant) {
             return false;
@@ -86,20 +86,20 @@ impl Index {
         true
     }
 
-    /// Says how many variants there were.
+    /// Removes a key. Returns how many variants it had.
     pub(crate) fn remove(&mut self, key: u128) -> usize {
         let variants = self.keys.remove(&key).map_or(0, |entry| entry.variants().len());
         self.records -= variants;
         variants
     }
 
-    /// Forgets a record, unless another took its place meanwhile.
+    /// Removes a record, unless another one has replaced it.
     pub(crate) fn remove_at(&mut self, key: u128, place: Place) {
         let variants = self.take(key, |(_, other)| *other == place);
         self.set(key, variants);
     }
 
-    /// Forgets some of what is in a segment, and says whether that was all.
+    /// Removes a batch of a segment's records. Returns whether the segment has none left.
     pub(crate) fn remove_some(&mut self, segment: u64) -> bool {
         let Some(keys) = self.segments.get_mut(&segment) else { return true };
         let batch = keys.split_off(keys.len().saturating_sub(BATCH_RECORDS));
@@ -145,7 +145,7 @@ pub(crate) fn lock(index: &Mutex<Index>) -> MutexGuard<'_, Index> {
     index.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Puts another in its place, and lets go of the old one once the lock is free.
+/// Replaces the index, and drops the old one after unlocking.
 pub(crate) fn replace(index: &Mutex<Index>, by: Index) {
     let old = std::mem::replace(&mut *lock(index), by);
     drop(old);

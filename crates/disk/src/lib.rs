@@ -1,21 +1,21 @@
-//! Bytes under keys on a disk: a log in segments that outlives the process, however it ends.
+//! A key-value store on a disk: a log of segments that outlives the process, however it ends.
 //!
-//! Nobody who calls it ever waits for the disk: two threads of its own do what is asked, and what they cannot keep up with
-//! is dropped. What is damaged, cut off or not its own is noticed, dropped and counted. It knows nothing of HTTP.
+//! Callers never wait for the disk: two threads do the work, and drop what they cannot keep up with. Data that is
+//! damaged, cut off or foreign is detected, ignored and counted. The store knows nothing of HTTP.
 
 #![forbid(unsafe_code)]
 
-/// How records and segments are written down.
+/// The on-disk format of records and segments.
 mod format;
-/// Where each key's record is.
+/// The index: where the records of each key are.
 mod index;
-/// What is not written yet, and what must go.
+/// Queued writes, and outdated records to remove.
 mod pending;
-/// The segments of the log: written at one end, given up at the other.
+/// The log of segments: appends to the newest, deletes the oldest.
 mod log;
-/// Whose a folder is.
+/// The identity file, whose lock decides which process owns the store.
 mod identity;
-/// The store as its callers have it.
+/// The store's interface.
 mod disk;
 
 pub use disk::{Disk, DiskError, DiskSettings, DiskStanding, DiskTally, SIZE_BYTES_MIN};

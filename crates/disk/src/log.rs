@@ -1,6 +1,6 @@
-//! The segments of the log: records are appended to the newest, and the oldest is given up when there is no more room.
+//! The log of segments: records are appended to the newest segment, and the oldest is deleted to make room.
 //!
-//! It writes only segments that it made itself in this process: what an earlier one left is read, never appended to.
+//! It only appends to segments that this process created: those of earlier processes are only read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -16,16 +16,16 @@ use crate::format::{
 };
 use crate::index::{Index, Place, lock};
 
-/// What was written down.
+/// A record that was read from the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// Which of the processes that had the store wrote it; later ones have greater numbers.
+    /// The run number of the process that wrote the record; later processes have greater numbers.
     pub run: u32,
-    /// All of it.
+    /// The whole payload.
     pub payload: Vec<u8>,
 }
 
-/// The log, as the thread that writes it has it.
+/// The log, as the writing thread uses it.
 #[derive(Debug)]
 pub(crate) struct Log {
     folder: PathBuf,
@@ -42,22 +42,22 @@ pub(crate) struct Log {
     is_synced: bool,
 }
 
-/// What an earlier process left.
+/// The result of reading an earlier process's segments.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) index: Index,
-    /// In the order in which they were written.
+    /// The notes, in the order in which they were written.
     pub(crate) notes: Vec<Written>,
-    /// Keys of records that there was no room for in the index: they have to be removed.
+    /// Keys of records for which the index had no room: they have to be removed.
     pub(crate) outdated: Vec<u128>,
-    /// Segments that end in the middle of a record, or with something that is none.
+    /// The number of segments that end within a record, or with invalid data.
     pub(crate) damaged: u64,
-    /// Files that are not segments of this store.
+    /// The number of files that are not segments of this store.
     pub(crate) foreign: u64,
 }
 
 impl Log {
-    /// Reads what an earlier process left.
+    /// Opens the log, and reads the segments of an earlier process.
     pub(crate) fn open(
         folder: &Path,
         store: StoreId,
@@ -164,7 +164,7 @@ impl Log {
         Ok(Scanned::Whole)
     }
 
-    /// Appends a record, in one write. Says where it is.
+    /// Appends a record, in one write. Returns its location.
     pub(crate) fn append(
         &mut self,
         kind: Kind,
@@ -223,7 +223,7 @@ impl Log {
         Ok(())
     }
 
-    /// Has the kernel write down what was appended.
+    /// Has the kernel write the appended records to the disk (fdatasync).
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         if let (Some((_, file)), false) = (&self.newest, self.is_synced) {
             file.sync_data()?;
@@ -232,12 +232,12 @@ impl Log {
         Ok(())
     }
 
-    /// The number of this process among those that had the store.
+    /// The run number of this process.
     pub(crate) fn run(&self) -> u32 {
         self.run
     }
 
-    /// What all segments take.
+    /// The size of all segments.
     pub(crate) fn bytes(&self) -> u64 {
         self.segments.values().sum()
     }
@@ -257,9 +257,9 @@ impl Findings {
 
 enum Scanned {
     Whole,
-    /// It ends where the process that wrote it was ended.
+    /// The segment ends where its process was ended.
     CutOff,
-    /// Something in it is not as it was written.
+    /// Data in the segment is damaged.
     Damaged,
     Foreign,
 }
@@ -273,7 +273,7 @@ fn segment_number(name: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok()
 }
 
-/// Removes the segments of a store, and no other file of its folder.
+/// Deletes the segments of a store, and no other file of its folder.
 pub(crate) fn empty(folder: &Path, store: StoreId) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -292,14 +292,14 @@ pub(crate) fn empty(folder: &Path, store: StoreId) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// What reading a record gave.
+/// The result of reading a record.
 pub(crate) enum Read {
     Payload(Written),
-    /// It is not what was written there.
+    /// The record is damaged.
     Damaged,
 }
 
-/// Reads records, for the thread that reads.
+/// Reads records, on the reading thread.
 #[derive(Debug)]
 pub(crate) struct Records {
     folder: PathBuf,
@@ -312,7 +312,7 @@ impl Records {
         Self { folder: folder.to_owned(), open: None }
     }
 
-    /// Reads what was put under a key, and believes it only if all of it is as it was written.
+    /// Reads the record of a key, and checks it against its checksums.
     pub(crate) fn read(&mut self, key: u128, place: Place) -> io::Result<Read> {
         let open = match self.open.take() {
             Some((number, file)) if number == place.segment => (number, file),

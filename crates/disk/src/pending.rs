@@ -1,7 +1,7 @@
-//! What was put and is not written yet, and what is written and must go since something newer is not.
+//! Queued writes, and keys with outdated records on the disk.
 //!
-//! A put that is dropped leaves an older one behind: in the queue, in the index, and on the disk, where the next process
-//! would find it.
+//! A write that is dropped leaves older versions behind, which must go: in the queue, in the index, and on the disk,
+//! where the next process would find them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,19 +18,20 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// The number of a put that is about to be queued. An older one of the same is not wanted any more.
+    /// Registers a write that is about to be queued, and returns its number. It supersedes earlier writes of the
+    /// variant.
     pub(crate) fn queue(&mut self, key: u128, variant: u64) -> u64 {
         self.last_number += 1;
         self.puts.insert((key, variant), self.last_number);
         self.last_number
     }
 
-    /// Whether a put is still wanted.
+    /// Whether a queued write is still wanted.
     pub(crate) fn is_current(&self, key: u128, variant: u64, number: u64) -> bool {
         self.puts.get(&(key, variant)) == Some(&number)
     }
 
-    /// A put is written; says whether it is still wanted.
+    /// Marks a queued write as done. Returns whether it was still wanted.
     pub(crate) fn settle(&mut self, key: u128, variant: u64, number: u64) -> bool {
         let is_current = self.is_current(key, variant, number);
         if is_current {
@@ -39,17 +40,17 @@ impl Pending {
         is_current
     }
 
-    /// What is queued of a variant is not wanted any more; says whether there was any.
+    /// Cancels the queued write of a variant. Returns whether there was one.
     pub(crate) fn drop_put(&mut self, key: u128, variant: u64) -> bool {
         self.puts.remove(&(key, variant)).is_some()
     }
 
-    /// What is queued of a key is not wanted any more. It takes a look at all that is queued.
+    /// Cancels all queued writes of a key. Takes time proportional to the queue.
     pub(crate) fn remove(&mut self, key: u128) {
         self.puts.retain(|(other, _), _| *other != key);
     }
 
-    /// What is on the disk under a key is to be removed.
+    /// Marks the records of a key for removal from the disk.
     pub(crate) fn outdate(&mut self, key: u128) {
         self.outdated.insert(key);
     }
@@ -66,7 +67,7 @@ impl Pending {
         std::mem::take(&mut self.outdated)
     }
 
-    /// Nothing that was put before is wanted.
+    /// Cancels all queued writes and marked removals.
     pub(crate) fn clear(&mut self) {
         self.puts.clear();
         self.outdated = HashSet::new();

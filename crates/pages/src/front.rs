@@ -1,4 +1,4 @@
-//! The page before a body: a head that is sent again and again lies there, so that one call sends both.
+//! The page in front of a body: it holds a head that is sent repeatedly, so that one call sends both.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::{RwLock, TryLockError};
 
 use crate::{Range, page_bytes};
 
-/// What lies right before a body.
+/// The head that is stored directly in front of a body.
 #[derive(Debug, Default)]
 pub(crate) struct Front(RwLock<Lying>);
 
@@ -19,8 +19,8 @@ struct Lying {
 }
 
 impl Front {
-    /// Does `send` while this head lies before the body; `None` if it does not. It is put there when it is asked for a second
-    /// time running: heads change each second, and one that is sent once is not worth the writing.
+    /// Calls `send` if `head` is stored in front of the body; `None` if not. The head is stored when it is asked for
+    /// twice in succession: heads change each second, and a head that is sent once is not worth the write.
     pub(crate) fn with<T>(&self, range: &Range, head: &[u8], send: impl FnOnce() -> T) -> Option<T> {
         match self.0.try_read() {
             Ok(lying) if lying.head == head => return Some(send()),

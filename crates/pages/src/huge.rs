@@ -1,6 +1,7 @@
-//! Whether the system makes files in memory of large pages.
+//! Detects whether the system uses huge pages for files in memory.
 //!
-//! Of a large page no part can be given back: the kernel writes zeros over it where it lies, on its way to a client or not.
+//! A part of a huge page cannot be given back: the kernel zeroes it in place, although it may be on its way to a
+//! client.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +9,8 @@ use std::path::Path;
 const SETTINGS: &str = "/sys/kernel/mm/transparent_hugepage";
 const SETTING: &str = "shmem_enabled";
 
-/// The setting by which it does, if it does: the one for all sizes, or one of a size. Those that ask for leave (`advise`) are
-/// not given it here.
+/// The setting that enables huge pages, if they are enabled: for all sizes, or for one size. `advise` does not count,
+/// since this crate does not ask for huge pages.
 pub(crate) fn setting() -> Option<String> {
     let of_sizes = fs::read_dir(SETTINGS).into_iter().flatten().flatten().map(|entry| entry.path());
     of_sizes

@@ -1,12 +1,12 @@
-//! Memory that sockets are fed from without a copy: a file without a name that lies nowhere but in memory.
+//! Memory for zero-copy sends: an anonymous file in memory (memfd) that sendfile(2) reads.
 //!
-//! Each body has a range of it, mapped to be read; sendfile(2) hands a socket the same pages. No page is written twice: it
-//! goes back to the system when nobody needs it any more, and the next body lies behind all that there ever were. So what
-//! is still on its way to a slow client never turns into something else.
+//! Each body has a range of the file, which is mapped for reading, too. No page is written twice: unused pages go back
+//! to the system, and a new body is appended behind all earlier ones. So bytes on their way to a slow client never
+//! change.
 
-/// The page before a body.
+/// The page in front of a body.
 mod front;
-/// Pages that cannot be given back.
+/// Detects huge pages, which cannot be given back in parts.
 mod huge;
 
 use std::fs::File;
@@ -25,7 +25,7 @@ use rustix::process::{Resource, getrlimit};
 
 use front::Front;
 
-/// The file, and what of it was given out.
+/// The file in memory, and the allocation of its ranges.
 #[derive(Debug, Clone)]
 pub struct Pages(Arc<Memory>);
 
@@ -42,10 +42,10 @@ struct Memory {
 const RANGES_MAX: u64 = 32_768;
 
 impl Pages {
-    /// An empty one.
+    /// Creates an empty file.
     ///
     /// # Errors
-    /// If the system has no such files, or the process may write only so much to any file.
+    /// If the system has no such files or makes them of huge pages, or if the process has a file size limit.
     pub fn new() -> io::Result<Self> {
         if getrlimit(Resource::Fsize).current.is_some() {
             // Beyond that limit a write ends the process.
@@ -175,16 +175,17 @@ impl Shelved for Region {
 }
 
 impl Region {
-    /// Sends what the socket takes of the body from an offset on, without a copy; says how many bytes that were, at least one.
+    /// Sends the body from `offset` on, without a copy. Returns how many bytes the socket took, at least one.
     ///
     /// # Errors
-    /// Those of sendfile(2); `Errno::IO` where nothing is left.
+    /// Those of sendfile(2); `Errno::IO` if no bytes are left.
     pub fn send(&self, socket: BorrowedFd<'_>, offset: u64) -> Result<usize, Errno> {
         self.range.send(socket, self.range.body_start() + offset)
     }
 
-    /// Sends what the socket takes of a head and the whole body behind it, at least one byte, if the head lies there already:
-    /// one that is asked for twice running does. `None` if it has to be sent by itself.
+    /// Sends a head and the whole body behind it, without a copy. Returns how many bytes the socket took, or `None` if
+    /// the head is not stored in front of the body, and has to be sent by itself. It is stored when asked for twice in
+    /// succession.
     ///
     /// # Errors
     /// Those of sendfile(2).

@@ -1,4 +1,4 @@
-//! What is written is what is mapped and sent, whatever comes and goes beside it.
+//! Tests that written bytes are the ones mapped and sent, while other bodies come and go.
 
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};

@@ -1,20 +1,20 @@
-//! Responses and bodies on their way: the plan of a response, filters, framing, upload beside the response, tunnels.
+//! Responses and bodies in transit: the plan of a response, filters, framing, uploads, tunnels.
 //!
-//! Bytes of one side enter, bytes for the other side leave. Nothing here knows a route or a server's state.
+//! Moves bytes from one side to the other. Knows nothing of routes or of a server's state.
 
-/// What is decided about a response before its first byte leaves.
+/// Decides how a response is sent, before its first byte leaves.
 pub(crate) mod response_plan;
-/// What changes a message on its way.
+/// Filters that change a message in transit.
 pub(crate) mod filters;
-/// The one body pump.
+/// The body pump, for both directions and for tunnels.
 pub(crate) mod pump;
-/// The writer of bodies that the proxy has itself.
+/// Writes bodies that the proxy has itself.
 pub(crate) mod sink;
-/// Sends bytes to a client in time.
+/// Sends bytes to a client within its time-out.
 pub(crate) mod send;
-/// Bytes both ways, after an upgrade or CONNECT.
+/// Tunnels: bytes both ways, after an upgrade or CONNECT.
 pub(crate) mod tunnel;
 /// Fields that are removed from every part of a message.
 pub(crate) mod omitted_fields;
-/// Sends the body of a request while the response may already come.
+/// Uploads: sends a request's body, while the response may already arrive.
 pub(crate) mod upload;

@@ -1,33 +1,33 @@
-//! The cache in the way of a request: what is stored answers at once; of all who want the same one asks, and the rest
-//! read with it what comes.
+//! The cache in the path of a request: stored responses are sent at once; of several requests for the same response,
+//! one asks a server, and the others read along.
 //!
-//! What may be stored and used is decided by the crate `cache`, which also keeps it.
+//! The crate `cache` decides what may be stored and used, and stores it.
 
-/// A response from the store.
+/// Sends a stored response.
 mod hit;
-/// Its head.
+/// Writes the head of a stored response.
 mod head;
-/// A response as it comes into the store.
+/// Sends a response while it is being stored.
 mod live;
-/// Asking a server for all.
+/// Asks a server on behalf of all requests for the same response.
 mod fetch;
-/// Asking a server when no client waits for it.
+/// Revalidates a stored response in the background.
 mod background;
-/// The rest of a response on its way into the store.
+/// Receives the rest of a response into the store.
 mod fill;
-/// Requests that go to a server by themselves.
+/// Requests that bypass the store.
 mod pass;
-/// What is counted and told.
+/// Counters and status of the cache.
 mod counters;
-/// What is purged.
+/// Purges stored responses.
 mod purge;
-/// What the next process is told.
+/// Passes purges on to the next process.
 pub mod successor;
-/// Why a request is a hit, or none.
+/// Explains to operators why a request is a hit or a miss.
 mod explain;
-/// What of a request servers see as it was sent.
+/// Which fields of a request servers see as the client sent them.
 mod sent;
-/// What lies behind the memory, on a disk.
+/// The disk store behind the memory.
 mod tier;
 
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub(crate) use sent::prepare;
 use successor::Successor;
 use tier::SecondTier;
 
-/// What is stored, and what it is found by.
+/// The store of responses, and the secret for its keys.
 #[derive(Clone)]
 pub struct Cache {
     store: Arc<Store>,
@@ -87,7 +87,7 @@ impl Cache {
         Self { store: Arc::new(store), secret, second_tier, successor: Arc::default() }
     }
 
-    /// What the secrets of spaces are made from.
+    /// The secret that the secrets of cache spaces derive from.
     pub fn secret(&self) -> KeySecret {
         self.secret
     }
@@ -97,7 +97,8 @@ impl Cache {
         self.store.holds(key) || self.second_tier.tier().is_some_and(|tier| tier.has(key))
     }
 
-    /// What a reload makes of what is stored, once it is in force: what fits stays. Says what does not.
+    /// Adapts the store to a new plan, once that is in force. Returns a remark about stored responses that do not fit
+    /// any more.
     pub fn follow(before: &Plan, now: &Plan) -> Option<String> {
         let last = before.cache.as_ref()?;
         let (Some(cache), Some(settings)) = (&now.cache, &now.config.cache) else {
@@ -120,14 +121,14 @@ impl Cache {
         (dropped > 0).then_some(report)
     }
 
-    /// Another process is to have what lies on the disk.
+    /// Leaves the disk store to another process.
     pub fn leave(&self) {
         if let Some(tier) = self.second_tier.tier() {
             tier.close();
         }
     }
 
-    /// Has what is stored written, at the end of the process.
+    /// Writes pending responses to the disk, at the end of the process.
     pub fn finish(&self) {
         if let Some(tier) = self.second_tier.tier() {
             tier.finish();
@@ -140,22 +141,22 @@ fn dropped(last: &Cache, why: &str) -> Option<String> {
     (count > 0).then(|| format!("cache: {why}: {count} stored responses in memory are dropped"))
 }
 
-/// What the store has to say of a request.
+/// The result of a look-up in the store.
 pub(crate) enum Looked {
-    /// This answers.
+    /// A stored response answers the request.
     Hit(Hit),
-    /// It is for a server.
+    /// The request has to go to a server.
     Miss(Miss),
 }
 
-/// What is stored, and answers.
+/// A stored response that answers a request.
 pub(crate) struct Hit {
     object: Arc<Object>,
     /// Whether the request has neither preconditions nor ranges.
     is_plain: bool,
 }
 
-/// A request that what is stored does not answer.
+/// A request that no stored response answers.
 pub(crate) struct Miss {
     path_to_server: ServerPath,
     forward: Forward,
@@ -175,15 +176,15 @@ impl Miss {
 /// How a request goes to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ServerPath {
-    /// Once for all who want the same.
+    /// One request fetches for all requests for the same response.
     Fetch,
-    /// By itself: what comes answers nobody else.
+    /// The request goes by itself, and its response serves no other.
     Pass,
-    /// By itself, to change things (RFC 9111 §4.4).
+    /// The request goes by itself, and invalidates stored responses (RFC 9111 §4.4).
     Change,
 }
 
-/// Looks whether what is stored answers.
+/// Looks up a request in the store.
 pub(crate) fn look(
     ctx: &ExchangeContext<'_>,
     routed: &RoutedRequest,
@@ -228,7 +229,7 @@ pub(crate) fn look(
     }
 }
 
-/// Answers with what is stored.
+/// Sends a stored response.
 pub(crate) async fn serve(exchange: &mut Exchange<'_, '_>, hit: &Hit) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let shows_key =
@@ -241,7 +242,7 @@ pub(crate) async fn serve(exchange: &mut Exchange<'_, '_>, hit: &Hit) -> Result<
     hit::stored(exchange, object, report).await
 }
 
-/// Asks a server, for all or for this one.
+/// Asks a server, for all requests for the same response or for this one only.
 pub(crate) async fn ask(exchange: &mut Exchange<'_, '_>, miss: Miss) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     if let Some(delay) = &ctx.snapshot.plan.routes[routed.route].delay {

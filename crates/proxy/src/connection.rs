@@ -4,11 +4,11 @@
 
 /// A client's connection over HTTP/1, from its first byte to its end.
 pub(crate) mod client;
-/// A client's connection over HTTP/2.
+/// A client's HTTP/2 connection.
 pub(crate) mod http2;
-/// A client's connection that is passed on as bytes.
+/// A client's connection that is forwarded as bytes (layer 4).
 pub(crate) mod layer4;
 /// The PROXY protocol, in both directions.
 pub(crate) mod proxy_protocol;
-/// TLS handshakes of clients that fail.
+/// Failed TLS handshakes of clients.
 pub(crate) mod refused_handshake;

@@ -1,6 +1,6 @@
 //! The path of a request: admit, route, ask, pick, forward, respond, log.
 //!
-//! Every way through ends in the log. What goes wrong anywhere is a `Failure`, answered in one place.
+//! Every path ends in the log. Every error is a `Failure`, answered in one place.
 
 use crate::forward;
 use crate::forward::answer;
@@ -34,7 +34,7 @@ pub(crate) async fn exchange(ctx: &ExchangeContext<'_>, memory: &mut Memory) -> 
     next
 }
 
-/// Answers what is no request, or not a whole one.
+/// Answers a request that is malformed or incomplete.
 pub(crate) async fn refuse(ctx: &ExchangeContext<'_>, memory: &mut Memory, failure: Failure) -> Next {
     let mut state = ExchangeState::new(ctx);
     let next = fail(ctx, memory, &mut state, failure).await;

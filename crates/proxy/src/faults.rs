@@ -1,17 +1,17 @@
-//! What goes wrong on purpose: the rules in force, and which of them happens to a request.
+//! Fault injection: the rules in force, and the choice of a fault for a request or connection.
 //!
-//! One set for all workers, exchanged as a whole: a change holds for the next request of every connection. While there
-//! is no rule a request pays the reading of one flag, and a connection that of another. What is done to messages then is
-//! in `faulty`, to connections in `broken`.
+//! All workers share one set of rules, which is replaced as a whole: a change applies to the next request of every
+//! connection. Without rules, a request and a connection cost the check of one flag each. Faults of messages are in
+//! `messages`, of connections in `connections`.
 
-/// Faults of connections.
+/// Injects faults into connections.
 pub(crate) mod connections;
-/// Listeners that accept nothing.
+/// Listeners that refuse connections.
 pub mod listeners;
-/// Faults of HTTP messages.
+/// Injects faults into HTTP messages.
 pub(crate) mod messages;
 
-/// What the next process goes on with.
+/// Fault rules and their progress, for the next process.
 mod given;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -38,7 +38,7 @@ const KEYS_MAX: usize = 16_384;
 /// The name of what a request asks for itself.
 const BY_REQUEST: &str = "asked for";
 
-/// All faults, as the workers and those who change them share them.
+/// All fault rules, shared by the workers and the control thread.
 pub struct Faults {
     is_on: AtomicBool,
     breaks_connections: AtomicBool,
@@ -82,7 +82,7 @@ struct Added {
     settings: Option<FaultRule>,
 }
 
-/// A rule, with what it has come to.
+/// A fault rule with its counts and timing.
 pub struct Rule {
     /// The configuration of the rule.
     pub settings: FaultRule,
@@ -101,28 +101,28 @@ pub struct Rule {
     standing: watch::Sender<bool>,
 }
 
-/// A fault that happens to a request.
+/// A fault that was drawn for a request or a connection.
 #[derive(Clone)]
 pub(crate) struct Drawn {
     pub(crate) rule: Arc<Rule>,
     pub(crate) fault: Fault,
-    /// The how manyth request it is that the rule was asked about.
+    /// The request's number among those that the rule decided about.
     pub(crate) number: u64,
 }
 
 /// Why a fault is not added or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum FaultRefusal {
-    /// The name is taken.
+    /// A fault with this name exists.
     #[error("there is a fault {0:?} already: give this one another name, or remove that one")]
     IsThere(String),
-    /// No fault has the name.
+    /// No fault has this name.
     #[error("no fault is named {0:?}")]
     NoFault(String),
-    /// There are as many faults as may be.
+    /// The maximum number of faults is reached.
     #[error("more than {RULES_MAX} faults: remove some")]
     TooMany,
-    /// A successor has the faults already.
+    /// A successor already has the faults.
     #[error("another process is taking over: ask again once it has")]
     Lent,
 }
@@ -131,7 +131,7 @@ pub enum FaultRefusal {
 const RULES_MAX: usize = 1024;
 
 impl Faults {
-    /// Those of a file, and of the process before.
+    /// Creates the rules of a configuration, with those that the previous process handed over.
     pub fn new(config: &Config, parts: Vec<FaultHandover>) -> Arc<Self> {
         let (held, pasts) = given::taken(config, parts);
         let past = |settings: &FaultRule| pasts.iter().find(|past| past.is_of(settings));
@@ -146,25 +146,26 @@ impl Faults {
         })
     }
 
-    /// Returns once there are other rules than when it was asked last. For one who asks.
+    /// Returns once the rules have changed since the last call. For a single caller.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Whether there is any for connections.
+    /// Whether there is any fault rule for connections.
     #[inline]
     pub(crate) fn breaks_connections(&self) -> bool {
         self.breaks_connections.load(Ordering::Relaxed)
     }
 
-    /// Whether there is any for requests.
+    /// Whether there is any fault rule for requests.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         // A request that overtakes a change is one that came before it.
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Those of another file. Where it has the same as the one before nothing changes, and what was removed stays so.
+    /// Replaces the rules of the file. If the file's rules are unchanged, so is everything, and removed rules stay
+    /// removed.
     pub fn reread(&self, config: &Config, now_ns: u64) {
         let mut held = self.held();
         if held.read != config.faults {
@@ -176,7 +177,7 @@ impl Faults {
         self.put(&held, now_ns);
     }
 
-    /// Has more go wrong.
+    /// Adds fault rules.
     ///
     /// # Errors
     /// Why nothing has changed.
@@ -193,7 +194,7 @@ impl Faults {
         Ok(())
     }
 
-    /// Has one go wrong no more.
+    /// Removes a fault rule.
     pub fn remove(&self, name: &str, now_ns: u64) -> Result<(), FaultRefusal> {
         let mut held = self.held_to_change()?;
         if !held.has(name) {
@@ -205,7 +206,7 @@ impl Faults {
         Ok(())
     }
 
-    /// Has nothing go wrong any more, and says how many rules that were.
+    /// Removes all fault rules. Returns how many there were.
     pub fn clear(&self, now_ns: u64) -> Result<usize, FaultRefusal> {
         let mut held = self.held_to_change()?;
         let count = held.file.rules.len() + held.added.len();
@@ -228,7 +229,7 @@ impl Faults {
         settings
     }
 
-    /// By what a request or its response goes wrong, if it does. One that no route is for has no `route`.
+    /// Draws a fault for a request or its response. `route` is `None` if no route takes the request.
     #[inline(never)]
     pub(crate) fn draw(
         &self,
@@ -250,7 +251,7 @@ impl Faults {
         Ok(rules.find_map(|rule| rule.draw(&seen, route, now_ns)))
     }
 
-    /// By what a connection of a client goes wrong, if it does. Nothing of it has been read.
+    /// Draws a fault for a client's connection, of which no byte has been read.
     pub(crate) fn draw_connection(
         &self,
         listener: Option<usize>,
@@ -267,7 +268,7 @@ impl Faults {
         self.set.load().rules.iter().filter(may_happen).find_map(|rule| rule.draw(&seen, "", now_ns))
     }
 
-    /// The rule by which a listener refuses connections now.
+    /// The rule because of which a listener refuses connections now.
     pub fn refuses(&self, listener: usize, now_ns: u64) -> Option<Arc<Rule>> {
         // Whose they would be does not count.
         let seen = connection(listener, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
@@ -276,13 +277,13 @@ impl Faults {
         set.refusals().find(refuses).cloned()
     }
 
-    /// After how long another listener may refuse connections, unless the rules change.
+    /// The time until the set of refusing listeners may change, unless the rules change.
     pub fn refusals_change_in(&self, now_ns: u64) -> Option<Duration> {
         let set = self.set.load();
         set.refusals().filter_map(|rule| rule.settings.occasion.changes_in(rule.age(now_ns))).min()
     }
 
-    /// No process is told of them any more, or that did not take over.
+    /// Permits changes again, if a handover of the rules ended without a successor.
     pub fn give_back(&self) {
         self.held().is_lent = false;
     }
@@ -471,44 +472,44 @@ impl Rule {
         self.age_before + Duration::from_nanos(now_ns.saturating_sub(self.since_ns))
     }
 
-    /// Whether it is in force, and until when.
+    /// Watches whether the rule is in force.
     pub(crate) fn standing(&self) -> watch::Receiver<bool> {
         self.standing.subscribe()
     }
 
-    /// It holds no more, for connections that it happened to either.
+    /// Ends the rule, for affected connections as well.
     pub(crate) fn end(&self) {
         self.standing.send_if_modified(|stands| std::mem::replace(stands, false));
     }
 
-    /// Whether it may happen now.
+    /// Whether the rule may apply now.
     pub fn is_on(&self, now_ns: u64) -> bool {
         self.settings.occasion.is_on(self.age(now_ns))
     }
 
-    /// After how long it ends for good, if it does.
+    /// The time until the rule ends for good, if it does.
     pub fn expires_in(&self, now_ns: u64) -> Option<Duration> {
         Some(self.settings.occasion.expires?.saturating_sub(self.age(now_ns)))
     }
 
-    /// It happens to one more.
+    /// Counts an injection.
     pub fn count(&self) {
         self.injected.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Requests that it was asked about, and those that it happened to.
+    /// The number of requests that the rule decided about, and the number of injections.
     pub fn counts(&self) -> (u64, u64) {
         (self.asked.load(Ordering::Relaxed), self.injected.load(Ordering::Relaxed))
     }
 }
 
 impl Drawn {
-    /// It is about to be done.
+    /// Counts the fault, which is about to be injected.
     pub(crate) fn count(&self) {
         self.rule.count();
     }
 
-    /// How it is told to the log.
+    /// The fault as the log shows it.
     pub(crate) fn told(&self) -> telemetry::Injected<'_> {
         telemetry::Injected {
             rule: &self.rule.settings.name,
@@ -517,17 +518,17 @@ impl Drawn {
         }
     }
 
-    /// What decides about its details.
+    /// The random numbers for the details of the fault.
     pub(crate) fn draws(&self) -> Draws {
         Draws::new(self.extent(), &[])
     }
 
-    /// 64 bits that decide about its extent.
+    /// 64 random bits for the extent of the fault.
     pub(crate) fn extent(&self) -> u64 {
         self.rule.dice.extent(self.number)
     }
 
-    /// Appends the line that tells a client of it, if it is to be told.
+    /// Appends the header line that tells a client of the fault, if clients are told.
     pub(crate) fn push_line(&self, out: &mut Vec<u8>) {
         if !self.rule.settings.is_shown {
             return;

@@ -1,6 +1,6 @@
-//! One request to a server: pick, connect, send, and read the head of its response; once more where that is safe.
+//! One request to a server: pick, connect, send, and read the head of the response; retries if that is safe.
 //!
-//! The body of the request goes on being sent beside everything that follows, until it has ended.
+//! The upload of the request's body goes on beside all later steps, until it has ended.
 
 /// The proxy's own responses.
 pub(crate) mod answer;
@@ -10,11 +10,11 @@ pub(crate) mod grpc;
 pub(crate) mod respond;
 /// Requests of the proxy's own.
 pub(crate) mod subrequest;
-/// Whether an upgrade is the one that was asked for.
+/// Checks whether an upgrade is the one that the client asked for.
 pub(crate) mod switch;
-/// What a route demands of a request, and changes in it.
+/// Applies the policies of a route to its requests and responses.
 pub(crate) mod policies;
-/// Password hashes, on threads of their own.
+/// Verifies passwords on separate threads.
 pub(crate) mod verify;
 
 use std::future::{Future, poll_fn};
@@ -55,14 +55,14 @@ const HEAD_ALONE: usize = 1024;
 /// How long the rest of a short body is waited for before what is there of it is passed on.
 const MOMENT: Ticks = Ticks(1);
 
-/// A response whose head has been read into the exchange slot's memory: the connection that the rest of it comes from.
+/// The connection of a response whose head is in the exchange slot's memory.
 pub(crate) type Reply = Box<ServerConnection>;
 
-/// The client no longer wants its response.
+/// Error: the client has given its request up.
 pub(crate) struct Gone;
 
-/// Waits for the server only for as long as the client wants to hear of it, where that is told. The wait is lent, since a
-/// future that is given away takes its room twice.
+/// Waits for the server, until the client gives its request up (HTTP/2 only). Takes the future by reference, since a
+/// moved future occupies its memory twice.
 pub(crate) async fn unless_gone<T>(
     client: &Client,
     mut wait: Pin<&mut impl Future<Output = T>>,
@@ -76,15 +76,15 @@ pub(crate) async fn unless_gone<T>(
 
 /// What ends the wait for a server.
 enum Heard {
-    /// Its bytes, so many; none is its end.
+    /// The number of bytes read from the server; 0 is the end.
     Read(io::Result<usize>),
-    /// The client wants to hear of it no longer.
+    /// The client has given its request up.
     ClientGone,
     Elapsed,
 }
 
-/// Sends the request and reads the head of the final response: from the first server that answers, for as long as others
-/// may be asked.
+/// Sends the request and reads the head of the final response. Tries further servers for as long as retries are
+/// permitted.
 pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let upstream = &ctx.snapshot.upstreams[routed.upstream];

@@ -12,17 +12,17 @@ pub mod worker;
 mod connection;
 /// The path of a request.
 mod exchange;
-/// Stored responses.
+/// The cache.
 pub mod cache;
-/// One request to one server, and its response to the client.
+/// Sends one request to a server, and its response to the client.
 mod forward;
-/// Faults on purpose.
+/// Fault injection.
 pub mod faults;
-/// Servers and the connections to them.
+/// Servers, and connections to them.
 mod upstream;
-/// Bodies on their way.
+/// Bodies in transit.
 mod body;
-/// Rates and delays on purpose.
+/// Configured rates and delays.
 mod shaping;
 /// The data that travels with a request.
 pub mod context;

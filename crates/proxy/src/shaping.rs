@@ -1,12 +1,12 @@
-//! Messages that are slowed down on purpose: what of their bodies may be sent now, and how late requests go on.
+//! Traffic shaping: how much of a body may be sent now, and delays of messages.
 //!
-//! Nothing here is on the path of a message that is not shaped, but for a comparison.
+//! A message that is not shaped pays for one comparison.
 
-/// Limits as all workers keep them.
+/// Bandwidth limits, shared by all workers.
 mod limits;
-/// One worker's streams under one of them.
+/// One worker's streams under one limit.
 mod share;
-/// One body under all that hold for it.
+/// The pace of one body, under all its limits.
 mod pace;
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -31,7 +31,7 @@ use share::Share;
 /// Shares that are known before those are looked for that have ended.
 const SHARES_KEPT: usize = 64;
 
-/// Holds a message back. It keeps no more memory meanwhile than its bytes take.
+/// Delays a message. Meanwhile it keeps no more memory than its bytes need.
 pub(crate) async fn hold_back(ctx: &ExchangeContext<'_>, delay: &Delayed, memory: &mut Memory) {
     let ExchangeContext { worker, .. } = *ctx;
     memory.park(worker);
@@ -39,7 +39,7 @@ pub(crate) async fn hold_back(ctx: &ExchangeContext<'_>, delay: &Delayed, memory
     memory.unpark(worker);
 }
 
-/// What one worker knows of shaped messages.
+/// One worker's state of shaped messages.
 pub(crate) struct Shaper {
     worker: usize,
     alarms: Rc<Alarms>,
@@ -72,7 +72,7 @@ impl Shaper {
         }
     }
 
-    /// All precise waits of the worker.
+    /// The worker's precise timers.
     pub(crate) fn alarms(&self) -> &Rc<Alarms> {
         &self.alarms
     }
@@ -88,13 +88,13 @@ impl Shaper {
         self.limits.get()
     }
 
-    /// Whether the bytes of any listener's clients are late.
+    /// Whether any listener's link delays the bytes of its clients.
     #[inline]
     pub(crate) fn has_delayed_listener(&self) -> bool {
         self.late.get()
     }
 
-    /// Goes on with another plan, bodies that are under way included.
+    /// Applies another plan, also to bodies that are under way.
     pub(crate) fn follow(&self, plan: &Plan) {
         let now_ns = self.alarms.now_ns();
         limits(plan).for_each(|limits| limits.enforce(now_ns));
@@ -145,7 +145,7 @@ fn has_delayed_listener(plan: &Plan) -> bool {
     plan.listeners.iter().filter_map(|listener| listener.link.as_ref()).any(|link| link.is_delayed())
 }
 
-/// What one connection of a client has by itself, of each limit on connections.
+/// The totals that belong to one client's connection, one for each limit per connection.
 #[derive(Default)]
 pub(crate) struct ConnectionTotals(OnceCell<Rc<RefCell<Vec<ConnectionTotal>>>>);
 
@@ -153,7 +153,7 @@ pub(crate) struct ConnectionTotals(OnceCell<Rc<RefCell<Vec<ConnectionTotal>>>>);
 type ConnectionTotal = (Arc<Limiter>, Arc<Total>);
 
 impl ConnectionTotals {
-    /// The same, for a stream of the connection.
+    /// Shares the totals with a stream of the connection.
     pub(crate) fn shared(&self) -> Self {
         Self(OnceCell::from(Rc::clone(self.0.get_or_init(Rc::default))))
     }

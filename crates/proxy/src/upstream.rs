@@ -1,4 +1,4 @@
-//! The servers of each upstream as one worker sees them: their addresses, and how connections to them are made.
+//! The servers of each upstream as one worker sees them: their addresses, and connections to them.
 
 /// Chooses the server for a request.
 pub(crate) mod choose;
@@ -6,9 +6,9 @@ pub(crate) mod choose;
 pub(crate) mod multiplex;
 /// Idle connections to a server, and the requests that wait for one.
 pub(crate) mod pool;
-/// Whether a request is sent once more.
+/// Decides whether a request is retried.
 pub(crate) mod retry;
-/// Requests that wait for a server with room.
+/// Wait queue for servers at their limit of requests under way.
 pub(crate) mod wait_queue;
 
 use std::cell::{Cell, RefCell};
@@ -49,7 +49,7 @@ use transport::tcp::Tcp;
 /// An upstream as one worker uses it.
 pub(crate) struct Upstream {
     pub(crate) plan: Arc<UpstreamPlan>,
-    /// In the order of the plan.
+    /// The servers, in the order of the plan.
     pub(crate) servers: Vec<Rc<Server>>,
     /// How each of them stands, held once for all requests of this worker.
     standings: Vec<Shared>,
@@ -57,7 +57,7 @@ pub(crate) struct Upstream {
     pub(crate) budget: RefCell<RetryBudget>,
     /// How many requests may be under way before more are shed.
     shed: Option<RefCell<Shed>>,
-    /// Requests that wait, where servers have limits.
+    /// The wait queue, if servers have limits on requests under way.
     pub(crate) line: Option<Rc<WaitQueue>>,
     /// Whether the plan needs to know how long each answer takes.
     times_all: bool,
@@ -66,7 +66,7 @@ pub(crate) struct Upstream {
 /// How a server stands, as one worker shares it among its requests: by a count of its own, which is no atomic one.
 type Shared = Rc<Arc<ServerHealth>>;
 
-/// What an upstream of one worker is made with, besides its plan.
+/// The arguments to build a worker's upstream, besides its plan.
 pub(crate) struct Surroundings<'a> {
     pub(crate) worker: usize,
     pub(crate) others: &'a Arc<[UnboundedSender<Message>]>,
@@ -74,7 +74,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) now: Time,
 }
 
-/// One server and this worker's connections to it.
+/// A server, with this worker's connections to it.
 pub(crate) struct Server {
     pub(crate) plan: Arc<ServerPlan>,
     /// Connections of HTTP/1.
@@ -89,34 +89,34 @@ pub(crate) struct Server {
     open: Rc<Tally>,
 }
 
-/// A connection that is one client's alone, between two of its requests.
+/// An idle connection that is reserved for one client.
 pub(crate) struct PinnedConnection {
     server: Arc<ServerPlan>,
     connection: Box<ServerConnection>,
 }
 
-/// A connection to a server, and what is known of the response that comes from it. Dropped, it is closed.
+/// A connection to a server, with the state of the current response. Dropping it closes the connection.
 ///
-/// It goes from step to step in its box: what is written in small pieces and moved as a whole at once is read again before
-/// it has left the processor, which makes that wait each time.
+/// Steps pass it along in its box: a value that is written in small pieces and moved as a whole at once is read again
+/// before it has left the processor, which makes each move wait.
 pub(crate) struct ServerConnection {
     pub(crate) socket: Endpoint,
-    /// Whether it has carried an exchange before.
+    /// Whether the connection has carried an exchange before.
     pub(crate) is_reused: bool,
     /// Whether it was introduced as a client's own, and so serves no other.
     is_private: bool,
-    /// Whether its last response was long: then the next head is read without much of its body, which is spliced.
+    /// Whether the last response was long: then the next head is read without much of its body, which is spliced.
     pub(crate) expects_long: bool,
-    /// Index of the server, to give it back to.
+    /// The index of the server, for the return of the connection.
     pub(crate) server: usize,
-    /// Of the response.
+    /// The framing of the response.
     pub(crate) framing: Framing,
     pub(crate) options: ConnectionOptions,
-    /// Whether the server keeps it open.
+    /// Whether the server keeps the connection open.
     pub(crate) persists: bool,
-    /// What remains of the request's body.
+    /// The rest of the request's body.
     pub(crate) upload: Upload,
-    /// Counts the request as one that is under way with the server.
+    /// Counts the request as under way with the server.
     pub(crate) under_way: Option<UnderWay>,
     /// One of the server's connections, or of a connection's streams.
     _permit: Permit,
@@ -139,7 +139,7 @@ impl ServerConnection {
         })
     }
 
-    /// Whether no further exchange can be had of it: what broke off was not only a stream on it.
+    /// Whether the connection can carry no further exchange: more than a stream on it has ended.
     pub(crate) fn has_ended(&self) -> bool {
         match &self.socket {
             Endpoint::Stream(stream) => stream.has_connection_ended(),
@@ -160,7 +160,7 @@ impl ServerConnection {
 }
 
 impl Upstream {
-    /// The upstream for one worker, with the servers that it knows already.
+    /// Builds an upstream for one worker, with the servers that the worker has already.
     pub(crate) fn new<'a>(
         plan: &Arc<UpstreamPlan>,
         known: impl Fn(&Arc<ServerPlan>) -> Option<&'a Rc<Server>>,
@@ -198,14 +198,15 @@ impl Upstream {
         }
     }
 
-    /// Lets a request in, unless too many are under way already; `Admission` is told how it ended.
+    /// Admits a request, unless too many are under way. `Admission::end` is to be told the outcome.
     pub(crate) fn admit(&self, worker: &Worker) -> Result<Admission<'_>, Failure> {
         self.budget.borrow_mut().request(worker.coarse_time());
         let Some(shed) = &self.shed else { return Ok(Admission(None)) };
         if shed.borrow_mut().admit() { Ok(Admission(Some(shed))) } else { Err(Failure::Shed) }
     }
 
-    /// A request to a server begins: it is under way until what is returned is dropped.
+    /// Begins a request to a server: it counts as under way until the result is dropped. `None` if the server has no
+    /// room.
     #[inline]
     pub(crate) fn begin(&self, server: usize, is_last_resort: bool, now: Time) -> Option<PickedServer> {
         let limit = self.plan.fleet.members()[server].in_flight_max;
@@ -217,7 +218,7 @@ impl Upstream {
         Some(PickedServer { server, since, is_last_resort, passage, under_way })
     }
 
-    /// Whether another server is up that a request was not tried with.
+    /// Whether another server is up that has not been tried.
     pub(crate) fn has_another(&self, server: usize, tried: &[usize]) -> bool {
         let members = self.plan.fleet.members().iter().enumerate();
         members
@@ -230,7 +231,7 @@ impl Upstream {
         self.times_all || self.shed.as_ref().is_some_and(|shed| shed.borrow().times())
     }
 
-    /// A server has answered, after `latency` where that was timed, whatever follows.
+    /// Records that a server has responded, and its latency if that was measured.
     pub(crate) fn answered(
         &self,
         picked: &PickedServer,
@@ -247,7 +248,7 @@ impl Upstream {
         self.ended(picked, outcome, now)
     }
 
-    /// A server has not answered.
+    /// Records that a server has not responded.
     pub(crate) fn failed(&self, worker: &Worker, picked: &PickedServer, is_its_fault: bool) -> Option<Event> {
         let outcome = if is_its_fault { Outcome::Failed } else { Outcome::Abandoned };
         self.ended(picked, outcome, worker.coarse_time())
@@ -259,19 +260,18 @@ impl Upstream {
         Some(event)
     }
 
-    /// How many requests of this worker wait for a server with room.
+    /// The number of this worker's requests in the wait queue.
     pub(crate) fn queued(&self) -> usize {
         self.line.as_ref().map_or(0, |line| line.len())
     }
 
-    /// Whether requests wait for whichever server has room first.
+    /// Whether requests wait for any server, rather than for a particular one.
     pub(crate) fn has_queue(&self) -> bool {
         self.line.as_ref().is_some_and(|line| line.is_for_any())
     }
 
-    /// Waits for a server with room, behind those who wait already; until `waits_until`, which is set at the first wait.
-    /// Whether there `is_room` is asked once more from the line: who made some before did not know of it. Says whether it
-    /// had to wait.
+    /// Waits in the queue for a server with room, until the tick `waits_until`, which the first wait sets. `is_room` is
+    /// checked again after joining, since room may have been made before. Returns whether the request had to wait.
     pub(crate) async fn wait(
         &self,
         worker: &Worker,
@@ -295,11 +295,11 @@ impl Upstream {
     }
 }
 
-/// A request that was let in, until it is known how it ended.
+/// An admitted request, until its outcome is known.
 pub(crate) struct Admission<'a>(Option<&'a RefCell<Shed>>);
 
 impl Admission<'_> {
-    /// It has ended like this.
+    /// Reports the outcome of the request.
     pub(crate) fn end(mut self, work: Work, now: Time) {
         if let Some(shed) = self.0.take() {
             shed.borrow_mut().end(work, now);
@@ -315,12 +315,12 @@ impl Drop for Admission<'_> {
     }
 }
 
-/// A request that a server was picked for.
+/// A request for which a server was picked.
 pub(crate) struct PickedServer {
     pub(crate) server: usize,
-    /// `None` where nobody wants to know how long it takes.
+    /// When the attempt began; `None` if nobody needs its latency.
     pub(crate) since: Option<Instant>,
-    /// Whether it is only asked because nothing else is left.
+    /// Whether the server is not up, and was picked because no other is left.
     pub(crate) is_last_resort: bool,
     /// Whether it tries a server whose circuit is half open.
     passage: Passage,
@@ -328,13 +328,13 @@ pub(crate) struct PickedServer {
 }
 
 impl PickedServer {
-    /// What keeps it under way, until the whole response has been passed on.
+    /// Extracts the guard that counts the request as under way, until the whole response has been passed on.
     pub(crate) fn into_under_way(self) -> UnderWay {
         self.under_way
     }
 }
 
-/// A request under way with a server. Dropped, it makes room for another.
+/// Guard of a request under way with a server. Dropping it makes room for another request.
 pub(crate) struct UnderWay {
     in_flight: Option<InFlight<Shared>>,
     /// Where somebody may wait for the room.
@@ -362,10 +362,10 @@ impl Server {
         }
     }
 
-    /// The pooled connection used last, if one is left that its server has not closed.
+    /// Takes the idle connection that was used last, unless its server has closed it.
     ///
-    /// A request that could not be repeated asks the kernel: the runtime may not have heard yet of a connection that
-    /// was closed just now.
+    /// If the request could not be retried, the kernel is asked as well: the runtime may not know yet of a connection
+    /// that was closed just now.
     pub(crate) fn pooled(
         &self,
         worker: &Worker,
@@ -395,22 +395,22 @@ impl Server {
         self.pool.take(|connection| connection.serves_again(may_be_repeated))
     }
 
-    /// Connections that exist, busy and idle.
+    /// The number of connections, busy and idle.
     pub(crate) fn connections(&self) -> usize {
         self.open.count()
     }
 
-    /// Those of them that carry no exchange.
+    /// The number of connections without an exchange.
     pub(crate) fn idle_connections(&self) -> usize {
         self.pool.len() + self.multiplex.idle_connections()
     }
 
-    /// Those of HTTP/1 that carry no exchange.
+    /// The number of HTTP/1 connections without an exchange.
     pub(crate) fn pooled_connections(&self) -> usize {
         self.pool.len()
     }
 
-    /// What it is spoken to in.
+    /// The scheme of requests to the server.
     pub(crate) fn scheme(&self) -> Scheme {
         self.plan.config.scheme
     }
@@ -419,12 +419,12 @@ impl Server {
         &self.multiplex
     }
 
-    /// A stream of a connection that is there, if one has room.
+    /// A stream of an existing HTTP/2 connection, if one has room.
     pub(crate) fn stream(&self) -> Option<Box<ServerConnection>> {
         self.multiplex.stream(self.scheme())
     }
 
-    /// A new connection for one exchange at a time. If the server is to be told whose it is, it is this client's alone.
+    /// Opens a connection for one exchange at a time. If it begins with a PROXY header, it is reserved for this client.
     pub(crate) async fn connect(
         &self,
         worker: &Worker,
@@ -442,8 +442,8 @@ impl Server {
         Ok(connection)
     }
 
-    /// A connection for one exchange at a time: a new one, or one that becomes free meanwhile, whichever comes first. The
-    /// other one is for whoever comes next.
+    /// Opens a connection for one exchange at a time, or takes one that becomes free, whichever comes first. The other
+    /// one goes to the next request.
     pub(crate) async fn connect_or_reuse(
         self: &Rc<Self>,
         worker: &Rc<Worker>,
@@ -513,7 +513,7 @@ impl Server {
         opened.map(|(socket, permit)| ServerConnection::new(socket, permit, false))
     }
 
-    /// A stream of a new connection, or of one that others have made meanwhile.
+    /// A stream of a new HTTP/2 connection, or of one that other requests made meanwhile.
     pub(crate) async fn connect_for_streams(
         self: &Rc<Self>,
         worker: &Rc<Worker>,
@@ -522,7 +522,7 @@ impl Server {
         self.multiplex.connect(worker, deadline, self).await
     }
 
-    /// Opens a connection: each address of the server in turn, within the time-out for each. It begins with `header`.
+    /// Opens a connection: tries the server's addresses in order, each within the time-out. `header` is sent first.
     pub(crate) async fn open(
         &self,
         worker: &Worker,
@@ -602,7 +602,7 @@ impl Server {
         Err(Failure::UpstreamHandshake)
     }
 
-    /// Takes back a connection whose exchange has ended cleanly.
+    /// Returns a connection whose exchange has ended properly, to its client or to the pool.
     pub(crate) fn release(
         &self,
         mut connection: Box<ServerConnection>,
@@ -621,7 +621,7 @@ impl Server {
         self.keep(connection, deadlines);
     }
 
-    /// Takes back one that may serve any client; one that is a client's own is closed.
+    /// Returns a connection to the pool; one that is reserved for a client is closed.
     pub(crate) fn keep(&self, mut connection: Box<ServerConnection>, deadlines: &Deadlines) {
         if connection.is_private || connection.socket.is_key_exhausted() {
             return;
@@ -630,19 +630,19 @@ impl Server {
         self.pool.put(connection, deadlines.now());
     }
 
-    /// Closes idle connections whose time is over, that are not needed, or that their server has closed.
+    /// Closes idle connections that have timed out, are surplus, or were closed by the server.
     pub(crate) fn sweep(&self, worker: &Worker) {
         let now = worker.deadlines.now();
         self.pool.sweep(now, &self.plan.in_use, self.open.count(), worker.loads.len());
         self.multiplex.sweep(now, Ticks::from(self.pool.settings().idle_timeout));
     }
 
-    /// Closes half of the idle connections of HTTP/1, those that were used longest ago: others need what they take.
+    /// Closes the half of the idle HTTP/1 connections that was used longest ago, to free descriptors or memory.
     pub(crate) fn give_up_half(&self) {
         self.pool.give_up_half();
     }
 
-    /// How many addresses it has to try, at least one.
+    /// The number of addresses to try, at least one.
     pub(crate) fn addresses_count(&self) -> u32 {
         u32::try_from(self.plan.addresses.load().len()).unwrap_or(u32::MAX).max(1)
     }
@@ -654,7 +654,7 @@ impl Drop for Server {
     }
 }
 
-/// A number of things that are there.
+/// A counter of live things, such as open connections.
 #[derive(Default)]
 pub(crate) struct Tally {
     count: Cell<usize>,
@@ -663,7 +663,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// One that tells these.
+    /// A counter that notifies `waits` when one of its things goes.
     pub(crate) fn telling(waits: &Rc<Waits>) -> Rc<Self> {
         Rc::new(Self { count: Cell::default(), told: Some(Rc::clone(waits)) })
     }
@@ -673,7 +673,7 @@ impl Tally {
     }
 }
 
-/// One of a number of things that is counted for as long as it is there.
+/// Guard that counts one live thing until it is dropped.
 pub(crate) struct Permit(Rc<Tally>);
 
 impl Permit {
@@ -692,7 +692,7 @@ impl Drop for Permit {
     }
 }
 
-/// Counts a connection that was made, or could not be.
+/// Counts a connection as made or as failed.
 pub(crate) fn count_connect(worker: &Worker, is_made: bool) {
     let counters = &worker.counters;
     let counter = if is_made { &counters.upstream_connects } else { &counters.upstream_connect_failures };

@@ -1,10 +1,10 @@
-//! What a worker does: listens, passes connections on, follows changes of the plan, ticks, and ends.
+//! The steps of a worker: listens, hands connections over, follows changes of the plan, ticks, and ends.
 //!
-//! Its data is `context::worker`. Nothing of it is seen by another thread but the counters and the load.
+//! Its data is in `context::worker`. Other threads only see its counters and its load.
 
 /// Listening sockets, and accepting.
 pub mod listen;
-/// A short sleep that saves many wake-ups.
+/// Wake-up coalescing: a short sleep that saves many wake-ups.
 pub(crate) mod wakeup_coalescing;
 
 use std::cell::{Cell, RefCell};
@@ -47,40 +47,40 @@ const REST: Duration = Duration::from_secs(1);
 /// How long idle clients have to come with a request before they are left without an answer.
 const IDLE_GRACE: Duration = Duration::from_secs(2);
 
-/// What a worker is made of, sent to its thread.
+/// The parts of a worker, sent to its thread.
 pub struct Parts {
-    /// The place among the workers, from 0.
+    /// The worker's index, from 0.
     pub index: usize,
-    /// The plan to begin with.
+    /// The first plan.
     pub plan: Arc<Plan>,
     /// The listeners of the plan, in its order.
     pub listeners: Vec<ListenerId>,
-    /// This worker's sockets of them.
+    /// This worker's sockets of the listeners.
     pub opened: Vec<(ListenerId, TcpListener)>,
-    /// Where messages to this worker arrive.
+    /// Receives messages for this worker.
     pub messages: UnboundedReceiver<Message>,
-    /// Where messages to each worker go, this one included.
+    /// Sends messages to each worker, this one included.
     pub others: Arc<[UnboundedSender<Message>]>,
-    /// Connections of each worker.
+    /// The number of connections of each worker.
     pub loads: Loads,
     /// The access log, if there is one.
     pub log: Option<WorkerLog>,
-    /// Counters of this worker.
+    /// The worker's counters.
     pub counters: Counters,
-    /// Counters by name of this worker.
+    /// The worker's counters by route, listener, upstream and server.
     pub series: Series,
-    /// When time began, for all workers.
+    /// The start of the clock that all workers share.
     pub epoch: Instant,
     /// Whether memory is short.
     pub pressure: Arc<Pressure>,
-    /// Faults on purpose.
+    /// The fault rules.
     pub faults: Arc<Faults>,
 }
 
-/// A worker that runs until it is stopped or drained: the body of its thread.
+/// Starts a worker. The future is the body of its thread, and runs until the worker is stopped or drained.
 ///
 /// # Errors
-/// When the process may have no more descriptors.
+/// If the process has no file descriptor left.
 pub fn begin(parts: Parts) -> io::Result<impl Future<Output = ()>> {
     let alarms = Alarms::new(parts.epoch)?;
     Ok(run(parts, alarms))
@@ -407,9 +407,9 @@ struct LastWaits {
 
 /// A wait that is over.
 enum Wait {
-    /// For clients that are idle.
+    /// Clients that are idle.
     Idle,
-    /// For all that runs.
+    /// All connections.
     All,
 }
 

@@ -1,51 +1,51 @@
-//! What is said of a cache, as Prometheus reads it: what it did for each route and why not more, and what it holds.
+//! Metrics of the cache for Prometheus: its work for each route, misses by reason, and its content.
 
 use crate::counters::{CAUSES_MAX, Causes, Counter};
 use crate::directory::Totals;
 use crate::series::CacheCell;
 use crate::text::{Text, Type};
 
-/// What a cache holds, and the words for what it did.
+/// The state of the cache, and the words for its reasons.
 pub struct CacheState<'e> {
-    /// Why a server was asked, by index.
+    /// The words for the reasons of misses, by index.
     pub misses: &'e [&'e str],
-    /// Why a response was not stored, by index.
+    /// The words for the reasons why a response was not stored, by index.
     pub refusals: &'e [&'e str],
-    /// All memory that it may take.
+    /// The memory limit.
     pub memory_bytes: u64,
-    /// What objects take.
+    /// The memory that stored objects use.
     pub stored_bytes: u64,
-    /// What bodies take that are under way.
+    /// The memory that bodies use while they arrive.
     pub filling_bytes: u64,
-    /// Keys that something is stored under.
+    /// The number of keys with at least one stored response.
     pub keys: u64,
-    /// Objects that had to make room.
+    /// The number of objects evicted to make room.
     pub evictions: u64,
-    /// Those among them that made room for other variants of the same resource.
+    /// The number of objects evicted in favour of other variants of the same resource.
     pub variant_evictions: u64,
-    /// Purges.
+    /// The number of purges.
     pub purges: u64,
-    /// What lies behind the memory, if anything.
+    /// The state of the disk behind the memory cache, if there is one.
     pub disk: Option<DiskState>,
 }
 
-/// What lies on a disk behind a cache.
+/// The state of the cache's disk store.
 pub struct DiskState {
-    /// Whether it is read and written.
+    /// Whether the store is read and written.
     pub is_on: bool,
-    /// What it may take.
+    /// The size limit.
     pub size_bytes: u64,
-    /// What it takes.
+    /// The size of what is stored.
     pub bytes: u64,
-    /// Responses that are there.
+    /// The number of stored responses.
     pub records: u64,
-    /// What was written.
+    /// The number of records written.
     pub written: u64,
-    /// Responses that were read.
+    /// The number of responses read.
     pub read: u64,
-    /// What it could not keep up with.
+    /// The number of reads and writes dropped because the disk could not keep up.
     pub dropped: u64,
-    /// What was not as it had been written.
+    /// The number of damaged records and segments.
     pub damaged: u64,
 }
 

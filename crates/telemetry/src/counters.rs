@@ -10,7 +10,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Causes of failure that can be told apart: the index is the proxy's, which knows their names.
+/// The maximum number of causes of failure. The proxy assigns the indices and the words.
 pub const CAUSES_MAX: usize = 64;
 
 /// Declares the counters: the fields that a worker counts in and the same fields of a snapshot.
@@ -26,13 +26,13 @@ macro_rules! counters {
             retries: Causes,
         }
 
-        /// What the counters said at one moment, of one worker or the sum of several.
+        /// The values of all counters at one moment, for one worker or the sum of several.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct Snapshot {
             $($(#[doc = $help])+ pub $name: u64,)+
-            /// Failures by the proxy's index of causes.
+            /// Failures by the index of their cause.
             pub failures: [u64; CAUSES_MAX],
-            /// Attempts after one that failed, by the cause of that failure.
+            /// Retries by the index of the cause of the previous attempt's failure.
             pub retries: [u64; CAUSES_MAX],
         }
 
@@ -56,7 +56,7 @@ macro_rules! counters {
                 }
             }
 
-            /// Every field but those by cause, in the order of declaration.
+            /// All counters except those by cause, in the order of their declaration.
             pub fn each(&self) -> impl Iterator<Item = Row> {
                 [$(Row {
                     name: stringify!($name),
@@ -168,48 +168,48 @@ counters! {
     upstream_bytes_sent: Counter as "upstream_sent_bytes",
 }
 
-/// A counter as it is listed.
+/// A counter with its description and value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// The name of the field.
+    /// The field name of the counter.
     pub name: &'static str,
-    /// The name in the exposition, without prefix and suffix; empty where that tells it in more detail.
+    /// The metric name, without prefix and suffix. Empty if the exposition has a more detailed metric.
     pub exposed: &'static str,
-    /// What it counts: a sentence.
+    /// The description of the counter: one sentence.
     pub meaning: &'static str,
-    /// Whether it only grows.
+    /// The kind of metric.
     pub kind: Kind,
-    /// What it says.
+    /// The current value.
     pub value: u64,
 }
 
-/// Whether a value only grows.
+/// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Grows until the process ends.
+    /// A value that only grows, until the process ends.
     Counter,
-    /// Goes up and down.
+    /// A value that goes up and down.
     Gauge,
 }
 
-/// A number that only grows.
+/// A counter: a value that only grows.
 #[derive(Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
+    /// Adds one.
     #[inline]
     pub fn increment(&self) {
         self.add(1);
     }
 
-    /// `count` more.
+    /// Adds `count`.
     #[inline]
     pub fn add(&self, count: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
 
-    /// What it says.
+    /// The current value.
     #[inline]
     #[must_use]
     pub fn value(&self) -> u64 {
@@ -217,18 +217,18 @@ impl Counter {
     }
 }
 
-/// A number of things that are there now.
+/// A gauge: a value that goes up and down.
 #[derive(Default)]
 pub struct Gauge(AtomicU64);
 
 impl Gauge {
-    /// One more.
+    /// Adds one.
     #[inline]
     pub fn increment(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// One less. Every decrement follows its increment on the same worker.
+    /// Subtracts one. Every decrement follows its increment on the same worker.
     #[inline]
     pub fn decrement(&self) {
         let value = self.0.load(Ordering::Relaxed);
@@ -236,13 +236,13 @@ impl Gauge {
         self.0.store(value - 1, Ordering::Relaxed);
     }
 
-    /// As many as were counted elsewhere.
+    /// Sets the value, for things that are counted elsewhere.
     #[inline]
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// How many there are: the owner's own view.
+    /// The current value, for the worker that owns the gauge.
     #[inline]
     #[must_use]
     pub fn value(&self) -> u64 {
@@ -250,7 +250,7 @@ impl Gauge {
     }
 }
 
-/// A counter for each cause of failure.
+/// Counters by cause of failure.
 pub struct Causes([Counter; CAUSES_MAX]);
 
 impl Default for Causes {
@@ -260,19 +260,19 @@ impl Default for Causes {
 }
 
 impl Causes {
-    /// Once more for the cause with this index, less than `CAUSES_MAX`.
+    /// Counts a cause. `cause` is its index, less than `CAUSES_MAX`.
     pub fn count(&self, cause: usize) {
         self.0[cause].increment();
     }
 
-    /// How often for each cause.
+    /// The counts by index of the cause.
     #[must_use]
     pub fn values(&self) -> [u64; CAUSES_MAX] {
         std::array::from_fn(|cause| self.0[cause].value())
     }
 }
 
-/// What several workers count of the same, put together in one that nobody counts in.
+/// Merges the counts of several workers into a total.
 pub(crate) trait Merge {
     /// Adds all that `other` has.
     fn add_all(&self, other: &Self);
@@ -319,7 +319,7 @@ impl Merge for Causes {
 }
 
 impl Fields {
-    /// A final or interim response of this status was sent to a client.
+    /// Counts a final or interim response to a client by its status.
     #[inline]
     pub fn response(&self, status: u16) {
         match status / 100 {
@@ -331,19 +331,19 @@ impl Fields {
         }
     }
 
-    /// Something failed for the cause with this index, less than `CAUSES_MAX`.
+    /// Counts a failure by the index of its cause, less than `CAUSES_MAX`.
     pub fn failure(&self, cause: usize) {
         self.failures.count(cause);
     }
 
-    /// Another attempt follows one that failed for the cause with this index.
+    /// Counts a retry by the index of the cause of the previous attempt's failure.
     pub fn retry(&self, cause: usize) {
         self.upstream_retries.increment();
         self.retries.count(cause);
     }
 }
 
-/// The owner's handle: may move to the worker's thread, but not be shared with another.
+/// The counters of one worker, for that worker to write. May move to another thread, but not be shared.
 #[derive(Default)]
 pub struct Counters {
     fields: Arc<Fields>,
@@ -351,13 +351,13 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// All zero.
+    /// Counters at zero.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A handle to read them from any thread.
+    /// A handle that reads the counters from any thread.
     #[must_use]
     pub fn reader(&self) -> Reader {
         Reader { fields: Arc::clone(&self.fields) }
@@ -380,7 +380,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// What they say now. The fields are read one by one, so they may be apart by a request in flight.
+    /// The current values. They are read one by one, so they may differ by a request in flight.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of(&self.fields)
@@ -388,7 +388,7 @@ impl Reader {
 }
 
 impl Snapshot {
-    /// All workers together.
+    /// The sum over all workers.
     pub fn sum<'r>(readers: impl IntoIterator<Item = &'r Reader>) -> Self {
         let mut sum = Self::default();
         for reader in readers {

@@ -1,5 +1,6 @@
-//! Which name is counted at which place. A route, listener, upstream or server that a plan has again keeps its place, so
-//! its counters go on; a place whose name no plan in use has any more is given to another one, which begins at zero.
+//! Assigns names to places in the workers' counters. A route, listener, upstream or server keeps its place over
+//! reloads, so its counters continue. When no plan in use has a name any more, its place may be reused, starting at
+//! zero.
 //!
 //! At most `NAMED_MAX` of each kind in a plan have a place of their own, the first ones; the rest are summed up.
 
@@ -10,23 +11,24 @@ use std::sync::{Arc, Weak};
 use crate::counters::Merge;
 use crate::series::{ListenerCell, PLACES, Place, RouteCell, SeriesReader, ServerCell, Slab, UpstreamCell};
 
-/// Routes, listeners, upstreams and servers of a plan that are counted by name; those beyond are counted as `(other)`.
+/// The maximum number of routes (and of listeners, upstreams, servers) counted by name; others are counted as
+/// `(other)`.
 pub const NAMED_MAX: usize = 1000;
 
 const _: () = assert!(2 * NAMED_MAX + Place::FIRST.0 as usize <= PLACES, "two plans have room");
 
-/// The names of a plan, in its order.
+/// The names of a plan, in the plan's order.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
-    /// Of routes.
+    /// Names of routes.
     pub routes: Vec<Arc<str>>,
-    /// Of listeners; `None` for those that are not counted by name.
+    /// Names of listeners; `None` for listeners that are not counted by name.
     pub listeners: Vec<Option<Arc<str>>>,
-    /// Of upstreams, each with those of its servers.
+    /// Names of upstreams, each with the names of its servers.
     pub upstreams: Vec<(Arc<str>, Vec<Arc<str>>)>,
 }
 
-/// The places of what a plan names. The plan keeps it: what it names lives as long.
+/// The places of a plan's names in the counters. The plan owns this: dropping it frees the places.
 #[derive(Debug)]
 pub struct Places {
     routes: Box<[Place]>,
@@ -41,27 +43,27 @@ struct UpstreamPlaces {
 }
 
 impl Places {
-    /// Of a route by its index in the plan, or of what belongs to none.
+    /// The place of a route, by its index in the plan; `None` is for requests without a route.
     #[inline]
     #[must_use]
     pub fn route(&self, route: Option<usize>) -> Place {
         route.map_or(Place::NONE, |route| self.routes[route])
     }
 
-    /// Of a listener by its index in the plan, or of what is not listened on any more.
+    /// The place of a listener, by its index in the plan; `None` is for a listener that was removed.
     #[must_use]
     pub fn listener(&self, listener: Option<usize>) -> Place {
         listener.map_or(Place::NONE, |listener| self.listeners[listener])
     }
 
-    /// Of an upstream by its index in the plan.
+    /// The place of an upstream, by its index in the plan.
     #[inline]
     #[must_use]
     pub fn upstream(&self, upstream: usize) -> Place {
         self.upstreams[upstream].own
     }
 
-    /// Of a server by the index of its upstream in the plan, and its own in that.
+    /// The place of a server, by the index of its upstream in the plan and its own index in the upstream.
     #[inline]
     #[must_use]
     pub fn server(&self, upstream: usize, server: usize) -> Place {
@@ -69,10 +71,10 @@ impl Places {
     }
 }
 
-/// The name of a server's upstream, and its own.
+/// The name of a server: its upstream's name, then its own.
 pub type ServerName = (Arc<str>, Arc<str>);
 
-/// The names that are counted, and the workers that count.
+/// The assignment of names to places, and the counters of all workers.
 pub struct Directory {
     workers: Vec<SeriesReader>,
     in_use: Vec<Weak<Places>>,
@@ -82,20 +84,20 @@ pub struct Directory {
     servers: Ledger<ServerName, ServerCell>,
 }
 
-/// What all workers have counted by name, sorted.
+/// The totals over all workers by name, sorted.
 pub struct Totals {
-    /// Of each route.
+    /// Totals by route.
     pub routes: Vec<(Arc<str>, RouteCell)>,
-    /// Of each listener that is counted by name.
+    /// Totals by listener, for those counted by name.
     pub listeners: Vec<(Arc<str>, ListenerCell)>,
-    /// Of each upstream.
+    /// Totals by upstream.
     pub upstreams: Vec<(Arc<str>, UpstreamCell)>,
-    /// Of each server.
+    /// Totals by server.
     pub servers: Vec<(ServerName, ServerCell)>,
 }
 
 impl Directory {
-    /// Names nothing yet.
+    /// Creates a directory without names.
     #[must_use]
     pub fn new(workers: Vec<SeriesReader>) -> Self {
         Self {
@@ -108,7 +110,7 @@ impl Directory {
         }
     }
 
-    /// The places for a plan with these names, as those of plans in use have them already.
+    /// Assigns places to a new plan's names. Names of plans in use keep their places.
     pub fn places(&mut self, names: &Names) -> Arc<Places> {
         self.forget();
         let workers = &self.workers;
@@ -142,7 +144,7 @@ impl Directory {
         places
     }
 
-    /// What all workers have counted so far, for the names of all plans in use.
+    /// The totals over all workers, for the names of all plans in use.
     #[must_use]
     pub fn totals(&mut self) -> Totals {
         self.forget();

@@ -1,37 +1,37 @@
-//! One finished request, borrowed from wherever its parts are. Nothing here is checked or safe to print: the line
-//! escapes it. A new field of the log is declared, defaulted and written here; `context/record` of the
-//! proxy fills it.
+//! The access log's view of one finished request, borrowed from wherever its parts are. Nothing here is validated or
+//! escaped: writing the line does that. A new field of the log is declared, defaulted and written here;
+//! `context/record` of the proxy fills it.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::line::{Pairs, limit, name};
 
-/// What is known of a request when its exchange ends. Bytes are as the client sent them; empty ones are logged as
+/// The facts about a request when its exchange ends. Bytes are as the client sent them; empty fields are logged as
 /// absent.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
-    /// Who asked.
+    /// The client's address.
     pub client: IpAddr,
-    /// The proxy that the connection is from, where it said who asks.
+    /// The proxy that sent the connection, if it named the client.
     pub peer: Option<IpAddr>,
-    /// By what servers know the request; empty where it has no name.
+    /// The ID that servers know the request by; empty if there is none.
     pub request_id: &'a [u8],
-    /// Who has given the right password; empty where nobody was asked for one.
+    /// The authenticated user; empty if no password was asked for.
     pub user: &'a str,
     /// `http` or `https`, as the client used it.
     pub scheme: &'static str,
     /// The method; empty when no request line could be read.
     pub method: &'a [u8],
-    /// The target as sent.
+    /// The request target as the client sent it.
     pub target: &'a [u8],
     /// The version of the request; `None` when it could not be read.
     pub version: Option<Version>,
     /// The status sent to the client; 0 when the client got none.
     pub status: u16,
-    /// Bytes of response body that the client was sent.
+    /// The number of response body bytes sent to the client.
     pub body_bytes_sent: u64,
-    /// Bytes of the request, head included.
+    /// The number of request bytes received, including the head.
     pub bytes_received: u64,
     /// The Referer header.
     pub referer: &'a [u8],
@@ -39,42 +39,42 @@ pub struct Entry<'a> {
     pub user_agent: &'a [u8],
     /// The Host header.
     pub host: &'a [u8],
-    /// What was agreed on with the client under TLS.
+    /// The client's TLS session.
     pub tls: ClientTls<'a>,
     /// The route that matched.
     pub route: Option<&'a str>,
     /// The upstream of that route.
     pub upstream: Option<&'a str>,
-    /// The server that the last attempt went to.
+    /// The server of the last attempt.
     pub server: Option<&'a str>,
-    /// From the first byte of the request to the last of the response.
+    /// The time from the first byte of the request to the last byte of the response.
     pub duration: Duration,
-    /// To connect to the server; absent on a reused connection.
+    /// The time to connect to the server; `None` on a reused connection.
     pub upstream_connect: Option<Duration>,
-    /// From the start of the attempt to the first byte of the response.
+    /// The time from the start of the attempt to the first byte of the response.
     pub upstream_first_byte: Option<Duration>,
-    /// From the start of the attempt to the end of the response.
+    /// The time from the start of the attempt to the end of the response.
     pub upstream_total: Option<Duration>,
-    /// Attempts after the first.
+    /// The number of attempts after the first.
     pub retries: u8,
-    /// The attempts before the last one, in order, as far as they are noted.
+    /// The failed attempts before the last one, in order, up to the number that is recorded.
     pub retried: &'a [Retried<'a>],
-    /// How long it waited for a server with room, over all attempts; absent if it did not wait.
+    /// The total time in the wait queue for a server, over all attempts; `None` if the request did not wait.
     pub queued: Option<Duration>,
-    /// Why a session left the server that it had, and that server, if it is known still.
+    /// Why the session moved to another server, and its previous server, if that is known.
     pub session_moved: Option<(&'static str, Option<&'a str>)>,
-    /// By which limit on what is under way it was turned away.
+    /// The concurrency limit because of which the request was rejected (shedding).
     pub shed: Option<&'static str>,
-    /// What went wrong on purpose.
+    /// The fault that was injected.
     pub fault: Option<Injected<'a>>,
-    /// The log word of what went wrong.
+    /// The log word for the cause of the failure.
     pub cause: Option<&'static str>,
-    /// What exactly was wrong, in words, with the beginning of what is at fault.
+    /// Details of the failure, with the beginning of the bytes at fault.
     pub detail: Option<&'a str>,
 }
 
 impl Entry<'_> {
-    /// A request of which nothing more is known.
+    /// A request of which only the client is known.
     #[must_use]
     pub const fn new(client: IpAddr) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Writes what is logged by name, in either format: what the Combined Log Format has no place for.
+    /// Writes the fields that both formats log as name and value: those without a place in the Combined Log Format.
     pub(crate) fn write_named(&self, fields: &mut Pairs<'_>) {
         if let Some(peer) = self.peer {
             fields.address(name!("peer"), peer);
@@ -151,39 +151,39 @@ impl Entry<'_> {
     }
 }
 
-/// The TLS session of a client; all empty without TLS.
+/// A client's TLS session; all fields are empty without TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ClientTls<'a> {
     /// `TLSv1.3` or `TLSv1.2`.
     pub version: &'a str,
     /// The cipher suite.
     pub cipher: &'a str,
-    /// The host that it asked for.
+    /// The server name that the client asked for (SNI).
     pub server_name: &'a str,
-    /// The subject of its certificate.
+    /// The subject of the client's certificate.
     pub subject: &'a str,
 }
 
-/// An attempt that failed, and was followed by another one.
+/// A failed attempt that was followed by another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retried<'a> {
-    /// Where it went; empty where no server was reached for.
+    /// The server of the attempt; empty if none was chosen.
     pub server: &'a str,
-    /// The log word of what went wrong.
+    /// The log word for the cause of the failure.
     pub cause: &'static str,
 }
 
-/// Something that went wrong on purpose.
+/// A fault that was injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Injected<'a> {
-    /// The name of its rule.
+    /// The name of the fault rule.
     pub rule: &'a str,
-    /// By what it was decided.
+    /// The seed of the rule's random decisions.
     pub seed: u64,
-    /// The how manyth request it was that the rule was asked about.
+    /// The request's number among those that the rule decided about.
     pub number: u64,
 }
 
-/// A version of HTTP, major and minor: `Version(1, 1)`.
+/// An HTTP version, major and minor: `Version(1, 1)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version(pub u8, pub u8);

@@ -1,10 +1,10 @@
-//! Bytes from outside made safe to stand between the quotes of a log line: no control character, line break, quote or
-//! invalid UTF-8 comes through, so a client can neither forge a line nor drive the terminal that shows it.
+//! Escapes untrusted bytes for log lines. No control character, line break, quote or invalid UTF-8 passes, so a client
+//! can neither forge a line nor control the terminal that shows it.
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// As httpd escapes: `\"`, `\\`, `\n`, `\r`, `\t`, and `\xHH` for all else that is not printable ASCII. Nothing is
-/// lost: the bytes can be had back.
+/// Escapes bytes as Apache httpd does: `\"`, `\\`, `\n`, `\r`, `\t`, and `\xHH` for other bytes outside printable
+/// ASCII. The original bytes can be restored.
 pub(crate) fn combined(bytes: &[u8], line: &mut Vec<u8>) {
     copy_plain(bytes, line, |rest, line| {
         match rest[0] {
@@ -18,7 +18,7 @@ pub(crate) fn combined(bytes: &[u8], line: &mut Vec<u8>) {
     });
 }
 
-/// The same for a field that no quotes stand around, and that a space ends.
+/// Escapes bytes as [`combined`] does, and spaces as `\x20`: for a field without quotes, which a space would end.
 pub(crate) fn word(bytes: &[u8], line: &mut Vec<u8>) {
     for (at, word) in bytes.split(|&byte| byte == b' ').enumerate() {
         if at > 0 {
@@ -28,7 +28,7 @@ pub(crate) fn word(bytes: &[u8], line: &mut Vec<u8>) {
     }
 }
 
-/// A text that stays one line, and that no terminal takes orders from; all else is as it was.
+/// Escapes the control characters of a text, so that it stays one line and cannot control a terminal.
 pub(crate) fn control(text: &str, line: &mut Vec<u8>) {
     for piece in text.split_inclusive(is_order) {
         let kept = piece.trim_end_matches(is_order);
@@ -41,7 +41,7 @@ fn is_order(character: char) -> bool {
     character.is_control() || matches!(character, '\u{2028}' | '\u{2029}')
 }
 
-/// As JSON escapes (RFC 8259 §7). UTF-8 is kept; a byte that is not part of it becomes U+FFFD.
+/// Escapes bytes as JSON does (RFC 8259 §7). UTF-8 is kept; invalid bytes become U+FFFD.
 pub(crate) fn json(bytes: &[u8], line: &mut Vec<u8>) {
     copy_plain(bytes, line, |rest, line| {
         if let byte @ (b'"' | b'\\') = rest[0] {

@@ -1,7 +1,7 @@
-//! All that there is to be counted, as Prometheus reads it: which family says what.
+//! All metrics as text for Prometheus: defines the families.
 //!
-//! The number of series is bounded: routes, listeners and servers by `NAMED_MAX`, the rest by tables. A histogram is written once
-//! something was observed, causes of an upstream once they occurred; every other series is there from the start.
+//! The number of series is bounded: routes, listeners and servers by `NAMED_MAX`, the rest by tables. A histogram is
+//! written once it has an observation, causes of an upstream once they occurred; other series exist from the start.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,59 +14,59 @@ use crate::process::Process;
 use crate::series::{Classes, ServerCell, UpstreamCell};
 use crate::text::{Family, Label, Syntax, Text, Type};
 
-/// All that is told.
+/// The data of all metrics.
 pub struct Exposition<'e> {
     /// The version of the program.
     pub version: &'e str,
-    /// Threads that serve.
+    /// The number of workers.
     pub workers: usize,
-    /// What all of them have counted.
+    /// The sums of the workers' counters.
     pub counters: &'e Snapshot,
-    /// The words of causes, by index.
+    /// The log words of causes, by index.
     pub causes: &'e [&'e str],
-    /// What they have counted by name.
+    /// The workers' totals by route, listener, upstream and server.
     pub totals: &'e Totals,
-    /// How servers stand.
+    /// The states of the servers.
     pub standings: &'e [ServerHealthSample],
-    /// What is stored, where anything is.
+    /// The state of the cache, if there is one.
     pub cache: Option<CacheState<'e>>,
-    /// Lines that the access log has lost, if there is one.
+    /// The number of lines that the access log lost, if there is a log.
     pub log_lines_dropped: Option<u64>,
-    /// What the system says, where it does.
+    /// Facts about the process, if the system provides them.
     pub process: Option<Process>,
 }
 
-/// How a server stands now.
+/// The current state of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerHealthSample {
     /// The name of its upstream.
     pub upstream: Arc<str>,
-    /// Its own name.
+    /// The server's own name.
     pub server: Arc<str>,
-    /// Whether it is asked.
+    /// Whether the server gets requests.
     pub state: ServerState,
-    /// Whether its circuit lets no request through, or only a probe.
+    /// Whether the server's circuit is open: it lets no request through, or only a probe.
     pub is_circuit_open: bool,
-    /// Requests that are under way with it.
+    /// The number of requests under way with the server.
     pub requests_active: u64,
-    /// Times that it was ejected, by whomever.
+    /// The number of times that the server was ejected, for any reason.
     pub ejections: u64,
-    /// Active checks that it passed.
+    /// The number of active health checks that the server passed.
     pub checks_passed: u64,
-    /// Active checks that it failed.
+    /// The number of active health checks that the server failed.
     pub checks_failed: u64,
 }
 
-/// Whether a server is asked.
+/// Whether a server gets requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerState {
-    /// It is.
+    /// The server gets requests.
     Up,
-    /// Only for sessions that it has.
+    /// The server gets requests of its existing sessions only.
     Draining,
-    /// Not until its ejection is over.
+    /// The server gets no requests until its ejection ends.
     Ejected,
-    /// Not until checks succeed.
+    /// The server gets no requests until health checks succeed.
     Down,
 }
 
@@ -76,7 +76,7 @@ impl ServerState {
 }
 
 impl Exposition<'_> {
-    /// The whole text.
+    /// Renders all metrics.
     #[must_use]
     pub fn write(&self, syntax: Syntax) -> String {
         let mut text = Text::new(syntax);

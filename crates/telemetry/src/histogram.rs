@@ -1,14 +1,15 @@
-//! How often something took how long, in buckets that are the same for all: from 50 microseconds to 50 seconds in steps
-//! of 1, 2 and 5. One observation is two additions. Quantiles are for whoever reads them.
+//! Histograms of durations, all with the same buckets: from 50 microseconds to 50 seconds in steps of 1, 2 and 5. An
+//! observation costs two additions. Quantiles are left to the reader.
 
 use std::time::Duration;
 
 use crate::counters::{Counter, Merge};
 
-/// The buckets, with the one for what is longer than every bound.
+/// The number of buckets, including the one for durations above all bounds.
 pub const BUCKETS: usize = BOUNDS.len() + 1;
 
-/// The upper bound of each bucket but the last, inclusive: nanoseconds, and seconds as the exposition writes them.
+/// The inclusive upper bounds of all buckets but the last, in nanoseconds, and in seconds as the exposition writes
+/// them.
 pub(crate) const BOUNDS: [(u64, &str); 19] = [
     (50_000, "5e-05"),
     (100_000, "0.0001"),
@@ -49,7 +50,7 @@ const ORDERS: [(u8, u64); 64] = {
     orders
 };
 
-/// Durations that one worker has counted.
+/// A histogram of durations that one worker observed.
 #[derive(Default)]
 pub struct Histogram {
     buckets: [Counter; BUCKETS],
@@ -57,7 +58,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// It took this long once more.
+    /// Adds an observation.
     #[inline]
     pub fn observe(&self, duration: Duration) {
         let nanoseconds = nanoseconds(duration);
@@ -65,13 +66,13 @@ impl Histogram {
         self.nanoseconds.add(nanoseconds);
     }
 
-    /// How often each bucket was met, by itself.
+    /// The number of observations in each bucket, not cumulative.
     #[must_use]
     pub fn buckets(&self) -> [u64; BUCKETS] {
         std::array::from_fn(|at| self.buckets[at].value())
     }
 
-    /// All durations together.
+    /// The sum of all durations.
     #[must_use]
     pub fn sum(&self) -> Duration {
         Duration::from_nanos(self.nanoseconds.value())

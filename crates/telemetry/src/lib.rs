@@ -1,41 +1,39 @@
-//! What the proxy tells about itself: an access log that never makes a request wait, messages, counters, and their
-//! exposition.
+//! Telemetry of the proxy: an access log that never makes a request wait, messages, counters, and metrics as text.
 //!
-//! Not here: what is a failure and which word it has in the log (the proxy decides), and any network: the exposition
-//! is a text, whoever serves it.
+//! Not here: what counts as a failure and its log word (the proxy decides), and any network (others serve the text).
 
-/// One finished request, as the log sees it.
+/// The access log's view of one finished request.
 mod entry;
-/// The time of a line, rendered once a second.
+/// The time of a log line, rendered once a second.
 mod timestamp;
-/// Bytes from outside made safe to stand in a line.
+/// Escapes untrusted bytes for log lines.
 mod escape;
-/// What of a query string is logged.
+/// Hides query strings, or their values, in the log.
 mod query;
-/// An entry as a line: combined or JSON.
+/// Writes an entry as a line: combined or JSON.
 mod line;
-/// From the workers' buffers to the thread that writes.
+/// The access log: hands lines from the workers to the writer thread.
 mod log;
-/// The thread that writes, and what it says when it can't.
+/// The thread that writes the access log.
 mod writer;
-/// What the running program says on standard error.
+/// Messages to the operator, on standard error.
 pub mod message;
-/// Integers that one worker owns and anyone may read.
+/// Counters that one worker writes and any thread reads.
 mod counters;
 
-/// How often something took how long.
+/// Histograms of durations.
 mod histogram;
-/// What a worker counts for each route, listener, upstream and server.
+/// The counters of each route, listener, upstream and server.
 mod series;
-/// Which name is counted where, over reloads.
+/// Assigns names to places in the counters, over reloads.
 mod directory;
-/// What the system says of this process.
+/// Facts about the process from the system.
 mod process;
-/// Families and samples as text.
+/// Writes metric families and samples as text.
 mod text;
-/// All of it, as Prometheus reads it.
+/// All metrics as text for Prometheus.
 mod exposition;
-/// What of it is said of a cache.
+/// Metrics of the cache.
 mod cached;
 
 pub use cached::{CacheState, DiskState};

@@ -1,4 +1,4 @@
-//! An entry as one line of the log, written straight into a buffer: no allocation once the buffer has its size.
+//! Formats an entry as one line of the log, directly into a buffer: no allocation once the buffer has its size.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -9,18 +9,18 @@ use crate::escape;
 use crate::query::Query;
 use crate::timestamp::Timestamp;
 
-/// The form of a line.
+/// The format of the access log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
     /// The Combined Log Format of Apache httpd, then timings and the rest as `name=value`.
     #[default]
     Combined,
-    /// One JSON object; what is not known is left out.
+    /// One JSON object; unknown fields are left out.
     Json,
 }
 
 impl Format {
-    /// Adds the line of `entry`, its line feed included.
+    /// Appends the line of `entry`, including its line feed.
     pub(crate) fn write(self, entry: &Entry<'_>, query: &Query, timestamp: &Timestamp, line: &mut Vec<u8>) {
         match self {
             Self::Combined => combined(entry, query, timestamp, line),
@@ -30,7 +30,7 @@ impl Format {
     }
 }
 
-/// What of each field is logged at most, in bytes before escaping. A longer one ends in `...`.
+/// The maximum lengths of logged fields, in bytes before escaping. Longer ones are cut and end in `...`.
 pub(crate) mod limit {
     pub(crate) const METHOD: usize = 64;
     pub(crate) const TARGET: usize = 8192;
@@ -42,7 +42,7 @@ pub(crate) mod limit {
     pub(crate) const DETAIL: usize = 1024;
 }
 
-/// A name with what stands around it in each format, ready to be copied in one piece.
+/// A field name with its punctuation in each format, to be copied in one piece.
 pub(crate) struct Name {
     pub(crate) combined: &'static [u8],
     pub(crate) json: &'static [u8],
@@ -133,14 +133,14 @@ fn json(entry: &Entry<'_>, query: &Query, timestamp: &Timestamp, line: &mut Vec<
     line.push(b'}');
 }
 
-/// Fields as pairs of name and value.
+/// Writes fields as pairs of name and value.
 pub(crate) struct Pairs<'l> {
     line: &'l mut Vec<u8>,
     format: Format,
 }
 
 impl Pairs<'_> {
-    /// As `cause@server,…` in the one format, as an array of objects in the other.
+    /// Writes failed attempts: as `cause@server,…` in the Combined format, as an array of objects in JSON.
     pub(crate) fn retried(&mut self, attempts: &[Retried<'_>]) {
         if attempts.is_empty() {
             return;

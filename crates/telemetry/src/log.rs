@@ -1,6 +1,6 @@
-//! The way of a line: formatted into a buffer that its worker owns, handed over when full or at the worker's tick,
-//! written by a thread of its own, and the buffer comes back. A worker never waits: when the queue is full it keeps
-//! what it has, and drops and counts the lines that no longer fit.
+//! The access log. A worker formats lines into its own buffer, and hands it over when full or at its tick; a thread
+//! writes it, and returns the buffer. A worker never waits: if the queue is full, it keeps its lines, and drops and
+//! counts those that no longer fit.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -28,17 +28,17 @@ const SPARE_BATCHES: usize = 4;
 /// How long the end of a worker, or of the log, waits for a writer that is behind.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Where lines go.
+/// The destination of the access log.
 pub enum Target {
     /// Standard output.
     Stdout,
-    /// Appended to this file, which is created where missing, readable by its owner and group.
+    /// A file to append to. It is created if missing, readable by its owner and group.
     File(PathBuf),
-    /// To this writer, each batch of lines in as few calls as it takes.
+    /// A writer, which gets each batch of lines in as few calls as possible.
     Writer(Box<dyn Write + Send>),
 }
 
-/// The access log. Clones share one writer thread; `close` it last to be sure that every line is out.
+/// The access log. Clones share one writer thread; `close` the log last to be sure that every line is written.
 #[derive(Clone)]
 pub struct AccessLog {
     queue: SyncSender<Message>,
@@ -48,12 +48,12 @@ pub struct AccessLog {
     thread: Arc<Mutex<Option<WriterThread>>>,
 }
 
-/// What the log, its workers and its writer all see.
+/// The state that the log, its workers and its writer share.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Lines lost, for whatever reason.
+    /// The number of lines lost, for any reason.
     pub(crate) dropped: AtomicU64,
-    /// The file is to be opened again.
+    /// Asks the writer to reopen the file.
     pub(crate) reopen: AtomicBool,
 }
 
@@ -63,13 +63,13 @@ struct WriterThread {
     running: Receiver<()>,
 }
 
-/// What the writer is sent.
+/// A message to the writer.
 pub(crate) enum Message {
-    /// Whole lines, and where the empty buffer goes afterwards.
+    /// Whole lines, and the channel that takes the empty buffer back.
     Lines(Vec<u8>, SyncSender<Vec<u8>>),
-    /// Look at the state.
+    /// Check the state.
     Wake,
-    /// Write what is queued, and end.
+    /// Write the queued lines, and end.
     Close,
 }
 
@@ -101,13 +101,13 @@ impl AccessLog {
         Ok(Self { queue, format, query: Arc::default(), state, thread })
     }
 
-    /// The same, with this of query strings.
+    /// Sets how query strings are logged.
     #[must_use]
     pub fn with_query(self, query: Query) -> Self {
         Self { query: Arc::new(query), ..self }
     }
 
-    /// The part of the log that one worker owns.
+    /// The log of one worker.
     #[must_use]
     pub fn for_worker(&self) -> WorkerLog {
         let (home, spares) = sync_channel(SPARE_BATCHES);
@@ -123,27 +123,27 @@ impl AccessLog {
         }
     }
 
-    /// Opens the file anew under its name, as after a rotation. Where that fails the old one is kept, and it is said.
+    /// Reopens the file by its name, as after a rotation. If that fails, the old file is kept, and a message says so.
     pub fn reopen(&self) {
         self.state.reopen.store(true, Ordering::Release);
         // When the queue is full the writer will look soon in any case.
         drop(self.queue.try_send(Message::Wake));
     }
 
-    /// Lines lost so far: the writer was behind, the target failed, or the log was closed already.
+    /// The number of lines lost so far: the writer was behind, the target failed, or the log was already closed.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.state.dropped.load(Ordering::Relaxed)
     }
 
-    /// Writes what the workers handed over, and ends the thread. Waits at most two seconds for a target that takes
-    /// nothing. Workers drop theirs first; what they record after this is counted as dropped.
+    /// Writes the lines that workers handed over, and ends the thread. Waits at most two seconds for a target that
+    /// accepts nothing. Workers drop their logs first; lines that they record later are counted as dropped.
     pub fn close(self) {
         self.close_within(END_PATIENCE);
     }
 
-    /// The same once no worker uses it any more, though all go on. `workers` have given theirs back, for this thread to
-    /// wait in their place: two seconds in all.
+    /// Closes a log that the workers have given back, while they go on running. Waits for at most two seconds, so that
+    /// no worker has to.
     pub fn close_after(self, workers: Vec<WorkerLog>) {
         let deadline = Instant::now() + END_PATIENCE;
         workers.into_iter().for_each(|worker| worker.end_by(deadline));
@@ -166,7 +166,7 @@ impl AccessLog {
     }
 }
 
-/// One worker's end of the log. Dropping it hands over what it holds.
+/// The access log of one worker. Dropping it hands over its lines.
 pub struct WorkerLog {
     queue: SyncSender<Message>,
     format: Format,
@@ -179,7 +179,7 @@ pub struct WorkerLog {
 }
 
 impl WorkerLog {
-    /// Adds the line of a request that ended `now`.
+    /// Appends the line of a request that ended at `now`.
     pub fn record(&mut self, entry: &Entry<'_>, now: SystemTime) {
         if self.lines.len() >= BATCH_BYTES && !self.hand_over() {
             self.state.dropped.fetch_add(1, Ordering::Relaxed);
@@ -192,7 +192,7 @@ impl WorkerLog {
         }
     }
 
-    /// Hands over what there is. For the worker's tick, about ten times a second.
+    /// Hands over the buffered lines. Called at the worker's tick, about ten times a second.
     pub fn flush(&mut self) {
         if !self.lines.is_empty() {
             self.hand_over();
@@ -262,7 +262,7 @@ fn send_by(deadline: Instant, queue: &SyncSender<Message>, mut message: Message)
     }
 }
 
-/// Each line holds exactly one line feed, its last byte.
+/// Counts lines: each holds exactly one line feed, its last byte.
 pub(crate) fn count_lines(lines: &[u8]) -> u64 {
     lines.iter().filter(|&&byte| byte == b'\n').count() as u64
 }

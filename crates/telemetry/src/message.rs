@@ -1,6 +1,6 @@
-//! Messages of the running program: a line each on standard error, with its time and level, as text or JSON.
+//! Messages to the operator: one line each on standard error, with time and level, as text or JSON.
 //!
-//! One form and one level for the process. Requests are not told here: they have the access log.
+//! The process has one format and one level. Requests are in the access log instead.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,20 +10,20 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::escape;
 use crate::timestamp::Timestamp;
 
-/// How serious a message is.
+/// The level of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Level {
-    /// Something is not done that should be.
+    /// Error: something that should be done is not done.
     Error,
-    /// Something is not as it should be, and goes on.
+    /// Warning: something is wrong, but the proxy goes on.
     Warn,
-    /// Something has changed.
+    /// Info: something has changed.
     #[default]
     Info,
 }
 
 impl Level {
-    /// All of them, with their names.
+    /// All levels with their names.
     pub const NAMED: [(&'static str, Self); 3] =
         [("error", Self::Error), ("warn", Self::Warn), ("info", Self::Info)];
 
@@ -36,13 +36,13 @@ impl Level {
     }
 }
 
-/// The form of a message.
+/// The format of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Form {
-    /// `2026-01-31T23:59:59.000Z [info] listening on 127.0.0.1:8080`.
+    /// Text: `2026-01-31T23:59:59.000Z [info] listening on 127.0.0.1:8080`.
     #[default]
     Text,
-    /// `{"time":"2026-01-31T23:59:59.000Z","level":"info","message":"listening on 127.0.0.1:8080"}`.
+    /// JSON: `{"time":"2026-01-31T23:59:59.000Z","level":"info","message":"listening on 127.0.0.1:8080"}`.
     Json,
 }
 
@@ -55,27 +55,27 @@ const TEXTS_MAX: usize = 200;
 static SETTINGS: AtomicU8 = AtomicU8::new((Level::Info as u8) << 1 | Form::Text as u8);
 static SAID: Mutex<Said> = Mutex::new(Said { last: Vec::new(), left_out: 0 });
 
-/// Has messages up to this level written, in this form.
+/// Sets the format of messages, and the least serious level that is written.
 pub fn set(form: Form, level: Level) {
     SETTINGS.store((level as u8) << 1 | form as u8, Ordering::Relaxed);
 }
 
-/// Says what is not done that should be.
+/// Writes an error: something that should be done is not done.
 pub fn error(text: &str) {
     say(Level::Error, text);
 }
 
-/// Says what is not as it should be, and goes on.
+/// Writes a warning: something is wrong, but the proxy goes on.
 pub fn warn(text: &str) {
     say(Level::Warn, text);
 }
 
-/// Says what has changed.
+/// Writes an info message: something has changed.
 pub fn info(text: &str) {
     say(Level::Info, text);
 }
 
-/// Says something to the operator, each text at most once a second.
+/// Writes a message; the same text at most once a second.
 pub fn say(level: Level, text: &str) {
     let settings = SETTINGS.load(Ordering::Relaxed);
     if level as u8 > settings >> 1 {
@@ -93,7 +93,7 @@ pub fn say(level: Level, text: &str) {
     let _ = io::stderr().lock().write_all(&lines);
 }
 
-/// Where a line that is written becomes a message of this level.
+/// A writer that turns each write into a message of this level.
 pub(crate) struct Sink(pub(crate) Level);
 
 impl Write for Sink {

@@ -1,29 +1,29 @@
-//! What the system says of this process, under the names that every exporter has for it.
+//! Facts about this process from the system, under the names that Prometheus exporters share.
 
 use procfs::process::LimitValue;
 use procfs::{ProcResult, WithCurrentSystemInfo};
 
-/// This process at one moment.
+/// The state of this process at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Process {
-    /// User and system time, of all threads.
+    /// User and system CPU time of all threads, in seconds.
     pub cpu_seconds: f64,
-    /// Since the epoch.
+    /// Start time, in seconds since the Unix epoch.
     pub started_seconds: f64,
-    /// Memory that is there.
+    /// Resident memory in bytes.
     pub resident_bytes: u64,
-    /// Addresses that are taken.
+    /// Virtual memory in bytes.
     pub virtual_bytes: u64,
-    /// Threads.
+    /// The number of threads.
     pub threads: u64,
-    /// Descriptors that are open.
+    /// The number of open file descriptors.
     pub descriptors: u64,
-    /// How many may be; absent where there is no limit.
+    /// The limit on open file descriptors; `None` if there is none.
     pub descriptors_max: Option<u64>,
 }
 
 impl Process {
-    /// Asks; nothing is known where /proc is not to be read.
+    /// Reads the current state; `None` if /proc cannot be read.
     #[must_use]
     pub fn now() -> Option<Self> {
         Self::read().ok()

@@ -1,26 +1,26 @@
-//! What of a query string is logged: all of it, none, or without the values of parameters.
+//! Query strings in the log: whole, removed, or without the values of parameters.
 //!
-//! A URL is cut where its query has what is not for the log. It is never decoded or put together anew.
+//! A URL is shortened where its query has secrets, but never decoded or reassembled.
 
 /// What stands for a value that is not logged.
 const MASK: &[u8] = b"***";
 
-/// What is logged of the query in targets and in Referer.
+/// How the queries of targets and of Referer are logged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Query {
-    /// All.
+    /// The whole query is logged.
     #[default]
     Full,
-    /// Nothing: the URL ends before its `?`.
+    /// The query is removed: the URL ends before its `?`.
     Omitted,
-    /// The names of parameters, and `***` for each value.
+    /// The names of parameters are logged, with `***` for each value.
     Masked,
-    /// All but the values of parameters with these names, in any case.
+    /// The values of parameters with these names (in any case) are replaced; the rest is logged.
     Without(Vec<String>),
 }
 
 impl Query {
-    /// Gives `write` what is logged of a URL, in pieces that belong behind one another.
+    /// Passes the parts of a URL that are logged to `write`, in order.
     pub(crate) fn pieces<'u>(&self, url: &'u [u8], mut write: impl FnMut(&'u [u8])) {
         let names = match self {
             Self::Full => return write(url),

@@ -1,7 +1,7 @@
-//! What one worker counts for each route, listener, upstream and server: plain integers in cells, found by place.
+//! A worker's counters for each route, listener, upstream and server: plain integers in cells, which places index.
 //!
-//! Cells come in pieces that are made when the first of them is asked for, stay where they are, and are read by anyone.
-//! Which name has which place is the directory's to say.
+//! Cells are allocated in chunks at first use, never move, and any thread may read them. `directory` assigns names to
+//! places.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use crate::counters::{Causes, Counter, Gauge, Merge};
 use crate::histogram::Histogram;
 
-/// Places for each kind of thing: those that a plan can name, and as many again for the one before it.
+/// The number of places of each kind: for the names of a plan, and as many for the previous plan.
 pub(crate) const PLACES: usize = 2048;
 /// Cells in a piece.
 const PIECE: usize = 16;
@@ -37,31 +37,31 @@ macro_rules! cell {
 }
 
 cell! {
-    /// What is counted for a route.
+    /// The counters of a route.
     RouteCell {
-        /// Requests by how they ended for the client.
+        /// Requests by the status class of their response.
         requests: Classes,
-        /// From the first byte of the request to the last of the response.
+        /// Time from the first byte of the request to the last byte of the response.
         duration: Histogram,
-        /// What its cache does; nothing where it has none.
+        /// The counters of the route's cache; empty if it has none.
         cache: Rare<CacheCell>,
     }
 }
 
 cell! {
-    /// What is counted for the cache of a route.
+    /// The counters of a route's cache.
     CacheCell {
-        /// Requests that were answered with what was stored.
+        /// Requests answered from the cache.
         hits: Counter,
-        /// Requests that were answered with what was stale, whether or not a server had been asked.
+        /// Requests answered with a stale response, whether or not a server was asked first.
         stale: Counter,
-        /// Requests that waited for the response to another one of the same.
+        /// Requests that waited for the response to another request for the same resource.
         waits: Counter,
-        /// Responses that were stored, or found to be still good.
+        /// Responses that were stored, or found to be still valid.
         stored: Counter,
-        /// Of bodies that were answered from the store.
+        /// Body bytes sent from the cache.
         sent_bytes: Counter,
-        /// Requests that were for a server, by the proxy's index of reasons.
+        /// Requests that went to a server, by the proxy's index of reasons.
         misses: Causes,
         /// Responses that were not stored, by the proxy's index of reasons.
         refusals: Causes,
@@ -69,68 +69,68 @@ cell! {
 }
 
 cell! {
-    /// What is counted for a listener whose connections are passed on, once they have ended.
+    /// The counters of a layer 4 listener; connections are counted when they end.
     ListenerCell {
-        /// Connections.
+        /// Connections that have ended.
         connections: Counter,
-        /// Those that failed, by the proxy's index of causes.
+        /// Connections that failed, by the proxy's index of causes.
         failures: Causes,
-        /// From when they could be passed on to their end.
+        /// Time from the start of forwarding to the end of the connection.
         duration: Histogram,
-        /// From clients.
+        /// Bytes received from clients.
         bytes_received: Counter,
-        /// To clients.
+        /// Bytes sent to clients.
         bytes_sent: Counter,
     }
 }
 
 cell! {
-    /// What is counted for an upstream, whichever server it was.
+    /// The counters of an upstream, over all its servers.
     UpstreamCell {
-        /// To connect, with the TLS handshake, where that came to a connection.
+        /// Time to connect, including the TLS handshake, for connections that succeeded.
         connect: Histogram,
-        /// Attempts that came to nothing, by the proxy's index of causes.
+        /// Failed attempts, by the proxy's index of causes.
         failures: Causes,
-        /// Attempts after one that failed, by the cause of that failure.
+        /// Retries, by the cause of the previous attempt's failure.
         retries: Causes,
-        /// Requests that wait for a server with room now.
+        /// Requests in the wait queue for a server now.
         queued: Gauge,
-        /// How long requests waited for a server with room, those included that found none.
+        /// Time in the wait queue for a server, including requests that got none.
         queue: Histogram,
     }
 }
 
 cell! {
-    /// What is counted for a server.
+    /// The counters of a server.
     ServerCell {
-        /// Attempts by how they ended: the class of the answer, or none.
+        /// Attempts by the status class of the response, or without a response.
         requests: Classes,
-        /// From the start of an attempt to the first byte of the answer.
+        /// Time from the start of an attempt to the first byte of the response.
         first_byte: Histogram,
         /// Connections that carry a request now; counted once a second.
         connections_busy: Gauge,
         /// Connections in the pool now; counted once a second.
         connections_idle: Gauge,
-        /// Times that its circuit opened.
+        /// Times that the server's circuit opened.
         circuit_openings: Counter,
-        /// Connections of clients that were passed on to it.
+        /// Connections of clients that were forwarded to the server (layer 4).
         connections_passed_on: Counter,
     }
 }
 
-/// A cell that few need: made when it is first counted in.
+/// A cell that is allocated when it is first counted in.
 #[derive(Default)]
 pub struct Rare<C>(OnceLock<Box<C>>);
 
 impl<C: Default> Rare<C> {
-    /// To count in.
+    /// The cell to count in; allocates it if necessary.
     #[inline]
     #[must_use]
     pub fn cell(&self) -> &C {
         self.0.get_or_init(Box::default)
     }
 
-    /// What was counted, if anything was.
+    /// The cell, if anything was counted in it.
     #[must_use]
     pub fn look(&self) -> Option<&C> {
         self.0.get().map(AsRef::as_ref)
@@ -151,21 +151,21 @@ impl<C: Merge + Default> Merge for Rare<C> {
     }
 }
 
-/// How requests ended: one counter for each class of statuses, and one for none.
+/// The number of requests by status class, and of requests without a response.
 #[derive(Default)]
 pub struct Classes([Counter; 6]);
 
 impl Classes {
-    /// The names of the classes, in order.
+    /// The names of the status classes, in order.
     pub const NAMES: [&'static str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
-    /// One ended with this status; 0 for none.
+    /// Counts a request by its response's status; 0 means no response.
     #[inline]
     pub fn count(&self, status: u16) {
         self.0[usize::from(status / 100).min(5)].increment();
     }
 
-    /// How many there were of each class, in the order of the names.
+    /// The counts by status class, in the order of the names.
     #[must_use]
     pub fn values(&self) -> [u64; 6] {
         std::array::from_fn(|class| self.0[class].value())
@@ -182,16 +182,16 @@ impl Merge for Classes {
     }
 }
 
-/// Where a route, a listener, an upstream or a server is counted.
+/// The place of a route, listener, upstream or server in the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place(pub(crate) u16);
 
 impl Place {
-    /// For requests that belong to no route, and connections to no listener.
+    /// The place for requests without a route, and for connections without a listener.
     pub const NONE: Self = Self(0);
-    /// For all that are beyond the limit.
+    /// The place for everything beyond `NAMED_MAX`.
     pub const OTHER: Self = Self(1);
-    /// The first that a name can have.
+    /// The first place that a name can have.
     pub(crate) const FIRST: Self = Self(2);
 }
 
@@ -204,7 +204,7 @@ pub(crate) struct Cells {
     pub(crate) servers: Slab<ServerCell>,
 }
 
-/// Cells in pieces that are made on first use and never move.
+/// Cells in chunks that are allocated at first use and never move.
 pub(crate) struct Slab<C> {
     pieces: Box<[OnceLock<Box<[C; PIECE]>>]>,
 }
@@ -222,14 +222,14 @@ impl<C: Default> Slab<C> {
         &self.pieces[piece].get_or_init(|| Box::new(std::array::from_fn(|_| C::default())))[at]
     }
 
-    /// The cell, if any of its piece was ever counted in.
+    /// The cell, if its chunk was ever used.
     pub(crate) fn look(&self, Place(place): Place) -> Option<&C> {
         let (piece, at) = (usize::from(place) / PIECE, usize::from(place) % PIECE);
         Some(&self.pieces[piece].get()?[at])
     }
 }
 
-/// The owner's handle: may move to the worker's thread, but not be shared with another.
+/// The cells of one worker, for that worker to write. May move to another thread, but not be shared.
 #[derive(Default)]
 pub struct Series {
     cells: Arc<Cells>,
@@ -237,7 +237,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Nothing counted.
+    /// Cells without any counts.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -270,14 +270,14 @@ impl Series {
         self.cells.servers.cell(place)
     }
 
-    /// A handle to read them from any thread.
+    /// A handle that reads the cells from any thread.
     #[must_use]
     pub fn reader(&self) -> SeriesReader {
         SeriesReader { cells: Arc::clone(&self.cells) }
     }
 }
 
-/// Reads what one worker counts.
+/// Reads the cells of one worker.
 #[derive(Clone)]
 pub struct SeriesReader {
     pub(crate) cells: Arc<Cells>,

@@ -1,23 +1,24 @@
-//! Families and samples as text, in the two syntaxes that Prometheus reads: its own (version 0.0.4), and OpenMetrics 1.0.
+//! Writes metric families and samples in the two syntaxes that Prometheus reads: its own (version 0.0.4), and
+//! OpenMetrics 1.0.
 //!
-//! They are told apart by what the reader accepts; series have the same names and labels in both.
+//! The reader's Accept field decides; names and labels of series are equal in both.
 
 use std::fmt::{Display, Write};
 use std::time::Duration;
 
 use crate::histogram::{BOUNDS, Histogram};
 
-/// How the text is written.
+/// The syntax of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Syntax {
-    /// Prometheus' own, version 0.0.4.
+    /// The Prometheus text format, version 0.0.4.
     Prometheus,
     /// OpenMetrics 1.0.
     OpenMetrics,
 }
 
 impl Syntax {
-    /// The better of the two for a reader with this Accept, where it says nothing Prometheus' own.
+    /// Selects the syntax for an Accept field; by default, the Prometheus text format.
     #[must_use]
     pub fn accepted(accept: &str) -> Self {
         let mut best = (Self::Prometheus, 0.0);
@@ -47,7 +48,7 @@ impl Syntax {
         best.0
     }
 
-    /// The value of Content-Type.
+    /// The value of the Content-Type field.
     #[must_use]
     pub fn content_type(self) -> &'static str {
         match self {
@@ -57,20 +58,20 @@ impl Syntax {
     }
 }
 
-/// What a family is.
+/// The type of a metric family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
-    /// Only ever grows.
+    /// A counter: only grows.
     Counter,
-    /// Goes up and down.
+    /// A gauge: goes up and down.
     Gauge,
-    /// Values by size.
+    /// A histogram: counts observations by size.
     Histogram,
-    /// Always 1: its labels are what it says.
+    /// Information in labels; the value is always 1.
     Info,
 }
 
-/// The text as far as it is written.
+/// The text written so far.
 #[derive(Debug)]
 pub struct Text {
     syntax: Syntax,
@@ -78,13 +79,13 @@ pub struct Text {
 }
 
 impl Text {
-    /// Nothing yet.
+    /// Starts an empty text.
     #[must_use]
     pub fn new(syntax: Syntax) -> Self {
         Self { syntax, out: String::with_capacity(16 * 1024) }
     }
 
-    /// Begins a family; its name without the suffix of its type. `help` is a sentence of ours, on one line.
+    /// Starts a family. `name` has no suffix of its type; `help` is one line that needs no escaping.
     pub fn family(&mut self, name: &str, of: Type, help: &str) -> Family<'_> {
         debug_assert!(!help.contains(['\n', '\\', '"']), "nothing to be escaped: {help}");
         let suffix = match of {
@@ -105,7 +106,7 @@ impl Text {
         Family { out: &mut self.out, name: format!("{name}{suffix}") }
     }
 
-    /// All of it.
+    /// Ends the text and returns it.
     #[must_use]
     pub fn finish(mut self) -> String {
         if self.syntax == Syntax::OpenMetrics {
@@ -115,10 +116,10 @@ impl Text {
     }
 }
 
-/// A name and a value; the value is escaped.
+/// A label: its name and value. The value is escaped.
 pub type Label<'l> = (&'static str, &'l str);
 
-/// The family whose samples are written.
+/// The family to which samples are added.
 #[derive(Debug)]
 pub struct Family<'t> {
     out: &'t mut String,
@@ -126,12 +127,12 @@ pub struct Family<'t> {
 }
 
 impl Family<'_> {
-    /// One sample.
+    /// Writes one sample.
     pub fn sample(&mut self, labels: &[Label<'_>], value: impl Display) {
         self.line("", labels, value);
     }
 
-    /// The samples of a histogram.
+    /// Writes the samples of a histogram.
     pub(crate) fn histogram(&mut self, labels: &[Label<'_>], histogram: &Histogram) {
         let counts = histogram.buckets();
         // The name and the labels are the same for every bucket.

@@ -1,4 +1,4 @@
-//! The time of a log line, in UTC. Rendering a date costs more than the rest of a line, so it is done once a second.
+//! The time of log lines, in UTC. Formatting a date costs more than the rest of a line, so it is done once a second.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,7 +8,7 @@ use httpdate::HttpDate;
 /// The last second that HTTP's date format can show: the end of year 9999.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// The current time as text, in the two forms that lines use.
+/// The current time as text, in the two formats of log lines.
 pub(crate) struct Timestamp {
     second: u64,
     millisecond: u32,
@@ -23,7 +23,7 @@ impl Timestamp {
         timestamp
     }
 
-    /// Moves to `now`. A clock before 1970 or past 9999 shows the nearest date that has a text.
+    /// Sets the time. A clock before 1970 or past 9999 shows the nearest valid date.
     pub(crate) fn set(&mut self, now: SystemTime) {
         let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         self.millisecond = since_epoch.subsec_millis();
@@ -34,17 +34,17 @@ impl Timestamp {
         }
     }
 
-    /// As in `10/Oct/2000:13:55:36 +0000`.
+    /// The time in the Combined Log Format: `10/Oct/2000:13:55:36 +0000`.
     pub(crate) fn combined(&self) -> &[u8] {
         &self.combined
     }
 
-    /// As in `2000-10-10T13:55:36`, to which `.` + `millisecond` + `Z` belongs (RFC 3339).
+    /// The time as in `2000-10-10T13:55:36`, to be followed by `.`, the milliseconds and `Z` (RFC 3339).
     pub(crate) fn rfc3339(&self) -> &[u8] {
         &self.rfc3339
     }
 
-    /// 0 to 999.
+    /// The milliseconds of the time: 0 to 999.
     pub(crate) fn millisecond(&self) -> u32 {
         self.millisecond
     }

@@ -1,5 +1,5 @@
-//! The thread that writes the log: batches in, bytes out, and a sentence on standard error when lines were lost, once
-//! a second at most. A target that fails is tried again with the next batch; it never ends the process.
+//! The thread that writes the access log: batches in, bytes out, and a message when lines were lost, at most once a
+//! second. A target that fails is tried again with the next batch; it never ends the process.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -19,7 +19,7 @@ const SPARE_BYTES_MAX: usize = 256 * 1024;
 /// Between two complaints.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The writer's side of the log.
+/// The writer thread's state.
 pub(crate) struct Writer {
     queue: Receiver<Message>,
     output: Output,
@@ -38,7 +38,7 @@ impl Writer {
         Self { queue, output, complaints, state }
     }
 
-    /// Writes until the log is closed or nobody is left to hand anything over.
+    /// Writes until the log is closed, or until no sender is left.
     pub(crate) fn run(mut self) {
         while let Some(message) = self.next() {
             if self.state.reopen.swap(false, Ordering::Acquire)
@@ -96,7 +96,7 @@ impl Writer {
     }
 }
 
-/// What lines are written to.
+/// The target that lines are written to.
 pub(crate) struct Output {
     name: String,
     /// Set for a file that can be opened again.

@@ -1,4 +1,4 @@
-//! What a certificate says of itself: whose it is, and how long it is valid. Signatures are rustls' matter.
+//! Parses X.509 certificates: names and validity. Signatures are left to rustls.
 
 use rustls::pki_types::CertificateDer;
 use x509_parser::extensions::GeneralName;
@@ -7,15 +7,15 @@ use x509_parser::time::ASN1Time;
 
 use crate::problem::Fault;
 
-/// What we need to know of a certificate.
+/// The parsed properties of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Certificate {
-    /// Its host names, lower case, wildcards as `*.example.com`.
+    /// The certificate's host names in lower case, with wildcards such as `*.example.com`.
     pub(crate) names: Vec<String>,
     pub(crate) serial: Vec<u8>,
-    /// Seconds since 1970.
+    /// Start of the validity, in seconds since 1970.
     pub(crate) from: i64,
-    /// Seconds since 1970.
+    /// End of the validity, in seconds since 1970.
     pub(crate) until: i64,
 }
 
@@ -37,7 +37,7 @@ impl Certificate {
         })
     }
 
-    /// What is wrong with its validity, if anything is.
+    /// The fault of a certificate that is expired or not yet valid.
     pub(crate) fn validity_fault(&self, now: i64) -> Option<Fault> {
         if now > self.until {
             return Some(Fault::Expired { until: written_time(self.until) });
@@ -46,7 +46,7 @@ impl Certificate {
     }
 }
 
-/// `2026-01-31 12:00:00 UTC`.
+/// Formats a time, such as `2026-01-31 12:00:00 UTC`.
 pub(crate) fn written_time(seconds: i64) -> String {
     let Ok(time) = ASN1Time::from_timestamp(seconds) else { return format!("{seconds} s after 1970") };
     let time = time.to_datetime();

@@ -1,4 +1,4 @@
-//! Towards servers: whom to believe, what to show them, and which name each has to prove.
+//! TLS to servers: trusted CAs, client certificate, and the name that each server must prove.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -20,7 +20,7 @@ use crate::server::{Reload, now};
 /// Servers whose sessions are kept, a few tickets for each.
 const SESSIONS: usize = 1024;
 
-/// TLS of one upstream, for all workers.
+/// The TLS client configuration of one upstream, shared by all workers.
 #[derive(Debug)]
 pub struct ClientSide {
     config: ArcSwap<ClientConfig>,
@@ -33,10 +33,10 @@ pub struct ClientSide {
 }
 
 impl ClientSide {
-    /// Reads what an upstream needs; `None` if none of its servers has TLS.
+    /// Loads the TLS configuration of an upstream; `None` if none of its servers uses TLS.
     ///
     /// # Errors
-    /// Everything that keeps it from being used.
+    /// All problems that make the configuration unusable.
     pub fn load(upstream: &Upstream) -> Result<Option<Self>, Vec<Problem>> {
         let Upstream { servers, tls, protocol, .. } = upstream;
         // A check may ask for TLS where requests do not.
@@ -69,32 +69,32 @@ impl ClientSide {
         }
     }
 
-    /// What a handshake starts from. To be asked for each connection: it is another one after a file has changed.
+    /// The rustls configuration for a handshake. Callers ask for each connection, since it changes when a file changes.
     pub fn config(&self) -> Arc<ClientConfig> {
         self.config.load_full()
     }
 
-    /// The name that this server of the upstream is asked for, and has to prove; `None` if it has no TLS.
+    /// The name that the server at this index is asked for (SNI) and must prove; `None` if it does not use TLS.
     pub fn name(&self, server: usize) -> Option<&ServerName<'static>> {
         self.names.get(server)?.as_ref()
     }
 
-    /// What is asked for by ALPN.
+    /// The protocol that ALPN offers.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
 
-    /// What is wrong with the client certificate without keeping it from being used.
+    /// Problems of the client certificate that do not prevent its use.
     pub fn remarks(&self) -> &[Problem] {
         &self.remarks
     }
 
-    /// Looks at the files, and reads them again if they have changed and not since the last tick.
+    /// Checks the files, and reloads them if they changed, but not since the previous tick.
     pub fn tick(&self) -> Reload {
         self.reload_where(Watched::has_settled_change)
     }
 
-    /// Reads all files again.
+    /// Reloads all files.
     pub fn reload(&self) -> Reload {
         self.reload_where(|_| true)
     }

@@ -1,4 +1,4 @@
-//! Files: read up to a limit, and looked at again to see whether they changed.
+//! Reads files up to a size limit, and detects changes.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -14,7 +14,7 @@ use crate::problem::{Fault, Problem};
 /// The largest file that is read: twice the bundle of all public CAs, and an end to `/dev/zero`.
 const LARGEST_FILE_KIB: u64 = 1024;
 
-/// The content of a file.
+/// Reads a file, up to the size limit.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::new();
     // A byte more than the largest tells that there is more.
@@ -27,7 +27,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Problem> {
     }
 }
 
-/// The certificates in a PEM file, at least one.
+/// Reads the certificates of a PEM file: at least one.
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Problem> {
     let text = read(path)?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
@@ -38,7 +38,7 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     }
 }
 
-/// The certificates of a file as those of CAs.
+/// Turns the certificates of a file into trusted roots (CAs).
 pub(crate) fn roots(
     path: &Path,
     certificates: Vec<CertificateDer<'static>>,
@@ -51,7 +51,7 @@ pub(crate) fn roots(
     Ok(roots)
 }
 
-/// The first private key in a PEM file.
+/// Reads the first private key of a PEM file.
 pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Problem> {
     let text = read(path)?;
     let has = |words: &[u8]| text.windows(words.len()).any(|window| window == words);
@@ -99,7 +99,7 @@ impl Stamp {
     }
 }
 
-/// Files that belong together, and how they looked.
+/// Files that belong together, and their last known state, to detect changes.
 #[derive(Debug)]
 pub(crate) struct Watched {
     paths: Vec<PathBuf>,
@@ -110,7 +110,7 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// To be made before the files are read: what changes in between is then seen as a change.
+    /// Starts to watch files. Call this before reading the files, so that a change in between is detected.
     pub(crate) fn new(paths: Vec<PathBuf>) -> Self {
         let read = stamps(&paths);
         Self { seen: read.clone(), read, paths }
@@ -120,8 +120,8 @@ impl Watched {
         &self.paths
     }
 
-    /// Whether they have changed since they were read, and not since they were last looked at: a certificate and its
-    /// key are written one after the other, and neither is of use without the other.
+    /// Whether the files changed since they were read, but not since the previous check. A certificate and its key are
+    /// written one after the other, and neither is usable without the other.
     pub(crate) fn has_settled_change(&mut self) -> bool {
         let now = stamps(&self.paths);
         let is_settled = now == self.seen;
@@ -129,7 +129,7 @@ impl Watched {
         is_settled && self.seen != self.read
     }
 
-    /// To be called before they are read again.
+    /// Records the files' state as read. Call this before reading the files again.
     pub(crate) fn mark_read(&mut self) {
         self.seen = stamps(&self.paths);
         self.read = self.seen.clone();

@@ -1,5 +1,5 @@
-//! A handshake without its socket: bytes received in, bytes to be sent out. rustls does it, and is shown no byte of what
-//! comes behind.
+//! A TLS handshake without I/O: received bytes in, bytes to send out. rustls does the handshake, but sees no byte of
+//! the records behind it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::session::{Renewal, Session};
 use crate::store;
 use crate::trial;
 
-/// A handshake under way.
+/// A TLS handshake under way.
 pub struct Handshake {
     connection: Connection,
     /// Bytes at the front of what was received, and not consumed, that rustls has seen: whole records.
@@ -28,38 +28,39 @@ enum Connection {
     Client(Box<UnbufferedClientConnection>),
 }
 
-/// Where a handshake stands.
+/// The result of one step of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Advance {
-    /// Bytes at the front of what was received that are done with.
+    /// The number of received bytes that are processed: the caller removes them.
     pub consumed: usize,
-    /// Whether the handshake is over; `Handshake::finish` comes next, and what is left is for the session to open.
+    /// Whether the handshake is done. Then call `Handshake::finish`; the remaining bytes are for the session to
+    /// decrypt.
     pub is_done: bool,
 }
 
-/// Which side of a handshake is ours.
+/// The proxy's role in a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// We accepted the connection.
+    /// TLS server: the proxy accepted the connection.
     Server,
-    /// We made it.
+    /// TLS client: the proxy made the connection.
     Client,
 }
 
 impl Handshake {
-    /// Towards a client.
+    /// Starts a handshake with a client.
     ///
     /// # Errors
-    /// Where the configuration cannot serve any client.
+    /// If the configuration cannot serve any client.
     pub fn server(config: Arc<rustls::ServerConfig>) -> Result<Self, rustls::Error> {
         let connection = Connection::Server(Box::new(UnbufferedServerConnection::new(config)?));
         Ok(Self { connection, seen: 0, server_name: None })
     }
 
-    /// Towards a server of this name.
+    /// Starts a handshake with the server `name`.
     ///
     /// # Errors
-    /// Where the configuration cannot talk to any server.
+    /// If the configuration cannot connect to any server.
     pub fn client(
         config: Arc<rustls::ClientConfig>,
         name: ServerName<'static>,
@@ -68,12 +69,12 @@ impl Handshake {
         Ok(Self { connection, seen: 0, server_name: None })
     }
 
-    /// What a client has asked for, as far as that was read: of a handshake that is given up.
+    /// The server name (SNI) that the client asked for, if it was read. For a handshake that failed.
     pub fn take_server_name(&mut self) -> Option<Box<str>> {
         self.server_name.take()
     }
 
-    /// Which side is ours.
+    /// The proxy's role in the handshake.
     pub fn role(&self) -> Role {
         match self.connection {
             Connection::Server(_) => Role::Server,
@@ -81,11 +82,11 @@ impl Handshake {
         }
     }
 
-    /// Takes in what was received, and appends to `out` what is to be sent: even beside an error, which the peer is told
-    /// of. What is not consumed is to be given again, as it is left, with more behind it.
+    /// Processes received bytes, and appends the bytes to send to `out`: on an error as well, the alert for the peer.
+    /// The caller passes unprocessed bytes again, unchanged, with more bytes behind them.
     ///
     /// # Errors
-    /// What the peer did wrong, or what we could not agree on.
+    /// A protocol error of the peer, or nothing in common with it.
     pub fn advance(&mut self, received: &mut [u8], out: &mut Vec<u8>) -> Result<Advance, rustls::Error> {
         let mut consumed = 0;
         store::take_refusal();
@@ -155,10 +156,10 @@ impl Handshake {
         }
     }
 
-    /// The running connection, and what was agreed on.
+    /// Returns the encrypted session, and the results of the handshake.
     ///
     /// # Errors
-    /// Before the handshake is done, and where the configuration keeps secrets to itself.
+    /// If the handshake is not done, or the configuration does not permit to extract secrets.
     pub fn finish(self) -> Result<(Session, Agreed), rustls::Error> {
         match self.connection {
             Connection::Server(connection) => {
@@ -214,30 +215,30 @@ fn encode<Data>(mut data: EncodeTlsData<'_, Data>, out: &mut Vec<u8>) {
     }
 }
 
-/// What a handshake agreed on.
+/// The parameters that a handshake negotiated.
 #[derive(Debug, Clone)]
 pub struct Agreed {
-    /// Whether it is TLS 1.3, where a server's part ends with tickets that nobody waits for.
+    /// Whether the version is TLS 1.3, in which a server's last messages are session tickets that no client waits for.
     pub is_tls13: bool,
-    /// The cipher suite as the IANA names it, such as `TLS_AES_128_GCM_SHA256`.
+    /// The IANA name of the cipher suite, such as `TLS_AES_128_GCM_SHA256`.
     pub cipher: &'static str,
-    /// What was chosen by ALPN: `h2` or `http/1.1`; empty where nothing was.
+    /// The protocol that ALPN selected: `h2` or `http/1.1`; empty if none.
     pub protocol: &'static str,
-    /// The host that a client has asked for (RFC 6066 §3), in lower case.
+    /// The server name that the client asked for (SNI, RFC 6066 §3), in lower case.
     pub server_name: Option<Box<str>>,
-    /// Whether a session was resumed.
+    /// Whether the client resumed a session.
     pub is_resumed: bool,
     /// The peer's own certificate, verified as configured.
     pub certificate: Option<CertificateDer<'static>>,
 }
 
 impl Agreed {
-    /// Whether HTTP/2 was chosen by ALPN.
+    /// Whether ALPN selected HTTP/2.
     pub fn is_http2(&self) -> bool {
         self.protocol == "h2"
     }
 
-    /// The version of TLS as everybody writes it.
+    /// The TLS version, as it is usually written.
     pub fn version(&self) -> &'static str {
         if self.is_tls13 { "TLSv1.3" } else { "TLSv1.2" }
     }

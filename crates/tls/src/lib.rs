@@ -1,40 +1,40 @@
-//! TLS on both sides of the proxy: certificates, whom to believe, and what rustls is told of it.
+//! TLS on both sides of the proxy: certificates, trust, and the configuration of rustls.
 //!
-//! Nothing here has a thread, a timer or a socket: the caller moves the bytes, and ticks what is to be looked at again.
+//! Has no thread, timer or socket: the caller moves the bytes, and calls `tick` to check files for changes.
 
-/// Records, sealed and opened between the caller's buffers.
+/// Record layer: encrypts and decrypts records between the caller's buffers.
 mod record;
-/// How a connection begins.
+/// The handshake.
 mod handshake;
-/// A running connection.
+/// The encrypted session after the handshake.
 mod session;
-/// Towards clients: the listener's certificates as a configuration of rustls.
+/// TLS to clients: a listener's certificates as a rustls configuration.
 mod server;
-/// Session tickets towards clients, and their keys.
+/// Session tickets for clients, and their keys.
 mod tickets;
-/// Which certificate a client gets.
+/// Selects the certificate for a client.
 mod store;
-/// Which certificates have a name.
+/// Finds certificates by host name.
 mod names;
-/// Towards servers: whom to believe, and what to show.
+/// TLS to servers: trust, client certificate, server names.
 mod client;
-/// Who a client is, by its certificate.
+/// The identity of a client, from its certificate.
 mod peer;
-/// A certificate and its key, from files or fresh.
+/// A certificate and its key, from files or self-signed.
 mod pair;
-/// What a certificate says of itself.
+/// Parses X.509 certificates.
 mod certificate;
-/// What an OCSP response says of a certificate.
+/// Parses OCSP responses.
 mod ocsp;
-/// Files: read, and looked at again.
+/// Reads files, and detects changes.
 mod file;
-/// What is wrong with a file.
+/// Problems of TLS files.
 mod problem;
-/// What is wrong with a server.
+/// Explains failed handshakes with servers.
 mod reason;
-/// The ciphers, groups and signatures in use.
+/// The cipher suites, groups and signature algorithms in use.
 mod provider;
-/// Records that rustls could not open.
+/// Detects records that rustls could not decrypt.
 mod trial;
 
 pub use client::ClientSide;

@@ -1,8 +1,8 @@
-//! Which certificates have a name: exactly, or by a wildcard of one label.
+//! Finds certificates by host name: exactly, or by a wildcard for one label.
 
 use std::collections::HashMap;
 
-/// Names and the certificates that have them, as indices.
+/// Host names, with the indices of the certificates for each.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     exact: HashMap<String, Vec<usize>>,
@@ -11,7 +11,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// From the names of each certificate, lower case.
+    /// Builds the index from the lower-case names of each certificate.
     pub(crate) fn new<'n>(certificates: impl IntoIterator<Item = &'n [String]>) -> Self {
         let mut names = Self::default();
         for (index, own) in certificates.into_iter().enumerate() {
@@ -32,7 +32,8 @@ impl Names {
         names
     }
 
-    /// The certificates that have this name, lower case: those that have it exactly, then those by a wildcard.
+    /// The certificates for a lower-case host name: first those with the exact name, then those with a matching
+    /// wildcard.
     pub(crate) fn having<'n>(&'n self, name: &str) -> impl Iterator<Item = usize> + Clone + use<'n> {
         let name = name.strip_suffix('.').unwrap_or(name);
         let exact = self.exact.get(name);

@@ -1,4 +1,4 @@
-//! What an OCSP response (RFC 6960) says of a certificate. Its signature is not verified: the client does that.
+//! Parses OCSP responses (RFC 6960). Does not verify their signatures: clients do that.
 
 use x509_parser::prelude::FromDer;
 use x509_parser::time::ASN1Time;
@@ -6,14 +6,14 @@ use x509_parser::time::ASN1Time;
 use crate::certificate::{Certificate, written_time};
 use crate::problem::Fault;
 
-/// A response that may be stapled.
+/// An OCSP response that may be stapled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Staple {
-    /// Seconds since 1970; `None` if newer information is available all the time.
+    /// End of the validity, in seconds since 1970; `None` if the responder gives no end.
     pub(crate) until: Option<i64>,
 }
 
-/// Judges a response in DER for `certificate`.
+/// Checks whether a DER response is valid for `certificate`, so that it may be stapled.
 pub(crate) fn judge(response: &[u8], certificate: &Certificate, now: i64) -> Result<Staple, Fault> {
     let responses = responses(response).ok_or(Fault::NotAnOcspResponse)?;
     let of_this = responses.iter().find(|single| single.serial == certificate.serial);

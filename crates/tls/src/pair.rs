@@ -1,4 +1,4 @@
-//! A certificate with its key: read from files and checked, or made on the spot.
+//! A certificate with its key: read from files and checked, or self-signed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -17,20 +17,20 @@ use crate::ocsp::{self, Staple};
 use crate::problem::{Fault, Problem};
 use crate::provider;
 
-/// A certificate that can be shown.
+/// A certificate and key for a listener.
 #[derive(Debug, Clone)]
 pub(crate) struct Pair {
-    /// As rustls uses it.
+    /// The certificate and key as rustls uses them.
     pub(crate) key: Arc<CertifiedKey>,
     pub(crate) certificate: Certificate,
     /// When the stapled response runs out, in seconds since 1970.
     staple_until: Option<i64>,
-    /// What is wrong without keeping it from being used.
+    /// Problems that do not prevent the use of the certificate.
     pub(crate) remarks: Vec<Problem>,
 }
 
 impl Pair {
-    /// Reads the files of a listener's certificate.
+    /// Loads a listener's certificate, key and OCSP response from their files.
     pub(crate) fn load(files: &CertificateFiles, now: i64) -> Result<Self, Vec<Problem>> {
         let (chain, key) = read(&files.pair)?;
         let mut certified = certified(&files.pair, chain, key)?;
@@ -52,19 +52,19 @@ impl Pair {
         Ok(Self { key: Arc::new(certified), certificate, staple_until, remarks })
     }
 
-    /// Whether what is stapled has run out.
+    /// Whether the stapled OCSP response has expired.
     pub(crate) fn is_staple_stale(&self, now: i64) -> bool {
         self.staple_until.is_some_and(|until| until < now)
     }
 
-    /// The same without a stapled response.
+    /// Removes the stapled OCSP response.
     pub(crate) fn remove_staple(&mut self) {
         let certified = CertifiedKey { ocsp: None, ..CertifiedKey::clone(&self.key) };
         self.key = Arc::new(certified);
         self.staple_until = None;
     }
 
-    /// Makes a certificate for this machine's own names and `address`, with a key that nobody keeps.
+    /// Creates a self-signed certificate for this machine's names and `address`, with a key that is never stored.
     pub(crate) fn self_signed(address: IpAddr, now: i64) -> Result<Self, Problem> {
         let refused = |error: String| Problem { file: None, fault: Fault::Refused(error) };
         let (der, key) = made(address, now).map_err(|error| refused(error.to_string()))?;
@@ -112,7 +112,7 @@ fn staple(path: &Path, certificate: &Certificate, now: i64) -> Result<(Vec<u8>, 
     Ok((response, staple))
 }
 
-/// Reads a certificate and its key, to be shown to servers.
+/// Loads a client certificate and its key, to be presented to servers.
 pub(crate) fn load(pair: &KeyPair, now: i64) -> Result<(CertifiedKey, Vec<Problem>), Vec<Problem>> {
     let (chain, key) = read(pair)?;
     let certified = certified(pair, chain, key)?;

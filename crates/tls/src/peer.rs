@@ -1,4 +1,4 @@
-//! Who a client is, by the certificate that it showed: for headers that servers read.
+//! The identity of a client, from its certificate: for headers that servers read.
 
 use std::fmt::Write;
 
@@ -14,14 +14,14 @@ const LONGEST_SUBJECT: usize = 2048;
 /// A client whose certificate was verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// Its subject as in RFC 4514, visible ASCII and inner spaces only: `CN=alice,O=Example`.
+    /// The certificate's subject (RFC 4514), in visible ASCII with inner spaces: `CN=alice,O=Example`.
     pub subject: String,
-    /// SHA-256 of the certificate, 64 hexadecimal digits, lower case.
+    /// SHA-256 fingerprint of the certificate: 64 hexadecimal digits in lower case.
     pub fingerprint: String,
 }
 
 impl Peer {
-    /// From the first certificate of the client's chain.
+    /// Reads the identity from the client's own certificate, the first of its chain.
     pub fn of(certificate: &CertificateDer<'_>) -> Self {
         let mut fingerprint = String::with_capacity(64);
         write_hex(&mut fingerprint, digest(&SHA256, certificate).as_ref());

@@ -1,12 +1,12 @@
-//! What is wrong with a file that TLS needs: a table of facts and their wording.
+//! Problems of the files that TLS needs: a table of faults and their texts.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Something that is wrong with a file, or with what it says.
+/// A problem of a file, or of its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The file as it was named; none where the system's own are meant.
+    /// The path as configured; `None` if the system's own files are meant.
     pub file: Option<PathBuf>,
     /// What is wrong.
     pub fault: Fault,
@@ -17,8 +17,8 @@ impl Problem {
         Self { file: Some(file.to_owned()), fault }
     }
 
-    /// Whether the file can be used all the same. It is hardly what was meant; but a restart that refuses to serve a
-    /// hundred names for the sake of one that has run out does more harm.
+    /// Whether the proxy starts in spite of the problem. The problem is hardly intended, but to refuse a hundred names
+    /// at a restart because one certificate expired does more harm.
     pub fn is_usable(&self) -> bool {
         matches!(
             self.fault,
@@ -49,82 +49,82 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// What is wrong with a file.
+/// A fault of a file or of its content.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The system's answer.
+    /// The file cannot be read; with the system's error.
     #[error("it can't be read: {0}")]
     Unreadable(String),
-    /// More than any certificate needs.
+    /// The file is larger than any certificate needs; with the limit in KiB.
     #[error("it is larger than {0} KiB")]
     TooLarge(u64),
-    /// A section that doesn't end, or isn't base64.
+    /// A PEM section has no end, or is not base64.
     #[error("its PEM is broken: {0}")]
     BrokenPem(String),
-    /// No certificate in it.
+    /// The file has no certificate.
     #[error("it has no certificate")]
     NoCertificate,
-    /// A section is called a certificate and isn't one.
+    /// A PEM section labelled as a certificate is none; with its number.
     #[error("its certificate {0} can't be understood")]
     NotACertificate(usize),
-    /// No private key in it.
+    /// The file has no private key.
     #[error("it has no private key")]
     NoKey,
-    /// A private key that needs a passphrase.
+    /// The private key needs a passphrase.
     #[error("its private key is encrypted")]
     EncryptedKey,
-    /// A private key of a kind that isn't known, or a broken one.
+    /// The private key has an unknown type, or is damaged.
     #[error("its private key can't be used")]
     UnusableKey,
-    /// The key of another certificate.
+    /// The private key belongs to another certificate than the one in this file.
     #[error("it is not the key of the certificate in {}", .0.display())]
     OtherKey(PathBuf),
-    /// After the end of its validity.
+    /// The certificate has expired.
     #[error("its certificate has expired: it was valid until {until}")]
     Expired {
         /// The end of its validity.
         until: String,
     },
-    /// Before the begin of its validity.
+    /// The certificate is not valid yet.
     #[error("its certificate is not valid before {from}")]
     NotYetValid {
         /// The begin of its validity.
         from: String,
     },
-    /// A certificate that no client can ask for, and that isn't the default.
+    /// The certificate has no host name and is not the default, so no client could ever get it.
     #[error("its certificate has no host name, and is not the first: it would never be used")]
     NoName,
-    /// The system's answer about an OCSP response.
+    /// The OCSP response cannot be read; with the system's error.
     #[error("the OCSP response can't be read: {0}")]
     UnreadableOcsp(String),
-    /// Not DER, or an error instead of a response.
+    /// The OCSP response is not DER, or is an error message.
     #[error("it is not an OCSP response")]
     NotAnOcspResponse,
-    /// A response about another certificate.
+    /// The OCSP response is about another certificate.
     #[error("its OCSP response is about another certificate")]
     OcspOfAnother,
-    /// A response that has run out.
+    /// The OCSP response has expired.
     #[error("its OCSP response was valid until {until}")]
     OcspStale {
         /// The time of the next update.
         until: String,
     },
-    /// `revoked` or `unknown`.
+    /// The OCSP response says that the certificate is `revoked` or `unknown`.
     #[error("its OCSP response says that the certificate is {0}")]
     OcspNotGood(&'static str),
-    /// The system has no roots.
+    /// The system has no trusted CAs.
     #[error("the system has no certificates of CAs: {0}")]
     NoSystemRoots(String),
-    /// A server's host that can't be in a certificate.
+    /// The host of a server cannot be a name in a certificate.
     #[error("{0:?} can't be the name of a certificate")]
     NotAName(String),
-    /// What rustls says of a combination that we didn't foresee.
+    /// rustls rejects the combination of settings for another reason.
     #[error("it can't be used: {0}")]
     Refused(String),
 }
 
 impl Fault {
-    /// What would do.
+    /// The expected content, as advice for the operator.
     pub fn expected(&self) -> Option<&'static str> {
         Some(match self {
             Self::TooLarge(_) | Self::BrokenPem(_) | Self::NoCertificate | Self::NotACertificate(_) => {

@@ -1,4 +1,4 @@
-//! The ciphers, groups and signatures in use: those of aws-lc-rs that rustls has, all with forward secrecy.
+//! The cipher suites, groups and signature algorithms in use: those of aws-lc-rs in rustls, all with forward secrecy.
 
 use std::sync::{Arc, LazyLock};
 
@@ -7,9 +7,9 @@ use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
 
 use crate::trial;
 
-/// Towards clients, where our order of ciphers decides: a scanner takes the client's for a mistake. It begins as that of OpenSSL does, which
-/// most peers follow: who compares us with them compares the same ciphers. X25519MLKEM768 is for those who ask for it; a
-/// client that doesn't pays nothing.
+/// Cryptography for clients, where the proxy's order of ciphers decides: TLS scanners object to the client's order. The
+/// order begins like OpenSSL's, which most peers follow, so that comparisons use the same ciphers. X25519MLKEM768 is
+/// for clients that ask for it; others pay nothing.
 pub(crate) fn for_clients() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
         let cipher_suites = vec![
@@ -31,8 +31,8 @@ pub(crate) fn for_clients() -> Arc<CryptoProvider> {
     Arc::clone(&PROVIDER)
 }
 
-/// Towards servers: ciphers in the order of their cost. X25519MLKEM768 is left out: named without a key of its own
-/// kilobyte, it makes servers that prefer it ask again, a round trip for each connection.
+/// Cryptography for servers: ciphers in the order of their cost. Without X25519MLKEM768: offered without its key share
+/// of a kilobyte, it makes servers that prefer it ask again, a round trip for each connection.
 pub(crate) fn for_servers() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
         let cipher_suites = vec![

@@ -1,11 +1,11 @@
-//! Why no connection to a server came about, in words that say what to do: a table of what goes wrong most.
+//! Explains why the TLS handshake with a server failed, with advice: a table of the most frequent errors.
 
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
 use crate::certificate::written_time;
 
-/// What an error of a handshake with a server means to whoever configured it; "it" is the server.
+/// Explains a handshake error to the operator. In the text, "it" is the server.
 pub fn reason(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(error) => of_certificate(error),

@@ -1,7 +1,7 @@
-//! The record layer (RFC 8446 §5, RFC 5246 §6.2) between the caller's own buffers: a record is sealed from where the
-//! plaintext lies to where it is sent from, and opened from where it was received to where the plaintext is wanted.
+//! The record layer (RFC 8446 §5, RFC 5246 §6.2) between the caller's buffers: encrypts a record from the plaintext's
+//! place into the send buffer, and decrypts one from the receive buffer to where the plaintext is wanted.
 //!
-//! Keys come from rustls, which has done the handshake; the ciphers are those of aws-lc-rs.
+//! Keys come from rustls, which did the handshake; the ciphers are those of aws-lc-rs.
 
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
@@ -10,11 +10,11 @@ use rustls::{ConnectionTrafficSecrets, ProtocolVersion};
 
 /// Type, version and length.
 const HEADER_LEN: usize = 5;
-/// The most plaintext that a record holds (RFC 8446 §5.1).
+/// The maximum plaintext of a record (RFC 8446 §5.1).
 pub const PLAINTEXT_MAX: usize = 1 << 14;
-/// The most that a record is larger than its plaintext, as sealed here: header, explicit nonce or type, tag.
+/// The maximum overhead of a record that the proxy encrypts: header, explicit nonce or type, tag.
 pub const OVERHEAD_MAX: usize = HEADER_LEN + NONCE_EXPLICIT_LEN + TAG_LEN;
-/// The largest record that is read (RFC 8446 §5.2; TLS 1.2 allows more, which nobody sends without compression).
+/// The largest record that is accepted (RFC 8446 §5.2; TLS 1.2 allows more, which nobody sends without compression).
 pub const RECORD_MAX: usize = HEADER_LEN + PLAINTEXT_MAX + 256;
 
 const TAG_LEN: usize = 16;
@@ -22,16 +22,16 @@ const NONCE_LEN: usize = 12;
 /// What AES-GCM in TLS 1.2 sends of its nonce (RFC 5288 §3).
 const NONCE_EXPLICIT_LEN: usize = 8;
 
-/// What a record carries.
+/// The content type of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ContentType {
-    /// Meaningless since TLS 1.3, and after a handshake.
+    /// ChangeCipherSpec: has no meaning in TLS 1.3, or after a handshake.
     ChangeCipherSpec,
-    /// The end of the stream, or an error.
+    /// An alert: the end of the stream (close_notify), or an error.
     Alert,
-    /// Tickets and new keys, after the handshake proper.
+    /// A handshake message after the handshake: session tickets and key updates.
     Handshake,
-    /// Bytes of the stream.
+    /// Application data: bytes of the stream.
     ApplicationData,
 }
 
@@ -56,36 +56,36 @@ impl ContentType {
     }
 }
 
-/// Why a connection cannot go on, as the alert that says so (RFC 8446 §6.2).
+/// The alert to send when a connection cannot go on (RFC 8446 §6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Alert {
-    /// A message that has no place here.
+    /// A message that is not allowed here.
     UnexpectedMessage = 10,
-    /// A record that does not authenticate.
+    /// A record that fails authentication.
     BadRecordMac = 20,
-    /// A record larger than any may be.
+    /// A record above the size limit.
     RecordOverflow = 22,
-    /// A value that the message does not have.
+    /// A value that the message does not permit.
     IllegalParameter = 47,
-    /// A message that cannot be read.
+    /// A message that cannot be parsed.
     DecodeError = 50,
-    /// A record of another version than was agreed on.
+    /// A record of another version than was negotiated.
     ProtocolVersion = 70,
-    /// What cannot happen did, or a key is used up.
+    /// An internal error, or a key that is exhausted.
     InternalError = 80,
-    /// TLS 1.2: another handshake is asked for.
+    /// TLS 1.2: the peer asks for a renegotiation.
     NoRenegotiation = 100,
 }
 
 /// How records of a connection look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// TLS 1.3: the type is sealed in, behind the plaintext.
+    /// TLS 1.3: the content type is encrypted, behind the plaintext.
     TypeInside,
-    /// TLS 1.2 with AES-GCM: part of the nonce is sent.
+    /// TLS 1.2 with AES-GCM: a part of the nonce is sent.
     NonceSent,
-    /// TLS 1.2 with ChaCha20-Poly1305 (RFC 7905).
+    /// TLS 1.2 with ChaCha20-Poly1305 (RFC 7905): no explicit nonce.
     Plain,
 }
 
@@ -171,13 +171,13 @@ impl AsRef<[u8]> for Associated {
     }
 }
 
-/// The length of the record at the front of `bytes`, if that much of it has arrived.
+/// The length of the record at the front of `bytes`; `None` if the header has not arrived.
 pub(crate) fn len(bytes: &[u8]) -> Option<usize> {
     let &[_, _, _, high, low] = bytes.first_chunk::<HEADER_LEN>()?;
     Some(HEADER_LEN + usize::from(u16::from_be_bytes([high, low])))
 }
 
-/// A fatal alert before there are keys.
+/// A fatal alert in plaintext, for use before there are keys.
 pub(crate) fn unsealed_alert(description: u8) -> [u8; HEADER_LEN + 2] {
     let [kind, major, minor, high, low] = header(ContentType::Alert.byte(), 2);
     [kind, major, minor, high, low, 2, description]
@@ -189,12 +189,12 @@ fn header(kind: u8, len: usize) -> [u8; HEADER_LEN] {
     [kind, 3, 3, len[0], len[1]]
 }
 
-/// RFC 8446 §5.5: 2^24.5 records may be sealed with one key of AES-GCM before its secrecy has_limit thin.
+/// The maximum number of records under one key: 2^24.5 for AES-GCM (RFC 8446 §5.5), to keep its security margin.
 pub(crate) const SEALED_MAX: u64 = 23_726_566;
-/// When a key is to be renewed, or its connection to be ended: a long response still fits in what is left.
+/// The number of records after which a key is renewed, or its connection ended. Leaves room for a long response.
 pub(crate) const KEY_EXHAUSTED_RECORDS: u64 = 1 << 24;
 
-/// Makes records.
+/// Encrypts records.
 pub(crate) struct Sealer(Cipher);
 
 impl Sealer {
@@ -205,18 +205,18 @@ impl Sealer {
         Cipher::new(*sequence, secrets, version).map(Self)
     }
 
-    /// Whether the key has sealed nearly as many records as it may.
+    /// Whether the key has encrypted nearly as many records as it may.
     pub(crate) fn is_key_exhausted(&self) -> bool {
         self.0.sequence >= KEY_EXHAUSTED_RECORDS && self.0.has_limit()
     }
 
-    /// Whether as many records may still be sealed, and one that says why there are no more.
+    /// Whether the key may encrypt this many further records, and an alert behind them.
     pub(crate) fn is_good_for(&self, records: u64) -> bool {
         self.0.sequence + records < SEALED_MAX || !self.0.has_limit()
     }
 
-    /// Seals at most `PLAINTEXT_MAX` bytes as one record at the start of `out`, which has room for `OVERHEAD_MAX` more;
-    /// returns its length.
+    /// Encrypts at most `PLAINTEXT_MAX` bytes as one record at the start of `out`, which needs room for `OVERHEAD_MAX`
+    /// more. Returns the record's length.
     pub(crate) fn seal(
         &mut self,
         kind: ContentType,
@@ -256,7 +256,7 @@ impl Sealer {
 
 #[cfg(test)]
 impl Sealer {
-    /// As if it had sealed this many records.
+    /// For tests: pretends that this many records were encrypted.
     pub(crate) fn wear(&mut self, sealed: u64) {
         self.0.sequence = sealed;
     }
@@ -264,22 +264,22 @@ impl Sealer {
 
 #[cfg(test)]
 impl Opener {
-    /// As if it had opened this many records.
+    /// For tests: pretends that this many records were decrypted.
     pub(crate) fn wear(&mut self, opened: u64) {
         self.0.sequence = opened;
     }
 }
 
-/// What the front of received bytes is.
+/// The state of the front of received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Front {
-    /// The start of a record, or nothing.
+    /// An incomplete record, or nothing.
     Partial,
-    /// A record of this length, header included, that opens to at most `room` bytes.
+    /// A record of `len` bytes, including its header, that decrypts to at most `room` bytes.
     Record { len: usize, room: usize },
 }
 
-/// Reads records.
+/// Decrypts records.
 pub(crate) struct Opener(Cipher);
 
 impl Opener {
@@ -290,7 +290,7 @@ impl Opener {
         Cipher::new(*sequence, secrets, version).map(Self)
     }
 
-    /// Looks at the front of what was received.
+    /// Examines the front of received bytes.
     pub(crate) fn front(&self, received: &[u8]) -> Result<Front, Alert> {
         let Some(&[kind, major, minor, high, low]) = received.first_chunk::<HEADER_LEN>() else {
             return Ok(Front::Partial);
@@ -313,7 +313,8 @@ impl Opener {
         Ok(if received.len() < len { Front::Partial } else { Front::Record { len, room } })
     }
 
-    /// Opens a whole record into `out`, which has the room that `front` told; returns what it is, and its length.
+    /// Decrypts a whole record into `out`, which has the room that `front` returned. Returns its content type and
+    /// length.
     pub(crate) fn open(&mut self, record: &[u8], out: &mut [u8]) -> Result<(ContentType, usize), Alert> {
         let Self(cipher) = self;
         let (head, sealed) = record.split_at_checked(HEADER_LEN).ok_or(Alert::InternalError)?;

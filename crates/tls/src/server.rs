@@ -1,4 +1,4 @@
-//! Towards clients: a listener's certificates as a configuration of rustls, that stays while they are exchanged.
+//! TLS to clients: a listener's certificates as a rustls configuration, which stays while certificates are replaced.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ const TICKETS: usize = 1;
 /// records add.
 const EARLY_DATA_SKIPPED: u32 = 128 * 1024;
 
-/// TLS of one listener, for all workers.
+/// The TLS server configuration of one listener, shared by all workers.
 #[derive(Debug)]
 pub struct ServerSide {
     config: ArcSwap<ServerConfig>,
@@ -56,20 +56,20 @@ struct Entry {
     pair: Pair,
 }
 
-/// What came of looking at the files again.
+/// The result of checking the files for changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reload {
-    /// Files whose new content is in use now.
+    /// Files whose new content is now in use.
     pub taken: Vec<PathBuf>,
-    /// What is wrong: where it can't be used, the old content stays in use.
+    /// Problems. If a new file is unusable, its old content stays in use.
     pub problems: Vec<Problem>,
 }
 
 impl ServerSide {
-    /// Reads the certificates of a listener; `None` if it has no TLS.
+    /// Loads the certificates of a listener; `None` if it does not use TLS.
     ///
     /// # Errors
-    /// Everything that keeps it from being used, in all of its files.
+    /// All problems in all files that make the configuration unusable.
     pub fn load(listener: &Listener) -> Result<Option<Self>, Vec<Problem>> {
         let Some(tls) = &listener.tls else { return Ok(None) };
         let now = now();
@@ -112,40 +112,42 @@ impl ServerSide {
         }
     }
 
-    /// What a handshake starts from. To be asked for each connection: it is another one after the CA of client
-    /// certificates has changed, which ends the sessions of those whom the old one had let in.
+    /// The rustls configuration for a handshake. Callers ask for each connection, since it changes when the CA for
+    /// client certificates changes. Such a change ends the sessions that the old CA permitted.
     pub fn config(&self) -> Arc<ServerConfig> {
         self.config.load_full()
     }
 
-    /// What a process that takes over needs for tickets that were given out here.
+    /// The keys that a process which takes over needs to accept this process's session tickets.
     pub fn ticket_keys(&self) -> TicketKeys {
         let state = self.state();
         state.tickets.keys(state.admits)
     }
 
-    /// Goes on with the tickets of the process before, if they were for whom this listener lets in. Says whether it does.
+    /// Adopts the ticket keys of the previous process, if both listeners ask for the same client certificates. Returns
+    /// whether it did.
     pub fn adopt_ticket_keys(&self, keys: &TicketKeys) -> bool {
         let state = self.state();
         state.tickets.adopt(keys, state.admits)
     }
 
-    /// What is wrong with the certificates in use without keeping them from it: one that has expired, above all.
+    /// Problems of the certificates in use that do not prevent their use, such as an expired certificate.
     pub fn remarks(&self) -> Vec<Problem> {
         self.state().entries.iter().flat_map(|entry| entry.pair.remarks.clone()).collect()
     }
 
-    /// Looks at the files, and reads again those that have changed and not since the last tick.
+    /// Checks the files, and reloads those that changed, but not since the previous tick.
     pub fn tick(&self) -> Reload {
         self.tick_at(UnixTime::now())
     }
 
-    /// The same as if it were another time: what is stapled may have run out by then.
+    /// Checks the files as [`tick`](Self::tick) does, but at a given time, at which a stapled response may have
+    /// expired.
     pub fn tick_at(&self, time: UnixTime) -> Reload {
         self.reload_where(seconds(time), Watched::has_settled_change)
     }
 
-    /// Reads all files again.
+    /// Reloads all files.
     pub fn reload(&self) -> Reload {
         self.reload_where(now(), |_| true)
     }
@@ -261,7 +263,7 @@ fn server_config(
     Ok(Made { config, tickets, admits })
 }
 
-/// Seconds since 1970.
+/// The current time, in seconds since 1970.
 pub(crate) fn now() -> i64 {
     seconds(UnixTime::now())
 }

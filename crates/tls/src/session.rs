@@ -1,5 +1,5 @@
-//! A running connection without its socket: records are sealed and opened between the caller's own buffers. rustls has
-//! done the handshake, keeps the secrets that new keys come from, and takes tickets.
+//! An encrypted session without I/O: encrypts and decrypts records between the caller's buffers. rustls did the
+//! handshake, holds the secrets for key updates, and processes session tickets.
 
 use rustls::client::ClientConnectionData;
 use rustls::kernel::KernelConnection;
@@ -23,7 +23,7 @@ const FATAL: u8 = 2;
 const CLOSE_NOTIFY: u8 = 0;
 const USER_CANCELED: u8 = 90;
 
-/// A running connection.
+/// An encrypted session, after the handshake.
 pub struct Session {
     sealer: Sealer,
     opener: Opener,
@@ -36,11 +36,11 @@ pub struct Session {
     reading: Reading,
 }
 
-/// Where new keys come from.
+/// The source of new keys.
 pub(crate) enum Renewal {
     Server(Box<KernelConnection<ServerConnectionData>>),
     Client(Box<KernelConnection<ClientConnectionData>>),
-    /// TLS 1.2: from nowhere.
+    /// TLS 1.2: there are no new keys.
     Never,
 }
 
@@ -53,23 +53,23 @@ enum Reading {
     Refused(Alert),
 }
 
-/// What the front of received bytes came to.
+/// The result of decrypting the front of received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opened {
-    /// No whole record: more has to be received.
+    /// No whole record: more bytes have to arrive.
     Partial,
-    /// A whole record that needs this much room.
+    /// A whole record that needs this much room in `out`.
     NoRoom(usize),
-    /// A record of `consumed` bytes, with `data` bytes of the stream, which may be none.
+    /// A record was processed; it may hold no data of the stream.
     Data {
         /// Bytes received that are done with.
         consumed: usize,
         /// Bytes written to `out`.
         data: usize,
     },
-    /// The peer has ended its stream; what comes behind is nothing.
+    /// The peer has ended its stream (close_notify); bytes behind that are ignored.
     Closed,
-    /// The peer has given up, with this alert. There is nothing to be said to it any more.
+    /// The peer gave up with this alert. Nothing may be sent any more.
     Aborted(u8),
 }
 
@@ -91,23 +91,23 @@ impl Session {
         })
     }
 
-    /// Room that `seal` needs at most for `len` bytes.
+    /// The maximum room that `seal` needs for `len` bytes.
     pub const fn sealed_len_max(len: usize) -> usize {
         // Each record, a first one that is shorter, and the message before a new key.
         len + (len / PLAINTEXT_MAX + 3) * (OVERHEAD_MAX + 5)
     }
 
-    /// Whether the connection should end soon: its key is exhausted, and TLS 1.2 has no new one. Checked in time, `seal` never
-    /// fails for it.
+    /// Whether the connection should end soon: its key is exhausted, and TLS 1.2 has no key update. If this is checked
+    /// in time, `seal` never fails because of it.
     pub fn is_key_exhausted(&self) -> bool {
         matches!(self.renewal, Renewal::Never) && self.sealer.is_key_exhausted()
     }
 
-    /// Seals `plaintext` as records at the start of `out`, the first of at most `first` bytes; returns their length.
-    /// `out` has the room that `sealed_len_max` tells.
+    /// Encrypts `plaintext` as records at the start of `out`, the first with at most `first` bytes. Returns their
+    /// length. `out` needs the room that `sealed_len_max` returns.
     ///
     /// # Errors
-    /// When the connection cannot go on; then nothing was sealed.
+    /// If the connection cannot go on; then nothing was encrypted.
     pub fn seal(&mut self, plaintext: &[u8], first: usize, out: &mut [u8]) -> Result<usize, Alert> {
         let records_max = plaintext.len() / PLAINTEXT_MAX + 2;
         let is_exhausted =
@@ -129,18 +129,18 @@ impl Session {
         Ok(len)
     }
 
-    /// Seals the end of the stream (RFC 8446 §6.1).
+    /// Encrypts a close_notify alert, the end of the stream (RFC 8446 §6.1).
     ///
     /// # Errors
-    /// When the connection cannot go on.
+    /// If the connection cannot go on.
     pub fn seal_close(&mut self, out: &mut [u8]) -> Result<usize, Alert> {
         self.sealer.seal(ContentType::Alert, &[WARNING, CLOSE_NOTIFY], out)
     }
 
-    /// Seals an error, after which the connection ends.
+    /// Encrypts an error alert, after which the connection ends.
     ///
     /// # Errors
-    /// When the connection cannot go on anyway.
+    /// If the connection cannot go on anyway.
     pub fn seal_alert(&mut self, alert: Alert, out: &mut [u8]) -> Result<usize, Alert> {
         self.sealer.seal(ContentType::Alert, &[FATAL, alert as u8], out)
     }
@@ -160,11 +160,11 @@ impl Session {
         Ok(len)
     }
 
-    /// Opens the record at the front of what was received, if it is whole, into `out`. After an end it is the same end
-    /// every time.
+    /// Decrypts the record at the front of received bytes into `out`, if it is whole. After the end of the stream, each
+    /// call returns that end again.
     ///
     /// # Errors
-    /// The alert to be sent: the peer broke the protocol, or somebody else the record.
+    /// The alert to send: the peer violated the protocol, or the record was tampered with.
     pub fn open(&mut self, received: &[u8], out: &mut [u8]) -> Result<Opened, Alert> {
         match self.reading {
             Reading::Open => {}

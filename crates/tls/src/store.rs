@@ -1,4 +1,4 @@
-//! Which certificate a client gets: by the name that it asks for, then by the signatures that it understands.
+//! Selects the certificate for a client: by the name that it asks for, then by its signature algorithms.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use rustls::{SignatureAlgorithm, SignatureScheme};
 use crate::names::Names;
 use crate::pair::Pair;
 
-/// The certificates of a listener, exchanged as a whole: no handshake waits for it, and none sees a half.
+/// The certificates of a listener. A reload replaces all of them at once, so that no handshake waits or sees a mixture.
 #[derive(Debug)]
 pub(crate) struct Store {
     shelf: ArcSwap<Shelf>,
@@ -64,17 +64,17 @@ thread_local! {
     static NAME: RefCell<Option<Box<str>>> = const { RefCell::new(None) };
 }
 
-/// The alert that says why the handshake step just taken on this thread found no certificate, if that was it.
+/// The alert that explains why the last handshake step on this thread found no certificate, if that was the reason.
 pub(crate) fn take_refusal() -> Option<u8> {
     REFUSAL.take()
 }
 
-/// The name that was asked for in the handshake step just taken on this thread, if it came to that.
+/// The server name (SNI) that a client asked for in the last handshake step on this thread.
 pub(crate) fn take_name() -> Option<Box<str>> {
     NAME.take()
 }
 
-/// Certificates, those first that cost the least to sign with.
+/// Certificates in the order of their signing cost, cheapest first.
 #[derive(Debug)]
 pub(crate) struct Shelf {
     keys: Vec<Arc<CertifiedKey>>,
@@ -84,7 +84,7 @@ pub(crate) struct Shelf {
 }
 
 impl Shelf {
-    /// From certificates in the order of the configuration, at least one.
+    /// Builds the collection from certificates in the order of the configuration, at least one.
     pub(crate) fn new<'p>(pairs: impl IntoIterator<Item = &'p Pair>) -> Self {
         let mut pairs: Vec<&Pair> = pairs.into_iter().collect();
         let default_names = pairs.first().map(|pair| sorted(pair));

@@ -1,5 +1,5 @@
-//! Session tickets towards clients: keys that change every six hours, that all workers share, and that a process can hand
-//! to the one that takes its place. Not for sessions of TLS 1.2 without tickets: these are in rustls' memory.
+//! Session tickets for clients: keys that change every six hours, that all workers share, and that a process can hand
+//! over to its successor. TLS 1.2 sessions without tickets are not here, but in rustls' memory.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -29,7 +29,7 @@ const KEY_BYTES: usize = NAME_BYTES + SECRET_BYTES + size_of::<i64>();
 /// What is handed over begins with its form.
 const FORM: u8 = 1;
 
-/// The keys of a listener's tickets.
+/// The ticket keys of a listener.
 pub(crate) struct Tickets {
     /// Newest first, never none.
     keys: ArcSwap<Vec<Key>>,
@@ -46,17 +46,18 @@ struct Key {
     made_at: i64,
 }
 
-/// The ticket keys of a listener, for the process that takes over. Whoever has them reads what its clients say.
+/// The serialized ticket keys of a listener, for the process that takes over. They can decrypt its clients' traffic:
+/// secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TicketKeys(Vec<u8>);
 
 impl TicketKeys {
-    /// As they were given: see `as_bytes`.
+    /// Restores keys from the bytes of [`as_bytes`](Self::as_bytes).
     pub fn from_bytes(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// To be handed over as they are, and to nobody else.
+    /// The serialized keys. They are secret: hand them to the process that takes over only.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -68,8 +69,8 @@ impl fmt::Debug for TicketKeys {
     }
 }
 
-/// Whom clients have to be, as a digest: a ticket lets its client in without another look at its certificate, so keys are
-/// only for listeners that ask for the same.
+/// Digest of the client certificates that a listener asks for. A ticket admits its client without a further look at its
+/// certificate, so only listeners with the same digest may share keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Admits([u8; ADMITS_BYTES]);
 
@@ -88,13 +89,13 @@ impl Admits {
 }
 
 impl Tickets {
-    /// With a key of its own. `None` if the system has no random bytes.
+    /// Creates a fresh key. `None` if the system has no random bytes.
     pub(crate) fn new() -> Option<Self> {
         let keys = ArcSwap::from_pointee(vec![Key::new(now())?]);
         Some(Self { keys, turn: Mutex::default() })
     }
 
-    /// What another process needs to go on with these tickets.
+    /// The serialized keys, for the process that takes over.
     pub(crate) fn keys(&self, admits: Admits) -> TicketKeys {
         let keys = self.keys.load();
         let mut bytes = Vec::with_capacity(1 + ADMITS_BYTES + KEYS_MAX * KEY_BYTES);
@@ -108,7 +109,7 @@ impl Tickets {
         TicketKeys(bytes)
     }
 
-    /// Goes on with the keys of another process, if they let in whom these do. Says whether it does.
+    /// Adopts the keys of another process, if they admit the same clients. Returns whether it did.
     pub(crate) fn adopt(&self, keys: &TicketKeys, admits: Admits) -> bool {
         self.adopt_at(keys, admits, now())
     }

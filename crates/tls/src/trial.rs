@@ -1,6 +1,5 @@
-//! Records that rustls could not open, on their way past it. Of early data that is not accepted it skips what it cannot
-//! open, but does not say how far it has come: it would be shown all of it again with each further record, and count it
-//! again.
+//! Detects records that rustls could not decrypt. rustls skips early data that it does not accept, but does not say how
+//! much: so it would see and count the same bytes again with each further record.
 
 use std::cell::Cell;
 
@@ -14,12 +13,12 @@ thread_local! {
     static HAS_FAILED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a record could not be opened on this thread since this was last asked.
+/// Whether a record could not be decrypted on this thread since the last call.
 pub(crate) fn take_failure() -> bool {
     HAS_FAILED.take()
 }
 
-/// The same suite, which tells of records that it cannot open. It is kept for good: to be called once for each.
+/// Wraps a cipher suite so that failed decryptions are recorded. Leaks memory on purpose: call it once for each suite.
 pub(crate) fn telling(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     let SupportedCipherSuite::Tls13(suite) = suite else { return suite };
     let telling = Tls13CipherSuite {

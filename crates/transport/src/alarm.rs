@@ -1,7 +1,7 @@
-//! The waits of a worker: one timer of the kernel, armed for the earliest of them. Its runtime has no other, since that
-//! would look at the clock each time it goes to sleep.
+//! Precise timers of a worker: one kernel timer (timerfd), armed for the earliest wait. The worker's runtime has no
+//! timers of its own, since they would read the clock at each sleep.
 //!
-//! Time-outs are not for this: see `deadline`.
+//! Time-outs do not belong here: see `deadline`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 /// When, and which of those that are due then.
 type Place = (u64, u64);
 
-/// All waits of one worker.
+/// All timers of one worker.
 pub struct Alarms {
     epoch: Instant,
     waiting: RefCell<BTreeMap<Place, Waker>>,
@@ -33,11 +33,11 @@ pub struct Alarms {
 }
 
 impl Alarms {
-    /// Those of the runtime that this is called in: [`run`](Self::run) is to be one of its tasks. Time is counted from
+    /// Creates the timers in the current runtime, in which a task must poll [`run`](Self::run). Times count from
     /// `epoch`.
     ///
     /// # Errors
-    /// When the process may have no more descriptors.
+    /// If the process has no file descriptor left.
     pub fn new(epoch: Instant) -> io::Result<Rc<Self>> {
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
@@ -50,7 +50,7 @@ impl Alarms {
         }))
     }
 
-    /// Wakes whoever is due, for as long as the runtime lives.
+    /// Wakes tasks when their waits are due. Runs for as long as the runtime lives.
     pub async fn run(self: Rc<Self>) {
         loop {
             let read = || {
@@ -64,34 +64,34 @@ impl Alarms {
         }
     }
 
-    /// A reading of the clock.
+    /// Reads the clock: nanoseconds since the epoch.
     pub fn now_ns(&self) -> u64 {
         // 2^64 nanoseconds are 584 years.
         self.epoch.elapsed().as_nanos() as u64
     }
 
-    /// Waits until it is `due_ns`.
+    /// Waits until the clock reads `due_ns`.
     pub async fn until(self: &Rc<Self>, due_ns: u64) {
         let alarm = self.alarm();
         poll_fn(|context| alarm.poll(context, due_ns)).await;
     }
 
-    /// Waits for so long.
+    /// Waits for `pause`.
     pub async fn sleep(self: &Rc<Self>, pause: Duration) {
         self.until(self.after(pause)).await;
     }
 
-    /// The reading of the clock so much later.
+    /// The clock's reading `pause` from now, in nanoseconds.
     pub fn after(&self, pause: Duration) -> u64 {
         self.now_ns().saturating_add(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// A wait that has not begun.
+    /// Creates a timer that is not yet armed.
     pub fn alarm(self: &Rc<Self>) -> Alarm {
         Alarm { alarms: Rc::clone(self), place: Cell::new(None) }
     }
 
-    /// How long it is until the next that is due.
+    /// The time until the next wait is due.
     pub fn next_in(&self) -> Duration {
         Duration::from_nanos(self.armed_ns.get().saturating_sub(self.now_ns()))
     }
@@ -138,14 +138,14 @@ impl Alarms {
     }
 }
 
-/// One wait; begun anew for the next.
+/// A reusable timer: one wait at a time.
 pub struct Alarm {
     alarms: Rc<Alarms>,
     place: Cell<Option<Place>>,
 }
 
 impl Alarm {
-    /// Ready once it is `due_ns`.
+    /// Ready once the clock reads `due_ns`.
     pub fn poll(&self, context: &mut Context<'_>, due_ns: u64) -> Poll<()> {
         self.end();
         if due_ns <= self.alarms.now_ns() {

@@ -1,5 +1,5 @@
-//! Buffers with room in front, so that a rewritten head or a chunk's size line leaves in one write with what
-//! follows it; and the worker's stock of them, last in first out.
+//! Read buffers with free space in front, so that a rewritten head or a chunk's size line leaves in one write with the
+//! bytes behind it; and each worker's pool of buffers, last in, first out.
 
 use std::cell::RefCell;
 
@@ -7,13 +7,13 @@ use std::cell::RefCell;
 const HEADROOM: usize = 256;
 /// Room behind it, never read into: what closes a chunk, and a body.
 const TAILROOM: usize = 16;
-/// Read area of the two buffers that an exchange over a stream begins with: it is one of many on its connection.
+/// Read area of the two buffers that an exchange over an HTTP/2 stream begins with: small, since a connection has many.
 pub const TINY: usize = 512;
-/// Read area of the two buffers that every other exchange has: heads and short bodies.
+/// Read area of the two buffers that an exchange over a connection begins with: for heads and short bodies.
 pub const SMALL: usize = 16 * 1024;
-/// Read area of the buffers for long bodies that have to be looked at.
+/// Read area of the buffers for long bodies that the proxy has to process.
 pub const BULK: usize = 128 * 1024;
-/// The same for what is sent on over a stream.
+/// Read area of the buffers for long bodies that leave over an HTTP/2 stream.
 pub const PIECE: usize = 96 * 1024;
 /// The sizes that are kept for reuse, and how many of each.
 const SIZES: [usize; 4] = [TINY, SMALL, PIECE, BULK];
@@ -21,7 +21,7 @@ const SPARE_MAX: usize = 64;
 /// What is filled of a buffer that waits, at most: more is not moved.
 const WAITING_MAX: usize = 4096;
 
-/// Bytes that have arrived and are not yet passed on.
+/// A read buffer: bytes that have arrived and are not yet passed on.
 pub struct Buffer {
     /// Initialised as a whole; `start..end` is filled.
     bytes: Vec<u8>,
@@ -38,49 +38,49 @@ impl Buffer {
         Self { bytes, start: HEADROOM, end: HEADROOM, base: read_area }
     }
 
-    /// Whether it belongs to one of many streams, and should be no larger than it has to be.
+    /// Whether the buffer belongs to an HTTP/2 stream, and should be no larger than necessary.
     pub fn is_of_stream(&self) -> bool {
         self.base == TINY
     }
 
-    /// Whether what was read has filled the read area that exchanges begin with.
+    /// Whether the read area of an exchange over a connection ([`SMALL`]) is full.
     pub fn has_filled_small(&self) -> bool {
         self.base == SMALL && self.read_area() == SMALL && self.end == HEADROOM + SMALL
     }
 
-    /// The bytes that were read and not yet taken.
+    /// The bytes that were read and not yet consumed.
     pub fn filled(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// The same bytes, to be changed in place.
+    /// The bytes that were read and not yet consumed, mutable.
     pub fn filled_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.end]
     }
 
-    /// How many bytes were read and not yet taken.
+    /// The number of bytes that were read and not yet consumed.
     pub fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// Whether every byte that was read is taken.
+    /// Whether all bytes that were read are consumed.
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    /// Where the next bytes are read to; empty when the buffer is full.
+    /// The free space for the next read; empty when the buffer is full.
     pub fn spare(&mut self) -> &mut [u8] {
         let limit = self.bytes.len() - TAILROOM;
         &mut self.bytes[self.end.min(limit)..limit]
     }
 
-    /// `count` bytes were read into `spare`.
+    /// Marks `count` bytes as read into [`spare`](Self::spare).
     pub fn advance(&mut self, count: usize) {
         self.end += count;
         debug_assert!(self.end <= self.bytes.len());
     }
 
-    /// The first `count` bytes are done with.
+    /// Removes the first `count` bytes.
     pub fn consume(&mut self, count: usize) {
         self.start += count;
         debug_assert!(self.start <= self.end);
@@ -89,13 +89,13 @@ impl Buffer {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all bytes.
     pub fn clear(&mut self) {
         self.start = HEADROOM;
         self.end = HEADROOM;
     }
 
-    /// Puts `head` in front of what is filled, if there is room.
+    /// Puts `head` in front of the unconsumed bytes. Returns `false` if there is no room.
     pub fn prepend(&mut self, head: &[u8]) -> bool {
         let Some(start) = self.start.checked_sub(head.len()) else { return false };
         self.bytes[start..self.start].copy_from_slice(head);
@@ -103,7 +103,7 @@ impl Buffer {
         true
     }
 
-    /// Puts `head` in front of what is filled, and makes room for it where there is too little.
+    /// Puts `head` in front of the unconsumed bytes, and grows the buffer if there is no room.
     pub fn push_front(&mut self, head: &[u8]) {
         if self.prepend(head) {
             return;
@@ -117,7 +117,7 @@ impl Buffer {
         *self = larger;
     }
 
-    /// Puts `tail` behind what is filled, if there is room.
+    /// Puts `tail` behind the unconsumed bytes. Returns `false` if there is no room.
     pub fn append(&mut self, tail: &[u8]) -> bool {
         let Some(room) = self.bytes.get_mut(self.end..self.end + tail.len()) else { return false };
         room.copy_from_slice(tail);
@@ -125,7 +125,7 @@ impl Buffer {
         true
     }
 
-    /// Keeps only the first `count` filled bytes.
+    /// Keeps only the first `count` unconsumed bytes.
     pub fn truncate(&mut self, count: usize) {
         self.end = self.end.min(self.start + count);
     }
@@ -134,7 +134,7 @@ impl Buffer {
         self.bytes.len() - HEADROOM - TAILROOM
     }
 
-    /// Moves what is filled to the front, so that the whole read area is behind it.
+    /// Moves the unconsumed bytes to the front, so that the free space behind them is as large as possible.
     pub fn compact(&mut self) {
         if self.start > HEADROOM {
             self.bytes.copy_within(self.start..self.end, HEADROOM);
@@ -144,7 +144,7 @@ impl Buffer {
     }
 }
 
-/// Drops half of what a list of spare things has beyond `wanted`, and the room of the list with it.
+/// Drops half of the spare items beyond `wanted`, and the list's excess capacity.
 pub fn shrink<T>(spare: &mut Vec<T>, wanted: usize) {
     let excess = spare.len().saturating_sub(wanted);
     if excess > 0 {
@@ -153,7 +153,7 @@ pub fn shrink<T>(spare: &mut Vec<T>, wanted: usize) {
     }
 }
 
-/// The spare buffers of one worker.
+/// The pool of spare buffers of one worker.
 #[derive(Default)]
 pub struct Buffers {
     spare: [RefCell<Vec<Buffer>>; SIZES.len()],
@@ -162,7 +162,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// An empty buffer with a read area of one of the sizes.
+    /// Takes an empty buffer with this read area from the pool, or creates one.
     pub fn take(&self, read_area: usize) -> Buffer {
         let spare = self.spare_of(read_area).and_then(|spare| spare.borrow_mut().pop());
         let mut buffer = spare.unwrap_or_else(|| Buffer::new(read_area));
@@ -170,15 +170,15 @@ impl Buffers {
         buffer
     }
 
-    /// A buffer that waits, of an exchange that begins with this read area.
+    /// Takes a small buffer for an exchange that waits. `base` is the read area with which the exchange begins.
     pub fn take_waiting(&self, base: usize) -> Buffer {
         let mut buffer = self.take(TINY);
         buffer.base = base;
         buffer
     }
 
-    /// Exchanges a buffer whose exchange waits for one that holds little more than what is filled. The large one goes to
-    /// whoever reads next, and is in the core's cache still.
+    /// Replaces the buffer of an exchange that waits by a small one. The large one, still in the core's cache, goes to
+    /// the next exchange that reads.
     pub fn wait(&self, buffer: &mut Buffer) {
         let wanted = if buffer.len() <= TINY { TINY } else { buffer.len() };
         if buffer.read_area() > wanted && buffer.len() <= WAITING_MAX {
@@ -186,7 +186,7 @@ impl Buffers {
         }
     }
 
-    /// Exchanges a buffer that has waited for one of the size that it began with.
+    /// Gives a buffer that was small while its exchange waited its initial read area back.
     #[inline]
     pub fn ready(&self, buffer: &mut Buffer) {
         if buffer.read_area() < buffer.base {
@@ -194,28 +194,28 @@ impl Buffers {
         }
     }
 
-    /// Exchanges a text that is written and sent for the one that was sent last.
+    /// Puts an empty text buffer into the pool, in exchange for the one that was put there last.
     pub fn warm_text(&self, text: &mut Vec<u8>) {
         if text.is_empty() {
             std::mem::swap(&mut *self.warm_text.borrow_mut(), text);
         }
     }
 
-    /// Exchanges a buffer for one with at least twice the read area, and moves what is filled.
+    /// Replaces a buffer by one with at least twice the read area, and moves the unconsumed bytes.
     pub fn grow(&self, buffer: &mut Buffer) {
         let wanted = buffer.read_area() * 2;
         let size = if wanted <= SMALL { SMALL } else { wanted.max(BULK) };
         self.exchange(buffer, if buffer.is_of_stream() { wanted } else { size });
     }
 
-    /// Exchanges a buffer for one of the largest size, and moves what is filled.
+    /// Replaces a buffer by one of the largest size, and moves the unconsumed bytes.
     pub fn widen(&self, buffer: &mut Buffer) {
         if buffer.read_area() < BULK {
             self.exchange(buffer, BULK);
         }
     }
 
-    /// Exchanges an empty buffer for one into which more can be read, up to `wanted` or the largest size.
+    /// Replaces an empty buffer by one that reads `wanted` bytes at once, at most the largest size.
     pub fn grow_to(&self, buffer: &mut Buffer, wanted: usize) {
         debug_assert!(buffer.is_empty());
         let size = SIZES.into_iter().find(|&size| size >= wanted).unwrap_or(BULK);
@@ -224,7 +224,7 @@ impl Buffers {
         }
     }
 
-    /// Exchanges a buffer for one into which no more than `len` bytes fit, or what is filled of it.
+    /// Replaces a buffer by one for `len` bytes, but no smaller than its initial read area or its unconsumed bytes.
     pub fn fit(&self, buffer: &mut Buffer, len: usize) {
         let len = len.max(buffer.len());
         let wanted = if len <= buffer.base { buffer.base } else { len };
@@ -233,13 +233,13 @@ impl Buffers {
         }
     }
 
-    /// Exchanges a buffer for one that holds what is filled and nothing more.
+    /// Replaces a buffer by one that holds its unconsumed bytes and nothing more.
     pub fn park(&self, buffer: &mut Buffer) {
         let filled = buffer.len();
         self.exchange(buffer, filled);
     }
 
-    /// Exchanges a buffer for one of at least the size that it began with.
+    /// Replaces a buffer by one with at least its initial read area.
     pub fn unpark(&self, buffer: &mut Buffer) {
         let wanted = buffer.base.max(buffer.len());
         if buffer.read_area() < wanted {
@@ -247,7 +247,7 @@ impl Buffers {
         }
     }
 
-    /// Exchanges an empty buffer for one of the size that it began with.
+    /// Replaces an empty buffer by one with its initial read area.
     pub fn shrink(&self, buffer: &mut Buffer) {
         debug_assert!(buffer.is_empty());
         if buffer.read_area() != buffer.base {
@@ -275,7 +275,8 @@ impl Buffers {
         }
     }
 
-    /// Gives up half of the spare buffers of each size beyond `wanted`: called once a second, it gives them up slowly.
+    /// Drops half of the spare buffers of each size beyond `wanted`. Called once a second, so that the pool shrinks
+    /// slowly.
     pub fn shrink_spare(&self, wanted: usize) {
         for spare in &self.spare {
             shrink(&mut spare.borrow_mut(), wanted);

@@ -17,7 +17,7 @@ pub enum Connection {
     Tcp(Box<Tcp>),
     /// TLS on TCP.
     Tls(Box<TlsConnection>),
-    /// One of the first two, with emulated latency.
+    /// A TCP or TLS connection with emulated latency.
     Delayed(Box<DelayedConnection>),
 }
 
@@ -111,7 +111,8 @@ impl Connection {
         }
     }
 
-    /// The TCP connection whose bytes are those of this one, so that the kernel can move them by itself (splice, sendfile).
+    /// The TCP connection, if it carries the bytes unchanged, so that the kernel can move them by itself (splice,
+    /// sendfile).
     #[inline]
     pub fn as_tcp(&self) -> Option<&Tcp> {
         match self {

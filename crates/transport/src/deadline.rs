@@ -1,7 +1,7 @@
-//! Time-outs at the cost of a store: coarse deadlines in a wheel that is advanced ten times a second.
+//! Time-outs at the cost of one store: coarse deadlines in a timer wheel that is advanced ten times a second.
 //!
-//! Arming a deadline writes one number; the wheel finds it later and files it anew where it was moved on. No clock
-//! is read here: the worker's tick says what time it is. Precise waiting (pacing, delays) is not for this.
+//! To arm a deadline writes one number. When the wheel reaches it, a deadline that was postponed is filed again. No
+//! clock is read here: the worker's tick supplies the time. For precise waits (pacing, delays) see `alarm`.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -23,7 +23,7 @@ const NEVER: u32 = u32::MAX;
 pub struct Ticks(pub u32);
 
 impl Ticks {
-    /// Longer than anything takes.
+    /// A time-out that never expires in practice.
     pub const FOREVER: Self = Self(NEVER / 2);
 }
 
@@ -35,11 +35,11 @@ impl From<Duration> for Ticks {
     }
 }
 
-/// A wait took longer than it may.
+/// Error: a wait exceeded its time-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Elapsed;
 
-/// All deadlines of one worker.
+/// All deadlines of one worker, in a timer wheel.
 pub struct Deadlines {
     now: Cell<u32>,
     entries: RefCell<Slab<Entry>>,
@@ -55,7 +55,7 @@ struct Entry {
 }
 
 impl Deadlines {
-    /// A wheel without any time-out, at tick 0.
+    /// A timer wheel without deadlines, at tick 0.
     pub fn new() -> Rc<Self> {
         let wheel = (0..SLOTS).map(|_| Vec::new()).collect();
         Rc::new(Self { now: Cell::new(0), entries: RefCell::default(), wheel: RefCell::new(wheel) })
@@ -66,17 +66,17 @@ impl Deadlines {
         self.now.get()
     }
 
-    /// Whether there is none, armed or not: nobody asks what time it is.
+    /// Whether no deadline exists, armed or not. Then the tick need not be exact.
     pub fn is_empty(&self) -> bool {
         self.entries.borrow().is_empty()
     }
 
-    /// The current second, counted from the start.
+    /// The current second, counted from tick 0.
     pub fn second(&self) -> u32 {
         self.now.get() / (Duration::from_secs(1).as_millis() / TICK.as_millis()) as u32
     }
 
-    /// A deadline that is not armed.
+    /// Creates a deadline that is not armed.
     pub fn deadline(self: &Rc<Self>) -> Deadline {
         let entry = Entry { due: NEVER, filed: NEVER, is_idle: false, waker: None };
         let key = self.entries.borrow_mut().insert(entry);
@@ -84,7 +84,7 @@ impl Deadlines {
         Deadline { deadlines: Rc::clone(self), key: key as u32 }
     }
 
-    /// Advances to `now` and wakes whoever is due.
+    /// Advances to tick `now` and wakes the tasks whose deadlines have passed.
     pub fn advance(&self, now: u32) {
         while self.now.get() < now {
             let tick = self.now.get() + 1;
@@ -97,7 +97,7 @@ impl Deadlines {
         }
     }
 
-    /// Has every idle connection look whether something has changed.
+    /// Wakes every idle connection, so that it checks for changes.
     pub fn wake_idle(&self) {
         for (_, entry) in self.entries.borrow_mut().iter_mut().filter(|(_, entry)| entry.is_idle) {
             if let Some(waker) = entry.waker.take() {
@@ -148,24 +148,24 @@ impl Deadlines {
     }
 }
 
-/// One wait that may take only so long; re-armed for the next.
+/// A reusable deadline: one time-out at a time.
 pub struct Deadline {
     deadlines: Rc<Deadlines>,
     key: u32,
 }
 
 impl Deadline {
-    /// Arms it, in place of what it was armed for.
+    /// Arms the deadline, in place of an earlier time-out.
     pub fn set(&self, limit: Ticks) {
         self.arm(limit, false);
     }
 
-    /// Arms it for a connection that waits for its next request.
+    /// Arms the deadline of an idle connection, which waits for its next request.
     pub fn set_idle(&self, limit: Ticks) {
         self.arm(limit, true);
     }
 
-    /// Runs a future until the deadline that is set.
+    /// Runs a future until the armed deadline passes.
     pub async fn guard<F: Future>(&self, future: F) -> Result<F::Output, Elapsed> {
         let mut future = pin!(future);
         poll_fn(|context| match future.as_mut().poll(context) {

@@ -1,4 +1,4 @@
-//! A delay on purpose, drawn anew for each message or connection that it holds back.
+//! Configured delays: one random (or traced) delay for each message or connection.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,14 +9,15 @@ use shape::Delay;
 
 use crate::alarm::Alarms;
 
-/// A configured delay, and how often it was drawn. All workers share it, so a measured trace is followed in its order.
+/// A configured delay, and the number of delays drawn. All workers share it, so that a recorded trace is played in
+/// order.
 pub struct Delayed {
     settings: Delay,
     drawn: AtomicU64,
 }
 
 impl Delayed {
-    /// The delay of the plan before, if it is configured the same: a trace goes on where it was.
+    /// Keeps the previous plan's delay if its settings are equal, so that a trace continues. `None` without settings.
     pub fn new(settings: Option<&Delay>, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
         let settings = settings?;
         let known = before.filter(|before| before.settings == *settings).cloned();
@@ -29,7 +30,7 @@ impl Delayed {
 }
 
 impl Alarms {
-    /// Waits for the next delay that is drawn.
+    /// Draws a delay and waits for it.
     pub async fn wait(self: &Rc<Self>, delay: &Delayed) {
         self.sleep(Duration::from_nanos(delay.draw_ns())).await;
     }

@@ -1,11 +1,11 @@
-//! Too few file descriptors: how that is recognised, and what to do.
+//! Shortage of file descriptors: how to recognise it, and the advice for the operator.
 
 use std::io::{self, ErrorKind};
 
-/// What to do where files are too many.
+/// Advice for messages about a shortage of file descriptors.
 pub const RAISE_LIMIT: &str = "; raise the limit of open files (ulimit -n)";
 
-/// Whether the process, or the machine, has no descriptor or memory left for a socket.
+/// Whether the process or the machine has no file descriptor, or no memory, for another socket.
 pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let codes = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];

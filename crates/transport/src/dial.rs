@@ -1,4 +1,4 @@
-//! Connections to servers, as pools and health checks make them: where to, and TLS.
+//! Connects to servers and does the TLS handshake, for pools and health checks.
 
 use std::fmt;
 use std::io;
@@ -15,16 +15,16 @@ use tls::{ClientSide, Handshake};
 use crate::tcp::Tcp;
 use crate::tls::{HandshakeError, Records, TlsConnection};
 
-/// One place where a server listens.
+/// An address at which a server listens.
 #[derive(Debug, Clone, Copy)]
 pub enum Destination<'a> {
     /// A Unix socket.
     Unix(&'a Path),
-    /// An address of TCP.
+    /// A TCP address.
     Tcp(SocketAddr),
 }
 
-/// The places of a server, to be tried in turn: its Unix socket, or the addresses that its name stands for.
+/// The addresses of a server, to be tried in order: its Unix socket, or `addresses`, to which its name resolved.
 pub fn destinations<'a>(
     host: &'a ServerHost,
     addresses: &'a [SocketAddr],
@@ -37,10 +37,10 @@ pub fn destinations<'a>(
 }
 
 impl Destination<'_> {
-    /// Connects. `sleep` is for a Unix socket whose backlog is full.
+    /// Connects. `sleep` waits between tries while the backlog of a Unix socket is full.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub async fn connect(self, sleep: impl AsyncFn(Duration)) -> io::Result<Tcp> {
         match self {
             Self::Unix(path) => Tcp::connect_unix(path, sleep).await,
@@ -49,16 +49,16 @@ impl Destination<'_> {
     }
 }
 
-/// Why a connection to a server has no TLS.
+/// Why the TLS handshake with a server failed.
 #[derive(Debug)]
 pub enum NotSecure {
     /// The upstream has no TLS for this server.
     NotConfigured,
     /// The server closed the connection.
     Closed,
-    /// One side refused what the other said.
+    /// One side rejected the handshake.
     Refused(rustls::Error),
-    /// What the server sends is no handshake.
+    /// The server sent something other than a TLS handshake.
     NoHandshake,
 }
 
@@ -73,8 +73,8 @@ impl fmt::Display for NotSecure {
     }
 }
 
-/// Does the TLS handshake with a server: the `place`th of those that `tls` is for. `config` may ask for other protocols than
-/// requests do. Also says whether HTTP/2 was agreed on.
+/// Does the TLS handshake with the server at index `place` of its upstream. `config` may offer other ALPN protocols
+/// than requests do. Returns whether HTTP/2 was negotiated, too.
 ///
 /// # Errors
 /// See [`NotSecure`].

@@ -1,4 +1,4 @@
-//! One side of an exchange: a connection of its own, an HTTP/2 stream, or nobody.
+//! One side of an exchange: a connection, an HTTP/2 stream, or no peer.
 //!
 //! All methods take `&self`: both directions may be under way in one task.
 
@@ -12,14 +12,14 @@ use crate::h2_connection::Wrong;
 use crate::h2_stream::Stream;
 use crate::tcp::{Follows, Pipe, Tcp};
 
-/// Where an exchange reads one message and writes the other.
+/// One side of an exchange: reads one message and writes the other.
 pub enum Endpoint {
     /// A connection that carries one exchange at a time.
     Connection(Connection),
     /// A stream of an HTTP/2 connection. Reads and writes like a connection that carries one exchange.
     Stream(Box<Stream>),
-    /// No peer: reads the end, and drops what is written. The client's side of a request of the proxy's own, and the
-    /// place of a connection while it is moved.
+    /// No peer: reads the end of the stream, and discards writes. Used as the client of the proxy's own requests, and
+    /// as a placeholder while a connection is moved.
     Detached,
 }
 
@@ -30,7 +30,7 @@ impl<T: Into<Connection>> From<T> for Endpoint {
 }
 
 impl Endpoint {
-    /// Replaces the connection by what `step` makes of it. A stream stays as it is.
+    /// Replaces the connection by the result of `step`. A stream stays as it is.
     pub fn map_connection(&mut self, step: impl FnOnce(Connection) -> Connection) {
         *self = match std::mem::replace(self, Self::Detached) {
             Self::Connection(connection) => Self::Connection(step(connection)),
@@ -48,7 +48,7 @@ impl Endpoint {
         }
     }
 
-    /// The length of the head that waits to be read, where it is known.
+    /// The length of the head that can be read, if known.
     #[inline]
     pub fn head_len(&self) -> Option<usize> {
         match self {
@@ -116,14 +116,14 @@ impl Endpoint {
         }
     }
 
-    /// Ready when it is worth reading what is to be written here. A connection is always ready: its buffer in the kernel
-    /// limits the writer.
+    /// Ready when a write would succeed, so that the other side is worth reading. A connection is always ready: its
+    /// buffer in the kernel limits the writer.
     pub async fn writable(&self) -> io::Result<usize> {
         poll_fn(|context| self.poll_writable(context)).await;
         Ok(0)
     }
 
-    /// Ready when it is worth reading what is to be written here.
+    /// Ready when a write would succeed, so that the other side is worth reading.
     #[inline]
     pub fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
         match self {
@@ -132,7 +132,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether little should be buffered of what is written here.
+    /// Whether writers should buffer little, because streams of the connection wait to send.
     #[inline]
     pub fn is_crowded(&self) -> bool {
         match self {
@@ -141,7 +141,7 @@ impl Endpoint {
         }
     }
 
-    /// How many bytes one write takes at most.
+    /// The largest number of bytes that one write accepts now.
     #[inline]
     pub fn room(&self) -> usize {
         match self {
@@ -150,7 +150,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether the peer has sent a part of a frame of the body, and owes the rest. Only streams have such frames.
+    /// Whether the peer has sent a part of a DATA frame, and not yet the rest. Only streams have frames.
     #[inline]
     pub fn owes(&self) -> bool {
         match self {
@@ -159,13 +159,14 @@ impl Endpoint {
         }
     }
 
-    /// Whether the end of a message and its trailers are sent with `end`, apart from the bytes of the body.
+    /// Whether [`end`](Self::end) sends the end of a message and its trailers, so that bodies need no framing in the
+    /// text.
     #[inline]
     pub fn frames_itself(&self) -> bool {
         matches!(self, Self::Stream(_))
     }
 
-    /// Ends a message that has not ended with its last bytes, with trailers as lines.
+    /// Ends a message, if its last bytes did not. `trailers` are HTTP/1.1 field lines.
     pub fn end(&self, trailers: &[u8]) -> io::Result<()> {
         match self {
             Self::Connection(_) | Self::Detached => Ok(()),
@@ -173,7 +174,7 @@ impl Endpoint {
         }
     }
 
-    /// Ready once the peer has reset the stream. Never ready for a connection.
+    /// Ready once the stream is reset or its connection has ended. Never ready for a connection.
     #[inline]
     pub fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
         match self {
@@ -182,7 +183,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether the kernel can move bytes here by itself, out of a pipe.
+    /// Whether the kernel can move bytes out of a pipe to this side by itself.
     #[inline]
     pub fn takes_pipes(&self) -> bool {
         match self {
@@ -192,7 +193,7 @@ impl Endpoint {
         }
     }
 
-    /// How many bytes may be put into a pipe for this at once.
+    /// The largest number of bytes to put into a pipe for this side at once.
     pub fn pipe_room(&self) -> usize {
         match self {
             Self::Connection(_) | Self::Detached => Pipe::CAPACITY,
@@ -200,7 +201,7 @@ impl Endpoint {
         }
     }
 
-    /// Moves bytes out of a pipe that holds `len` bytes; at least one.
+    /// Moves bytes out of a pipe that holds `len` bytes; at least one byte.
     pub fn poll_splice_from(
         &self,
         context: &mut Context<'_>,
@@ -215,7 +216,7 @@ impl Endpoint {
         }
     }
 
-    /// The TCP connection whose bytes are those of the message, so that the kernel can move them by itself.
+    /// The TCP connection, if it carries the message's bytes unchanged, so that the kernel can move them by itself.
     #[inline]
     pub fn spliceable(&self) -> Option<&Tcp> {
         match self {
@@ -232,7 +233,7 @@ impl Endpoint {
         }
     }
 
-    /// The error of the peer for which the stream was reset.
+    /// The peer's error because of which the stream or its connection ended.
     pub fn wrong(&self) -> Option<Wrong> {
         match self {
             Self::Stream(stream) => stream.wrong(),
@@ -240,7 +241,7 @@ impl Endpoint {
         }
     }
 
-    /// Bytes of a body that left on a stream. A connection does not count them.
+    /// The number of body bytes that left on a stream. `None` for a connection, which does not count them.
     pub fn body_sent(&self) -> Option<u64> {
         match self {
             Self::Stream(stream) => Some(stream.body_sent()),

@@ -1,8 +1,8 @@
-//! A connection of HTTP/2 as its streams share it with whoever drives it.
+//! An HTTP/2 connection, shared by its streams and the task that drives it.
 //!
-//! Streams read and write without a system call; the driver receives for all of them, and sends what they have written
-//! together. Streams that have more to send than the connection has room for take turns: what is read for one is then
-//! still in the processor's cache when it leaves, and one that cannot send holds next to nothing.
+//! Streams read and write without system calls; the driver receives for all streams, and sends their output together.
+//! Streams take turns when the connection has too little room: then the bytes read for a stream are still in the
+//! processor's cache when they leave, and a stream that cannot send buffers next to nothing.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -36,7 +36,7 @@ const REST_READS_MAX: usize = 64;
 /// How often that is done before others have their turn.
 const RECEIVES_PER_TURN: usize = 2;
 
-/// What the connections of HTTP/2 of one worker share: one that has nothing to send or receive holds no buffer.
+/// Buffers and pipes that all HTTP/2 connections of a worker share. An idle connection holds no buffer.
 pub struct Stock {
     received: RefCell<Box<[u8]>>,
     spare: RefCell<Vec<Vec<u8>>>,
@@ -46,7 +46,7 @@ pub struct Stock {
 }
 
 impl Stock {
-    /// What the HTTP/2 connections of one worker share.
+    /// Creates the shared buffers and pipes of one worker.
     pub fn new() -> Rc<Self> {
         let received = RefCell::new(vec![0; RECEIVE_MAX].into_boxed_slice());
         Rc::new(Self { received, spare: RefCell::default(), pipes: Pipes::default(), granted: Rc::default() })
@@ -64,7 +64,7 @@ impl Stock {
     }
 }
 
-/// A connection of HTTP/2, shared by its streams and the task that drives it.
+/// An HTTP/2 connection, shared by its streams and the task that drives it.
 #[derive(Clone)]
 pub struct H2Connection(Rc<Shared>);
 
@@ -89,13 +89,13 @@ struct Shared {
     is_left: Cell<bool>,
 }
 
-/// What a peer did wrong.
+/// A protocol error of the peer.
 pub struct Wrong {
-    /// Whether it is the stream's own, and not that of all.
+    /// Whether the error concerns one stream, rather than the whole connection.
     pub is_of_stream: bool,
-    /// Whether it is a head that is larger than it may be.
+    /// Whether the error is a head beyond the size limit.
     pub is_too_large: bool,
-    /// In words.
+    /// Description of the error.
     pub text: String,
 }
 
@@ -143,14 +143,14 @@ struct Piped {
 
 /// How a connection ended.
 pub enum End {
-    /// The peer has closed it, or it broke.
+    /// The peer closed the connection, or the connection broke.
     Closed,
-    /// It broke the protocol, or did something else that it is told of.
+    /// The peer violated the protocol or a limit, and is told so (GOAWAY).
     Broken(Broken),
 }
 
 impl H2Connection {
-    /// A connection whose engine is ready. Whoever owns it polls [`Self::poll_drive`].
+    /// Creates a connection. Its owner has to poll [`Self::poll_drive`].
     pub fn new(
         stock: Rc<Stock>,
         deadlines: Rc<Deadlines>,
@@ -175,17 +175,17 @@ impl H2Connection {
         }))
     }
 
-    /// The connection itself, for whoever drives it.
+    /// The protocol state, for the task that drives the connection.
     pub fn engine(&self) -> std::cell::RefMut<'_, http2::Connection> {
         self.0.engine.borrow_mut()
     }
 
-    /// Whether nothing more is received or sent.
+    /// Whether the connection has ended: nothing more is received or sent.
     pub fn is_over(&self) -> bool {
         self.0.is_over.get()
     }
 
-    /// Whether nothing more is received or sent, or the peer takes no further streams.
+    /// Whether the connection has ended, or the peer accepts no further streams (GOAWAY).
     pub fn is_ending(&self) -> bool {
         self.is_over() || self.0.engine.borrow().is_going_away()
     }
@@ -195,13 +195,13 @@ impl H2Connection {
         self.0.connection.is_key_exhausted()
     }
 
-    /// No further streams are wanted: the connection ends with those that it has.
+    /// Opens or accepts no further streams: the connection ends with its last stream.
     pub fn leave(&self) {
         self.0.is_left.set(true);
         self.stir();
     }
 
-    /// Whether no further streams are wanted.
+    /// Whether [`leave`](Self::leave) was called: no further streams are wanted.
     pub fn is_left(&self) -> bool {
         self.0.is_left.get()
     }
@@ -210,7 +210,7 @@ impl H2Connection {
         Now { tick: self.0.deadlines.now(), second: self.0.deadlines.second() }
     }
 
-    /// Takes in bytes that were read before the connection was known to be one of HTTP/2.
+    /// Processes bytes that were read before the connection was known to be HTTP/2. New streams are added to `opened`.
     pub fn take_in(&self, bytes: &[u8], opened: &mut Vec<Key>) -> Result<(), End> {
         let mut rest = bytes;
         loop {
@@ -246,8 +246,8 @@ impl H2Connection {
         }
     }
 
-    /// Does what there is to do: receives, sends, and says whose turn it is. Ready when the connection has ended.
-    /// Requests that have come are put into `opened`.
+    /// Drives the connection: receives, sends, and gives streams their turn to write. Ready when the connection has
+    /// ended. New requests are added to `opened`.
     pub fn poll_drive(&self, context: &mut Context<'_>, limit: u32, opened: &mut Vec<Key>) -> Poll<End> {
         match &mut *self.0.driver.borrow_mut() {
             Some(driver) => driver.clone_from(context.waker()),
@@ -351,7 +351,7 @@ impl H2Connection {
         engine.room_of_connection().min(GATHER_MAX.saturating_sub(engine.unsent().len()))
     }
 
-    /// Tells the driver that there is something to do.
+    /// Wakes the driver.
     pub fn stir(&self) {
         if !self.0.is_stirred.replace(true)
             && let Some(driver) = &*self.0.driver.borrow()
@@ -366,7 +366,7 @@ impl H2Connection {
         }
     }
 
-    /// Ends the connection: the peer is told why, where that is known, and every stream hears of it.
+    /// Ends the connection: sends `reason` to the peer, if there is one, and wakes every stream.
     pub fn finish(&self, reason: Option<Reason>, why: &str) {
         if let Some(reason) = reason {
             self.engine().abort(reason, why);
@@ -381,7 +381,7 @@ impl H2Connection {
 }
 
 impl H2Connection {
-    /// Throws away what still comes, until the peer has closed or has sent more than it can have meant.
+    /// Reads and discards input until the peer closes, or until a limit of reads, which `reads` counts.
     pub fn poll_rest(&self, context: &mut Context<'_>, reads: &mut usize) -> Poll<()> {
         let received = &mut self.0.stock.received.borrow_mut()[..];
         while *reads < REST_READS_MAX
@@ -395,7 +395,7 @@ impl H2Connection {
 
 /// What streams do.
 impl H2Connection {
-    /// A stream that is held from now on.
+    /// Registers a stream that an exchange uses from now on.
     pub fn hold(&self, key: Key) {
         let mut waits = self.0.waits.borrow_mut();
         if waits.len() <= key {
@@ -404,7 +404,7 @@ impl H2Connection {
         waits[key] = Wait::default();
     }
 
-    /// Forgets the stream: its exchange is over.
+    /// Releases a stream whose exchange has ended.
     pub fn release(&self, key: Key) {
         self.0.waits.borrow_mut()[key] = Wait::default();
         let turns = &mut *self.0.turns.borrow_mut();
@@ -422,12 +422,12 @@ impl H2Connection {
         self.stir_to_send();
     }
 
-    /// How many bytes of heads and bodies of the stream wait to be read.
+    /// The number of bytes of the stream's heads and bodies that can be read.
     pub fn text_len(&self, key: Key) -> usize {
         self.0.engine.borrow().text_len(key)
     }
 
-    /// What the peer did wrong on a stream, or on the connection.
+    /// The peer's protocol error on a stream, or on the whole connection.
     pub fn wrong(&self, key: Key) -> Option<Wrong> {
         let engine = self.0.engine.borrow();
         if let Some(text) = engine.wrong(key) {
@@ -441,29 +441,30 @@ impl H2Connection {
         Some(Wrong { is_of_stream: false, is_too_large: false, text })
     }
 
-    /// Bytes of a body that left on a stream, or are about to.
+    /// The number of the stream's body bytes that left or are about to.
     pub fn body_sent(&self, key: Key) -> u64 {
         self.0.engine.borrow().body_sent(key, self.is_over())
     }
 
-    /// Whether the peer has begun a frame of a body on a stream and owes the rest of it.
+    /// Whether the peer has sent a part of a DATA frame of the stream, and not yet the rest.
     pub fn owes(&self, key: Key) -> bool {
         self.0.engine.borrow().owes(key)
     }
 
-    /// What the peer has not taken would stay in the kernel for as long as it answers: its connection is reset instead.
+    /// Makes the close a reset if the peer has not taken all bytes: the kernel would keep them for as long as the peer
+    /// answers.
     pub fn reset_if_unsent(&self) {
         if !self.0.engine.borrow().unsent().is_empty() || self.0.piped.borrow().is_some() {
             self.0.connection.reset_on_drop();
         }
     }
 
-    /// Whether the stream expects the head of a message to be written next.
+    /// Whether the next write on the stream must be the head of a message.
     pub fn wants_head(&self, key: Key) -> bool {
         self.0.engine.borrow().wants_head(key)
     }
 
-    /// Ready when [`Self::poll_read`] has something for the stream, or its end.
+    /// Ready when [`Self::poll_read`] has bytes for the stream, or its end.
     pub fn poll_readable(&self, context: &mut Context<'_>, key: Key) -> Poll<()> {
         if self.is_over() || self.0.engine.borrow().is_readable(key) {
             return Poll::Ready(());
@@ -472,7 +473,7 @@ impl H2Connection {
         Poll::Pending
     }
 
-    /// Reads what the peer sent on the stream, as HTTP/1.1 text; 0 is the end.
+    /// Reads from a stream, as HTTP/1.1 text; 0 is the end.
     pub fn poll_read(
         &self,
         context: &mut Context<'_>,
@@ -493,12 +494,12 @@ impl H2Connection {
         }
     }
 
-    /// How much of a body has arrived and can be lent.
+    /// The number of body bytes that [`poll_lend`](Self::poll_lend) can lend now.
     pub fn lendable(&self, key: Key) -> usize {
         self.0.engine.borrow().body(key).len()
     }
 
-    /// Ready when so much of a body can be lent, or half a window of it, or nothing more comes.
+    /// Ready when `wanted` bytes of a body (at most half a window) can be lent, or when no more will come.
     pub fn poll_lendable(&self, context: &mut Context<'_>, key: Key, wanted: usize) -> Poll<()> {
         let engine = self.0.engine.borrow();
         if self.is_over() || engine.has_of_body(key, wanted.min(engine.gathers())) {
@@ -508,7 +509,7 @@ impl H2Connection {
         Poll::Pending
     }
 
-    /// Lends at most `limit` bytes of what has arrived of a body to `write`, which says how many of them it took.
+    /// Lends at most `limit` bytes of a received body to `write`, which returns how many it took.
     pub fn poll_lend(
         &self,
         key: Key,
@@ -524,7 +525,7 @@ impl H2Connection {
         Poll::Ready(Ok(count))
     }
 
-    /// Ready when the peer has given the stream up.
+    /// Ready once the stream is reset or the connection has ended.
     pub fn poll_gone(&self, context: &mut Context<'_>, key: Key) -> Poll<()> {
         if self.is_over() || self.0.engine.borrow().is_broken(key) {
             return Poll::Ready(());
@@ -533,7 +534,8 @@ impl H2Connection {
         Poll::Pending
     }
 
-    /// Writes the head at the front of `text`, and what fits behind it.
+    /// Writes the head at the front of `text`, and as much of the body behind it as fits. Returns the number of bytes
+    /// taken.
     pub fn write_head(
         &self,
         key: Key,
@@ -555,7 +557,7 @@ impl H2Connection {
         Ok(len + self.engine().write(key, rest, room, is_last))
     }
 
-    /// Ready with how much can be written on a stream, at least one byte.
+    /// Ready when the stream's turn has come: with the number of bytes that can be written, at least one.
     pub fn poll_room(&self, context: &mut Context<'_>, key: Key) -> Poll<Result<usize, Gone>> {
         let of_stream = self.0.engine.borrow().room(key)?;
         if self.is_over() {
@@ -587,12 +589,12 @@ impl H2Connection {
         is_next && self.room_now() > 0
     }
 
-    /// How much can be written on a stream now.
+    /// The number of bytes that can be written on a stream now.
     pub fn room(&self, key: Key) -> Result<usize, Gone> {
         Ok(self.0.engine.borrow().room(key)?.min(self.room_now()))
     }
 
-    /// Writes the start of `bytes`, of which there is room for so much.
+    /// Writes the start of `bytes`, at most `room` bytes. Returns the number of bytes taken.
     pub fn write(&self, key: Key, bytes: &[u8], room: usize, is_last: bool) -> usize {
         self.lend();
         let count = self.engine().write(key, bytes, room, is_last);
@@ -600,19 +602,19 @@ impl H2Connection {
         count
     }
 
-    /// Whether the kernel can move bodies to the connection by itself, out of a pipe.
+    /// Whether the kernel can move bodies out of a pipe to the connection by itself.
     pub fn takes_pipes(&self) -> bool {
         self.0.connection.as_tcp().is_some()
     }
 
-    /// How much may be put into a pipe for a stream: what its peer takes, and others wait for.
+    /// The largest number of bytes to put into a pipe for a stream, by the windows of the stream and of the connection.
     pub fn pipe_room(&self, key: Key) -> usize {
         let engine = self.0.engine.borrow();
         engine.room(key).unwrap_or(0).min(engine.room_of_connection()).clamp(1, PIPE_MAX)
     }
 
-    /// Takes some of what a pipe holds, in frames of their own; at least one byte. With `is_last` the stream ends with all
-    /// of it. The frames are made in another pipe, so that the kernel sends them as a whole.
+    /// Sends bytes from a pipe in DATA frames; at least one byte. With `is_last`, the stream ends with the last of
+    /// `len` bytes. A second pipe puts the frames together, so that the kernel sends them as a whole.
     pub fn poll_splice(
         &self,
         context: &mut Context<'_>,
@@ -674,10 +676,10 @@ impl H2Connection {
         Ok(head_put + moved)
     }
 
-    /// Ends our side of the stream, with trailers as HTTP/1.1 text or none.
+    /// Ends the stream's outgoing message. `trailers` are HTTP/1.1 field lines, or empty.
     ///
     /// # Errors
-    /// When the stream is gone.
+    /// If the stream is gone.
     pub fn end(&self, key: Key, trailers: &[u8]) -> Result<(), Gone> {
         let outcome = self.engine().end(key, trailers);
         self.stir_to_send();
@@ -690,12 +692,12 @@ impl H2Connection {
         self.stir_to_send();
     }
 
-    /// Whether some stream has something to send and cannot.
+    /// Whether some stream has data to send and no room.
     pub fn has_stalled(&self) -> bool {
         self.0.stalled.get() > 0
     }
 
-    /// A stream begins or ends to be stalled.
+    /// Counts a stream that begins (or ceases) to have data to send and no room.
     pub fn stall(&self, is_stalled: bool) {
         let stalled = self.0.stalled.get();
         self.0.stalled.set(if is_stalled { stalled + 1 } else { stalled - 1 });

@@ -1,8 +1,7 @@
-//! A stream of HTTP/2 that reads and writes like a connection of HTTP/1.1: a head as text, then the body. So the path of
-//! a request is the same for both versions.
+//! An HTTP/2 stream that reads and writes like an HTTP/1.1 connection: a head as text, then the body.
 //!
-//! Its windows are end-to-end backpressure: what was received is given back as the path takes it, and nothing is queued
-//! beyond what the peer has room for.
+//! Flow control gives end-to-end backpressure: the window opens as the path consumes bytes, and writes are never queued
+//! beyond the peer's window.
 
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
@@ -13,7 +12,7 @@ use http2::{Gone, Key, Reason, Scheme, WriteError};
 use crate::h2_connection::{H2Connection, Wrong};
 use crate::tcp::{Follows, Pipe};
 
-/// A stream, as one side of an exchange.
+/// An HTTP/2 stream, as one side of an exchange.
 pub struct Stream {
     connection: H2Connection,
     key: Key,
@@ -31,33 +30,33 @@ impl Drop for Stream {
 }
 
 impl Stream {
-    /// A stream that a client has opened, or one that is open for a request.
+    /// A stream that a client has opened, or that was opened for a request to a server.
     pub fn new(connection: H2Connection, key: Key, scheme: Scheme) -> Self {
         connection.hold(key);
         Self { connection, key, scheme, is_stalled: Cell::default() }
     }
 
-    /// The length of the text that waits to be read: at first, that of the head.
+    /// The length of the text that can be read: at first, the length of the head.
     pub fn text_len(&self) -> usize {
         self.connection.text_len(self.key)
     }
 
-    /// What the peer did wrong on it, in words.
+    /// The peer's protocol error on the stream or its connection.
     pub fn wrong(&self) -> Option<Wrong> {
         self.connection.wrong(self.key)
     }
 
-    /// Bytes of a body that left on it, or are about to.
+    /// The number of body bytes that left on the stream or are about to.
     pub fn body_sent(&self) -> u64 {
         self.connection.body_sent(self.key)
     }
 
-    /// Whether the peer has begun a frame of the body and owes the rest of it.
+    /// Whether the peer has sent a part of a DATA frame, and not yet the rest.
     pub fn owes(&self) -> bool {
         self.connection.owes(self.key)
     }
 
-    /// Ready when there is something to read, or the end.
+    /// Ready when the stream has something to read, or its end.
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.connection.poll_readable(context, self.key).map(Ok)
     }
@@ -67,17 +66,17 @@ impl Stream {
         self.connection.poll_read(context, self.key, buffer).map_err(broken)
     }
 
-    /// How much of a body has arrived and can be lent.
+    /// The number of body bytes that [`poll_lend`](Self::poll_lend) can lend now.
     pub fn lendable(&self) -> usize {
         self.connection.lendable(self.key)
     }
 
-    /// Ready when so much of a body can be lent, or half a window of it, or nothing more comes.
+    /// Ready when `wanted` bytes of a body (at most half a window) can be lent, or when no more will come.
     pub fn poll_lendable(&self, context: &mut Context<'_>, wanted: usize) -> Poll<()> {
         self.connection.poll_lendable(context, self.key, wanted)
     }
 
-    /// Lends at most `limit` bytes of what has arrived of a body to `write`, which says how many of them it took.
+    /// Lends at most `limit` bytes of a received body to `write`, which returns how many it took.
     pub fn poll_lend(
         &self,
         limit: usize,
@@ -86,7 +85,7 @@ impl Stream {
         self.connection.poll_lend(self.key, limit, write)
     }
 
-    /// Writes the start of `bytes`: a whole head first, then what follows it.
+    /// Writes the start of `bytes`: first a whole head, then the body.
     pub fn poll_write(
         &self,
         context: &mut Context<'_>,
@@ -107,17 +106,17 @@ impl Stream {
         Poll::Ready(Ok(self.connection.write(self.key, bytes, room, follows.is_end())))
     }
 
-    /// Whether the kernel can move bytes here by itself, out of a pipe.
+    /// Whether the kernel can move bodies out of a pipe to the connection by itself.
     pub fn takes_pipes(&self) -> bool {
         self.connection.takes_pipes()
     }
 
-    /// How much may be put into a pipe for this at once.
+    /// The largest number of bytes to put into a pipe for this stream at once.
     pub fn pipe_room(&self) -> usize {
         self.connection.pipe_room(self.key)
     }
 
-    /// Moves bytes out of a pipe that holds so many; at least one.
+    /// Moves bytes out of a pipe that holds `len` bytes; at least one byte.
     pub fn poll_splice_from(
         &self,
         context: &mut Context<'_>,
@@ -130,7 +129,7 @@ impl Stream {
         moved
     }
 
-    /// Ready when something can be written: until then nothing should be read for it.
+    /// Ready when a write would succeed. Until then, nothing should be read for this stream.
     pub fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
         if self.connection.wants_head(self.key) {
             return Poll::Ready(());
@@ -151,13 +150,12 @@ impl Stream {
         }
     }
 
-    /// Whether some stream of the connection, this or another, has something to send and cannot: then little should be
-    /// held for any of them.
+    /// Whether any stream of the connection has data to send and no room: then all its streams should buffer little.
     pub fn is_crowded(&self) -> bool {
         self.connection.has_stalled()
     }
 
-    /// How much is taken at once now.
+    /// The largest number of bytes that one write accepts now.
     pub fn room(&self) -> usize {
         if self.connection.wants_head(self.key) {
             usize::MAX
@@ -166,27 +164,27 @@ impl Stream {
         }
     }
 
-    /// Ends what is sent, with trailers as lines, if it has not ended yet.
+    /// Ends the outgoing message, if it has not ended yet. `trailers` are HTTP/1.1 field lines.
     pub fn end(&self, trailers: &[u8]) -> io::Result<()> {
         self.connection.end(self.key, trailers).map_err(broken)
     }
 
-    /// Tells the peer that the message is not whole.
+    /// Resets the stream (RST_STREAM), so that the peer sees that the message is incomplete.
     pub fn reset(&self) {
         self.connection.reset(self.key, Reason::INTERNAL_ERROR);
     }
 
-    /// Whether its connection has ended, or takes no more streams.
+    /// Whether the connection has ended, or accepts no further streams.
     pub fn has_connection_ended(&self) -> bool {
         self.connection.is_ending()
     }
 
-    /// Has the connection end with the streams that it has.
+    /// Opens or accepts no further streams on the connection, which ends with its last stream.
     pub fn retire(&self) {
         self.connection.leave();
     }
 
-    /// Ready once the peer has given the stream up.
+    /// Ready once the stream is reset or its connection has ended.
     pub fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
         self.connection.poll_gone(context, self.key)
     }

@@ -26,12 +26,12 @@ const READ_MAX: usize = 16 * 1024;
 /// How long a peer may take no bytes of a connection that nobody else holds any more.
 const FLUSH_MAX_NS: u64 = 30_000_000_000;
 
-/// An emulated link, as configured. Shared by all workers.
+/// A configured network link with emulated latency. Shared by all workers.
 pub struct Link {
     settings: config::Link,
     /// What it takes to make a connection over it.
     connect_delay: Option<Arc<Delayed>>,
-    /// The delay of bytes now. A link that replaces this one after a reload shares it.
+    /// The current delay of bytes. After a reload, the link that replaces this one shares it.
     pub latency: Arc<InForce>,
 }
 
@@ -39,7 +39,8 @@ pub struct Link {
 type InForce = ArcSwapOption<Latency>;
 
 impl Link {
-    /// `None` if nothing is delayed and nothing was before. Connections over the link before it go on over this one.
+    /// Creates the link of a new plan; it shares the delay with the link `before`, so that existing connections change
+    /// too. `None` if neither link delays anything.
     pub fn new(settings: &config::Link, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
         if before.is_none() && *settings == config::Link::default() {
             return None;
@@ -51,24 +52,24 @@ impl Link {
         Some(Arc::new(Self { settings: settings.clone(), connect_delay, latency }))
     }
 
-    /// Applies the configured delay: the plan of the link is in force from now on.
+    /// Applies the configured delay. Called when the plan of the link takes effect.
     pub fn enforce(&self) {
         self.latency.store(self.settings.lateness().map(Arc::new));
     }
 
-    /// Whether it delays bytes.
+    /// Whether the link delays bytes.
     pub fn is_delayed(&self) -> bool {
         self.latency.load().is_some()
     }
 
-    /// Waits as long as it takes to make a connection over it.
+    /// Waits for the configured delay of a new connection.
     pub async fn connect(&self, alarms: &Rc<Alarms>) {
         if let Some(delay) = &self.connect_delay {
             alarms.wait(delay).await;
         }
     }
 
-    /// The connection to a server, delayed if the link delays bytes.
+    /// Wraps the connection to a server, if the link delays bytes.
     pub fn over(&self, connection: Connection, alarms: &Rc<Alarms>) -> Connection {
         if self.is_delayed() {
             DelayedConnection::over(connection, &self.latency, alarms, || None)
@@ -99,9 +100,9 @@ struct Shared {
     hold: Cell<Option<Hold>>,
 }
 
-/// A guard that lives until the last bytes have left, e.g. one that keeps the worker from ending.
+/// A guard that lives until the last delayed bytes have left: for example, it keeps the worker from ending.
 pub type Hold = Box<dyn Any>;
-/// Makes the guard when the owner of the connection drops it.
+/// Creates the guard when the owner of the connection drops it.
 pub type OnRelease = Box<dyn FnOnce() -> Hold>;
 
 /// One way.
@@ -173,7 +174,7 @@ impl Undelayed {
 }
 
 impl DelayedConnection {
-    /// Delays the bytes of a connection from now on. One that is delayed already stays as it is.
+    /// Delays the bytes of a connection from now on. A connection that is already delayed stays as it is.
     pub fn over(
         connection: Connection,
         latency: &Arc<InForce>,
@@ -201,12 +202,12 @@ impl DelayedConnection {
         Connection::Delayed(Box::new(Self { shared, on_release: on_release() }))
     }
 
-    /// The connection whose bytes are delayed.
+    /// The underlying connection, without the delay.
     pub fn connection(&self) -> &Connection {
         &self.shared.connection.0
     }
 
-    /// Ready when there is something to read, or the end.
+    /// Ready when bytes are due to be read, or the end.
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let half = &mut *self.shared.inward.borrow_mut();
         let now_ns = self.shared.alarms.now_ns();
@@ -217,7 +218,7 @@ impl DelayedConnection {
         Poll::Pending
     }
 
-    /// Reads into `buffer`; 0 is the end.
+    /// Reads the bytes that are due into `buffer`; 0 is the end.
     pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let half = &mut *self.shared.inward.borrow_mut();
         let now_ns = self.shared.alarms.now_ns();
@@ -244,7 +245,7 @@ impl DelayedConnection {
         Poll::Pending
     }
 
-    /// Takes the start of `bytes`, to be sent when they are due.
+    /// Accepts the start of `bytes`, to be sent after the delay.
     pub fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let half = &mut *self.shared.outward.borrow_mut();
         if let Some(broken) = half.broken {
@@ -260,28 +261,28 @@ impl DelayedConnection {
         Poll::Ready(Ok(count))
     }
 
-    /// Sends the end of the stream behind what is on its way.
+    /// Sends the end of the stream behind the bytes that are still delayed.
     pub fn shutdown_write(&self) {
         self.shared.outward.borrow_mut().end(&self.shared.latency, self.shared.alarms.now_ns());
         self.shared.stir();
     }
 
-    /// Whether something has arrived that was not read, be it due or not.
+    /// Whether bytes have arrived that were not read, due or not.
     pub fn has_unread(&self) -> bool {
         !self.shared.inward.borrow().line.is_empty() || self.shared.connection.0.has_unread()
     }
 
-    /// Whether nothing has arrived, be it due or not, as far as the runtime knows.
+    /// Whether no bytes have arrived, due or not, as far as the runtime knows.
     pub fn is_quiet(&self) -> bool {
         self.shared.inward.borrow().line.is_empty() && self.shared.connection.0.is_quiet()
     }
 
-    /// The same as far as the kernel knows.
+    /// Whether no bytes have arrived, due or not, as far as the kernel knows. Costs a system call.
     pub fn is_quiet_still(&self) -> bool {
         self.shared.inward.borrow().line.is_empty() && self.shared.connection.0.is_quiet_still()
     }
 
-    /// Closes so that the peer sees a reset once what is on its way has arrived.
+    /// Makes the close a reset, which the peer sees behind the bytes that are still delayed.
     pub fn reset_on_drop(&self) {
         self.shared.resets.set(true);
     }

@@ -1,38 +1,38 @@
-//! Byte streams: TCP, Unix sockets, TLS, delayed connections, connections and streams of HTTP/2; buffers and timers.
+//! Byte streams (TCP, Unix sockets, TLS, delayed connections, HTTP/2), buffers, timers and name resolution.
 //!
-//! Bytes and addresses enter; bytes, ends and time-outs leave. Nothing here knows a route, a plan or the cache.
+//! Knows nothing of routes, plans or the cache.
 
 #![forbid(unsafe_code)]
 
-/// Timers of a millisecond.
+/// Precise timers.
 pub mod alarm;
-/// Buffers with room in front for a head.
+/// Read buffers with room in front for a head.
 pub mod buffer;
-/// Code that is rare, kept out of the request path.
+/// Keeps rare code out of the request path.
 pub mod cold;
-/// Time-outs, by a wheel of ticks.
+/// Time-outs, in a timer wheel.
 pub mod deadline;
-/// Delays on purpose.
+/// Configured delays.
 pub mod delay;
-/// Connections to servers, for pools and health checks.
+/// Connects to servers, for pools and health checks.
 pub mod dial;
-/// Too few file descriptors.
+/// Shortage of file descriptors.
 pub mod descriptors;
-/// An HTTP/2 connection, as its streams share it.
+/// An HTTP/2 connection, shared by its streams.
 pub mod h2_connection;
-/// An HTTP/2 stream, read and written like a connection.
+/// An HTTP/2 stream that reads and writes like a connection.
 pub mod h2_stream;
-/// Connections whose bytes are delayed.
+/// Latency emulation: connections whose bytes are delayed.
 pub mod latency_emulation;
 /// Pipes for splice(2), kept for reuse.
 pub mod pipes;
-/// Bytes between two sockets, through toxics.
+/// Relays bytes between two sockets, through toxics.
 pub mod relay;
-/// Name resolution of servers.
+/// DNS resolution of server names.
 pub mod resolve;
 /// A connection: TCP or TLS, with or without emulated latency.
 pub mod connection;
-/// One side of an exchange: a connection, an HTTP/2 stream, or nobody.
+/// One side of an exchange: a connection, an HTTP/2 stream, or no peer.
 pub mod endpoint;
 /// TCP connections and pipes.
 pub mod tcp;

@@ -1,10 +1,10 @@
-//! The spare pipes of one worker, for splice(2).
+//! Pool of spare pipes for splice(2), one per worker.
 
 use std::cell::RefCell;
 
 use crate::tcp::Pipe;
 
-/// The spare pipes of one worker.
+/// The pool of spare pipes of one worker.
 #[derive(Default)]
 pub struct Pipes {
     spare: RefCell<Vec<Pipe>>,
@@ -14,12 +14,12 @@ impl Pipes {
     /// Pipes kept for reuse.
     const SPARE_MAX: usize = 16;
 
-    /// An empty pipe; `None` where the process can have no more, and bodies are copied instead.
+    /// An empty pipe. `None` if the process can open no more: then bodies are copied instead.
     pub fn take(&self) -> Option<Pipe> {
         self.spare.borrow_mut().pop().or_else(|| Pipe::new().ok())
     }
 
-    /// Takes an empty pipe back.
+    /// Returns an empty pipe to the pool.
     pub fn give(&self, pipe: Pipe) {
         let mut spare = self.spare.borrow_mut();
         if spare.len() < Self::SPARE_MAX {

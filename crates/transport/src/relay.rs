@@ -1,6 +1,6 @@
-//! Bytes between two sockets, both ways, through a chain of toxics that may change meanwhile.
+//! Relays bytes between two sockets, both ways, through a chain of toxics that may change meanwhile.
 //!
-//! What one side has not ended itself ends in a reset.
+//! A connection that one side did not end itself is reset on the other side.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const READ_BYTES: usize = 32 * 1024;
 /// With less room than this there is a new buffer: small pieces that wait share one.
 const READ_BYTES_MIN: usize = 4 * 1024;
 
-/// Passes bytes both ways until either side, or a toxic, has ended it; `sleep` waits for what is due later.
+/// Relays bytes both ways until either side, or a toxic, ends the connection. `sleep` waits for delayed bytes.
 pub async fn pass_between<T>(
     client: &TcpStream,
     server: &TcpStream,
@@ -64,7 +64,7 @@ struct Progress {
 /// Those of all toxics that one way has.
 type Choice<T> = Box<dyn Fn(&T) -> Vec<Link> + Send>;
 
-/// One way of a connection.
+/// One direction of a relayed connection.
 pub struct RelayDirection<T> {
     toxics: watch::Receiver<T>,
     links: Choice<T>,
@@ -81,7 +81,7 @@ pub struct RelayDirection<T> {
 }
 
 impl<T> RelayDirection<T> {
-    /// One that meets what `links` makes of these, whatever they become.
+    /// A direction whose toxics follow `toxics`, also later changes; `links` turns them into the links of a chain.
     pub fn new(mut toxics: watch::Receiver<T>, links: impl Fn(&T) -> Vec<Link> + Send + 'static) -> Self {
         // Those there are already are a change from none.
         toxics.mark_changed();
@@ -90,12 +90,13 @@ impl<T> RelayDirection<T> {
         Self { toxics, links, epoch, chain, buffer, is_open: true, resets: None, counts: None }
     }
 
-    /// The same, with its bytes counted there.
+    /// Counts the bytes of the direction in `counts`.
     pub fn counted_by(self, counts: Arc<Counts>) -> Self {
         Self { counts: Some(counts), ..self }
     }
 
-    /// The same of a source whose end is a reset once this says so.
+    /// Treats the source's end as a reset once `resets` is true: for a source, such as a Unix socket, that cannot be
+    /// reset.
     pub fn reset_by(self, resets: Arc<AtomicBool>) -> Self {
         Self { resets: Some(resets), ..self }
     }
@@ -210,12 +211,12 @@ fn tried(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
     }
 }
 
-/// The bytes of one direction, over all connections that count there.
+/// Byte counters of one direction, over all connections that share them.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Bytes that were read.
+    /// The number of bytes read.
     pub received: AtomicU64,
-    /// Bytes that were written.
+    /// The number of bytes written.
     pub sent: AtomicU64,
 }
 

@@ -1,6 +1,6 @@
-//! The names of servers, resolved again when their records expire. Runs on the control thread.
+//! DNS resolution of server names, repeated when records expire. Runs on the control thread.
 //!
-//! A name that fails to resolve keeps the addresses that it had. What follows from others is for the plan.
+//! A name that fails to resolve keeps its previous addresses. How the plan changes with addresses is decided elsewhere.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,10 +21,10 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
-/// How long a change waits for the first addresses of names.
+/// How long a configuration change waits for the first addresses of new names.
 pub const RESOLVE_FIRST: Duration = Duration::from_secs(5);
 
-/// Records are kept for at least this long, whatever they say.
+/// The minimum time that a record is kept, even if its TTL is shorter.
 pub const TTL_MIN: Duration = Duration::from_secs(1);
 /// And for at most this long.
 const TTL_MAX: Duration = Duration::from_secs(300);
@@ -34,7 +34,7 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 /// Addresses of one name that count; those beyond are left out.
 const ADDRESSES_MAX: usize = 256;
 
-/// A name that servers have, and what it stands for. It is watched for as long as a plan has it.
+/// A server name and its addresses. It is resolved again for as long as a plan uses it.
 pub struct Name {
     text: String,
     /// As its records came, but those of IPv4 first; empty until it is resolved.
@@ -43,20 +43,20 @@ pub struct Name {
     trouble: ArcSwapOption<String>,
 }
 
-/// The names of a configuration, each once.
+/// The server names of a configuration, without duplicates.
 #[derive(Clone, Default)]
 pub struct Names(HashMap<String, Arc<Name>>);
 
-/// Names that are to be watched from now on; `first` is dropped once each has been looked up.
+/// Names to resolve and watch from now on.
 pub struct Wanted {
-    /// Each name once.
+    /// The names, without duplicates.
     pub names: Vec<Arc<Name>>,
     /// Dropped once every name has been looked up for the first time.
     pub first: blocking::Sender<()>,
 }
 
 impl Names {
-    /// The names of `config`, and which of them are not among those of `before`.
+    /// The names of `config`, and those among them that `before` does not have.
     pub fn of(config: &Config, before: Option<&Self>) -> (Self, Vec<Arc<Name>>) {
         let mut names = Self::default();
         let mut wanted = Vec::new();
@@ -75,7 +75,7 @@ impl Names {
         (names, wanted)
     }
 
-    /// Why names have no addresses, of those that have none.
+    /// The names without addresses, as texts that say why.
     pub fn unresolved(&self) -> Vec<String> {
         let unresolved = self.0.values().filter(|name| name.found.load().is_empty());
         let reason = |name: &Arc<Name>| match &*name.trouble.load() {
@@ -87,20 +87,20 @@ impl Names {
         reasons
     }
 
-    /// What a name stands for; nothing until it is resolved.
+    /// The addresses of a name; empty until it is resolved.
     pub fn addresses(&self, name: &str) -> Arc<Vec<IpAddr>> {
         self.0.get(name).map(|name| name.found.load_full()).unwrap_or_default()
     }
 }
 
 impl Names {
-    /// Sets the addresses of a name: for tests.
+    /// Sets the addresses of a name. For tests.
     pub fn set(&self, name: &str, addresses: &[IpAddr]) {
         self.0[name].found.store(Arc::new(addresses.to_vec()));
     }
 }
 
-/// Looks up all names that are asked for, and goes on doing so.
+/// Resolves all names that arrive on `wanted`, and watches them; notifies `changed` of new addresses.
 pub async fn watch(mut wanted: UnboundedReceiver<Wanted>, mut resolver: Maker, changed: Rc<Notify>) {
     let mut made = None;
     while let Some(Wanted { names, first }) = wanted.recv().await {
@@ -116,10 +116,10 @@ pub async fn watch(mut wanted: UnboundedReceiver<Wanted>, mut resolver: Maker, c
     }
 }
 
-/// What makes a resolver, when there is a name to resolve.
+/// Creates a resolver when the first name needs one.
 pub type Maker = Box<dyn FnMut() -> Option<TokioResolver> + Send>;
 
-/// A resolver for the machine's own settings; without any it still knows the hosts file.
+/// A resolver with the machine's settings. Without settings, it only reads the hosts file.
 pub fn resolver() -> Option<TokioResolver> {
     let builder = TokioResolver::builder_tokio().unwrap_or_else(|error| {
         message::warn(&format!("no name servers: {error}; names are resolved only with the hosts file"));
@@ -168,10 +168,10 @@ async fn watch_name(
     }
 }
 
-/// Which of these names have no address now, and why; each is looked up once, all at the same time.
+/// Looks up each name once, all at the same time. Returns those without an address, with the reasons.
 ///
 /// # Errors
-/// When a thread of its own cannot be made for that.
+/// If the runtime for the look-ups cannot be created.
 pub fn unresolved(names: Vec<String>) -> io::Result<Vec<(String, String)>> {
     let look_up = async {
         let Some(resolver) = resolver() else { return Vec::new() };
@@ -206,12 +206,12 @@ fn reason(error: &NetError) -> String {
     }
 }
 
-/// Whether a lookup has found other addresses than the one before.
+/// Whether a look-up found other addresses than the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum News {
-    /// The addresses are the same.
+    /// The same addresses as before.
     None,
-    /// There are other addresses.
+    /// Other addresses than before.
     Some,
 }
 
@@ -221,10 +221,10 @@ impl Name {
         Self { text: text.to_owned(), found: ArcSwap::default(), trouble: ArcSwapOption::empty() }
     }
 
-    /// Resolves the name once, and says how long the answer holds.
+    /// Resolves the name once. Returns whether its addresses changed, and how long they are valid.
     ///
     /// # Errors
-    /// In words, when the name has no address.
+    /// A description, if the name has no address.
     pub async fn look_up(&self, resolver: &TokioResolver) -> Result<(News, Duration), String> {
         let lookup = resolver.lookup_ip(self.text.as_str()).await;
         let lookup = lookup.map_err(|error| format!("cannot resolve {}: {}", self.text, reason(&error)))?;

@@ -1,6 +1,6 @@
-//! A TCP connection as the path needs it: reads that know when the kernel has no more, and pipes for splice(2).
+//! TCP connections for the request path: reads that know when the kernel has no more bytes, and pipes for splice(2).
 //!
-//! One of Unix sockets is the same: the runtime's stream is that of any socket that bytes come from in their order.
+//! Connected Unix sockets use the same types, since the runtime's stream accepts any stream socket.
 
 use std::cell::{Cell, OnceCell};
 use std::future::poll_fn;
@@ -28,8 +28,8 @@ use crate::unix;
 /// What was sent on a connection that is worth a call at its end: of less the kernel holds next to nothing.
 const WORTH_A_LIMIT: u32 = 16 * 1024;
 
-/// A connection. It joins its worker's runtime when it first has to wait: one that is served and closed at once,
-/// as with `Connection: close`, never does.
+/// A TCP or Unix connection. It registers with the worker's runtime when it first has to wait: a connection that is
+/// served and closed at once (`Connection: close`) never registers.
 pub struct Tcp {
     fresh: Cell<Option<std::net::TcpStream>>,
     registered: OnceCell<TcpStream>,
@@ -42,23 +42,23 @@ pub struct Tcp {
     stand_in: Option<Box<StandIn>>,
 }
 
-/// What a connection in the place of a client's own has to tell, being of another kind.
+/// Properties of the client's connection that a stand-in for it, a Unix socket pair, has to report itself.
 pub struct StandIn {
-    /// The address of ours that the client's came to.
+    /// The local address to which the client connected.
     pub local_address: Option<SocketAddr>,
-    /// Whether its end is to be a reset: a pair of Unix sockets has none.
+    /// Whether the end of the connection is to be a reset: a pair of Unix sockets cannot transmit one.
     pub resets: Arc<AtomicBool>,
 }
 
 impl Tcp {
-    /// One in the place of a client's own, not blocking.
+    /// A stand-in for a client's connection. The stream must be non-blocking.
     pub fn in_place(stream: std::net::TcpStream, stand_in: StandIn) -> Self {
         let mut tcp = Self::new(stream);
         tcp.stand_in = Some(Box::new(stand_in));
         tcp
     }
 
-    /// A connection fresh from accept, not blocking.
+    /// A connection fresh from accept. The stream must be non-blocking.
     pub fn new(stream: std::net::TcpStream) -> Self {
         Self::of(Some(stream), OnceCell::new())
     }
@@ -74,12 +74,13 @@ impl Tcp {
         }
     }
 
-    /// Once it is closed, the peer has so long to take any of what has not left yet: then nothing is kept for it.
+    /// Limits how long the kernel tries to send the rest after the close: a peer that takes no bytes for `limit` loses
+    /// them.
     pub fn leaves_within(&self, limit: Duration) {
         self.leaves_within.set(limit.as_millis().try_into().unwrap_or(u32::MAX));
     }
 
-    /// Connects to `address`.
+    /// Connects to a TCP address.
     pub async fn connect(address: SocketAddr) -> io::Result<Self> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_nodelay(true)?;
@@ -88,7 +89,7 @@ impl Tcp {
         Ok(Self::of(None, OnceCell::from(stream)))
     }
 
-    /// Connects to a socket in the file system; `sleep` is what waits here.
+    /// Connects to a Unix socket. `sleep` waits between tries while the server's backlog is full.
     pub async fn connect_unix(path: &Path, sleep: impl AsyncFn(Duration)) -> io::Result<Self> {
         unix::reach(path, sleep).await.map(Self::new)
     }
@@ -117,7 +118,7 @@ impl Tcp {
         }
     }
 
-    /// Ready when there is something to read, or the end; a fresh connection is worth a look.
+    /// Ready when there is something to read, or the end. May be ready too early on a fresh connection.
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.registered.get() {
             Some(stream) => {
@@ -158,7 +159,7 @@ impl Tcp {
         self.sent.set(self.sent.get().saturating_add(count as u32));
     }
 
-    /// Sends the start of `bytes`, at least one.
+    /// Sends the start of `bytes`, at least one byte.
     pub fn poll_send(
         &self,
         context: &mut Context<'_>,
@@ -169,7 +170,7 @@ impl Tcp {
         self.poll_sent(context, |socket| send(socket, bytes, flags))
     }
 
-    /// Sends the start of `head` with `body` behind it, at least one byte, in one call.
+    /// Sends the start of `head` with `body` behind it, at least one byte, in one system call.
     pub fn poll_send_both(
         &self,
         context: &mut Context<'_>,
@@ -180,7 +181,7 @@ impl Tcp {
         self.poll_send_pieces(context, &[IoSlice::new(head), IoSlice::new(body)], follows)
     }
 
-    /// Sends the start of all `pieces` together, at least one byte, in one call.
+    /// Sends the start of all `pieces` together, at least one byte, in one system call.
     pub fn poll_send_pieces(
         &self,
         context: &mut Context<'_>,
@@ -210,7 +211,7 @@ impl Tcp {
         }
     }
 
-    /// Sends what the kernel takes of a head and of the body behind it, from an offset on, at least one byte, without a copy.
+    /// Sends the start of `head` with the bytes of `region` from `offset` behind it, at least one byte, without a copy.
     pub fn poll_send_region(
         &self,
         context: &mut Context<'_>,
@@ -226,7 +227,7 @@ impl Tcp {
         })
     }
 
-    /// Looks at what has arrived and leaves it there; 0 is the end.
+    /// Reads what has arrived without removing it (MSG_PEEK); 0 is the end.
     pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         poll_fn(|context| {
             if let Some(outcome) = self.at_once(|stream| Ok(recv(stream, &mut *buffer, RecvFlags::PEEK)?.0)) {
@@ -239,7 +240,7 @@ impl Tcp {
         .await
     }
 
-    /// The address of ours that it came to; `None` of a Unix socket.
+    /// The local address that the peer has connected to. A Unix socket has none.
     pub fn local_address(&self) -> Option<SocketAddr> {
         if let Some(stand_in) = &self.stand_in {
             return stand_in.local_address;
@@ -248,7 +249,7 @@ impl Tcp {
         address.try_into().ok()
     }
 
-    /// Reads what the kernel has, whether the runtime knows of it or not.
+    /// Reads from the kernel at once, without asking the runtime whether the socket is readable.
     pub fn read_at_once(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         match recv(self.stream()?, buffer, RecvFlags::DONTWAIT) {
             Ok((count, _)) => Poll::Ready(Ok(count)),
@@ -257,14 +258,14 @@ impl Tcp {
         }
     }
 
-    /// Sends what the kernel takes of `bytes` at once, and does not wait for the rest; says whether there is none.
+    /// Sends `bytes` at once if the kernel takes them. Returns whether it took all.
     pub fn send_at_once(&self, bytes: &[u8]) -> bool {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         self.stream().is_ok_and(|stream| send(stream, bytes, flags) == Ok(bytes.len()))
     }
 
-    /// Acknowledges what has arrived now: the kernel would wait for something to send along, for 40 ms or more, and a peer
-    /// that keeps to Nagle's rule with it.
+    /// Acknowledges received data now. Otherwise the kernel waits 40 ms or more for data to send along, and so does a
+    /// peer that obeys Nagle's algorithm.
     pub fn acknowledge(&self) {
         // What is no TCP has nothing to acknowledge.
         let acknowledge = |socket: BorrowedFd<'_>| _ = set_tcp_quickack(socket, true);
@@ -277,12 +278,12 @@ impl Tcp {
         }
     }
 
-    /// Moves at most `limit` bytes into a pipe that is empty; 0 is the end.
+    /// Moves at most `limit` bytes into an empty pipe; 0 is the end.
     pub async fn splice_into(&self, pipe: &Pipe, limit: usize) -> io::Result<usize> {
         self.when(Interest::READABLE, |stream| splice(stream, None, &pipe.entry, None, limit, SPLICE)).await
     }
 
-    /// Moves at most `limit` bytes out of a pipe that holds as many; at least one.
+    /// Moves at most `limit` bytes out of a pipe that holds as many; at least one byte.
     pub fn poll_splice_from(
         &self,
         context: &mut Context<'_>,
@@ -307,8 +308,8 @@ impl Tcp {
         poll_fn(|context| poll_when(context, stream, interest, &mut step)).await
     }
 
-    /// Whether something has arrived that was not read, at the cost of a call. A connection that has not yet joined the
-    /// runtime does not for that.
+    /// Whether bytes have arrived that were not read. Costs a system call, but does not register a fresh connection
+    /// with the runtime.
     pub fn has_unread(&self) -> bool {
         let look = |socket: BorrowedFd<'_>| {
             let mut byte = [0u8; 1];
@@ -322,7 +323,7 @@ impl Tcp {
         has_unread
     }
 
-    /// Whether nothing has arrived on an idle connection, as far as the kernel knows: at the cost of a call.
+    /// Whether nothing has arrived on an idle connection, as far as the kernel knows. Costs a system call.
     pub fn is_quiet_still(&self) -> bool {
         let Ok(stream) = self.stream() else { return false };
         let mut byte = [0u8; 1];
@@ -347,7 +348,7 @@ impl Tcp {
         Ok(())
     }
 
-    /// Closes so that the peer sees a reset, not an end: the message is not whole.
+    /// Makes the close a reset, so that the peer does not take an incomplete message for a complete one.
     pub fn reset_on_drop(&self) {
         if let Some(stand_in) = &self.stand_in {
             stand_in.resets.store(true, Ordering::Release);
@@ -374,11 +375,11 @@ impl Drop for Tcp {
     }
 }
 
-/// Suits a socket that is yet to connect or to listen to the way to this address.
+/// Selects the congestion control for an address, before the socket connects or listens: Reno for loopback.
 ///
-/// What goes from a machine to itself meets no congestion, so that the cheapest way to control it is the best: BBR, where
-/// the system has it by default, paces and samples what nothing holds up, for 2% of a small request's time and more of a
-/// large one's. Reno is part of every kernel, and everybody may choose it.
+/// Loopback traffic meets no congestion, so the cheapest algorithm is the best. BBR, the default of some systems, paces
+/// and samples for nothing: 2% of a small request's time, more of a large one's. Every kernel has Reno, and every user
+/// may select it.
 pub fn suit(socket: &impl AsFd, address: SocketAddr) {
     if address.ip().to_canonical().is_loopback() {
         // A kernel that refuses goes on with what it has.
@@ -386,16 +387,16 @@ pub fn suit(socket: &impl AsFd, address: SocketAddr) {
     }
 }
 
-/// What comes behind the bytes that are written.
+/// What the sender writes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Follows {
-    /// Nobody knows.
+    /// Unknown.
     Nothing,
     /// More of the message, at once: the kernel may hold an incomplete segment back, for at most 200 ms.
     More,
-    /// Nothing: the message ends with them.
+    /// Nothing: the message ends here.
     End,
-    /// Nothing, and the connection closes.
+    /// Nothing: the message ends here, and the connection closes.
     Close,
 }
 
@@ -408,7 +409,7 @@ impl Follows {
         }
     }
 
-    /// Whether the message ends with what is written.
+    /// Whether the message ends with these bytes.
     pub fn is_end(self) -> bool {
         matches!(self, Self::End | Self::Close)
     }
@@ -447,20 +448,20 @@ fn is_transient(error: &io::Error) -> bool {
 
 const SPLICE: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
 
-/// A pipe that bodies move through inside the kernel. None of what it does ever waits.
+/// A pipe that moves bodies inside the kernel (splice). No operation blocks.
 pub struct Pipe {
     exit: OwnedFd,
     entry: OwnedFd,
 }
 
 impl Pipe {
-    /// What a pipe should hold: the most that an unprivileged process may ask for by default.
+    /// The desired capacity in bytes: the most that an unprivileged process may ask for by default.
     pub const CAPACITY: usize = 1 << 20;
 
-    /// A pipe of [`Self::CAPACITY`] bytes, or of what the kernel allows.
+    /// Creates a pipe of [`Self::CAPACITY`] bytes, or of what the kernel allows.
     ///
     /// # Errors
-    /// When the process has no file descriptor left.
+    /// If the process has no file descriptor left.
     pub fn new() -> io::Result<Self> {
         let (exit, entry) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
         // A smaller pipe works as well, in more steps.
@@ -468,26 +469,26 @@ impl Pipe {
         Ok(Self { exit, entry })
     }
 
-    /// Puts bytes in; fewer where it is full.
+    /// Puts bytes into the pipe. Returns how many fit.
     pub fn put(&self, bytes: &[u8]) -> usize {
         rustix::io::write(&self.entry, bytes).unwrap_or(0)
     }
 
-    /// Takes bytes out; none where it is empty.
+    /// Takes bytes out of the pipe. Returns how many; 0 if the pipe is empty.
     pub fn take(&self, bytes: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::io::read(&self.exit, bytes)?)
     }
 
-    /// Moves at most `limit` bytes on into another pipe; fewer where that is full.
+    /// Moves at most `limit` bytes into another pipe. Returns how many fit.
     pub fn move_on(&self, other: &Self, limit: usize) -> usize {
         splice(&self.exit, None, &other.entry, None, limit, SPLICE).unwrap_or(0)
     }
 }
 
-/// Accepts the next connection, and says whom it is from: `nowhere` where peers have no address.
+/// Accepts the next connection. Returns its peer's address, or `nowhere` if the peer has none (Unix sockets).
 ///
 /// # Errors
-/// When there is none, or no descriptor for it.
+/// If no connection waits, or the process has no file descriptor left.
 pub fn accept_one(listener: impl AsFd, nowhere: SocketAddr) -> io::Result<(std::net::TcpStream, SocketAddr)> {
     let (stream, peer) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
     let peer = peer.and_then(|peer| peer.try_into().ok());

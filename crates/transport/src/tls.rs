@@ -1,5 +1,5 @@
-//! TLS on a TCP connection. Records are received into and sent from buffers that all connections of a worker share, and
-//! opened to and sealed from where the path wants their bytes: a connection that waits holds none.
+//! TLS on a TCP connection. All connections of a worker share the buffers for received and sent records; records are
+//! decrypted into and encrypted from the path's own buffers. So an idle connection holds no buffer.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -22,7 +22,7 @@ const HANDSHAKE_MAX: usize = 128 * 1024;
 /// The end of a handshake that waits for what is sent first: tickets, or one side's last message.
 const HELD_MAX: usize = 16 * 1024;
 
-/// The buffers for records that the connections of one worker share.
+/// The record buffers that all TLS connections of a worker share.
 pub struct Records {
     received: RefCell<Box<[u8]>>,
     /// One record, opened, where its reader has too little room for it.
@@ -36,7 +36,7 @@ impl Records {
     // Of two pieces each has a last record of its own.
     const SEALED: usize = HELD_MAX + Session::sealed_len_max(BULK) + Session::sealed_len_max(0);
 
-    /// Room for the records of one worker: received and sealed.
+    /// Allocates the record buffers of one worker.
     pub fn new() -> Rc<Self> {
         let buffer = |len: usize| RefCell::new(vec![0; len].into_boxed_slice());
         Rc::new(Self {
@@ -79,14 +79,14 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     None,
-    /// The peer has ended its stream.
+    /// The peer sent close_notify.
     Peer,
-    /// One of the two has broken the protocol, or given up: nothing more is read or sent.
+    /// One side violated the protocol or gave up: nothing more is read or sent.
     Broken,
 }
 
 impl TlsConnection {
-    /// Does the handshake. What it takes of time is the caller's to limit.
+    /// Does the TLS handshake. The caller has to limit its time.
     pub async fn establish(
         tcp: Tcp,
         mut handshake: Handshake,
@@ -156,8 +156,8 @@ impl TlsConnection {
         Ok((Self { tcp, records: Rc::clone(records), state: RefCell::new(state) }, agreed))
     }
 
-    /// Sends what is left of the handshake, where nothing is sent soon that it could leave with: until then the server
-    /// waits for it. Says whether that is done.
+    /// Sends the rest of the handshake, if no data is about to be sent that could carry it: a server waits for it.
+    /// Returns `false` if it could not be sent, so that the connection is of no use.
     pub fn end_handshake(&self) -> bool {
         let state = &mut *self.state.borrow_mut();
         if state.unsent.is_empty() {
@@ -204,7 +204,7 @@ impl TlsConnection {
         Ok(())
     }
 
-    /// Reads into `buffer`; 0 is an end that the peer has told, any other end is an error.
+    /// Reads into `buffer`; 0 means that the peer sent close_notify. Any other end of the stream is an error.
     pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let read = self.read_from(|incoming| self.tcp.poll_read(context, incoming), buffer);
         if read.is_pending() && self.state.borrow().is_unanswered {
@@ -251,8 +251,8 @@ impl TlsConnection {
         }
     }
 
-    /// Writes the start of `bytes`. They are sealed at once, as many as fit, but reported as written only as the kernel
-    /// takes them, and the last when it has taken all: what is not reported is to be given again.
+    /// Writes the start of `bytes`. They are encrypted at once, as many as fit, but count as written only when the
+    /// kernel has taken them, the last only after all records. The caller gives again what was not written.
     pub fn poll_write(
         &self,
         context: &mut Context<'_>,
@@ -262,7 +262,8 @@ impl TlsConnection {
         self.poll_write_both(context, bytes, b"", follows)
     }
 
-    /// The same of `head` with `body` behind it: sealed from where they are, and sent as one.
+    /// Writes the start of `head` with `body` behind it, encrypted in place and sent together. The rules of
+    /// [`poll_write`](Self::poll_write) apply.
     pub fn poll_write_both(
         &self,
         context: &mut Context<'_>,
@@ -377,22 +378,22 @@ impl TlsConnection {
         state.unsent = Vec::new();
     }
 
-    /// The address of ours that it came to.
+    /// The local address that the peer has connected to. A Unix socket has none.
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.tcp.local_address()
     }
 
-    /// Whether a record has begun to arrive: what it carries, or is going to, is not known yet.
+    /// Whether a part of a TLS record has arrived, and the rest has not.
     pub fn holds_part(&self) -> bool {
         !self.state.borrow().received.is_empty()
     }
 
-    /// Whether the keys have encrypted as much as they may: the connection must carry no further exchange.
+    /// Whether the TLS keys have encrypted as much as they may: the connection must carry no further exchange.
     pub fn is_key_exhausted(&self) -> bool {
         self.state.borrow().session.is_key_exhausted()
     }
 
-    /// Whether something has arrived that was not read, be it opened or not.
+    /// Whether bytes have arrived that were not read, decrypted or not. Costs a system call.
     pub fn has_unread(&self) -> bool {
         let is_held = {
             let state = self.state.borrow();
@@ -401,12 +402,13 @@ impl TlsConnection {
         is_held || self.tcp.has_unread()
     }
 
-    /// Whether nothing of the stream has arrived, as far as the runtime knows. Tickets and new keys are taken in.
+    /// Whether no data has arrived on an idle connection, as far as the runtime knows. Processes session tickets and
+    /// key updates.
     pub fn is_quiet(&self) -> bool {
         self.has_read_all() && self.tcp.is_quiet() || self.has_nothing_to_say()
     }
 
-    /// The same as far as the kernel knows.
+    /// Whether no data has arrived on an idle connection, as far as the kernel knows. Costs a system call.
     pub fn is_quiet_still(&self) -> bool {
         self.has_read_all() && self.tcp.is_quiet_still() || self.has_nothing_to_say()
     }
@@ -424,13 +426,13 @@ impl TlsConnection {
         read.is_pending() && !self.holds_part()
     }
 
-    /// Seals and sends the end of the stream.
+    /// Sends close_notify and the end of the stream.
     pub fn shutdown_write(&self) -> io::Result<()> {
         self.send_close();
         self.tcp.shutdown_write()
     }
 
-    /// Closes so that the peer sees a reset, and no end.
+    /// Makes the close a reset, without close_notify, so that the peer does not take a message for complete.
     pub fn reset_on_drop(&self) {
         self.state.borrow_mut().ending = Ending::Broken;
         self.tcp.reset_on_drop();
@@ -524,23 +526,23 @@ impl State {
     }
 }
 
-/// Why a handshake came to nothing.
+/// Why a TLS handshake failed.
 pub enum HandshakeError {
-    /// The connection broke.
+    /// The connection broke during the handshake.
     Io,
-    /// One side refused what the other said.
+    /// One side rejected the handshake.
     Refused(rustls::Error, Box<RefusedHandshake>),
-    /// More than any handshake needs.
+    /// The peer sent more bytes than any handshake needs.
     TooLong,
-    /// The client speaks HTTP as it is.
+    /// The client speaks plain HTTP. The connection is handed back.
     InTheClear(Tcp),
 }
 
-/// What is left of a connection whose handshake was refused.
+/// The remains of a connection whose handshake was rejected.
 pub struct RefusedHandshake {
-    /// The connection, for the alert and the lingering end.
+    /// The connection, for the alert and a lingering close.
     pub tcp: Tcp,
-    /// What the client has asked for, as far as that was read.
+    /// The server name that the client asked for (SNI), if it was read.
     pub server_name: Option<Box<str>>,
 }
 

@@ -1,6 +1,6 @@
-//! Unix sockets: listening on them, connecting to them, and the files that they are reached by.
+//! Unix sockets: listening, connecting, and the socket files.
 //!
-//! Connected they are no different from those of TCP: `Tcp` reads, writes and splices both.
+//! Connected Unix sockets are used like TCP connections: `Tcp` reads, writes and splices both.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -13,18 +13,18 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-/// Connections that the kernel holds for us (it allows at most net.core.somaxconn).
+/// Backlog of a listening socket: connections that wait to be accepted (the kernel allows at most net.core.somaxconn).
 pub const BACKLOG: i32 = 4096;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
 
-/// Who may connect: the user and the group of the process.
+/// Default mode of the socket file: the process's user and group may connect.
 pub const MODE: u32 = 0o660;
 /// How soon a server is asked again whose queue was full: nobody tells when it is not.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// The file of a socket that we listen on. Dropped, it is removed, unless another one has taken its place.
+/// The file of a listening Unix socket. Dropping it removes the file, unless another file has taken its place.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -40,18 +40,19 @@ impl SocketFile {
         Ok(Self { path: path.to_owned(), inode: Some(Inode::of(path)?), is_left: AtomicBool::new(false) })
     }
 
-    /// The file of a socket that another process has passed on. It stays that process's own until it is `claim`ed: whom
-    /// it was passed on to may yet fail to start. Where somebody has removed it, the socket is all that is left.
+    /// The socket file of a process that hands its listeners over. The file still belongs to that process until
+    /// [`claim`](Self::claim), since the new process may fail to start. If the file was removed, only the socket
+    /// remains.
     pub fn of_predecessor(path: &Path) -> Self {
         Self { path: path.to_owned(), inode: Inode::of(path).ok(), is_left: AtomicBool::new(true) }
     }
 
-    /// Takes it over from another process.
+    /// Takes ownership of the file from another process.
     pub fn claim(&self) {
         self.is_left.store(false, Ordering::Relaxed);
     }
 
-    /// Leaves it to another process.
+    /// Leaves ownership of the file to another process.
     pub fn leave(&self) {
         self.is_left.store(true, Ordering::Relaxed);
     }
@@ -83,7 +84,8 @@ impl Inode {
     }
 }
 
-/// Listens on a socket in the file system, which those may connect to that `mode` lets write. One that nobody listens on any more makes way.
+/// Listens on a Unix socket with the file mode `mode`; who may write the file may connect. Replaces a stale socket
+/// file.
 pub fn open(path: &Path, mode: u32) -> io::Result<(TcpListener, SocketFile)> {
     remove_stale(path)?;
     let (socket, address) = new(path)?;
@@ -114,7 +116,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     if Inode::of(path).is_ok_and(|inode| inode == found) { fs::remove_file(path) } else { Ok(()) }
 }
 
-/// Connects, once the server's queue has room: `sleep` waits between two tries.
+/// Connects to a Unix socket. `sleep` waits between tries while the server's backlog is full.
 pub async fn reach(path: &Path, sleep: impl AsyncFn(Duration)) -> io::Result<TcpStream> {
     loop {
         let (socket, address) = new(path)?;

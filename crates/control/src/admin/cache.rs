@@ -24,7 +24,7 @@ fn named(order: &PurgeOrder) -> Result<Vec<Named>, NotNamed> {
     urls.chain(prefixes).chain(hosts).chain(tags).chain(all).collect()
 }
 
-/// Says what would become of a GET, and why the last one was no hit.
+/// Explains how the cache would answer a GET, and why the last one was a miss.
 pub(super) async fn explain(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
     let ExplainOrder { url, headers } = match serde_json::from_slice(&body) {
         Ok(order) => order,
@@ -40,7 +40,7 @@ pub(super) async fn explain(State(control): State<Weak<Control>>, Sent(body): Se
     }
 }
 
-/// Purges what is named; what is wrong with a name is said before anything is done.
+/// Purges the named responses. If a name is invalid, nothing is purged.
 pub(super) async fn purge(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
     let order: PurgeOrder = match serde_json::from_slice(&body) {
         Ok(order) => order,

@@ -1,5 +1,5 @@
-//! What the admin API does about faults: they are in force, or gone, when it has answered. Changing them waits for
-//! nobody, so it is done on this thread; rates and delays, which are cleared with them, wait for the workers.
+//! The admin API of faults. A change is in force when the call returns, and waits for nobody, so it runs on the control
+//! thread. Rates and delays, which are cleared with faults, wait for the workers.
 
 use std::sync::Weak;
 use telemetry::message;
@@ -24,7 +24,7 @@ pub(super) async fn list(State(control): State<Weak<Control>>) -> Response {
     }
 }
 
-/// Takes `[[fault]]` tables, as a file has them.
+/// Adds faults, given as `[[fault]]` tables in the syntax of the configuration file.
 pub(super) async fn add(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
     let Some(control) = control.upgrade() else { return ending() };
     let Ok(text) = std::str::from_utf8(&body) else {

@@ -1,4 +1,5 @@
-//! The admin API of rates and delays. A change is in force, for messages that are under way as well, when it has answered.
+//! The admin API of rates and delays. When a call returns, the change is in force, also for messages that are under
+//! way.
 
 use std::sync::Weak;
 use telemetry::message;
@@ -46,7 +47,7 @@ fn written(delay: &Option<Delay>) -> Option<String> {
     delay.as_ref().map(config::written_delay)
 }
 
-/// How fast and how late everything is now.
+/// The current rates and delays of all listeners, routes and upstreams.
 pub(super) fn places(control: &Control) -> Vec<ShapingStatus> {
     let (plan, overrides, now) = (control.plan(), control.overrides(), control.time());
     let config = &plan.config;

@@ -20,14 +20,14 @@ use proxy::context::failure::Failure;
 use proxy::context::plan::{Plan, Route, Stickiness, UpstreamPlan};
 use proxy::faults::Rule;
 
-/// A mistake of the configuration, as the API tells it.
+/// Converts a mistake of the configuration to the type of the admin API.
 pub(crate) fn mistake(mistake: &Mistake) -> ConfigMistake {
     let Mistake { file, line, column, message, .. } = mistake;
     let (line, column) = (*line, *column);
     ConfigMistake { file: file.clone(), line, column, message: message.clone(), text: mistake.to_string() }
 }
 
-/// How it stands now.
+/// The current status of the proxy.
 pub(crate) fn read(control: &Control) -> Status {
     let plan = control.plan();
     let (now, overrides) = (control.time(), control.overrides());
@@ -68,7 +68,7 @@ fn routes(control: &Control, plan: &Plan) -> Vec<RouteStatus> {
     plan.routes.iter().map(told).collect()
 }
 
-/// What goes wrong on purpose now.
+/// The current fault rules.
 pub(crate) fn faults(control: &Control) -> Vec<FaultStatus> {
     let now_ns = control.time_ns();
     let told = |rule: &Arc<Rule>| {

@@ -1,4 +1,4 @@
-//! A check by a program of the operator's: it ends with 0 where the server is well. Never through a shell.
+//! Health checks by an operator's program: exit status 0 means healthy. Never runs a shell.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -14,7 +14,7 @@ use crate::probe::server::Subject;
 /// Of what it says on standard error, what is told.
 const SAID_MAX: usize = 200;
 
-/// Runs the program to its end. Dropped before that, it is killed, with all that it has started.
+/// Runs the program to its end. Dropping the future kills the program and everything that it started.
 pub(super) async fn run(subject: &Subject, argv: &[String]) -> Result<(), String> {
     let Some((program, arguments)) = argv.split_first() else { return Ok(()) };
     let mut command = Command::new(program);

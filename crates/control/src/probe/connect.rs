@@ -1,4 +1,4 @@
-//! Connections as checks make them: a new one for each, made as those of requests are.
+//! Connections for health checks: each check makes a new one, in the way that requests do.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -17,12 +17,12 @@ use transport::connection::Connection;
 use transport::dial::{self, destinations};
 use transport::tcp::{Follows, Tcp};
 
-/// Whether it is known where the server is.
+/// Whether the server has a known address.
 pub(super) fn has_address(subject: &Subject) -> bool {
     matches!(subject.server.config.host, ServerHost::Unix(_)) || !subject.server.addresses.load().is_empty()
 }
 
-/// The addresses that are asked, in turn.
+/// The addresses to check, in order.
 pub(super) fn addresses(subject: &Subject) -> Vec<SocketAddr> {
     let mut addresses = subject.server.addresses.load_full().to_vec();
     if let Some(port) = subject.check.port {
@@ -31,7 +31,7 @@ pub(super) fn addresses(subject: &Subject) -> Vec<SocketAddr> {
     addresses
 }
 
-/// A connection, with the PROXY header in front where the server wants one.
+/// Connects to the server, and sends a PROXY header if the server expects one.
 pub(super) async fn reach(subject: &Subject) -> Result<Tcp, String> {
     let tcp = connect(subject).await.map_err(|error| reason(&error))?;
     if let Some(version) = subject.introduction {
@@ -59,7 +59,7 @@ async fn connect(subject: &Subject) -> io::Result<Tcp> {
     Err(failure)
 }
 
-/// A connection to speak this on, with TLS where requests have it.
+/// Connects to the server for a protocol, with TLS if requests use it.
 pub(super) async fn open(
     subject: &Subject,
     protocol: Protocol,
@@ -81,7 +81,7 @@ pub(super) async fn open(
     Ok(secure.into())
 }
 
-/// A handshake, and nothing more.
+/// Does a TLS handshake, and closes the connection.
 pub(super) async fn shake_hands(subject: &Subject, shared: &Shared) -> Result<(), String> {
     let (tls, place) = subject.tls.as_ref().ok_or("it has no TLS")?;
     let tcp = reach(subject).await?;
@@ -103,7 +103,7 @@ fn asking_for(tls: &ClientSide, protocols: &[&[u8]]) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// What went wrong with a connection, in words.
+/// Describes an error of a connection.
 pub(super) fn reason(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::ConnectionRefused => "connection refused".to_owned(),
@@ -115,7 +115,7 @@ pub(super) fn reason(error: &io::Error) -> String {
     }
 }
 
-/// A connection, as others read and write one.
+/// A connection with tokio's traits for reading and writing.
 pub(super) struct ProbeStream(pub(super) Connection);
 
 impl AsyncRead for ProbeStream {

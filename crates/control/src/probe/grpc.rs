@@ -1,6 +1,6 @@
-//! The health service of gRPC, `grpc.health.v1.Health/Check`: a server that says SERVING is up.
+//! Health checks by the gRPC health service, `grpc.health.v1.Health/Check`: SERVING means healthy.
 //!
-//! Its two messages have a field each, so that they are written and read here.
+//! Its two messages have one field each, so they are encoded and decoded here.
 
 use bytes::Bytes;
 use config::Protocol;
@@ -14,7 +14,7 @@ const PATH: &str = "/grpc.health.v1.Health/Check";
 /// Whether it is compressed, and the length.
 const PREFIX_LEN: usize = 5;
 
-/// Asks for a service; the empty one is the server as a whole.
+/// Checks a service; the empty name means the server as a whole.
 pub(super) async fn ask(subject: &Subject, service: &str, shared: &Shared) -> Result<(), String> {
     let server = &subject.server;
     let request = Request::post(http2::url(server.config.scheme, &server.authority, PATH))

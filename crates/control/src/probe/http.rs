@@ -1,4 +1,4 @@
-//! A check with a GET: what is asked, and what the answer has to be like.
+//! Health checks by a GET: the request, and the expected response.
 
 use config::{BodyRule, Probe, Protocol, Statuses};
 use route::ValueRule;
@@ -6,33 +6,33 @@ use route::ValueRule;
 use crate::probe::server::{Shared, Subject};
 use crate::probe::{connect, http1, http2};
 
-/// Of an answer's body, what is looked at.
+/// The maximum number of body bytes that are read.
 pub(super) const BODY_MAX: usize = 64 * 1024;
-/// The head of an answer, and the trailers behind it.
+/// The maximum size of a response's head, and of its trailers.
 pub(super) const HEAD_MAX: usize = 16 * 1024;
 
-/// How a check says who it is.
+/// The User-Agent of health checks.
 pub(super) const USER_AGENT: &str = concat!("vanward-check/", env!("CARGO_PKG_VERSION"));
 
-/// What is asked.
+/// The request of a health check.
 pub(super) struct Question<'a> {
     pub(super) host: &'a str,
-    /// Path and query.
+    /// Path and query of the URL.
     pub(super) path: &'a str,
-    /// Whether somebody looks at the body.
+    /// Whether the check examines the body.
     pub(super) wants_body: bool,
 }
 
-/// What was answered.
+/// The response to a health check.
 #[derive(Debug, Default)]
 pub(super) struct ProbeResponse {
     pub(super) status: u16,
-    /// Names in lower case.
+    /// The header fields, with names in lower case.
     pub(super) headers: Vec<(String, Vec<u8>)>,
     pub(super) body: Vec<u8>,
 }
 
-/// Asks, and judges the answer.
+/// Sends the request, and checks the response.
 pub(super) async fn ask(subject: &Subject, shared: &Shared) -> Result<(), String> {
     let Probe::Http { path, host, status, headers, body } = &subject.check.probe else { return Ok(()) };
     let question = Question {

@@ -1,4 +1,4 @@
-//! One exchange of HTTP/1.1 on a connection of its own: one that is kept would not notice that nobody listens any more.
+//! One HTTP/1.1 exchange on a new connection: a kept connection would not notice that the server no longer listens.
 
 use http1::{ChunkLimits, Chunked, Framing, HeadLimits, Parsed, ResponseHead};
 
@@ -11,7 +11,7 @@ const LIMITS: HeadLimits = HeadLimits { bytes: HEAD_MAX, fields: 256, target: HE
 /// Interim responses before the final one.
 const INTERIM_MAX: usize = 8;
 
-/// Asks with a GET.
+/// Sends a GET and reads the response.
 pub(super) async fn ask(connection: &Connection, question: &Question<'_>) -> Result<ProbeResponse, String> {
     let Question { host, path, .. } = question;
     let request = format!(

@@ -1,4 +1,4 @@
-//! One exchange of HTTP/2 on a connection of its own.
+//! One HTTP/2 exchange on a new connection.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -13,26 +13,26 @@ use crate::probe::connect::ProbeStream;
 use crate::probe::http::{BODY_MAX, HEAD_MAX, ProbeResponse, Question, USER_AGENT};
 use transport::connection::Connection;
 
-/// What was answered over HTTP/2.
+/// The response to a health check over HTTP/2.
 pub(super) struct Answered {
     pub(super) answer: ProbeResponse,
     pub(super) trailers: HeaderMap,
 }
 
-/// A GET.
+/// Builds a GET request.
 pub(super) fn get(question: &Question<'_>, scheme: Scheme) -> Result<Request<()>, String> {
     let request = Request::get(url(scheme, question.host, question.path));
     let request = request.header("user-agent", USER_AGENT).header("accept", "*/*").body(());
     request.map_err(|error| format!("it cannot be asked: {error}"))
 }
 
-/// The URL that a request is for.
+/// The URL of a request.
 pub(super) fn url(scheme: Scheme, host: &str, path: &str) -> String {
     let scheme = if scheme == Scheme::Https { "https" } else { "http" };
     format!("{scheme}://{host}{path}")
 }
 
-/// Asks. The connection ends with the answer.
+/// Sends a request and reads the response, then closes the connection.
 pub(super) async fn ask(
     server: Connection,
     request: Request<()>,

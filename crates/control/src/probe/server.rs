@@ -1,4 +1,4 @@
-//! The checks of one server: when they are made, what they change, what is said of it.
+//! The health checks of one server: when they run, what they change, and their messages.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -35,7 +35,7 @@ const RETURN: Check = Check {
     probe: Probe::Tcp,
 };
 
-/// What all checks share.
+/// State that all health checks share.
 pub(crate) struct Shared {
     epoch: Instant,
     pub(super) commands: Semaphore,
@@ -47,32 +47,32 @@ impl Shared {
         Self { epoch, commands: Semaphore::new(COMMANDS_MAX), records: OnceCell::new() }
     }
 
-    /// Time, as the workers have it.
+    /// The current time on the workers' clock.
     pub(super) fn now(&self) -> Time {
         Time::from_micros(self.epoch.elapsed().as_micros() as u64)
     }
 
-    /// Buffers for TLS, made when there is some.
+    /// Buffers for TLS records, allocated at first use.
     pub(super) fn records(&self) -> &Rc<Records> {
         self.records.get_or_init(Records::new)
     }
 }
 
-/// A server that is checked.
+/// A server to check.
 pub(super) struct Subject {
     upstream: String,
     pub(super) check: Check,
     pub(super) server: Arc<ServerPlan>,
     pub(super) protocol: Protocol,
     pub(super) introduction: Option<ProxyVersion>,
-    /// Where it has TLS: for requests, or for the check alone.
+    /// The TLS configuration and the server's index in it, if requests or the check use TLS.
     pub(super) tls: Option<(Arc<ClientSide>, usize)>,
     health: Arc<ServerHealth>,
     watch: Arc<Watch>,
 }
 
 impl Subject {
-    /// A server of an upstream, if that is checked.
+    /// Creates the check of a server; `None` if its upstream has no checks.
     pub(super) fn new(upstream: &UpstreamPlan, index: usize) -> Option<Self> {
         Some(Self::with(upstream.config.check.clone()?, upstream, index))
     }
@@ -94,7 +94,7 @@ impl Subject {
         }
     }
 
-    /// Whether its checks are those of another one.
+    /// Whether both checks are equal, so that a running one may go on.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         let of_tls = |subject: &Self| subject.tls.as_ref().map(|(tls, place)| (Arc::as_ptr(tls), *place));
         self.check == other.check
@@ -131,8 +131,8 @@ impl Subject {
     }
 }
 
-/// Checks a server for as long as this is polled. What was found before by another check holds until the first of these
-/// has ended.
+/// Checks a server for as long as the future is polled. The results of an earlier check stay valid until this one has
+/// its first result.
 pub(super) async fn check(subject: Rc<Subject>, shared: Rc<Shared>) {
     let settings = &subject.check.settings;
     // Other checks may have found it well, or not: one of these alone does not say otherwise.
@@ -160,8 +160,8 @@ pub(super) async fn check(subject: Rc<Subject>, shared: Rc<Shared>) {
     }
 }
 
-/// Watches whether a server that was ejected as requests failed has come back: one that could not be connected to, and
-/// can be. With checks of its own, these do it.
+/// Watches whether an ejected server can be connected to again. Does nothing for an upstream with active health checks,
+/// which notice that themselves.
 pub(crate) fn watch_return(upstream: &UpstreamPlan, index: usize, shared: &Rc<Shared>) {
     if upstream.config.check.is_some() {
         return;

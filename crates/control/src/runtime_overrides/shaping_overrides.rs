@@ -1,7 +1,7 @@
-//! What operators have changed about rates and delays while the proxy runs.
+//! Operators' changes of rates and delays while the proxy runs.
 //!
-//! Each listener, route or upstream has one change at most: another one takes its place. What a change does not name is as
-//! in the file. Of places that the file has no more, changes wait for them.
+//! Each listener, route or upstream has at most one change; a new one replaces it. Settings that a change does not name
+//! are the file's. A change of a place that the file no longer has is kept, but has no effect.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -26,7 +26,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// What takes a delay, or all rates, away.
 const NONE: &str = "none";
 
-/// All changes, by place.
+/// All changes of rates and delays, by place.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ShapingOverrides(BTreeMap<(PlaceKind, String), PlaceChange>);
 
@@ -40,7 +40,7 @@ struct PlaceChange {
     until: Option<Time>,
 }
 
-/// Why a place stays as it is.
+/// Why a change of rates or delays is rejected.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReshapeRefusal {
     #[error("{key}: {error}")]
@@ -68,7 +68,7 @@ pub(crate) enum ReshapeRefusal {
 }
 
 impl ShapingOverrides {
-    /// Takes up what an operator asks for, and says which place it is about. `config` has the places.
+    /// Records a change. Returns the place that it concerns, which `config` must have.
     pub(crate) fn amend(
         &mut self,
         order: &ShapingOrder,
@@ -97,7 +97,7 @@ impl ShapingOverrides {
         Ok(PlaceNamed { place: order.place, name })
     }
 
-    /// Takes up what the process before had, whose places are not known yet.
+    /// Records a change from the previous process. Its place is not checked.
     pub(crate) fn inherit(&mut self, order: &ShapingOrder) {
         match PlaceChange::read(order, Time::START) {
             Ok(change) => {
@@ -111,7 +111,7 @@ impl ShapingOverrides {
         }
     }
 
-    /// Takes one change back.
+    /// Removes the change of a place.
     pub(crate) fn remove(
         &mut self,
         kind: PlaceKind,
@@ -126,30 +126,30 @@ impl ShapingOverrides {
         }
     }
 
-    /// Takes all of them back, and says how many that were.
+    /// Removes all changes. Returns how many there were.
     pub(crate) fn clear(&mut self) -> usize {
         std::mem::take(&mut self.0).len()
     }
 
-    /// Takes those back whose time is over, and says of which places.
+    /// Removes the changes that have expired. Returns their places.
     pub(crate) fn expire(&mut self, now: Time) -> Vec<PlaceNamed> {
         let is_over = |change: &PlaceChange| change.until.is_some_and(|until| until <= now);
         let over = self.0.extract_if(.., |_, change| is_over(change));
         over.map(|((place, name), _)| PlaceNamed { place, name }).collect()
     }
 
-    /// When the next one ends by itself.
+    /// The time at which the next change expires.
     pub(crate) fn next_end(&self) -> Option<Time> {
         self.0.values().filter_map(|change| change.until).min()
     }
 
-    /// Whether a place has one, and after how long that ends by itself.
+    /// Whether a place has a change, and if so, its remaining time (if it expires).
     pub(crate) fn of(&self, kind: PlaceKind, name: &str, now: Time) -> Option<Option<Duration>> {
         let change = self.0.get(&(kind, name.to_owned()))?;
         Some(change.until.map(|until| until.since(now)))
     }
 
-    /// All of them as they would be asked for now.
+    /// All changes as orders with their remaining time.
     pub(crate) fn orders(&self, now: Time) -> impl Iterator<Item = ShapingOrder> {
         self.0.iter().map(move |((place, name), change)| ShapingOrder {
             place: *place,
@@ -159,7 +159,7 @@ impl ShapingOverrides {
         })
     }
 
-    /// Changes a configuration likewise, in which links have the names that they are meant by.
+    /// Applies the changes to a configuration. A change with a profile that the file no longer has does not apply.
     pub(crate) fn over(&self, config: &mut Settings) {
         for ((kind, name), PlaceChange { order, settings, .. }) in &self.0 {
             let link = order.profile.as_deref().map(|name| config.profile(name));
@@ -371,7 +371,7 @@ fn listed(kinds: &[PlaceKind]) -> String {
     kinds.iter().map(|kind| format!("{kind}s")).collect::<Vec<_>>().join(" and ")
 }
 
-/// Takes changes back when their time is over, until the proxy ends.
+/// Removes changes when they expire, until the proxy ends.
 pub(crate) async fn watch(control: Weak<Control>) {
     loop {
         let Some(strong) = control.upgrade() else { return };

@@ -1,4 +1,4 @@
-//! Names that change under a running proxy. The test is the name server, and plays every server.
+//! Tests of server names whose addresses change. The test plays the name server and every server.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -1,4 +1,4 @@
-//! What a worker does with connections that others hand over, and with a log that it gives away.
+//! Tests of connections that workers hand over, and of a log that a worker gives away.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

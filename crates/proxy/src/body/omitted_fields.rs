@@ -1,15 +1,15 @@
-//! Fields that are in no part of a message: heads are edited where they are written, here is what comes before and behind
-//! those.
+//! Fields that are removed from every part of a message. Heads are edited where they are written; this is for interim
+//! responses and trailers.
 
 use ::cache::names_tags;
 use route::RemovedFields;
 
 use crate::context::exchange::{ExchangeContext, RoutedRequest};
 
-/// What origins tell caches alone: taken away from responses that are passed on, as it is from those that are stored.
+/// Removes the fields with cache tags, which origins send to caches alone.
 pub(crate) static TAGS: OmittedFields = OmittedFields { removed: None, tags: true };
 
-/// Names of fields that are left out, and nothing is edited.
+/// A filter that removes fields by name, and edits none.
 #[derive(Debug, Clone)]
 pub(crate) struct OmittedFields {
     removed: Option<RemovedFields>,
@@ -18,13 +18,13 @@ pub(crate) struct OmittedFields {
 }
 
 impl OmittedFields {
-    /// In requests of a route; `None` where there are none.
+    /// The fields to remove from requests of a route; `None` if there are none.
     pub(crate) fn in_requests(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) -> Option<Self> {
         let removed = routed.policies(ctx)?.settings.request_headers.removed();
         removed.map(|removed| Self { removed: Some(removed.clone()), tags: false })
     }
 
-    /// In responses of a route; `None` where there are none.
+    /// The fields to remove from responses of a route; `None` if there are none.
     pub(crate) fn in_responses(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) -> Option<Self> {
         let policies = routed.policies(ctx);
         let removed = policies.and_then(|policies| policies.settings.response_headers.removed()).cloned();

@@ -1,7 +1,7 @@
-//! The one decision about a response before its first byte leaves: how the client is told where the body ends, what becomes
-//! of the client's connection, and which filters the response passes through.
+//! Decides how a response is sent, before its first byte leaves: the framing of the body, the future of the client's
+//! connection, and the filters.
 //!
-//! Responses of servers, of the cache and of the proxy itself are all planned here, and written by what the plan says.
+//! Responses of servers, of the cache and of the proxy itself are all planned here, and written according to the plan.
 
 use http1::{ClientConnection, Framing, Version};
 
@@ -10,20 +10,21 @@ use crate::context::client::Next;
 use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use transport::tcp::Follows;
 
-/// What is decided about a response.
+/// The decisions about a response.
 #[derive(Debug)]
 pub(crate) struct ResponsePlan {
-    /// How the client is told where the body ends.
+    /// The framing of the body that the client gets.
     pub(crate) framing: Framing,
-    /// What the head says of the client's connection.
+    /// The head's statement about the client's connection.
     pub(crate) client_connection: ClientConnection,
-    /// What changes the response on its way; empty for nearly every one.
+    /// The filters of the response; nearly always empty.
     pub(crate) filters: Filters,
 }
 
 impl ResponsePlan {
-    /// Plans the final response to a routed request, from a server or from the cache. `source` is how its body comes;
-    /// `has_whole_request` tells whether all of the request has been taken, so that the next one can follow it.
+    /// Plans the final response to a routed request, from a server or from the cache. `source` is the framing in which
+    /// the body arrives; `has_whole_request` tells whether the whole request was received, so that the next one may
+    /// follow.
     pub(crate) fn new(
         ctx: &ExchangeContext<'_>,
         routed: &RoutedRequest,
@@ -50,34 +51,34 @@ impl ResponsePlan {
         Self { framing, client_connection, filters: Filters::default() }
     }
 
-    /// Plans an answer of the proxy's own, whose body is all here.
+    /// Plans a response of the proxy's own, whose whole body is known.
     pub(crate) fn own(framing: Framing, persists: bool) -> Self {
         let client_connection = if persists { ClientConnection::Persist } else { ClientConnection::Close };
         Self { framing, client_connection, filters: Filters::default() }
     }
 
-    /// Whether the connection ends behind the response.
+    /// Whether the connection ends after the response.
     pub(crate) fn ends_connection(&self) -> bool {
         self.client_connection == ClientConnection::Close
     }
 
-    /// What becomes of the client's connection behind the response, if the request was read as a whole.
+    /// What becomes of the client's connection after the response, if the whole request was received.
     pub(crate) fn next(&self) -> Next {
         if self.ends_connection() { Next::Close } else { Next::Reuse }
     }
 
-    /// What the last byte is sent with.
+    /// What follows the last byte of the response.
     pub(crate) fn at_end(&self) -> Follows {
         if self.ends_connection() { Follows::Close } else { Follows::End }
     }
 
-    /// Whether the body leaves in chunks: on a connection that frames nothing itself.
+    /// Whether the body leaves in chunks: on a connection without framing of its own (HTTP/1.1).
     pub(crate) fn is_chunked(&self, ctx: &ExchangeContext<'_>) -> bool {
         self.framing == Framing::Chunked && !ctx.client.socket.frames_itself()
     }
 }
 
-/// Whether the client's connection may serve another request, as far as the present one does not decide.
+/// Whether the client's connection may serve another request, apart from the present exchange.
 pub(crate) fn may_go_on(ctx: &ExchangeContext<'_>) -> bool {
     let limit = ctx.snapshot.plan.config.limits.requests_per_connection;
     limit.is_none_or(|limit| ctx.client.served < limit)

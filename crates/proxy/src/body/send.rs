@@ -1,4 +1,4 @@
-//! Sends bytes to the client of an exchange, within the time that the client may take.
+//! Sends bytes to the client of an exchange, within the client's time-out.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,12 +10,12 @@ use crate::shaping::Pace;
 use transport::cold::poll_once;
 use transport::tcp::Follows;
 
-/// Sends these bytes to the client.
+/// Sends bytes to the client.
 pub(crate) async fn send(ctx: &ExchangeContext<'_>, bytes: &[u8], follows: Follows) -> Result<(), Failure> {
     send_both(ctx, bytes, b"", follows).await
 }
 
-/// Sends a head and the body behind it from where they are, no faster than bodies may pass.
+/// Sends a head with its body without copying, no faster than the body's pace permits.
 pub(crate) async fn send_paced(
     ctx: &ExchangeContext<'_>,
     routed: &RoutedRequest,
@@ -37,7 +37,7 @@ pub(crate) async fn send_paced(
     Ok(())
 }
 
-/// Sends a head and the body behind it from where they are, at once as far as the client takes them.
+/// Sends a head with its body without copying, as fast as the client reads.
 pub(crate) async fn send_both(
     ctx: &ExchangeContext<'_>,
     head: &[u8],
@@ -47,7 +47,7 @@ pub(crate) async fn send_both(
     send_counted(ctx, (head, body), follows, &mut 0).await
 }
 
-/// The same, and counts what is sent of them, also where it comes to nothing.
+/// Sends a head with its body, and adds the bytes sent to `sent`, also if it fails.
 pub(crate) async fn send_counted(
     ctx: &ExchangeContext<'_>,
     (mut head, mut body): (&[u8], &[u8]),
@@ -65,7 +65,7 @@ pub(crate) async fn send_counted(
     Ok(())
 }
 
-/// What a write to the client has come to, which may take only so long.
+/// Runs a write to the client within the client's time-out.
 pub(crate) async fn in_time(
     ctx: &ExchangeContext<'_>,
     mut write: impl FnMut(&mut Context<'_>) -> Poll<io::Result<usize>>,

@@ -1,5 +1,5 @@
-//! Bytes both ways between a client and a server, each way with an end of its own: of an upgraded connection, or one that
-//! is passed on as it is.
+//! Tunnels: bytes both ways between a client and a server, each way with its own end. For upgraded connections and for
+//! layer 4.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -15,14 +15,14 @@ use transport::buffer::Buffer;
 use transport::deadline::Ticks;
 use transport::endpoint::Endpoint;
 
-/// One direction of a tunnel: its pump, and bytes that have arrived already.
+/// One direction of a tunnel: its pump, and the bytes that have already arrived.
 pub(crate) struct Flow<'a> {
     pub(crate) body: &'a mut Pump,
     pub(crate) buffer: &'a mut Buffer,
 }
 
-/// Moves bytes until both ways have ended, or one has failed: then why. Where nothing moves for `limit` either way, that
-/// is a failure too.
+/// Moves bytes until both ways have ended, or one has failed, which is an error. If nothing moves either way for
+/// `limit`, that is an error, too.
 pub(crate) async fn run(
     place: Place<'_>,
     server: &Endpoint,

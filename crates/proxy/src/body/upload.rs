@@ -1,4 +1,4 @@
-//! The sending of a request's body beside what follows of it.
+//! Uploads: sends a request's body beside the other steps of the exchange.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -16,7 +16,7 @@ use crate::upstream::ServerConnection;
 use transport::buffer::Buffer;
 use transport::deadline::{Deadline, Ticks};
 
-/// The sending of a request's body beside the response.
+/// The upload of a request's body, while the response may already arrive.
 pub(crate) struct Upload {
     state: Cell<UploadState>,
     /// `None` where the whole body left with the head.
@@ -34,40 +34,40 @@ struct Rest {
     ended_at: Cell<Option<Instant>>,
 }
 
-/// How far an upload goes beside what follows.
+/// Up to which point an upload goes on beside another step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// The final head is here. A client that keeps its server waiting holds up all of it.
+    /// Up to the final head. A client that stops sending while its server waits fails the exchange.
     Head,
-    /// The response has ended. RFC 9110 §10.1.1: a client that has a final status need not send its body, and one that
-    /// has begun to get what it asks for may pause: neither is a reason to cut that.
+    /// Up to the end of the response. RFC 9110 §10.1.1: a client that has the final status need not send its body, and
+    /// one that receives its response may pause; neither is a reason to cut the response.
     End,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UploadState {
-    /// The client may wait to be asked for it (RFC 9110 §10.1.1), and nothing has come.
+    /// The client may wait for 100 (Continue) (RFC 9110 §10.1.1), and no byte of the body has come.
     Held,
     Under,
     Done,
-    /// The server takes no more of it; its response may still come.
+    /// The server accepts no more of the body; its response may still come.
     Refused,
 }
 
 impl Upload {
-    /// Nothing remains of it.
+    /// An upload that is done.
     pub(crate) fn done() -> Self {
         Self { state: Cell::new(UploadState::Done), rest: None }
     }
 
-    /// What is still to be sent of a body. `is_held` is one that the client may wait to be asked for.
+    /// An upload with bytes to send. `is_held` means that the client may wait for 100 (Continue).
     pub(crate) fn going_on(deadline: Deadline, pace: Pace, is_held: bool) -> Self {
         let state = if is_held { UploadState::Held } else { UploadState::Under };
         let rest = Rest { deadline, pace, activity: Cell::new(0), ended_at: Cell::new(None) };
         Self { state: Cell::new(state), rest: Some(Box::new(rest)) }
     }
 
-    /// The tick at which either direction last moved, of a body that did not leave with its head.
+    /// The tick at which either direction last moved; `None` if the body left with its head.
     pub(crate) fn activity(&self) -> Option<&Cell<u32>> {
         self.rest.as_ref().map(|rest| &rest.activity)
     }
@@ -77,8 +77,8 @@ impl Upload {
         self.state.get() == UploadState::Done
     }
 
-    /// From when on the server alone is waited for, of a request that was begun then: a client takes its time for a body.
-    /// `None` for as long as some of that is to come.
+    /// Since when only the server's response is awaited, in an attempt that began at `begun`: time for the body is the
+    /// client's. `None` while a part of the body is still to be sent.
     pub(crate) fn waits_for_server_since(&self, begun: Instant) -> Option<Instant> {
         match &self.rest {
             None => Some(begun),
@@ -95,7 +95,7 @@ impl Upload {
         matches!(self.state.get(), UploadState::Held | UploadState::Under)
     }
 
-    /// The client begins with it, or should by now.
+    /// Starts the upload: the client sends its body, or should do so now.
     pub(crate) fn begin(&self) {
         if self.state.get() == UploadState::Held {
             self.state.set(UploadState::Under);
@@ -121,8 +121,8 @@ impl Upload {
         self.begin();
     }
 
-    /// Runs `main` to its end, and the body's pump beside it for as long as that lasts. It is lent, since a future that
-    /// is given away takes its room twice.
+    /// Runs `main` to its end, and the upload beside it. Takes the future by reference, since a moved future occupies
+    /// its memory twice.
     pub(crate) async fn beside<T>(
         &self,
         ctx: &ExchangeContext<'_>,

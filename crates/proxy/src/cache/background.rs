@@ -1,4 +1,4 @@
-//! A fetch that no client waits for: what is stored was served stale, and is revalidated meanwhile (RFC 5861 §3).
+//! Background revalidation: after a stale response was served, a fetch without a client refreshes it (RFC 5861 §3).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::forward::subrequest::Subrequest;
 /// As many at once for each worker; what is beyond stays stale until the next request for it.
 const FETCHES_MAX: u64 = 256;
 
-/// Has what is stored revalidated, unless somebody does already.
+/// Revalidates a stored response in the background, unless that is under way already.
 pub(super) fn revalidate(
     ctx: &ExchangeContext<'_>,
     routed: &RoutedRequest,

@@ -1,4 +1,4 @@
-//! What the cache does, counted for each route, and what is told of it.
+//! Counters of the cache for each route, and its status.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use super::Cache;
 use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use api::status::{CacheStatus, DiskStatus, HitRatesStatus, RouteCacheStatus};
 
-/// Where it is counted.
+/// The cache counters of a request's route, if they are kept.
 #[inline]
 pub(super) fn cell<'a>(ctx: &ExchangeContext<'a>, routed: &RoutedRequest) -> Option<&'a CacheCell> {
     let places = ctx.snapshot.plan.places.as_deref()?;
     Some(ctx.worker.series.route(places.route(Some(routed.route))).cache.cell())
 }
 
-/// What is stored answers.
+/// Counts a hit.
 #[inline]
 pub(super) fn hit(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) {
     ctx.worker.counters.cache_hits.increment();
@@ -26,7 +26,7 @@ pub(super) fn hit(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) {
     }
 }
 
-/// What is stale answers.
+/// Counts a stale response that was served.
 pub(super) fn stale(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) {
     ctx.worker.counters.cache_stale.increment();
     if let Some(cell) = cell(ctx, routed) {
@@ -34,7 +34,7 @@ pub(super) fn stale(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) {
     }
 }
 
-/// A request is for a server.
+/// Counts a miss: the request goes to a server.
 pub(super) fn miss(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, forward: Forward) {
     ctx.worker.counters.cache_misses.increment();
     if let Some(cell) = cell(ctx, routed) {
@@ -42,7 +42,7 @@ pub(super) fn miss(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, forward: F
     }
 }
 
-/// It waits for another one.
+/// Counts a request that waits for another one's response.
 pub(super) fn wait(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) {
     ctx.worker.counters.cache_waits.increment();
     if let Some(cell) = cell(ctx, routed) {
@@ -50,24 +50,24 @@ pub(super) fn wait(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) {
     }
 }
 
-/// A response is not stored.
+/// Counts a response that is not stored, by its reason.
 pub(super) fn refused(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, refusal: Refusal) {
     if let Some(cell) = cell(ctx, routed) {
         cell.refusals.count(refusal as usize);
     }
 }
 
-/// What `CacheCell::misses` counts, by index.
+/// The words for the reasons in `CacheCell::misses`, by index.
 pub fn miss_words() -> [&'static str; Forward::ALL.len()] {
     Forward::ALL.map(Forward::word)
 }
 
-/// What `CacheCell::refusals` counts, by index.
+/// The words for the reasons in `CacheCell::refusals`, by index.
 pub fn refusal_words() -> Vec<&'static str> {
     REFUSALS.iter().map(|row| row.word).collect()
 }
 
-/// What the cache of a route did.
+/// The status of a route's cache.
 pub fn of_route(cell: &CacheCell) -> RouteCacheStatus {
     let named = |words: &[&str], counts: [u64; telemetry::CAUSES_MAX]| -> BTreeMap<String, u64> {
         let counts = words.iter().zip(counts).filter(|(_, count)| *count > 0);
@@ -101,7 +101,7 @@ fn disk_told(counters: DiskTally) -> DiskStatus {
 }
 
 impl Cache {
-    /// For metrics.
+    /// The state of the cache for metrics.
     pub fn state<'e>(&self, misses: &'e [&'e str], refusals: &'e [&'e str]) -> CacheState<'e> {
         let StoreTally { keys, bytes, filling_bytes, evicted, displaced, purges, .. } = self.store.tally();
         CacheState {
@@ -127,7 +127,7 @@ impl Cache {
         }
     }
 
-    /// For the status.
+    /// The state of the cache for the admin API's status.
     pub fn report(&self) -> CacheStatus {
         let StoreTally { keys, bytes, filling_bytes, stored, evicted, evicted_bytes, purges, .. } =
             self.store.tally();

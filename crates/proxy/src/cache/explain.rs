@@ -1,6 +1,6 @@
-//! What the store would do with a GET, and why the last one was no hit: asked by operators, on the control side.
+//! Explains to operators how the cache would answer a GET, and why the last one was a miss. Runs on the control thread.
 //!
-//! The request that is asked about is made and parsed as one of a client is, and decided about as one; nothing is sent.
+//! The request is built, parsed and decided about as a client's would be, but nothing is sent.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use api::cache::{CacheVerdict, Explained, LastMiss, StoreRefusal, StoredResponse
 /// As many variants are told of one by one.
 const VARIANTS_TOLD_MAX: usize = 64;
 
-/// A GET that is asked about.
+/// A GET to explain.
 pub struct Question {
     bytes: Vec<u8>,
     head: RequestHead,
     is_https: bool,
 }
 
-/// Why there is no answer.
+/// Why a GET cannot be explained.
 #[derive(Debug, thiserror::Error)]
 pub enum Unanswered {
     #[error(transparent)]
@@ -41,7 +41,7 @@ pub enum Unanswered {
 }
 
 impl Question {
-    /// A GET for a URL; without a scheme, the one that clients can use, https before http.
+    /// A GET for a URL. Without a scheme in the URL, https is preferred if clients can use it, else http.
     pub fn of(plan: &Plan, url: &str, fields: &[(String, String)]) -> Result<Self, Unanswered> {
         let address = Address::parse(url)?;
         let has_tls = plan.config.listeners.iter().any(|listener| listener.tls.is_some());
@@ -69,7 +69,7 @@ impl Question {
         Ok(Self { bytes, head, is_https })
     }
 
-    /// What there is to be said.
+    /// Explains how the cache would answer.
     pub fn answer(&self, plan: &Plan) -> Result<Explained, Unanswered> {
         let target = Target::of(&self.head, &self.bytes).map_err(|_| Unanswered::NotValid)?;
         let route = self.route(plan, &target)?;
@@ -265,7 +265,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Not of a worker: this is asked on the control side.
+/// The time of day in milliseconds, read from the system, since the control thread has no worker's clock.
 pub(super) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! Asking a server for all who want the same: for something new, or whether what is stored is still good.
+//! Fetches: one request asks a server for all that want the same response, or revalidates a stored one.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -32,7 +32,7 @@ const RECALL_LIMIT: Ticks = Ticks(10);
 /// How long it is remembered that a response was not to be stored.
 const REFUSED_FOR_SECONDS: u64 = 60;
 
-/// Asks a server, or waits for who does already.
+/// Asks a server, or waits for a request that is doing so.
 pub(super) async fn ask(exchange: &mut Exchange<'_, '_>, ask: &Ask<'_>, miss: Miss) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let collapsed =
@@ -139,7 +139,8 @@ async fn lead_all(
     }
 }
 
-/// Asks the disk for a request that would bring nothing to be stored, and then a server. It waits for nobody who asks one.
+/// Reads the disk for a request whose response would not be stored, and asks a server if nothing is there. Waits for no
+/// other request.
 pub(super) async fn ask_disk(
     exchange: &mut Exchange<'_, '_>,
     ask: &Ask<'_>,
@@ -215,17 +216,17 @@ async fn serve_recalled(
     }
 }
 
-/// What came of asking.
+/// The outcome of a fetch.
 pub(super) enum Fetched {
-    /// What was stored answers: it is still good, or stands in for a server that has failed.
+    /// A stored response answers: it is still valid, or replaces the response of a server that failed.
     Stored { object: Arc<Object>, status: Option<u16>, is_stored: bool },
-    /// A response that is stored as it comes.
+    /// A response that is stored while it arrives.
     Coming(Reader),
-    /// One that is not to be stored.
+    /// A response that is not stored.
     Passing(Reply, Refusal),
 }
 
-/// Asks a server; where something is stored, whether that is still good.
+/// Asks a server; if a response is stored, revalidates it.
 pub(super) async fn fetch(
     exchange: &mut Exchange<'_, '_>,
     ask: &Ask<'_>,
@@ -383,8 +384,7 @@ impl Renewal {
     }
 }
 
-/// RFC 9111 §4.3.5: brings what is stored up to date by the response to a HEAD, or makes it stale where that is about
-/// something else.
+/// RFC 9111 §4.3.5: updates a stored response by the response to a HEAD, or makes it stale if they do not match.
 pub(super) fn freshen(ctx: &ExchangeContext<'_>, memory: &Memory, ask: &Ask<'_>, object: &Arc<Object>) {
     let (head, bytes) = (&memory.response.head, memory.response.buffer.filled());
     if !is_head_of(head, bytes, object.stored(), object.head(), object.body_bytes()) {
@@ -422,7 +422,7 @@ fn complete(
     Fetched::Coming(reader)
 }
 
-/// Has a part stored as it comes that one client has asked for, if it may be.
+/// Stores a partial response (206) to one client's request while it arrives, if it may be stored.
 pub(super) fn part(exchange: &mut Exchange<'_, '_>, ask: &Ask<'_>, reply: Reply) -> Result<Reader, Reply> {
     let Exchange { ctx, routed, .. } = *exchange;
     if exchange.memory.response.head.start.status != 206 || !ask.asked.brings_part() {
@@ -489,8 +489,8 @@ fn settle(exchange: &mut Exchange<'_, '_>, ask: &Ask<'_>, lead: Lead, reply: Rep
     }
 }
 
-/// Has a response stored as it comes that one request has asked for by itself, if it may be; else says why not, where that
-/// is no matter of the request alone.
+/// Stores a response to a request that was sent by itself, while it arrives, if it may be stored. Else returns the
+/// reason, unless that concerns the request alone.
 pub(super) fn settle_apart(
     exchange: &mut Exchange<'_, '_>,
     ask: &Ask<'_>,
@@ -613,7 +613,7 @@ impl Ask<'_> {
         self.asked.directives.only_if_cached && !self.policy.ignore.request_directives
     }
 
-    /// What has become of the response, for whoever asks.
+    /// Tells waiting requests what became of the response.
     pub(super) fn settle(&self, status: u16, ending: Ending) {
         self.cache.store.settle(self.key, status, ending);
     }

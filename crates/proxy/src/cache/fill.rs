@@ -1,5 +1,5 @@
-//! The rest of a response on its way into the store: a task of its own, that goes on when its client has left, and that
-//! no reader slows down.
+//! Receives the rest of a response into the store. It is a task of its own: it goes on when its client has left, and no
+//! slow reader delays it.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::upstream::Server;
 use transport::buffer::BULK;
 use transport::deadline::{Deadline, Ticks};
 
-/// A body that is being received.
+/// A body that is being received into the store.
 pub(super) struct Filling {
     fill: Fill,
     refused_until_seconds: u64,
@@ -50,7 +50,7 @@ impl Filling {
         }
     }
 
-    /// Takes over what has arrived behind the head, and goes on by itself.
+    /// Takes over the bytes that arrived behind the head, and receives the rest in a task of its own.
     pub(super) fn begin(mut self, response: &mut Response) {
         response.buffer.consume(response.head.len);
         let mut body = Body::new(self.reply.framing);

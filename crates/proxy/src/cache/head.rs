@@ -1,4 +1,4 @@
-//! Heads of responses that come from the store: what is stored, with what is said anew each time.
+//! Writes the heads of responses from the store: the stored head, with the fields that each response gets anew.
 
 use std::ops::Range;
 
@@ -14,35 +14,35 @@ use crate::context::failure::Failure;
 use crate::context::seen;
 use crate::forward::policies::{self, Sender};
 
-/// A response that is about to be sent.
+/// A stored head with the values to add to it.
 pub(super) struct StoredHead<'a> {
     pub(super) stored: &'a Stored,
-    /// As it is stored, with its empty line.
+    /// The stored head, including its empty line.
     pub(super) head: &'a [u8],
     pub(super) extent: &'a Extent,
     pub(super) handling: Handling,
-    /// How old it is, where that is said.
+    /// The age, if Age is to be sent.
     pub(super) age_seconds: Option<u64>,
-    /// How long it stays fresh, negative where it does not.
+    /// The remaining freshness lifetime; negative if the response is stale.
     pub(super) ttl_seconds: i64,
-    /// What it is found by, where clients are to see it.
+    /// The cache key, if clients are to see it.
     pub(super) key: Option<&'a [u8]>,
 }
 
-/// What of a stored response is sent.
+/// The part of a stored response that is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Extent {
     Whole,
-    /// Its head: the client has the rest already.
+    /// The head only: the client already has the body (304).
     NotModified,
-    /// One range, of so many bytes in all, where that is known.
+    /// One range, and the complete length, if that is known.
     Part(Range<u64>, Option<u64>),
-    /// Several.
+    /// Several ranges.
     Parts(Vec<Range<u64>>, Boundary),
 }
 
 impl Extent {
-    /// The status that goes with it.
+    /// The status of the response.
     pub(super) fn status(&self, stored: &Stored) -> u16 {
         match self {
             Self::Whole => stored.status,
@@ -52,7 +52,7 @@ impl Extent {
     }
 }
 
-/// Writes the head to `Response::out`, as the plan says.
+/// Writes the head to `Response::out`, according to the plan.
 pub(super) fn write(
     ctx: &ExchangeContext<'_>,
     routed: &RoutedRequest,
@@ -174,7 +174,7 @@ fn edit(
     Ok(())
 }
 
-/// The value of a field in a head of our own writing.
+/// The value of a field in a head that the proxy wrote.
 pub(super) fn field<'a>(head: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     head.split_inclusive(|&byte| byte == b'\n').skip(1).find_map(|line| {
         let (known, value) = line.split_at_checked(name.len())?;

@@ -1,4 +1,4 @@
-//! A response from the store: all of it, a part, or the word that the client has it already.
+//! Sends a response from the store: all of it, a part, or 304 (Not Modified).
 
 use std::any::Any;
 use std::io::IoSlice;
@@ -33,18 +33,18 @@ const ONE_PIECE_BYTES_MAX: u64 = 2048;
 /// What leaves in one call at most: half a megabyte of blocks, and the head.
 const PIECES_MAX: usize = 9;
 
-/// How a request came to be answered, and what its client is told of that.
+/// How the cache handled a request, and what the client is told about that.
 #[derive(Clone, Copy)]
 pub(super) struct CacheReport {
     pub(super) handling: Handling,
     pub(super) now_ms: u64,
-    /// Whether the client is to see what the response is found by.
+    /// Whether the client is to see the cache key.
     pub(super) shows_key: bool,
     /// Whether the request has neither preconditions nor ranges.
     pub(super) is_plain: bool,
 }
 
-/// Answers with what is stored.
+/// Sends a stored response.
 pub(super) async fn stored(
     exchange: &mut Exchange<'_, '_>,
     object: &Object,
@@ -199,7 +199,7 @@ async fn selected(
     Ok(next)
 }
 
-/// Adds the fault that was drawn for the request, where it fits what is sent of a stored response.
+/// Adds the fault that was drawn for the request, if it fits the stored response.
 #[cold]
 pub(super) fn add_fault(
     ctx: &ExchangeContext<'_>,
@@ -220,14 +220,14 @@ fn of_part(request: &Request, part: &Part) -> Wanted {
     Wanted::Extent(Extent::Part(range.unwrap_or(part.start..part.end), None))
 }
 
-/// What of a response goes to a client.
+/// The part of a response that the client wants.
 pub(super) enum Wanted {
     Extent(Extent),
-    /// Ranges that it does not have (RFC 9110 §15.5.17).
+    /// No satisfiable range (RFC 9110 §15.5.17).
     Nothing,
 }
 
-/// What a request wants of a response, whose length may not be known yet.
+/// Determines the part of a response that a request wants. The complete length may not be known yet.
 pub(super) fn wanted(
     request: &Request,
     stored: &Stored,
@@ -320,7 +320,7 @@ fn begin(
     Ok(())
 }
 
-/// RFC 9110 §15.5.17: there is nothing of what is asked for.
+/// RFC 9110 §15.5.17: answers 416 (Range Not Satisfiable).
 pub(super) async fn unsatisfied(
     exchange: &mut Exchange<'_, '_>,
     whole_bytes: u64,
@@ -334,7 +334,7 @@ pub(super) async fn unsatisfied(
     answer::own(exchange, (416, b"")).await
 }
 
-/// The head may have left: all that can be said now is that the body is not whole.
+/// Ends a response whose head may have left: resets the connection, so that the body is seen to be incomplete.
 pub(super) fn cut(ctx: &ExchangeContext<'_>, state: &mut ExchangeState<'_>, failure: Failure) -> Next {
     // What ends on purpose has said how.
     if failure != Failure::FaultInjected {

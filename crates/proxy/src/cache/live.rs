@@ -1,4 +1,4 @@
-//! A response as it comes into the store: each who reads it does so at a pace of their own.
+//! Sends a response while it is being stored. Each reader has its own pace.
 
 use std::future::poll_fn;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
 use transport::tcp::Follows;
 
-/// Answers with what comes, as it comes.
+/// Sends a response as it arrives in the store.
 pub(super) async fn coming(
     exchange: &mut Exchange<'_, '_>,
     reader: Reader,

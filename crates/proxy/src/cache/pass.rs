@@ -1,4 +1,4 @@
-//! Requests that go to a server by themselves: what changes things there, and what the store has no answer for.
+//! Requests that bypass the store: unsafe methods, and requests that no stored response can answer.
 
 use ::cache::{
     Address, CacheStatus, Ending, Force, Forward, Handling, Named, OriginError, Refusal, also_invalid,
@@ -17,7 +17,7 @@ use crate::forward::respond;
 use crate::forward::{self, Reply};
 use transport::cold::cold;
 
-/// Forwards a request, and passes the response on; what is stored stands in for a server that has failed.
+/// Forwards a request and its response. If the server fails, a stored response may replace it.
 pub(super) async fn pass(
     exchange: &mut Exchange<'_, '_>,
     ask: &Ask<'_>,
@@ -72,7 +72,7 @@ pub(super) async fn pass(
     relay(exchange, (reply, miss.forward, refusal)).await
 }
 
-/// Forwards what changes things: what is stored of its target is invalid then, if it succeeds.
+/// Forwards a request with an unsafe method. If it succeeds, stored responses for its target are invalidated.
 pub(super) async fn change(exchange: &mut Exchange<'_, '_>, forward: Forward) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let reply = forward::forward(exchange).await?;
@@ -82,8 +82,8 @@ pub(super) async fn change(exchange: &mut Exchange<'_, '_>, forward: Forward) ->
     relay(exchange, (reply, forward, None)).await
 }
 
-/// RFC 9111 §4.4: what is stored of the target, and of what the response names of the same origin, by whichever route.
-/// Says when another process knows as well that takes the place of this one.
+/// RFC 9111 §4.4: invalidates stored responses for the target, and for URIs of the same origin that the response names,
+/// on all routes. The receiver, if any, tells when the next process has done the same.
 #[cold]
 pub(crate) fn invalidate(
     ctx: &ExchangeContext<'_>,
@@ -113,7 +113,7 @@ pub(crate) fn invalidate(
     cache.successor.tell(named?, Force::Hard)
 }
 
-/// Passes a response on, and says why it is not from the store, nor in it.
+/// Forwards a response, and tells why it is neither from the store nor stored.
 pub(super) async fn relay(
     exchange: &mut Exchange<'_, '_>,
     (reply, forward, refusal): (Reply, Forward, Option<Refusal>),

@@ -1,6 +1,6 @@
-//! What is purged: by operators through the admin API, by clients of some networks with the method PURGE.
+//! Purges: by operators through the admin API, and by clients of permitted networks with the method PURGE.
 //!
-//! A purge is a rule that all look-ups go by from the moment on in which it is made; what it met is freed later.
+//! A purge is a rule that applies to all look-ups from the moment it is made; the memory is freed later.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +23,10 @@ use transport::cold::cold;
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Cache {
-    /// Purges all that is named, in all spaces and for all workers. What that meets is still to be counted.
+    /// Purges the named responses in all spaces, for all workers. The matches are counted by [`Purging::count`].
     ///
     /// # Errors
-    /// If there are too many purges to be remembered; some may be done then.
+    /// If the maximum number of purge rules is reached; some of the purges may be done then.
     pub fn purge(&self, spaces: &[Space], named: &[Named], force: Force) -> Result<Purging, RulesFull> {
         let now_ms = explain::unix_ms();
         let disk_records = self.second_tier.counters().map_or(0, |counters| counters.records);
@@ -36,13 +36,13 @@ impl Cache {
         Ok(Purging { store: Arc::clone(&self.store), ordered, disk_records })
     }
 
-    /// Has it purged by another process as well that takes the place of this one, and says when that knows.
+    /// Passes a purge on to the next process, if there is one. The receiver tells when that has done it.
     pub fn hand_on(&self, named: Vec<Named>, force: Force) -> Option<oneshot::Receiver<()>> {
         self.successor.tell(named, force)
     }
 }
 
-/// Purges that are in force.
+/// Purges that are in force, but whose matches are not counted yet.
 pub struct Purging {
     store: Arc<Store>,
     ordered: Vec<(Named, Ordered)>,
@@ -56,8 +56,8 @@ impl Purging {
         self.ordered.iter().any(|(_, ordered)| !ordered.rules.is_empty())
     }
 
-    /// What they met: each response that was usable in memory, and on the disk what was named by its URL, or all. What other
-    /// names meet on the disk alone is not known before it is read.
+    /// Counts the matches: usable responses in memory; on the disk, only purges of a URL or of everything are counted.
+    /// Other matches on the disk are not known before they are read.
     pub fn count(self) -> Purged {
         let rules: Vec<Rule> = self.ordered.iter().flat_map(|(_, ordered)| ordered.rules.clone()).collect();
         let met = self.store.count(&rules);
@@ -78,7 +78,7 @@ impl Purging {
     }
 }
 
-/// Whether a request is not for a server, but one to purge.
+/// Whether a request asks for a purge, and is not for a server.
 #[inline]
 pub(crate) fn is_purge(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &Request) -> bool {
     routed.method == Method::Other && is_understood(ctx, request)
@@ -91,7 +91,7 @@ fn is_understood(ctx: &ExchangeContext<'_>, request: &Request) -> bool {
         && request.head.start.method_span.of(request.head_bytes()) == b"PURGE"
 }
 
-/// Purges what a request with the method PURGE names: the tags in its fields, or its URL.
+/// Handles a PURGE request: purges the tags in its fields, or else its URL.
 pub(crate) async fn purge(exchange: &mut Exchange<'_, '_>) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let plan = &ctx.snapshot.plan;
@@ -143,9 +143,9 @@ fn named(routed: &RoutedRequest, head: &RequestHead, bytes: &[u8]) -> Option<(Ve
     Some((named, force))
 }
 
-/// Frees what was purged, until the proxy ends.
+/// Frees the memory of purged responses, until the proxy ends.
 ///
-/// `plan` is the one in force; `None` once the proxy has ended.
+/// `plan` returns the plan in force, or `None` once the proxy has ended.
 pub async fn sweep(plan: impl Fn() -> Option<Arc<Plan>>) {
     loop {
         tokio::time::sleep(SWEEP_INTERVAL).await;

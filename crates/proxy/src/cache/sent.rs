@@ -1,4 +1,4 @@
-//! Which fields of a request reach a server as the client sent them: by those alone variants can be told apart.
+//! Which fields of a request reach servers unchanged: only by those can variants be told apart.
 
 use ::cache::{Policy, Refusal, Uri, Vary, write_kept_target};
 use config::HostHeader;
@@ -9,18 +9,19 @@ use crate::context::asking::drops_authorization;
 use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Request;
 
-/// What of a request's fields is passed on.
+/// Decides which fields of a request are passed on unchanged.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Passing {
-    /// Whether the client may say whom it forwards for.
+    /// Whether the peer is a trusted proxy.
     pub(super) is_trusted: bool,
-    /// Whether its Connection names fields.
+    /// Whether the request's Connection field names other fields.
     pub(super) names_fields: bool,
-    /// Whether its Authorization is for this proxy alone.
+    /// Whether Authorization is for this proxy alone.
     pub(super) drops_authorization: bool,
 }
 
-/// Keeps from servers what of the query of a request does not count: what it changes would be stored for those without.
+/// Removes the parts of the query that the cache key leaves out, since a response that depends on them would be stored
+/// for requests without them.
 #[inline]
 pub(crate) fn prepare(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &mut Request) {
     let policy = ctx.snapshot.plan.config.routes[routed.route].cache.as_ref();
@@ -55,7 +56,7 @@ impl Passing {
         }
     }
 
-    /// Whether the server sees a field of a name as the client sent it.
+    /// A test of whether the server sees a field as the client sent it.
     pub(super) fn passes(self, head: &RequestHead, bytes: &[u8]) -> impl Fn(&[u8]) -> bool + Copy {
         move |name| self.has(head, bytes, name)
     }
@@ -84,11 +85,11 @@ fn is_of_hop(head: &RequestHead, bytes: &[u8], name: &[u8]) -> bool {
     })
 }
 
-/// RFC 9111 §4.1: a response that varies by what the proxy writes, other than from the URL, is for no second request: what
-/// clients send there does not tell for whom it was made.
+/// RFC 9111 §4.1: a response that varies by a field that the proxy writes (except from the URL) must not be reused,
+/// because the client's field does not tell for whom it was made.
 ///
 /// # Errors
-/// If it varies by such a field.
+/// If the response varies by such a field.
 pub(super) fn check(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, vary: &Vary) -> Result<(), Refusal> {
     let is_rewritten = |name: &[u8]| match Name::of(name) {
         Name::Via | Name::Forwarded | Name::XForwardedFor | Name::XClientCert => true,

@@ -1,7 +1,7 @@
-//! What a process that leaves tells the one in its place: what is purged here is to be purged there as well.
+//! Passes purges on to the next process, during an upgrade.
 //!
-//! The last requests of its clients are still answered by this one, and some of them change things, while the other
-//! answers all who come anew. Each purge is a message, and so is the word that it is done.
+//! The old process still answers the last requests of its clients, some of which invalidate responses, while the new
+//! one answers new clients. Each purge is a message, and so is its confirmation.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -30,7 +30,7 @@ const DONE: &[u8] = b"purged";
 /// A client waits for no longer until the other process knows as well.
 const KNOWN_LIMIT: Ticks = Ticks(10);
 
-/// The process that takes the place of this one, once there is one.
+/// The next process, once there is one.
 #[derive(Debug, Default)]
 pub(super) struct Successor {
     orders: Mutex<Option<Sender<Order>>>,
@@ -46,14 +46,14 @@ struct Order {
     done: oneshot::Sender<()>,
 }
 
-/// What it is going to be told, from its beginning on. Dropped, it is told nothing.
+/// The purges for the next process, from its start on. If dropped, it is told none.
 pub struct Orders {
     successor: Arc<Successor>,
     orders: Receiver<Order>,
 }
 
 impl Cache {
-    /// From now on another process may store what is purged here: it is to be told.
+    /// From now on collects purges for the next process, which may store responses, too.
     pub fn hand_over_purges(&self) -> Orders {
         let (sender, orders) = channel();
         *self.successor.orders() = Some(sender);
@@ -79,12 +79,12 @@ impl Cache {
 }
 
 impl Successor {
-    /// Whether anybody is to be told.
+    /// Whether there is a next process to tell.
     pub(super) fn is_there(&self) -> bool {
         self.orders().is_some()
     }
 
-    /// Tells it; says when it knows, if it listens already.
+    /// Passes a purge on. If the next process already listens, the receiver tells when it has done it.
     pub(super) fn tell(&self, named: Vec<Named>, force: Force) -> Option<oneshot::Receiver<()>> {
         let mut orders = self.orders();
         let (done, known) = oneshot::channel();
@@ -101,7 +101,7 @@ impl Successor {
     }
 }
 
-/// Waits until the other process knows as well.
+/// Waits until the next process has done a purge, for a limited time.
 pub(crate) async fn known(ctx: &ExchangeContext<'_>, known: oneshot::Receiver<()>) {
     let deadline = ctx.worker.deadlines.deadline();
     // Late or never: what has been done here is answered.
@@ -109,7 +109,7 @@ pub(crate) async fn known(ctx: &ExchangeContext<'_>, known: oneshot::Receiver<()
 }
 
 impl Orders {
-    /// The other process serves, and listens at this channel.
+    /// Starts to send purges on this channel: the next process serves.
     pub fn begin(self, channel: OwnedFd) {
         let Self { successor, orders } = self;
         let work = move || {
@@ -136,9 +136,9 @@ fn tell(channel: &OwnedFd, named: &Named, force: Force) -> io::Result<()> {
     if count == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
 }
 
-/// Listens to the process before this one until it ends.
+/// Applies the purges of the previous process, until it ends.
 ///
-/// `plan` is the one in force; `None` once the proxy has ended.
+/// `plan` returns the plan in force, or `None` once the proxy has ended.
 pub fn listen(channel: OwnedFd, plan: impl Fn() -> Option<Arc<Plan>> + Send + 'static) {
     // It may be long until something is purged.
     if set_socket_timeout(&channel, Timeout::Recv, None).is_err() {

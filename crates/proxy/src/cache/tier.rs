@@ -1,7 +1,7 @@
-//! Responses on a disk behind those in memory: written when they are stored, read where memory has nothing.
+//! The disk store behind the memory: responses are written when they are stored, and read when memory has none.
 //!
-//! The disk has threads of its own, and nobody waits for it but requests that would ask a server else. Purges are noted on
-//! it: what was purged does not come back with the next process.
+//! The disk has its own threads, and only requests that would otherwise ask a server wait for it. Purges are recorded
+//! on the disk, so that purged responses do not come back with the next process.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,16 +17,16 @@ use tokio::sync::oneshot;
 
 use telemetry::message;
 
-/// What lies behind the memory of a cache.
+/// The store behind the memory of a cache.
 #[derive(Debug, Clone)]
 pub(super) enum SecondTier {
     Nothing,
     Tier(Arc<Tier>),
-    /// It could not be opened, and why.
+    /// The disk store could not be opened; with the reason.
     Failed(Arc<str>),
 }
 
-/// A disk behind the memory of a cache.
+/// A disk store behind the memory of a cache.
 #[derive(Debug)]
 pub(super) struct Tier {
     disk: Disk,
@@ -85,12 +85,12 @@ impl SecondTier {
         }
     }
 
-    /// What the disk keeps its keys with.
+    /// The secret for the keys of the disk store.
     pub(crate) fn secret(&self) -> Option<KeySecret> {
         self.tier().map(|tier| KeySecret::new(tier.disk.secret()))
     }
 
-    /// For status and metrics; `None` without a disk.
+    /// The counters of the disk store; `None` without one.
     pub(super) fn counters(&self) -> Option<DiskTally> {
         match self {
             Self::Nothing => None,
@@ -103,12 +103,12 @@ impl SecondTier {
 }
 
 impl Tier {
-    /// Whether there is something to be read under a key.
+    /// Whether the disk has a response for a key.
     pub(super) fn has(&self, key: Key) -> bool {
         self.disk.has(key.as_u128())
     }
 
-    /// What is there for a request, unless it was purged.
+    /// Reads the response for a request from the disk, unless it was purged.
     pub(super) async fn recall(
         &self,
         key: Key,
@@ -153,7 +153,7 @@ impl Tier {
         earlier.rules.verdict(stamp(run, epoch), text, labels).or(own)
     }
 
-    /// Says once that the disk has failed.
+    /// Reports once that the disk has failed.
     pub(super) fn tell_failure(&self) {
         if let DiskStanding::Failed(why) = self.disk.state()
             && !self.is_failure_told.swap(true, Relaxed)
@@ -162,12 +162,12 @@ impl Tier {
         }
     }
 
-    /// Lets another process have the disk, once what is stored is written.
+    /// Leaves the disk to another process, once pending responses are written.
     pub(super) fn close(&self) {
         self.disk.close();
     }
 
-    /// Has what is stored written.
+    /// Writes pending responses to the disk, and waits for that.
     pub(super) fn finish(&self) {
         self.disk.finish();
     }

@@ -1,6 +1,6 @@
-//! A client's connection: TLS if the listener has it, then HTTP/1, idle and one exchange after the other, or HTTP/2.
+//! A client's connection: TLS if the listener uses it, then HTTP/1 (idle, or one exchange after the other), or HTTP/2.
 //!
-//! While idle it is a socket, a deadline and an address. What belongs to a request is in an exchange slot.
+//! An idle connection is a socket, a deadline and an address. Everything for a request is in an exchange slot.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -233,12 +233,12 @@ enum Reading {
     Idle,
     /// The client has closed.
     Closed,
-    /// It has begun to speak HTTP/2 (RFC 9113 §3.3, prior knowledge).
+    /// The client has begun to speak HTTP/2 (RFC 9113 §3.3, prior knowledge).
     Http2,
     Failed(Failure),
 }
 
-/// Serves the requests that are there, until none is.
+/// Serves the requests of a connection, until it is idle or closed.
 pub(crate) async fn serve(worker: &Rc<Worker>, mut client: Box<Client>, memory: &mut Memory) -> Served {
     loop {
         let snapshot = worker.snapshot();
@@ -408,7 +408,7 @@ async fn linger(client: &Client, buffer: &mut Buffer) {
     }
 }
 
-/// The same for one that is not served, of which there are only so many.
+/// Closes a rejected connection slowly, so that its client can read the response. Only a limited number may linger.
 pub(crate) async fn linger_briefly(worker: &Worker, client: &Client, buffer: &mut Buffer) {
     let count = worker.turned_away.get();
     if count < TURNED_AWAY_MAX {
@@ -418,7 +418,7 @@ pub(crate) async fn linger_briefly(worker: &Worker, client: &Client, buffer: &mu
     }
 }
 
-/// Turns away a client that there is no room for.
+/// Rejects a client for which there is no room.
 pub(crate) async fn turn_away(worker: Rc<Worker>, client: Client) {
     let snapshot = worker.snapshot();
     let listener = snapshot.listener(&client.listening);
@@ -445,7 +445,7 @@ pub(crate) async fn turn_away(worker: Rc<Worker>, client: Client) {
     }
 }
 
-/// A connection of a client, as it is over the link that its listener has by now.
+/// Applies the listener's emulated link, as it is configured now, to a client's connection.
 pub(crate) fn behind(worker: &Rc<Worker>, client: &mut Client) {
     let snapshot = worker.snapshot();
     let link = snapshot.listener(&client.listening).link.as_ref();

@@ -1,6 +1,6 @@
-//! A client's connection over HTTP/2 (RFC 9113): each of its streams is an exchange of its own, on the one path.
+//! A client's HTTP/2 connection (RFC 9113): each stream is an exchange on the usual path.
 //!
-//! Here are the limits that keep one connection from costing more than it is worth to its client.
+//! Limits keep one connection from costing more than it is worth.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -39,7 +39,7 @@ const LONG_HEADS_MAX: usize = 192 * 1024;
 /// How long a client may take to close, so that it gets to see the last words before a reset.
 const LINGER: Ticks = Ticks(20);
 
-/// Serves a connection until it has ended. `early` is what was read of it already.
+/// Serves an HTTP/2 connection until it has ended. `early` is what was already read of it.
 pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
     // The connection's own address is out of its streams' reach.
     let original_connection =

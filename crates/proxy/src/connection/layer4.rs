@@ -1,7 +1,7 @@
-//! A client's connection that is passed on as it is (layer 4): a server is picked for it as for a request, and bytes
-//! move both ways until both sides have ended.
+//! Layer 4: a client's connection is forwarded as it is. A server is picked as for a request, and bytes move both ways
+//! until both sides have ended.
 //!
-//! What is inside is not looked at. Such a connection outlives the listener that it came to, and the plan.
+//! The content is not examined. Such a connection outlives its listener and its plan.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use crate::upstream::retry::{Attempts, Progress, Setback, Verdict, leave_aside};
 use crate::upstream::{ServerConnection, Upstream};
 use transport::buffer::TINY;
 
-/// Serves a connection until it has ended. Its TLS, if there is any, ends here.
+/// Serves a layer 4 connection until it has ended. TLS to the client, if configured, ends here.
 pub(crate) async fn serve(worker: &Worker, client: Client) {
     worker.counters.connections_passed_on.increment();
     let mut note = Note::new();

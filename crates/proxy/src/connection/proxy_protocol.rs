@@ -1,7 +1,7 @@
-//! The PROXY protocol: whom a connection is from, said before its first byte. Read from those who may say so, and written
-//! to servers that ask for it.
+//! The PROXY protocol: reads the header that names a connection's client, from trusted peers; sends it to servers that
+//! ask for it.
 //!
-//! What a header may look like is `route`'s; here is how it arrives, and what becomes of it.
+//! The crate `route` parses headers; this module receives and applies them.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,8 +19,8 @@ use crate::context::original_connection::OriginalConnection;
 use crate::context::worker::Worker;
 use transport::tcp::Tcp;
 
-/// Reads the header that begins a connection. The client is the one that it names; `None` where there is none, and the
-/// connection is not to be served.
+/// Reads the PROXY header at the start of a connection, and sets the client that it names. `None` if the header is
+/// missing or the connection is not to be served.
 pub(crate) async fn read(worker: &Worker, mut client: Box<Client>) -> Option<Box<Client>> {
     let tcp = client.socket.spliceable()?;
     client.deadline.set(worker.snapshot().ticks.client_header);
@@ -61,17 +61,17 @@ fn tell(worker: &Worker, client: &Client, (failure, reason): (Failure, String)) 
 
 /// What a header came to.
 enum Said {
-    /// The connection is from this client.
+    /// The header names this client.
     Client { source: SocketAddr, original_connection: Rc<OriginalConnection> },
-    /// It is the peer's own, or from somebody whom it does not name.
+    /// The header names no client: the connection is the peer's own, or from an unknown client.
     Nothing,
 }
 
 /// Why there is no header.
 enum Refused {
-    /// The peer has ended without a byte.
+    /// The peer ended the connection without sending a byte.
     Silent,
-    /// The peer has ended within the header, or was lost.
+    /// The peer ended or lost the connection within the header.
     Gone,
     Header(route::ProxyHeaderError),
 }

@@ -1,4 +1,4 @@
-//! Handshakes of clients that fail: counted, told to the operator, and to the client, which gets to see the alert.
+//! Failed TLS handshakes of clients: counts and reports them, and makes sure that the client can read the alert.
 
 use config::written_duration;
 use rustls::{AlertDescription, CertificateError, Error};
@@ -12,7 +12,7 @@ use crate::context::worker::Worker;
 use transport::buffer::SMALL;
 use transport::tls::HandshakeError;
 
-/// A handshake came to nothing; `None` is that it took too long.
+/// Handles a failed handshake. An `error` of `None` means that it timed out.
 #[cold]
 pub(crate) async fn failed(worker: &Worker, client: &mut Client, error: Option<HandshakeError>) {
     worker.counters.handshake_failures.increment();
@@ -42,7 +42,7 @@ pub(crate) async fn failed(worker: &Worker, client: &mut Client, error: Option<H
     }
 }
 
-/// Tells of it in the log, or where there is none on standard error.
+/// Reports a failed handshake in the access log, or on standard error if there is none.
 pub(crate) fn tell(worker: &Worker, client: &Client, failure: Failure, reason: &str, server_name: &str) {
     let Some(more) = worker.handshake_notices.next(worker.deadlines.second()) else { return };
     let mut detail = reason.to_owned();

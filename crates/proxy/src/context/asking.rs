@@ -1,4 +1,4 @@
-//! What the cache asks of a server in the place of its client: for all, or whether what is stored is still good.
+//! Edits that the cache makes to a request for a server: a request for the whole response, or a revalidation.
 
 use ::cache::is_replaced_condition;
 use http1::Edits;
@@ -7,8 +7,8 @@ use crate::context::exchange::RoutedRequest;
 use crate::context::exchange_slot::Texts;
 use crate::context::plan::Policies;
 
-/// Takes out of a request what is the client's alone, and puts lines of the cache in the place of its preconditions and
-/// ranges.
+/// Removes fields from a request that concern only its client, and replaces its preconditions and ranges by the cache's
+/// lines.
 pub(crate) struct Asking<'a> {
     /// `None` leaves it the client's own.
     lines: Option<&'a [u8]>,
@@ -19,7 +19,7 @@ pub(crate) struct Asking<'a> {
 }
 
 impl<'a> Asking<'a> {
-    /// `None` where nothing changes but by the route.
+    /// Creates the edits; `None` if only the route changes the request.
     pub(crate) fn of(
         lines: Option<&'a [u8]>,
         drops_authorization: bool,
@@ -57,14 +57,14 @@ impl Edits for Asking<'_> {
     }
 }
 
-/// Path and query that a server is to see, where they are not all that the client sent.
+/// The path and query for the server, if the route's cache leaves parts of the query out.
 #[inline]
 pub(crate) fn kept_target<'a>(routed: &RoutedRequest, texts: &'a Texts) -> Option<&'a [u8]> {
     texts.kept_target.as_deref().filter(|_| routed.is_cached())
 }
 
-/// Whether who asks is known to this proxy alone, so that what a server answers is for all who may ask (RFC 9111 §3.5): the
-/// route has asked for a password, and tells the server of no user.
+/// Whether Authorization stays in this proxy, so that the response may be stored for all permitted clients (RFC 9111
+/// §3.5): the route asks for a password, and tells the server no user.
 #[inline]
 pub(crate) fn drops_authorization(routed: &RoutedRequest, policies: &Policies) -> bool {
     policies.auth.is_some() && routed.may_be_stored() && !policies.settings.request_headers.has_user()

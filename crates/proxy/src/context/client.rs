@@ -1,4 +1,4 @@
-//! A client's connection, as the data that travels with its requests, and what an exchange leaves of it.
+//! A client's connection, as data that travels with its requests, and what follows on an exchange.
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
@@ -19,24 +19,24 @@ use transport::tcp::Tcp;
 pub(crate) struct Client {
     pub(crate) socket: Endpoint,
     pub(crate) address: IpAddr,
-    /// Its port, 0 of a Unix socket.
+    /// The client's port; 0 for a Unix socket.
     pub(crate) port: u16,
-    /// What else a PROXY header said of it, or has to say.
+    /// The original connection that a PROXY header described, or is going to describe.
     pub(crate) original_connection: Option<Rc<OriginalConnection>>,
-    /// The connection to a server that bears its name, while it is not in use.
+    /// A connection to a server that is reserved for this client, while it is idle.
     pub(crate) pinned: Cell<Option<Box<PinnedConnection>>>,
-    /// Whether it may say whom it forwards for.
+    /// Whether the peer is a trusted proxy.
     pub(crate) is_trusted: bool,
-    /// The `Plan::trust` by which that was decided.
+    /// The `Plan::trust` for which `is_trusted` was decided.
     pub(crate) trusted_by: u64,
-    /// The listener that it came to.
+    /// The listener that accepted the connection.
     pub(crate) listening: Rc<Listening>,
-    /// What is known of it if it speaks TLS.
+    /// The client's TLS session, if it uses TLS.
     pub(crate) tls: Option<Rc<ClientTls>>,
     pub(crate) deadline: Deadline,
-    /// What it has of limits on connections.
+    /// The connection's own totals under bandwidth limits per connection.
     pub(crate) totals: ConnectionTotals,
-    /// Requests so far.
+    /// The number of requests so far.
     pub(crate) served: u64,
 }
 
@@ -61,7 +61,7 @@ impl Client {
         }
     }
 
-    /// The client of a request of the proxy's own: nobody waits for the response. Its address is that of `client`.
+    /// The client of a request of the proxy's own: nobody waits for the response. It has the address of `client`.
     pub(crate) fn detached(worker: &Worker, client: &Client) -> Self {
         Self {
             socket: Endpoint::Detached,
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// It is from this client, as the proxy in front of us says.
+    /// Sets the client that a PROXY header names.
     pub(crate) fn introduce(
         &mut self,
         worker: &Worker,
@@ -92,7 +92,7 @@ impl Client {
         self.original_connection = Some(original_connection);
     }
 
-    /// Decides whether it may say whom it forwards for.
+    /// Decides whether the peer is a trusted proxy.
     #[cold]
     pub(crate) fn judge(&mut self, snapshot: &Snapshot) {
         self.is_trusted = snapshot.plan.trusts(self.address);
@@ -100,15 +100,15 @@ impl Client {
     }
 }
 
-/// What an exchange leaves of its connection.
+/// What becomes of a client's connection after an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// The next request may follow.
+    /// Keep the connection: the next request may follow.
     Reuse,
-    /// To be closed: it has all that it gets.
+    /// Close the connection: the client has the whole response.
     Close,
-    /// To be closed, but the client may still be sending.
+    /// Close the connection slowly (linger), since the client may still be sending.
     Linger,
-    /// To be dropped: what it has is not whole, or nobody listens.
+    /// Drop the connection: the response is incomplete, or nobody reads it.
     Drop,
 }

@@ -1,9 +1,9 @@
-//! What a client's TLS says of it: to its servers, in templates and in the log. It is the same for all requests of a
+//! A client's TLS session in the forms that servers, templates and the log need. It is the same for all requests of a
 //! connection, and for all its streams.
 
 use tls::{Agreed, Peer};
 
-/// What was agreed on with a client, and what it has proved to be.
+/// A client's TLS session, and the identity that its certificate proves.
 pub(crate) struct ClientTls {
     version: &'static str,
     cipher: &'static str,
@@ -37,12 +37,12 @@ impl ClientTls {
         }
     }
 
-    /// Lines of a request for servers.
+    /// The header lines about the TLS session, for requests to servers.
     pub(crate) fn lines(&self) -> &[u8] {
         self.certificate.as_ref().map_or(b"", |certificate| &certificate.lines)
     }
 
-    /// For templates.
+    /// The TLS session for templates.
     pub(crate) fn variables(&self) -> route::ClientTls<'_> {
         let peer = self.peer();
         route::ClientTls {
@@ -55,7 +55,7 @@ impl ClientTls {
         }
     }
 
-    /// For the log.
+    /// The TLS session for the access log.
     pub(crate) fn entry(&self) -> telemetry::ClientTls<'_> {
         telemetry::ClientTls {
             version: self.version,

@@ -1,4 +1,4 @@
-//! What surrounds a request, and what is decided about it.
+//! The context of a request (worker, plan, client), and the decisions about it.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use crate::context::snapshot::{ClientLimits, Snapshot, TimeoutTicks};
 use crate::context::worker::Worker;
 use crate::shaping::{Named, Place};
 
-/// What surrounds a request: its worker, the plan that it began under, its client.
+/// The context of a request: its worker, the plan that it began under, its client.
 #[derive(Clone, Copy)]
 pub(crate) struct ExchangeContext<'a> {
     pub(crate) worker: &'a Rc<Worker>,
@@ -23,13 +23,13 @@ pub(crate) struct ExchangeContext<'a> {
 }
 
 impl<'a> ExchangeContext<'a> {
-    /// Of a request that begins now, under the plan that the worker uses now.
+    /// The context of a request that begins now, under the worker's current plan.
     pub(crate) fn new(worker: &'a Rc<Worker>, snapshot: &'a Rc<Snapshot>, client: &'a Client) -> Self {
         Self { worker, snapshot, client, listener: snapshot.listener(&client.listening) }
     }
 }
 
-/// What the steps of one exchange share, from the moment when the request is admitted. One reference to it travels.
+/// The state that the steps of an exchange share, from the request's admission on. The steps pass one reference along.
 pub(crate) struct Exchange<'x, 's> {
     pub(crate) ctx: &'x ExchangeContext<'x>,
     pub(crate) routed: &'x RoutedRequest,
@@ -37,32 +37,32 @@ pub(crate) struct Exchange<'x, 's> {
     pub(crate) state: &'x mut ExchangeState<'s>,
 }
 
-/// A request that may go on, and what was decided about it.
+/// An admitted request, with the decisions about it.
 #[derive(Clone)]
 pub(crate) struct RoutedRequest {
     pub(crate) target: Target,
     pub(crate) framing: Framing,
     pub(crate) connection: ConnectionOptions,
-    /// Whether the server is asked to switch to another protocol.
+    /// Whether the client asks to switch to another protocol (Upgrade).
     pub(crate) wants_upgrade: bool,
     pub(crate) version: Version,
     pub(crate) method: Method,
-    /// Who asks.
+    /// The client's address.
     pub(crate) client: IpAddr,
-    /// Who has given the right password, by number.
+    /// The index of the authenticated user.
     pub(crate) user: Option<usize>,
-    /// Index of its route.
+    /// The index of the route.
     pub(crate) route: usize,
-    /// Index of the upstream that it goes to.
+    /// The index of the upstream.
     pub(crate) upstream: usize,
-    /// Whether its route has policies.
+    /// Whether the route has policies.
     pub(crate) has_policies: bool,
-    /// Whether responses of its route are stored.
+    /// Whether the route has a cache.
     pub(crate) is_cached: bool,
 }
 
 impl RoutedRequest {
-    /// A request that nothing is decided about yet.
+    /// A request without any decisions yet.
     pub(crate) fn new(ctx: &ExchangeContext<'_>, head: &RequestHead) -> Self {
         Self {
             target: Target::default(),
@@ -80,19 +80,19 @@ impl RoutedRequest {
         }
     }
 
-    /// What its route asks besides, and does with it.
+    /// The policies of the route, if it has any.
     #[inline]
     pub(crate) fn policies<'a>(&self, ctx: &ExchangeContext<'a>) -> Option<&'a Policies> {
         if self.has_policies { ctx.snapshot.plan.routes[self.route].policies.as_deref() } else { None }
     }
 
-    /// Whether responses of its route are stored.
+    /// Whether the route has a cache.
     #[inline]
     pub(crate) fn is_cached(&self) -> bool {
         self.is_cached
     }
 
-    /// Whether what is stored may answer it, and what comes may be stored, as far as can be told from its kind.
+    /// Whether the request's kind permits to answer it from the cache, and to store its response.
     #[inline]
     pub(crate) fn may_be_stored(&self) -> bool {
         self.is_cached
@@ -101,13 +101,13 @@ impl RoutedRequest {
             && !self.wants_upgrade
     }
 
-    /// Whether its client does not get to see what caches alone are told.
+    /// Whether cache tags are removed from the response to the client.
     pub(crate) fn hides_tags(&self, ctx: &ExchangeContext<'_>) -> bool {
         let policy = || ctx.snapshot.plan.config.routes[self.route].cache.as_ref();
         self.is_cached && policy().is_some_and(|policy| !policy.sends_tags)
     }
 
-    /// What decides how it is slowed down.
+    /// The client, route and upstream, which select the bandwidth limits.
     pub(crate) fn place<'a>(&self, ctx: &ExchangeContext<'a>) -> Place<'a> {
         let ExchangeContext { worker, snapshot, client, .. } = *ctx;
         let (route, upstream) = (&snapshot.plan.routes[self.route], &snapshot.plan.upstreams[self.upstream]);
@@ -120,20 +120,20 @@ impl RoutedRequest {
         }
     }
 
-    /// The same for a request that is repeated when no client waits for it.
+    /// A copy of the request, to repeat it without a client that waits.
     pub(crate) fn detached(&self) -> Self {
         // Who is sent no interim responses is a client of HTTP/1.0.
         Self { version: Version::Http10, ..self.clone() }
     }
 
-    /// How long it may take.
+    /// The time-outs for the request: the route's own, or the global ones.
     #[inline]
     pub(crate) fn ticks<'a>(&self, ctx: &ExchangeContext<'a>) -> &'a TimeoutTicks {
         let own = self.policies(ctx).and_then(|policies| policies.ticks.as_ref());
         own.unwrap_or(&ctx.snapshot.ticks)
     }
 
-    /// What its client may send, and how slow the client may be.
+    /// The limits on the client: the route's own, or the global ones.
     #[inline]
     pub(crate) fn client_limits<'a>(&self, ctx: &ExchangeContext<'a>) -> &'a ClientLimits {
         let own = self.policies(ctx).and_then(|policies| policies.client_limits.as_ref());

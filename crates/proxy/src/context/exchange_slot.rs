@@ -1,8 +1,8 @@
-//! Exchange slots: what only a running exchange needs, kept for the next one.
+//! Exchange slots: the memory that a running exchange needs, kept for the next one.
 //!
-//! An exchange slot is a future that serves one connection after the other, with heads, buffers and all its locals allocated
-//! once. A connection's own task borrows an exchange slot while it has requests and polls it in place; idle it holds none, so
-//! it is small, and nothing is allocated for a request.
+//! A slot is a future that serves one connection after the other; its heads, buffers and locals are allocated once. A
+//! connection's task borrows a slot while it has requests, and polls it in place. An idle connection holds none, so it
+//! is small, and no request allocates memory.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -23,35 +23,35 @@ const SPARE_MAX: usize = 256;
 /// Memory for a head that an exchange slot keeps beyond its exchange.
 const KEEP_MAX: usize = 4096;
 
-/// A request in hand: its bytes, and what is made of them.
+/// The current request: its bytes, and what was made of them.
 pub(crate) struct Request {
     pub(crate) head: RequestHead,
-    /// What the client sent: the head at the front (unless it is kept), then body, then what follows.
+    /// The bytes from the client: the head in front (unless it is kept apart), then the body, then what follows.
     pub(crate) buffer: Buffer,
     /// The head's bytes, once a body passes through the buffer; else empty.
     kept: Vec<u8>,
-    /// The first piece of the body, framed: what an attempt sends behind the head.
+    /// The first piece of the body, framed: an attempt sends it behind the head.
     pub(crate) first_piece: Vec<u8>,
-    /// What the server is sent first: the new head and the first piece of the body.
+    /// The first bytes for the server: the new head and the first piece of the body.
     pub(crate) out: Vec<u8>,
-    /// What the policies of its route have made for it.
+    /// Texts that the policies of the route made for the request.
     pub(crate) texts: Texts,
     pub(crate) body: Pump,
 }
 
-/// Texts for one request, of which only those mean something that its route asks for.
+/// Texts for one request. Only those that the route uses are meaningful.
 #[derive(Default, Clone)]
 pub(crate) struct Texts {
-    /// Path and query for the server; empty as they were sent.
+    /// The path and query for the server; empty if they stay as sent.
     pub(crate) path: Vec<u8>,
-    /// Host for the server; empty as the upstream has it.
+    /// The Host for the server; empty if it is the upstream's default.
     pub(crate) host: Vec<u8>,
-    /// What the request is called.
+    /// The request ID.
     pub(crate) id: Vec<u8>,
-    /// Path and query without what is not to reach a server, where a request may be answered from the store and something
-    /// is left out; set for each request to a route that has a cache.
+    /// The path and query without the parts that the cache leaves out, if there are such parts; set for each request to
+    /// a route with a cache.
     pub(crate) kept_target: Option<Vec<u8>>,
-    /// Lines of the cache, in the place of the client's own conditions; `None` leaves it those.
+    /// The cache's header lines, in place of the client's conditions; `None` keeps the client's.
     pub(crate) conditions: Option<Vec<u8>>,
 }
 
@@ -61,12 +61,12 @@ impl Request {
         if self.kept.is_empty() { self.buffer.filled() } else { &self.kept }
     }
 
-    /// Whether its body is being read.
+    /// Whether the body is being read.
     pub(crate) fn has_body_begun(&self) -> bool {
         !self.kept.is_empty()
     }
 
-    /// Makes way for the body: the buffer goes on behind the head.
+    /// Keeps the head apart, so that the buffer is free for the body.
     pub(crate) fn keep_head(&mut self) {
         if !self.kept.is_empty() {
             return;
@@ -75,7 +75,7 @@ impl Request {
         self.buffer.consume(self.head.len);
     }
 
-    /// The exchange is over: what is left in the buffer is the next request's.
+    /// Ends the exchange: the rest of the buffer belongs to the next request.
     pub(crate) fn end(&mut self) {
         if self.kept.is_empty() {
             self.buffer.consume(self.head.len);
@@ -88,17 +88,17 @@ impl Request {
     }
 }
 
-/// A response in hand.
+/// The current response.
 pub(crate) struct Response {
     pub(crate) head: ResponseHead,
-    /// What the server sent.
+    /// The bytes from the server.
     pub(crate) buffer: Buffer,
-    /// The new head.
+    /// The new head for the client.
     pub(crate) out: Vec<u8>,
-    /// Lines for it: the cookie of a session.
+    /// Header lines to add to the response: the session cookie.
     pub(crate) added: Vec<u8>,
     pub(crate) body: Pump,
-    /// What was wrong with the stream that it was to come on, in words.
+    /// The server's error on the HTTP/2 stream of the response.
     pub(crate) wrong: Option<String>,
 }
 
@@ -109,7 +109,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Whose buffers have this read area once they are used.
+    /// Allocates the memory. `read_area` is the size of its buffers when they are in use.
     pub(crate) fn new(worker: &Worker, read_area: usize) -> Self {
         Self {
             request: Request {
@@ -132,7 +132,7 @@ impl Memory {
         }
     }
 
-    /// For a request that is no client's, with this head, which is yet to be parsed.
+    /// Memory for a request of the proxy's own with this head, which is not parsed yet.
     pub(crate) fn of_request(worker: &Worker, head: &[u8]) -> Self {
         let mut memory = Self::new(worker, TINY);
         let buffer = &mut memory.request.buffer;
@@ -142,7 +142,7 @@ impl Memory {
         memory
     }
 
-    /// Keeps what a request takes that waits for long, and nothing more.
+    /// Reduces the memory of a request that waits for long to what its bytes need.
     pub(crate) fn park(&mut self, worker: &Worker) {
         worker.buffers.park(&mut self.request.buffer);
         worker.buffers.park(&mut self.response.buffer);
@@ -150,13 +150,13 @@ impl Memory {
         self.response.out = Vec::new();
     }
 
-    /// It goes on.
+    /// Restores the buffers of a request that waited.
     pub(crate) fn unpark(&mut self, worker: &Worker) {
         worker.buffers.unpark(&mut self.request.buffer);
         worker.buffers.unpark(&mut self.response.buffer);
     }
 
-    /// Forgets the last connection's bytes.
+    /// Removes the bytes of the last connection.
     pub(crate) fn reset(&mut self, worker: &Worker) {
         self.request.buffer.clear();
         self.response.buffer.clear();
@@ -183,26 +183,26 @@ pub(crate) struct ExchangeSlot {
     kind: Kind,
 }
 
-/// What an exchange slot is for.
+/// The kind of connection that an exchange slot serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A connection of HTTP/1, which has it for itself.
+    /// An HTTP/1 connection.
     Connection,
-    /// One of the streams of a connection, which may be many.
+    /// A stream of an HTTP/2 connection, which may have many.
     Stream,
 }
 
-/// What became of a connection in an exchange slot.
+/// How the work on a connection in an exchange slot ended.
 pub(crate) enum Served {
-    /// It waits for its next request.
+    /// The connection waits for its next request.
     Idle(Box<Client>),
-    /// It speaks HTTP/2, as these bytes of it say. In a box, so that what every request comes to is small.
+    /// The connection begins with these bytes of HTTP/2. Boxed, so that the usual results stay small.
     Http2(Box<(Client, Vec<u8>)>),
-    /// It is closed.
+    /// The connection is closed.
     Closed,
 }
 
-/// Where a connection is handed over, and back.
+/// Where a connection is handed to an exchange slot and back.
 #[derive(Default)]
 pub(crate) struct Desk {
     inbox: Cell<Option<Box<Client>>>,
@@ -210,7 +210,7 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// The next connection. Whoever puts one there polls at once: no waker is needed.
+    /// Waits for the next connection. The caller that hands it over polls at once, so no waker is needed.
     pub(crate) async fn next(&self) -> Box<Client> {
         poll_fn(|_| self.inbox.take().map_or(Poll::Pending, Poll::Ready)).await
     }
@@ -221,7 +221,7 @@ impl Desk {
     }
 }
 
-/// Makes the future of a slot, which serves the connections of its desk with buffers of such a read area.
+/// Creates the future of a slot, which serves the connections of its desk. The number is the read area of its buffers.
 pub(crate) type Serve = fn(Rc<Worker>, Rc<Desk>, usize) -> Pin<Box<dyn Future<Output = Infallible>>>;
 
 impl ExchangeSlot {
@@ -235,12 +235,12 @@ impl ExchangeSlot {
         Self { future, desk, kind }
     }
 
-    /// Gives the exchange slot a connection to serve.
+    /// Hands a connection to the slot.
     pub(crate) fn hand_over(&mut self, client: Box<Client>) {
         self.desk.inbox.set(Some(client));
     }
 
-    /// Serves what the connection has to say, until it is idle or closed.
+    /// Serves the requests of the connection, until it is idle or closed.
     pub(crate) fn served(&mut self) -> impl Future<Output = Served> {
         poll_fn(|context| {
             let Poll::Pending = self.future.as_mut().poll(context);
@@ -249,7 +249,7 @@ impl ExchangeSlot {
     }
 }
 
-/// The spare exchange slots of one worker.
+/// The pool of spare exchange slots of one worker.
 pub(crate) struct ExchangeSlots {
     serve: Serve,
     of_connections: RefCell<Vec<ExchangeSlot>>,
@@ -257,7 +257,7 @@ pub(crate) struct ExchangeSlots {
 }
 
 impl ExchangeSlots {
-    /// None yet; `serve` is what they do.
+    /// An empty pool; `serve` creates the future of each slot.
     pub(crate) fn new(serve: Serve) -> Self {
         Self { serve, of_connections: RefCell::default(), of_streams: RefCell::default() }
     }
@@ -266,7 +266,7 @@ impl ExchangeSlots {
         self.spare(kind).borrow_mut().pop().unwrap_or_else(|| ExchangeSlot::new(worker, kind, self.serve))
     }
 
-    /// Takes back an exchange slot whose connection has been handed back.
+    /// Returns an exchange slot, whose connection has been handed back, to the pool.
     pub(crate) fn give(&self, slot: ExchangeSlot) {
         let mut spare = self.spare(slot.kind).borrow_mut();
         if spare.len() < SPARE_MAX {
@@ -274,13 +274,13 @@ impl ExchangeSlots {
         }
     }
 
-    /// Gives up half of the spare exchange slots of each kind beyond `wanted`.
+    /// Drops half of the spare exchange slots of each kind beyond `wanted`.
     pub(crate) fn shrink_spare(&self, wanted: usize) {
         buffer::shrink(&mut self.of_connections.borrow_mut(), wanted);
         buffer::shrink(&mut self.of_streams.borrow_mut(), wanted);
     }
 
-    /// Lets go of all exchange slots: they hold the worker, which holds them.
+    /// Drops all exchange slots, which breaks their reference cycle with the worker.
     pub(crate) fn clear(&self) {
         self.of_connections.take();
         self.of_streams.take();

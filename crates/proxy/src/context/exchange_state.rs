@@ -1,4 +1,4 @@
-//! The state of one exchange: what its steps decide by while it runs. The record beside it only takes notes.
+//! The state of one exchange, by which its steps decide. The record next to it only takes notes.
 
 use std::rc::Rc;
 
@@ -11,9 +11,9 @@ use crate::faults::Drawn;
 /// How much of a response has left for the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// Nothing, or whole interim responses: a failure can still be answered.
+    /// No byte, or whole interim responses: a failure can still be answered.
     Nothing,
-    /// A part of an interim response: whatever is sent now belongs to that.
+    /// A part of an interim response, so no other response can be sent.
     Interim,
     /// The head of the final response, or a part of it.
     Head {
@@ -25,13 +25,13 @@ pub(crate) enum Sent {
 /// The state of one exchange.
 pub(crate) struct ExchangeState<'a> {
     pub(crate) sent: Sent,
-    /// Bytes of the response's body that have left.
+    /// The number of response body bytes that have left.
     pub(crate) body_bytes_sent: u64,
     /// Index of the route that the request takes, once that is known.
     route: Option<usize>,
     /// The user whose password was right, by number.
     user: Option<usize>,
-    /// When a request over a limit may come again, in seconds; 0 is not told.
+    /// For Retry-After: the seconds until a rate-limited client may try again; 0 leaves the field out.
     pub(crate) retry_after_seconds: u64,
     /// The fault that was drawn for the request; whether it is injected may depend on the response.
     drawn: Option<Rc<Drawn>>,
@@ -39,12 +39,12 @@ pub(crate) struct ExchangeState<'a> {
 }
 
 impl<'a> ExchangeState<'a> {
-    /// Of a request of a client.
+    /// The state of a client's request.
     pub(crate) fn new(ctx: &'a ExchangeContext<'a>) -> Self {
         Self::with(Record::new(ctx))
     }
 
-    /// Of a request of the proxy's own: no client waits for it, and it is not logged.
+    /// The state of a request of the proxy's own: no client waits for it, and it is not logged.
     pub(crate) fn detached(ctx: &'a ExchangeContext<'a>) -> Self {
         Self::with(Record::detached(ctx))
     }
@@ -61,35 +61,35 @@ impl<'a> ExchangeState<'a> {
         }
     }
 
-    /// Index of the route that the request takes, once that is known.
+    /// The index of the route, if it is decided.
     pub(crate) fn route(&self) -> Option<usize> {
         self.route
     }
 
-    /// The request takes this route.
+    /// Sets the route.
     pub(crate) fn takes_route(&mut self, route: usize) {
         self.route = Some(route);
         self.record.route = Some(route);
     }
 
-    /// The user whose password was right, by number.
+    /// The index of the authenticated user.
     pub(crate) fn user(&self) -> Option<usize> {
         self.user
     }
 
-    /// The password of this user was right.
+    /// Sets the authenticated user.
     pub(crate) fn knows_user(&mut self, user: Option<usize>) {
         self.user = user;
         self.record.user = user;
     }
 
-    /// The head of a response with this status leaves.
+    /// Notes that the head of a response with this status is about to leave.
     pub(crate) fn answers(&mut self, status: u16) {
         self.sent = Sent::Head { status };
         self.record.status = status;
     }
 
-    /// The status that the client is told; 0 while no head has left.
+    /// The status sent to the client; 0 while no head has left.
     pub(crate) fn status(&self) -> u16 {
         match self.sent {
             Sent::Nothing | Sent::Interim => 0,
@@ -97,14 +97,14 @@ impl<'a> ExchangeState<'a> {
         }
     }
 
-    /// Nothing of the head has left after all: a failure is answered in its place.
+    /// Notes that no byte of the head left after all: a failure can be answered instead.
     #[cold]
     pub(crate) fn answers_nothing(&mut self) {
         self.sent = Sent::Nothing;
         self.record.status = 0;
     }
 
-    /// The exchange came to nothing, or not to a whole response.
+    /// Records why the exchange failed.
     #[cold]
     pub(crate) fn failed(&mut self, ctx: &ExchangeContext<'_>, failure: Failure) {
         self.record.failure = Some(failure);
@@ -114,23 +114,23 @@ impl<'a> ExchangeState<'a> {
         }
     }
 
-    /// A fault was drawn for the request.
+    /// Sets the fault that was drawn for the request.
     pub(crate) fn drawn(&mut self, drawn: Rc<Drawn>) {
         self.drawn = Some(drawn);
     }
 
-    /// Whether a fault was drawn.
+    /// Whether a fault was drawn for the request.
     #[inline]
     pub(crate) fn has_fault(&self) -> bool {
         self.drawn.is_some()
     }
 
-    /// The fault that was drawn.
+    /// The fault that was drawn for the request.
     pub(crate) fn fault(&self) -> Option<Rc<Drawn>> {
         self.drawn.clone()
     }
 
-    /// The fault that was drawn is injected. It is counted once, whatever else answers the request in the end.
+    /// Notes that the fault was injected. It counts once, whatever answers the request in the end.
     pub(crate) fn injected(&mut self) {
         if let Some(drawn) = &self.drawn
             && self.record.injected(&drawn.told())
@@ -139,7 +139,7 @@ impl<'a> ExchangeState<'a> {
         }
     }
 
-    /// The one exit of every exchange: counts and logs it.
+    /// Counts and logs the exchange. Every exchange ends here.
     pub(crate) fn finish(&mut self, memory: &Memory) {
         self.record.body_bytes_sent = self.body_bytes_sent;
         self.record.finish(memory);

@@ -1,8 +1,8 @@
-//! What exactly was wrong with a message that is refused: the `detail` of its line in the log.
+//! The details of a failure, for the `detail` field of the log.
 //!
-//! Nothing is kept for this on the path: what is left of the message is looked at once more.
+//! Requests keep nothing for this: on a failure, the rest of the message is examined again.
 
-/// Which time-out has ended what took too long.
+/// Explains which time-out has expired.
 mod waits;
 
 use http1::{ConnectionOptions, Framing, Method, Target};
@@ -14,10 +14,10 @@ use crate::context::failure::{Failure, Party};
 
 pub(crate) use waits::{Known, over_connection};
 
-/// Interim responses that a server may send before the final one.
+/// The maximum number of interim responses before the final one.
 pub(crate) const INTERIM_MAX: usize = 32;
 
-/// What was wrong, as far as what is left tells.
+/// Explains a failure, as far as the rest of the message shows the reason.
 #[cold]
 pub(crate) fn failure(
     ctx: &ExchangeContext<'_>,

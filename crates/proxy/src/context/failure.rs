@@ -1,10 +1,10 @@
-//! What can go wrong with a request: who failed, the status that the client sees, and the word in the log.
+//! Table of failures: who failed, the status for the client, the word in the log, the reason for the client.
 //!
-//! One table. The client is told the reason in plain words and nothing of the inside.
+//! The client gets the reason in plain words, and no internals.
 
 use http1::{ChunkError, FramingError, HeadError, TargetError};
 
-/// Who is to blame.
+/// The party that caused a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Party {
     Client,
@@ -12,22 +12,22 @@ pub(crate) enum Party {
     Proxy,
 }
 
-/// What a failure means to everybody who has to know.
+/// The properties of a failure: a row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// Who failed.
+    /// The party that failed.
     pub(crate) party: Party,
-    /// What the client is answered; 0 where nothing can be said to it any more.
+    /// The status for the client; 0 if no response is possible any more.
     pub(crate) status: u16,
     /// The word in the access log and the counters.
     pub(crate) word: &'static str,
-    /// The reason, as the line that the client reads.
+    /// The reason, as one line for the client.
     pub(crate) text: &'static str,
 }
 
 macro_rules! failures {
     ($($variant:ident $party:ident $status:literal $word:literal $reason:literal,)*) => {
-        /// Why a request was not answered by its server, or not in full.
+        /// Why a request got no response from its server, or no complete one.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Failure {
@@ -35,7 +35,7 @@ macro_rules! failures {
         }
 
         impl Failure {
-            /// The row of the table.
+            /// The failure's row of the table.
             pub(crate) fn facts(self) -> Facts {
                 match self {
                     $(Failure::$variant => Facts {
@@ -44,7 +44,7 @@ macro_rules! failures {
                 }
             }
 
-            /// The words of all failures, by index.
+            /// The log words of all failures, by index.
             pub const WORDS: &'static [&'static str] = &[$($word),*];
         }
     };
@@ -118,7 +118,7 @@ failures! {
 }
 
 impl Failure {
-    /// Whether it was too much for now, and may be well in a moment.
+    /// Whether the failure is caused by load, so that a later try may succeed.
     pub(crate) fn is_of_load(self) -> bool {
         use Failure::{
             NoServer, OutOfDescriptors, QueueTimeout, Shed, ShortOfMemory, TooManyConnections, UpstreamFull,
@@ -137,14 +137,14 @@ impl Failure {
         )
     }
 
-    /// Whether no route wants the request, with which nothing else is wrong.
+    /// Whether no route takes the request, although it is valid.
     pub(crate) fn is_of_policy(self) -> bool {
         matches!(self, Failure::Unauthorized | Failure::Forbidden | Failure::RateLimited | Failure::NoRoute)
     }
 }
 
 impl Failure {
-    /// Of a response's head.
+    /// The failure for an invalid head of a response.
     pub(crate) fn of_response(error: HeadError) -> Self {
         match error {
             HeadError::TooLarge | HeadError::TooManyFields => Failure::UpstreamHeadTooLarge,

@@ -1,5 +1,5 @@
-//! What a process knows that the one that takes over goes on with: keys of tickets, secrets of cookies, sessions, how
-//! servers stand. Never written to a file or a log: it goes over the channel of `handover`, and into the next plan.
+//! State that a process hands over to its successor: ticket keys, cookie secrets, sessions, server health. Never
+//! written to a file or a log: it goes over the channel of `handover`, and into the next plan.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tls::TicketKeys;
 
 use crate::context::plan::{Plan, Stickiness};
 
-/// Bytes of a message.
+/// The maximum size of a message, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
 /// Sessions that are handed over, of all upstreams together: those used last. 6 MiB.
@@ -22,29 +22,29 @@ const SESSIONS_OF_A_PART: usize = 400;
 /// The key, and the id of the server.
 const SESSION_BYTES: usize = size_of::<u128>() + size_of::<u64>();
 
-/// All of it.
+/// All state to hand over, as a list of parts.
 #[derive(Debug, Default)]
 pub struct HandoverState(Vec<HandoverPart>);
 
-/// A part of it, small enough for a message.
+/// A part of the state, small enough for one message.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum HandoverPart {
-    /// Of the listener that is configured with this address.
+    /// The ticket keys of the listener with this configured address.
     TicketKeys {
         /// The address in the configuration.
         listener: String,
         /// The keys, newest first.
         keys: Hidden,
     },
-    /// What signs the cookies of an upstream that has no secret of its own.
+    /// The secret that signs an upstream's session cookies, if none is configured.
     CookieSecret {
         /// The name of the upstream.
         upstream: String,
         /// The secret.
         secret: Hidden,
     },
-    /// What names the sessions of an upstream, and the secret that their keys are made with. Before its sessions.
+    /// How an upstream's sessions are named, and the secret that hashes their keys. Comes before the sessions.
     Table {
         /// The name of the upstream.
         upstream: String,
@@ -53,14 +53,14 @@ pub enum HandoverPart {
         /// The secret of the keys.
         secret: Hidden,
     },
-    /// Sessions of an upstream, from the one used least recently.
+    /// Sessions of an upstream, the least recently used first.
     Sessions {
         /// The name of the upstream.
         upstream: String,
         /// Keys and server ids, 24 bytes each.
         sessions: Hidden,
     },
-    /// How a server stands.
+    /// The health of a server.
     #[serde(rename = "standing")]
     ServerHealth {
         /// The name of the upstream.
@@ -74,12 +74,12 @@ pub enum HandoverPart {
         /// Ejections in a row, which decide the length of the next one.
         ejections: u32,
     },
-    /// Of a version that has more to give.
+    /// A part that only newer versions know.
     #[serde(other)]
     Unknown,
 }
 
-/// Bytes that nobody else is to see.
+/// Secret bytes, which debug output does not show.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hidden(Vec<u8>);
 
@@ -113,7 +113,7 @@ impl<'de> Deserialize<'de> for Hidden {
 }
 
 impl HandoverState {
-    /// What there is to go on with now.
+    /// Collects the state of a plan.
     pub fn of(plan: &Plan, now: Time) -> Self {
         let mut handover_state = Self::default();
         for (listener, configured) in plan.listeners.iter().zip(&plan.config.listeners) {
@@ -140,7 +140,7 @@ impl HandoverState {
         handover_state
     }
 
-    /// What one upstream's sessions go on with that are kept in another way from now on.
+    /// The sessions of one upstream, for a table with other settings.
     pub(crate) fn of_sessions(upstream: &str, stickiness: &Stickiness, now: Time) -> Self {
         let mut handover_state = Self::default();
         handover_state.push_stickiness(upstream, stickiness, usize::MAX, now);
@@ -206,7 +206,7 @@ impl HandoverState {
         })
     }
 
-    /// What signed the cookies of an upstream.
+    /// The cookie secret of an upstream.
     pub(crate) fn cookie_secret<const N: usize>(&self, upstream: &str) -> Option<[u8; N]> {
         self.0.iter().find_map(|part| match part {
             HandoverPart::CookieSecret { upstream: of, secret } if of == upstream => {
@@ -216,7 +216,7 @@ impl HandoverState {
         })
     }
 
-    /// The secret of an upstream's sessions, if the same names them.
+    /// The secret for an upstream's session keys, if sessions are still named by the same source.
     pub(crate) fn session_secret(&self, upstream: &str, source: &str) -> Option<Secret> {
         self.0.iter().find_map(|part| match part {
             HandoverPart::Table { upstream: of, source: by, secret } if of == upstream && by == source => {
@@ -226,7 +226,7 @@ impl HandoverState {
         })
     }
 
-    /// The sessions of an upstream, from the one used least recently.
+    /// The sessions of an upstream, the least recently used first.
     pub(crate) fn sessions(&self, upstream: &str) -> impl Iterator<Item = (SessionKey, ServerId)> {
         let of_upstream = self.0.iter().filter_map(move |part| match part {
             HandoverPart::Sessions { upstream: of, sessions } if of == upstream => Some(sessions),
@@ -241,7 +241,7 @@ impl HandoverState {
         })
     }
 
-    /// How a server stood.
+    /// The health of a server.
     pub fn health(&self, upstream: &str, id: ServerId) -> Option<Inherited> {
         self.0.iter().find_map(|part| match part {
             &HandoverPart::ServerHealth {

@@ -1,11 +1,11 @@
-//! How many failed handshakes a worker reports: anybody can make any number of them fail.
+//! Limits how many failed handshakes a worker reports, since anybody can cause any number of them.
 
 use std::cell::Cell;
 
 /// Handshakes that a worker tells of within a second: anybody can make any number of them fail.
 const TOLD_PER_SECOND: u32 = 10;
 
-/// How many handshakes a worker has told of.
+/// Counts the failed handshakes that a worker has reported.
 #[derive(Default)]
 pub(crate) struct HandshakeNotices {
     second: Cell<u32>,
@@ -15,7 +15,7 @@ pub(crate) struct HandshakeNotices {
 }
 
 impl HandshakeNotices {
-    /// Whether one more may be told of now; then how many were not.
+    /// Whether one more may be reported now: if so, returns how many were left out before.
     pub(crate) fn next(&self, second: u32) -> Option<u32> {
         if self.second.replace(second) != second {
             self.count.set(0);

@@ -9,43 +9,42 @@ use tokio::sync::watch;
 
 use crate::context::plan::Listener;
 
-/// The address of peers that have none: those of Unix sockets.
+/// A placeholder for the address of peers without one: those of Unix sockets.
 pub const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// A listener for as long as it is listened on, over changes of the configuration.
-/// Later ones are greater.
+/// Identifies a listener for as long as the process listens on it, over reloads. Later listeners have greater numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListenerId(pub u64);
 
-/// A listener as one worker sees it. Its connections keep it.
+/// A listener as one worker sees it. Its connections hold a reference.
 pub(crate) struct Listening {
     pub(crate) id: ListenerId,
     /// Where it is in the worker's plan; `None` once it is not listened on any more.
     place: Cell<Option<usize>>,
     /// What was configured for it when it was listened on last.
     last: OnceCell<Arc<Listener>>,
-    /// Told to all that accept for it here, of which there may be several.
+    /// Notifies the tasks that accept for the listener, of which there may be several.
     pub(crate) settled: watch::Sender<()>,
 }
 
 impl Listening {
-    /// A listener that is yet to be settled.
+    /// A listener that has no place in a plan yet.
     pub(crate) fn new(id: ListenerId) -> Rc<Self> {
         Rc::new(Self { id, place: Cell::new(None), last: OnceCell::new(), settled: watch::Sender::new(()) })
     }
 
-    /// Where it is in the plan that the worker uses now.
+    /// The index of the listener in the worker's current plan.
     pub(crate) fn place(&self) -> Option<usize> {
         self.place.get()
     }
 
-    /// What its connections go by once it is not listened on any more.
+    /// The settings for the remaining connections of a listener that was removed.
     pub(crate) fn last(&self) -> Option<&Listener> {
         self.last.get().map(Arc::as_ref)
     }
 
-    /// Takes its place among those of a plan; false, and the end of its accepting, if it has none. `before` are the
-    /// listeners of the plan that it was in.
+    /// Looks up the listener's place in a new plan. Returns `false` if it has none, and ends accepting. `before` are
+    /// the listeners of the previous plan.
     pub(crate) fn settle(&self, order: &[ListenerId], before: &[Arc<Listener>]) -> bool {
         let place = order.iter().position(|id| *id == self.id);
         let last = self.place.replace(place);
@@ -59,7 +58,7 @@ impl Listening {
         place.is_some()
     }
 
-    /// Has what accepts for it look at what has changed.
+    /// Makes the accepting tasks check for changes.
     pub(crate) fn look_again(&self) {
         self.settled.send_replace(());
     }

@@ -1,23 +1,23 @@
-//! The slowest that a client may be.
+//! The minimum rate at which a client must send and receive.
 
 use std::time::Duration;
 
 use transport::deadline::{TICK, Ticks};
 
-/// Bytes moved, but fewer than the minimum.
+/// Error: bytes moved, but more slowly than the minimum rate.
 #[derive(Debug)]
 pub(crate) struct TooSlow;
 
-/// How fast the watched side has been, over the time in which it was waited for.
+/// The progress of the watched side, while the other side waited for it.
 #[derive(Default)]
 pub(crate) struct Progress {
     pub(crate) waited_ticks: u32,
     pub(crate) moved: u64,
-    /// Whether the source owes what is waited for; a sink always does.
+    /// Whether the source owes the awaited bytes; a sink always does.
     pub(crate) is_owed: bool,
 }
 
-/// The slowest that a client may be.
+/// The minimum rate of a client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MinimumRate {
     /// Waiting time after which the rate is judged.
@@ -27,7 +27,7 @@ pub(crate) struct MinimumRate {
 }
 
 impl MinimumRate {
-    /// `None` where there is no minimum.
+    /// Creates a minimum rate; `None` if it is zero.
     pub(crate) fn new(bytes_per_second: u64, window: Duration) -> Option<Self> {
         let window = Ticks::from(window);
         let seconds = f64::from(window.0) * TICK.as_secs_f64();
@@ -35,7 +35,7 @@ impl MinimumRate {
         (bytes > 0).then_some(Self { window, bytes })
     }
 
-    /// What is left of the window.
+    /// The remaining time of the window.
     pub(crate) fn left(self, progress: &Progress) -> Ticks {
         Ticks(self.window.0.saturating_sub(progress.waited_ticks).max(1))
     }

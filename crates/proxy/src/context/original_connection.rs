@@ -1,4 +1,4 @@
-//! What the PROXY protocol says of a client's connection, and the header that says it to a server.
+//! The original connection of a client by the PROXY protocol, and the PROXY header for servers.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -9,19 +9,19 @@ use crate::context::client::Client;
 use crate::context::listening::NOWHERE;
 use transport::endpoint::Endpoint;
 
-/// What is known of a client's connection besides the client's own address.
+/// Facts about the client's original connection, besides the client's address.
 pub(crate) struct OriginalConnection {
     /// Where the client has connected to.
     destination: SocketAddr,
     /// The host that it asked for, and what its connection is called: passed on, but not looked at.
     authority: Option<Box<str>>,
     unique_id: Option<Box<[u8]>>,
-    /// Whether the client spoke TLS to whoever sent the header.
+    /// Whether the client used TLS to the proxy that sent the header.
     pub(crate) is_secure: bool,
 }
 
 impl OriginalConnection {
-    /// What is to be known without a header. To be asked before the socket is out of reach.
+    /// The facts that are known without a PROXY header. Call it while the socket is still accessible.
     pub(crate) fn by(socket: &Endpoint) -> Rc<Self> {
         Rc::new(Self { destination: destination(socket), authority: None, unique_id: None, is_secure: false })
     }
@@ -41,7 +41,7 @@ impl OriginalConnection {
     }
 }
 
-/// The header with which a connection to a server begins that is for this client alone.
+/// The PROXY header for a connection to a server that is reserved for this client.
 pub(crate) fn header(version: ProxyVersion, client: &Client) -> Vec<u8> {
     let original_connection = client.original_connection.as_deref();
     let source = SocketAddr::new(client.address, client.port);
@@ -58,7 +58,7 @@ pub(crate) fn header(version: ProxyVersion, client: &Client) -> Vec<u8> {
     out
 }
 
-/// The address of ours that a connection came to; one of Unix sockets came to none.
+/// The local address that the client connected to; a placeholder for Unix sockets.
 pub(crate) fn destination(socket: &Endpoint) -> SocketAddr {
     socket.local_address().unwrap_or(NOWHERE)
 }

@@ -1,9 +1,9 @@
-//! The configuration as the path uses it: compiled once, shared by all workers, never changed. A change is another plan,
-//! made from the one before.
+//! The plan: the configuration, compiled for the request path, shared by all workers and never changed. A configuration
+//! change makes a new plan from the previous one.
 
-/// The servers that a configuration lists.
+/// The servers of a configuration, with resolved names.
 mod listed;
-/// What the control thread knows of a server.
+/// The control thread's findings about a server.
 pub mod server_state;
 /// Routes and their policies.
 mod routes;
@@ -35,52 +35,52 @@ pub use upstreams::{ServerPlan, UpstreamPlan};
 pub struct Plan {
     /// The configuration that the plan was compiled from.
     pub config: Config,
-    /// Changes when other proxies are trusted than before.
+    /// A number that changes when the set of trusted proxies changes.
     pub(crate) trust: u64,
-    /// In the order of the configuration.
+    /// The listeners, in the order of the configuration.
     pub listeners: Vec<Arc<Listener>>,
-    /// In the order of the configuration.
+    /// The upstreams, in the order of the configuration.
     pub upstreams: Vec<Arc<UpstreamPlan>>,
-    /// In the order of the configuration.
+    /// The routes, in the order of the configuration.
     pub routes: Vec<Route>,
-    /// Where its routes store responses, each once.
+    /// The cache spaces that the routes use, without duplicates.
     pub spaces: Vec<Space>,
-    /// Where it is counted by name; `None` while nobody asks for metrics.
+    /// The plan's places in the counters; `None` while nobody asks for metrics.
     pub places: Option<Arc<telemetry::Places>>,
     pub(crate) table: Arc<Table>,
     pub(crate) verifier: Arc<Verifier>,
-    /// What is stored of responses, where anything is.
+    /// The cache, if a route has one.
     pub cache: Option<Cache>,
-    /// The names of its servers: for as long as it is there, they are resolved.
+    /// The names of servers. They are resolved for as long as the plan exists.
     pub names: Names,
 }
 
-/// A listener, by its index in the file.
+/// A listener of the plan.
 pub struct Listener {
-    /// TLS towards clients, if the listener speaks it.
+    /// TLS to clients, if the listener uses it.
     pub tls: Option<Arc<ServerSide>>,
-    /// Whether its requests are sent to https, and at which port.
+    /// The port for redirects to https, if the listener redirects its requests.
     pub(crate) redirect_port: Option<u16>,
-    /// Lines that every response gets: Strict-Transport-Security.
+    /// Header lines to add to every response: Strict-Transport-Security.
     pub(crate) added: Vec<u8>,
-    /// Whether HTTP/2 is spoken.
+    /// Whether the listener accepts HTTP/2.
     pub(crate) http2: bool,
     /// Networks whose connections begin with a PROXY header.
     introducers: Vec<IpNet>,
-    /// The upstream that connections are passed on to as they are, if they are: its index and name.
+    /// For layer 4: the index and name of the upstream that connections are forwarded to.
     pub(crate) passes_on: Option<(usize, String)>,
-    /// How fast bodies may pass, or what is passed on.
+    /// The bandwidth limits of bodies or forwarded bytes.
     pub(crate) limits: Option<Arc<Limits>>,
-    /// What its clients are behind.
+    /// The emulated network link of the clients.
     pub(crate) link: Option<Arc<Link>>,
 }
 
 impl Plan {
-    /// Reads the certificates and compiles the rest. What `previous` has that is configured alike is taken over;
-    /// `names` are those of its servers.
+    /// Loads certificates and compiles the configuration. Unchanged parts of `previous` are taken over; `names` are the
+    /// names of the servers.
     ///
     /// # Errors
-    /// What is wrong with certificates.
+    /// Problems of certificates.
     pub fn new(
         config: Config,
         previous: Option<&Self>,
@@ -134,7 +134,7 @@ impl Plan {
         })
     }
 
-    /// Goes on with what the process before knew. For the first plan, before anybody else has it.
+    /// Takes over the state of the previous process. For the first plan, before anybody else uses it.
     pub fn inherit(&mut self, handover_state: &HandoverState, now: Time) {
         for (listener, configured) in self.listeners.iter().zip(&self.config.listeners) {
             let keys = handover_state.ticket_keys(&configured.address.to_string());
@@ -159,12 +159,12 @@ impl Plan {
         self.listeners.get(place)
     }
 
-    /// Whether a client with this address may say whom it forwards for.
+    /// Whether a client with this address is a trusted proxy.
     pub(crate) fn trusts(&self, address: IpAddr) -> bool {
         self.config.trusted_proxies.iter().any(|network: &IpNet| network.contains(&address))
     }
 
-    /// What TLS there is towards servers, each once.
+    /// The TLS configurations of upstreams, without duplicates.
     pub fn upstream_tls(&self) -> Vec<&Arc<ClientSide>> {
         let servers = self.upstreams.iter().flat_map(|upstream| &upstream.servers);
         let mut found: Vec<&Arc<ClientSide>> = Vec::new();
@@ -179,7 +179,7 @@ impl Plan {
 }
 
 impl Listener {
-    /// One without anything that has to be asked for.
+    /// A listener without any special settings.
     pub(crate) const NONE: Self = Self {
         tls: None,
         redirect_port: None,
@@ -191,7 +191,7 @@ impl Listener {
         link: None,
     };
 
-    /// Whether a connection from this address says with a PROXY header whom it is from.
+    /// Whether connections from this address begin with a PROXY header.
     pub(crate) fn is_introduced_by(&self, address: IpAddr) -> bool {
         self.introducers.iter().any(|network| network.contains(&address))
     }

@@ -1,10 +1,10 @@
-//! Whether memory is short: said by the control thread, read by every request.
+//! Whether memory is short: set by the control thread, read by every request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use telemetry::message;
 
-/// Requests of a worker that are admitted all the same.
+/// The number of requests that each worker admits even when memory is short.
 pub(crate) const ADMITTED_MIN: u64 = 16;
 /// The share of the bound, in percent, below which there is enough again.
 const ENOUGH_PERCENT: u64 = 95;
@@ -14,13 +14,13 @@ const ENOUGH_PERCENT: u64 = 95;
 pub struct Pressure(AtomicBool);
 
 impl Pressure {
-    /// Whether requests are to be refused.
+    /// Whether requests should be rejected.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Judges what the process uses.
+    /// Updates the state from the process's memory use and its limit.
     pub fn judge(&self, used_bytes: u64, limit_bytes: Option<u64>) {
         let Some(limit) = limit_bytes else { return self.0.store(false, Ordering::Relaxed) };
         let was_on = self.is_on();

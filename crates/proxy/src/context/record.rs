@@ -1,5 +1,5 @@
-//! What an exchange notes for the access log, the counters and the metrics. The clock is read once for each point in
-//! time, whoever wants to know it, and not at all where nobody does.
+//! The notes of an exchange for the access log, the counters and the metrics. The clock is read at most once for each
+//! point in time, and not at all if nobody needs it.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -41,24 +41,24 @@ pub(crate) struct Record<'a> {
     first_byte: Option<Instant>,
     upstream_ended: Option<Instant>,
     pub(crate) route: Option<usize>,
-    /// Whom a trusted proxy names as its client.
+    /// The client that a trusted proxy names.
     pub(crate) named: Option<IpAddr>,
-    /// Who has given the right password, by number.
+    /// The index of the authenticated user.
     pub(crate) user: Option<usize>,
-    /// The upstream that it was for, by index.
+    /// The index of the upstream.
     pub(crate) upstream: Option<usize>,
-    /// Upstream and server, by index.
+    /// The indices of the upstream and the server.
     pub(crate) server: Option<(usize, usize)>,
-    /// What the client was sent; 0 while it was sent nothing.
+    /// The status sent to the client; 0 while nothing was sent.
     pub(crate) status: u16,
     pub(crate) body_bytes_sent: u64,
-    /// Of the response's head, and of a body that left with it as one text.
+    /// The number of bytes of the response head, and of a body that left together with it.
     pub(crate) head_bytes_sent: u64,
-    /// Of heads that servers were sent, with the first piece of the body.
+    /// The number of bytes of request heads sent to servers, with the first piece of the body.
     pub(crate) upstream_bytes_sent: u64,
-    /// Of the body, in that first piece.
+    /// The number of body bytes in the first piece of a request's body.
     pub(crate) first_piece_bytes: u64,
-    /// Whether a server's response was read, as far as its head.
+    /// Whether the head of a server's response was read.
     pub(crate) is_answered: bool,
     /// Whether what was received of it is counted elsewhere.
     is_received_apart: bool,
@@ -71,7 +71,7 @@ pub(crate) struct Record<'a> {
     /// The fault that was injected.
     injected: Option<InjectedFault>,
     pub(crate) failure: Option<Failure>,
-    /// What exactly was wrong, in words.
+    /// Details of the failure.
     pub(crate) detail: Option<Box<str>>,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Record<'a> {
         record
     }
 
-    /// Of what no client waits for: no request, and not logged.
+    /// The notes of work that no client waits for: no request is counted or logged.
     pub(crate) fn detached(ctx: &'a ExchangeContext<'a>) -> Self {
         let worker = ctx.worker;
         let is_timed = worker.is_logging() || ctx.snapshot.plan.config.metrics.is_some();
@@ -117,7 +117,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Whether anybody wants to know when things happen.
+    /// Whether the log or the metrics need times.
     pub(crate) fn is_timed(&self) -> bool {
         self.began.is_some()
     }
@@ -126,7 +126,7 @@ impl<'a> Record<'a> {
         self.is_timed().then(Instant::now)
     }
 
-    /// A server was picked, at that time if it is known, and is about to be connected to.
+    /// Notes that a server was chosen (at `now`, if known), and a connection to it is about to be made.
     pub(crate) fn attempt_began(&mut self, upstream: usize, server: usize, now: Option<Instant>) {
         self.server = Some((upstream, server));
         self.attempt_began = if self.is_timed() { now.or_else(|| self.clock()) } else { None };
@@ -134,7 +134,7 @@ impl<'a> Record<'a> {
         self.first_byte = None;
     }
 
-    /// Connecting has ended: with a connection that is new, or else without one, or with one of another request.
+    /// Notes that connecting has ended. `is_new` is false if it failed, or if a connection is reused.
     pub(crate) fn connected(&mut self, is_new: bool) {
         self.connected = self.clock();
         if let (true, Some((upstream, _)), Some(places)) = (is_new, self.server, self.places())
@@ -144,13 +144,13 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The server has begun to answer. Returns when, if anybody wants to know it.
+    /// Notes that the server has begun to respond. Returns the time, if anybody needs it.
     pub(crate) fn first_byte(&mut self) -> Option<Instant> {
         self.first_byte = self.clock();
         self.first_byte
     }
 
-    /// The attempt came to nothing, whether or not another one follows.
+    /// Notes that the attempt failed, whether or not it is retried.
     pub(crate) fn attempt_failed(&self, failure: Failure) {
         if let (Some((upstream, server)), Some(places)) = (self.server, self.places()) {
             let series = &self.ctx.worker.series;
@@ -159,7 +159,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// What the end of the attempt has changed about its server.
+    /// Counts how the end of the attempt changed the server's state.
     pub(crate) fn server_changed(&self, event: Option<Event>) {
         if let (Some(event), Some((upstream, server)), Some(places)) = (event, self.server, self.places()) {
             let cell = self.ctx.worker.series.server(places.server(upstream, server));
@@ -171,7 +171,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Another attempt follows the one with this server, which failed.
+    /// Notes a retry, after the attempt with this server failed.
     #[cold]
     pub(crate) fn retried(&mut self, server: usize, failure: Failure) {
         if let Some(noted) = self.retried.get_mut(usize::from(self.retries)) {
@@ -184,13 +184,13 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// So much of a server's response was received; the rest is counted by who receives it.
+    /// Counts bytes of a response that another task received.
     pub(crate) fn received_apart(&mut self, bytes: u64) {
         self.ctx.worker.counters.upstream_bytes_received.add(bytes);
         self.is_received_apart = true;
     }
 
-    /// A fault is injected: the first one is noted and counted. Returns whether it is the first.
+    /// Notes and counts an injected fault, if it is the first of the exchange. Returns whether it is.
     pub(crate) fn injected(&mut self, fault: &telemetry::Injected<'_>) -> bool {
         let is_first = self.injected.is_none();
         if is_first {
@@ -201,7 +201,7 @@ impl<'a> Record<'a> {
         is_first
     }
 
-    /// The server's response is over.
+    /// Notes that the server's response has ended.
     pub(crate) fn upstream_ended(&mut self) {
         // Only the log tells.
         if self.ctx.worker.is_logging() {
@@ -209,7 +209,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Notes what exactly was wrong, behind what is noted already of earlier attempts. Only the log tells.
+    /// Adds details of a failure, behind those of earlier attempts. Only the log shows them.
     #[cold]
     pub(crate) fn explain(&mut self, memory: &mut Memory, failure: Failure) {
         if !self.ctx.worker.is_logging() {
@@ -231,7 +231,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The one exit of every exchange: counts and logs it.
+    /// Counts and logs the exchange. Every exchange ends here.
     pub(crate) fn finish(&mut self, memory: &Memory) {
         let request = &memory.request;
         let counters = &self.ctx.worker.counters;
@@ -260,7 +260,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Counts what went to servers and came from them.
+    /// Counts bytes sent to servers and received from them.
     pub(crate) fn count_upstream(&self, memory: &Memory) {
         let (Memory { request, response }, counters) = (memory, &self.ctx.worker.counters);
         if self.server.is_some() {
@@ -400,13 +400,13 @@ impl Drop for Record<'_> {
     }
 }
 
-/// What kept it from the first server that came to mind, for the log.
+/// Why a request did not go to its first choice of server at once, for the log.
 #[derive(Debug, Default)]
 pub(crate) struct Detours {
-    /// How long it waited for a server with room, over all attempts.
+    /// The time in the wait queue for a server, over all attempts.
     pub(crate) queued: Option<Duration>,
-    /// Why its session left the server that it had, and the index of that, if it is still there.
+    /// Why the session left its server, and the index of that server, if it still exists.
     pub(crate) session_moved: Option<(&'static str, Option<usize>)>,
-    /// By which limit on what is under way it was turned away.
+    /// The concurrency limit because of which the request was rejected (shedding).
     pub(crate) shed: Option<&'static str>,
 }

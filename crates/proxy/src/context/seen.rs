@@ -1,4 +1,4 @@
-//! What routes and policies see of a request.
+//! A request as routes and policies see it.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use http1::{Chain, Field, Head, RequestHead, Target, host_without_port};
 
 use crate::context::exchange::ExchangeContext;
 
-/// The fields of a head, for those who look for names of their own.
+/// The fields of a head, for look-ups by name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fields<'a> {
     fields: &'a [Field],
@@ -14,7 +14,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Those of nothing.
+    /// An empty head without fields.
     pub(crate) const NONE: Self = Self { fields: &[], bytes: &[] };
 
     pub(crate) fn of<Start>(head: &'a Head<Start>, bytes: &'a [u8]) -> Self {
@@ -22,7 +22,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The value of the first field line of this name, for one that `http1` has no name for.
+/// The value of the first field line with this name, for names that `http1` does not know.
 pub(crate) fn line<'a, Start>(head: &Head<Start>, bytes: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let field = head.fields.iter().find(|field| field.name.of(bytes).eq_ignore_ascii_case(name))?;
     Some(field.value.of(bytes))
@@ -34,7 +34,7 @@ impl route::Fields for Fields<'_> {
     }
 }
 
-/// A request to a host and a path.
+/// The request as routes see it: host, path, fields, client.
 pub(crate) fn request<'a>(
     ctx: &ExchangeContext<'_>,
     target: &Target,
@@ -57,7 +57,7 @@ pub(crate) fn request<'a>(
     }
 }
 
-/// The chain of proxies that a trusted peer tells of; `None` of a peer that is not trusted to say whom it forwards for.
+/// The chain of proxies that a trusted peer reports; `None` if the peer is not trusted.
 #[inline]
 pub(crate) fn chain(ctx: &ExchangeContext<'_>, head: &RequestHead, bytes: &[u8]) -> Option<Chain> {
     if ctx.client.is_trusted { Some(read_chain(ctx, head, bytes)) } else { None }
@@ -68,13 +68,13 @@ fn read_chain(ctx: &ExchangeContext<'_>, head: &RequestHead, bytes: &[u8]) -> Ch
     Chain::of(head, bytes, ctx.client.address, |address| ctx.snapshot.plan.trusts(address))
 }
 
-/// Who asks: the peer, or whom it names if it may.
+/// The client's address: the peer's, or the one that a trusted peer reports.
 #[inline]
 pub(crate) fn client(ctx: &ExchangeContext<'_>, head: &RequestHead, bytes: &[u8]) -> IpAddr {
     chain(ctx, head, bytes).map_or(ctx.client.address, |chain| chain.address)
 }
 
-/// The scheme in which the peer spoke to this proxy, or to the one whose PROXY header names it.
+/// The scheme that the peer used, to this proxy or to the one that sent its PROXY header.
 #[inline]
 pub(crate) fn scheme_of_peer(ctx: &ExchangeContext<'_>) -> &'static str {
     let is_secure_before = || ctx.client.original_connection.as_ref().is_some_and(|known| known.is_secure);
@@ -88,7 +88,7 @@ pub(crate) fn scheme(ctx: &ExchangeContext<'_>, head: &RequestHead, bytes: &[u8]
     told.unwrap_or_else(|| scheme_of_peer(ctx))
 }
 
-/// The host that the client asked for, with its port where it named one: its Host, or what a trusted proxy says of it.
+/// The authority that the client asked for, with a port if it named one: from Host, or as a trusted proxy reports it.
 pub(crate) fn authority<'a>(
     ctx: &ExchangeContext<'_>,
     head: &RequestHead,
@@ -99,7 +99,8 @@ pub(crate) fn authority<'a>(
     told.unwrap_or_else(|| target.authority.of(bytes))
 }
 
-/// The port that the client asked: what a trusted proxy says of it, that of its host, or the usual one of its scheme.
+/// The port that the client asked for: as a trusted proxy reports it, else from the authority, else the scheme's
+/// default.
 pub(crate) fn port(ctx: &ExchangeContext<'_>, head: &RequestHead, bytes: &[u8], target: &Target) -> u16 {
     let told = chain(ctx, head, bytes).and_then(|chain| chain.port(head, bytes));
     let written = || {
@@ -111,16 +112,16 @@ pub(crate) fn port(ctx: &ExchangeContext<'_>, head: &RequestHead, bytes: &[u8], 
     told.or_else(written).unwrap_or_else(usual)
 }
 
-/// What the listener adds to responses: Strict-Transport-Security, where the client came by https.
+/// Header lines that the listener adds to responses: Strict-Transport-Security, if the client used https.
 ///
-/// RFC 6797 §7.2: it is not sent over plain HTTP.
+/// RFC 6797 §7.2: the field is not sent over plain HTTP.
 #[inline]
 pub(crate) fn added<'a>(ctx: &ExchangeContext<'a>, head: &RequestHead, bytes: &[u8]) -> &'a [u8] {
     let added = ctx.listener.added.as_slice();
     if added.is_empty() || is_secure(ctx, head, bytes) { added } else { b"" }
 }
 
-/// Whether the client came by https. Of a head that could not be read only the connection tells.
+/// Whether the client used https. If the head could not be read, only the connection counts.
 pub(crate) fn is_secure(ctx: &ExchangeContext<'_>, head: &RequestHead, bytes: &[u8]) -> bool {
     let scheme = if head.len > 0 { scheme(ctx, head, bytes) } else { scheme_of_peer(ctx) };
     scheme == "https"

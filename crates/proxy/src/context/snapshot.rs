@@ -1,4 +1,4 @@
-//! A plan as one worker uses it, from one change to the next. A request keeps to the one that it began under.
+//! A plan as one worker uses it, until the next change. A request keeps the snapshot that it began under.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::upstream::wait_queue::WaitQueue;
 use crate::upstream::{Server, Surroundings, Upstream};
 use transport::deadline::Ticks;
 
-/// A plan, with what belongs to this worker.
+/// A plan, with the state that belongs to this worker.
 pub(crate) struct Snapshot {
     pub(crate) plan: Arc<Plan>,
     pub(crate) table: Arc<Table>,
@@ -26,15 +26,15 @@ pub(crate) struct Snapshot {
     pub(crate) client_limits: ClientLimits,
 }
 
-/// What a client may send, and how slow it may be.
+/// The limits on a client: sizes and minimum rate.
 pub(crate) struct ClientLimits {
-    /// The largest body of a request; `None` is no limit.
+    /// The maximum size of a request body; `None` is no limit.
     pub(crate) body_bytes: Option<u64>,
     pub(crate) minimum_rate: Option<MinimumRate>,
 }
 
 impl ClientLimits {
-    /// The limits of a route that has these of its own.
+    /// The limits of a route that has some of its own.
     pub(crate) fn of_route(limits: &config::Limits, own: &config::RouteLimits) -> Self {
         let bytes_per_second =
             own.minimum_rate_bytes_per_second.unwrap_or(limits.minimum_rate_bytes_per_second);
@@ -72,7 +72,7 @@ impl TimeoutTicks {
         }
     }
 
-    /// Those of a route that has some of its own.
+    /// The time-outs of a route that has some of its own.
     pub(crate) fn of_route(timeouts: &config::Timeouts, own: &config::RouteTimeouts) -> Self {
         Self::new(&config::Timeouts {
             client_body: own.client_body.unwrap_or(timeouts.client_body),
@@ -86,7 +86,7 @@ impl TimeoutTicks {
 }
 
 impl Snapshot {
-    /// What is configured for a listener; for one that is not listened on any more, what was.
+    /// The settings of a listener; for one that was removed, its last settings.
     pub(crate) fn listener<'a>(&'a self, listening: &'a Listening) -> &'a Listener {
         static NONE: Listener = Listener::NONE;
         let now = listening.place().map(|place| &*self.plan.listeners[place]);
@@ -98,13 +98,13 @@ impl Snapshot {
         self.upstreams.iter().flat_map(|upstream| &upstream.servers).map(Rc::as_ref)
     }
 
-    /// The lines of those who wait for servers with room.
+    /// The wait queues of all upstreams.
     pub(crate) fn lines(&self) -> impl Iterator<Item = &WaitQueue> {
         self.upstreams.iter().filter_map(|upstream| upstream.line.as_deref())
     }
 
-    /// The plan for worker number `worker`. Upstreams and servers that were in the one before keep what they have:
-    /// turns, budgets, pools.
+    /// Builds the snapshot of a plan for worker number `worker`. Upstreams and servers of the previous snapshot keep
+    /// their state: turns, budgets, pools.
     pub(crate) fn new(
         plan: Arc<Plan>,
         previous: Option<&Self>,

@@ -1,4 +1,5 @@
-//! What one core owns, as every stage of a request reaches it. The steps of a worker are in the folder `worker`.
+//! The state that one worker (one core) owns, for every stage of a request. The worker's steps are in the folder
+//! `worker`.
 
 use std::cell::{Cell, RefCell};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -28,41 +29,41 @@ use transport::h2_connection;
 use transport::pipes::Pipes;
 use transport::tls::Records;
 
-/// What a worker is told from outside.
+/// A message to a worker.
 pub enum Message {
-    /// A connection that another worker had too many of, and the listener that it came to.
+    /// A connection that an overloaded worker passes on, and its listener.
     Connection(TcpStream, SocketAddr, ListenerId),
-    /// Go on with another plan.
+    /// Change to another plan.
     Change(Box<Change>),
-    /// This listener takes connections again, after it has refused them.
+    /// A listener accepts connections again, after it refused them.
     Listen(ListenerId),
-    /// Descriptors are used up: idle connections to servers take some.
+    /// File descriptors are used up: close some idle connections to servers.
     GiveUpIdle,
-    /// A server of this upstream has room for somebody who waits.
+    /// A server of this upstream has room for a request in the wait queue.
     Room(Arc<WaitingWorkers>),
-    /// Take nothing new, and end when the last client has gone: another process has taken over.
+    /// Another process has taken over: accept nothing, and end when the last client has gone.
     Retire,
-    /// Take nothing new, finish what runs, and end.
+    /// Accept nothing, finish the requests under way, and end.
     Drain,
     /// End at once.
     Stop,
 }
 
-/// Another plan, and what it takes to get there.
+/// A change to another plan.
 pub struct Change {
-    /// The plan from now on.
+    /// The new plan.
     pub plan: Arc<Plan>,
-    /// Those of the plan, in its order. Others are not listened on any more.
+    /// The listeners of the new plan, in its order. Other listeners are closed.
     pub listeners: Vec<ListenerId>,
-    /// This worker's sockets of those that are new.
+    /// This worker's sockets of new listeners.
     pub opened: Vec<(ListenerId, TcpListener)>,
-    /// The log from now on.
+    /// The change of the access log.
     pub log: LogChange,
-    /// Dropped when the worker has gone on. The log that it does not use any more goes there: to drop it may take long.
+    /// Dropped when the worker uses the new plan. The old log is sent there, since dropping it may take long.
     pub done: UnboundedSender<WorkerLog>,
 }
 
-/// Where requests are logged from now on.
+/// The access log after a change.
 pub enum LogChange {
     /// The log stays.
     Same,
@@ -70,36 +71,37 @@ pub enum LogChange {
     Other(Option<WorkerLog>),
 }
 
-/// What becomes of connections.
+/// What a worker does with connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// New ones are accepted, and those that are there are kept.
+    /// New connections are accepted, and existing ones kept.
     Running,
-    /// None is accepted, and each ends with its next response, which says so: a client that keeps to that loses nothing.
+    /// No connection is accepted, and each ends with its next response, which announces that: so well-behaved clients
+    /// lose nothing.
     Leaving,
-    /// The same, and those that wait for a request are closed.
+    /// No connection is accepted, each ends with its next response, and idle ones are closed.
     Closing,
 }
 
 /// The share, as a divisor, of the descriptors that a worker may use which idle connections to servers leave to others.
 const SCARCE_SHARE: u64 = 10;
 
-/// How many connections each worker has: read by all, written by its own.
+/// The number of connections of each worker: read by all workers, written by its own.
 pub(crate) type Loads = Arc<[AtomicUsize]>;
 
-/// One core's share of the proxy.
+/// The state of one worker.
 pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) snapshot: RefCell<Rc<Snapshot>>,
     pub(crate) listenings: RefCell<Vec<Rc<Listening>>>,
-    /// Those that the last change has removed: a worker that was yet to be told may have handed connections over. A change
-    /// waits for all workers, so that none is further behind.
+    /// Listeners that the last change removed: a worker that did not know yet may have handed over connections for
+    /// them. A change waits for all workers, so none is further behind.
     pub(crate) removed: RefCell<Vec<Rc<Listening>>>,
-    /// The newest listener that this worker has been told of.
+    /// The newest listener that this worker knows.
     pub(crate) newest: Cell<Option<ListenerId>>,
-    /// Tasks that accept, until they have taken what was in the kernel's queue.
+    /// Tasks that accept connections. They end once they have emptied the kernel's queue.
     pub(crate) accepting: RefCell<Vec<JoinHandle<()>>>,
-    /// Connections to listeners that this worker is yet to hear of.
+    /// Connections to listeners that this worker does not know yet.
     pub(crate) early: RefCell<Vec<(TcpStream, SocketAddr, ListenerId)>>,
     pub(crate) deadlines: Rc<Deadlines>,
     pub(crate) slots: ExchangeSlots,
@@ -108,18 +110,18 @@ pub(crate) struct Worker {
     pub(crate) pipes: Pipes,
     pub(crate) shaper: Shaper,
     pub(crate) alarms: Rc<Alarms>,
-    /// The tick at which other workers were last asked to give up idle connections.
+    /// The tick at which other workers were last asked to close idle connections.
     pub(crate) asked_others_at: Cell<u32>,
     pub(crate) faults: Arc<Faults>,
     pub(crate) frames: Rc<h2_connection::Stock>,
     pub(crate) counters: Counters,
     pub(crate) series: Series,
-    /// `None` is off.
+    /// The access log; `None` if it is off.
     pub(crate) log: RefCell<Option<WorkerLog>>,
     pub(crate) state: Cell<State>,
-    /// Clients there was no room for that are not gone yet.
+    /// The number of rejected clients that are not gone yet.
     pub(crate) turned_away: Cell<usize>,
-    /// Handshakes that failed and were told of.
+    /// Counts the failed handshakes that were reported.
     pub(crate) handshake_notices: HandshakeNotices,
     pub(crate) loads: Loads,
     pub(crate) others: Arc<[UnboundedSender<Message>]>,
@@ -128,13 +130,13 @@ pub(crate) struct Worker {
     pub(crate) coarse_time: Cell<Time>,
     pub(crate) date: Cell<[u8; 29]>,
     pub(crate) wall_clock: Cell<SystemTime>,
-    /// Time is behind: nobody has asked for it.
+    /// Whether time is behind, because no connection needs it.
     pub(crate) rests: Cell<bool>,
-    /// Told when a connection begins meanwhile.
+    /// Notified when a connection begins while time is behind.
     pub(crate) is_wanted: Notify,
-    /// Told when the last connection has ended.
+    /// Notified when the last connection has ended.
     pub(crate) is_empty: Notify,
-    /// Told when nothing new is accepted any more.
+    /// Notified when the worker stops accepting.
     pub(crate) is_leaving: Notify,
 }
 
@@ -144,18 +146,18 @@ impl Worker {
         self.date.get()
     }
 
-    /// The time of day at a reading of the clock since the last tick: exact, and no second clock is read for it.
+    /// The time of day for a clock reading since the last tick: exact, without reading a second clock.
     pub(crate) fn wall_clock_at(&self, instant: Instant) -> SystemTime {
         self.wall_clock.get() + self.time_of(instant).since(self.coarse_time())
     }
 
-    /// The plan for what begins now.
+    /// The snapshot for requests that begin now.
     pub(crate) fn snapshot(&self) -> Rc<Snapshot> {
         Rc::clone(&self.snapshot.borrow())
     }
 
-    /// Descriptors are used up: idle connections of this worker to servers are given up, else those of others. Says
-    /// whether there are some now.
+    /// Closes idle connections to servers because file descriptors are used up: this worker's, else those of other
+    /// workers. Returns whether descriptors are free now.
     pub(crate) fn give_up_idle(&self) -> bool {
         if self.pooled() > 1 {
             self.give_up_own_idle();
@@ -181,7 +183,8 @@ impl Worker {
         self.snapshot().servers().map(Server::pooled_connections).sum()
     }
 
-    /// Whether memory or descriptors are scarce, with so many connections to servers: before they are used up.
+    /// Whether memory or file descriptors run short, with `open` connections to servers. Checked before they are used
+    /// up.
     pub(crate) fn is_short_for_idle(&self, open: usize) -> bool {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let share = limit.unwrap_or(u64::MAX) / self.loads.len().max(1) as u64;
@@ -189,18 +192,18 @@ impl Worker {
         self.pressure.is_on() || used as u64 > share - share / SCARCE_SHARE
     }
 
-    /// Time, the same for all workers.
+    /// The current time on the clock that all workers share.
     pub(crate) fn time(&self) -> Time {
         self.time_of(Instant::now())
     }
 
-    /// The same in nanoseconds, for what is counted by rates.
+    /// The current time in nanoseconds on the clock that all workers share, for rates.
     pub(crate) fn time_ns(&self) -> u64 {
         // 2^64 nanoseconds are 584 years.
         self.epoch.elapsed().as_nanos() as u64
     }
 
-    /// A reading of the clock as that time.
+    /// Converts a clock reading to the time that all workers share.
     pub(crate) fn time_of(&self, instant: Instant) -> Time {
         Time::from_micros(instant.duration_since(self.epoch).as_micros() as u64)
     }
@@ -218,22 +221,22 @@ impl Worker {
         since.map_or(0, |since| since.as_secs())
     }
 
-    /// Time, at most a tick old.
+    /// The time that all workers share, at most a tick old.
     pub(crate) fn coarse_time(&self) -> Time {
         self.coarse_time.get()
     }
 
-    /// Whether there is not enough memory for one more request.
+    /// Whether memory is too short for one more request.
     pub(crate) fn is_short_of_memory(&self) -> bool {
         self.is_short_of_memory_for(self.counters.requests_active.value())
     }
 
-    /// The same for one more of so many things that are under way.
+    /// Whether memory is too short for one more item, when `active` items are under way.
     pub(crate) fn is_short_of_memory_for(&self, active: u64) -> bool {
         self.pressure.is_on() && active > ADMITTED_MIN
     }
 
-    /// Client connections of all workers.
+    /// The number of client connections of all workers.
     pub(crate) fn connections_in_all(&self) -> usize {
         self.loads.iter().map(|load| load.load(Ordering::Relaxed)).sum()
     }
@@ -242,7 +245,7 @@ impl Worker {
         &self.loads[self.index]
     }
 
-    /// A connection has come: from now on time counts.
+    /// Resumes the worker's clock, because a connection has begun.
     pub(crate) fn wake(&self) {
         if self.rests.replace(false) {
             self.update_time();
@@ -250,14 +253,14 @@ impl Worker {
         }
     }
 
-    /// There is one more connection of this worker, which it does not end before.
+    /// Counts a new connection of this worker. The worker does not end before it does.
     pub(crate) fn connection_begins(&self) {
         let load = self.own_load();
         // Only this thread writes it.
         load.store(load.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// A connection of this worker has ended.
+    /// Counts the end of a connection of this worker.
     pub(crate) fn connection_ended(&self) {
         let load = self.own_load();
         let left = load.load(Ordering::Relaxed) - 1;
@@ -267,12 +270,12 @@ impl Worker {
         }
     }
 
-    /// Whether a connection that came to this listener outlives its next response.
+    /// Whether a connection of this listener is kept after its next response.
     pub(crate) fn keeps(&self, listening: &Listening) -> bool {
         self.state.get() == State::Running && listening.place().is_some()
     }
 
-    /// Returns once nothing new is accepted any more.
+    /// Returns once the worker stops accepting.
     pub(crate) async fn leaving(&self) {
         while self.state.get() == State::Running {
             self.is_leaving.notified().await;
@@ -290,7 +293,7 @@ impl Worker {
         }
     }
 
-    /// Has time go on, and wakes whoever is due.
+    /// Advances the worker's time, and wakes the tasks that are due.
     pub(crate) fn update_time(&self) {
         // 2^32 ticks are 13 years.
         self.deadlines.advance((self.epoch.elapsed().as_millis() / TICK.as_millis()) as u32);

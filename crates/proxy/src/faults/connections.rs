@@ -1,7 +1,7 @@
-//! Connections of clients that go wrong on purpose, as a whole: their bytes pass toxics before the proxy sees them.
+//! Injects faults into clients' connections: their bytes pass toxics before the proxy sees them.
 //!
-//! The proxy's end of such a connection is one of a pair of sockets, and what is between it and the client is what
-//! `chaos` has between two: so whatever the connection carries fares alike, handshakes included.
+//! The proxy gets one end of a socket pair, and the toxics lie between the other end and the client, as in `chaos`
+//! between two connections. So every protocol is affected alike, TLS handshakes included.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -33,7 +33,8 @@ const HELLO_TIME_MAX: Duration = Duration::from_secs(10);
 /// What is read of it: left unread, it would have the alert thrown away.
 const HELLO_BYTES_MAX: usize = 16 * 1024;
 
-/// The connection as the proxy is to see it: another where it goes wrong, and none where it is over already.
+/// Draws a fault for a new connection. Returns the connection that the proxy is to use, or `None` if the fault has
+/// ended it.
 pub(crate) fn drawn(
     worker: &Worker,
     stream: TcpStream,

@@ -1,5 +1,5 @@
-//! What the next process goes on with of faults: which there are beside its file's, which of those were removed, and what each
-//! has come to. As if there had been one process, whose file was read again.
+//! Handover of fault rules to the next process: which rules exist besides the file's, which were removed, and the
+//! progress of each. The result is as if one process had read its file again.
 
 use std::time::Duration;
 
@@ -23,11 +23,11 @@ const KEY_BYTES: usize = 2 * size_of::<u64>();
 /// Room for what is around a part in its message.
 const ENVELOPE_BYTES_MAX: usize = 256;
 
-/// A part of it, small enough for a message.
+/// A part of the fault rules, small enough for one message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum FaultHandover {
-    /// What the file said that was read last, without its rules.
+    /// The fault settings of the file that was read last, without its rules.
     Section {
         /// The seed of all draws.
         seed: u64,
@@ -38,7 +38,7 @@ pub enum FaultHandover {
         /// Whether an operator turned the field off.
         is_header_removed: bool,
     },
-    /// A rule. Those of that file come in its order, and then those that were added.
+    /// A rule. The file's rules come first, in their order, then the added ones.
     Rule {
         /// The name of the rule.
         name: String,
@@ -49,34 +49,34 @@ pub enum FaultHandover {
         /// What the rule has come to.
         past: FaultProgress,
     },
-    /// What requests ask for themselves, taken for a rule.
+    /// The progress of faults that requests ask for themselves, treated as a rule.
     ByRequest {
         /// What the rule has come to.
         past: FaultProgress,
     },
-    /// First requests of the rule before.
+    /// Request counts by key, for the previous rule.
     First {
         /// Hashes of keys and their counts, 16 bytes each.
         counts: Hidden,
     },
-    /// Of a version that has more to give.
+    /// A part that only newer versions know.
     #[serde(other)]
     Unknown,
 }
 
-/// Where a rule comes from.
+/// The origin of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// The configuration.
+    /// The configuration file.
     File,
-    /// Of the file as well, but in force no more.
+    /// The configuration file, but the rule was removed.
     Removed,
     /// The admin API.
     Added,
 }
 
-/// What a rule has come to.
+/// The progress of a rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultProgress {
     seed: u64,
@@ -88,7 +88,7 @@ pub struct FaultProgress {
     secret: Option<[u64; 2]>,
 }
 
-/// The same, for the rule that goes on from there.
+/// The progress of a rule that continues in this process.
 pub(super) struct Past {
     settings: FaultRule,
     pub(super) seed: u64,
@@ -100,7 +100,7 @@ pub(super) struct Past {
 }
 
 impl Faults {
-    /// All that there is to go on with. Until they are given back nobody may add or remove any.
+    /// Collects the parts for the next process. Until `give_back` is called, no rule can be added or removed.
     pub fn handover(&self, config: &Config, now_ns: u64) -> Vec<FaultHandover> {
         let (mut held, set) = (self.held(), self.set.load());
         held.is_lent = true;
@@ -169,7 +169,7 @@ impl Rule {
     }
 }
 
-/// What a process with this file begins with, and what its rules had come to.
+/// The rules that a process with this file begins with, and the progress of its predecessor's rules.
 pub(super) fn taken(config: &Config, parts: Vec<FaultHandover>) -> (Held, Vec<Past>) {
     let (mut pasts, mut added): (Vec<Past>, Vec<Added>) = Default::default();
     let (mut known, mut removed): (Vec<Option<FaultRule>>, Vec<FaultRule>) = Default::default();

@@ -1,7 +1,7 @@
-//! Listeners that refuse connections on purpose, while a rule says so.
+//! Listeners that refuse connections while a fault rule says so.
 //!
-//! A listening socket that is shut down keeps its port, and the kernel answers for it: ECONNREFUSED. Listening again takes it
-//! back. Workers hold descriptors of the same sockets, and need not be asked.
+//! A listening socket that is shut down keeps its port, and the kernel answers ECONNREFUSED. Listening again ends that.
+//! The workers' descriptors refer to the same sockets, so workers are not involved.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -17,8 +17,8 @@ use transport::unix::BACKLOG;
 /// What is done with a connection that came before all are refused.
 type Taking<'a> = &'a dyn Fn(TcpStream, SocketAddr);
 
-/// Has the sockets of a listener refuse connections, or take them; whether they did otherwise before. Those that the
-/// kernel has established already are taken first: it would reset them.
+/// Makes the sockets of a listener refuse or accept connections. Returns whether that is a change. Before refusing, it
+/// accepts the connections that the kernel has already established, since the kernel would reset them.
 pub fn settle(sockets: &[OwnedFd], refuses: bool, take: Taking<'_>) -> io::Result<bool> {
     let mut is_changed = false;
     for socket in sockets {

@@ -1,7 +1,7 @@
-//! Injects faults into HTTP messages: into a request before a server is asked, and into the response that its client gets,
-//! wherever that comes from. What is stored, and what others get who wait for the same, stays as it is.
+//! Injects faults into HTTP messages: into a request before a server is asked, and into the response to its client,
+//! wherever that comes from. Stored responses, and other clients that wait for the same response, are not affected.
 //!
-//! A fault of a response is a filter of its plan. Nothing here is on the path of a request that no fault was drawn for.
+//! A fault of a response is a filter of its plan. Requests without a fault never get here.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,12 +15,13 @@ use crate::context::exchange::Exchange;
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
 
-/// An answer that is injected in the place of a server's.
+/// An injected response in place of a server's.
 pub(crate) struct InjectedAnswer {
     pub(crate) status: u16,
 }
 
-/// Draws a fault for a request, and injects what comes before anybody is asked. `None` where the request goes on.
+/// Draws a fault for a request, and injects it if it comes before a server is asked. `None` means that the request goes
+/// on.
 pub(crate) async fn request(exchange: &mut Exchange<'_, '_>) -> Result<Option<InjectedAnswer>, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let Some(drawn) =
@@ -59,20 +60,20 @@ pub(crate) async fn request(exchange: &mut Exchange<'_, '_>) -> Result<Option<In
     Ok(None)
 }
 
-/// What of a response decides which faults fit it.
+/// The properties of a response that decide which faults fit it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outline {
     pub(crate) version: Version,
     pub(crate) status: u16,
-    /// Of the body that is sent.
+    /// The framing of the body that is sent.
     pub(crate) framing: Framing,
     /// Whether trailers may follow the body.
     pub(crate) may_have_trailers: bool,
-    /// Whether it leaves in frames (HTTP/2).
+    /// Whether the body leaves in frames (HTTP/2).
     pub(crate) is_framed: bool,
 }
 
-/// Adds the fault that was drawn to the filters of a response, where it fits. The client is told of it if it is to be.
+/// Adds the drawn fault to the filters of a response, if it fits. Tells the client of it, if clients are told.
 #[cold]
 pub(crate) fn add_to(plan: &mut ResponsePlan, outline: Outline, state: &mut ExchangeState<'_>) {
     let Some(drawn) = state.fault().filter(|drawn| fits(&drawn.fault, outline)) else { return };

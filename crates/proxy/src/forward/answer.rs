@@ -1,6 +1,6 @@
-//! What the client is sent without a server: our own word on a failure, redirects, answers that are configured.
+//! Responses without a server: failures, redirects, configured responses.
 //!
-//! None of it waits for the rest of a request: where that is still to come the connection ends, slowly enough to be read.
+//! They do not wait for the rest of a request: if some is still to come, the connection ends, slowly enough to be read.
 
 use std::io::Write;
 
@@ -29,7 +29,7 @@ const ONE_PIECE_BYTES_MAX: usize = 16 * 1024;
 /// The methods that are passed on, besides any extension.
 const METHODS: &[u8] = b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH";
 
-/// RFC 9110 §7.6.2: OPTIONS with no hops left is answered by the proxy itself.
+/// RFC 9110 §7.6.2: answers OPTIONS with Max-Forwards 0.
 pub(crate) async fn options(exchange: &mut Exchange<'_, '_>) -> Result<Next, Failure> {
     let out = &mut exchange.memory.response.out;
     begin(out, 204);
@@ -42,7 +42,7 @@ pub(crate) async fn options(exchange: &mut Exchange<'_, '_>) -> Result<Next, Fai
 /// The body of an answer that no server gave.
 const INJECTED: &[u8] = b"This answer was injected on purpose: no server gave it.\n";
 
-/// Answers in the place of a server, as a fault demands.
+/// Answers in place of a server, as an injected fault demands.
 pub(crate) async fn injected(
     exchange: &mut Exchange<'_, '_>,
     InjectedAnswer { status }: InjectedAnswer,
@@ -54,7 +54,7 @@ pub(crate) async fn injected(
     own(exchange, (status, body)).await
 }
 
-/// RFC 9110 §15.4.9: a request that should have come over https is told where to.
+/// RFC 9110 §15.4.9: redirects a request to https.
 pub(crate) async fn redirect(exchange: &mut Exchange<'_, '_>, port: u16) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     if routed.target.authority == Span::default() {
@@ -82,13 +82,13 @@ pub(crate) async fn redirect(exchange: &mut Exchange<'_, '_>, port: u16) -> Resu
     own(exchange, (308, b"")).await
 }
 
-/// Appends the start line of a response of our own.
+/// Appends the start line of a response of the proxy's own.
 pub(crate) fn begin(out: &mut Vec<u8>, status: u16) {
     out.clear();
     let _ = write!(out, "HTTP/1.1 {status} {}\r\n", http1::reason_phrase(status));
 }
 
-/// Appends what is said of its body.
+/// Appends the fields that describe the body.
 pub(crate) fn push_content(out: &mut Vec<u8>, status: u16, content_type: &str, body: &[u8]) {
     if !body.is_empty() {
         let _ = write!(out, "Content-Type: {content_type}\r\n");
@@ -99,7 +99,7 @@ pub(crate) fn push_content(out: &mut Vec<u8>, status: u16, content_type: &str, b
     }
 }
 
-/// Sends a response of our own, whose head is begun, with this status and body.
+/// Sends a response of the proxy's own with this status and body; its head has been begun.
 pub(crate) async fn own(
     exchange: &mut Exchange<'_, '_>,
     (told, body): (u16, &[u8]),
@@ -242,7 +242,7 @@ impl<'a> Content<'a> {
     }
 }
 
-/// Sends a head and the body that goes with it, through the filters of the plan.
+/// Sends a head and its body, through the filters of the plan.
 pub(crate) async fn whole(
     ctx: &ExchangeContext<'_>,
     head: &mut Vec<u8>,
@@ -293,7 +293,7 @@ async fn send_whole(
     outcome
 }
 
-/// Answers a failure, if there is anything left to be said and somebody to say it to.
+/// Answers a failure, if a response is still possible.
 pub(crate) async fn failure(
     ctx: &ExchangeContext<'_>,
     memory: &mut Memory,
@@ -360,7 +360,7 @@ fn subject(ctx: &ExchangeContext<'_>, request: &Request, state: &ExchangeState<'
     })
 }
 
-/// The page that stands in for what a server says of an error, where the route wants that.
+/// The page that replaces a server's error response, if the route has one for the status.
 #[inline]
 pub(crate) fn stand_in<'a>(
     ctx: &ExchangeContext<'a>,
@@ -434,7 +434,7 @@ fn write_besides(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the whole response for a failure of which the client is told nothing more, and its connection's end.
+/// Appends a complete minimal response for a failure, after which the connection ends.
 pub(crate) fn last_words(out: &mut Vec<u8>, failure: Failure, date: &[u8]) {
     let told = FailureHead { page: None, added: b"", challenge: None, retry_after_seconds: 0 };
     let body = write_content(out, failure, &told);

@@ -1,6 +1,6 @@
-//! Our own answers to calls of gRPC, in gRPC's words: a head that is all of the response, with the status of the call.
+//! The proxy's own responses to gRPC calls: a head that is the whole response, with the status of the call.
 //!
-//! Servers speak for themselves. What a route is configured to answer with success is left alone.
+//! Responses of servers are not changed, nor are configured responses with a success status.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use http1::RequestHead;
 
 use crate::context::seen;
 
-/// The type of content that a call came with, which its answer has as well; `None` where the request is no call.
+/// The content type of a gRPC call, which the response repeats; `None` if the request is no gRPC call.
 #[cold]
 pub(crate) fn content_type<'a>(head: &RequestHead, bytes: &'a [u8]) -> Option<&'a [u8]> {
     const GRPC: &[u8] = b"application/grpc";
@@ -37,8 +37,8 @@ fn status_of(status: u16) -> u8 {
     }
 }
 
-/// Appends what a call is answered in the place of this status, but for the lines that every answer has. `frames_itself` tells
-/// whether the end of the head ends the response.
+/// Appends the response to a gRPC call for an HTTP status, without the fields that every response has. `frames_itself`
+/// tells whether the end of the head ends the response.
 pub(crate) fn write(out: &mut Vec<u8>, content_type: &[u8], status: u16, message: &str, frames_itself: bool) {
     out.clear();
     // The call has failed, not the exchange of HTTP: clients look at what gRPC says only then.

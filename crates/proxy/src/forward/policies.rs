@@ -1,6 +1,6 @@
-//! What is asked of the requests of a route and done with them on their way, where the route has policies.
+//! Applies the policies of a route to its requests and responses.
 //!
-//! Decisions are those of `route`; here they meet the request in hand. What is filled in lies in the lane.
+//! The crate `route` makes the decisions; texts for the request are kept in the exchange slot.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -24,13 +24,13 @@ use crate::forward::verify::Claim;
 /// Length of a name that a request may bring along.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
-/// What a request is about: known as soon as it has a route, and when it has failed.
+/// The facts about a request that policies need, also after a failure.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject {
     pub(crate) route: usize,
     pub(crate) target: Target,
     pub(crate) client: IpAddr,
-    /// Who has given the right password, by number.
+    /// The index of the authenticated user.
     pub(crate) user: Option<usize>,
 }
 
@@ -40,8 +40,8 @@ impl Subject {
     }
 }
 
-/// Asks whether the request may come in: by network, by rate, by password, and says by whom it is. What is left to be
-/// verified is returned.
+/// Checks whether the request is permitted, by network, rate and password, and identifies the user. Returns a claim if
+/// the password has to be verified.
 pub(crate) fn ask<'a>(
     ctx: &ExchangeContext<'a>,
     policies: &'a Policies,
@@ -79,9 +79,9 @@ pub(crate) fn ask<'a>(
 
 /// Who asks.
 enum Identity<'a> {
-    /// Somebody who was verified lately, by number.
+    /// A user who was verified lately, by index.
     Known(usize),
-    /// Who it is has to be verified.
+    /// Credentials that have to be verified.
     Claimed(Claim<'a>),
 }
 
@@ -98,8 +98,8 @@ fn identify<'a>(
     Ok(user.map_or_else(|| Identity::Claimed(Claim { auth, credentials, digest }), Identity::Known))
 }
 
-/// Decides where the request goes, and what its path is there. An answer that needs no server is begun in `out`, up to its
-/// fields; its body is returned.
+/// Decides where the request goes, and its path there. A response without a server is begun in `out`, up to its fields;
+/// the rest is returned.
 pub(crate) fn act<'a>(
     ctx: &ExchangeContext<'a>,
     policies: &'a Policies,
@@ -153,13 +153,13 @@ pub(crate) fn act<'a>(
     Ok(answer)
 }
 
-/// An answer that needs no server.
+/// A response that needs no server.
 pub(crate) struct Answer<'a> {
     pub(crate) status: u16,
     pub(crate) body: &'a [u8],
 }
 
-/// Writes the head that a server shall see.
+/// Writes the head of the request for the server.
 pub(crate) fn write_request(
     ctx: &ExchangeContext<'_>,
     policies: &Policies,
@@ -213,7 +213,7 @@ pub(crate) fn write_request(
     outcome
 }
 
-/// What messages of a route say of this proxy.
+/// The Via entry for messages of a route.
 pub(crate) fn via(settings: &config::Via) -> Via<'_> {
     match settings {
         config::Via::Own => Via::Own,
@@ -222,15 +222,15 @@ pub(crate) fn via(settings: &config::Via) -> Via<'_> {
     }
 }
 
-/// Whose words a response is made of.
+/// The source of a response.
 pub(crate) struct Sender<'a> {
-    /// What the server is called; empty where it was not asked.
+    /// The server; empty if none was asked.
     pub(crate) server: &'a str,
-    /// Whether a page of ours stands in for its content.
+    /// Whether a page of the proxy replaces the content.
     pub(crate) has_page: bool,
 }
 
-/// Writes the head of a server's response that the client shall see.
+/// Writes the head of the response for the client.
 pub(crate) fn write_response(
     ctx: &ExchangeContext<'_>,
     policies: &Policies,
@@ -283,7 +283,7 @@ pub(crate) fn write_response(
     http1::write_response(out, head, buffer.filled(), &rewrite);
 }
 
-/// Makes the edits of an answer of our own, whose fields begin at `start`.
+/// Applies the edits to a response of the proxy's own, whose fields begin at `start`.
 pub(crate) fn edit_own(
     ctx: &ExchangeContext<'_>,
     policies: &Policies,
@@ -347,7 +347,7 @@ fn captures(policies: &Policies, has_groups: bool, path: &[u8]) -> Option<Captur
     pattern.captures_of_path(path)
 }
 
-/// Takes the name that a trusted proxy has given to the request, or makes one.
+/// Takes the request ID that a trusted proxy sent, or creates one.
 #[inline(never)]
 pub(crate) fn name_request(ctx: &ExchangeContext<'_>, request: &mut Request) {
     let mut id = std::mem::take(&mut request.texts.id);

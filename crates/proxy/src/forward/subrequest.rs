@@ -1,7 +1,5 @@
-//! A request of the proxy's own, made from a client's: it takes the path of a request, with the rules of its route, and no
-//! client waits for it.
-//!
-//! The request that it was made from enters; what the steps make of it leaves. Nothing is logged of it.
+//! Requests of the proxy's own, made from a client's: they take the path of a request under the rules of its route, but
+//! no client waits for them, and they are not logged.
 
 use std::rc::Rc;
 
@@ -14,7 +12,7 @@ use crate::context::exchange_state::ExchangeState;
 use crate::context::snapshot::Snapshot;
 use crate::context::worker::Worker;
 
-/// A request that is yet to run. It holds what it needs: the client's request may end meanwhile.
+/// A request of the proxy's own, before it runs. It owns its data, since the client's request may end first.
 pub(crate) struct Subrequest {
     worker: Rc<Worker>,
     snapshot: Rc<Snapshot>,
@@ -27,7 +25,7 @@ pub(crate) struct Subrequest {
 }
 
 impl Subrequest {
-    /// The same request once more, without its body.
+    /// Copies a request without its body.
     pub(crate) fn copy_of(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &Request) -> Self {
         Self {
             worker: Rc::clone(ctx.worker),
@@ -39,7 +37,7 @@ impl Subrequest {
         }
     }
 
-    /// Takes these steps with the request, and counts what went to servers and came from them.
+    /// Runs `steps` with the request, and counts bytes sent to and received from servers.
     pub(crate) async fn run(self, steps: impl AsyncFnOnce(&mut Exchange<'_, '_>)) {
         let ctx = ExchangeContext::new(&self.worker, &self.snapshot, &self.client);
         let mut memory = Memory::of_request(&self.worker, &self.head);

@@ -1,4 +1,4 @@
-//! Whether a server that switches protocols does what its request asked for (RFC 9110 §7.8, RFC 6455 §4.1).
+//! Checks whether a server that switches protocols does so as its request asked (RFC 9110 §7.8, RFC 6455 §4.1).
 
 use http1::ConnectionOptions;
 
@@ -7,8 +7,8 @@ use crate::context::exchange_slot::{Request, Response};
 const KEY: &[u8] = b"sec-websocket-key";
 const ACCEPT: &[u8] = b"sec-websocket-accept";
 
-/// Whether the 101 in hand is the switch that the request asks for. `made_key` says whether the proxy has made the key of the
-/// handshake, as it does for a WebSocket over HTTP/2 (RFC 8441 §5): then nobody else can check the answer to it.
+/// Whether the 101 response is the switch that the request asked for. `made_key` says whether the proxy created the key
+/// of the WebSocket handshake (over HTTP/2, RFC 8441 §5): then only the proxy can check the answer to it.
 #[cold]
 pub(crate) fn is_asked_for(
     request: &Request,

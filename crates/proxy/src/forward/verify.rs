@@ -1,5 +1,5 @@
-//! Passwords, verified away from the workers: hashes of them are slow by design. A few at a time, and no more in line than
-//! can be waited for.
+//! Verifies passwords on separate threads, because password hashes are slow by design. A few run at a time, and the
+//! queue is limited.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ const LINE_MAX: usize = 256;
 /// How long one waits there.
 const PATIENCE: Ticks = Ticks(50);
 
-/// Who has a turn, and who waits for one. One for all plans of a process.
+/// Limits verifications: those that run, and those that wait. Shared by all plans of a process.
 pub(crate) struct Verifier {
     turns: Arc<Semaphore>,
     in_line: AtomicUsize,
@@ -32,14 +32,14 @@ impl Default for Verifier {
     }
 }
 
-/// What a client claims and nobody has verified lately.
+/// Credentials that were not verified lately.
 pub(crate) struct Claim<'a> {
     pub(crate) auth: &'a Arc<Auth>,
     pub(crate) credentials: Credentials,
     pub(crate) digest: CredentialsDigest,
 }
 
-/// Verifies a claim, and returns whose it is, by number.
+/// Verifies a claim. Returns the index of the user.
 pub(crate) async fn verify(ctx: &ExchangeContext<'_>, claim: Claim<'_>) -> Result<usize, Failure> {
     let Claim { auth, credentials, digest } = claim;
     let verifier = &ctx.snapshot.plan.verifier;

@@ -1,5 +1,5 @@
-//! Limits on bandwidth as they are configured, and the totals that messages have together under them. Shared by all
-//! workers; a change that leaves a limit where it is changes it in place, for messages that are under way as well.
+//! Configured bandwidth limits, and the totals that messages share under them. Shared by all workers; a configuration
+//! change that keeps a limit's place changes it in place, also for messages that are under way.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,13 +14,13 @@ const CLIENTS_KEPT: usize = 1024;
 /// The direction of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// To the client.
+    /// Towards the client.
     Down,
-    /// To the server.
+    /// Towards the server.
     Up,
 }
 
-/// All limits of a listener, a route or an upstream.
+/// All bandwidth limits of a listener, a route or an upstream.
 pub(crate) struct Limits {
     settings: Bandwidths,
     down: Vec<Arc<Limiter>>,
@@ -28,7 +28,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// `None` where nothing is limited. Those of before that have their place still go on.
+    /// Creates the limits; `None` if nothing is limited. Limits of `before` with the same place and scope continue.
     pub(crate) fn new(settings: &Bandwidths, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
         if *settings == Bandwidths::default() {
             return None;
@@ -58,14 +58,14 @@ impl Limits {
         }
     }
 
-    /// From now on these hold: the plan that they belong to is in force.
+    /// Applies the configured limits: their plan is now in force.
     pub(crate) fn enforce(&self, now_ns: u64) {
         let pairs = self.settings.down.iter().zip(&self.down).chain(self.settings.up.iter().zip(&self.up));
         pairs.for_each(|(settings, limiter)| limiter.enforce(settings.limit, now_ns));
     }
 }
 
-/// One limit, and what is counted under it.
+/// One bandwidth limit, and the totals under it.
 pub(crate) struct Limiter {
     pub(crate) scope: Scope,
     /// Of everything together; with another scope, of nothing.
@@ -91,12 +91,12 @@ impl Limiter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The limit that holds now.
+    /// The limit in force.
     pub(crate) fn limit(&self) -> Limit {
         self.state().limit
     }
 
-    /// The total for a message of this client; of its own where the limit is that of connections or messages.
+    /// The total for a client's message: shared, or a new one if the limit is per connection or per message.
     pub(crate) fn total(&self, client: IpAddr, now_ns: u64) -> Arc<Total> {
         match self.scope {
             Scope::All => Arc::clone(&self.all),

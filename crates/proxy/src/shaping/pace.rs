@@ -1,7 +1,7 @@
-//! The pace of one message's body, or of one way of a tunnel: what of it may be sent by now, under all limits at once.
+//! The pace of one message's body, or of one direction of a tunnel: how much may be sent now, under all limits at once.
 //!
-//! It goes by the plan that is in force, not by the one that its request began under: so that a change holds for long
-//! bodies as well. Where nothing is limited it costs a comparison.
+//! The plan in force applies, not the one that the request began under, so that changes affect long bodies, too.
+//! Without limits it costs one comparison.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::net::IpAddr;
@@ -23,23 +23,23 @@ const WIDE_PIECE_BYTES: u64 = 64 * 1024;
 /// No change of the plan has this number.
 const NEVER: u32 = u32::MAX;
 
-/// Whose body it is: what decides which limits hold.
+/// The request of a body, which decides the limits that apply.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) worker: &'a Worker,
     pub(crate) client: &'a Client,
-    /// Who asks.
+    /// The client's address.
     pub(crate) address: IpAddr,
-    /// Its route, if it has one.
+    /// The route, if the request has one.
     pub(crate) route: Option<Named<'a>>,
     pub(crate) upstream: Named<'a>,
 }
 
-/// A part of a plan by its name, since a later plan has its own places: mostly those of before.
+/// A part of a plan by its name. The index is a hint, since later plans may have another order.
 #[derive(Clone, Copy)]
 pub(crate) struct Named<'a> {
     pub(crate) name: &'a str,
-    /// Where it was when its name was taken.
+    /// The index in the plan from which the name is.
     pub(crate) index: usize,
 }
 
@@ -50,7 +50,7 @@ impl Named<'_> {
     }
 }
 
-/// How fast a body may go.
+/// The pace of a body.
 pub(crate) struct Pace {
     direction: Direction,
     /// The change of the plan since which nothing is limited.
@@ -84,23 +84,23 @@ impl Pace {
         }
     }
 
-    /// The next bytes, so many, are not counted.
+    /// Excludes the next `bytes` bytes, such as a head, from the limits.
     pub(crate) fn pass(&self, bytes: usize) {
         self.free.set(bytes as u64);
     }
 
-    /// Whether there may be limits that hold for it.
+    /// Whether any limit may apply to the body.
     pub(crate) fn is_limited(&self) -> bool {
         self.unlimited_since.get() == NEVER
     }
 
-    /// Whether nothing limits it, by the plan that is in force.
+    /// Whether no limit applies to the body, by the plan in force.
     #[inline]
     pub(crate) fn is_free(&self, worker: &Worker) -> bool {
         self.unlimited_since.get() == worker.shaper.changes()
     }
 
-    /// Whether what is granted at once is worth a pipe.
+    /// Whether the amounts granted at once are large enough for splicing through a pipe.
     pub(crate) fn is_wide(&self, place: &Place<'_>) -> bool {
         self.is_free(place.worker) || {
             let levels = self.follow(place);
@@ -108,7 +108,7 @@ impl Pace {
         }
     }
 
-    /// How many of these may be sent, at least one; waits until some may.
+    /// Waits until bytes may be sent. Returns how many of `wanted`, at least one.
     pub(crate) fn poll_allowance(
         &self,
         context: &mut Context<'_>,
@@ -157,7 +157,7 @@ impl Pace {
         levels
     }
 
-    /// So many of those were sent.
+    /// Reports that `count` of the granted bytes were sent.
     #[inline]
     pub(crate) fn sent(&self, count: usize) {
         if self.unlimited_since.get() == NEVER {

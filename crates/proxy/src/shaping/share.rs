@@ -1,4 +1,4 @@
-//! One worker's streams under one total, and the task that serves them when their bytes are due.
+//! One worker's streams under one total, and the task that grants them bytes when these are due.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -40,7 +40,7 @@ struct Wait {
 }
 
 impl Share {
-    /// Of worker number `worker`.
+    /// Creates the share of worker number `worker`.
     pub(super) fn new(
         limiter: &Arc<Limiter>,
         total: &Arc<Total>,
@@ -65,7 +65,7 @@ impl Share {
         Arc::ptr_eq(&self.limiter, limiter)
     }
 
-    /// What one stream is granted at once.
+    /// The number of bytes granted to a stream at once.
     pub(super) fn piece_bytes(&self) -> u64 {
         self.total.limit().piece_bytes()
     }
@@ -80,12 +80,12 @@ impl Share {
         stream
     }
 
-    /// Whether whoever waits is served so soon that a head may as well go with its body.
+    /// Whether waiting streams are served so soon that a head may wait for its body.
     pub(super) fn is_short(&self) -> bool {
         self.line.borrow().is_served_within(HEAD_WAIT_NS)
     }
 
-    /// Asks for a stream, once until it is served; says what it was granted.
+    /// Asks for bytes for a stream, once until they are granted. Returns how many.
     pub(super) fn poll_grant(&self, stream: StreamId, wanted: u64, task: &Waker) -> Poll<u64> {
         let is_first = {
             let mut waits = self.waits.borrow_mut();
@@ -153,7 +153,7 @@ impl Share {
         self.wake_driver();
     }
 
-    /// Goes by the limit that holds now. Whoever waits looks whether it has to, and for what.
+    /// Applies the limit in force. Waiting streams check whether they still have to wait.
     pub(super) fn follow(&self) {
         let now_ns = self.alarms.now_ns();
         self.total.set_limit(self.limiter.limit(), now_ns);

@@ -1,5 +1,5 @@
-//! Which server is asked, for a request or for a connection that is passed on: that of its session, else the policy's
-//! choice; and the wait for one with room.
+//! Chooses the server for a request or a layer 4 connection: that of its session, else by the policy; and waits for a
+//! server with room.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -33,9 +33,9 @@ pub(crate) struct Choice<'a> {
 /// What there is to ask.
 enum Found {
     Server(usize),
-    /// One that is not up, for want of another.
+    /// A server that is not up, since no other is left.
     LastResort(usize),
-    /// All that may be asked have as much under way as they may have.
+    /// All permitted servers are at their limits.
     Full,
 }
 
@@ -53,7 +53,7 @@ struct Affinity<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// Reads from the request what its upstream goes by.
+    /// Reads from a request what the choice depends on.
     pub(crate) fn of_request(
         ctx: &'a ExchangeContext<'a>,
         upstream: &'a Rc<Upstream>,
@@ -77,7 +77,7 @@ impl<'a> Choice<'a> {
         choice
     }
 
-    /// For a connection that is passed on nothing is known but its client's address.
+    /// The choice for a layer 4 connection, of which only the client's address is known.
     pub(crate) fn of_connection(worker: &'a Worker, client: &'a Client, upstream: &'a Rc<Upstream>) -> Self {
         let fields = Fields { fields: &[], bytes: b"" };
         let parts = Parts { client: client.address, path: b"", query: None, fields: &fields };
@@ -97,7 +97,8 @@ impl<'a> Choice<'a> {
         Self { worker, client, upstream, key, session, waits_until: None }
     }
 
-    /// The next server, but for those that were tried already; what asks is under way there from now on.
+    /// Chooses the next server that was not tried, waiting for one with room if necessary. The request counts as under
+    /// way with it from now on.
     pub(crate) async fn next(
         &mut self,
         tried: &[usize],
@@ -122,14 +123,14 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// The same where one is there to be asked; otherwise `next` has to wait, or knows why none is.
+    /// Chooses a server without waiting. After `None`, `next` waits, or tells why there is none.
     #[inline]
     pub(crate) fn at_once(&mut self, tried: &[usize], detours: &mut Detours) -> Option<PickedServer> {
         let found = self.pick(tried, false, detours).ok()?;
         self.begin(found)
     }
 
-    /// Whether there is a server but for those that were tried. Nothing is taken, and no session moves.
+    /// Whether there is a server that was not tried. Reserves nothing, and moves no session.
     #[cold]
     pub(crate) fn has_untried(&self, tried: &[usize], room: Room) -> bool {
         let ask = Ask { now: self.worker.coarse_time(), random: 0, key: self.key, tried };
@@ -199,8 +200,8 @@ impl<'a> Choice<'a> {
         outcome.inspect_err(|_| detours.shed = Some("queue"))
     }
 
-    /// A server has answered: the session is there from now on. Its response, if there can be one, is added a line where
-    /// that takes one.
+    /// Binds the session to the server that has responded. Adds the cookie to the response, if there is one and the
+    /// session needs it.
     pub(crate) fn settle(&self, picked: &PickedServer, response: Option<&mut Response>) {
         let Some(session) = &self.session else { return };
         let worker = self.worker;

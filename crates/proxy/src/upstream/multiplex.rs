@@ -1,4 +1,4 @@
-//! Connections of HTTP/2 to one server, each shared by the requests of many clients.
+//! HTTP/2 connections to one server, each shared by the requests of many clients.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -27,7 +27,7 @@ const STREAMS_MAX: u32 = CONNECTION_WINDOW / STREAM_WINDOW;
 /// Steps of making a connection, each with a time-out: to connect, TLS, and the server's first word.
 const CONNECT_STEPS: u32 = 3;
 
-/// The connections of one worker to one server.
+/// One worker's HTTP/2 connections to one server.
 #[derive(Default)]
 pub(crate) struct Multiplex {
     connections: RefCell<Vec<Shared>>,
@@ -39,7 +39,7 @@ pub(crate) struct Multiplex {
     waits: Rc<Waits>,
 }
 
-/// Requests that wait for a stream.
+/// The requests that wait for a stream.
 #[derive(Default)]
 pub(crate) struct Waits {
     count: Cell<usize>,
@@ -48,7 +48,7 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// A stream has ended: there is room for another.
+    /// Notifies waiting requests that a stream has ended.
     pub(crate) fn has_room(&self) {
         if self.count.get() > 0 {
             self.room.notify_one();
@@ -67,7 +67,7 @@ struct Shared {
 }
 
 impl Multiplex {
-    /// A stream of a connection that is there, if there is one beside those for all who wait.
+    /// A stream of an existing connection, if there are more free ones than requests that wait.
     pub(crate) fn stream(&self, scheme: Scheme) -> Option<Box<ServerConnection>> {
         let waiting = self.waits.count.get();
         if waiting > 0 && self.room_for_streams() <= waiting { None } else { self.free_stream(scheme) }
@@ -85,8 +85,8 @@ impl Multiplex {
         connections.iter().find_map(|shared| shared.stream(scheme))
     }
 
-    /// A stream: of a new connection, or one that becomes free meanwhile, whichever comes first. A new connection is made
-    /// for all who wait, and is there for whoever comes next.
+    /// Waits for a stream, of a new connection or of one that becomes free, whichever comes first. A new connection
+    /// serves all waiting requests.
     pub(crate) async fn connect(
         &self,
         worker: &Rc<Worker>,
@@ -136,13 +136,13 @@ impl Multiplex {
         });
     }
 
-    /// Connections without a stream.
+    /// The number of connections without a stream.
     pub(crate) fn idle_connections(&self) -> usize {
         let connections = self.connections.borrow();
         connections.iter().filter(|shared| !shared.is_over() && shared.streams.count() == 0).count()
     }
 
-    /// Closes connections that have been idle for long.
+    /// Closes connections that have been idle for longer than `idle`.
     pub(crate) fn sweep(&self, now: u32, idle: Ticks) {
         self.connections.borrow_mut().retain(|shared| {
             if shared.streams.count() > 0 {

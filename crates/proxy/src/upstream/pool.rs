@@ -1,7 +1,7 @@
-//! One worker's connections to one server that carry one exchange at a time: those that are idle, and who waits for one.
+//! The pool: one worker's idle HTTP/1 connections to one server, and the requests that wait for one.
 //!
-//! Idle ones are a stack: the connection used last is the one least likely to have been closed meanwhile, and what is
-//! not needed collects at the bottom. Whoever waits gets what becomes free, in turn.
+//! Idle connections are a stack: the one used last is the least likely to have been closed, and surplus ones collect at
+//! the bottom. Waiting requests get connections that become free, in turn.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 use crate::upstream::ServerConnection;
 use transport::deadline::{Deadlines, TICK, Ticks};
 
-/// See the file.
+/// The pool of one worker's idle HTTP/1 connections to one server.
 #[derive(Default)]
 pub(crate) struct Pool {
     settings: Cell<Settings>,
@@ -46,12 +46,12 @@ impl Pool {
         self.settings.get()
     }
 
-    /// How many are idle.
+    /// The number of idle connections.
     pub(crate) fn len(&self) -> usize {
         self.idle.borrow().len()
     }
 
-    /// The one used last that is good still.
+    /// Takes the connection that was used last, among those that pass `is_good`. Drops those that do not.
     #[inline]
     pub(crate) fn take(&self, is_good: impl Fn(&ServerConnection) -> bool) -> Option<Box<ServerConnection>> {
         let mut idle = self.idle.borrow_mut();
@@ -63,7 +63,7 @@ impl Pool {
         None
     }
 
-    /// Takes one back, for whoever comes next; or for who waits.
+    /// Returns a connection, to a waiting request or to the pool.
     #[inline]
     pub(crate) fn put(&self, connection: Box<ServerConnection>, now: u32) {
         let mut idle = self.idle.borrow_mut();
@@ -109,7 +109,7 @@ impl Pool {
         }
     }
 
-    /// Waits for one, behind all who do.
+    /// Joins the requests that wait for a connection.
     pub(crate) fn wait<'a>(&'a self, deadlines: &'a Deadlines) -> Waiting<'a> {
         let (sender, given) = oneshot::channel();
         self.waiting.borrow_mut().push_back(sender);
@@ -118,7 +118,7 @@ impl Pool {
         Waiting { pool: self, deadlines, given, is_over: false }
     }
 
-    /// Closes what is idle for too long, what is not needed, and what its server has closed.
+    /// Closes idle connections that have timed out, are surplus, or were closed by the server.
     pub(crate) fn sweep(&self, now: u32, in_use_by_all: &AtomicUsize, open: usize, workers: usize) {
         let timeout = self.settings.get().idle_timeout;
         let (limit, lull) = (Ticks::from(timeout).0, Ticks::from(balance::Idle::lull(timeout)).0);
@@ -139,14 +139,14 @@ impl Pool {
         idle.drain(..kept.surplus());
     }
 
-    /// Says to all workers how many were in use with this one.
+    /// Updates the sum over all workers of connections in use.
     pub(crate) fn tell_in_use(&self, by_all: &AtomicUsize, in_use: usize) {
         let before = self.in_use.replace(in_use);
         // The sum of what each of them has told last; it wraps around on its way, never in the end.
         by_all.fetch_add(in_use.wrapping_sub(before), Relaxed);
     }
 
-    /// Closes half of them, those that were used longest ago.
+    /// Closes the half of the idle connections that was used longest ago.
     pub(crate) fn give_up_half(&self) {
         let mut idle = self.idle.borrow_mut();
         let half = idle.len().div_ceil(2);
@@ -154,7 +154,7 @@ impl Pool {
     }
 }
 
-/// A place among those who wait for a connection.
+/// The place of a request that waits for a connection.
 pub(crate) struct Waiting<'a> {
     pool: &'a Pool,
     deadlines: &'a Deadlines,
@@ -163,13 +163,12 @@ pub(crate) struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// Whether a connection is being made for each request that waits, this one included. Then this request need not
-    /// begin another.
+    /// Whether as many connections are being made as requests wait. Then this request need not make another.
     pub(crate) fn is_provided_for(&self) -> bool {
         self.pool.making.get() >= self.pool.waiting_count.get()
     }
 
-    /// Ready with one that has become free, or that was made for somebody else.
+    /// Ready with a connection that became free, or that was made for another request.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Box<ServerConnection>> {
         // A receiver that has answered must not be asked again.
         if self.is_over {
@@ -209,7 +208,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Counts a connection that is being made, for as long as it is.
+/// Guard that counts a connection while it is being made.
 pub(crate) struct Making<'a>(&'a Pool);
 
 impl<'a> Making<'a> {

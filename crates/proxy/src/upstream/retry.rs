@@ -1,5 +1,5 @@
-//! Whether a request that came to nothing is tried once more: only where it is safe, only for as long and as often as is
-//! configured, and within the budget, so that an outage is not multiplied.
+//! Decides whether a failed request is retried: only if that is safe, within the configured time and number, and within
+//! the budget, so that retries do not multiply an outage.
 
 use std::time::Instant;
 
@@ -12,42 +12,42 @@ use crate::context::worker::Worker;
 use crate::upstream::Upstream;
 use crate::upstream::choose::Choice;
 
-/// Attempts for one request, whatever is configured.
+/// The maximum number of attempts for one request, whatever is configured.
 pub(crate) const ATTEMPTS_MAX: usize = 16;
 
-/// How far an attempt came, which decides whether another one is safe.
+/// The progress of an attempt, which decides whether a retry is safe.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Progress {
-    /// The connection has ended, or is about to, and its server may have closed it before it saw the request: it was a pooled
-    /// one, or the server says so.
+    /// The connection was closed, perhaps before the server saw the request: it was a pooled connection, or the server
+    /// says so.
     pub(crate) is_stale: bool,
-    /// The server may have seen some of the request.
+    /// The server may have seen a part of the request.
     pub(crate) has_sent: bool,
-    /// The server has answered something that the client may have seen.
+    /// The server has sent a response that the client may have seen.
     pub(crate) has_answered: bool,
-    /// The server says that it has done nothing with the request (RFC 9113 §8.7).
+    /// The server says that it has not processed the request (RFC 9113 §8.7).
     pub(crate) is_untouched: bool,
-    /// When the server began to answer, where anybody wants to know it.
+    /// When the response began, if anybody needs the time.
     pub(crate) first_byte_at: Option<Instant>,
 }
 
-/// What became of an attempt that is not passed on.
+/// How an attempt failed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Setback {
-    /// It failed.
+    /// The attempt failed.
     Failed(Failure, Progress),
-    /// It was answered with a status that is tried once more.
+    /// The response has a status that is configured for retries.
     Status,
 }
 
-/// Whether and where to try again.
+/// Whether and where a request is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// On another connection to whichever server: nothing was wrong but the pooled one.
+    /// On a new connection to any server: only the pooled connection was at fault.
     Afresh,
     /// On another server.
     Elsewhere,
-    /// Not.
+    /// The request is not retried.
     GiveUp,
 }
 
@@ -63,28 +63,29 @@ pub(crate) struct Attempts<'a> {
 }
 
 impl<'a> Attempts<'a> {
-    /// The first attempt begins now.
+    /// Starts the first attempt of a request.
     pub(crate) fn new(worker: &'a Worker, upstream: &'a Upstream, rules: &'a Retry, method: Method) -> Self {
         let began = worker.coarse_time();
         Self { worker, upstream, rules, method, began, count: 1, is_afresh: false }
     }
 
-    /// The first attempt to connect for layer 4 begins now: no server has seen a byte of the client's.
+    /// Starts the first attempt to connect for layer 4: no server has seen a byte of the client's.
     pub(crate) fn of_connection(worker: &'a Worker, upstream: &'a Upstream) -> Self {
         Self::new(worker, upstream, &upstream.plan.config.retry, Method::Get)
     }
 
-    /// Whether a pooled connection may be used, of those that carry one exchange at a time.
+    /// Whether a pooled HTTP/1 connection may be used.
     pub(crate) fn may_reuse(&self) -> bool {
         !self.is_afresh
     }
 
-    /// Whether a response with this status is tried once more, if that is possible.
+    /// Whether a response with this status is retried, if possible.
     pub(crate) fn repeats(&self, status: u16) -> bool {
         !self.rules.on.status.is_empty() && self.rules.on.status.contains(status)
     }
 
-    /// What follows on a setback. `is_whole` tells whether all that was read of the request is still there.
+    /// Decides what follows a failed attempt. `is_whole` tells whether the bytes read from the request are all still
+    /// there.
     pub(crate) fn after(&mut self, setback: Setback, is_whole: bool) -> Verdict {
         if !is_whole || !self.is_safe(setback) {
             return Verdict::GiveUp;
@@ -158,7 +159,7 @@ fn is_stale_connection(setback: Setback) -> bool {
     matches!(setback, Setback::Failed(Failure::UpstreamReset | Failure::UpstreamClosed, progress) if progress.is_stale)
 }
 
-/// The server that failed is asked no more, unless there is no other.
+/// Excludes the failed server from further attempts, unless there is no other.
 #[cold]
 pub(crate) fn leave_aside(
     (upstream, choice): (&Upstream, &Choice<'_>),
@@ -179,7 +180,7 @@ pub(crate) fn leave_aside(
 }
 
 impl Setback {
-    /// Whether it says anything about the server that a new connection would not settle.
+    /// Whether the failure says something about the server, rather than about a stale pooled connection.
     pub(crate) fn blames_server(self) -> bool {
         !is_stale_connection(self)
     }

@@ -1,6 +1,7 @@
-//! Requests that wait for a server with room: one worker's line of them, and how others hear that it is there.
+//! Wait queue for servers at their limit of requests under way. Each worker has its own queue; workers notify each other
+//! of room.
 //!
-//! A change of the configuration leaves the line as it is, since what makes room may have begun under either plan.
+//! A configuration change leaves the queue alone, since the requests that make room may have begun under either plan.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::context::worker::Message;
 
-/// Those who wait with one worker for servers of one upstream.
+/// One worker's requests that wait for a server of one upstream.
 pub(crate) struct WaitQueue {
     queue: RefCell<Queue<Waiter>>,
     /// Those of them who take whichever server has room first.
@@ -28,17 +29,17 @@ struct Waiter {
     what_for: WhatFor,
 }
 
-/// What somebody waits for.
+/// The server that a request waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WhatFor {
-    /// Whichever server has room first.
+    /// Any server: the first with room.
     Any,
-    /// The server of a session.
+    /// The server of the request's session.
     ItsOwn,
 }
 
 impl WaitQueue {
-    /// A line of up to so many.
+    /// Creates a queue for at most `waiting_max` requests.
     pub(crate) fn new(
         waiting_max: usize,
         waiting: &Arc<WaitingWorkers>,
@@ -54,7 +55,7 @@ impl WaitQueue {
         }
     }
 
-    /// From now on up to so many wait.
+    /// Changes the maximum length of the queue.
     pub(crate) fn set_waiting_max(&self, waiting_max: usize) {
         self.queue.borrow_mut().set_waiting_max(waiting_max);
     }
@@ -67,18 +68,18 @@ impl WaitQueue {
         self.queue.borrow().is_empty()
     }
 
-    /// Whether somebody waits who would take any server: who comes now comes after them. Those who wait for a server of
-    /// their own keep nobody from the others.
+    /// Whether a request waits for any server: later ones must queue behind it. Requests that wait for a particular
+    /// server do not hold up others.
     pub(crate) fn is_for_any(&self) -> bool {
         self.waiting_for_any.get() > 0
     }
 
-    /// Whether it is one of these workers' lines.
+    /// Whether the queue belongs to the upstream of `waiting`.
     pub(crate) fn is_of(&self, waiting: &Arc<WaitingWorkers>) -> bool {
         Arc::ptr_eq(&self.waiting, waiting)
     }
 
-    /// Waits behind all others. `None` if too many do.
+    /// Joins the end of the queue. `None` if the queue is full.
     pub(crate) fn join(&self, what_for: WhatFor, now: Time) -> Option<InLine<'_>> {
         let (sender, turn) = oneshot::channel();
         let ticket = self.queue.borrow_mut().join(Waiter { turn: sender, what_for }, now).ok()?;
@@ -89,7 +90,7 @@ impl WaitQueue {
         Some(InLine { line: self, ticket, turn, has_come: false })
     }
 
-    /// There may be room: whoever waits longest with this worker tries, else somebody with another.
+    /// Announces that there may be room: the first request of this worker tries, else one of another worker.
     pub(crate) fn call_next(&self) {
         loop {
             let next = self.queue.borrow_mut().take_next();
@@ -135,7 +136,7 @@ impl WaitQueue {
     }
 }
 
-/// A place in a line. Dropped, it is left, and a turn that was not taken is the next one's.
+/// A place in the queue. Dropping it leaves the queue, and passes an unused turn on.
 pub(crate) struct InLine<'a> {
     line: &'a WaitQueue,
     ticket: Ticket,
@@ -144,12 +145,12 @@ pub(crate) struct InLine<'a> {
 }
 
 impl InLine<'_> {
-    /// Whether nobody stands before it.
+    /// Whether no request is in front.
     pub(crate) fn is_first(&self) -> bool {
         self.line.len() == 1
     }
 
-    /// Ready when it is its turn.
+    /// Ready when it is the request's turn.
     pub(crate) async fn turn(&mut self) {
         let _ = (&mut self.turn).await;
         self.has_come = true;

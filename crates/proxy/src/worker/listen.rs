@@ -1,7 +1,7 @@
-//! Listening sockets, one of each address for every worker, and the accepting of connections.
+//! Listening sockets (one per address and worker), and accepting connections.
 //!
-//! The kernel spreads connections over the workers' sockets by hash; a worker that has well above its share passes
-//! fresh ones on. A Unix socket is one for all: who is free takes the next connection.
+//! The kernel spreads connections over the workers' sockets by hash; a worker well above its share hands fresh ones
+//! over. All workers share a Unix socket: an idle worker accepts the next connection.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -43,19 +43,19 @@ struct DeferAccept;
 
 setsockopt_impl!(DeferAccept, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, usize, SetUsize);
 
-/// An address that is listened on.
+/// The open sockets of an address.
 pub struct Opened {
-    /// At least one for each worker.
+    /// The sockets, at least one for each worker.
     pub sockets: Vec<TcpListener>,
-    /// As it is: the kernel may have chosen the port.
+    /// The bound address: the kernel may have chosen the port.
     pub bound: ListenAddress,
-    /// Of a Unix socket: to be kept for as long as it is listened on.
+    /// The file of a Unix socket, to be kept while the process listens on it.
     pub file: Option<SocketFile>,
 }
 
-/// Opens the listening sockets of an address, one for each worker. A port of 0 is chosen once for all. Those that the
-/// process before has passed on are taken over, all of them: one that nobody accepts on loses its connections. `leaving`
-/// is what this process listens on until these sockets are there.
+/// Opens the listening sockets of an address, one for each worker. Port 0 is resolved once for all. All sockets that
+/// the previous process handed over are kept: connections to one that nobody accepts on would be lost. `leaving` are
+/// the addresses that this process stops listening on, once these sockets are open.
 pub fn open(
     address: &ListenAddress,
     workers: usize,
@@ -158,7 +158,7 @@ fn is_taken(address: &ListenAddress) -> io::Result<()> {
     if address.port() == Some(0) { Ok(()) } else { bind(address, false).map(drop) }
 }
 
-/// Accepts connections until the worker takes nothing new, or the listener is not one of its plan any more.
+/// Accepts connections until the worker stops accepting, or its plan no longer has the listener.
 pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listener: TcpListener) {
     // The runtime's own listener would register each connection before it is known to have to wait. Its stream is any
     // socket whose readiness is told, and is safe where its `AsyncFd` is not.
@@ -233,7 +233,7 @@ enum Turn {
     Accept(io::Result<(TcpStream, SocketAddr)>),
     /// The socket was shut down, so that connections are refused.
     Refuse,
-    /// What was settled for the listener is to be looked at.
+    /// The listener's settings may have changed, and have to be checked.
     LookAgain,
     Leave,
 }

@@ -1,8 +1,8 @@
-//! A worker that many requests come to sleeps a moment before it looks what has come: one wake-up then stands for many,
-//! its own and those of whom it answers. Network cards do the same with interrupts.
+//! Wake-up coalescing: a busy worker sleeps briefly before it checks for events, so that one wake-up serves many of
+//! them. Network cards do the same with interrupts.
 //!
-//! The moment is at most half of what requests take anyway, and there is none where it would gather too little. While
-//! something is left to do there is none either, so that it costs no throughput.
+//! The sleep is at most half of the usual time of a request. There is none if it would gather too little, or while work
+//! is left, so it costs no throughput.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -21,16 +21,16 @@ const LOOKS: u64 = 4;
 /// Parts of a request that the mean is counted in.
 const PARTS: u64 = 256;
 
-/// How far a worker has got: when it has done something, this differs.
+/// The progress of a worker: it changes whenever the worker does something.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Requests that have begun.
+    /// The number of requests that have begun.
     pub(crate) requests: u64,
-    /// Those of them that are under way.
+    /// The number of requests under way.
     pub(crate) active: u64,
 }
 
-/// How long a worker sleeps, by how much comes to it.
+/// Decides how long a worker sleeps, by its load.
 #[derive(Default)]
 pub(crate) struct Coalescing {
     /// Zero is not at all.
@@ -43,7 +43,7 @@ pub(crate) struct Coalescing {
 }
 
 impl Coalescing {
-    /// Decides anew, a few times a second, for at most `longest` from now on.
+    /// Decides the length of the sleep anew, at most `longest`. Called a few times a second.
     pub(crate) fn look(&self, now_ns: u64, progress: Progress, longest: Duration) {
         let elapsed_ns = now_ns.saturating_sub(self.looked_ns.replace(now_ns));
         let requests = progress.requests.wrapping_sub(self.requests.replace(progress.requests));
@@ -60,9 +60,9 @@ impl Coalescing {
         Some(self.moment.get()).filter(|moment| !moment.is_zero())
     }
 
-    /// Has the worker sleep where it would have waited, for as long as it lives: a task beside its others.
+    /// Makes the worker sleep when it would otherwise wait for events. A task that runs for as long as the worker.
     ///
-    /// `sleep` holds up the whole thread, as it is meant to.
+    /// `sleep` blocks the whole thread, on purpose.
     pub(crate) async fn run(&self, progress: impl Fn() -> Progress, mut sleep: impl FnMut(Duration)) {
         loop {
             self.is_wanted.notified().await;

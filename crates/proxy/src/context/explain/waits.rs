@@ -1,4 +1,4 @@
-//! Which time-out has ended what took too long, and its value.
+//! Explains which time-out has expired, with its value.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use crate::context::exchange::ExchangeContext;
 use crate::context::exchange_slot::Memory;
 use crate::context::failure::Failure;
 
-/// What is known of a request that failed.
+/// Facts about a request that failed.
 pub(crate) struct Known {
-    /// The route, by index.
+    /// The index of the route.
     pub(crate) route: Option<usize>,
-    /// The upstream, by index.
+    /// The index of the upstream.
     pub(crate) upstream: Option<usize>,
-    /// Whether a server was sent the head.
+    /// Whether the head was sent to a server.
     pub(crate) is_asked: bool,
-    /// Whether the connection is no longer one of HTTP.
+    /// Whether the connection has become a tunnel.
     pub(crate) is_tunnel: bool,
 }
 
-/// Which wait it was, if it was one.
+/// Explains which time-out of a request expired, if one did.
 pub(super) fn over(
     ctx: &ExchangeContext<'_>,
     memory: &Memory,
@@ -81,7 +81,7 @@ pub(super) fn over(
     })
 }
 
-/// Which wait has ended a connection that is passed on (layer 4), if it was one.
+/// Explains which time-out of a layer 4 connection expired, if one did.
 pub(crate) fn over_connection(
     config: &Settings,
     upstream: Option<&Upstream>,

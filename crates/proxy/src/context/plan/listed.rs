@@ -1,4 +1,4 @@
-//! The servers that a configuration lists, where names stand for what they are resolved to now.
+//! The servers of a configuration, with names replaced by the addresses that they resolve to now.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -9,23 +9,23 @@ use config::{Dns, Server, ServerHost, Upstream};
 
 use transport::resolve::Names;
 
-/// A server of an upstream.
+/// A server of an upstream, as it was listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listed {
-    /// Its place in the configuration; that of a name with several addresses is the same for each.
+    /// The index in the configuration; servers of one name with several addresses share it.
     pub(crate) place: usize,
-    /// What it is called over reloads.
+    /// The server's identity, which stays over reloads.
     pub(crate) id: ServerId,
-    /// What the operator knows it by: its name or `host:port`, where that is its own among the upstream's, else its URL;
-    /// and which address of several.
+    /// The label for operators: name or `host:port` if that is unique in the upstream, else the URL; with the address,
+    /// if the name has several.
     pub(crate) label: String,
-    /// Which address of its name it is, where that is one of a number of servers.
+    /// The server's address, if its name stands for several servers.
     pub(crate) address: Option<IpAddr>,
-    /// Where it is, tried in turn; nowhere until its name is resolved.
+    /// The addresses to connect to, in order; empty until the name is resolved.
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
-/// The servers of an upstream. At least one, and each id once.
+/// Lists the servers of an upstream: at least one, each ID once.
 pub(crate) fn listed(upstream: &Upstream, names: &Names) -> Vec<Listed> {
     // One for each that is written fits; the rest is for those who come first.
     let mut room = SERVERS_MAX.saturating_sub(upstream.servers.len());

@@ -1,7 +1,7 @@
-//! Routes as the path uses them: which request takes which, what is asked of it there and what is done with it.
+//! Routes as the request path uses them: matching, requirements and actions.
 //!
-//! What requests are counted by, and who has been verified, belongs to all workers and outlives a change that leaves it
-//! as it was.
+//! Request counts and verified users are shared by all workers, and survive a configuration change that leaves their
+//! settings as they were.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -26,55 +26,55 @@ use transport::delay::Delayed;
 const VERIFIED_MAX: usize = 1024;
 const VERIFIED_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// A route, by its index in the file.
+/// A route of the plan.
 pub struct Route {
-    /// Where its requests go; without a meaning where its policies have another action.
+    /// The index of the upstream; meaningless if the policies have another action.
     pub(crate) upstream: usize,
-    /// What it is called, for the log.
+    /// The name in the log.
     pub label: String,
-    /// What there is besides; `None` in most.
+    /// The policies, if the route has any.
     pub(crate) policies: Option<Box<Policies>>,
-    /// Whether what servers answer is stored.
+    /// Whether responses are cached.
     pub(crate) is_cached: bool,
-    /// Whether it is made for listeners without TLS alone: then its requests are not redirected to https.
+    /// Whether the route is only for listeners without TLS: then its requests are not redirected to https.
     pub(crate) is_for_plain_http: bool,
     /// What keys are hashed with, for each of its upstreams; empty where nothing is stored.
     key_secrets: Box<[(usize, KeySecret)]>,
-    /// How fast its bodies may pass; `None` is as they come.
+    /// The bandwidth limits of bodies; `None` if there are none.
     pub(crate) limits: Option<Arc<Limits>>,
-    /// Their share of what they have together with others.
+    /// The weight of the route's bodies under limits that it shares with other routes.
     pub(crate) weight: NonZeroU32,
-    /// How late its requests go on.
+    /// The delay of requests.
     pub(crate) delay: Option<Arc<Delayed>>,
-    /// How late its responses go on.
+    /// The delay of responses.
     pub(crate) response_delay: Option<Arc<Delayed>>,
 }
 
-/// What is asked of the requests of a route, and done with them, besides sending them to one upstream.
+/// The policies of a route: requirements on requests, and actions besides the choice of one upstream.
 pub struct Policies {
     pub(crate) action: Action,
     pub(crate) access: Option<AccessList>,
     pub(crate) limits: Vec<Limit>,
     pub(crate) auth: Option<Arc<Auth>>,
-    /// As it is configured: what is done with messages.
+    /// The configured policies for messages.
     pub(crate) settings: config::Policies,
-    /// Of the path, whose groups edits of fields may name.
+    /// The path pattern, whose groups edits of fields may use.
     pub(crate) pattern: Option<Pattern>,
-    /// Whether anything of it may need a name of the request.
+    /// Whether the policies may need a request ID.
     pub(crate) names_request: bool,
-    /// The waits, where some are its own.
+    /// The time-outs, if the route has any of its own.
     pub(crate) ticks: Option<TimeoutTicks>,
-    /// The limits on clients, where some are its own.
+    /// The limits on clients, if the route has any of its own.
     pub(crate) client_limits: Option<ClientLimits>,
 }
 
-/// A limit on requests.
+/// A rate limit on requests.
 pub(crate) struct Limit {
     settings: RateLimit,
     pub(crate) limiter: Arc<RateLimiter>,
 }
 
-/// Who may come in.
+/// The users who may send requests.
 pub struct Auth {
     pub(crate) users: Arc<Users>,
     /// The value of WWW-Authenticate.
@@ -93,7 +93,7 @@ impl Auth {
         }
     }
 
-    /// What credentials are known by, and whose they are, if they were verified lately.
+    /// The digest of credentials, and the index of the user if they were verified lately.
     pub(crate) fn known(&self, credentials: &Credentials, now_ns: u64) -> (CredentialsDigest, Option<usize>) {
         let verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         let digest = verified.digest(credentials);
@@ -101,13 +101,13 @@ impl Auth {
         (digest, user)
     }
 
-    /// These were verified.
+    /// Remembers credentials as verified.
     pub(crate) fn keep(&self, digest: CredentialsDigest, user: usize, now_ns: u64) {
         self.verified.lock().unwrap_or_else(PoisonError::into_inner).keep(digest, user, now_ns);
     }
 }
 
-/// Which request takes which route.
+/// The table that selects the route of a request.
 #[derive(Clone)]
 pub struct Table {
     rules: RouteTable,
@@ -128,18 +128,18 @@ impl Table {
         Self { rules, of_rule: of_rule.into(), only, has_patterns }
     }
 
-    /// The table for one more worker.
+    /// A copy of the table for one more worker.
     pub(crate) fn for_worker(table: &Arc<Self>) -> Arc<Self> {
         if table.has_patterns { Arc::new(Self::clone(table)) } else { Arc::clone(table) }
     }
 
-    /// The route of every request, if there is just one.
+    /// The route of every request, if there is only one.
     #[inline]
     pub(crate) fn only(&self) -> Option<usize> {
         self.only
     }
 
-    /// The index of the route for a request.
+    /// Selects the route for a request.
     pub(crate) fn choose(&self, request: &Request<'_, Fields<'_>>) -> Result<usize, Failure> {
         // Where the path decides, it must not be read in two ways.
         if self.rules.is_ambiguous(request) {
@@ -149,8 +149,8 @@ impl Table {
     }
 }
 
-/// Compiles the routes. Of those that were there before, `previous`, counts and verified users are kept.
-/// Keys are hashed with secrets that are made from that of the cache.
+/// Compiles the routes. Counts and verified users of `previous` are kept. Cache keys are hashed with secrets that
+/// derive from the cache's secret.
 pub(crate) fn routes(
     config: &Config,
     previous: Option<(&Config, &[Route])>,
@@ -160,7 +160,7 @@ pub(crate) fn routes(
     config.routes.iter().map(|route| Route::new(config, route, &mut kept, secret)).collect()
 }
 
-/// Where these routes store responses, each once.
+/// The cache spaces of these routes, without duplicates.
 pub(crate) fn spaces(config: &Config, routes: &[Route]) -> Vec<Space> {
     let mut spaces: Vec<Space> = Vec::new();
     for (settings, route) in config.routes.iter().zip(routes) {
@@ -237,20 +237,20 @@ impl Route {
         }
     }
 
-    /// What keys are hashed with of what this upstream answers; `None` where nothing is stored.
+    /// The secret for the cache keys of an upstream's responses; `None` if the route has no cache.
     #[inline]
     pub(crate) fn key_secret(&self, upstream: usize) -> Option<KeySecret> {
         self.key_secrets.iter().find(|(known, _)| *known == upstream).map(|(_, secret)| *secret)
     }
 
-    /// The same for each of its upstreams.
+    /// The secrets for the cache keys of all the route's upstreams.
     pub(crate) fn key_secrets(&self) -> impl Iterator<Item = KeySecret> {
         self.key_secrets.iter().map(|(_, secret)| *secret)
     }
 }
 
 impl Policies {
-    /// What a user is called; empty without one.
+    /// The name of a user; empty for `None`.
     pub(crate) fn user_name(&self, user: Option<usize>) -> &str {
         let name = || self.auth.as_ref()?.users.name(user?);
         name().unwrap_or_default()
@@ -371,7 +371,7 @@ impl<'p> Kept<'p> {
     }
 }
 
-/// Bytes that nobody can guess.
+/// Random bytes for a secret.
 pub fn secret<const LEN: usize>() -> [u8; LEN] {
     let mut bytes = [0; LEN];
     if rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut bytes).is_err() {

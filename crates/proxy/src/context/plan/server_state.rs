@@ -1,31 +1,31 @@
-//! What the control thread knows of a server beside how it stands: what its checks found, and why it was left out.
+//! The control thread's findings about a server, besides its health: check results, and reasons for ejections.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use balance::{Health, Time};
 
-/// What is known of a server. Kept with its standing, over reloads; no request looks at it.
+/// The findings about a server. Kept over reloads, together with its health; no request reads them.
 #[derive(Default)]
 pub struct Watch(Mutex<Findings>);
 
-/// What checks and comparisons have found.
+/// The results of health checks and outlier comparisons.
 #[derive(Debug, Clone)]
 pub struct Findings {
-    /// As of the last check; `Unknown` where there was none.
+    /// The health by the last check; `Unknown` if there was none.
     pub health: Health,
-    /// Since when checks have found it up, or down.
+    /// When checks last found a change between up and down.
     pub(crate) since: Option<Time>,
     /// When the last check ended.
     pub(crate) checked_at: Option<Time>,
-    /// Why it failed, if it did.
+    /// Why the last check failed, if it did.
     pub failure: Option<String>,
-    /// Checks that were made.
+    /// The number of checks.
     pub checks: u64,
-    /// Those that failed.
+    /// The number of failed checks.
     pub failures: u64,
-    /// How often it was ejected.
+    /// The number of ejections.
     pub ejections: u64,
-    /// Until when it is, or was, left out as worse than the others, and in which way.
+    /// The end and the reason of the last ejection as an outlier.
     pub outlier: Option<(Time, String)>,
 }
 
@@ -45,17 +45,17 @@ impl Default for Findings {
 }
 
 impl Watch {
-    /// What is known now.
+    /// The current findings.
     pub fn findings(&self) -> Findings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// It was ejected, for whatever reason.
+    /// Counts an ejection, whatever its reason.
     pub fn count_ejection(&self) {
         self.change(|findings| findings.ejections += 1);
     }
 
-    /// A check has ended so, and that is what the server's health is now.
+    /// Records the outcome of a check, and the health that follows from it.
     pub fn checked(&self, health: Health, outcome: &Result<(), String>, now: Time) {
         self.change(|findings| {
             let was_down = matches!(findings.health, Health::Down { .. });
@@ -70,7 +70,7 @@ impl Watch {
         });
     }
 
-    /// It is not checked any more.
+    /// Removes the results of checks, as the server is not checked any more.
     pub fn forget_checks(&self) {
         self.change(|findings| {
             *findings = Findings {
@@ -83,7 +83,7 @@ impl Watch {
         });
     }
 
-    /// It is left out until then, since it is worse than the others.
+    /// Records an ejection as an outlier, with its end and reason.
     pub fn is_outlier(&self, until: Time, reason: String) {
         self.change(|findings| findings.outlier = Some((until, reason)));
     }
@@ -93,7 +93,7 @@ impl Watch {
     }
 }
 
-/// What is known of each server from the plan before, and of new ones nothing.
+/// Keeps the findings of the previous plan, or begins with none.
 pub(crate) fn watch_of(known: Option<&Arc<Watch>>) -> Arc<Watch> {
     known.map(Arc::clone).unwrap_or_default()
 }

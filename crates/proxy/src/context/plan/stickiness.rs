@@ -1,16 +1,16 @@
-//! What keeps clients of an upstream on their servers, for all workers: kept over changes that leave it as it is.
+//! Session affinity of an upstream, shared by all workers, and kept over changes that leave its settings as they were.
 
 use balance::{InsertedCookie, Secret, Sessions, Source, Time};
 use config::StickySessions;
 
 use crate::context::handover_state::HandoverState;
 
-/// What signs cookies where the configuration names no secret.
+/// The secret that signs session cookies, if the configuration has none.
 pub(crate) type CookieSecret = [u8; 32];
 
-/// What keeps clients on their servers.
+/// The mechanism that keeps clients on their servers.
 pub enum Stickiness {
-    /// A cookie that names the server, and the secret that was made for it.
+    /// A cookie that names the server, and the secret that was generated for it.
     Cookie(InsertedCookie, Option<CookieSecret>),
     /// A table of sessions.
     Table {
@@ -35,13 +35,14 @@ fn random<const N: usize>() -> [u8; N] {
 }
 
 impl Stickiness {
-    /// As it is configured for the upstream of this name. Sessions go on that are named in the same way as before.
+    /// Builds the affinity of the upstream with this name. Sessions of `previous` continue if they are named in the
+    /// same way.
     pub(crate) fn new(sticky: &StickySessions, upstream: &str, previous: Option<&Self>, now: Time) -> Self {
         let known = previous.map(|previous| HandoverState::of_sessions(upstream, previous, now));
         Self::going_on(sticky, upstream, &known.unwrap_or_default(), now)
     }
 
-    /// The same, going on with what the process before knew. The time of its sessions begins anew.
+    /// Builds the affinity with the state of the previous process. The sessions' timers start anew.
     pub(crate) fn going_on(
         sticky: &StickySessions,
         upstream: &str,

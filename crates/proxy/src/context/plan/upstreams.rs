@@ -1,7 +1,7 @@
-//! Upstreams as all workers share them: who their servers are, how each stands, what is spoken with it.
+//! Upstreams as all workers share them: their servers, the health of each, and the protocol.
 //!
-//! What a change of the configuration leaves as it was is taken over from the plan before: a worker's pool belongs to a
-//! `ServerPlan`, and so lives for as long as that is passed on.
+//! A configuration change takes over everything that it does not alter: a worker's pool belongs to a `ServerPlan`, and
+//! so lives for as long as that is taken over.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,58 +23,58 @@ use crate::shaping::Limits;
 use transport::latency_emulation::Link;
 use transport::resolve::Names;
 
-/// The addresses of a server, tried in turn; they are exchanged as its name is resolved again.
+/// The addresses of a server, tried in order. They are replaced when its name is resolved again.
 pub(crate) type Addresses = Arc<ArcSwap<Vec<SocketAddr>>>;
 
-/// An upstream.
+/// An upstream of the plan.
 pub struct UpstreamPlan {
     /// The configuration of the upstream.
     pub config: Upstream,
-    /// How its servers stand, in the order of `servers`.
+    /// The health of the servers, in the order of `servers`.
     pub fleet: Arc<Fleet>,
-    /// Those of a name with several addresses are several.
+    /// The servers. A name with several addresses stands for several servers.
     pub servers: Vec<Arc<ServerPlan>>,
-    /// What the control thread knows of each server.
+    /// The control thread's findings about each server.
     pub watches: Vec<Arc<Watch>>,
     /// Of each server, its place in the configuration.
     places: Vec<usize>,
     tls: Option<Arc<ClientSide>>,
-    /// Retries that are allowed however few the requests are.
+    /// The number of retries that are allowed however few requests there are.
     pub(crate) reserve: Arc<RetryReserve>,
-    /// Which workers have requests that wait for room.
+    /// The workers with requests in the wait queue.
     pub(crate) waiting: Arc<WaitingWorkers>,
-    /// What keeps clients on their servers.
+    /// Session affinity, if it is configured.
     pub stickiness: Option<Arc<Stickiness>>,
-    /// How fast bodies may pass.
+    /// The bandwidth limits of bodies.
     pub(crate) limits: Option<Arc<Limits>>,
-    /// What its servers are behind.
+    /// The emulated network link of the servers.
     pub(crate) link: Option<Arc<Link>>,
 }
 
-/// One of its servers.
+/// A server of an upstream.
 pub struct ServerPlan {
     /// The configuration of the server.
     pub config: Server,
-    /// `host:port`, as Host and in the log.
+    /// `host:port`, for Host and the log.
     pub authority: String,
-    /// What the operator knows it by: see `Listed::label`.
+    /// The label for operators: see `Listed::label`.
     pub label: String,
-    /// The upstream's TLS, and the place of this server in it.
+    /// The TLS configuration of the upstream, and the index of this server in it.
     pub tls: Option<(Arc<ClientSide>, usize)>,
-    /// The addresses by now.
+    /// The current addresses.
     pub addresses: Addresses,
     /// Whether the last try of a request to connect to it has failed.
     is_gone: AtomicBool,
-    /// Connections of all workers that were in use lately.
+    /// The number of connections of all workers that were in use lately.
     pub(crate) in_use: AtomicUsize,
 }
 
 impl UpstreamPlan {
-    /// The upstream as it is configured, and as its names are resolved, now. Of the one that had its name before,
-    /// `previous`, everything is kept that has not changed.
+    /// Builds an upstream from its configuration and from the current addresses of its names. Everything of `previous`,
+    /// the upstream with its name in the plan before, that has not changed is kept.
     ///
     /// # Errors
-    /// What is wrong with its certificates.
+    /// Problems of certificates.
     pub(crate) fn new(
         config: &Upstream,
         previous: Option<&Arc<Self>>,
@@ -143,7 +143,7 @@ impl UpstreamPlan {
         }))
     }
 
-    /// Goes on with what the process before knew.
+    /// Takes over the state of the previous process.
     pub(super) fn inherit(&mut self, handover_state: &HandoverState, now: Time) {
         let name = &self.config.name;
         for member in self.fleet.members() {
@@ -156,8 +156,8 @@ impl UpstreamPlan {
             sticky.map(|sticky| Arc::new(Stickiness::going_on(sticky, name, handover_state, now)));
     }
 
-    /// Whether its servers are those that its names stand for now. Where only their further addresses are others, these
-    /// are exchanged.
+    /// Whether the servers are still the ones that the names resolve to. If only the addresses within a server changed,
+    /// they are replaced.
     pub fn follows(&self, names: &Names) -> bool {
         let listed = listed(&self.config, names);
         let members = self.fleet.members();
@@ -169,24 +169,24 @@ impl UpstreamPlan {
         is_same
     }
 
-    /// The TLS of a server, whatever its scheme.
+    /// The TLS configuration for a server, whatever its scheme.
     pub fn tls_of(&self, server: usize) -> Option<(Arc<ClientSide>, usize)> {
         self.tls.as_ref().map(|tls| (Arc::clone(tls), self.places[server]))
     }
 
-    /// Whether a server may have only so many requests under way.
+    /// Whether servers have limits on requests under way.
     pub(crate) fn has_limits(&self) -> bool {
         self.fleet.members().iter().any(|member| member.in_flight_max.is_some())
     }
 
-    /// Tells the operator that an ejected server answers.
+    /// Tells the operator that an ejected server responds again.
     #[cold]
     pub(crate) fn tell_revived(&self, server: usize) {
         let Self { config, servers, .. } = self;
         message::info(&format!("upstream {}, server {}: responds again", config.name, servers[server].label));
     }
 
-    /// Tells the operator what the end of a request has changed about a server.
+    /// Tells the operator how the end of a request changed a server's state.
     #[cold]
     pub(crate) fn tell(&self, server: usize, event: Event, now: Time) {
         let span = |until: Time| written_duration(until.since(now));
@@ -241,7 +241,7 @@ impl ServerPlan {
         }
     }
 
-    /// A request has connected to it, or could not.
+    /// Records whether a request could connect to the server.
     pub(crate) fn was_reached(&self, is_reached: bool) {
         // Written where it is another one only: all workers read what is beside it.
         if self.is_gone() == is_reached {
@@ -249,7 +249,7 @@ impl ServerPlan {
         }
     }
 
-    /// Whether the last try of a request to connect to it has failed.
+    /// Whether the last attempt of a request to connect to the server failed.
     pub fn is_gone(&self) -> bool {
         self.is_gone.load(Relaxed)
     }
