@@ -1,153 +1,152 @@
-//! What is stored: orders to purge, and explanations.
+//! Cache commands of the admin API: purge orders, and explanations of cache decisions.
 
 use serde::{Deserialize, Serialize};
 
-/// What is to be purged: all that is named in any of these ways.
+/// A purge order. It covers every stored response that at least one field names.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PurgeOrder {
-    /// With all their variants. Without a scheme, of http and https. With `*`, which stands for any text, patterns of URLs.
+    /// URLs, with all variants. A URL without a scheme means http and https. A `*` matches any text.
     pub urls: Vec<String>,
-    /// All whose URL begins so.
+    /// URL prefixes.
     pub prefixes: Vec<String>,
-    /// All of these hosts, without a port; `*` stands for any text.
+    /// Host names without a port; `*` matches any text.
     pub hosts: Vec<String>,
-    /// All that have one of these tags, by `Surrogate-Key` or `Cache-Tag`.
+    /// Cache tags, as in `Surrogate-Key` or `Cache-Tag`.
     pub tags: Vec<String>,
-    /// Everything.
+    /// Purges everything.
     pub all: bool,
-    /// Whether it becomes stale, rather than gone.
+    /// Makes responses stale instead of deleting them (soft purge).
     pub soft: bool,
 }
 
-/// What was purged.
+/// The result of a purge.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Purged {
-    /// How much was named.
+    /// How many URLs, prefixes, hosts and tags the order named.
     pub named: usize,
-    /// The stored responses that answer no more, or are stale now: each that was usable in memory, and of those that are on the
-    /// disk alone the ones that were named by their URL, or all.
+    /// How many stored responses were purged: every usable one in memory; on disk, only those named by URL or by `all`.
     pub responses: usize,
-    /// The same for each name; one response may have several.
+    /// The purged responses for each name of the order. One response may count under several names.
     #[serde(default)]
     pub met: Vec<PurgeMatch>,
-    /// Whether more may have been met on the disk, which is not known before it is read.
+    /// Whether the disk may hold further matches, which are found only when they are read.
     #[serde(default)]
     pub is_more_on_disk: bool,
 }
 
-/// What a name has met.
+/// How many stored responses one name of a purge order matched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PurgeMatch {
-    /// Such as `tag news`.
+    /// The kind and the name, such as `tag news`.
     pub what: String,
-    /// How many stored responses.
+    /// The number of stored responses that matched.
     pub responses: usize,
 }
 
-/// A GET that is asked about.
+/// Asks how the cache would treat a GET request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExplainOrder {
-    /// Without a scheme, that of https where it is spoken.
+    /// The URL. Without a scheme, https is assumed if the proxy speaks it.
     pub url: String,
-    /// Its header fields.
+    /// The header fields of the request.
     #[serde(default)]
     pub headers: Vec<(String, String)>,
 }
 
-/// What would become of a GET, and what has become of those before.
+/// How the cache would treat a GET request, and how it treated earlier requests with the same key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explained {
-    /// The route that it takes, as the log calls it.
+    /// The name of the matching route, as in the log.
     pub route: String,
-    /// What its response is found by; `None` where the route stores nothing.
+    /// The cache key; `None` if the route stores nothing.
     pub key: Option<String>,
-    /// What would become of it now.
+    /// What the cache would do with the request now.
     pub now: CacheVerdict,
-    /// What is stored under its key: the variant that it asks for, and the newest others.
+    /// The stored responses under the key: the selected variant, and the newest others.
     pub stored: Vec<StoredResponse>,
-    /// How many variants are stored.
+    /// The number of stored variants.
     #[serde(default)]
     pub variants: usize,
-    /// How many had to make room for others of the same key.
+    /// How many variants were evicted to make room for other variants of the key.
     #[serde(default)]
     pub variants_displaced: u64,
-    /// The last request with its key that nothing stored answered, if that is still known.
+    /// The last cache miss of the key, if it is still known.
     pub last_miss: Option<LastMiss>,
-    /// What would make hits of the next ones.
+    /// Suggestions that would turn misses into hits.
     pub remedies: Vec<String>,
 }
 
-/// What would become of a request.
+/// What the cache would do with a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheVerdict {
-    /// Its route stores nothing.
+    /// The route stores nothing.
     Off,
-    /// What is stored answers, and is fresh.
+    /// A fresh stored response would be sent.
     Hit,
-    /// What is stored answers, and is stale.
+    /// A stale stored response would be sent.
     StaleHit,
-    /// It is read from the disk, and answers if it is the right variant, and fresh.
+    /// The response is only on disk. It is sent if it turns out to be the right variant, and fresh.
     OnDisk,
-    /// A server is asked whether what is stored is still good, for this reason.
+    /// A server would be asked to validate the stored response, for this reason.
     Validated(String),
-    /// A server is asked, for this reason.
+    /// The request would go to a server, for this reason.
     Miss(String),
-    /// It wants nothing but what is stored, which does not answer.
+    /// The request accepts only a stored response (`only-if-cached`), and none is usable.
     Refused,
 }
 
 /// A stored response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredResponse {
-    /// Its status.
+    /// The status code.
     pub status: u16,
-    /// Whether it is the variant that the request asks for.
+    /// Whether this variant is the one that the request selects.
     pub is_asked_for: bool,
-    /// The fields that it varies by, a comma between them.
+    /// The field names in `Vary`, separated by commas.
     pub vary: String,
-    /// How old it is.
+    /// The age.
     pub age_seconds: u64,
-    /// How long it stays fresh; negative where it is stale.
+    /// The remaining freshness lifetime; negative if the response is stale.
     pub ttl_seconds: i64,
-    /// Whether it is stale since it was purged.
+    /// Whether a soft purge made the response stale.
     pub is_purged_softly: bool,
-    /// Whether its freshness is a guess from its Last-Modified.
+    /// Whether the freshness lifetime is heuristic, derived from Last-Modified.
     pub is_guess: bool,
-    /// How long its body is.
+    /// The length of the body.
     pub body_bytes: u64,
-    /// All memory that it takes.
+    /// All the memory that the stored response takes.
     pub memory_bytes: u64,
-    /// Its ETag.
+    /// The ETag.
     pub etag: Option<String>,
-    /// Its Last-Modified.
+    /// The Last-Modified date.
     pub last_modified: Option<String>,
 }
 
-/// A request that nothing stored answered.
+/// The last request that the cache could not answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastMiss {
-    /// When it was asked.
+    /// The time since the request.
     pub seconds_ago: u64,
-    /// Why it was no hit, in the word of RFC 9211.
+    /// Why the request was forwarded, as the `fwd` word of Cache-Status (RFC 9211).
     pub forward: String,
-    /// The same in a sentence.
+    /// Why the request was forwarded, as a sentence.
     pub why: String,
-    /// What the server answered, if it did.
+    /// The status code of the server's response, if there was one.
     pub status: Option<u16>,
-    /// Whether that was stored, or said that what is stored is good.
+    /// Whether the response was stored, or confirmed the stored one.
     pub is_stored: bool,
-    /// Why not.
+    /// Why the response was not stored.
     pub not_stored: Option<StoreRefusal>,
 }
 
 /// Why a response was not stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreRefusal {
-    /// The word for it, as in `detail` of Cache-Status.
+    /// The reason as a word, as in `detail` of Cache-Status.
     pub reason: String,
-    /// In a sentence.
+    /// The reason as a sentence.
     pub what: String,
 }

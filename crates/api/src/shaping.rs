@@ -1,18 +1,18 @@
-//! Rates and delays, and orders to change them.
+//! Shaping in the admin API: the status of rates and delays, and orders to change them.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// What can be slowed down.
+/// What shaping can apply to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PlaceKind {
-    /// Where clients connect.
+    /// A listener.
     Listener,
-    /// What requests take.
+    /// A route.
     Route,
-    /// The servers behind it.
+    /// An upstream.
     Upstream,
 }
 
@@ -26,47 +26,47 @@ impl fmt::Display for PlaceKind {
     }
 }
 
-/// What is to be otherwise about a place than the file has it, each option as a file has it. `none` takes it away; what is
-/// left out is as in the file, whatever was changed before.
+/// Overrides the shaping of one place. Options have the syntax of the configuration file, and `none` removes a limit or
+/// delay. Options that are left out return to the file's settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShapingOrder {
-    /// What it is.
+    /// The kind of place.
     pub place: PlaceKind,
-    /// What the file calls it. Left out, the only one that there is.
+    /// The name in the configuration file. May be left out if there is only one.
     #[serde(default)]
     pub name: Option<String>,
-    /// A link by its name; of a listener.
+    /// A link profile by name; listeners only.
     #[serde(default)]
     pub profile: Option<String>,
-    /// How fast what clients are sent passes: one limit, or several that hold at once.
+    /// Rate limits on bytes sent to clients. All of them apply together.
     #[serde(default, deserialize_with = "one_or_many")]
     pub rate: Option<Vec<String>>,
-    /// The same of what clients send.
+    /// Rate limits on bytes received from clients. All of them apply together.
     #[serde(default, deserialize_with = "one_or_many")]
     pub upload_rate: Option<Vec<String>>,
-    /// How late connections begin; not of a route, nor are the next two.
+    /// The delay of new connections; not for routes.
     #[serde(default)]
     pub connect_delay: Option<String>,
-    /// How late each piece comes, either way.
+    /// The latency of each piece of data, in both directions; not for routes.
     #[serde(default)]
     pub latency: Option<String>,
-    /// Packets that are sent once more.
+    /// The share of packets that are sent again; not for routes.
     #[serde(default)]
     pub loss: Option<String>,
-    /// How late requests go on; of a route, as is the next.
+    /// The delay of requests; routes only.
     #[serde(default)]
     pub delay: Option<String>,
-    /// How late responses go on.
+    /// The delay of responses; routes only.
     #[serde(default)]
     pub response_delay: Option<String>,
-    /// After how long everything is as in the file again. Left out, never.
+    /// How long the order applies. `None` means until it is changed.
     #[serde(default)]
     pub expires: Option<String>,
 }
 
 impl ShapingOrder {
-    /// One that changes nothing yet.
+    /// An order without any change yet.
     pub fn of(place: PlaceKind, name: Option<String>) -> Self {
         Self {
             place,
@@ -97,51 +97,52 @@ fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<
     }))
 }
 
-/// A place.
+/// A place that can be shaped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceNamed {
-    /// What it is.
+    /// The kind of place.
     pub place: PlaceKind,
-    /// As in the file.
+    /// The name in the configuration file.
     pub name: String,
 }
 
-/// Changes that were taken back.
+/// The result of removing shaping orders.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShapingCleared {
-    /// How many.
+    /// The number of removed orders.
     pub cleared: usize,
 }
 
-/// How fast and how late a place is, each option as a file has it; empty and `None` where it is neither.
+/// The shaping of one place. Options have the syntax of the configuration file; empty or `None` means unlimited, or no
+/// delay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ShapingStatus {
-    /// What it is.
+    /// The kind of place.
     pub place: PlaceKind,
-    /// As in the file.
+    /// The name in the configuration file.
     pub name: String,
-    /// How fast what clients are sent passes.
+    /// Rate limits on bytes sent to clients.
     pub rate: Vec<String>,
-    /// The same of what clients send.
+    /// Rate limits on bytes received from clients.
     pub upload_rate: Vec<String>,
-    /// How late connections begin.
+    /// The delay of new connections.
     pub connect_delay: Option<String>,
-    /// How late each piece comes, either way.
+    /// The latency of each piece of data, in both directions.
     pub latency: Option<String>,
-    /// Packets that are sent once more.
+    /// The share of packets that are sent again.
     pub loss: Option<String>,
-    /// How late requests go on.
+    /// The delay of requests.
     pub delay: Option<String>,
-    /// How late responses go on.
+    /// The delay of responses.
     pub response_delay: Option<String>,
-    /// Whether an operator has changed it since the file was read.
+    /// Whether an operator has changed the settings since the file was read.
     pub is_changed: bool,
-    /// After how long it is as in the file again, if it is by itself.
+    /// When an operator's change expires, if it does.
     pub expires_in_seconds: Option<f64>,
 }
 
 impl ShapingStatus {
-    /// Whether it is as if nothing were shaped there, and always was.
+    /// Whether nothing is shaped here, and no operator has changed it.
     pub fn is_plain(&self) -> bool {
         let delays = [&self.connect_delay, &self.latency, &self.loss, &self.delay, &self.response_delay];
         !self.is_changed

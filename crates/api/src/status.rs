@@ -1,4 +1,4 @@
-//! The status of the proxy, and orders about servers and faults.
+//! Status of the proxy in the admin API, and orders about servers and faults.
 
 use std::collections::BTreeMap;
 
@@ -6,175 +6,175 @@ use serde::{Deserialize, Serialize};
 
 use crate::shaping::ShapingStatus;
 
-/// How the proxy stands.
+/// The status of the proxy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// Of the program.
+    /// The version of the program.
     pub version: String,
-    /// The number of the process.
+    /// The process ID.
     pub process: u32,
-    /// Since it began.
+    /// The time since the process started.
     pub uptime_seconds: u64,
-    /// How often another configuration came in force.
+    /// How many times a new configuration took effect.
     pub reloads: u64,
-    /// Threads that serve clients.
+    /// The number of worker threads.
     pub workers: usize,
-    /// Client connections open now.
+    /// The number of open client connections.
     pub connections: u64,
-    /// Requests being served now.
+    /// The number of requests in progress.
     pub requests: u64,
-    /// Where clients connect.
+    /// The listeners.
     pub listeners: Vec<ListenerStatus>,
-    /// Which requests go where, in the order of the file.
+    /// The routes, in the order of the file.
     pub routes: Vec<RouteStatus>,
-    /// The servers, by upstream.
+    /// The upstreams and their servers.
     pub upstreams: Vec<UpstreamStatus>,
-    /// What is stored of responses; `None` without a cache.
+    /// The cache; `None` if there is none.
     pub cache: Option<CacheStatus>,
-    /// What goes wrong on purpose, in the order in which requests are asked about.
+    /// The faults, in the order in which requests are matched against them.
     pub faults: Vec<FaultStatus>,
-    /// What is slower or later than it would be by itself, or was made as it is by an operator.
+    /// The places with shaping, or with settings that an operator has changed.
     pub shaping: Vec<ShapingStatus>,
-    /// What was counted since the start, by name.
+    /// Counters since the start, by name.
     pub counters: BTreeMap<String, u64>,
-    /// What has failed since the start, by the word that the log has for it; what never did is left out.
+    /// Failures since the start, by cause word as in the log. Causes that never occurred are left out.
     pub failures: BTreeMap<String, u64>,
 }
 
-/// An address that is listened on.
+/// A listener.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ListenerStatus {
-    /// As in the file.
+    /// The name in the configuration file.
     pub name: String,
-    /// As it is: the kernel may have chosen the port.
+    /// The actual address; the kernel may have chosen the port.
     pub address: String,
-    /// Whether it speaks TLS.
+    /// Whether the listener speaks TLS.
     pub has_tls: bool,
 }
 
 /// A route.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RouteStatus {
-    /// What the log calls it.
+    /// The name of the route, as in the log.
     pub route: String,
-    /// What its cache did since the start; `None` while it has done nothing.
+    /// The cache counters of the route; `None` until its cache has done something.
     pub cache: Option<RouteCacheStatus>,
 }
 
-/// What the cache of a route did.
+/// The cache counters of one route since the start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteCacheStatus {
-    /// Requests that were answered with what was stored.
+    /// Requests answered from the cache.
     pub hits: u64,
-    /// Requests that were answered with what was stale.
+    /// Requests answered with a stale response.
     pub stale: u64,
-    /// Requests that waited for the response to another one of the same.
+    /// Requests that waited for the response to an identical request.
     pub waits: u64,
-    /// Requests that were for a server, by the reason that `Cache-Status` has for it.
+    /// Requests that went to a server, by the reason in `Cache-Status`.
     pub misses: BTreeMap<String, u64>,
-    /// Responses that were stored, or found to be still good.
+    /// Responses that were stored, or confirmed a stored one.
     pub stored: u64,
     /// Responses that were not stored, by reason.
     pub not_stored: BTreeMap<String, u64>,
-    /// Of bodies that were answered from the store.
+    /// Body bytes sent from the cache.
     pub sent_bytes: u64,
 }
 
-/// The store of all routes.
+/// The cache store, which all routes share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CacheStatus {
-    /// All memory that it may take.
+    /// The memory limit.
     pub memory_bytes: u64,
-    /// What objects take.
+    /// The memory that stored responses take.
     pub stored_bytes: u64,
-    /// What bodies take that are under way.
+    /// The memory for bodies that are still being received.
     pub filling_bytes: u64,
-    /// Keys that something is stored under.
+    /// The number of keys with a stored response.
     pub keys: u64,
-    /// Responses that were stored since the start.
+    /// The number of responses stored since the start.
     pub stored: u64,
-    /// Those of them that had to make room.
+    /// The number of responses evicted since the start.
     pub evicted: u64,
-    /// What these took.
+    /// The memory of the responses evicted since the start.
     pub evicted_bytes: u64,
-    /// Purges since the start: each URL, tag, prefix or host counts for one, of both schemes for two.
+    /// Purges since the start. Each URL, tag, prefix or host counts as one, or as two if it covers both schemes.
     pub purges: u64,
-    /// What lies behind the memory; `None` without a disk.
+    /// The disk store; `None` without a disk.
     pub disk: Option<DiskStatus>,
-    /// How often it would hit with another size; `None` until enough was asked for.
+    /// Estimated hit rates for other memory sizes; `None` until there were enough requests.
     pub hit_rates: Option<HitRatesStatus>,
 }
 
-/// The disk behind the memory of a cache.
+/// The disk store of the cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskStatus {
-    /// Whether it is read and written.
+    /// Whether the disk is read and written.
     pub is_on: bool,
-    /// The same in words, and if it failed, how.
+    /// The state in words; after a failure, with the error.
     pub state: String,
-    /// What its files may take.
+    /// The size limit of the files.
     pub size_bytes: u64,
-    /// What they take.
+    /// The size of the files.
     pub bytes: u64,
-    /// Responses that are there.
+    /// The number of stored responses.
     pub records: u64,
-    /// What was written since the start: responses, and what was purged.
+    /// Writes since the start: responses and purges.
     pub written: u64,
-    /// Responses that were read.
+    /// Responses read since the start.
     pub read: u64,
-    /// What was not written or read since the disk could not keep up.
+    /// Reads and writes that were skipped because the disk could not keep up.
     pub dropped: u64,
-    /// What was not as it had been written, and was dropped.
+    /// Records that were dropped because they were damaged.
     pub damaged: u64,
-    /// Files in its folder that are not its own.
+    /// Files in the folder that do not belong to the cache.
     pub foreign_files: u64,
 }
 
-/// The share of hits among the requests for what can be stored, each from 0 to 1, estimated from a sample of them.
+/// Estimated hit rates by memory size, each from 0 to 1. A sample of the requests for storable responses is used.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct HitRatesStatus {
-    /// With half of the memory.
+    /// The hit rate with half of the memory.
     pub half: f64,
-    /// With what there is.
+    /// The hit rate with the current memory.
     pub same: f64,
-    /// With twice as much.
+    /// The hit rate with twice the memory.
     pub double: f64,
-    /// With four times as much.
+    /// The hit rate with four times the memory.
     pub quadruple: f64,
 }
 
-/// Something that goes wrong on purpose.
+/// An injected fault.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FaultStatus {
-    /// What the log calls it.
+    /// The name of the fault, as in the log.
     pub name: String,
-    /// What goes wrong, as in a file.
+    /// The kind of fault, in the syntax of the configuration file.
     pub inject: String,
-    /// How probable it is, as in a file.
+    /// The probability, in the syntax of the configuration file.
     pub probability: String,
-    /// Whether it may happen now, as its timeline has it.
+    /// Whether the fault's schedule has it active now.
     pub is_on: bool,
-    /// After how long it ends for good, if it does.
+    /// When the fault expires, if it does.
     pub expires_in_seconds: Option<f64>,
-    /// Requests that matched.
+    /// The number of requests that matched.
     pub matched: u64,
-    /// Those that it happened to.
+    /// The number of times that the fault was injected.
     pub injected: u64,
 }
 
-/// Faults that are injected from now on.
+/// The result of adding faults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultsAdded {
-    /// Their names.
+    /// The names of the added faults.
     pub faults: Vec<String>,
 }
 
-/// Faults that are not injected any more.
+/// The result of removing faults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultsRemoved {
-    /// How many.
+    /// The number of removed faults.
     pub removed: usize,
-    /// Changes of rates and delays that were taken back with them.
+    /// The number of shaping orders that were removed as well.
     #[serde(default)]
     pub shaping_cleared: usize,
 }
@@ -182,100 +182,100 @@ pub struct FaultsRemoved {
 /// An upstream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UpstreamStatus {
-    /// As in the file.
+    /// The name in the configuration file.
     pub name: String,
-    /// How a server is picked.
+    /// The load balancing policy.
     pub balance: String,
-    /// Sessions that are kept on a server; `None` where none are, or their clients carry them.
+    /// The number of sticky sessions; `None` without sessions, or if clients carry them in cookies.
     pub sessions: Option<usize>,
-    /// Those that there are now: of a name with several addresses they are several.
+    /// The current servers. A name with several addresses counts as several servers.
     pub servers: Vec<ServerStatus>,
 }
 
 /// A server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerStatus {
-    /// As in the file, with the port.
+    /// The URL in the configuration file, with the port.
     pub url: String,
-    /// What the log calls it.
+    /// The name of the server, as in the log.
     pub label: String,
-    /// Whether it is asked.
+    /// Whether the server gets requests.
     pub state: ServerState,
-    /// Why not, where it is not.
+    /// Why the server gets no requests; `None` if it does.
     pub reason: Option<String>,
-    /// Its share of the requests, relative to the others.
+    /// The share of requests, relative to the other servers' weights.
     pub weight: u32,
-    /// Lower ones are used first.
+    /// The priority; servers with a lower number are used first.
     pub priority: u16,
-    /// Requests under way.
+    /// The number of requests in progress.
     pub requests: u32,
-    /// How long it takes to answer, where the policy or the ejection wants to know.
+    /// The response time, measured only if the policy or the ejection needs it.
     pub response_time_ms: Option<f64>,
-    /// What an operator has changed since the file was read: `drained`, `weight`, `added`.
+    /// An operator's changes since the file was read: `drained`, `weight`, `added`.
     pub changes: Vec<String>,
 }
 
-/// Whether a server is asked.
+/// Whether a server gets requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerState {
-    /// It is.
+    /// The server gets requests.
     Up,
-    /// An operator has taken it out; what it has under way ends.
+    /// An operator has drained the server; requests in progress finish.
     Draining,
-    /// Its answers were worse than the others'.
+    /// The server was ejected because it responded worse than the others.
     Ejected,
-    /// Checks fail.
+    /// Health checks fail.
     Down,
-    /// Too many requests have failed: it is tried again later.
+    /// The circuit breaker is open after too many failures; the server is tried again later.
     Open,
 }
 
-/// What is to be done with a server.
+/// An order about a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerOrder {
-    /// Its URL, its host and port, or its name in the file.
+    /// The server's URL, its host and port, or its name in the file.
     pub server: String,
-    /// Of which upstream; without it, of each that has it.
+    /// The upstream. Without it, every upstream that has the server.
     #[serde(default)]
     pub upstream: Option<String>,
-    /// From 1 to 1000.
+    /// The new weight, from 1 to 1000.
     #[serde(default)]
     pub weight: Option<u32>,
 }
 
-/// Servers that were changed.
+/// The servers that an order changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changed {
-    /// At least one.
+    /// The changed servers, at least one.
     pub servers: Vec<ServerNamed>,
 }
 
-/// A server of an upstream.
+/// A server and its upstream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerNamed {
-    /// As in the file.
+    /// The upstream's name in the configuration file.
     pub upstream: String,
-    /// Its URL, with the port.
+    /// The server's URL, with the port.
     pub server: String,
 }
 
-/// What came of a reload.
+/// The result of a reload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReloadResult {
-    /// What works but is hardly meant.
+    /// Settings that are valid but probably unintended.
     pub warnings: Vec<ConfigMistake>,
-    /// What takes more than a reload.
+    /// Changes that need more than a reload.
     pub remarks: Vec<String>,
 }
 
-/// Why something was not done.
+/// Why an order was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
-    /// In a sentence.
+    /// The reason as a sentence.
     pub error: String,
-    /// What is wrong with the configuration, if that is why.
+    /// The mistakes in the configuration, if they are the reason.
     #[serde(default)]
     pub mistakes: Vec<ConfigMistake>,
 }
@@ -283,14 +283,14 @@ pub struct Refused {
 /// A mistake in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigMistake {
-    /// As it was named.
+    /// The file, as it was named.
     pub file: String,
-    /// From 1.
+    /// The line, from 1.
     pub line: usize,
-    /// From 1.
+    /// The column, from 1.
     pub column: usize,
     /// What is wrong.
     pub message: String,
-    /// All of it in a line.
+    /// The whole mistake, in one line.
     pub text: String,
 }

@@ -6,16 +6,16 @@ use crate::edit::name_of;
 use crate::name::Name;
 use crate::parse::{field, is_token_byte};
 
-/// Limits of what a chunked body may carry besides its data.
+/// Limits on chunk extensions and trailers of a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkLimits {
-    /// Chunk extensions of a whole body, in bytes.
+    /// The most bytes of chunk extensions in a whole body.
     pub extension_bytes: usize,
-    /// The trailer section, in bytes.
+    /// The most bytes of the trailer section.
     pub trailer_bytes: usize,
 }
 
-/// What bodies may carry unless somebody says otherwise.
+/// The default limits.
 pub(crate) const LIMITS: ChunkLimits = ChunkLimits { extension_bytes: 16 * 1024, trailer_bytes: 16 * 1024 };
 
 impl Default for ChunkLimits {
@@ -24,7 +24,7 @@ impl Default for ChunkLimits {
     }
 }
 
-/// Why a chunked body is refused.
+/// Why a chunked body is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkError {
     /// A chunk size that is empty or not hexadecimal.
@@ -43,41 +43,41 @@ pub enum ChunkError {
     TrailersTooLarge,
 }
 
-/// What a call of `Chunked::decode` found.
+/// The result of one call of `Chunked::decode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decoded {
-    /// Bytes of body data, now at the front of the buffer.
+    /// The length of the body data, which is now at the front of the buffer.
     pub data: usize,
-    /// Bytes of the buffer that belonged to the body as it was sent.
+    /// How many bytes of the buffer belonged to the body, framing included.
     pub consumed: usize,
-    /// Whether the body has ended.
+    /// Whether the body is complete.
     pub done: bool,
 }
 
-/// A decoder, fed as bytes arrive.
+/// An incremental decoder of chunked bodies.
 #[derive(Debug, Clone, Default)]
 pub struct Chunked {
     state: State,
     extension_bytes: usize,
-    /// The line of the trailer section that is not yet whole, behind the whole lines that are kept.
+    /// The checked trailer lines, followed by the trailer line that is still incomplete.
     trailers: Vec<u8>,
-    /// How much of `trailers` is whole, checked lines.
+    /// The length of the complete, checked lines in `trailers`.
     trailers_kept: usize,
     trailer_bytes: usize,
-    /// Why the body is refused, once it is.
+    /// Why the body was rejected, if it was.
     refusal: Option<Box<ChunkRefusal>>,
 }
 
-/// Where a body is not as it has to be.
+/// Where a chunked body breaks the rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkRefusal {
-    /// Which rule it breaks.
+    /// The broken rule.
     pub error: ChunkError,
-    /// The bytes there: the first is the one that breaks it. In the trailer section, the name of the field.
+    /// The bytes from the offending one on; in the trailer section, the name of the field.
     pub beginning: Vec<u8>,
 }
 
-/// What is kept of a body that is refused.
+/// The most bytes of a rejected body that are kept for the message.
 const BEGINNING_BYTES: usize = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl Default for State {
 }
 
 impl Chunked {
-    /// Starts a new body and keeps the capacity.
+    /// Starts a new body, and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.state = State::default();
         self.extension_bytes = 0;
@@ -109,12 +109,12 @@ impl Chunked {
         self.refusal = None;
     }
 
-    /// Why the body is refused; `None` as long as it is not, or where that was told.
+    /// Takes the reason for a rejection. `None` if the body was not rejected, or the reason was already taken.
     pub fn take_refusal(&mut self) -> Option<Box<ChunkRefusal>> {
         self.refusal.take()
     }
 
-    /// Notes what is wrong with these bytes, for whoever is to be told.
+    /// Notes the broken rule and the offending bytes for a later message.
     #[cold]
     fn refuse(&mut self, error: ChunkError, bytes: &[u8]) -> ChunkError {
         // Of a trailer its name alone: the value may be a secret.
@@ -130,25 +130,25 @@ impl Chunked {
         error
     }
 
-    /// Whether something that has begun is still to come: a size, the data of a chunk, trailers.
+    /// Whether the decoder is inside an incomplete element: a chunk size, chunk data or trailers.
     pub fn is_within(&self) -> bool {
         !matches!(self.state, State::Size { digits: 0, .. } | State::Done)
     }
 
-    /// The trailer fields that may be sent on, as lines with their CRLF; whole once the body is done.
+    /// The trailer fields that may be forwarded, as lines with CRLF; complete once the body is.
     pub fn trailers(&self) -> &[u8] {
         &self.trailers[..self.trailers_kept]
     }
 
-    /// Takes out those whose names are unwanted, once the body is done.
+    /// Removes trailer fields with unwanted names, once the body is complete.
     pub fn retain_trailers(&mut self, is_wanted: impl Fn(&[u8]) -> bool) {
         let lines = self.trailers().split_inclusive(|&byte| byte == b'\n');
         self.trailers = lines.filter(|line| is_wanted(name_of(line))).flatten().copied().collect();
         self.trailers_kept = self.trailers.len();
     }
 
-    /// Decodes what has arrived and moves the data to the front of `buffer`. All bytes are consumed until the body
-    /// is done; those behind it are left alone.
+    /// Decodes the bytes in `buffer` and moves the data to its front. All bytes are consumed until the body is
+    /// complete; bytes after the body are left alone.
     pub fn decode(&mut self, buffer: &mut [u8], limits: &ChunkLimits) -> Result<Decoded, ChunkError> {
         let mut read = 0;
         let mut written = 0;
@@ -265,10 +265,10 @@ fn hex_value(byte: u8) -> u8 {
     }
 }
 
-/// What a chunk of any size adds at most before its data (15 digits, CRLF) and behind it (CRLF).
+/// The most framing that a chunk adds: up to 15 digits and CRLF before its data, CRLF after it.
 pub const CHUNK_FRAME_BYTES: usize = 17 + 2;
 
-/// The size line of a chunk; the text ends where the array ends and starts at the returned index.
+/// Writes the size line of a chunk. The text ends where the array ends, and starts at the returned index.
 pub fn chunk_prefix(size: usize) -> ([u8; 18], usize) {
     let mut text = [0; 18];
     text[16] = b'\r';

@@ -1,21 +1,21 @@
-//! What an operator wants of a head beyond what HTTP asks for, and how it gets into the one pass that writes the head.
+//! Edits of header fields that an operator has configured, applied while the head is written.
 //!
-//! Which edits make sense is for whoever makes them: nothing that frames a message or belongs to a hop may be among them.
+//! The caller makes sure that no edit touches the framing of a message or hop-by-hop fields.
 
 use std::fmt;
 
-/// What is done to the fields of a message as it is passed on.
+/// Edits of the fields of a forwarded message.
 pub trait Edits {
-    /// Whether fields of this name are edited; asked for each, so it is quick to say no.
+    /// Whether fields with this name are edited. Called for every field, so it must be fast.
     fn touches(&self, name: &[u8]) -> bool;
 
-    /// Whether no field of this name is to be there, the proxy's own included, but for what is added.
+    /// Whether all fields with this name are removed, the proxy's own included. Fields that `add` appends stay.
     fn removes(&self, name: &[u8]) -> bool;
 
-    /// Appends what stands in the place of a field that is edited, each line with its CRLF; nothing if it is removed.
+    /// Appends the replacement of an edited field, each line with CRLF; nothing if the field is removed.
     fn replace(&self, name: &[u8], value: &[u8], out: &mut Vec<u8>);
 
-    /// Appends the lines that are new, each with its CRLF.
+    /// Appends the added lines, each with CRLF.
     fn add(&self, out: &mut Vec<u8>);
 }
 
@@ -25,8 +25,8 @@ impl fmt::Debug for dyn Edits + '_ {
     }
 }
 
-/// Edits lines that the proxy itself has written, those from `own` on: what is to be removed is taken out again, and what is
-/// added comes behind them, before the empty line if that is there.
+/// Applies the edits to lines that the proxy has written, which start at `own`: removes fields, and inserts the added
+/// lines before the empty line, if there is one.
 #[cold]
 pub fn edit_lines(out: &mut Vec<u8>, own: usize, edits: &dyn Edits) {
     let has_end = out.ends_with(b"\r\n\r\n");
@@ -49,7 +49,7 @@ pub fn edit_lines(out: &mut Vec<u8>, own: usize, edits: &dyn Edits) {
     }
 }
 
-/// The name in a field line.
+/// The name of a field line.
 pub(crate) fn name_of(line: &[u8]) -> &[u8] {
     line.split(|&byte| byte == b':').next().unwrap_or_default()
 }

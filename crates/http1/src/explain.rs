@@ -1,7 +1,7 @@
-//! Why a message is refused, in words: which line or field, which rule, which limit.
+//! Explains in words why a message was rejected: the line or field, the rule, the limit.
 //!
-//! Refusals are rare, so what is refused is read once more, and nothing is kept for this while messages are read. Values of
-//! fields may be secrets: they are quoted of those alone that frame and route.
+//! Rejections are rare, so a rejected message is parsed a second time, and normal parsing keeps nothing for this. Field
+//! values may be secrets: only values of framing and routing fields are quoted.
 
 use memchr::memchr;
 
@@ -18,8 +18,7 @@ use crate::target::{HOST_BYTES_MAX, TargetError};
 /// What is quoted of anything, in bytes.
 const QUOTE_BYTES: usize = 64;
 
-/// Bytes of a message between quotes, so that they can be printed: what is not visible ASCII is escaped, and what is long is
-/// cut.
+/// Quotes bytes of a message for printing. Bytes other than visible ASCII are escaped, and long text is cut.
 pub fn quote(bytes: &[u8]) -> String {
     let shown = &bytes[..bytes.len().min(QUOTE_BYTES)];
     let more = if shown.len() < bytes.len() { "..." } else { "" };
@@ -36,14 +35,14 @@ fn named(byte: u8) -> String {
     }
 }
 
-/// Why the head of a request is refused that `bytes` begins with; `None` if it is not.
+/// Explains why the request head at the start of `bytes` is rejected; `None` if it is not.
 #[cold]
 pub fn request_refusal(bytes: &[u8], limits: &HeadLimits) -> Option<String> {
     let error = Head::<RequestLine>::default().parse(bytes, limits).err()?;
     Some(head_refusal::<RequestLine>(error, bytes, limits, "request"))
 }
 
-/// The same of a response.
+/// Explains why the response head at the start of `bytes` is rejected; `None` if it is not.
 #[cold]
 pub fn response_refusal(bytes: &[u8], limits: &HeadLimits) -> Option<String> {
     let error = Head::<StatusLine>::default().parse(bytes, limits).err()?;
@@ -204,18 +203,18 @@ fn start_line(error: HeadError, line: &[u8], start: &str) -> String {
     }
 }
 
-/// The values of all fields of this name.
+/// Lists name and values of all fields with this name.
 fn values<Start>(head: &Head<Start>, bytes: &[u8], name: Name) -> String {
     format!("{} {}", name.text(), listed(head, bytes, name))
 }
 
-/// The same without the name.
+/// Lists the values of all fields with this name, without the name.
 fn listed<Start>(head: &Head<Start>, bytes: &[u8], name: Name) -> String {
     let values: Vec<String> = head.values(bytes, name).take(3).map(quote).collect();
     values.join(" and ")
 }
 
-/// Why target or Host are refused of a request that is whole.
+/// Explains why the target or Host of a complete request head is rejected.
 #[cold]
 pub fn target_refusal(error: TargetError, head: &RequestHead, bytes: &[u8]) -> String {
     let method = quote(head.start.method_span.of(bytes));
@@ -240,7 +239,7 @@ pub fn target_refusal(error: TargetError, head: &RequestHead, bytes: &[u8]) -> S
     }
 }
 
-/// Why the framing of a message is refused whose head is whole.
+/// Explains why the framing of a message with a complete head is rejected.
 #[cold]
 pub fn framing_refusal<Start>(error: FramingError, head: &Head<Start>, bytes: &[u8]) -> String {
     let length = || values(head, bytes, Name::ContentLength);
@@ -276,7 +275,7 @@ pub fn framing_refusal<Start>(error: FramingError, head: &Head<Start>, bytes: &[
     }
 }
 
-/// Why Connection is refused in a message whose head is whole.
+/// Explains why the Connection field of a complete head is rejected.
 #[cold]
 pub fn connection_refusal<Start>(head: &Head<Start>, bytes: &[u8]) -> String {
     let mut named = head.values(bytes, Name::Connection).flat_map(tokens);
@@ -291,14 +290,14 @@ pub fn connection_refusal<Start>(head: &Head<Start>, bytes: &[u8]) -> String {
     }
 }
 
-/// Whether Connection is refused for its length.
+/// Whether the Connection field is rejected because of its length.
 #[cold]
 pub fn is_connection_too_long<Start>(head: &Head<Start>, bytes: &[u8]) -> bool {
     head.values(bytes, Name::Connection).map(<[u8]>::len).sum::<usize>() > OPTIONS_BYTES_MAX
 }
 
 impl ChunkError {
-    /// The rule that was broken.
+    /// The broken rule, in words.
     pub fn rule(self) -> String {
         let limits = chunked::LIMITS;
         match self {
@@ -315,19 +314,19 @@ impl ChunkError {
     }
 }
 
-/// What can be told of a request whose head is not whole, or not valid: as far as it was read.
+/// The readable part of a request whose head is incomplete or invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Glimpse<'a> {
-    /// Empty where not even that is there.
+    /// The method; empty if it is missing.
     pub method: &'a [u8],
-    /// Up to what ends it, or to where it was read.
+    /// The target, up to its end or to where reading stopped.
     pub target: &'a [u8],
-    /// Where the request line is whole.
+    /// The version; `None` if the request line is incomplete.
     pub version: Option<Version>,
 }
 
 impl<'a> Glimpse<'a> {
-    /// Looks at the bytes that a request begins with.
+    /// Reads the start of a request from `bytes`.
     #[cold]
     pub fn of(bytes: &'a [u8]) -> Self {
         let bytes = bytes.strip_prefix(b"\r\n").unwrap_or(bytes);

@@ -1,4 +1,5 @@
-//! What a proxy says of itself and of its client: Via (RFC 9110 §7.6.3), Forwarded (RFC 7239) and its three ancestors.
+//! Writes the fields about the proxy and its client: Via (RFC 9110 §7.6.3), Forwarded (RFC 7239) and X-Forwarded-For,
+//! -Proto and -Host.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -6,39 +7,39 @@ use crate::head::{RequestHead, Version};
 use crate::name::{Name, NameSet};
 use crate::named::{self, Chain, ChainKind};
 
-/// Who sent a request, for the Forwarded fields.
+/// The sender of a request, for Forwarded and the `X-Forwarded-` fields.
 #[derive(Debug, Clone, Copy)]
 pub struct Client {
     /// The address of the peer.
     pub address: IpAddr,
-    /// `http` or `https`, as the peer spoke to this proxy.
+    /// The scheme that the peer used: `http` or `https`.
     pub scheme: &'static str,
-    /// Whom the peer forwards for; `None` of a peer that is not trusted to say so.
+    /// The chain of proxies that a trusted peer reports; `None` if the peer is not trusted.
     pub chain: Option<Chain>,
 }
 
 impl Client {
-    /// What the peer says of another client that it forwards for, if it does.
+    /// The reported chain, if the peer forwards for another client.
     #[inline]
     pub(crate) fn told(&self) -> Option<&Chain> {
         self.chain.as_ref().filter(|chain| chain.kind != ChainKind::None)
     }
 }
 
-/// What a message says of the proxy in Via (RFC 9110 §7.6.3).
+/// What Via says about the proxy (RFC 9110 §7.6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Via<'a> {
-    /// Its own name.
+    /// The default name, `vanward`.
     #[default]
     Own,
-    /// This name, a token.
+    /// A configured name, which is a token.
     Named(&'a str),
-    /// Nothing.
+    /// No Via field.
     Off,
 }
 
 impl Via<'_> {
-    /// Appends the line for a message that was received in this version.
+    /// Appends the Via line. `version` is the version of the received message.
     pub fn push(self, out: &mut Vec<u8>, version: Version) {
         let name = match self {
             Via::Own => "vanward",
@@ -55,7 +56,7 @@ impl Via<'_> {
     }
 }
 
-/// Fields that are written anew, whoever sent them, or that pass for one of these.
+/// Fields that the proxy always writes itself, and names that a server could mistake for one of them.
 pub(crate) const REWRITTEN: NameSet = NameSet::NONE
     .with(Name::Forwarded)
     .with(Name::XForwardedFor)
@@ -63,13 +64,13 @@ pub(crate) const REWRITTEN: NameSet = NameSet::NONE
     .with(Name::XForwardedHost)
     .with(Name::DisguisedForwarded);
 
-/// Fields that are only passed on from a client that is trusted.
+/// Fields that are forwarded only if the client is trusted.
 pub(crate) const TRUSTED_ONLY: NameSet = NameSet::NONE.with(Name::XForwardedOther).with(Name::XClientCert);
 
-/// Appends these fields and the empty line that ends the head. Those that the client sent have been dropped; what a trusted
-/// one says comes first.
+/// Appends the forwarding fields and the empty line that ends the head. The client's own ones were dropped before;
+/// values from a trusted client come first.
 ///
-/// What is constant goes in as few pieces as can be: each is a check of the room and a few moves.
+/// Constant text is appended in as few pieces as possible, since each one costs a capacity check and a copy.
 #[inline]
 pub(crate) fn push_own_fields(
     out: &mut Vec<u8>,

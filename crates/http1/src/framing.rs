@@ -1,6 +1,6 @@
-//! Where a body ends (RFC 9112 §6.3), decided once from a head.
+//! Message framing: where a body ends (RFC 9112 §6.3), decided once from the head.
 //!
-//! This is where request smuggling is closed: a message whose length two readers could see differently is refused.
+//! To prevent request smuggling, messages whose length could be read in two ways are rejected.
 
 use crate::head::{Head, RequestHead, ResponseHead, Version};
 use crate::name::{Name, NameSet};
@@ -8,18 +8,18 @@ use crate::name::{Name, NameSet};
 /// How a body is delimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Framing {
-    /// There is none.
+    /// There is no body.
     #[default]
     None,
-    /// This many bytes, at least one.
+    /// Content-Length: this many bytes, at least one.
     Length(u64),
     /// The chunked transfer coding.
     Chunked,
-    /// All until the connection closes (responses only).
+    /// The body ends when the connection closes (responses only).
     UntilClose,
 }
 
-/// Why a message's framing is refused.
+/// Why the framing of a message is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FramingError {
     /// Transfer-Encoding and Content-Length in one message.
@@ -43,7 +43,7 @@ const DECIDING: NameSet = NameSet::NONE
     .with(Name::DisguisedContentLength)
     .with(Name::DisguisedTransferEncoding);
 
-/// Where the body of a request ends.
+/// Determines where the body of a request ends.
 #[inline]
 pub fn request_framing(head: &RequestHead, bytes: &[u8]) -> Result<Framing, FramingError> {
     // Most requests say nothing of a body.
@@ -61,9 +61,9 @@ fn request_body_framing(head: &RequestHead, bytes: &[u8]) -> Result<Framing, Fra
     })
 }
 
-/// Where the body of a final response ends. `to_head` says whether it answers a HEAD request.
+/// Determines where the body of a final response ends. `to_head` says whether the request was a HEAD.
 ///
-/// Informational responses have no body and are not asked about.
+/// Must not be called for interim responses, which have no body.
 pub fn response_framing(head: &ResponseHead, bytes: &[u8], to_head: bool) -> Result<Framing, FramingError> {
     let declared = declared(head, bytes, head.start.version)?;
     // RFC 9112 §6.3, rule 1.

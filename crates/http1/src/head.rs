@@ -1,17 +1,17 @@
-//! A message head: a start line and fields, as spans of one buffer.
+//! A message head: a start line and fields, as byte ranges of one buffer.
 //!
-//! A `Head` owns no bytes. Every accessor takes the bytes that it was parsed from, which may have moved as a
-//! whole but not changed. Its field list keeps its capacity from message to message, so nothing is allocated.
+//! A `Head` owns no bytes. Every accessor takes the bytes that the head was parsed from: their place in memory may have
+//! changed, their content not. The field list is reused from message to message, so nothing is allocated.
 
 use std::ops::Deref;
 
 use crate::method::Method;
 use crate::name::{Name, NameSet};
 
-/// A range of a head's bytes, counted from the head's first byte.
+/// A byte range, counted from the first byte of the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
-    /// First byte.
+    /// The first byte.
     pub start: u32,
     /// One past the last byte.
     pub end: u32,
@@ -30,16 +30,16 @@ impl Span {
     }
 }
 
-/// One field line.
+/// A field line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
-    /// The name as it was sent.
+    /// The name, as it was sent.
     pub name: Span,
     /// The value without the white space around it.
     pub value: Span,
-    /// One past the line's CRLF; the line starts where its name does.
+    /// One past the CRLF of the line. The line starts where its name does.
     pub line_end: u32,
-    /// Which of the names that a proxy knows.
+    /// The recognised name, or `Name::Other`.
     pub known: Name,
 }
 
@@ -48,48 +48,48 @@ pub struct Field {
 pub enum Version {
     /// HTTP/1.0.
     Http10,
-    /// HTTP/1.1, and what calls itself a later 1.x (RFC 9110 §2.5).
+    /// HTTP/1.1, and any later 1.x (RFC 9110 §2.5).
     #[default]
     Http11,
-    /// HTTP/2, whose heads are told here in the text of HTTP/1.1: set by whoever knows, never read from a head.
+    /// HTTP/2. Its heads are converted to HTTP/1.1 text. Set by the caller, never parsed from a head.
     Http2,
 }
 
-/// The first line of a request.
+/// The request line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RequestLine {
-    /// The method, named where it is a known one.
+    /// The method; `Other` if it is not a known one.
     pub method: Method,
-    /// The method as it was sent.
+    /// The method, as it was sent.
     pub method_span: Span,
-    /// The request target, in any of its four forms.
+    /// The request target, in any of the four forms.
     pub target: Span,
-    /// Where the query of the target begins with its `?`, or the target's end.
+    /// Where the query starts with its `?`; the end of the target if there is no query.
     pub(crate) path_end: u32,
-    /// The version that the client speaks.
+    /// The HTTP version of the client.
     pub version: Version,
 }
 
-/// The first line of a response.
+/// The status line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StatusLine {
-    /// 100 to 599.
+    /// The status code, from 100 to 599.
     pub status: u16,
-    /// May be empty.
+    /// The reason phrase; may be empty.
     pub reason: Span,
-    /// The version that the server speaks.
+    /// The HTTP version of the server.
     pub version: Version,
 }
 
-/// The fields of a head in the order in which they were sent.
+/// The fields of a head, in the order in which they were sent.
 #[derive(Debug, Clone, Default)]
 pub struct Fields {
     list: Vec<Field>,
-    /// Which names are among them, `Other` apart, so that most look-ups need no search.
+    /// The known names that occur, so that most look-ups need no search.
     pub(crate) names: NameSet,
-    /// Which of them are there more than once.
+    /// The known names that occur more than once.
     pub(crate) repeated: NameSet,
-    /// Where the first field of each name is, for those in `names`.
+    /// The index of the first field of each name in `names`.
     firsts: [u32; Name::COUNT],
 }
 
@@ -112,14 +112,14 @@ impl<'a> IntoIterator for &'a Fields {
 }
 
 impl Fields {
-    /// The values of every field of this name, in order.
+    /// The values of all fields with this name, in order.
     #[inline]
     pub(crate) fn values<'a>(&'a self, bytes: &'a [u8], name: Name) -> impl Iterator<Item = &'a [u8]> {
         let fields = self.with(NameSet::NONE.with(name)).iter();
         fields.filter(move |field| field.known == name).map(move |field| field.value.of(bytes))
     }
 
-    /// A part of the fields in which all of these names are: none where there are none, one where there is one.
+    /// A slice that contains every field with one of these names: empty if there is none, one field if there is one.
     #[inline]
     pub(crate) fn with(&self, names: NameSet) -> &[Field] {
         let present = self.names.intersection(names);
@@ -154,16 +154,16 @@ impl Fields {
     }
 }
 
-/// A parsed head, or one that is being parsed.
+/// A parsed message head, or one that is being parsed.
 #[derive(Debug, Clone, Default)]
 pub struct Head<Start> {
-    /// The start line; meaningful once parsing is complete.
+    /// The start line; valid once parsing is complete.
     pub start: Start,
     /// The fields.
     pub fields: Fields,
-    /// Length of the head in bytes, up to the end of its empty line, once complete.
+    /// The length of the head in bytes, empty line included, once parsing is complete.
     pub len: usize,
-    /// How far it has been read.
+    /// The progress of parsing.
     pub(crate) progress: crate::parse::Progress,
 }
 
@@ -173,7 +173,7 @@ pub type RequestHead = Head<RequestLine>;
 pub type ResponseHead = Head<StatusLine>;
 
 impl<Start: Default> Head<Start> {
-    /// Forgets the message and keeps the capacity.
+    /// Resets to an empty head, and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.start = Start::default();
         self.fields.clear();
@@ -183,12 +183,12 @@ impl<Start: Default> Head<Start> {
 }
 
 impl<Start> Head<Start> {
-    /// The value of the first field of this name, or `None`.
+    /// The value of the first field with this name.
     pub fn value<'a>(&self, bytes: &'a [u8], name: Name) -> Option<&'a [u8]> {
         self.field(name).map(|field| field.value.of(bytes))
     }
 
-    /// The first field of this name, or `None`.
+    /// The first field with this name.
     #[inline]
     pub fn field(&self, name: Name) -> Option<&Field> {
         if !self.fields.names.has(name) {
@@ -197,7 +197,7 @@ impl<Start> Head<Start> {
         self.fields.get(self.fields.firsts[name as usize] as usize)
     }
 
-    /// The values of every field of this name, in order.
+    /// The values of all fields with this name, in order.
     #[inline]
     pub fn values<'a>(&'a self, bytes: &'a [u8], name: Name) -> impl Iterator<Item = &'a [u8]> {
         self.fields.values(bytes, name)

@@ -1,29 +1,30 @@
-//! The Connection field (RFC 9110 §7.6.1): what a sender says of this hop alone.
+//! The Connection field (RFC 9110 §7.6.1): options and fields that apply to this hop alone.
 
 use crate::head::{Field, Fields, Head, RequestHead, ResponseHead, Version};
 use crate::name::{Name, NameSet, is};
 
-/// The options that Connection names, of all its lines together.
+/// The options in all Connection fields of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ConnectionOptions {
-    /// `close`.
+    /// Whether `close` is present.
     pub close: bool,
-    /// `keep-alive`.
+    /// Whether `keep-alive` is present.
     pub keep_alive: bool,
-    /// `upgrade`.
+    /// Whether `upgrade` is present.
     pub upgrade: bool,
-    /// Names of fields that end at this hop, besides those that always do.
+    /// Whether Connection names further fields, which end at this hop as well.
     pub names_fields: bool,
 }
 
-/// Connection names a field that no hop may take away, such as Host, or is longer than any that means something.
+/// Connection is invalid: too long, or names a field that no hop may remove, such as Host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionError;
 
-/// All Connection values of a message: each of its fields is looked for in them.
+/// The longest total length of Connection values. Every field of the message is looked up in them.
 pub(crate) const OPTIONS_BYTES_MAX: usize = 1024;
 
-/// Without these the next hop would read another message than this one did, or not see whom it came through.
+/// Fields that Connection must not name. Without them the next hop would read the message differently, or not see which
+/// proxies it passed.
 pub(crate) const NEVER_NAMED: NameSet = NameSet::NONE
     .with(Name::Host)
     .with(Name::ContentLength)
@@ -35,7 +36,7 @@ pub(crate) const NEVER_NAMED: NameSet = NameSet::NONE
     .with(Name::XForwardedHost);
 
 impl ConnectionOptions {
-    /// Reads the options of a complete head.
+    /// Reads the Connection options of a complete head.
     #[inline]
     pub fn of<Start>(head: &Head<Start>, bytes: &[u8]) -> Result<ConnectionOptions, ConnectionError> {
         // Most messages have none.
@@ -45,11 +46,11 @@ impl ConnectionOptions {
         Self::of_fields(&head.fields, bytes, ConnectionOptions::add_name)
     }
 
-    /// The same of a response. An option that names a field no hop may take away is ignored, and the field counts: nobody can
-    /// use a server's answer to smuggle a request.
+    /// Reads the Connection options of a response. An option that names a field which no hop may remove is ignored, and
+    /// the field is kept: a server's response cannot smuggle a request.
     ///
     /// # Errors
-    /// The options are longer than any that mean something.
+    /// The options are too long.
     #[inline]
     pub fn of_response(head: &ResponseHead, bytes: &[u8]) -> Result<ConnectionOptions, ConnectionError> {
         if !head.fields.names.has(Name::Connection) {
@@ -115,14 +116,14 @@ impl ConnectionOptions {
     }
 }
 
-/// Whether a request asks for an upgrade that is passed on.
+/// Whether a request asks for an upgrade that the proxy forwards.
 pub fn wants_upgrade(head: &RequestHead, bytes: &[u8], options: ConnectionOptions) -> bool {
     // RFC 9110 §7.8: an Upgrade in a request of HTTP/1.0 is ignored.
     options.upgrade && head.start.version != Version::Http10 && upgrades(head, bytes).next().is_some()
 }
 
-/// Whether a 101 is the switch that its request asks for (RFC 9110 §7.8): its Connection says so, and its Upgrade names
-/// protocols that were offered, no others.
+/// Whether a 101 response accepts an upgrade that the request offered (RFC 9110 §7.8): Connection has `upgrade`, and
+/// Upgrade names only offered protocols.
 pub fn is_switch_asked_for(
     request: (&RequestHead, &[u8]),
     response: (&ResponseHead, &[u8]),
@@ -134,8 +135,8 @@ pub fn is_switch_asked_for(
     options.upgrade && protocols.peek().is_some() && protocols.all(is_offered)
 }
 
-/// The protocols of an Upgrade field that are passed on: all but those in which requests would go on, past the
-/// rules of this proxy (`h2c`, `HTTP/2.0`, `TLS/1.0`).
+/// The protocols in Upgrade that are forwarded. Not `h2c`, `HTTP/2.0` or `TLS/1.0`, with which later requests would
+/// bypass the proxy's rules.
 pub(crate) fn upgrades<'a, Start>(head: &'a Head<Start>, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
     const REFUSED: [&[u8]; 4] = [b"h2c", b"h2", b"http", b"tls"];
     head.values(bytes, Name::Upgrade).flat_map(tokens).filter(|protocol| {
@@ -144,7 +145,7 @@ pub(crate) fn upgrades<'a, Start>(head: &'a Head<Start>, bytes: &'a [u8]) -> imp
     })
 }
 
-/// Whether a Connection field takes this field away at this hop.
+/// Whether Connection removes this field at this hop.
 pub(crate) fn is_named(fields: &Fields, bytes: &[u8], field: &Field) -> bool {
     let name = field.name.of(bytes);
     !NEVER_NAMED.has(field.known)
@@ -154,7 +155,7 @@ pub(crate) fn is_named(fields: &Fields, bytes: &[u8], field: &Field) -> bool {
             .any(|token| token.eq_ignore_ascii_case(name))
 }
 
-/// Whether a list-valued field has this member, without its parameters.
+/// Whether a list-valued field contains this member, parameters aside.
 pub(crate) fn has_member<Start>(head: &Head<Start>, bytes: &[u8], field: Name, member: &[u8]) -> bool {
     head.values(bytes, field).flat_map(tokens).any(|token| {
         let end = token.iter().position(|&byte| byte == b';').unwrap_or(token.len());
@@ -162,7 +163,7 @@ pub(crate) fn has_member<Start>(head: &Head<Start>, bytes: &[u8], field: Name, m
     })
 }
 
-/// The members of a comma-separated list, empty ones left out (RFC 9110 §5.6.1).
+/// The non-empty members of a comma-separated list (RFC 9110 §5.6.1).
 pub(crate) fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|token| !token.is_empty())
 }

@@ -1,41 +1,41 @@
-//! HTTP messages as bytes: heads, framing, bodies and what a proxy rewrites.
+//! HTTP/1 messages as bytes: parsing, framing, bodies, and rewriting for the next hop.
 //!
-//! Bytes in, decisions out: no sockets, no clocks, no allocation in the steady state. Parsing is strict: what
-//! two parsers could read differently is an error, never repaired.
+//! No sockets, no clocks, no allocation in the steady state. Parsing is strict: ambiguous messages are rejected, never
+//! repaired.
 
 #![forbid(unsafe_code)]
 
-/// A message head: start line and fields as spans of the bytes that it was parsed from.
+/// Message heads: start line and fields, as byte ranges of the buffer.
 mod head;
-/// The names of fields that a proxy has to know.
+/// Names of the fields that a proxy treats specially.
 mod name;
-/// Request methods and what they promise.
+/// Request methods and their properties.
 mod method;
-/// The first byte of a kind, found in wide steps.
+/// Fast search for bytes of a kind.
 mod scan;
-/// Lines as nearly every sender writes them, read quickly.
+/// Fast path for lines in the usual form.
 mod plain;
-/// Start lines and field lines, read strictly and line by line.
+/// Strict parser for start lines and field lines.
 mod parse;
-/// What statuses are called.
+/// Reason phrases of status codes.
 mod reason;
-/// The four forms of a request target, and Host.
+/// Request targets in their four forms, and Host.
 mod target;
-/// Where a body ends.
+/// Message framing: where a body ends.
 mod framing;
-/// The chunked transfer coding, both ways.
+/// The chunked transfer coding, encoding and decoding.
 mod chunked;
-/// The Connection field and what it takes away.
+/// The Connection field and other hop-by-hop fields.
 mod hop;
-/// Via and the Forwarded fields.
+/// Writes Via, Forwarded and the `X-Forwarded-` fields.
 mod forwarded;
-/// Who a chain of proxies says its client is.
+/// Reads the client from Forwarded or the `X-Forwarded-` fields.
 mod named;
-/// What an operator wants of a head.
+/// Edits of header fields, as an operator configures them.
 mod edit;
-/// Why a message is refused, in words.
+/// Explains in words why a message was rejected.
 mod explain;
-/// Heads as they are sent on: hop-by-hop fields removed, the proxy's own added.
+/// Writes heads for the next hop: drops hop-by-hop fields, adds the proxy's own.
 mod write;
 
 pub use chunked::{CHUNK_FRAME_BYTES, ChunkError, ChunkLimits, ChunkRefusal, Chunked, Decoded, chunk_prefix};

@@ -1,6 +1,6 @@
-//! Request methods (RFC 9110 §9, RFC 5789) and what they promise.
+//! Request methods and their properties (RFC 9110 §9, RFC 5789).
 
-/// A request method; the text of `Other` is in the head's `method_span`.
+/// A request method. For `Other`, the text is in `method_span` of the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Method {
     /// GET
@@ -44,7 +44,7 @@ impl Method {
         }
     }
 
-    /// Whether sending the request twice means the same as sending it once (RFC 9110 §9.2.2).
+    /// Whether the method is idempotent: sending it twice has the effect of sending it once (RFC 9110 §9.2.2).
     pub fn is_idempotent(self) -> bool {
         matches!(
             self,

@@ -1,26 +1,26 @@
-//! The names of fields that decide something in a proxy.
+//! Names of the fields that a proxy treats specially.
 //!
-//! Every other name is `Other` and is passed on as it came.
+//! Every other name is `Other`, and its field is forwarded unchanged.
 
 macro_rules! names {
     ($($variant:ident $text:literal $doc:literal,)*) => {
-        /// A field name that the proxy has to know.
+        /// The name of a field that a proxy treats specially.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Name {
             $(#[doc = $doc] $variant,)*
-            /// Another name that begins like `X-Forwarded-`, or `X-Real-IP`.
+            /// `X-Real-IP`, or an unknown name that starts with `X-Forwarded-`.
             XForwardedOther,
-            /// One of these names with an underscore for a hyphen, which CGI-like servers read as the real one.
+            /// A forwarding field spelt with underscores instead of hyphens. CGI-like servers take it for the real one.
             DisguisedForwarded,
-            /// A name that begins like `X-Client-Cert-`, with which a proxy says who its client has proved to be.
+            /// A name that starts with `X-Client-Cert-`: a proxy reports the client's certificate in such fields.
             XClientCert,
-            /// Any other.
+            /// Any other name.
             Other,
         }
 
         impl Name {
-            /// The name in its usual spelling; empty for those that stand for many.
+            /// The usual spelling of the name; empty for variants that stand for several names.
             pub fn text(self) -> &'static str {
                 match self { $(Name::$variant => $text,)* Name::XForwardedOther | Name::DisguisedForwarded | Name::XClientCert | Name::Other => "" }
             }
@@ -28,7 +28,7 @@ macro_rules! names {
             #[cfg(test)]
             const ALL: &'static [Name] = &[$(Name::$variant),*];
 
-            /// How many variants there are.
+            /// The number of variants.
             pub(crate) const COUNT: usize = Name::Other as usize + 1;
         }
     };
@@ -62,7 +62,7 @@ names! {
 }
 
 impl Name {
-    /// Recognises a name, whatever its case.
+    /// Recognises a name, ignoring case.
     #[inline(always)]
     pub fn of(name: &[u8]) -> Name {
         // The length and the first letter leave one or two candidates.
@@ -100,9 +100,9 @@ impl Name {
     }
 }
 
-/// Whether a text is this one of lower-case letters, digits, `-` and `_`, whatever the case of its letters.
+/// Compares a text with a lower-case name of letters, digits, `-` and `_`, ignoring case.
 ///
-/// The length is known to the compiler, so it is compared in whole words, which overlap where they have to.
+/// The length is a constant, so the comparison takes whole words, which overlap if necessary.
 #[inline(always)]
 pub(crate) fn is<const LEN: usize>(text: &[u8], lower: &[u8; LEN]) -> bool {
     const { assert!(LEN <= 24) };
@@ -136,7 +136,8 @@ fn other_forwarded(name: &[u8]) -> Name {
     if name.contains(&b'_') { Name::DisguisedForwarded } else { Name::XForwardedOther }
 }
 
-/// Whether a name begins with this one of lower-case letters and hyphens, for readers to whom an underscore is a hyphen.
+/// Whether a name starts with `lower`, which consists of lower-case letters and hyphens. An underscore counts as a
+/// hyphen.
 #[cold]
 fn begins_like(name: &[u8], lower: &[u8]) -> bool {
     name.iter().zip(lower).all(|(&byte, &expected)| match byte {
@@ -145,7 +146,7 @@ fn begins_like(name: &[u8], lower: &[u8]) -> bool {
     })
 }
 
-/// Names, as bits.
+/// A set of names, as bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct NameSet(u32);
 
@@ -155,8 +156,7 @@ const _: () = assert!(Name::COUNT <= 32);
 impl NameSet {
     pub(crate) const NONE: NameSet = NameSet(0);
 
-    /// Fields that end at this hop whatever Connection says (RFC 9110 §7.6.1), and TE and Upgrade, which are sent
-    /// on only as the proxy itself means them.
+    /// Fields that always end at this hop (RFC 9110 §7.6.1), and TE and Upgrade, which the proxy writes itself.
     pub(crate) const HOP_BY_HOP: NameSet = NameSet::NONE
         .with(Name::Connection)
         .with(Name::KeepAlive)
@@ -183,7 +183,7 @@ impl NameSet {
         NameSet(self.0 | names.0)
     }
 
-    /// The value of the one name in the set.
+    /// The bit position of the only name in the set; `None` unless the set has exactly one.
     #[inline]
     pub(crate) const fn only(self) -> Option<usize> {
         if self.0.is_power_of_two() { Some(self.0.trailing_zeros() as usize) } else { None }

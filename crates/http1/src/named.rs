@@ -1,7 +1,7 @@
-//! What a chain of proxies says of the client: its address, and the scheme, host and port that it asked for.
+//! Reads the client from forwarding fields: its address, and the scheme, host and port that it requested.
 //!
-//! Proxies say it in X-Forwarded-For, -Proto, -Host and -Port, or in Forwarded (RFC 7239). Where there is any of the first
-//! kind Forwarded does not count: a proxy that does not know it passes on what its client made up.
+//! The fields are X-Forwarded-For, -Proto, -Host and -Port, or Forwarded (RFC 7239). If any X-Forwarded field is
+//! present, Forwarded is ignored: a proxy that does not know Forwarded would pass on what its client made up.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,31 +9,31 @@ use crate::head::RequestHead;
 use crate::name::Name;
 use crate::target::is_valid_authority;
 
-/// In which fields a chain of proxies says who its client is.
+/// The kind of fields in which proxies report the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChainKind {
-    /// In none: the peer is the client.
+    /// None: the peer is the client.
     None,
-    /// `X-Forwarded-…`.
+    /// The `X-Forwarded-` fields.
     XForwarded,
-    /// `Forwarded`.
+    /// Forwarded (RFC 7239).
     Forwarded,
 }
 
-/// The chain of proxies that a request came through, read as far back as each of them is trusted.
+/// The chain of proxies that a request came through, read backwards as far as the proxies are trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chain {
-    /// The client: the last address in the list that is not a trusted proxy's, or the first of all if each is. What is
-    /// no address ends the search: it is as if the proxy behind it were the client.
+    /// The client's address: the last address in the list that is not a trusted proxy's, or the first one if all are
+    /// trusted. An invalid address ends the search; the address after it then counts as the client.
     pub address: IpAddr,
-    /// Where it says so.
+    /// The fields that report the client.
     pub kind: ChainKind,
-    /// The place in its list, counted from the end, of the element about the client.
+    /// The position of the client's element in the list, counted from the end.
     place: usize,
 }
 
 impl Chain {
-    /// The chain that a trusted peer tells of.
+    /// Reads the chain that a trusted peer reports.
     pub fn of(head: &RequestHead, bytes: &[u8], peer: IpAddr, is_trusted: impl Fn(IpAddr) -> bool) -> Self {
         let names = head.fields.names;
         let is_x = [Name::XForwardedFor, Name::XForwardedProto, Name::XForwardedHost];
@@ -47,7 +47,7 @@ impl Chain {
         Self::of_kind(kind, head, bytes, peer, is_trusted)
     }
 
-    /// The same, of fields of this kind.
+    /// Reads the chain from one kind of fields.
     fn of_kind(
         kind: ChainKind,
         head: &RequestHead,
@@ -74,7 +74,7 @@ impl Chain {
         chain
     }
 
-    /// `http` or `https`, as the client spoke; `None` where nobody says.
+    /// The scheme that the client used, `http` or `https`; `None` if it is not reported.
     pub fn scheme(&self, head: &RequestHead, bytes: &[u8]) -> Option<&'static str> {
         let told = match self.kind {
             ChainKind::None => None,
@@ -86,7 +86,7 @@ impl Chain {
         if is(b"https") || is(b"wss") { Some("https") } else { (is(b"http") || is(b"ws")).then_some("http") }
     }
 
-    /// The host that the client asked for, with its port where it named one; `None` where nobody says it validly.
+    /// The host that the client requested, with the port if it named one; `None` if no valid one is reported.
     pub fn host<'a>(&self, head: &RequestHead, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let told = match self.kind {
             ChainKind::None => None,
@@ -96,7 +96,7 @@ impl Chain {
         told.filter(|host| !host.is_empty() && is_valid_authority(host))
     }
 
-    /// The port that the client asked, where X-Forwarded-Port says it.
+    /// The port that the client connected to, if X-Forwarded-Port reports it.
     pub fn port(&self, head: &RequestHead, bytes: &[u8]) -> Option<u16> {
         if self.kind != ChainKind::XForwarded {
             return None;
@@ -108,7 +108,7 @@ impl Chain {
         text.parse().ok().filter(|&port| port != 0)
     }
 
-    /// What Forwarded says of this client, or of whoever is last in it where it does not know it.
+    /// Reads Forwarded up to the element of this client, or up to the last element if the client is not in it.
     pub(crate) fn of_forwarded_until(head: &RequestHead, bytes: &[u8], peer: IpAddr, client: IpAddr) -> Self {
         Self::of_kind(ChainKind::Forwarded, head, bytes, peer, |address| address != client)
     }
@@ -127,7 +127,7 @@ impl Chain {
         parameter(from_the_end(head, bytes, Name::Forwarded).nth(self.place)?, name)
     }
 
-    /// Whether Forwarded, which came beside it, says the same.
+    /// Whether Forwarded, sent beside other fields, reports equal values.
     pub(crate) fn agrees(&self, other: &Self, head: &RequestHead, bytes: &[u8]) -> bool {
         if !head.fields.names.has(Name::Forwarded) {
             return false;
@@ -137,13 +137,13 @@ impl Chain {
             && self.host(head, bytes) == other.host(head, bytes)
     }
 
-    /// The place of the client's element, counted from the end of the list.
+    /// The position of the client's element, counted from the end of the list.
     pub(crate) fn place(&self) -> usize {
         self.place
     }
 }
 
-/// The elements of a list-valued field, the last first: proxies append.
+/// The elements of a list-valued field in reverse order, since proxies append.
 pub(crate) fn from_the_end<'a>(
     head: &RequestHead,
     bytes: &'a [u8],
@@ -154,7 +154,7 @@ pub(crate) fn from_the_end<'a>(
     elements.map(<[u8]>::trim_ascii).filter(|text| !text.is_empty())
 }
 
-/// An address, with a port or without: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`.
+/// Parses an address with or without a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`.
 pub(crate) fn address(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?;
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
@@ -163,7 +163,7 @@ pub(crate) fn address(text: &[u8]) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-/// Whom an element of Forwarded is about.
+/// The address in the `for` parameter of an element of Forwarded.
 pub(crate) fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     address(parameter(element, b"for")?)
 }

@@ -1,7 +1,7 @@
-//! Heads, read strictly and line by line (RFC 9112 §2 to §5).
+//! Strict, incremental parser for message heads (RFC 9112 §2 to §5).
 //!
-//! A line is read twice at most however its bytes arrive, and a verdict depends on the bytes alone, not on how they
-//! were split. Every line ends in CRLF; a lone CR or LF, a folded line and a space before a colon are refused.
+//! No line is read more than twice, however its bytes arrive, and the result does not depend on how the bytes were
+//! split. Every line must end in CRLF; a lone CR or LF, a folded line and a space before a colon are rejected.
 
 use memchr::memchr;
 
@@ -10,27 +10,27 @@ use crate::method::Method;
 use crate::name::Name;
 use crate::plain;
 
-/// How large a head may be.
+/// Limits on the size of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadLimits {
-    /// The whole head, in bytes.
+    /// The most bytes of the whole head.
     pub bytes: usize,
-    /// Number of fields.
+    /// The most fields.
     pub fields: usize,
-    /// The request target, in bytes.
+    /// The most bytes of the request target.
     pub target: usize,
 }
 
-/// Whether the head is whole.
+/// Whether a head is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parsed {
-    /// It is; its length is in `Head::len`.
+    /// The head is complete; its length is in `Head::len`.
     Complete,
     /// More bytes are needed.
     Partial,
 }
 
-/// Why a head is refused.
+/// Why a head is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeadError {
     /// A line ends in LF without CR.
@@ -47,28 +47,28 @@ pub enum HeadError {
     TargetByte,
     /// The status line is not `version SP status [SP reason]`.
     StatusLine,
-    /// A version that is not HTTP/1.x.
+    /// The version is not HTTP/1.x.
     Version,
-    /// A line that begins with white space (obs-fold, RFC 9112 §5.2).
+    /// A line starts with white space (obs-fold, RFC 9112 §5.2).
     Folded,
-    /// A field without a colon, or whose name is not a token.
+    /// A field has no colon, or its name is not a token.
     FieldName,
-    /// A control byte in a field value or reason phrase.
+    /// A field value or reason phrase contains a control byte.
     FieldValue,
     /// The head is larger than `HeadLimits::bytes`.
     TooLarge,
-    /// More fields than `HeadLimits::fields`.
+    /// There are more fields than `HeadLimits::fields`.
     TooManyFields,
     /// The target is longer than `HeadLimits::target`.
     TargetTooLong,
 }
 
-/// How far a head has been read.
+/// The progress of parsing a head.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Progress {
-    /// Where the line that is not yet whole begins.
+    /// The start of the incomplete line.
     line_start: usize,
-    /// How far that line has been searched for its end.
+    /// How far the incomplete line has been searched for its end.
     searched: usize,
     stage: Stage,
 }
@@ -81,21 +81,23 @@ enum Stage {
     Fields,
 }
 
-/// A start line of either kind.
+/// A request line or a status line.
 pub(crate) trait StartLine: Sized {
-    /// RFC 9112 §2.2: a server skips one empty line before a request; a client never does.
+    /// Whether one empty line before the start line is skipped (RFC 9112 §2.2): a server does so before a request, a
+    /// client never.
     const MAY_FOLLOW_EMPTY_LINE: bool;
-    /// `line` lies at `at` in the head and is without its CRLF.
+    /// Parses `line`, which starts at `at` in the head and has no CRLF.
     fn parse(line: &[u8], at: usize, limits: &HeadLimits) -> Result<Self, HeadError>;
-    /// The quick way for a line at `at` that may not be whole, and where the next one begins; see `plain`.
+    /// The fast path for a line at `at`, which may be incomplete. Also returns where the next line starts; see `plain`.
     fn plain(bytes: &[u8], at: usize, limits: &HeadLimits) -> Option<(Self, usize)>;
 }
 
 #[allow(private_bounds, reason = "the two kinds of start line are closed")]
 impl<Start: StartLine> Head<Start> {
-    /// Reads on. `bytes` begins with the head's first byte and holds all that has arrived of it, and perhaps more.
+    /// Continues parsing. `bytes` starts with the first byte of the head, and holds everything that has arrived of it,
+    /// perhaps more.
     ///
-    /// After an error the head means nothing and the connection is of no more use.
+    /// After an error the head is meaningless, and the connection must not be used any more.
     pub fn parse(&mut self, bytes: &[u8], limits: &HeadLimits) -> Result<Parsed, HeadError> {
         let bytes = &bytes[..bytes.len().min(limits.bytes)];
         if self.plain_lines(bytes, limits) == Parsed::Complete {
@@ -180,7 +182,7 @@ impl<Start: StartLine> Head<Start> {
     }
 }
 
-/// Reads one field line, without its CRLF, that lies at `at` in its head.
+/// Parses a field line without CRLF, which starts at `at` in its head.
 #[inline]
 pub(crate) fn field(line: &[u8], at: usize) -> Result<Field, HeadError> {
     if matches!(line.first(), Some(b' ' | b'\t')) {
@@ -209,7 +211,7 @@ pub(crate) fn field(line: &[u8], at: usize) -> Result<Field, HeadError> {
     })
 }
 
-/// Far more than any method that is registered.
+/// The longest method, far longer than any registered one.
 pub(crate) const METHOD_BYTES_MAX: usize = 64;
 
 impl StartLine for RequestLine {
@@ -253,9 +255,9 @@ impl StartLine for RequestLine {
     }
 }
 
-/// Where the SP before the status is in a status line.
+/// The position of the SP before the status code in a status line.
 pub(crate) const STATUS_START: usize = b"HTTP/1.1".len();
-/// Where the reason begins, in a status line that has the SP before it.
+/// The position of the reason phrase, in a status line with the SP before it.
 pub(crate) const REASON_START: usize = b"HTTP/1.1 200 ".len();
 
 impl StartLine for StatusLine {
@@ -341,19 +343,20 @@ fn is_white(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-/// RFC 9110 §5.6.2: a byte of a token.
+/// Whether a byte may occur in a token (RFC 9110 §5.6.2).
 #[inline]
 pub(crate) fn is_token_byte(byte: u8) -> bool {
     BYTES[byte as usize] & TOKEN != 0
 }
 
-/// A byte of a request target: what is visible in ASCII but `#`, which ends a URI for some readers and not for others.
+/// Whether a byte may occur in a request target: visible ASCII except `#`, at which only some readers end the URI.
 #[inline]
 pub(crate) fn is_target_byte(byte: u8) -> bool {
     BYTES[byte as usize] & TARGET != 0
 }
 
-/// RFC 3986 §3.2.2: a byte of a name or an IPv4 address, less the comma (see `is_valid_authority`).
+/// Whether a byte may occur in a host name or IPv4 address (RFC 3986 §3.2.2), comma excepted (see
+/// `is_valid_authority`).
 #[inline]
 pub(crate) fn is_host_byte(byte: u8) -> bool {
     BYTES[byte as usize] & HOST != 0

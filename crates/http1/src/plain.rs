@@ -1,7 +1,7 @@
-//! Lines as nearly every sender writes them, read in wide steps.
+//! Fast path for lines in the usual form, read in wide steps.
 //!
-//! Nothing is refused here. What is not plain, or not yet whole, is `None`, and `parse` reads that line strictly; what
-//! is plain means the same to both.
+//! Rejects nothing: for an unusual or incomplete line the result is `None`, and `parse` reads it strictly. For usual
+//! lines both give equal results.
 
 use crate::head::{Field, Fields, RequestLine, Span, StatusLine, Version};
 use crate::method::Method;
@@ -9,8 +9,8 @@ use crate::name::Name;
 use crate::parse::{HeadLimits, METHOD_BYTES_MAX, Parsed, REASON_START};
 use crate::scan;
 
-/// Adds the field lines that begin at `at`, up to the empty line or to the first that is not plain. Says where that
-/// begins.
+/// Adds the field lines from `at` up to the empty line, or to the first line in an unusual form. Returns where that
+/// line starts.
 pub(crate) fn fields(
     fields: &mut Fields,
     bytes: &[u8],
@@ -53,7 +53,8 @@ fn field(bytes: &[u8], at: usize) -> Option<Field> {
     })
 }
 
-/// A request line that begins at `at`, and where the next line does: a method of letters and hyphens, HTTP/1.1.
+/// Reads a request line at `at`, and returns where the next line starts. The usual form: a method of letters and
+/// hyphens, HTTP/1.1.
 #[inline]
 pub(crate) fn request_line(bytes: &[u8], at: usize, limits: &HeadLimits) -> Option<(RequestLine, usize)> {
     const END: &[u8] = b" HTTP/1.1\r\n";
@@ -84,7 +85,8 @@ pub(crate) fn request_line(bytes: &[u8], at: usize, limits: &HeadLimits) -> Opti
     is_plain.then_some((line, target_end + END.len()))
 }
 
-/// A status line that begins at `at`, and where the next line does: HTTP/1.1, and a SP behind the status.
+/// Reads a status line at `at`, and returns where the next line starts. The usual form: HTTP/1.1, and a SP after the
+/// status code.
 #[inline]
 pub(crate) fn status_line(bytes: &[u8], at: usize) -> Option<(StatusLine, usize)> {
     let line = bytes.get(at..)?;

@@ -1,6 +1,6 @@
-//! Reason phrases of status codes. They mean nothing (RFC 9112 §4): people read them.
+//! Reason phrases of status codes. Only people read them; programs must not (RFC 9112 §4).
 
-/// What a status is called in the IANA registry; empty for those that it does not know.
+/// The reason phrase of a status code in the IANA registry; empty for an unregistered one.
 pub fn reason_phrase(status: u16) -> &'static str {
     match status {
         100 => "Continue",

@@ -1,14 +1,14 @@
-//! The first byte of a kind, looked for sixteen bytes at a time, in vector registers.
+//! Searches for the first byte of a kind, sixteen bytes at a time, in vector registers.
 
 use wide::u8x16;
 
-/// Bytes that are compared at once; or for each of them whether something is so, all bits or none.
+/// Sixteen bytes that are compared at once, or a mask with all bits of a byte set or none.
 pub(crate) type Window = u8x16;
 
 /// How many bytes a window has.
 const WIDTH: usize = 16;
 
-/// Where the first byte of a kind is, from `start` on. A kind marks the bytes of a window that are of it.
+/// The position of the first byte of a kind, from `start` on. `kind` marks the matching bytes of a window.
 #[inline(always)]
 pub(crate) fn first(bytes: &[u8], start: usize, kind: impl Fn(Window) -> Window) -> Option<usize> {
     let mut rest = bytes.get(start..)?;
@@ -22,8 +22,8 @@ pub(crate) fn first(bytes: &[u8], start: usize, kind: impl Fn(Window) -> Window)
     first_of_rest(bytes, rest.len(), kind)
 }
 
-/// The same for the last bytes, where these are less than a window: the last window is looked at, without what was seen
-/// of it.
+/// The position of the first byte of a kind among the last `len` bytes, which are fewer than a window. Compares the
+/// last whole window if there is one, and masks out the bytes before.
 #[inline(never)]
 fn first_of_rest(bytes: &[u8], len: usize, kind: impl Fn(Window) -> Window) -> Option<usize> {
     let at = bytes.len() - len;
@@ -38,38 +38,39 @@ fn first_of_rest(bytes: &[u8], len: usize, kind: impl Fn(Window) -> Window) -> O
     (marks != 0).then(|| at + marks.trailing_zeros() as usize)
 }
 
-/// Where the line ends that begins at `start`, at its CR.
+/// The position of the CR that ends the line starting at `start`.
 #[inline]
 pub fn line_end(bytes: &[u8], start: usize) -> Option<usize> {
     first(bytes, start, |window| is(window, b'\r'))
 }
 
-/// Whether there are control characters among these bytes, HTAB included.
+/// Whether the bytes contain control characters, HTAB included.
 #[inline]
 pub fn has_controls(bytes: &[u8]) -> bool {
     first(bytes, 0, controls).is_some()
 }
 
-/// What ends a plain field value: CR and LF, and what the strict reader has to see, HTAB included.
+/// Marks bytes that end a plain field value: all control characters, HTAB included, which the strict parser has to
+/// check.
 #[inline(always)]
 pub(crate) fn controls(bytes: Window) -> Window {
     is_at_most(bytes, 0x1f) | is(bytes, 0x7f)
 }
 
-/// What ends a plain name: anything but letters and hyphens.
+/// Marks bytes that end a plain name: all but letters and hyphens.
 #[inline(always)]
 pub(crate) fn beyond_name(bytes: Window) -> Window {
     let lower = bytes | Window::splat(0x20);
     !(is_at_most(lower - Window::splat(b'a'), b'z' - b'a') | is(bytes, b'-'))
 }
 
-/// What ends a target: anything but what is visible in ASCII, and `#`.
+/// Marks bytes that end a target: all but visible ASCII, and `#`.
 #[inline(always)]
 pub(crate) fn beyond_target(bytes: Window) -> Window {
     !is_at_most(bytes - Window::splat(b'!'), b'~' - b'!') | is(bytes, b'#')
 }
 
-/// What ends the path of a target.
+/// Marks bytes that end the path of a target.
 #[inline(always)]
 pub(crate) fn beyond_path(bytes: Window) -> Window {
     beyond_target(bytes) | is(bytes, b'?')

@@ -1,51 +1,51 @@
-//! The request target in its four forms (RFC 9112 §3.2), and the Host that goes with it.
+//! The request target in its four forms (RFC 9112 §3.2), and Host.
 //!
-//! Paths are split from queries and passed on byte for byte: nothing is decoded or normalised here.
+//! Path and query are separated and forwarded byte for byte: nothing is decoded or normalised here.
 
 use crate::head::{RequestHead, Span, Version};
 use crate::method::Method;
 use crate::name::Name;
 use crate::parse::is_host_byte;
 
-/// Which of the four forms.
+/// The form of a request target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TargetForm {
     /// `/path?query`.
     #[default]
     Origin,
-    /// `http://host/path?query`, sent on as origin-form with that host.
+    /// `http://host/path?query`; forwarded in origin-form with that host.
     Absolute,
-    /// `host:port`, of CONNECT.
+    /// `host:port`, used with CONNECT.
     Authority,
-    /// `*`, of OPTIONS.
+    /// `*`, used with OPTIONS.
     Asterisk,
 }
 
-/// Where a request wants to go.
+/// The target of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Target {
-    /// Which form was sent.
+    /// The form that was sent.
     pub form: TargetForm,
-    /// Host and port as the client means them; empty where an HTTP/1.0 client named none.
+    /// Host and port of the request; empty if an HTTP/1.0 client sent no Host.
     pub authority: Span,
-    /// Path and query to send on; empty means `/`, or `*` for the asterisk form.
+    /// Path and query to forward; empty means `/`, or `*` in the asterisk form.
     pub path_and_query: Span,
-    /// The path alone.
+    /// The path without the query.
     pub path: Span,
 }
 
-/// Why a target or Host is refused: 400, all of them (RFC 9112 §3.2).
+/// Why a target or Host is rejected, always with 400 (RFC 9112 §3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetError {
-    /// HTTP/1.1 without Host.
+    /// An HTTP/1.1 request has no Host.
     HostMissing,
-    /// More than one Host.
+    /// There is more than one Host.
     HostRepeated,
     /// Host is not `host[:port]`.
     HostInvalid,
-    /// A target in none of the four forms, or in one that the method does not take.
+    /// The target has none of the four forms, or one that the method does not allow.
     Form,
-    /// An absolute-form target that is not http or https, or with user information.
+    /// An absolute-form target is not http or https, or has user information.
     Absolute,
 }
 
@@ -114,10 +114,10 @@ fn split_absolute(target: &[u8], span: Span) -> Result<(Span, Span), TargetError
     Ok((Span::new(start, path), Span::new(path, span.end as usize)))
 }
 
-/// Whether this is `host[:port]` (RFC 3986 §3.2.2 and §3.2.3) with a host that is not empty.
+/// Whether a text is `host[:port]` (RFC 3986 §3.2.2 and §3.2.3) with a non-empty host.
 ///
-/// Escapes and commas, which that grammar has, are refused: some readers decode a host and some do not, and a comma
-/// makes two hosts of one in a list such as X-Forwarded-Host.
+/// Escapes and commas, which the RFC allows, are rejected: only some readers decode a host, and in a list such as
+/// X-Forwarded-Host a comma turns one host into two.
 #[inline]
 pub fn is_valid_authority(authority: &[u8]) -> bool {
     let host = host_without_port(authority);
@@ -129,10 +129,10 @@ pub fn is_valid_authority(authority: &[u8]) -> bool {
     is_valid_port && !host.is_empty() && host.len() <= HOST_BYTES_MAX && (host[0] != b'[' || is_ipv6(host))
 }
 
-/// RFC 1035 §2.3.4.
+/// The longest host (RFC 1035 §2.3.4).
 pub(crate) const HOST_BYTES_MAX: usize = 255;
 
-/// The host of `host[:port]`, an IPv6 address with its brackets.
+/// The host of `host[:port]`, with brackets if it is an IPv6 address.
 #[inline]
 pub fn host_without_port(authority: &[u8]) -> &[u8] {
     let len = match authority.first() {

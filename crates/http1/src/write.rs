@@ -1,6 +1,7 @@
-//! Heads as they are sent on (RFC 9110 §7.6): this hop's fields removed, the proxy's own added.
+//! Writes heads for the next hop (RFC 9110 §7.6): drops hop-by-hop fields, adds the proxy's own.
 //!
-//! What stays as it came is copied in one piece, the start line with it. Output is appended to a buffer that the caller keeps.
+//! The start line and unchanged fields are copied in as few pieces as possible. Output is appended to the caller's
+//! buffer.
 
 use crate::edit::{Edits, edit_lines};
 use crate::forwarded::{self, Client, Via, push_own_fields};
@@ -15,29 +16,29 @@ use crate::target::{Target, TargetForm};
 /// How a request changes on its way to a server.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestRewrite<'a> {
-    /// Its target.
+    /// The target of the request.
     pub target: &'a Target,
-    /// Its Connection options.
+    /// The Connection options of the request.
     pub connection: ConnectionOptions,
-    /// How its body is framed.
+    /// The framing of the request body.
     pub framing: Framing,
-    /// Whether its Upgrade is passed on: what `wants_upgrade` says of it.
+    /// Whether Upgrade is forwarded, as `wants_upgrade` decides.
     pub wants_upgrade: bool,
-    /// Who sent it.
+    /// The sender of the request.
     pub client: Client,
-    /// What it says of this proxy.
+    /// The Via entry of this proxy.
     pub via: Via<'a>,
-    /// Path and query as the server shall see them; `None` as the client sent them.
+    /// Path and query for the server; `None` to keep the client's.
     pub path_and_query: Option<&'a [u8]>,
-    /// Host as the server shall see it; `None` as the client meant it.
+    /// Host for the server; `None` to keep the client's.
     pub host: Option<&'a [u8]>,
-    /// Lines that are added, each with its CRLF: what the client has proved to be (`X-Client-Cert-…`).
+    /// Lines to add, each with CRLF: the client's certificate (`X-Client-Cert-…`).
     pub added: &'a [u8],
-    /// What the operator wants of its fields.
+    /// Edits that the operator has configured.
     pub edits: Option<&'a dyn Edits>,
 }
 
-/// Appends the request head that a server shall see.
+/// Appends the request head for the server.
 pub fn write_request(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrite: &RequestRewrite<'_>) {
     let authority = rewrite.target.authority.of(bytes);
     // Host is written anew where it differs from the client's; an HTTP/1.0 request may have had none.
@@ -129,7 +130,7 @@ fn push_request_line(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrit
     out.extend_from_slice(b" HTTP/1.1\r\n");
 }
 
-/// The hops that a request may still make (RFC 9110 §7.6.2), where it says so validly.
+/// The value of Max-Forwards (RFC 9110 §7.6.2), if it is valid.
 pub fn max_forwards(head: &RequestHead, bytes: &[u8]) -> Option<u64> {
     let value = head.value(bytes, Name::MaxForwards)?;
     let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
@@ -166,39 +167,39 @@ fn push_upgrades<Start>(out: &mut Vec<u8>, head: &Head<Start>, bytes: &[u8]) {
     }
 }
 
-/// What the client is told of its connection.
+/// What a response says about the client's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientConnection {
     /// Nothing: an HTTP/1.1 connection stays open by default.
     Persist,
-    /// `keep-alive`, for HTTP/1.0.
+    /// `Connection: keep-alive`, for HTTP/1.0.
     KeepAlive,
-    /// `close`.
+    /// `Connection: close`.
     Close,
-    /// `upgrade`, with the server's Upgrade field, of a 101.
+    /// `Connection: upgrade`, with the server's Upgrade field, in a 101.
     Upgrade,
 }
 
 /// How a response changes on its way to a client.
 #[derive(Debug, Clone, Copy)]
 pub struct ResponseRewrite<'a> {
-    /// Its Connection options.
+    /// The Connection options of the response.
     pub connection: ConnectionOptions,
-    /// How its body is framed towards the client.
+    /// The framing of the response body towards the client.
     pub framing: Framing,
-    /// What the client is told of its connection.
+    /// What the response says about the client's connection.
     pub client_connection: ClientConnection,
-    /// The value of Date where the server sent none (RFC 9110 §6.6.1).
+    /// The value of Date, if the server sent none (RFC 9110 §6.6.1).
     pub date: &'a [u8],
-    /// What it says of this proxy.
+    /// The Via entry of this proxy.
     pub via: Via<'a>,
-    /// Lines that are added, each with its CRLF.
+    /// Lines to add, each with CRLF.
     pub added: &'a [u8],
-    /// What the operator wants of its fields.
+    /// Edits that the operator has configured.
     pub edits: Option<&'a dyn Edits>,
 }
 
-/// Appends the response head that a client shall see.
+/// Appends the response head for the client.
 pub fn write_response(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], rewrite: &ResponseRewrite<'_>) {
     let status = head.start.status;
     // RFC 9110 §8.6: no Content-Length in a 1xx or 204.

@@ -1,6 +1,6 @@
-//! Mistakes in text files: where each is, what it is, what was probably meant, and the line that it is in.
+//! Mistakes in text files: position, message, suggestion, and the line in question.
 //!
-//! What a file may say is for whoever reads it: the configuration of the proxy, the plans of the lab.
+//! The readers decide what a file may contain: the configuration of the proxy, the plans of the lab.
 
 #![forbid(unsafe_code)]
 
@@ -12,63 +12,63 @@ use std::ops::Range;
 
 pub use nearest::nearest;
 
-/// One thing that is wrong with a file.
+/// A mistake in a text file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// The file as it was named.
+    /// The file, as it was named.
     pub file: String,
-    /// From 1.
+    /// The line, from 1.
     pub line: usize,
-    /// From 1, in characters.
+    /// The column, from 1, in characters.
     pub column: usize,
     /// What is wrong.
     pub message: String,
-    /// What would be right.
+    /// What is expected there.
     pub expected: Option<String>,
-    /// The nearest valid name, for a misspelt one.
+    /// For a misspelt name, the nearest valid one.
     pub nearest: Option<String>,
-    /// What to write instead, for who knows another program.
+    /// What to write instead, for users of another program's syntax.
     pub hint: Option<String>,
-    /// The line that it is in, as far as it is shown.
+    /// The part of the line that is shown.
     pub excerpt: Excerpt,
 }
 
-/// A part of a line.
+/// A part of a line, with a marked range.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Excerpt {
-    /// The text, with a space for each character that a terminal would not show as one.
+    /// The text. Characters that a terminal would not show as one column are replaced by a space.
     pub text: String,
-    /// How many characters precede what is marked.
+    /// The number of characters before the marked ones.
     pub before: usize,
-    /// How many are marked, at least one.
+    /// The number of marked characters, at least one.
     pub marked: usize,
 }
 
-/// Characters of a line that are shown, those before the place among them.
+/// The most characters of a line that are shown, including the ones before the marked place.
 const SHOWN_MAX: usize = 100;
 const SHOWN_BEFORE_MAX: usize = 60;
 
 impl Mistake {
-    /// The same, saying what would be right.
+    /// Adds what is expected.
     #[must_use]
     pub fn expecting(self, expected: impl Into<String>) -> Self {
         Self { expected: Some(expected.into()), ..self }
     }
 
-    /// The same, saying what was probably meant.
+    /// Adds the nearest valid name.
     #[must_use]
     pub fn meaning(self, nearest: Option<String>) -> Self {
         Self { nearest, ..self }
     }
 
-    /// The same, with what to write instead.
+    /// Adds a hint at what to write instead.
     #[must_use]
     pub fn hinting(self, hint: Option<String>) -> Self {
         Self { hint, ..self }
     }
 
-    /// All of it in a line, without its place: `unknown key "adress" in [[listen]]; did you mean "address"? Expected
-    /// address or name`.
+    /// The mistake in one line, without its position: `unknown key "adress" in [[listen]]; did you mean "address"?
+    /// Expected address or name`.
     pub fn sentence(&self) -> String {
         let Self { message, expected, nearest, hint, .. } = self;
         let mut sentence = message.clone();
@@ -87,7 +87,7 @@ impl Mistake {
         sentence
     }
 
-    /// The line that it is in, and below it a caret for each character that is meant; nothing where there is no line.
+    /// The line with carets below the marked characters; empty if there is no line to show.
     ///
     /// ```text
     ///    2 | adress = "127.0.0.1:8080"
@@ -103,7 +103,8 @@ impl Mistake {
     }
 }
 
-/// `vanward.toml:12:3: unknown key "adress" in [[listen]]; did you mean "address"? Expected address or name`
+/// The position and the mistake in one line: `vanward.toml:12:3: unknown key "adress" in [[listen]]; did you mean
+/// "address"? Expected address or name`
 impl fmt::Display for Mistake {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, column, .. } = self;
@@ -113,7 +114,7 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
-/// From offsets to lines and columns.
+/// Maps byte offsets of a text to lines and columns.
 pub struct Places<'t> {
     file: &'t str,
     text: &'t str,
@@ -122,23 +123,23 @@ pub struct Places<'t> {
 }
 
 impl<'t> Places<'t> {
-    /// Of this text; `file` is only named.
+    /// Indexes `text`. The name in `file` is used only for messages.
     pub fn new(text: &'t str, file: &'t str) -> Self {
         let after_newlines = text.match_indices('\n').map(|(newline, _)| newline + 1);
         Self { file, text, lines: std::iter::once(0).chain(after_newlines).collect() }
     }
 
-    /// What is written there.
+    /// The text in a byte range.
     pub fn text(&self, at: &Range<usize>) -> Option<&'t str> {
         self.text.get(at.clone())
     }
 
-    /// The line of an offset, from 1.
+    /// The line of a byte offset, from 1.
     pub fn line(&self, offset: usize) -> usize {
         self.lines.partition_point(|start| *start <= offset)
     }
 
-    /// A mistake about what is written there.
+    /// A mistake about the text in a byte range.
     pub fn mistake(&self, at: &Range<usize>, message: impl Into<String>) -> Mistake {
         let line = self.line(at.start);
         let before = self.text.get(self.lines[line - 1]..at.start).unwrap_or_default();
@@ -160,8 +161,8 @@ impl<'t> Places<'t> {
     }
 }
 
-/// What is shown of a line: the end of what is `before` the place, and what is `behind` it, where `marked` is written. A
-/// line may be as long as the file: no more of it is looked at than is shown.
+/// The part of a line to show: the end of `before`, then `marked`, then the start of `behind`. A line may be as long as
+/// the file, so only the part that is shown is read.
 fn excerpt(before: &str, behind: &str, marked: &str) -> Excerpt {
     let plain = |character: char| if character.is_control() { ' ' } else { character };
     let in_line = |character: &char| !matches!(character, '\n' | '\r');

@@ -1,9 +1,9 @@
-//! The valid name that a misspelt one is nearest to.
+//! Finds the valid name that is nearest to a misspelt one.
 
 /// Longer than any name worth comparing: the comparison's cost is the product of both lengths.
 const LONGEST: usize = 64;
 
-/// The nearest of `names`, if one is near enough to be what was meant.
+/// The nearest of `names`, if it is near enough to be the intended one.
 pub fn nearest<'n>(written: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     if written.len() > LONGEST {
         return None;

@@ -1,20 +1,20 @@
-//! What may be sent by now: credit that grows with time and is spent in bytes.
+//! Token bucket for one rate limit: credit grows with time, and sent bytes spend it.
 //!
-//! Exact whatever the rate: credit is counted in bytes times nanoseconds, and nothing is rounded away.
+//! Exact at every rate: credit is counted in bytes times nanoseconds, and nothing is rounded away.
 
 use crate::limit::{Limit, Model, SECOND_NS};
 
-/// What may be made up for while somebody waits: a late timer takes nothing from the rate, but a machine that stood still
-/// for long is not followed by a flood.
+/// The most time of credit that a waiting sender may catch up on. A late timer then costs no throughput, but a long
+/// standstill of the machine is not followed by a burst.
 const MADE_UP_MAX_NS: u64 = 30_000_000;
-/// Who asks again within this time has not been away: it has fetched what it sends next.
+/// A sender that asks again within this time was not idle: it was only fetching its next data.
 const FETCH_NS: u64 = 2_000_000;
 
-/// The credit of one limit.
+/// The credit of one rate limit.
 #[derive(Debug)]
 pub struct Bucket {
     limit: Limit,
-    /// In bytes times nanoseconds in a second.
+    /// Credit in bytes times nanoseconds per second.
     credit: u128,
     at_ns: u64,
     waiting: Waiting,
@@ -32,7 +32,7 @@ enum Waiting {
 }
 
 impl Bucket {
-    /// One that nobody has used; a token bucket is full.
+    /// An unused bucket; a token bucket starts full.
     pub fn new(limit: Limit, now_ns: u64) -> Self {
         let credit = match limit.model {
             Model::Link => 0,
@@ -42,19 +42,19 @@ impl Bucket {
         Self { limit, credit, at_ns: now_ns, waiting }
     }
 
-    /// The limit that it keeps.
+    /// The limit of this bucket.
     pub fn limit(&self) -> &Limit {
         &self.limit
     }
 
-    /// Another limit from now on. Whoever waits goes on waiting, with what there is of credit.
+    /// Changes the limit. Waiting senders keep the credit that there is.
     pub fn set_limit(&mut self, limit: Limit, now_ns: u64) {
         self.advance(now_ns);
         self.limit = limit;
         self.credit = self.credit.min(self.made_up_max());
     }
 
-    /// From now on somebody waits for credit, or nobody does.
+    /// Notes whether a sender is waiting for credit.
     pub fn set_waited_for(&mut self, is_waited_for: bool, now_ns: u64) {
         self.advance(now_ns);
         self.waiting = match self.waiting {
@@ -64,8 +64,7 @@ impl Bucket {
         };
     }
 
-    /// Whether a token bucket holds all that it can, so that nothing of it need be remembered; a link has nothing to
-    /// remember.
+    /// Whether the bucket is full, so that its state need not be kept. Always true for a link, which saves nothing.
     pub fn is_full(&mut self, now_ns: u64) -> bool {
         self.advance(now_ns);
         self.limit.model == Model::Link || self.credit >= self.limit.saved_max()
@@ -77,19 +76,19 @@ impl Bucket {
         u64::try_from(self.credit / u128::from(SECOND_NS)).unwrap_or(u64::MAX)
     }
 
-    /// These bytes are sent, or are going to be; no more than are available.
+    /// Spends credit for `bytes`, which must not exceed the available bytes.
     pub fn take(&mut self, bytes: u64) {
         let cost = u128::from(bytes) * u128::from(SECOND_NS);
         debug_assert!(cost <= self.credit);
         self.credit = self.credit.saturating_sub(cost);
     }
 
-    /// These were taken, and are not sent.
+    /// Returns credit that was taken but not used.
     pub fn give_back(&mut self, bytes: u64) {
         self.credit += u128::from(bytes) * u128::from(SECOND_NS);
     }
 
-    /// When so many bytes are available, if nothing is taken before; now, if they are.
+    /// When `bytes` will be available if nothing is taken before; not later than now if they already are.
     pub fn due_ns(&self, bytes: u64) -> u64 {
         let missing = (u128::from(bytes) * u128::from(SECOND_NS)).saturating_sub(self.credit);
         let wait = missing.div_ceil(u128::from(self.limit.rate_bytes_per_second.get()));
@@ -112,7 +111,7 @@ impl Bucket {
         self.credit = (self.credit + u128::from(span_ns) * rate).min(most);
     }
 
-    /// What there may be of credit while somebody waits.
+    /// The most credit while a sender waits.
     fn made_up_max(&self) -> u128 {
         let rate = u128::from(self.limit.rate_bytes_per_second.get());
         let pieces = 2 * u128::from(self.limit.piece_bytes()) * u128::from(SECOND_NS);

@@ -1,52 +1,52 @@
-//! How late something comes, and how that varies.
+//! Delays and their variation (jitter).
 
 use std::sync::Arc;
 
 /// How delays vary around their mean.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Jitter {
-    /// They do not.
+    /// No variation.
     None,
-    /// Evenly, by at most this much to either side.
+    /// A uniform distribution around the mean.
     Uniform {
-        /// The most, in nanoseconds.
+        /// The most that a delay differs from the mean, in nanoseconds.
         spread_ns: u64,
     },
-    /// As the sum of many small causes does.
+    /// A normal distribution around the mean.
     Normal {
         /// The standard deviation, in nanoseconds.
         deviation_ns: u64,
     },
-    /// Mostly a little later, now and then very much: never earlier than the delay itself.
+    /// A Pareto distribution above the delay: mostly a little later, now and then much later, and never earlier.
     Pareto {
-        /// The mean of what comes on top, in nanoseconds.
+        /// The mean of the additional delay, in nanoseconds.
         mean_ns: u64,
     },
-    /// As it was measured: one after the other, from the beginning again at the end.
+    /// Measured values, used one after the other and repeated from the start.
     Trace {
-        /// Where that was, for whoever writes it down.
+        /// The source of the values, for output.
         source: Arc<str>,
-        /// Added to the delay, in nanoseconds; never empty.
+        /// Nanoseconds to add to the delay; never empty.
         added_ns: Arc<[i64]>,
     },
 }
 
 /// The shape of the Pareto distribution: heavy, but with a finite mean and variance.
 const PARETO_SHAPE: f64 = 2.5;
-/// A Pareto draw is cut off at so many means.
+/// A Pareto draw is limited to this many means.
 const PARETO_MAX: f64 = 50.0;
 
-/// A delay and how it varies.
+/// A delay with its jitter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Delay {
-    /// In nanoseconds.
+    /// The mean, in nanoseconds.
     pub mean_ns: u64,
-    /// Around it.
+    /// The variation around the mean.
     pub jitter: Jitter,
 }
 
 impl Delay {
-    /// The delay of piece number `index`, from 64 random bits that are its own.
+    /// The delay of piece number `index`. `random` holds 64 random bits that are used for nothing else.
     pub fn draw_ns(&self, index: u64, random: u64) -> u64 {
         let added = match &self.jitter {
             Jitter::None => 0.0,
@@ -63,18 +63,18 @@ impl Delay {
     }
 }
 
-/// Above 0 and at most 1.
+/// Maps random bits to a number above 0 and at most 1.
 pub(crate) fn unit(random: u64) -> f64 {
     ((random >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
-/// Box and Muller: from two halves of the random bits.
+/// A standard normal value by the Box-Muller method, from two halves of the random bits.
 fn normal(random: u64) -> f64 {
     let half = |bits: u64| ((bits & 0xffff_ffff) + 1) as f64 / (1u64 << 32) as f64;
     (-2.0 * half(random).ln()).sqrt() * (std::f64::consts::TAU * half(random >> 32)).cos()
 }
 
-/// With a mean of 1, beginning at 0.
+/// A Pareto value above 0, with a mean of 1.
 fn pareto(random: u64) -> f64 {
     let lomax = unit(random).powf(-1.0 / PARETO_SHAPE) - 1.0;
     (lomax * (PARETO_SHAPE - 1.0)).min(PARETO_MAX)

@@ -1,35 +1,36 @@
-//! Bytes that come late, in their order, as on a long link.
+//! Delay line: bytes leave later than they came, in order, as on a long link.
 //!
-//! The line narrows nothing: pieces wait beside each other, not behind each other. It is filled by its caller only while it
-//! has room, which is what bounds its memory.
+//! A delay line does not limit the rate: pieces wait in parallel. To bound its memory, the caller adds bytes only while
+//! there is room.
 
 use std::collections::VecDeque;
 
 use crate::delay::{Delay, unit};
 
-/// What a link sends as one: of each of these some are lost.
+/// The size of an emulated packet, the unit of packet loss.
 pub(crate) const PACKET_BYTES: usize = 1460;
 
-/// How late the bytes of a connection come one way.
+/// The latency of a connection in one direction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Latency {
-    /// Of each piece.
+    /// The delay of each piece.
     pub delay: Delay,
-    /// Packets that have to be sent once more.
+    /// Packet loss, if it is emulated.
     pub loss: Option<Loss>,
 }
 
-/// Packets that have to be sent once more: what is behind them waits for that as well.
+/// Emulated packet loss. A lost packet is sent again, and the bytes behind it wait for it, as with TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loss {
-    /// How many of a million.
+    /// Lost packets per million.
     pub per_million: u32,
-    /// How long until such a packet has come after all, in nanoseconds.
+    /// The additional delay of a lost packet, in nanoseconds.
     pub stall_ns: u64,
 }
 
 impl Latency {
-    /// How late piece number `index` of so many bytes is, from 128 random bits that are its own.
+    /// The delay of piece number `index`, which is `bytes` long. `random` holds 128 random bits that are used for
+    /// nothing else.
     pub fn draw_ns(&self, index: u64, bytes: usize, random: [u64; 2]) -> u64 {
         let delay_ns = self.delay.draw_ns(index, random[0]);
         let Some(Loss { per_million, stall_ns }) = self.loss else { return delay_ns };
@@ -39,13 +40,13 @@ impl Latency {
     }
 }
 
-/// Bytes on their way, in order, and the end behind them.
+/// Delayed bytes in order, followed by the end of the stream.
 #[derive(Debug)]
 pub struct DelayLine {
     pieces: VecDeque<Piece>,
     held_bytes: usize,
     bytes_max: usize,
-    /// When what was put in last is due.
+    /// When the last piece is due.
     last_due_ns: u64,
     has_end: bool,
 }
@@ -58,22 +59,22 @@ struct Piece {
 }
 
 impl DelayLine {
-    /// One that has room for so many bytes.
+    /// An empty line with room for `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
         Self { pieces: VecDeque::new(), held_bytes: 0, bytes_max, last_due_ns: 0, has_end: false }
     }
 
-    /// How much may be put in; nothing behind the end.
+    /// How many bytes may be added; 0 after the end.
     pub fn room(&self) -> usize {
         if self.has_end { 0 } else { self.bytes_max.saturating_sub(self.held_bytes) }
     }
 
-    /// Whether no bytes are on their way, and no end.
+    /// Whether neither bytes nor the end of the stream are on their way.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty() && !self.has_end
     }
 
-    /// Bytes that came at `now_ns` and leave `delay_ns` later, never before those that came before them.
+    /// Adds bytes that came at `now_ns` and leave `delay_ns` later, but never before earlier bytes.
     pub fn put(&mut self, bytes: Vec<u8>, now_ns: u64, delay_ns: u64) {
         if bytes.is_empty() {
             return;
@@ -83,7 +84,7 @@ impl DelayLine {
         self.pieces.push_back(Piece { due_ns: self.last_due_ns, bytes, sent: 0 });
     }
 
-    /// Nothing comes behind what has come by `now_ns`, and that is known `delay_ns` later.
+    /// Ends the stream. The reader learns of the end after `delay_ns`.
     pub fn end(&mut self, now_ns: u64, delay_ns: u64) {
         if !self.has_end {
             self.has_end = true;
@@ -91,13 +92,13 @@ impl DelayLine {
         }
     }
 
-    /// When the next bytes leave, or the end is known.
+    /// When the next bytes leave, or the end is delivered.
     pub fn due_ns(&self) -> Option<u64> {
         let end = self.has_end.then_some(self.last_due_ns);
         self.pieces.front().map(|piece| piece.due_ns).or(end)
     }
 
-    /// Bytes that may leave now; empty where none may.
+    /// The bytes that may leave now; may be empty.
     pub fn due(&self, now_ns: u64) -> &[u8] {
         match self.pieces.front() {
             Some(piece) if piece.due_ns <= now_ns => &piece.bytes[piece.sent..],
@@ -105,12 +106,12 @@ impl DelayLine {
         }
     }
 
-    /// Whether everything has left, and the end is known.
+    /// Whether all bytes have left, and the end has been delivered.
     pub fn is_over(&self, now_ns: u64) -> bool {
         self.has_end && self.pieces.is_empty() && self.last_due_ns <= now_ns
     }
 
-    /// So many of those have left.
+    /// Removes `count` bytes that have left.
     pub fn sent(&mut self, count: usize) {
         let Some(piece) = self.pieces.front_mut() else { return };
         piece.sent += count;

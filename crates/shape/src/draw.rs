@@ -1,15 +1,15 @@
-//! Draws that a seed decides: the same seed, asked for the same things in the same order, gives the same answers.
+//! Seeded random numbers: a seed and a fixed order of calls always give equal results.
 //!
-//! They are no secrets, and nothing here is meant to withstand somebody who guesses.
+//! Not for secrets: the numbers can be guessed.
 
-/// A sequence of draws.
+/// A sequence of random numbers.
 #[derive(Debug, Clone)]
 pub struct Draws {
     state: u64,
 }
 
 impl Draws {
-    /// The sequence that belongs to a seed and to what it is drawn for: a rule and a number, a connection and a way.
+    /// The sequence for a seed and a purpose, such as a rule and a number, or a connection and a direction.
     pub fn new(seed: u64, purpose: &[u64]) -> Self {
         let mut draws = Self { state: seed };
         for word in purpose {
@@ -18,7 +18,7 @@ impl Draws {
         draws
     }
 
-    /// 64 bits, each as likely set as not (SplitMix64).
+    /// 64 random bits (SplitMix64).
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -27,18 +27,18 @@ impl Draws {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 up to, and without, 1.
+    /// A number from 0 up to, but not including, 1.
     pub fn next_share(&mut self) -> f64 {
         // As many bits as an f64 holds.
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Whether something of this probability happens: never at 0, always at 1.
+    /// Whether an event of this probability happens: never at 0, always at 1.
     pub fn happens(&mut self, probability: f64) -> bool {
         self.next_share() < probability
     }
 
-    /// From `low` up to, and without, `high`; `low` where there is nothing between them.
+    /// A number from `low` up to, but not including, `high`; `low` if the range is empty.
     pub fn next_in(&mut self, low: i64, high: i64) -> i64 {
         let width = high.saturating_sub(low).max(1) as u64;
         // The high half of a product: as even as the width is small beside 2^64.
@@ -47,7 +47,7 @@ impl Draws {
     }
 }
 
-/// A number for a name, to draw for it. The same wherever and whenever it runs (FNV-1a).
+/// A stable hash of a name (FNV-1a), to seed draws with. It is equal on every machine and in every run.
 pub fn number_of(name: &[u8]) -> u64 {
     name.iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))

@@ -1,84 +1,85 @@
-//! What goes wrong on purpose with requests, and with connections as a whole.
+//! Faults of requests and of whole connections.
 //!
-//! Just what: when is in `occasion`. A new fault is a variant here, its words in `config/fault_kinds`, and its doing in
-//! `proxy/faults/messages`: before a server is asked, or as a filter of the response.
+//! Only the kinds of faults; `occasion` decides when they happen. A new fault is a variant here, its words in
+//! `config/fault_kinds`, and its action in `proxy/faults/messages`: before a server is asked, or as a filter of the
+//! response.
 
 use std::time::Duration;
 
 use crate::delay::Delay;
 use crate::toxic::Effect;
 
-/// Something that goes wrong.
+/// A kind of fault.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fault {
-    /// The request is answered with this status, and no server is asked.
+    /// Answers the request with a status, without asking a server.
     Answer {
-        /// From 200 to 599.
+        /// The status, from 200 to 599.
         status: u16,
     },
-    /// The request goes on late.
+    /// Delays the request.
     Delay(Delay),
-    /// The response's body ends early.
+    /// Cuts off the body of the response.
     Cut {
-        /// So much of it is sent.
+        /// The number of body bytes that are sent.
         bytes: u64,
     },
-    /// Content-Length is not the body's.
+    /// Sends a wrong Content-Length.
     Length {
-        /// More than it, or less; not 0.
+        /// The difference from the real length; not 0.
         by: i64,
     },
-    /// Where the body's first chunk begins is something else.
+    /// Replaces the beginning of the first chunk of the body with invalid bytes.
     BadChunk,
-    /// The response's head comes line by line.
+    /// Sends the head of the response line by line.
     Drip {
-        /// Between two lines.
+        /// The pause between two lines.
         pause: Duration,
     },
-    /// The response's trailers are left out.
+    /// Leaves out the trailers of the response.
     NoTrailers,
-    /// The request is not answered: its stream, or its connection, is reset.
+    /// Resets the stream or the connection instead of answering the request.
     Reset,
-    /// The client is told that its connection ends: with GOAWAY, or with `Connection: close`.
+    /// Tells the client that its connection ends: with GOAWAY, or with `Connection: close`.
     GoAway,
-    /// A connection goes wrong as a whole, whatever it carries.
+    /// A fault of a whole connection, whatever it carries.
     Connection(ConnectionFault),
 }
 
-/// What goes wrong with a connection of a client.
+/// A fault of a client's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionFault {
-    /// This happens to its bytes.
+    /// Applies a toxic to the bytes of the connection.
     Toxic {
-        /// What that is.
+        /// The effect of the toxic.
         effect: Effect,
-        /// To which of them.
+        /// The directions that are affected.
         ways: Directions,
     },
-    /// Its TLS handshake is refused.
+    /// Refuses the TLS handshake.
     BadHandshake,
-    /// It is refused, as all are of its listener.
+    /// Refuses every connection of the listener.
     Refuse,
 }
 
-/// The ways that bytes go.
+/// Directions of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Directions {
-    /// To the client.
+    /// To the client (downstream).
     Down,
-    /// From the client.
+    /// From the client (upstream).
     Up,
-    /// Each of them.
+    /// Both directions.
     Both,
 }
 
 impl Fault {
-    /// Whether it is done to connections, and not to what they carry.
+    /// Whether the fault applies to connections, not to the requests on them.
     pub fn is_of_connections(&self) -> bool {
         matches!(self, Self::Connection(_))
     }
 
-    /// Whether it is done to listeners: no connection gets so far that something could be done to it.
+    /// Whether the fault applies to a listener as a whole: no connection is accepted.
     pub fn is_of_listeners(&self) -> bool {
         matches!(self, Self::Connection(ConnectionFault::Refuse))
     }

@@ -1,33 +1,33 @@
-//! A network that is slower than the one there is: how fast bytes may go, and how late they come.
+//! Network emulation: rate limits, delays and faults, to emulate a slower or worse network.
 //!
-//! No sockets, no clock: time comes in as nanoseconds, and what comes out is how much may be sent now, or when to ask
+//! No sockets, no clock: the caller passes the time in nanoseconds, and learns how much it may send now, or when to ask
 //! again.
 
 #![forbid(unsafe_code)]
 
-/// How fast, and how much at once.
+/// Rate limits and bursts.
 mod limit;
-/// What may be sent by now.
+/// The credit of one rate limit (token bucket).
 mod bucket;
-/// A limit that all workers keep together.
+/// A rate limit that all workers share.
 mod total;
-/// The streams of one worker that share it.
+/// Fair division of a shared limit among the streams of one worker.
 mod line;
-/// How late something comes.
+/// Delays and jitter.
 mod delay;
-/// Bytes that come late.
+/// Delayed bytes in order.
 mod delay_line;
-/// Draws that a seed decides.
+/// Seeded random numbers.
 mod draw;
-/// What goes wrong on purpose.
+/// Kinds of faults.
 mod fault;
-/// When it does.
+/// When faults happen.
 mod occasion;
-/// What can be done to the bytes of a connection.
+/// Kinds of toxics, which act on the bytes of a connection.
 mod toxic;
-/// One such thing at work.
+/// One toxic in one direction of a connection.
 mod toxic_stage;
-/// All that are at work on one way.
+/// All toxics in one direction of a connection.
 mod toxic_chain;
 
 pub use bucket::Bucket;

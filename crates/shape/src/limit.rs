@@ -1,8 +1,8 @@
-//! A limit as it is meant: a rate, and what becomes of time in which nothing was sent.
+//! A rate limit: a rate, and whether unused time is saved for a burst.
 
 use std::num::NonZeroU64;
 
-/// Nanoseconds in a second.
+/// Nanoseconds per second.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
 /// What a link may make up for after a moment without a sender: less could not be kept apart from the time that it takes
@@ -16,34 +16,34 @@ const LONG_PIECE_BYTES_MAX: u64 = 1460;
 /// However high the rate.
 const PIECE_BYTES_MAX: u64 = 256 * 1024;
 
-/// What becomes of time in which nothing was sent.
+/// What becomes of time in which nothing is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Model {
-    /// It is lost, as on a link.
+    /// Unused time is lost, as on a link.
     Link,
-    /// It is saved, up to this many bytes, which may then be sent at once.
+    /// Unused time is saved as credit for a burst.
     TokenBucket {
-        /// Bytes that are saved at most; there at the beginning.
+        /// The most bytes that are saved. A new bucket starts with them.
         burst_bytes: u64,
     },
 }
 
-/// How fast bytes may go.
+/// A rate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// Bytes in a second.
+    /// The rate, in bytes per second.
     pub rate_bytes_per_second: NonZeroU64,
-    /// What becomes of time in which nothing was sent.
+    /// Whether unused time is saved.
     pub model: Model,
 }
 
 impl Limit {
-    /// A link of this rate.
+    /// A link of this rate, without bursts.
     pub fn link(rate_bytes_per_second: NonZeroU64) -> Self {
         Self { rate_bytes_per_second, model: Model::Link }
     }
 
-    /// What one stream is granted at once: even over short windows, and no smaller than it has to be for that.
+    /// How many bytes one stream is granted at once: small enough for an even rate over short windows, but no smaller.
     pub fn piece_bytes(&self) -> u64 {
         let lasting = |span_ns: u64| u64::try_from(self.bytes_in(span_ns)).unwrap_or(u64::MAX);
         let least = lasting(LONG_PIECE_NS).clamp(1, LONG_PIECE_BYTES_MAX);
@@ -54,7 +54,7 @@ impl Limit {
         u128::from(self.rate_bytes_per_second.get()) * u128::from(span_ns) / u128::from(SECOND_NS)
     }
 
-    /// Credit that is kept while nobody waits, in bytes times nanoseconds in a second.
+    /// The most credit that is kept while no sender waits, in bytes times nanoseconds per second.
     pub(crate) fn saved_max(&self) -> u128 {
         match self.model {
             Model::Link => u128::from(self.rate_bytes_per_second.get()) * u128::from(LINK_SLACK_NS),

@@ -1,6 +1,7 @@
-//! The streams of one worker that share a total: deficit round robin, in rounds that keep step with other workers'.
+//! Fair division of a shared rate limit among one worker's streams: deficit round robin, in step with other workers'
+//! rounds.
 //!
-//! A stream that has nothing to send costs nobody anything; one that could not use its piece has the rest of it later.
+//! Idle streams cost nothing. A stream that could not use its piece gets the rest of it later.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,20 +10,20 @@ use slab::Slab;
 
 use crate::total::Total;
 
-/// A stream in a line; numbers are small, and used again.
+/// Identifies a stream in a line. Numbers are small, and are reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamId(pub usize);
 
-/// What a stream may send now.
+/// How much a stream may send now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
-    /// The stream.
+    /// The stream that may send.
     pub stream: StreamId,
-    /// So many bytes; what is not sent is given back.
+    /// The number of bytes. Unused bytes must be given back.
     pub bytes: u64,
 }
 
-/// One worker's streams under one total.
+/// One worker's streams under one shared limit.
 #[derive(Debug)]
 pub struct Line {
     total: Arc<Total>,
@@ -30,27 +31,27 @@ pub struct Line {
     piece_bytes: u64,
     streams: Slab<Stream>,
     round: u64,
-    /// Those that this round has yet to serve.
+    /// Streams that this round has yet to serve.
     this_round: VecDeque<usize>,
-    /// Those that came since it began, or come again.
+    /// Streams that joined after the round began, or that asked again.
     next_round: VecDeque<usize>,
-    /// Whether the total counts with this worker.
+    /// Whether this worker takes part in the rounds of the shared limit.
     has_begun: bool,
 }
 
 #[derive(Debug)]
 struct Stream {
     weight: u32,
-    /// What it was granted and could not use.
+    /// Bytes that were granted and could not be used.
     deficit: u64,
-    /// What it waits for; 0 while it does not.
+    /// Bytes that the stream waits for; 0 while it is not waiting.
     wanted: u64,
-    /// What it has had of the turn that it is in.
+    /// Bytes granted so far in the current turn.
     taken: u64,
 }
 
 impl Line {
-    /// Without any stream yet.
+    /// A line without streams.
     pub fn new(total: Arc<Total>, worker: usize) -> Self {
         let piece_bytes = total.limit().piece_bytes();
         Self {
@@ -65,17 +66,17 @@ impl Line {
         }
     }
 
-    /// The total that is shared.
+    /// The shared limit.
     pub fn total(&self) -> &Arc<Total> {
         &self.total
     }
 
-    /// One more stream, which gets `weight` pieces a round.
+    /// Adds a stream that gets `weight` pieces per round.
     pub fn join(&mut self, weight: u32) -> StreamId {
         StreamId(self.streams.insert(Stream { weight: weight.max(1), deficit: 0, wanted: 0, taken: 0 }))
     }
 
-    /// A stream ends.
+    /// Removes a stream.
     pub fn leave(&mut self, stream: StreamId, now_ns: u64) {
         if self.streams.remove(stream.0).wanted > 0 {
             // Its key may be another's soon.
@@ -85,7 +86,7 @@ impl Line {
         }
     }
 
-    /// A stream has so many bytes to send, and waits for its turn.
+    /// Puts a stream with `bytes` to send in line for its turn.
     pub fn ask(&mut self, stream: StreamId, bytes: u64, now_ns: u64) {
         let is_waiting = self.streams[stream.0].wanted > 0;
         self.streams[stream.0].wanted = bytes.max(1);
@@ -99,7 +100,7 @@ impl Line {
         }
     }
 
-    /// Grants what may be sent now. Says when to come again, if somebody still waits.
+    /// Grants what may be sent now. Returns when to call again, if streams still wait.
     pub fn serve(&mut self, now_ns: u64, grants: &mut Vec<Grant>) -> Option<u64> {
         // It may be another one by now.
         self.piece_bytes = self.total.limit().piece_bytes();
@@ -141,8 +142,7 @@ impl Line {
         }
     }
 
-    /// A stream was granted these and does not send them: it has nothing, or is held up elsewhere. Others may be served
-    /// with them at once.
+    /// Returns granted bytes that a stream does not send. Other streams may get them at once.
     pub fn give_back(&mut self, stream: StreamId, bytes: u64) {
         self.total.give_back(bytes);
         let most = self.piece_bytes * u64::from(self.streams[stream.0].weight);
@@ -150,21 +150,21 @@ impl Line {
         stream.deficit = (stream.deficit + bytes).min(most);
     }
 
-    /// Whether all who wait now will have been served after so long, other workers apart.
+    /// Whether all waiting streams will be served within `span_ns`, if other workers send nothing.
     pub fn is_served_within(&self, span_ns: u64) -> bool {
         let waiting = (self.this_round.len() + self.next_round.len()) as u64;
         u128::from(waiting) * u128::from(self.piece_bytes) <= self.total.limit().bytes_in(span_ns)
     }
 
-    /// What a stream that waits gets at its turn, or has yet to get of it.
+    /// How many bytes a waiting stream gets in its turn, or still gets in the current one.
     fn turn(&self, key: usize) -> u64 {
         let Stream { weight, deficit, wanted, taken } = self.streams[key];
         // Pieces may be smaller by now than when the turn began.
         wanted.min((self.piece_bytes * u64::from(weight) + deficit).saturating_sub(taken).max(1))
     }
 
-    /// What of a turn is granted at once at least: a long one comes in parts, as there is never credit for all of it. For
-    /// two pieces there is (`Bucket`).
+    /// The least that is granted of a turn at once. A long turn is granted in parts: the bucket has credit for two
+    /// pieces at most.
     fn least(&self, turn: u64) -> u64 {
         if turn <= 2 * self.piece_bytes { turn } else { self.piece_bytes }
     }

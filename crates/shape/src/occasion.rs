@@ -1,24 +1,24 @@
-//! When something goes wrong: by chance, for some clients, within times. A seed decides; the same seed, name and number
-//! always decide alike.
+//! When faults happen: probability, share of clients, schedule. A seed, a rule name and a number always give one
+//! decision.
 
 use std::time::Duration;
 
 use crate::draw::{Draws, number_of};
 
-/// A share of something, in millionths: what is written in per cent is exact.
+/// A share in millionths, so that percentages in the configuration are exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share(u32);
 
 impl Share {
-    /// All of it.
+    /// 100 percent.
     pub const WHOLE: Self = Self(1_000_000);
 
-    /// So many millionths; `None` where that is more than all.
+    /// A share of `millionths`; `None` if that is more than 100 percent.
     pub fn of_millionths(millionths: u32) -> Option<Self> {
         (millionths <= Self::WHOLE.0).then_some(Self(millionths))
     }
 
-    /// In millionths.
+    /// The share in millionths.
     pub fn millionths(self) -> u32 {
         self.0
     }
@@ -28,20 +28,20 @@ impl Share {
     }
 }
 
-/// When a fault happens to what matches it.
+/// When a fault happens to matching requests or connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occasion {
-    /// How probable it is.
+    /// The probability.
     pub probability: Share,
-    /// How many of the clients it happens to: always the same ones.
+    /// The share of clients that are affected; always the identical clients.
     pub clients: Share,
-    /// When it begins, from when its rule came in force.
+    /// The start, counted from when the rule took effect.
     pub from: Duration,
-    /// When it ends.
+    /// The end, counted from when the rule took effect.
     pub until: Option<Duration>,
-    /// After which time all begins again.
+    /// The period after which the schedule repeats.
     pub repeat: Option<Duration>,
-    /// When it ends for good.
+    /// The time after which the fault ends for good.
     pub expires: Option<Duration>,
 }
 
@@ -58,30 +58,30 @@ impl Default for Occasion {
     }
 }
 
-/// What the draws of one rule are made from.
+/// The source of the random decisions of one rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dice {
     seed: u64,
     rule: u64,
 }
 
-/// What one rule is asked: kept apart, so that one draw says nothing about the other.
+/// Which question of a rule a draw answers. Separate draws make the answers independent.
 const HAPPENS: u64 = 1;
 const CLIENT: u64 = 2;
 const EXTENT: u64 = 3;
 
 impl Dice {
-    /// Those of a rule with this name.
+    /// Decisions for the rule with this name.
     pub fn new(seed: u64, rule: &str) -> Self {
         Self { seed, rule: number_of(rule.as_bytes()) }
     }
 
-    /// By what everything is decided.
+    /// The seed.
     pub fn seed(self) -> u64 {
         self.seed
     }
 
-    /// 64 bits for the extent of what happens for the `number`th time.
+    /// 64 random bits for the extent of the fault's `number`th occurrence.
     pub fn extent(self, number: u64) -> u64 {
         self.draws(EXTENT, number).next_u64()
     }
@@ -92,7 +92,7 @@ impl Dice {
 }
 
 impl Occasion {
-    /// Whether it happens `age` after its rule came in force.
+    /// Whether the fault is active `age` after its rule took effect.
     pub fn is_on(&self, age: Duration) -> bool {
         if self.expires.is_some_and(|expires| age >= expires) {
             return false;
@@ -105,7 +105,8 @@ impl Occasion {
         age >= self.from && self.until.is_none_or(|until| age < until)
     }
 
-    /// After how long it may begin or end to be on, `age` after its rule came in force; `None` if it stays as it is.
+    /// The time until the fault may become active or inactive, `age` after its rule took effect; `None` if it never
+    /// changes again.
     pub fn changes_in(&self, age: Duration) -> Option<Duration> {
         if self.expires.is_some_and(|expires| age >= expires) {
             return None;
@@ -121,12 +122,12 @@ impl Occasion {
         to_come.chain(self.expires.map(|expires| expires - age)).min()
     }
 
-    /// Whether it happens to this client, named by any bytes.
+    /// Whether the fault applies to this client, which is identified by any bytes.
     pub fn is_for(&self, dice: Dice, client: &[u8]) -> bool {
         self.clients == Share::WHOLE || dice.draws(CLIENT, number_of(client)).happens(self.clients.as_f64())
     }
 
-    /// Whether it happens to the `number`th that it may happen to.
+    /// Whether the fault happens to the `number`th candidate.
     pub fn happens(&self, dice: Dice, number: u64) -> bool {
         self.probability == Share::WHOLE || dice.draws(HAPPENS, number).happens(self.probability.as_f64())
     }

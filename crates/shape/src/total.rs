@@ -1,17 +1,17 @@
-//! A limit that all workers keep together.
+//! A rate limit that all workers share.
 //!
-//! Workers serve their streams in rounds, and their rounds keep step: so every stream gets a piece a round, whichever
-//! worker it belongs to. What a worker takes for a round it spends at once; what is left goes back.
+//! Workers serve their streams in rounds that keep in step, so every stream gets a piece per round, whichever worker it
+//! belongs to. A worker spends at once what it takes for a round, and gives back the rest.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::bucket::Bucket;
 use crate::limit::{Limit, SECOND_NS};
 
-/// Credit that lies about for so long goes to whoever asks: a worker that stands still holds up nobody.
+/// Credit that is unused for this long goes to any worker that asks, so that a stalled worker holds up no other.
 const LEFT_LYING_NS: u64 = 3_000_000;
 
-/// One limit and who wants something of it.
+/// A shared rate limit and the rounds of the workers.
 #[derive(Debug)]
 pub struct Total {
     state: Mutex<State>,
@@ -20,22 +20,22 @@ pub struct Total {
 #[derive(Debug)]
 struct State {
     bucket: Bucket,
-    /// The round of each worker that has streams waiting, by its number.
+    /// The current round of each worker with waiting streams, by worker number.
     rounds: Vec<Option<u64>>,
 }
 
 impl Total {
-    /// One that nobody has used.
+    /// An unused limit.
     pub fn new(limit: Limit) -> Self {
         Self { state: Mutex::new(State { bucket: Bucket::new(limit, 0), rounds: Vec::new() }) }
     }
 
-    /// The limit that is kept.
+    /// The current limit.
     pub fn limit(&self) -> Limit {
         *self.state().bucket.limit()
     }
 
-    /// Another limit from now on, for those as well that wait: they had better ask again.
+    /// Changes the limit. Waiting workers should ask again.
     pub fn set_limit(&self, limit: Limit, now_ns: u64) {
         let mut state = self.state();
         if *state.bucket.limit() != limit {
@@ -43,7 +43,7 @@ impl Total {
         }
     }
 
-    /// Whether one that nobody has used would do as well.
+    /// Whether the state equals that of an unused limit, so that it need not be kept.
     pub fn is_as_new(&self, now_ns: u64) -> bool {
         let mut state = self.state();
         state.slowest().is_none() && state.bucket.is_full(now_ns)
@@ -53,7 +53,7 @@ impl Total {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A worker's first stream waits: the round that it begins with, given the one that it was in last.
+    /// Notes that a worker's first stream waits. Returns the round that the worker begins with, given its last round.
     pub(crate) fn begin(&self, worker: usize, last_round: u64, now_ns: u64) -> u64 {
         let mut state = self.state();
         state.bucket.set_waited_for(true, now_ns);
@@ -67,7 +67,7 @@ impl Total {
         round
     }
 
-    /// None of a worker's streams waits any more.
+    /// Notes that no stream of a worker waits any more.
     pub(crate) fn rest(&self, worker: usize, now_ns: u64) {
         let mut state = self.state();
         state.is_in(worker, None);
@@ -75,7 +75,10 @@ impl Total {
         state.bucket.set_waited_for(is_waited_for, now_ns);
     }
 
-    /// Takes up to `wanted_bytes`, at least `piece_bytes`, for this round of a worker; or says when to ask again.
+    /// Takes up to `wanted_bytes`, and at least `piece_bytes`, for a worker's round.
+    ///
+    /// # Errors
+    /// The credit does not suffice, or other workers come first: the time at which to ask again.
     pub(crate) fn lease(
         &self,
         worker: usize,
@@ -100,7 +103,7 @@ impl Total {
         Ok(lease)
     }
 
-    /// What was leased and is not sent.
+    /// Returns leased bytes that were not sent.
     pub(crate) fn give_back(&self, bytes: u64) {
         self.state().bucket.give_back(bytes);
     }

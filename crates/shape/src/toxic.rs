@@ -1,40 +1,40 @@
-//! What can be done to the bytes of a connection on their way: kinds, with what each may be told, and the effects that
-//! they come to. How an effect works on bytes is in `stage`.
+//! Kinds of toxics, their attributes, and their effects on the bytes of a connection. `toxic_stage` applies the
+//! effects.
 
 use std::time::Duration;
 
 use crate::delay_line::Loss;
 
-/// What a kind may be told at most.
+/// The most attributes that a kind of toxic has.
 pub const ATTRIBUTES_MAX: usize = 3;
 
 /// A kind of toxic.
 #[derive(Debug)]
 pub struct Kind {
-    /// As Toxiproxy has it, where it does.
+    /// The name; that of Toxiproxy if Toxiproxy has this kind.
     pub name: &'static str,
-    /// What it may be told, in this order.
+    /// The attributes, in a fixed order.
     pub attributes: &'static [Attribute],
     effect: fn([i64; ATTRIBUTES_MAX]) -> Effect,
 }
 
-/// Something that a kind may be told: a number.
+/// A numeric attribute of a toxic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attribute {
-    /// As clients write it.
+    /// The name, as clients write it.
     pub name: &'static str,
-    /// What it counts.
+    /// The unit.
     pub unit: Unit,
-    /// What it is unless told otherwise.
+    /// The default value.
     pub default: i64,
 }
 
-/// What the number of an attribute counts.
+/// The unit of an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Whole numbers.
+    /// A whole number.
     Whole,
-    /// From 0 to 100 percent, kept as parts of a million.
+    /// A percentage from 0 to 100, stored in millionths.
     Percent,
 }
 
@@ -43,7 +43,7 @@ const fn whole(name: &'static str) -> Attribute {
     Attribute { name, unit: Unit::Whole, default: 0 }
 }
 
-/// All kinds: first Toxiproxy's, then ours.
+/// All kinds: those of Toxiproxy first, then additional ones.
 pub const KINDS: &[Kind] = &[
     // Each piece is late by `latency` ± `jitter` ms.
     Kind {
@@ -148,100 +148,100 @@ fn milliseconds(value: i64) -> Duration {
 }
 
 impl Kind {
-    /// The kind of this name.
+    /// The kind with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         KINDS.iter().find(|kind| kind.name == name)
     }
 
-    /// What it is told unless told otherwise.
+    /// The default values of the attributes.
     pub fn defaults(&self) -> [i64; ATTRIBUTES_MAX] {
         std::array::from_fn(|index| self.attributes.get(index).map_or(0, |attribute| attribute.default))
     }
 
-    /// What it does when told these.
+    /// The effect of this kind with these attribute values.
     pub fn effect(&self, attributes: [i64; ATTRIBUTES_MAX]) -> Effect {
         (self.effect)(attributes)
     }
 }
 
-/// What happens to the bytes of one way of a connection.
+/// An effect on the bytes in one direction of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Each piece is late.
+    /// Delays each piece.
     Latency {
-        /// By this much. Less than nothing is nothing.
+        /// The delay; negative values count as 0.
         latency_ms: i64,
-        /// More or less by up to this much.
+        /// The most that a delay differs from `latency_ms`.
         jitter_ms: i64,
     },
-    /// A link of a rate. No credit is saved while nothing flows.
+    /// Limits the rate. Idle time saves no credit.
     Bandwidth {
-        /// 0 lets nothing pass.
+        /// The rate; 0 lets nothing pass.
         bytes_per_second: u64,
     },
-    /// The end is late.
+    /// Delays the end of the stream.
     SlowClose {
-        /// By this much.
+        /// The delay.
         delay: Duration,
     },
-    /// Nothing passes.
+    /// Drops all data.
     Timeout {
-        /// The connection is closed after this time without a byte; `None` leaves it open.
+        /// Closes the connection after this time without a byte; `None` leaves it open.
         after: Option<Duration>,
     },
-    /// A reset after the first piece.
+    /// Resets the connection after the first piece.
     ResetPeer {
-        /// This much later.
+        /// The time from the first piece to the reset.
         after: Duration,
     },
-    /// A reset.
+    /// Resets the connection after a fixed time.
     ResetAfter {
-        /// This much after it began to hold.
+        /// The time from when the toxic takes effect to the reset.
         after: Duration,
     },
-    /// Small pieces.
+    /// Splits data into small pieces.
     Slicer {
-        /// Of this many bytes.
+        /// The average size of a piece.
         average_bytes: u64,
-        /// More or less by up to this many.
+        /// The most that a size differs from the average.
         variation_bytes: u64,
-        /// Between two of them.
+        /// The delay between two pieces.
         delay: Duration,
     },
-    /// An end after so many bytes.
+    /// Ends the connection after a number of bytes.
     LimitData {
-        /// This many pass.
+        /// The number of bytes that pass.
         bytes: u64,
-        /// The connection then ends like this.
+        /// How the connection ends.
         ending: Ending,
     },
-    /// Silence after so many bytes.
+    /// Drops all data after a number of bytes, without closing the connection.
     HalfOpen {
-        /// This many pass.
+        /// The number of bytes that pass.
         bytes: u64,
     },
-    /// Bytes that are not what was sent.
+    /// Corrupts bytes.
     Corrupt {
-        /// One in this many.
+        /// One byte in this many is changed.
         every_bytes: u64,
     },
-    /// A late beginning.
+    /// Delays the first bytes.
     SlowStart {
-        /// By this much.
+        /// The delay.
         delay: Duration,
     },
-    /// Packets that have to be sent again; what is behind one waits for it.
+    /// Emulates packet loss: a lost packet is sent again, and the bytes behind it wait.
     PacketLoss(Loss),
 }
 
-/// How a way of a connection ends.
+/// How one direction of a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// Its source has ended it; the other way goes on.
+    /// The sender has finished; the other direction goes on.
     End,
-    /// The connection is closed, both ways.
+    /// The connection is closed in both directions.
     Close,
-    /// The connection is reset, both ways.
+    /// The connection is reset in both directions.
     Reset,
 }
 

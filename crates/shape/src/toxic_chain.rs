@@ -1,5 +1,5 @@
-//! The toxics of one way of a connection, one behind the other: bytes go in, come out late, cut or not at all, and the
-//! chain says when to look again. Toxics come, change and go while bytes are in it.
+//! The chain of toxics in one direction of a connection: bytes go in, come out late, cut or not at all, and the chain
+//! says when to call again. Toxics may be added, changed and removed while bytes are in the chain.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use crate::draw::Draws;
 use crate::toxic::{Effect, Ending};
 use crate::toxic_stage::{Piece, Stage, Step};
 
-/// A toxic as a chain takes it.
+/// A toxic in a chain.
 #[derive(Debug, Clone)]
 pub struct Link {
-    /// Which it is, over its changes.
+    /// The identity of the toxic, which its changes keep.
     pub id: u64,
-    /// What it does.
+    /// The effect.
     pub effect: Effect,
-    /// What it draws with, on this way of this connection.
+    /// The random numbers for this direction of this connection.
     pub draws: Draws,
 }
 
-/// What is between a source and a sink.
+/// The toxics between a sender and a receiver, with the bytes that they hold.
 #[derive(Debug, Default)]
 pub struct Chain {
     stages: Vec<Stage>,
@@ -30,7 +30,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// These are at work from now on, in this order. What those held that are no more goes on to the next one.
+    /// Replaces the toxics. Bytes held by a removed toxic pass to the next one.
     pub fn set(&mut self, now: Duration, links: &[Link]) {
         let is_kept = |stage: &Stage| links.iter().any(|link| link.id == stage.id);
         while let Some(at) = self.stages.iter().position(|stage| !is_kept(stage)) {
@@ -61,14 +61,14 @@ impl Chain {
         }
     }
 
-    /// Whether more may be put in. What does not fit stays with its source.
+    /// Whether more bytes may be added. Otherwise they stay with the sender.
     pub fn has_room(&self) -> bool {
         self.ended.is_none()
             && !self.stages.iter().any(|stage| stage.is_done)
             && self.stages.first().map_or(self.out.is_empty(), Stage::has_room)
     }
 
-    /// Puts in what has come, at least one byte.
+    /// Adds bytes that have arrived, at least one.
     pub fn push(&mut self, now: Duration, bytes: Bytes) {
         match self.stages.first_mut() {
             Some(first) => first.push(Piece { bytes, at: now }),
@@ -76,7 +76,7 @@ impl Chain {
         }
     }
 
-    /// Its source has ended like this: told behind all that has come.
+    /// Notes how the sender has ended. The end follows all bytes added before.
     pub fn end(&mut self, now: Duration, ending: Ending) {
         match self.stages.first_mut() {
             Some(first) => first.end(ending, now),
@@ -84,7 +84,7 @@ impl Chain {
         }
     }
 
-    /// Moves what is due, and says when to look again: `None` is when something was put in or taken out.
+    /// Moves bytes that are due. Returns when to call again; `None` means after the next change of input or output.
     pub fn advance(&mut self, now: Duration) -> Option<Duration> {
         loop {
             let (mut has_moved, mut wake) = (false, None);
@@ -119,12 +119,12 @@ impl Chain {
         }
     }
 
-    /// What is to be written now, as one piece.
+    /// The piece of bytes to write next.
     pub fn front(&self) -> Option<&[u8]> {
         self.out.front().map(|bytes| &**bytes)
     }
 
-    /// The first `count` bytes of that have been written.
+    /// Removes the first `count` bytes of the front piece, which have been written.
     pub fn written(&mut self, count: usize) {
         if let Some(front) = self.out.front_mut() {
             front.advance(count.min(front.len()));
@@ -134,17 +134,17 @@ impl Chain {
         }
     }
 
-    /// How the way has ended, once everything before that is written.
+    /// How the direction has ended, once everything before the end is written.
     pub fn ending(&self) -> Option<Ending> {
         self.ended.filter(|_| self.out.is_empty())
     }
 
-    /// Whether there is nothing in it that may yet be written.
+    /// Whether the chain holds nothing that may still be written.
     pub fn is_empty(&self) -> bool {
         self.out.is_empty() && self.stages.iter().all(Stage::is_empty)
     }
 
-    /// Whether there is nothing in it and nothing at work: bytes may pass beside it.
+    /// Whether the chain is empty and has no toxics, so that bytes may bypass it.
     pub fn is_clear(&self) -> bool {
         self.stages.is_empty() && self.out.is_empty() && self.ended.is_none()
     }

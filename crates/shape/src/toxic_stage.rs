@@ -1,5 +1,5 @@
-//! One toxic on one way of one connection: a queue of pieces, and when each may pass. Time is that since an epoch of the
-//! caller's choice; nothing here waits.
+//! One toxic in one direction of one connection: a queue of pieces, and when each may pass. Times count from an epoch
+//! of the caller's choice; nothing here waits.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,70 +10,70 @@ use crate::delay_line::{Loss, PACKET_BYTES};
 use crate::draw::Draws;
 use crate::toxic::{Effect, Ending};
 
-/// What waits in a stage that does not delay.
+/// The most bytes that wait in a stage that does not delay.
 const HELD_MAX: usize = 64 * 1024;
-/// What waits in a stage that delays: the bytes that are on a long link. More are not taken in.
+/// The most bytes that wait in a stage that delays, like those in flight on a long link.
 const DELAYED_MAX: usize = 32 << 20;
-/// A link that sends holds what it sends within so many milliseconds, from `HELD_MAX` on: a fast one is not to run dry
-/// before its source is read again.
+/// A rate-limited stage holds up to this time's worth of data, and at least `HELD_MAX`, so that a fast link does not
+/// run dry before the sender is read again.
 const LINK_HELD_MS: u64 = 40;
 const LINK_HELD_MAX: usize = 8 << 20;
-/// A link sends pieces of at most this time, so that a slow one flows.
+/// A rate-limited stage passes at least this many pieces per second, so that data flows on a slow link.
 const PIECES_PER_SECOND: u64 = 100;
-/// A stage that was called too late catches up with at most this much.
+/// A stage that is called late catches up with at most this much time.
 const SLACK: Duration = Duration::from_millis(20);
 
-/// Bytes on their way.
+/// Bytes in transit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) bytes: Bytes,
-    /// When they came, or left the stage before.
+    /// When the bytes arrived, or left the previous stage.
     pub(crate) at: Duration,
 }
 
-/// What a stage does next.
+/// The next step of a stage.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// This goes on to the next one.
+    /// A piece passes to the next stage.
     Pass(Piece),
-    /// Nothing more comes, since then.
+    /// The stream has ended, at this time.
     End(Ending, Duration),
-    /// Nothing until this time; `None` until something comes.
+    /// Nothing passes until this time; `None` means until something arrives.
     Wait(Option<Duration>),
 }
 
-/// A toxic at work.
+/// A toxic with the bytes that it holds.
 #[derive(Debug)]
 pub(crate) struct Stage {
-    /// Which toxic it is.
+    /// The identity of the toxic.
     pub(crate) id: u64,
     effect: Effect,
-    /// Since when it is at work.
+    /// When the toxic took effect.
     began: Duration,
-    /// Since when nothing has come, and it is told to do what it does.
+    /// The last time that a piece arrived or the effect changed.
     quiet_since: Duration,
-    /// When the first piece came that it dropped, or the end if that came before.
+    /// When the first dropped piece arrived, or the end if that came before.
     first_at: Option<Duration>,
-    /// Whether bytes are missing behind it.
+    /// Whether the stage has dropped bytes.
     has_swallowed: bool,
     draws: Draws,
     input: VecDeque<Piece>,
     held: usize,
-    /// What is behind the input.
+    /// How the input has ended.
     ended: Option<(Ending, Duration)>,
-    /// Whether it has passed its end on.
+    /// Whether the end has been passed on.
     pub(crate) is_done: bool,
     /// When the first piece passes, once that is decided.
     due: Option<Duration>,
-    /// When the piece before has passed.
+    /// When the previous piece passed.
     free_at: Duration,
-    /// Bytes that have passed.
+    /// The number of bytes that have passed.
     passed: u64,
-    /// The lengths that the first piece is cut into, the first one last.
+    /// The lengths that the first piece is cut into, in reverse order.
     cuts: Vec<usize>,
-    /// The next byte to be exchanged, counted from the first that passed.
+    /// The position of the next byte to corrupt, counted from the first byte that passed.
     next_exchange: Option<u64>,
-    /// How many bytes of the first piece are ahead of its first packet that is lost, once that is decided.
+    /// How many bytes of the first piece precede its first lost packet, once that is decided.
     ahead_of_loss: Option<usize>,
 }
 
@@ -100,7 +100,7 @@ impl Stage {
         }
     }
 
-    /// It works like this from now on, and on what waits as well.
+    /// Changes the effect, also for pieces that already wait.
     pub(crate) fn become_effect(&mut self, effect: Effect, now: Duration) {
         if self.effect != effect {
             self.effect = effect;
@@ -111,7 +111,7 @@ impl Stage {
         }
     }
 
-    /// Whether something more may come.
+    /// Whether more pieces may be added.
     pub(crate) fn has_room(&self) -> bool {
         let limit = match self.effect {
             Effect::Latency { .. } | Effect::SlowStart { .. } | Effect::PacketLoss(_) => DELAYED_MAX,
@@ -124,7 +124,7 @@ impl Stage {
         self.held < limit
     }
 
-    /// Whether nothing waits in it.
+    /// Whether no pieces wait.
     pub(crate) fn is_empty(&self) -> bool {
         self.input.is_empty()
     }
@@ -138,7 +138,7 @@ impl Stage {
         self.ended.get_or_insert((ending, at));
     }
 
-    /// What is left to the next one when it is removed.
+    /// Returns what is passed to the next stage when this one is removed.
     pub(crate) fn dissolve(mut self) -> (VecDeque<Piece>, Option<(Ending, Duration)>) {
         let ended = match self.effect {
             // What it has swallowed is missing: nobody may go on as if nothing had been. A timeout closes anyway, as
@@ -154,7 +154,7 @@ impl Stage {
         if self.is_done { (VecDeque::new(), None) } else { (self.input, ended) }
     }
 
-    /// What passes now.
+    /// Decides what passes now.
     pub(crate) fn step(&mut self, now: Duration) -> Step {
         match self.effect {
             Effect::Latency { latency_ms, jitter_ms } => self.delayed(now, latency_ms, jitter_ms),
