@@ -1,7 +1,8 @@
-//! When a connection may send its next request: at once in a closed loop, or when one falls due on the schedule.
+//! Arrivals: when a connection may send its next request. At once in a closed loop, or when a request falls due on the
+//! schedule.
 //!
-//! The alarm is a timerfd, because tokio's own timer counts in milliseconds. Nobody spins: the thread sleeps in the
-//! kernel until a request is due or a response comes.
+//! Uses a timerfd, because tokio's timer has a resolution of milliseconds. The thread never spins: it sleeps until a
+//! request is due or a response arrives.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -16,15 +17,15 @@ use tokio::io::unix::AsyncFd;
 
 use crate::schedule::{Dispatch, Schedule, Window};
 
-/// A request to send.
+/// Permission to send one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn {
     pub(crate) due: Instant,
-    /// Whether it belongs to the measured window.
+    /// Whether the request belongs to the measured window.
     pub(crate) counted: bool,
 }
 
-/// What a connection is told when it asks for its next request.
+/// Answer to a connection that asks for its next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     Send(Turn),
@@ -32,7 +33,7 @@ pub(crate) enum Next {
     Over,
 }
 
-/// Gives turns to the connections of one thread.
+/// Gives turns to the connections of one thread, in a closed loop or on a schedule.
 #[derive(Debug)]
 pub(crate) enum Arrivals {
     Closed(Closed),
@@ -57,7 +58,7 @@ impl Arrivals {
         })
     }
 
-    /// The next turn of a connection that is free since `free`.
+    /// The next turn of a connection that has been free since `free`.
     pub(crate) fn poll_next(
         &self,
         connection: usize,
@@ -70,7 +71,7 @@ impl Arrivals {
         }
     }
 
-    /// The connection broke while it waited for a turn, and asks again when it is open.
+    /// Removes a waiting connection that broke. It asks again after it has been reopened.
     pub(crate) fn leave(&self, connection: usize) {
         if let Self::Open(open) = self {
             open.dispatch.borrow_mut().leave(connection);
@@ -78,14 +79,14 @@ impl Arrivals {
         }
     }
 
-    /// Wakes connections when requests fall due. A task of its own: it may wait on after the last connection is done.
+    /// Wakes connections when requests fall due. Runs as a task of its own, possibly longer than the last connection.
     pub(crate) async fn serve(&self) {
         if let Self::Open(open) = self {
             open.serve().await;
         }
     }
 
-    /// Whether the number of requests asked for is used up.
+    /// Whether the requested number of requests is used up.
     pub(crate) fn is_spent(&self) -> bool {
         match self {
             Self::Closed(closed) => closed.remaining.get() == Some(0),
@@ -93,7 +94,7 @@ impl Arrivals {
         }
     }
 
-    /// Requests of the measured window that were due by then and that no connection took.
+    /// Number of requests of the measured window that were due at `by` and that no connection sent.
     pub(crate) fn unclaimed(&self, by: Instant) -> u64 {
         match self {
             Self::Closed(_) => 0,
@@ -102,16 +103,16 @@ impl Arrivals {
     }
 }
 
-/// Each connection sends as soon as it is free.
+/// Closed loop: each connection sends as soon as it is free.
 #[derive(Debug)]
 pub(crate) struct Closed {
     start: Instant,
-    /// Requests that the measured window may still take.
+    /// Requests that are left in the measured window.
     remaining: Cell<Option<u64>>,
 }
 
 impl Closed {
-    /// Takes a turn for a connection that could not be opened. True if there was none left.
+    /// Takes a turn for a connection that could not be opened. Returns true if none was left.
     pub(crate) fn is_over(&self, free: Instant) -> bool {
         self.next(free) == Next::Over
     }
@@ -126,17 +127,17 @@ impl Closed {
     }
 }
 
-/// Requests fall due on a schedule and go to whichever connection is free.
+/// Open model: requests fall due on a schedule, and go to free connections.
 #[derive(Debug)]
 pub(crate) struct Open {
     dispatch: RefCell<Dispatch>,
     start: Instant,
-    /// One for each connection.
+    /// State of each connection.
     places: Vec<RefCell<Place>>,
     alarm: Alarm,
 }
 
-/// Where a connection stands.
+/// State of a connection: busy, waiting, or called.
 #[derive(Debug)]
 enum Place {
     Busy,
@@ -193,7 +194,7 @@ impl Open {
         }
     }
 
-    /// Calls waiting connections for all that is due.
+    /// Gives the due requests to waiting connections.
     fn assign(&self, dispatch: &mut Dispatch, now: Instant) {
         while let Some((connection, due)) = dispatch.assign(now) {
             self.call(connection, self.turn(due));
@@ -212,7 +213,7 @@ impl Open {
     }
 }
 
-/// A timer that rings to the microsecond.
+/// Timer with a resolution of microseconds.
 #[derive(Debug)]
 struct Alarm {
     timer: AsyncFd<OwnedFd>,
@@ -238,7 +239,7 @@ impl Alarm {
         debug_assert!(set.is_ok(), "a valid time on a timer of ours");
     }
 
-    /// Waits for the alarm, and returns the time. The timer is never read: setting it anew resets it, and the
+    /// Waits for the timer and returns the time. The timer is never read: setting it again resets it, and the
     /// edge-triggered poller reports each expiry once.
     async fn ring(&self) -> io::Result<Instant> {
         self.timer.readable().await?.clear_ready();

@@ -1,7 +1,7 @@
-//! The response reader: status, length and framing of every response, whatever pieces it comes in. Pure.
+//! Response reader: checks status, length and framing of every response, in pieces of any size. No I/O.
 //!
-//! Body bytes are counted, not kept. A head equal to the one before (as a server's are, but for the Date) is not
-//! parsed again: one comparison then replaces the parser.
+//! Body bytes are counted, not kept. A head that equals the previous one is not parsed again: a comparison replaces the
+//! parser. Most servers change only the Date.
 
 use std::mem::MaybeUninit;
 
@@ -9,14 +9,14 @@ use memchr::memmem;
 
 use crate::chunked::{Chunked, Chunks};
 
-/// A response head, and all interim heads before it.
+/// Maximum bytes of a response head, with all interim heads before it.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Header fields of a response.
+/// Maximum number of header fields of a response.
 const FIELDS_MAX: usize = 256;
-/// Interim (1xx) responses before the final one.
+/// Maximum number of interim (1xx) responses before the final one.
 const INTERIM_MAX: u32 = 16;
 
-/// A response that breaks HTTP/1.1, and how.
+/// How a response violates HTTP/1.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Malformed {
     #[error("the response does not start with HTTP/1.0 or HTTP/1.1")]
@@ -39,7 +39,7 @@ pub(crate) enum Malformed {
     Excess,
 }
 
-/// How the connection ended before the response was whole.
+/// Why a response is incomplete at the end of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Cut {
     #[error("the server closed the connection without a response")]
@@ -52,12 +52,12 @@ pub(crate) enum Cut {
     Torn,
 }
 
-/// A whole response.
+/// A complete response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) body_bytes: u64,
-    /// Whether the server keeps the connection open.
+    /// Whether the server keeps the connection open after the response.
     pub(crate) keepalive: bool,
 }
 
@@ -69,7 +69,7 @@ enum Framing {
     Close,
 }
 
-/// What a head says that matters here.
+/// The relevant facts of a response head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Head {
     status: u16,
@@ -77,7 +77,7 @@ struct Head {
     keepalive: bool,
 }
 
-/// The last head that was parsed. One for all the connections of a thread.
+/// Cache of the last parsed head, shared by all connections of a thread.
 #[derive(Debug, Default)]
 pub(crate) struct LastHead {
     bytes: Vec<u8>,
@@ -86,7 +86,7 @@ pub(crate) struct LastHead {
 
 #[derive(Debug)]
 enum State {
-    /// `Reader::partial` holds what came of the head so far.
+    /// Reading a head; `Reader::partial` holds its bytes so far.
     Head,
     Length {
         head: Head,
@@ -109,7 +109,7 @@ pub(crate) struct Reader {
     state: State,
     partial: Vec<u8>,
     interim: u32,
-    /// The requests are HEAD: no response has a body.
+    /// The requests are HEAD, so no response has a body.
     head_only: bool,
 }
 
@@ -118,14 +118,14 @@ impl Reader {
         Self { state: State::Head, partial: Vec::new(), interim: 0, head_only }
     }
 
-    /// Forgets an unfinished response: a new connection begins.
+    /// Discards an unfinished response, for a new connection.
     pub(crate) fn restart(&mut self) {
         self.state = State::Head;
         self.partial.clear();
         self.interim = 0;
     }
 
-    /// Takes the next bytes. `Some` is a whole response, and the reader is ready for the next one.
+    /// Reads the next bytes. Returns `Some` for a complete response; then the reader is ready for the next one.
     pub(crate) fn read(
         &mut self,
         mut input: &[u8],
@@ -142,7 +142,7 @@ impl Reader {
         }
     }
 
-    /// The connection ended. Whether the response did too depends on its framing.
+    /// Ends the response at the end of the connection. It is complete only if its framing allows that.
     pub(crate) fn end(&mut self) -> Result<Response, Cut> {
         let ended = match &self.state {
             State::Head if self.partial.is_empty() => Err(Cut::Nothing),
@@ -156,7 +156,7 @@ impl Reader {
         ended
     }
 
-    /// The head and how many bytes of the input belong to it, once it is whole.
+    /// Reads a head. Once it is complete, returns it with the number of input bytes that belong to it.
     fn read_head(&mut self, input: &[u8], last: &mut LastHead) -> Result<Option<(Head, usize)>, Malformed> {
         if self.partial.is_empty() {
             if let Some(head) = last.matches(input) {
@@ -179,7 +179,7 @@ impl Reader {
         Ok(Some((head?, end - known)))
     }
 
-    /// Refuses early what cannot become a head, rather than wait for its end until the time-out.
+    /// Rejects bytes early that cannot become a head, instead of waiting for the timeout.
     fn check_partial(&self) -> Result<(), Malformed> {
         const START: &[u8] = b"HTTP/1.";
         let common = self.partial.len().min(START.len());
@@ -238,7 +238,8 @@ impl Reader {
 }
 
 impl LastHead {
-    /// The head, if the input begins with the same bytes: they end in an empty line, so they are a head again.
+    /// The cached head, if the input begins with the same bytes. The bytes end in an empty line, so they are a complete
+    /// head.
     fn matches(&self, input: &[u8]) -> Option<Head> {
         self.head.filter(|_| input.starts_with(&self.bytes))
     }
@@ -291,7 +292,7 @@ fn parse_head(bytes: &[u8], head_only: bool) -> Result<Head, Malformed> {
 #[derive(Debug, Default)]
 struct Fields {
     length: Option<u64>,
-    /// Whether the last transfer coding is chunked.
+    /// Whether the last transfer coding is chunked; `None` without Transfer-Encoding.
     coding: Option<bool>,
     close: bool,
     keepalive: bool,
@@ -323,7 +324,7 @@ impl Fields {
         Ok(fields)
     }
 
-    /// RFC 9112 §6.3, in its order.
+    /// Framing of the body, by the rules of RFC 9112 §6.3 in their order.
     fn framing(&self, status: u16, minor: u8, head_only: bool) -> Result<Framing, Malformed> {
         if self.coding.is_some() && (self.length.is_some() || minor == 0) {
             return Err(Malformed::Framing);

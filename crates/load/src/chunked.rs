@@ -1,13 +1,14 @@
-//! The framing of a chunked body (RFC 9112 §7.1), byte by byte, so that any split of the input reads alike.
+//! Decoder for the framing of a chunked body (RFC 9112 §7.1). It reads byte by byte, so that any split of the input
+//! gives the same result.
 //!
-//! Counts the content and checks the framing; keeps neither content nor trailers.
+//! It counts the content and checks the framing, and keeps neither content nor trailers.
 
 use crate::check::Malformed;
 
-/// Bytes of one chunk line with its extensions, or of all trailers.
+/// Maximum bytes of one chunk line with its extensions, or of all trailers.
 const LINE_BYTES_MAX: u32 = 16 * 1024;
 
-/// Where in the framing the next byte is.
+/// Position in the framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Size { digits: u32 },
@@ -22,22 +23,22 @@ enum Place {
     LastLf,
 }
 
-/// A chunked body being read.
+/// Decoder of a chunked body.
 #[derive(Debug, Clone)]
 pub(crate) struct Chunked {
     place: Place,
-    /// Of the current chunk, still to come.
+    /// Remaining bytes of the current chunk.
     left_bytes: u64,
     line_bytes: u32,
     content_bytes: u64,
 }
 
-/// What `Chunked::read` found.
+/// Result of [`Chunked::read`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Chunks {
-    /// All the input belongs to the body, and more is to come.
+    /// All input belongs to the body, and more follows.
     More,
-    /// The body ended after so many bytes of the input.
+    /// The body ended after this many bytes of the input.
     Ended { used_bytes: usize },
 }
 
@@ -46,7 +47,7 @@ impl Chunked {
         Self { place: Place::Size { digits: 0 }, left_bytes: 0, line_bytes: 0, content_bytes: 0 }
     }
 
-    /// Content so far, without framing.
+    /// Bytes of content so far, without framing.
     pub(crate) fn content_bytes(&self) -> u64 {
         self.content_bytes
     }
@@ -79,7 +80,7 @@ impl Chunked {
         Ok(Chunks::More)
     }
 
-    /// The place after a byte that is not content.
+    /// The position after a byte that is not content.
     fn framing(&mut self, byte: u8) -> Result<Place, Malformed> {
         self.line_bytes += 1;
         if self.line_bytes > LINE_BYTES_MAX {

@@ -1,4 +1,5 @@
-//! Opens connections: TCP to the first address that accepts, and over https the TLS handshake, each with its own time.
+//! Opens connections: TCP to the first address that accepts, then the TLS handshake for https. Each is timed
+//! separately.
 
 use std::future::poll_fn;
 use std::time::Instant;
@@ -13,7 +14,7 @@ use crate::tls::Sessions;
 use crate::transport::{Fault, Transport};
 use crate::worker::Worker;
 
-/// Opens a connection to a server, and records how long that took.
+/// Opens a connection to a server, and records the times of its parts.
 pub(crate) async fn open(
     worker: &Worker,
     sessions: &Sessions,
@@ -44,7 +45,7 @@ pub(crate) async fn open(
     Ok(Transport::Tls(Box::new(secure)))
 }
 
-/// Connects to the first address of the server that accepts, starting with the one that did last time.
+/// Connects to the first address that accepts, starting with the address that accepted last time.
 async fn tcp(worker: &Worker, server: usize) -> Result<TcpStream, Failure> {
     let addresses = &worker.shared.targets.servers[server].addresses;
     let preferred = worker.preferred_address[server].get();

@@ -1,73 +1,73 @@
-//! Why a run could not be started. What goes wrong with single requests is counted, not returned.
+//! Errors of a run that cannot be started. Failures of single requests are counted, not returned.
 
 use std::io;
 
-/// Why a run could not be started or ended.
+/// Why a run could not start or finish.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A value of the plan is out of its range.
+    /// A value of the plan is out of range.
     #[error("{what} must be {expected}")]
     Plan {
         /// The value and its flag.
         what: &'static str,
-        /// Its range.
+        /// The allowed range.
         expected: String,
     },
-    /// A URL that is not `http://HOST[:PORT][/PATH]` or the same with `https`.
+    /// The URL is not `http://HOST[:PORT][/PATH]` or `https://HOST[:PORT][/PATH]`.
     #[error("URL {url:?}: {reason}")]
     Url {
-        /// As written.
+        /// The URL as it was written.
         url: String,
-        /// What is wrong, and what is expected.
+        /// The mistake, and the expected form.
         reason: &'static str,
     },
-    /// A method or header field that cannot be sent.
+    /// The method or a header field cannot be sent.
     #[error("{what} {value:?}: {reason}")]
     Request {
-        /// Which part of the request.
+        /// The part of the request: method or header field.
         what: &'static str,
-        /// As written.
+        /// The value as it was written.
         value: String,
-        /// What is wrong, and what is expected.
+        /// The mistake, and the expected form.
         reason: &'static str,
     },
-    /// A TLS setting that cannot be used.
+    /// A TLS setting cannot be used.
     #[error("{what}: {reason}")]
     Tls {
         /// The setting and its flag.
         what: &'static str,
-        /// What is wrong, and what is expected.
+        /// The mistake, and the expected form.
         reason: String,
     },
-    /// A host name without an address.
+    /// A host name has no address.
     #[error("cannot resolve {host}: {source}; check the name, or write an address")]
     Resolve {
         /// Host and port.
         host: String,
-        /// What the resolver said.
+        /// Error of the resolver.
         source: io::Error,
     },
-    /// No connection could be opened before the load began, so that there is nothing to measure.
+    /// No connection could be opened before the load began, so there is nothing to measure.
     #[error("{reason}")]
     Unreachable {
-        /// What the first attempt met, and what to look at.
+        /// Error of the first attempt, and a hint.
         reason: String,
     },
-    /// A thread, runtime or timer that the system refused.
+    /// The system refused a thread, a runtime or a timer.
     #[error("cannot {action}: {source}; check the limits of this process (ulimit -n, ulimit -u)")]
     System {
-        /// What was refused.
+        /// The refused action.
         action: &'static str,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// An encoded histogram that does not decode.
+    /// An encoded histogram cannot be decoded.
     #[error("the histogram does not decode: {reason}; it must be base64 of the HdrHistogram V2 deflate form")]
     Histogram {
-        /// What the decoder said.
+        /// Error of the decoder.
         reason: String,
     },
-    /// A bug of ours ended a thread.
+    /// A thread ended because of a bug in this program.
     #[error("a load thread ended early; this is a bug of vanward, please report it")]
     ThreadEnded,
 }

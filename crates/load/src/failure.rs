@@ -1,4 +1,4 @@
-//! Why a request failed, its class, and what follows: a place in the record, and a pause before the next attempt.
+//! Failures of requests: their class, the count in the record, and the pause before the next attempt.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use crate::check::{Cut, Malformed};
 use crate::outcome::ErrorClass;
 use crate::worker::Worker;
 
-/// The first pause after a failure that follows a failure; it doubles.
+/// First pause after repeated failures; each further pause is twice as long.
 const PAUSE_FIRST: Duration = Duration::from_millis(5);
 /// The longest pause.
 const PAUSE_LONGEST: Duration = Duration::from_millis(500);
@@ -67,7 +67,7 @@ impl Failure {
         }
     }
 
-    /// Where nothing was reached at all, with what a person might look at.
+    /// Error text with a hint, for a run in which no connection could be opened.
     pub(crate) fn unreached(&self) -> String {
         match self {
             Self::Connect { .. } | Self::ConnectTimeout { .. } | Self::Handshake(_) => {
@@ -77,8 +77,8 @@ impl Failure {
         }
     }
 
-    /// Whether the server said in time that it did not look at the request: it closes an HTTP/2 connection as it may,
-    /// and whoever sends the request again on another does it for the first time (RFC 9113 §8.7).
+    /// Whether the server reported that it has not processed the request, because it was closing its HTTP/2 connection.
+    /// The request can then be sent again on another connection (RFC 9113 §8.7).
     pub(crate) fn is_unprocessed(&self) -> bool {
         matches!(self, Self::GoAway(Reason::NO_ERROR))
     }
@@ -107,7 +107,7 @@ impl From<::h2::Error> for Failure {
     }
 }
 
-/// What a person can do about it, as the end of a sentence.
+/// Hint for a TLS error, as the end of a sentence.
 fn remedy(error: &rustls::Error) -> &'static str {
     match error {
         rustls::Error::InvalidCertificate(_) => {
@@ -118,16 +118,16 @@ fn remedy(error: &rustls::Error) -> &'static str {
     }
 }
 
-/// The code's name in RFC 9113 §7, or its number.
+/// Name of an error code in RFC 9113 §7, or its number.
 fn word(reason: &Reason) -> String {
     // Its Debug form is the name for those that are defined.
     format!("{reason:?}")
 }
 
-/// Failures in a row of one sender: a server that is down must not be spun on.
+/// Number of consecutive failures of one sender: determines its pauses, so that it does not spin.
 #[derive(Debug, Default)]
 pub(crate) struct Setbacks {
-    /// Since the last success.
+    /// Failures since the last success.
     in_a_row: u32,
 }
 
@@ -136,7 +136,7 @@ impl Setbacks {
         self.in_a_row = 0;
     }
 
-    /// Records a failure, and pauses if it is not the first in a row.
+    /// Records a failure. Pauses if it follows another failure.
     pub(crate) async fn fail(&mut self, worker: &Worker, failure: &Failure, now: Instant, counted: bool) {
         if counted {
             let words = || failure.to_string();

@@ -1,5 +1,5 @@
-//! The time-out of a connection's current step, at next to no cost per step: the timer is registered once and only
-//! moved when it goes off too early, as it does when the steps before it were quick.
+//! Timeout of a connection's current step, at almost no cost per step: the timer is registered once, and moved only if
+//! it fires too early because earlier steps were quick.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use tokio::time::Sleep;
 
-/// When to give up.
+/// Timeout of a connection's current step.
 #[derive(Debug)]
 pub(crate) struct GiveUp {
     after: Duration,
     deadline: Instant,
     timer: Pin<Box<Sleep>>,
-    /// Whether the timer is set, and will wake the task that polls.
+    /// Whether the timer is set and will wake the polling task.
     is_registered: bool,
 }
 
@@ -33,7 +33,7 @@ impl GiveUp {
         self.after
     }
 
-    /// A step begins.
+    /// Starts the timeout of a new step.
     pub(crate) fn start(&mut self, now: Instant) {
         self.deadline = now + self.after;
         // A timer that went off unseen wakes nobody again.
@@ -42,12 +42,12 @@ impl GiveUp {
         }
     }
 
-    /// Makes sure that the task is woken to poll again at the deadline or before it.
+    /// Ensures that the task is woken at the deadline or earlier.
     pub(crate) fn watch(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.is_registered { Poll::Pending } else { self.poll(context) }
     }
 
-    /// Ready when the step has taken too long. A woken task polls this if it finds nothing else to do.
+    /// Ready when the step has timed out. A woken task polls this when it finds nothing else to do.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             self.is_registered = self.timer.as_mut().poll(context).is_pending();
@@ -61,7 +61,7 @@ impl GiveUp {
         }
     }
 
-    /// The output of a future, unless it takes too long.
+    /// Output of a future, or `None` after the timeout.
     pub(crate) async fn bound<F: Future>(&mut self, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         poll_fn(|context| match future.as_mut().poll(context) {

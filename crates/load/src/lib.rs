@@ -1,55 +1,55 @@
-//! The load generator: arrival schedule, send, check, record.
+//! Load generator: arrival schedule, send, check, record.
 //!
-//! It talks to any server of HTTP/1.1 or HTTP/2, plain or over TLS, and shares no code with the proxy it measures: the
-//! reader of its responses is its own. What single requests did is in the `Outcome`; only a run that cannot start is an `Error`.
+//! It works with any HTTP/1.1 or HTTP/2 server, with or without TLS, and shares no code with the proxy: it has its own
+//! response reader. Failures of requests are counted in the `Outcome`; an `Error` means that the run could not start.
 
-/// What a run is asked to do.
+/// Settings of a run.
 mod plan;
-/// Where requests go, and their bytes.
+/// Parses URLs, and renders the requests.
 mod target;
 /// Seeded randomness.
 mod random;
-/// When requests fall due, and who sends them. Pure.
+/// Schedule of the requests, and which connection sends each. No I/O.
 mod schedule;
-/// The threads of a run, its start and its end.
+/// Starts and ends the threads of a run.
 mod run;
-/// What one load thread owns.
+/// State of one load thread.
 mod worker;
-/// Turns for the connections, as they are free or as requests fall due.
+/// Turns for connections: when each may send.
 mod arrivals;
-/// Opens connections: TCP, and the TLS handshake on it.
+/// Opens connections: TCP and the TLS handshake.
 mod connect;
-/// What requests travel over: TCP, or TLS on it.
+/// Connection of a sender: TCP, with or without TLS.
 mod transport;
-/// TLS settings to a configuration.
+/// TLS configuration of a run.
 mod tls;
-/// A TLS connection's records.
+/// TLS connection: encrypts and decrypts records.
 mod secure;
-/// One connection of HTTP/1.1: send, receive, record.
+/// Sender of an HTTP/1.1 connection.
 mod send;
-/// Many requests at once on connections of HTTP/2.
+/// Senders of an HTTP/2 connection.
 mod multiplex;
-/// How many at once the server takes.
+/// Limit of concurrent requests of an HTTP/2 connection.
 mod slots;
-/// Whether the server is gone. Pure.
+/// Detects that the server is gone. No I/O.
 mod vigil;
-/// Why a request failed, and the pause after that.
+/// Failures of requests, and the pauses after them.
 mod failure;
-/// The time-out of a connection.
+/// Timeouts.
 mod give_up;
-/// Reads and checks responses. Pure.
+/// Reads and checks responses. No I/O.
 mod check;
-/// The framing of chunked bodies. Pure.
+/// Framing of chunked bodies. No I/O.
 mod chunked;
-/// What a thread counts.
+/// Measurements of one thread.
 mod record;
-/// From records to the outcome, and whether it is valid.
+/// Combines the records of threads into the outcome, and judges its validity.
 mod summary;
-/// What a run measured.
+/// Result of a run, the schema of `--json`.
 mod outcome;
-/// The outcome for people, and the HdrHistogram percentile format.
+/// Prints the outcome as text, and in the HdrHistogram percentile format.
 mod text;
-/// Why a run could not be started.
+/// Errors of a run that cannot start.
 mod error;
 
 pub use error::Error;

@@ -1,6 +1,6 @@
-//! HTTP/2: the requests of several senders on one connection, which whoever needs it first opens.
+//! HTTP/2: several senders share one connection, which the first that needs it opens.
 //!
-//! Frames and header compression are those of the crate `h2`; what counts as a whole response is decided here.
+//! The crate `h2` handles frames and header compression. This module decides when a response is complete.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -29,13 +29,13 @@ use crate::tls::Sessions;
 use crate::transport::Transport;
 use crate::worker::Worker;
 
-/// What a server may send of one response before it was taken: a link of 50 ms carries 160 MB/s with it.
+/// Flow-control window of each response: allows 160 MB/s at a round-trip time of 50 ms.
 const STREAM_WINDOW_BYTES: u32 = 8 << 20;
-/// The same of all the responses on a connection.
+/// Flow-control window of a connection, for all its responses together.
 const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
-/// Header fields of a response, as HTTP/2 counts them.
+/// Maximum size of a response's header fields (SETTINGS_MAX_HEADER_LIST_SIZE).
 const FIELDS_BYTES_MAX: u32 = 64 * 1024;
-/// Connections on which a request may be tried, if each ends before the server looks at it.
+/// Maximum number of connections on which a request is tried, if each ends before the server processes the request.
 const ATTEMPTS_MAX: u32 = 3;
 
 /// Starts a sender for each stream of a connection.
@@ -69,34 +69,34 @@ async fn drive(link: Rc<Link>, index: usize) {
     }
 }
 
-/// A connection to each server that a request of its senders went to.
+/// Connections of a group of senders: one for each server.
 struct Link {
     worker: Rc<Worker>,
-    /// For each server.
+    /// Open connection to each server.
     open: RefCell<Vec<Option<Session>>>,
     sessions: Sessions,
-    /// Held while one of the senders opens a connection: the others will want the same one.
+    /// Lock of the sender that opens a connection; the other senders wait to share it.
     opening: Mutex<()>,
     traffic: Rc<Traffic>,
     body: Bytes,
 }
 
-/// An open connection.
+/// An open HTTP/2 connection.
 #[derive(Clone)]
 struct Session {
     requests: SendRequest<Bytes>,
-    /// How many requests it takes at once.
+    /// Limit of concurrent requests.
     slots: Rc<Slots>,
-    /// Tells it from those before and after it.
+    /// Number that distinguishes the connection from earlier and later ones.
     number: u64,
 }
 
-/// Bytes moved and not yet recorded.
+/// Bytes that were transferred and are not recorded yet.
 #[derive(Debug, Default)]
 struct Traffic {
     received_bytes: Cell<u64>,
     sent_bytes: Cell<u64>,
-    /// Connections opened so far.
+    /// Number of connections opened so far.
     connections: Cell<u64>,
 }
 
@@ -175,7 +175,7 @@ impl Link {
         Ok(Session { requests, slots, number })
     }
 
-    /// The connection takes no more requests.
+    /// Removes a connection that accepts no more requests.
     fn forget(&self, server: usize, session: &Session) {
         self.open.borrow_mut()[server].take_if(|open| open.number == session.number);
         // Who waits for a slot on it waits for one on the next instead, and has tried nothing yet.
@@ -184,32 +184,32 @@ impl Link {
 }
 
 impl Session {
-    /// Takes a slot; `None` once the connection is over.
+    /// Takes a slot of the connection, and reports whether it had to wait. `None` if the connection is over.
     async fn slot(&self) -> Option<(Slot, bool)> {
         self.slots.take(|| self.requests.current_max_send_streams()).await
     }
 }
 
-/// A connection with a slot on it, for one request after the other.
+/// A connection with a slot on it, for the requests of one sender.
 struct Held {
     session: Session,
     server: usize,
-    /// Free again when this goes.
+    /// Released when it is dropped.
     _slot: Slot,
 }
 
-/// One of those that send on a link.
+/// A sender: sends one request at a time.
 struct Sender {
     link: Rc<Link>,
     index: usize,
     held: Option<Held>,
-    /// Where the last request went.
+    /// Server of the last request.
     last_server: usize,
     give_up: GiveUp,
     setbacks: Setbacks,
 }
 
-/// A whole response, and when it came.
+/// A complete response, and when it arrived.
 #[derive(Debug)]
 struct Received {
     response: Response,
@@ -218,7 +218,7 @@ struct Received {
 }
 
 impl Sender {
-    /// Opens the connection before a request needs it, where it is known which server the request will go to.
+    /// Opens the connection before a request needs it, if all requests go to one server.
     async fn open_ahead(&mut self) -> Result<(), Failure> {
         if !self.link.worker.opens_ahead() {
             return Ok(());
@@ -226,8 +226,8 @@ impl Sender {
         self.link.session(0, &mut self.give_up).await.map(drop)
     }
 
-    /// Gets ready for a request, where it is known which server it will go to: it has a connection then, and a slot on
-    /// it. Whether it had to wait for them.
+    /// Prepares for a request: a connection and a slot, if all requests go to one server. Returns whether it took new
+    /// ones.
     async fn hold_ahead(&mut self) -> Result<bool, Failure> {
         let is_ready = self.held.as_ref().is_some_and(|held| !held.session.slots.is_over());
         if is_ready || !self.link.worker.opens_ahead() {
@@ -236,7 +236,7 @@ impl Sender {
         Box::pin(self.hold(0)).await.map(|_| true)
     }
 
-    /// Has a connection to that server, and a slot on it.
+    /// Takes a connection to this server and a slot on it. Returns whether it waited for the slot.
     async fn hold(&mut self, server: usize) -> Result<bool, Failure> {
         self.held = None;
         loop {
@@ -251,8 +251,8 @@ impl Sender {
         }
     }
 
-    /// Waits for the next request to send; `None` is the end of the run. `free` becomes the time at which the sender
-    /// was ready for it.
+    /// Waits for the next request to send; `None` is the end of the run. Updates `free`, the time since which the
+    /// sender is ready.
     async fn next_turn(&mut self, free: &mut Instant) -> Option<Turn> {
         let worker = Rc::clone(&self.link.worker);
         loop {
@@ -280,7 +280,7 @@ impl Sender {
         }
     }
 
-    /// Sends the request of this turn and records what comes of it. Returns when the sender is free again.
+    /// Sends the request of this turn and records its result. Returns when the sender is free again.
     async fn perform(&mut self, turn: Turn, free: Instant) -> Instant {
         let worker = Rc::clone(&self.link.worker);
         let Requests::Http2(messages) = &worker.shared.targets.requests else {
@@ -353,8 +353,8 @@ impl Sender {
         exchanged
     }
 
-    /// Waits until another request on the connection is over, within the time that this one has. False if there is none,
-    /// or that time is over.
+    /// Waits until another request on the connection ends, within the timeout of this request. False if there is no
+    /// other request, or after the timeout.
     async fn waits_for_another(&mut self, sent: Instant) -> bool {
         let Some(session) = self.link.open.borrow()[self.last_server].clone() else { return false };
         self.give_up.start(sent);
@@ -362,7 +362,7 @@ impl Sender {
     }
 }
 
-/// Sends a request, and receives its response to the end.
+/// Sends a request and receives its response to the end.
 async fn request(
     requests: &mut SendRequest<Bytes>,
     head: ::http::Request<()>,
@@ -423,14 +423,14 @@ async fn send_body(mut stream: SendStream<Bytes>, mut rest: Bytes) -> Result<(),
     Ok(())
 }
 
-/// A transport as `h2` wants it.
+/// Byte stream for the crate `h2`, over a transport.
 struct Channel {
     transport: Transport,
     worker: Rc<Worker>,
     traffic: Rc<Traffic>,
-    /// Received in one piece, and more than was asked for: at most what one receive decrypts.
+    /// Received bytes that were more than requested: at most what one receive decrypts.
     overflow: Vec<u8>,
-    /// How much of it was taken since.
+    /// How many bytes of `overflow` were taken.
     taken_bytes: usize,
 }
 

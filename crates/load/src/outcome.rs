@@ -1,7 +1,7 @@
-//! What a run measured: the schema of `vanward load --json`.
+//! Result of a run: the schema of `vanward load --json`.
 //!
-//! The schema is versioned and only grows: fields keep their names and units, readers ignore those they don't
-//! know. Every number is finite; where nothing was measured, counts and values are 0.
+//! The schema is versioned and only grows: fields keep their names and units, and readers ignore unknown fields. Every
+//! number is finite; without measurements, counts and values are 0.
 
 use std::collections::BTreeMap;
 
@@ -9,146 +9,144 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::{Arrival, Tls};
 
-/// The version of this schema. It changes when a field changes its meaning or goes away.
+/// Version of this schema. It changes when a field changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
 
-/// All that a run measured, within the measured window (the warm-up is not in it).
+/// Result of a run, within the measured window (without the warm-up).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// `SCHEMA` when this was written.
+    /// [`SCHEMA`] at the time of writing.
     pub schema: u32,
     /// Version of the generator.
     pub version: String,
-    /// When the measured window began, in milliseconds since 1970.
+    /// Start of the measured window, in milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// What was asked.
+    /// Settings of the run.
     pub settings: Settings,
-    /// From the start of the measured window to its end. With a rate the requests that are under way or overdue
-    /// when the schedule ends are waited for, for less than a second, and then this lasts until the last one.
+    /// Duration of the measured window. With a rate, the run waits up to a second for requests that are active or
+    /// overdue at the end of the schedule; the window then ends with the last response.
     pub measured_seconds: f64,
-    /// Whether the run was stopped before its end.
+    /// Whether the run was stopped early.
     pub interrupted: bool,
-    /// Why the run ended before its number of requests, where the server was gone: nothing was answered any more, and
-    /// everything failed.
+    /// Why the run ended before its number of requests, if the server was gone: no responses, only failures.
     #[serde(default)]
     pub server_gone: Option<String>,
-    /// Whole responses with a status of 2xx or 3xx. Only these are in the distributions.
+    /// Complete responses with status 2xx or 3xx. Only they count in the distributions.
     pub requests: u64,
-    /// `requests` by `measured_seconds`.
+    /// `requests` divided by `measured_seconds`.
     pub requests_per_second: f64,
-    /// Bytes received, heads and HTTP/2 frames included; of TLS what was in its records.
+    /// Bytes received, including heads and HTTP/2 frames; with TLS, the content of its records.
     pub bytes_received: u64,
     /// Bytes of response bodies, without chunk framing.
     pub body_bytes: u64,
     /// Bytes sent.
     pub bytes_sent: u64,
-    /// Whole responses by status.
+    /// Complete responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// What failed, by class.
+    /// Failures by class.
     pub errors: Errors,
-    /// The first failure of each class, in words.
+    /// Text of the first failure of each class.
     pub error_examples: BTreeMap<ErrorClass, String>,
-    /// Requests under way when the run ended. They are in no other figure.
+    /// Requests active at the end of the run. No other figure includes them.
     pub unfinished: u64,
-    /// How long the oldest of these had been under way: what hangs is longer than the slowest response.
+    /// Age of the oldest unfinished request: a hanging request is older than the slowest response.
     #[serde(default)]
     pub oldest_unfinished_us: u64,
     /// Connections opened in the window.
     pub connections_opened: u64,
-    /// HTTP/2: streams that the server refused without a look at them, and that were sent again when another was over. They
-    /// are no errors.
+    /// HTTP/2: streams that the server refused unprocessed, and that were sent again later. They are no errors.
     #[serde(default)]
     pub streams_refused: u64,
-    /// The headline. With a rate from when the request was due, otherwise from when it was sent, to the end of
-    /// the response. A request that has to connect first counts from its connect.
+    /// Latency, the main figure. With a rate it counts from the time when the request was due, otherwise from sending,
+    /// to the end of the response. If the request has to connect first, it counts from the connect.
     pub latency: Distribution,
-    /// From sent to done, whatever the arrival. The same as `latency` without a rate.
+    /// Service time: from sending to the end of the response. Without a rate, equal to `latency`.
     pub service: Distribution,
-    /// From sent to the first byte of the response.
+    /// Time from sending to the first byte of the response.
     pub first_byte: Distribution,
-    /// From connect to connected; a TLS handshake is not in it.
+    /// Time of the TCP connect, without the TLS handshake.
     pub connect: Distribution,
-    /// With `https` URLs: the TLS handshakes of the window.
+    /// TLS handshakes of the window, for `https` URLs.
     #[serde(default)]
     pub tls: Option<TlsMade>,
-    /// With a rate: how the schedule was kept.
+    /// How well the schedule was kept, for runs with a rate.
     pub schedule: Option<ScheduleKept>,
-    /// What the generator itself used.
+    /// CPU time of the generator.
     pub cpu: Cpu,
-    /// Why the run must not be believed; empty when it may be.
+    /// Reasons why the run is invalid; empty for a valid run.
     pub problems: Vec<Problem>,
 }
 
 impl Outcome {
-    /// Whether the figures may be believed.
+    /// Whether the run is valid.
     pub fn is_valid(&self) -> bool {
         self.problems.is_empty()
     }
 }
 
-/// What was asked, as it was understood.
+/// Settings of a run, as they were understood.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// The first URL.
     pub url: String,
-    /// How many URLs there were.
+    /// Number of URLs.
     pub urls: usize,
-    /// The seed they were shuffled with.
+    /// Seed of the shuffled URLs.
     pub shuffle_seed: Option<u64>,
     /// The request method.
     pub method: String,
-    /// Header fields given.
+    /// Given header fields.
     pub headers: Vec<String>,
     /// Size of the request body.
     pub request_body_bytes: usize,
     /// Whether connections were kept open between requests.
     pub keepalive: bool,
-    /// How HTTPS was spoken.
+    /// TLS settings.
     #[serde(default)]
     pub tls: Tls,
-    /// Whether HTTP/2 was spoken.
+    /// Whether HTTP/2 was used.
     #[serde(default)]
     pub http2: bool,
-    /// Requests under way at once on each connection.
+    /// Concurrent requests on each connection.
     #[serde(default = "one")]
     pub streams: usize,
-    /// Connections over all threads.
+    /// Connections, over all threads.
     pub connections: usize,
-    /// OS threads.
+    /// Number of OS threads.
     pub threads: usize,
     /// When requests were sent.
     pub arrival: Arrival,
-    /// The duration asked for.
+    /// Requested duration.
     pub duration_seconds: Option<f64>,
-    /// The number of requests asked for.
+    /// Requested number of requests.
     pub requests: Option<u64>,
-    /// Load before the measured window.
+    /// Duration of the load before the measured window.
     pub warm_up_seconds: f64,
-    /// When a request is given up.
+    /// Timeout of a request.
     pub timeout_seconds: f64,
 }
 
-/// What earlier versions could do.
+/// Default for outcomes of earlier versions.
 fn one() -> usize {
     1
 }
 
-/// The TLS handshakes of a run, within the measured window. Connections that are kept make theirs before it.
+/// TLS handshakes of a run, within the measured window. Connections that are kept have theirs before it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TlsMade {
-    /// Handshakes with certificates and signatures.
+    /// Full handshakes, with certificates and signatures.
     pub full: u64,
-    /// Those that resumed the session of an earlier connection.
+    /// Handshakes that resumed an earlier session.
     pub resumed: u64,
-    /// Both, by `measured_seconds`.
+    /// All handshakes divided by `measured_seconds`.
     pub handshakes_per_second: f64,
-    /// From connected to the end of the handshake.
+    /// Time of a handshake, after the TCP connect.
     pub handshake: Distribution,
-    /// What was agreed on, before the window too: `TLSv1.3 TLS_AES_128_GCM_SHA256`, for each that there was.
+    /// Agreed versions and cipher suites, also before the window: `TLSv1.3 TLS_AES_128_GCM_SHA256`.
     pub agreed: Vec<String>,
 }
 
-/// Failed requests by class; none is counted as a success.
+/// Failed requests by class. None is counted as a success.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Errors {
     /// Connections that could not be opened.
@@ -157,28 +155,28 @@ pub struct Errors {
     pub read: u64,
     /// Requests that could not be sent.
     pub write: u64,
-    /// Responses that were not whole in time: they are in no distribution.
+    /// Responses that were incomplete at the timeout. They are in no distribution.
     pub timeout: u64,
-    /// Whole responses with a status other than 2xx and 3xx.
+    /// Complete responses with a status other than 2xx and 3xx.
     pub status: u64,
-    /// Responses that break HTTP/1.1 or HTTP/2.
+    /// Responses that violate HTTP/1.1 or HTTP/2.
     pub malformed: u64,
-    /// TLS handshakes that failed, and records that were not right.
+    /// Failed TLS handshakes, and invalid TLS records.
     #[serde(default)]
     pub tls: u64,
-    /// HTTP/2: requests that the server reset, or refused with GOAWAY.
+    /// HTTP/2: requests that the server reset, or rejected with GOAWAY.
     #[serde(default)]
     pub reset: u64,
 }
 
 impl Errors {
-    /// All of them.
+    /// Failures of all classes.
     pub fn total(&self) -> u64 {
         let Self { connect, read, write, timeout, status, malformed, tls, reset } = *self;
         connect + read + write + timeout + status + malformed + tls + reset
     }
 
-    /// Adds those of another thread or run.
+    /// Adds the failures of another thread or run.
     pub fn add(&mut self, other: &Self) {
         self.connect += other.connect;
         self.read += other.read;
@@ -201,111 +199,111 @@ pub enum ErrorClass {
     Read,
     /// The request could not be sent.
     Write,
-    /// The response was not whole in time.
+    /// The response was incomplete at the timeout.
     Timeout,
-    /// The response is whole, its status is not 2xx or 3xx.
+    /// The response is complete, but its status is not 2xx or 3xx.
     Status,
-    /// The response breaks HTTP/1.1 or HTTP/2.
+    /// The response violates HTTP/1.1 or HTTP/2.
     Malformed,
-    /// The TLS handshake failed, or a record was not right.
+    /// The TLS handshake failed, or a TLS record was invalid.
     Tls,
-    /// HTTP/2: the server reset the request, or refused it with GOAWAY.
+    /// HTTP/2: the server reset the request, or rejected it with GOAWAY.
     Reset,
 }
 
-/// How times are spread, in microseconds.
+/// Distribution of times, in microseconds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// How many times were recorded; where 0, the rest is 0 too.
+    /// Number of recorded times. If 0, all other values are 0.
     pub count: u64,
-    /// The least.
+    /// Minimum.
     pub min_us: u64,
-    /// Their mean.
+    /// Mean.
     pub mean_us: f64,
-    /// Their standard deviation.
+    /// Standard deviation.
     pub stdev_us: f64,
-    /// Half of them took at most this.
+    /// Median (50th percentile).
     pub p50_us: u64,
-    /// 75 in 100.
+    /// 75th percentile.
     pub p75_us: u64,
-    /// 90 in 100.
+    /// 90th percentile.
     pub p90_us: u64,
-    /// 95 in 100.
+    /// 95th percentile.
     pub p95_us: u64,
-    /// 99 in 100.
+    /// 99th percentile.
     pub p99_us: u64,
-    /// 999 in 1,000.
+    /// 99.9th percentile.
     pub p99_9_us: u64,
-    /// 9,999 in 10,000.
+    /// 99.99th percentile.
     pub p99_99_us: u64,
-    /// The most.
+    /// Maximum.
     pub max_us: u64,
-    /// Times above what the histogram holds (an hour), recorded as that.
+    /// Number of times above the histogram's maximum (an hour), recorded as that maximum.
     pub clamped: u64,
-    /// The whole HdrHistogram (3 significant digits, microseconds): base64 of its V2 deflate form; empty where
-    /// `count` is 0. `Distribution::histogram` decodes it, so that runs can be merged.
+    /// Complete HdrHistogram (3 significant digits, microseconds): base64 of its V2 deflate form; empty if `count` is
+    /// 0. `Distribution::histogram` decodes it, so that runs can be merged.
     pub histogram: String,
 }
 
-/// How the schedule of a run with a rate was kept.
+/// How well the schedule of a run with a rate was kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScheduleKept {
     /// Requests that fell due in the window.
     pub due: u64,
-    /// Of these, sent before the window ended.
+    /// Requests of `due` that were sent before the window ended.
     pub sent_in_window: u64,
-    /// Of these, never sent.
+    /// Requests of `due` that were never sent.
     pub unsent: u64,
     /// How late the last request was sent.
     pub slip_us: u64,
-    /// The rate at which they were sent, from the start of the window to the last one.
+    /// Actual rate of sending, from the start of the window to the last request.
     pub sent_per_second: f64,
-    /// Requests that were due before any connection was free.
+    /// Requests that were due before a connection was free.
     pub waited_for_connection: u64,
-    /// From due to sent, of every request sent: waiting for a free connection, and the generator's own delay.
+    /// Lateness of every sent request, from due to sent: the wait for a free connection, and the generator's own delay.
     pub lateness: Distribution,
-    /// The generator's own delay: from when the request was due and a connection free, to sent.
+    /// The generator's own delay: from when the request was due and a connection free, until it was sent.
     pub own_lateness: Distribution,
 }
 
-/// Processor time that the load threads used in the window.
+/// CPU time of the load threads in the window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// User and system time.
+    /// User and system CPU time.
     pub total_seconds: f64,
-    /// `total_seconds` for each whole response, in microseconds.
+    /// `total_seconds` per complete response, in microseconds.
     pub us_per_request: f64,
-    /// `total_seconds` by window and threads: 1 is every load thread busy all the time.
+    /// `total_seconds` divided by window and threads: 1 means that every load thread was always busy.
     pub utilisation: f64,
-    /// Time that the load threads had something to do and no core to do it on; 0 where the kernel does not tell.
+    /// Time that load threads were ready to run and waited for a core; 0 if the kernel does not report it.
     #[serde(default)]
     pub waited_seconds: f64,
 }
 
-/// Why a run must not be believed.
+/// Why a run is invalid.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Problem {
-    /// The generator sent late, although a connection was free: it was short of processor time.
+    /// The generator sent late although a connection was free: it had too little CPU time.
     GeneratorLate {
-        /// 99 in 100 requests were at most this late by the generator's own fault.
+        /// 99th percentile of the generator's own delay.
         own_lateness_p99_us: u64,
-        /// What was allowed.
+        /// The allowed delay.
         limit_us: u64,
     },
-    /// The schedule was not kept: the last request was sent too late, or some were never sent.
+    /// The schedule was not kept: the last request was too late, or requests were never sent.
     RateMissed {
         /// Requests that fell due.
         due: u64,
-        /// Of these, never sent.
+        /// Requests of `due` that were never sent.
         unsent: u64,
         /// How late the last request was sent.
         slip_us: u64,
-        /// What was allowed: a hundredth of the window.
+        /// The allowed lateness: a hundredth of the window.
         limit_us: u64,
-        /// Of those sent, how many had to wait for a free connection.
+        /// Sent requests that had to wait for a free connection.
         waited_for_connection: u64,
-        /// Whose fault it was.
+        /// The cause.
         #[serde(default)]
         by: MissedBy,
     },
@@ -315,11 +313,11 @@ pub enum Problem {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MissedBy {
-    /// No connection was free: the server was too slow for the rate, or the connections too few.
+    /// No connection was free: the server was too slow for the rate, or there were too few connections.
     #[default]
     Server,
-    /// Connections failed, and were tried again after a pause.
+    /// Connections failed, and were retried after a pause.
     Errors,
-    /// The generator was short of processor time.
+    /// The generator had too little CPU time.
     Generator,
 }

@@ -1,6 +1,6 @@
-//! What a run is asked to do: where to send, how many, when, and for how long.
+//! Plan of a run: where requests go, how many, when, and for how long.
 //!
-//! Plain values that serialise; nothing here opens a socket or resolves a name. `Plan::check` says what is wrong.
+//! Plain serialisable values. Nothing here opens a socket or resolves a name. `Plan::check` reports mistakes.
 
 use std::path::PathBuf;
 
@@ -8,70 +8,70 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// Threads, connections and list entries that a run may have at most.
+/// Maximum number of threads.
 pub const THREADS_MAX: usize = 256;
-/// Connections over all threads.
+/// Maximum number of connections, over all threads.
 pub const CONNECTIONS_MAX: usize = 100_000;
-/// Requests under way at once on one HTTP/2 connection.
+/// Maximum number of concurrent requests on one HTTP/2 connection.
 pub const STREAMS_MAX: usize = 1_000;
-/// URLs of one list.
+/// Maximum number of URLs in a list.
 pub const URLS_MAX: usize = 1_000_000;
-/// Seconds that any wait or run may be asked to last: a year.
+/// Maximum duration of a run or a wait: a year.
 const SECONDS_MAX: f64 = 366.0 * 86_400.0;
-/// Requests a second, over all threads.
+/// Maximum requests per second, over all threads.
 const RATE_MAX: f64 = 10_000_000.0;
 
-/// One run of the generator.
+/// Plan of one run of the generator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Plan {
-    /// Absolute `http://HOST[:PORT][/PATH]` URLs, or the same with `https`, requested in turn. At least one.
+    /// Absolute URLs, `http://HOST[:PORT][/PATH]` or `https://HOST[:PORT][/PATH]`, requested in turn. At least one.
     pub urls: Vec<String>,
-    /// Shuffles the URLs once, the same way for the same seed; `None` keeps their order.
+    /// Seed that shuffles the URLs once; `None` keeps their order.
     pub shuffle_seed: Option<u64>,
     /// The request method.
     pub method: String,
-    /// Header fields as `Name: value`, sent after Host. A Host among them replaces that of the URL.
+    /// Header fields, `Name: value`, sent after Host. A Host field replaces the Host of the URL.
     pub headers: Vec<String>,
-    /// The request body; empty is none.
+    /// Request body; empty for none.
     pub body: Vec<u8>,
     /// Keeps connections open between requests; otherwise each request opens its own.
     pub keepalive: bool,
-    /// How HTTPS is spoken, where a URL is `https`.
+    /// TLS settings, for `https` URLs.
     pub tls: Tls,
-    /// Speaks HTTP/2: over TLS by ALPN, over TCP by prior knowledge.
+    /// Use HTTP/2: over TLS by ALPN, over TCP by prior knowledge.
     pub http2: bool,
-    /// Requests under way at once on each connection; more than one only with HTTP/2.
+    /// Concurrent requests on each connection; more than one requires HTTP/2.
     pub streams: usize,
     /// Connections over all threads.
     pub connections: usize,
-    /// OS threads, each with its share of the connections.
+    /// Number of OS threads, which share the connections.
     pub threads: usize,
     /// When requests are sent.
     pub arrival: Arrival,
-    /// Ends the run after this long; `None` runs until `requests` are done.
+    /// Ends the run after this time; `None` runs until `requests` are done.
     pub duration_seconds: Option<f64>,
     /// Ends the run after this many requests, failed ones included; `None` runs for `duration_seconds`.
     pub requests: Option<u64>,
-    /// Sends load for this long before anything is counted.
+    /// Duration of load before the measured window.
     pub warm_up_seconds: f64,
-    /// A request whose response is not whole after this long is given up as timed out.
+    /// Timeout of a request, until its response is complete.
     pub timeout_seconds: f64,
 }
 
-/// How HTTPS is spoken.
+/// TLS settings of the generator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tls {
-    /// Whether the server's certificate is verified. Without, any is taken.
+    /// Whether to verify the server's certificate; false accepts any.
     pub verify: bool,
-    /// A PEM file of the authorities to trust instead of the system's.
+    /// PEM file of the CAs to trust instead of the system's.
     pub ca: Option<PathBuf>,
-    /// Whether a connection resumes the session of an earlier one, where the server lets it.
+    /// Whether connections resume an earlier session, if the server allows it.
     pub resume: bool,
-    /// The latest version to offer; `None` is the latest there is.
+    /// Highest TLS version to offer; `None` is the latest.
     pub version_max: Option<TlsVersion>,
-    /// The only cipher suite to offer, by its IANA name; `None` offers all that are safe.
+    /// Only cipher suite to offer, by its IANA name; `None` offers all safe ones.
     pub cipher: Option<String>,
 }
 
@@ -81,13 +81,13 @@ impl Default for Tls {
     }
 }
 
-/// A version of TLS.
+/// TLS version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TlsVersion {
-    /// RFC 5246.
+    /// TLS 1.2 (RFC 5246).
     #[serde(rename = "1.2")]
     Tls12,
-    /// RFC 8446.
+    /// TLS 1.3 (RFC 8446).
     #[serde(rename = "1.3")]
     Tls13,
 }
@@ -96,24 +96,24 @@ pub enum TlsVersion {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Arrival {
-    /// Each connection sends its next request as soon as a response is whole.
+    /// Closed loop: each connection sends its next request as soon as a response is complete.
     Closed,
-    /// Requests fall due at equal intervals, whether or not earlier ones are done.
+    /// Constant rate: requests fall due at equal intervals, even if responses are late.
     Constant {
-        /// Over all threads.
+        /// Rate over all threads.
         requests_per_second: f64,
     },
-    /// Requests fall due at random and independently, as those of many users do.
+    /// Poisson process: requests fall due at random and independently, like those of many users.
     Poisson {
-        /// The mean, over all threads.
+        /// Mean rate over all threads.
         requests_per_second: f64,
-        /// The same seed gives the same arrivals.
+        /// Seed: the same seed gives the same arrivals.
         seed: u64,
     },
 }
 
 impl Arrival {
-    /// The rate that was asked for, if one was.
+    /// The requested rate; `None` for a closed loop.
     pub fn requests_per_second(&self) -> Option<f64> {
         match *self {
             Self::Closed => None,
@@ -148,12 +148,12 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// A closed loop of 10 connections on one URL for 10 s; change the fields for anything else.
+    /// A closed loop of 10 connections on one URL for 10 s, as a start for other plans.
     pub fn new(url: impl Into<String>) -> Self {
         Self { urls: vec![url.into()], ..Self::default() }
     }
 
-    /// Says what is wrong with the numbers; URLs and headers are checked where they are parsed.
+    /// Reports values out of range. URLs and headers are checked where they are parsed.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let wrong = |what: &'static str, expected: String| Err(Error::Plan { what, expected });
         if self.urls.is_empty() || self.urls.len() > URLS_MAX {

@@ -1,8 +1,9 @@
-//! Repeatable randomness: SplitMix64 (Steele, Lea and Flood, 2014), so that a seed means the same in every version.
+//! Repeatable randomness: SplitMix64 (Steele, Lea and Flood, 2014), so that a seed gives the same numbers in every
+//! version.
 //!
-//! Good enough to spread arrivals and to shuffle lists; not for secrets.
+//! Good enough for arrivals and shuffled lists; not for secrets.
 
-/// A stream of random numbers that its seed fixes.
+/// Pseudo-random numbers that depend only on the seed.
 #[derive(Debug, Clone)]
 pub(crate) struct Random {
     state: u64,
@@ -13,7 +14,7 @@ impl Random {
         Self { state: seed }
     }
 
-    /// A stream of its own for each thread of one seed.
+    /// An independent stream for each thread, from one seed.
     pub(crate) fn of_thread(seed: u64, thread: usize) -> Self {
         let mut seeds = Self::new(seed ^ (thread as u64).rotate_left(32));
         Self::new(seeds.next())
@@ -27,17 +28,17 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Above 0 and at most 1, so that its logarithm is finite.
+    /// Uniform number above 0 and at most 1, so that its logarithm is finite.
     fn unit(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// A waiting time of a Poisson process.
+    /// Interval of a Poisson process with this mean (exponential distribution).
     pub(crate) fn exponential(&mut self, mean: f64) -> f64 {
         -self.unit().ln() * mean
     }
 
-    /// Puts a list into a random order, each order being as likely (but for a bias below 2^-32).
+    /// Shuffles a list: each order is equally likely (with a bias below 2^-32).
     pub(crate) fn shuffle<T>(&mut self, list: &mut [T]) {
         for last in (1..list.len()).rev() {
             let chosen = (u128::from(self.next()) * (last as u128 + 1)) >> 64;

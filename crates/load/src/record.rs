@@ -1,6 +1,6 @@
-//! What one thread counts: histograms of successes, errors by class, the schedule's lateness. Merged at the end.
+//! Measurements of one thread: histograms of successes, failures by class, lateness of the schedule. Merged at the end.
 //!
-//! Nothing here reads a clock. Only requests of the measured window get here.
+//! Nothing here reads a clock. Only requests of the measured window are recorded.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,18 +12,18 @@ use crate::check::Response;
 use crate::outcome::{ErrorClass, Errors};
 use crate::secure::Agreed;
 
-/// The longest time a histogram holds: an hour. Longer ones are recorded as that, and counted.
+/// Maximum time in a histogram: an hour. Longer times are recorded as an hour, and counted.
 const LONGEST_US: u64 = 3_600_000_000;
-/// Three significant digits: an error of at most 0.1%.
+/// Three significant digits: a relative error of at most 0.1%.
 const SIGNIFICANT_DIGITS: u8 = 3;
-/// Status codes have three digits.
+/// Number of possible status codes, which have three digits.
 const STATUSES: usize = 1000;
 
-/// Times in microseconds.
+/// Histogram of times in microseconds.
 #[derive(Debug, Clone)]
 pub(crate) struct Times {
     pub(crate) histogram: Histogram<u64>,
-    /// Times longer than the histogram holds.
+    /// Number of times above the histogram's maximum.
     pub(crate) clamped: u64,
 }
 
@@ -54,33 +54,33 @@ impl Times {
     }
 }
 
-/// The moments of a request.
+/// Timestamps of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moments {
-    /// When it was due; in a closed loop when it was sent.
+    /// When the request was due; in a closed loop, when it was sent.
     pub(crate) due: Instant,
     pub(crate) sent: Instant,
     pub(crate) first_byte: Instant,
     pub(crate) done: Instant,
 }
 
-/// What a thread measured.
+/// Measurements of one thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Record {
-    /// Whether requests fall due on a schedule; otherwise `latency` and the schedule's times stay empty.
+    /// Whether requests follow a schedule. Otherwise `latency` and the schedule's times stay empty.
     open_model: bool,
     pub(crate) latency: Times,
     pub(crate) service: Times,
     pub(crate) first_byte: Times,
     pub(crate) connect: Times,
-    /// TLS handshakes, of either kind.
+    /// Times of TLS handshakes, full and resumed.
     pub(crate) handshake: Times,
     pub(crate) resumed: u64,
-    /// What handshakes agreed on, those before the window too; few differ.
+    /// Agreed TLS versions and cipher suites, also before the window.
     pub(crate) agreed: Vec<(ProtocolVersion, CipherSuite)>,
     pub(crate) lateness: Times,
     pub(crate) own_lateness: Times,
-    /// Whole responses by status.
+    /// Complete responses by status.
     pub(crate) statuses: Vec<u64>,
     pub(crate) requests: u64,
     pub(crate) errors: Errors,
@@ -89,12 +89,12 @@ pub(crate) struct Record {
     pub(crate) body_bytes: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) connections_opened: u64,
-    /// Streams of HTTP/2 that were refused, and sent again.
+    /// HTTP/2 streams that were refused and sent again.
     pub(crate) streams_refused: u64,
     pub(crate) sent: u64,
     pub(crate) sent_in_window: u64,
     pub(crate) waited_for_connection: u64,
-    /// Of the request sent last: when it was due, and sent.
+    /// When the last request was due, and when it was sent.
     pub(crate) last_sent: Option<(Instant, Instant)>,
     pub(crate) last_done: Option<Instant>,
 }
@@ -129,7 +129,7 @@ impl Record {
         }
     }
 
-    /// A request of a schedule goes out. `free` is when its connection became free.
+    /// Records that a request of a schedule is sent. `free` is when its connection became free.
     pub(crate) fn departure(&mut self, due: Instant, free: Instant, sent: Instant, end: Option<Instant>) {
         self.sent += 1;
         self.sent_in_window += u64::from(end.is_none_or(|end| sent < end));
@@ -139,7 +139,7 @@ impl Record {
         self.last_sent = Some((due, sent));
     }
 
-    /// A TLS handshake is over; `time` is how long it took, if it belongs to the window.
+    /// Records a TLS handshake. `time` is its duration, if it belongs to the window.
     pub(crate) fn handshake(&mut self, agreed: Agreed, time: Option<Duration>) {
         self.agree((agreed.version, agreed.suite));
         if let Some(time) = time {
@@ -154,13 +154,13 @@ impl Record {
         }
     }
 
-    /// What a request moved, whatever came of it.
+    /// Records the bytes that a request transferred, even if it failed.
     pub(crate) fn transferred(&mut self, sent_bytes: u64, received_bytes: u64) {
         self.bytes_sent += sent_bytes;
         self.bytes_received += received_bytes;
     }
 
-    /// A response is whole.
+    /// Records a complete response.
     pub(crate) fn response(&mut self, response: Response, moments: &Moments) {
         self.body_bytes += response.body_bytes;
         self.last_done = Some(moments.done);
@@ -180,7 +180,7 @@ impl Record {
         }
     }
 
-    /// A request failed.
+    /// Records a failed request.
     pub(crate) fn failure(&mut self, class: ErrorClass, now: Instant, words: impl FnOnce() -> String) {
         let count = match class {
             ErrorClass::Connect => &mut self.errors.connect,
@@ -201,12 +201,12 @@ impl Record {
         self.error_examples.entry(class).or_insert_with(words);
     }
 
-    /// Whole responses, of whatever status, and requests that failed otherwise.
+    /// Number of complete responses with any status, and number of other failed requests.
     pub(crate) fn answered_and_failed(&self) -> (u64, u64) {
         (self.requests + self.errors.status, self.errors.total() - self.errors.status)
     }
 
-    /// The times of the headline.
+    /// Times of the main figure: `latency` with a schedule, otherwise `service`.
     pub(crate) fn headline(&self) -> &Times {
         if self.open_model { &self.latency } else { &self.service }
     }

@@ -1,4 +1,4 @@
-//! A run from start to end: threads, the moment at which all begin together, the measured window, the early end.
+//! Run of a plan: starts threads, begins the load on all of them together, and ends the run, also early.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,24 +23,24 @@ use crate::vigil::Vigil;
 use crate::worker::{Live, Orders, Reach, Shared, Worker};
 use crate::{multiplex, send};
 
-/// Descriptors that are not connections: standard streams, and a poller, its waker and a timer for each thread.
+/// File descriptors besides connections: standard streams; and a poller, its waker and a timer for each thread.
 const OTHER_DESCRIPTORS: u64 = 32;
-/// From the moment at which every connection is ready to the first request, so that all threads hear of it.
+/// Delay from the last ready connection to the first request, so that all threads are informed.
 const HEAD_START: Duration = Duration::from_millis(2);
-/// A schedule waits so long for what is under way or overdue when it ends: leaving all of that out would leave out the
-/// worst, and with it the run still ends within a second of its time.
+/// How long a run with a schedule waits at its end for active and overdue requests. Without them the slowest would be
+/// missing; the run still ends within a second.
 const OVERTIME: Duration = Duration::from_millis(800);
-/// Between two looks at whether the server is gone.
+/// Interval between checks whether the server is gone.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
-/// The stack of a load thread, which calls nothing deep.
+/// Stack size of a load thread.
 const STACK_BYTES: usize = 512 * 1024;
 
-/// Runs the plan to its end. Blocks the calling thread, which sends no load itself.
+/// Runs a plan to its end. Blocks the calling thread, which sends no load itself.
 pub fn run(plan: &Plan) -> Result<Outcome, Error> {
     start(plan)?.wait()
 }
 
-/// Starts the plan's threads and returns at once.
+/// Starts the threads of a plan and returns at once.
 pub fn start(plan: &Plan) -> Result<Running, Error> {
     plan.check()?;
     let targets = Targets::new(plan)?;
@@ -90,7 +90,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// To watch the run and to end it, from any thread.
+    /// A handle to watch and stop the run from any thread.
     pub fn control(&self) -> Control {
         self.control.clone()
     }
@@ -115,7 +115,7 @@ impl Running {
     }
 }
 
-/// A handle on a run.
+/// Handle to watch and stop a run.
 #[derive(Debug, Clone)]
 pub struct Control {
     orders: Arc<watch::Sender<Orders>>,
@@ -132,17 +132,17 @@ impl Control {
         self.orders.send_modify(|orders| orders.window = Some(window));
     }
 
-    /// Ends the run now; what was measured so far is its outcome.
+    /// Stops the run. Its outcome contains what was measured so far.
     pub fn stop(&self) {
         self.orders.send_modify(|orders| orders.stop = true);
     }
 
-    /// Ends the run, since the server is gone.
+    /// Stops the run because the server is gone.
     fn give_up(&self) {
         self.orders.send_modify(|orders| (orders.stop, orders.is_gone) = (true, true));
     }
 
-    /// Where the run is.
+    /// Progress of the run.
     pub fn progress(&self) -> Progress {
         let since = self
             .orders
@@ -158,18 +158,18 @@ impl Control {
     }
 }
 
-/// Where a run is.
+/// Progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
-    /// Since the measured window began; `None` while it connects or warms up.
+    /// Time since the measured window began; `None` while connecting or warming up.
     pub measured_seconds: Option<f64>,
     /// Successful requests so far.
     pub requests: u64,
-    /// Failed ones.
+    /// Failed requests so far.
     pub errors: u64,
 }
 
-/// Ends the whole run if a thread cannot go on: the others would wait for it for ever.
+/// Guard that stops the run if a thread fails: the other threads would wait for it forever.
 #[derive(Debug)]
 struct StopOnFailure(Option<Control>);
 
@@ -194,7 +194,7 @@ fn window(plan: &Plan, load: Instant) -> Window {
     Window { load, start, end: plan.duration_seconds.map(|seconds| start + Duration::from_secs_f64(seconds)) }
 }
 
-/// One load thread, from its runtime to its record.
+/// Runs one load thread, from its runtime to its record.
 fn measure(worker: Worker, control: &Control) -> Result<Measured, Error> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build_local(tokio::runtime::LocalOptions::default());
@@ -248,8 +248,8 @@ fn measure(worker: Worker, control: &Control) -> Result<Measured, Error> {
     })
 }
 
-/// How long overdue requests and those under way may go on after the window: a closed loop leaves them, a schedule
-/// waits for them, as leaving them out would leave out the worst.
+/// How long active and overdue requests may continue after the window. A closed loop does not wait for them; a schedule
+/// does, because without them the slowest would be missing.
 fn overtime(worker: &Worker) -> Duration {
     match worker.arrivals() {
         Arrivals::Closed(_) => Duration::ZERO,
@@ -257,7 +257,7 @@ fn overtime(worker: &Worker) -> Duration {
     }
 }
 
-/// Every connection is done: the number of requests is reached, or the window over.
+/// Waits until every connection is done: after the number of requests, or at the end of the window.
 async fn all_done(connections: &mut JoinSet<()>, arrivals: &Arrivals, window_end: Option<Instant>) {
     all_ended(connections).await;
     // The last request of a schedule may be done long before its window ends.
@@ -284,7 +284,7 @@ async fn sleep_until(end: Option<Instant>) {
     }
 }
 
-/// Ready when the server is gone for all threads.
+/// Waits until the server is gone for all threads.
 async fn until_gone(worker: &Worker) {
     let mut vigil = Vigil::new(worker.senders(), Instant::now());
     loop {
@@ -295,20 +295,20 @@ async fn until_gone(worker: &Worker) {
     }
 }
 
-/// How long this thread has been ready to run, and waited for a core; 0 where the kernel does not tell.
+/// Time that this thread was ready to run and waited for a core; 0 if the kernel does not report it.
 fn waited() -> Duration {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = told.split_whitespace().nth(1).and_then(|number| number.parse().ok());
     Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
-/// User and system time of this thread.
+/// User and system CPU time of this thread.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// As many files may be open as this takes.
+/// Checks that the limit on open files suffices for the plan.
 fn check_descriptors(plan: &Plan, servers: usize) -> Result<(), Error> {
     let servers = if plan.http2 { servers as u64 } else { 1 };
     let needed = plan.connections as u64 * servers + OTHER_DESCRIPTORS + 4 * plan.threads as u64;

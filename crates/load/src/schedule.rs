@@ -1,6 +1,6 @@
-//! When requests fall due: offsets from the start of a run, and who gets which. Pure: no clock, no timer.
+//! Schedule of requests: due times as offsets from the start, and which connection sends each. No clock, no timer.
 //!
-//! A backlog is arithmetic, never a queue: the next due time is all that is held, however late a server is.
+//! A backlog needs no queue: only the next due time is stored, however late the server is.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -8,17 +8,18 @@ use std::time::{Duration, Instant};
 use crate::plan::Arrival;
 use crate::random::Random;
 
-/// The due times of one thread, without end, as offsets from the start.
+/// Infinite due times of one thread, as offsets from the start.
 #[derive(Debug, Clone)]
 pub(crate) enum Schedule {
-    /// Equal intervals; the threads interleave, so that together they are even too.
+    /// Equal intervals. The threads interleave, so that the intervals are equal over all threads too.
     Constant { interval_ns: f64, index: u64, stride: u64 },
-    /// The sum of independent Poisson processes is one, so each thread has its share of the rate.
+    /// Poisson process. Each thread has its share of the rate: a sum of independent Poisson processes is a Poisson
+    /// process.
     Poisson { mean_ns: f64, at_ns: f64, random: Random },
 }
 
 impl Schedule {
-    /// `None` for a closed loop.
+    /// Schedule of one thread; `None` for a closed loop.
     pub(crate) fn new(arrival: Arrival, thread: usize, threads: usize) -> Option<Self> {
         match arrival {
             Arrival::Closed => None,
@@ -36,7 +37,7 @@ impl Schedule {
         }
     }
 
-    /// When the next request is due.
+    /// Due time of the next request.
     fn due(&self) -> Duration {
         let nanoseconds = match *self {
             // From the index each time: adding up intervals would drift.
@@ -54,24 +55,24 @@ impl Schedule {
     }
 }
 
-/// The span that is measured.
+/// Measured window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {
-    /// When the load begins: the measured span and, before it, the warm-up.
+    /// Start of the load. The warm-up is from here to `start`.
     pub(crate) load: Instant,
-    /// When measuring begins.
+    /// Start of the measured window.
     pub(crate) start: Instant,
-    /// When it ends; `None` if a number of requests ends it.
+    /// End of the measured window; `None` if a number of requests ends it.
     pub(crate) end: Option<Instant>,
 }
 
-/// Gives due requests to free connections of one thread, the one that has been free for longest first, so that
-/// every connection stays in use.
+/// Gives due requests to free connections of one thread. The connection that has been free for longest is first, so
+/// that all stay in use.
 #[derive(Debug)]
 pub(crate) struct Dispatch {
     schedule: Schedule,
     window: Window,
-    /// Requests that the measured span may still take.
+    /// Requests that are left in the measured window.
     remaining: Option<u64>,
     idle: VecDeque<usize>,
 }
@@ -81,7 +82,7 @@ impl Dispatch {
         Self { schedule, window, remaining: requests, idle: VecDeque::new() }
     }
 
-    /// When the next request is due; `None` once the schedule is over.
+    /// Due time of the next request; `None` once the schedule is over.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         if self.is_spent() {
             return None;
@@ -93,17 +94,17 @@ impl Dispatch {
         }
     }
 
-    /// Whether the number of requests asked for is used up.
+    /// Whether the requested number of requests is used up.
     pub(crate) fn is_spent(&self) -> bool {
         self.remaining == Some(0)
     }
 
-    /// Whether the window has ended, overdue requests or not.
+    /// Whether the window has ended, even if requests are overdue.
     pub(crate) fn is_past_end(&self, now: Instant) -> bool {
         self.window.end.is_some_and(|end| now >= end)
     }
 
-    /// A request that is due, for a connection that just became free.
+    /// Takes a due request for a connection that has become free.
     pub(crate) fn claim(&mut self, now: Instant) -> Option<Instant> {
         let due = self.next_due().filter(|due| *due <= now)?;
         self.schedule.advance();
@@ -113,18 +114,18 @@ impl Dispatch {
         Some(due)
     }
 
-    /// The connection waits for a request. True if it is the only one that does.
+    /// Adds a waiting connection. True if it is the only one that waits.
     pub(crate) fn wait(&mut self, connection: usize) -> bool {
         self.idle.push_back(connection);
         self.idle.len() == 1
     }
 
-    /// The connection waits no longer.
+    /// Removes a waiting connection.
     pub(crate) fn leave(&mut self, connection: usize) {
         self.idle.retain(|idle| *idle != connection);
     }
 
-    /// The next waiting connection and the request that is due for it.
+    /// Takes a due request for the next waiting connection.
     pub(crate) fn assign(&mut self, now: Instant) -> Option<(usize, Instant)> {
         if self.idle.is_empty() {
             return None;
@@ -133,17 +134,17 @@ impl Dispatch {
         self.idle.pop_front().map(|connection| (connection, due))
     }
 
-    /// Whether a connection waits.
+    /// Whether any connection waits.
     pub(crate) fn has_idle(&self) -> bool {
         !self.idle.is_empty()
     }
 
-    /// Everybody who waits, for the end of the schedule.
+    /// Removes all waiting connections, at the end of the schedule.
     pub(crate) fn dismiss(&mut self) -> impl Iterator<Item = usize> {
         self.idle.drain(..)
     }
 
-    /// Requests of the measured span that were due by then and that nobody took.
+    /// Number of requests of the measured window that were due at `by` and that no connection took.
     pub(crate) fn unclaimed(&self, by: Instant) -> u64 {
         let mut rest = Self {
             schedule: self.schedule.clone(),

@@ -1,6 +1,6 @@
-//! A TLS connection: records in, plaintext out, and back, without a runtime's layers between.
+//! TLS connection over a socket: encrypts and decrypts records without a runtime's layers.
 //!
-//! It receives into its thread's buffer and keeps only what is left of a record, so that an idle connection is small.
+//! It receives into a buffer of its thread and keeps only incomplete records, so that an idle connection is small.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use tokio::net::TcpStream;
 
 use crate::transport::{Arrival, Fault};
 
-/// What is encrypted at once: a few records.
+/// Plaintext that is encrypted at once: a few records.
 const ENCRYPTED_BYTES: usize = 64 * 1024;
-/// A record's content, and what is around it at most.
+/// Maximum content of a record, and its maximum overhead.
 const RECORD_BYTES: usize = 16 * 1024;
 const RECORD_OVERHEAD_BYTES: usize = 64;
 
-/// What came of a handshake.
+/// Result of a TLS handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Agreed {
     pub(crate) version: ProtocolVersion,
     pub(crate) suite: CipherSuite,
-    /// Without certificates and signatures, by the session of an earlier connection.
+    /// Whether an earlier session was resumed, without certificates and signatures.
     pub(crate) is_resumed: bool,
 }
 
@@ -35,12 +35,12 @@ pub(crate) struct Agreed {
 pub(crate) struct Secure {
     stream: TcpStream,
     connection: UnbufferedClientConnection,
-    /// Received, and not yet a whole record or handshake message.
+    /// Received bytes of an incomplete record or handshake message.
     pending: Vec<u8>,
-    /// Encrypted, and from `sent_bytes` on not yet sent.
+    /// Encrypted bytes; those from `sent_bytes` on are not sent yet.
     outgoing: Vec<u8>,
     sent_bytes: usize,
-    /// The server said that it sends no more, or broke the protocol.
+    /// The server sent close_notify, or violated the protocol.
     is_ended: bool,
 }
 
@@ -67,12 +67,12 @@ impl Secure {
         })
     }
 
-    /// Whether the server said that it sends no more.
+    /// Whether the server has sent close_notify.
     pub(crate) fn is_ended(&self) -> bool {
         self.is_ended
     }
 
-    /// What came of the handshake, once it is over.
+    /// Result of the handshake, after it is complete.
     pub(crate) fn agreed(&self) -> Option<Agreed> {
         Some(Agreed {
             version: self.connection.protocol_version()?,
@@ -81,12 +81,12 @@ impl Secure {
         })
     }
 
-    /// The protocol agreed on by ALPN.
+    /// Protocol selected by ALPN.
     pub(crate) fn protocol(&self) -> Option<&[u8]> {
         self.connection.alpn_protocol()
     }
 
-    /// Ready when both sides may send data, and what the server has to know for that was sent.
+    /// Completes the handshake. Ready when both sides may send data, and this side's last message is sent.
     pub(crate) fn poll_handshake(
         &mut self,
         context: &mut Context<'_>,
@@ -107,7 +107,7 @@ impl Secure {
         }
     }
 
-    /// Receives until some content came, and shows it to `take`, a record at a time.
+    /// Receives until there is content, and passes it to `take`, record by record.
     pub(crate) fn poll_receive(
         &mut self,
         context: &mut Context<'_>,
@@ -128,7 +128,7 @@ impl Secure {
         Poll::Ready(Ok(if has_content { Arrival::Content } else { Arrival::End }))
     }
 
-    /// Receives once, processes what is whole, and keeps the rest. Ready with the number of bytes received.
+    /// Receives once, processes complete records, and keeps the rest. Returns the number of bytes received.
     fn poll_process(
         &mut self,
         context: &mut Context<'_>,
@@ -157,8 +157,8 @@ impl Secure {
         Poll::Ready(Ok(received_bytes))
     }
 
-    /// Processes all that is whole: shows content to `take`, and puts what has to be answered behind `outgoing`.
-    /// Returns how many bytes are used up.
+    /// Processes complete records: passes content to `take`, and appends replies to `outgoing`. Returns the number of
+    /// bytes used.
     fn process(&mut self, incoming: &mut [u8], take: &mut dyn FnMut(&[u8])) -> Result<usize, rustls::Error> {
         let mut used_bytes = 0;
         loop {
@@ -185,7 +185,7 @@ impl Secure {
         }
     }
 
-    /// Tells the server why, as far as the socket takes it at once.
+    /// Sends the alert for an error, as far as the socket accepts it at once.
     fn rejected(&mut self, context: &mut Context<'_>, error: rustls::Error) -> Fault {
         self.is_ended = true;
         while self.connection.wants_write() {
@@ -201,7 +201,7 @@ impl Secure {
         Fault::Tls(error)
     }
 
-    /// Takes some of the bytes to send. Sent they are only once `poll_flush` is ready.
+    /// Encrypts bytes to send, and returns how many. They are sent only when `poll_flush` is ready.
     pub(crate) fn poll_write(
         &mut self,
         context: &mut Context<'_>,
@@ -216,7 +216,7 @@ impl Secure {
         Poll::Ready(Ok(part.len()))
     }
 
-    /// Ready when everything written is sent.
+    /// Ready when all written bytes are sent.
     pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         while self.sent_bytes < self.outgoing.len() {
             let unsent = &self.outgoing[self.sent_bytes..];
@@ -259,7 +259,7 @@ impl Secure {
         }
     }
 
-    /// RFC 8446 §6.1: whoever ends the connection says so, unless the other side has said it already.
+    /// Sends close_notify, unless the server has already sent it (RFC 8446 §6.1).
     fn close(&mut self) {
         if self.is_ended || self.connection.is_handshaking() || !self.outgoing.is_empty() {
             return;
@@ -281,7 +281,7 @@ impl Drop for Secure {
     }
 }
 
-/// Puts a handshake message or an alert behind what is to be sent.
+/// Appends a handshake message or an alert to the bytes to send.
 fn encode(
     mut data: EncodeTlsData<'_, ClientConnectionData>,
     outgoing: &mut Vec<u8>,
@@ -293,7 +293,7 @@ fn encode(
     })
 }
 
-/// Grows the vector by what `write` puts into the room behind it: at first this much, then as much as it asks for.
+/// Appends the output of `write` to a vector, growing it as much as `write` needs.
 fn append(
     out: &mut Vec<u8>,
     mut room_bytes: usize,

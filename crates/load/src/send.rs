@@ -1,6 +1,6 @@
-//! One connection of HTTP/1.1: take a turn, send the request, read the response, record it, and again.
+//! HTTP/1.1 connection: takes a turn, sends the request, reads the response, records it, and repeats.
 //!
-//! In the steady state a request costs one send, one receive and one clock reading, and allocates nothing.
+//! In the steady state a request costs one send, one receive and one clock reading, and no allocation.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,12 +19,12 @@ use crate::tls::Sessions;
 use crate::transport::{Arrival, Fault, Transport};
 use crate::worker::Worker;
 
-/// What one receive takes at most.
+/// Maximum bytes of one receive.
 const RECEIVE_BYTES: usize = 64 * 1024;
-/// The same over TLS: more records at a time, and room for a handshake message of any length that is allowed.
+/// Maximum bytes of one receive with TLS: several records, or a handshake message of the maximum length.
 const RECEIVE_TLS_BYTES: usize = 128 * 1024;
 
-/// Sends requests on one connection, opened again whenever it ends, until the run is over.
+/// Sends requests on one connection until the run is over. Reopens the connection whenever it ends.
 pub(crate) async fn drive(worker: Rc<Worker>, index: usize) {
     let mut connection = Connection::new(worker, index);
     match connection.open_ahead().await {
@@ -38,7 +38,7 @@ pub(crate) async fn drive(worker: Rc<Worker>, index: usize) {
     }
 }
 
-/// What the connections of a thread share to receive into, as only one receives at a time.
+/// Receive buffers that the connections of a thread share, as only one receives at a time.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) buffer: Box<[u8]>,
@@ -52,19 +52,19 @@ impl Scratch {
     }
 }
 
-/// How far an exchange has come.
+/// Progress of an exchange.
 #[derive(Debug, Default)]
 struct Progress {
     sent_bytes: usize,
     received_bytes: u64,
     first_byte: Option<Instant>,
-    /// The request could not be sent whole; the response may say why.
+    /// The request could not be sent completely; the response may give the reason.
     write_error: Option<Fault>,
     /// Whether the task was woken since the exchange began.
     was_woken: bool,
 }
 
-/// A whole response, and when it came.
+/// A complete response, and when it arrived.
 #[derive(Debug)]
 struct Received {
     response: Response,
@@ -77,7 +77,7 @@ struct Connection {
     index: usize,
     stream: Option<Transport>,
     sessions: Sessions,
-    /// Which server the stream leads to.
+    /// Server of the stream.
     server: usize,
     reader: Reader,
     give_up: GiveUp,
@@ -102,8 +102,7 @@ impl Connection {
         }
     }
 
-    /// Opens the connection before a request needs it, where it is known which server the request will go to. Whether
-    /// it did.
+    /// Opens the connection before a request needs it, if all requests go to one server. Returns whether it opened one.
     async fn open_ahead(&mut self) -> Result<bool, Failure> {
         if self.stream.is_some() || !self.worker.opens_ahead() {
             return Ok(false);
@@ -120,8 +119,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for the next request to send; `None` is the end of the run. `free` becomes the time at which the
-    /// connection was ready for it.
+    /// Waits for the next request to send; `None` is the end of the run. Updates `free`, the time since which the
+    /// connection is ready.
     async fn next_turn(&mut self, free: &mut Instant) -> Option<Turn> {
         loop {
             let opened = self.open_ahead().await;
@@ -152,7 +151,7 @@ impl Connection {
         }
     }
 
-    /// `None` if the server ended the connection while it waited.
+    /// Polls for the next turn. `None` if the server closed the connection while it waited.
     fn poll_turn(&mut self, free: Instant, context: &mut Context<'_>) -> Poll<Option<Next>> {
         if let Poll::Ready(next) = self.worker.arrivals().poll_next(self.index, free, context) {
             return Poll::Ready(Some(next));
@@ -164,7 +163,7 @@ impl Connection {
         Poll::Ready(None)
     }
 
-    /// Sends the request of this turn and records what comes of it. Returns when the connection is free again.
+    /// Sends the request of this turn and records its result. Returns when the connection is free again.
     async fn perform(&mut self, turn: Turn, free: Instant) -> Instant {
         let worker = Rc::clone(&self.worker);
         let Requests::Http1(requests) = &worker.shared.targets.requests else {

@@ -1,5 +1,5 @@
-//! How many requests may be under way at once on a connection of HTTP/2: as many as the server says (RFC 9113 §5.1.2).
-//! What is beyond that waits here, and counts neither as sent nor as failed.
+//! Limit of concurrent requests on an HTTP/2 connection, as the server sets it (RFC 9113 §5.1.2). Further requests wait
+//! here, and count neither as sent nor as failed.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -8,24 +8,24 @@ use std::task::{Context, Poll};
 
 use tokio::sync::Notify;
 
-/// The streams of one connection.
+/// The request slots of one HTTP/2 connection.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     taken: Cell<usize>,
     is_over: Cell<bool>,
-    /// A slot became free, the connection is over, or, until it takes requests, it may do so now.
+    /// Notified when a slot became free, the connection is over, or, before the first request, the server's limit may
+    /// be known.
     changed: Notify,
-    /// A slot became free, for those who wait for that alone.
+    /// Notified when a slot became free, for tasks that wait only for that.
     freed: Notify,
 }
 
-/// A slot that was taken; it is free again when this is dropped.
+/// A taken slot; dropping it releases the slot.
 #[derive(Debug)]
 pub(crate) struct Slot(Rc<Slots>);
 
 impl Slots {
-    /// Takes a slot, waiting for one while the server takes no more. `None` once the connection is over. Whether it
-    /// waited is told too.
+    /// Takes a slot, waiting if all are in use. Also returns whether it waited. `None` once the connection is over.
     pub(crate) async fn take(self: &Rc<Self>, most: impl Fn() -> usize) -> Option<(Slot, bool)> {
         let mut waited = false;
         while !self.is_over.get() {
@@ -42,7 +42,7 @@ impl Slots {
         None
     }
 
-    /// Waits until a slot becomes free. False if there is nobody whose slot could.
+    /// Waits until a slot is released. False if no other slot is in use.
     pub(crate) async fn freed(&self) -> bool {
         if self.taken.get() == 0 || self.is_over.get() {
             return false;
@@ -51,14 +51,14 @@ impl Slots {
         true
     }
 
-    /// Waits until the server has said how many it takes.
+    /// Waits until the server's limit is known.
     pub(crate) async fn opened(&self, most: impl Fn() -> usize) {
         while most() == 0 && !self.is_over.get() {
             self.changed.notified().await;
         }
     }
 
-    /// Polls the connection itself, and tells those who wait for what it hears.
+    /// Polls the HTTP/2 connection, and notifies the waiting tasks of changes.
     pub(crate) async fn drive<F: Future>(self: Rc<Self>, connection: F) {
         let mut connection = std::pin::pin!(connection);
         poll_fn(|context: &mut Context<'_>| {
@@ -73,14 +73,14 @@ impl Slots {
         self.end();
     }
 
-    /// The connection takes no more requests; those that are under way may go on.
+    /// Ends the connection for new requests; active ones may continue.
     pub(crate) fn end(&self) {
         self.is_over.set(true);
         self.changed.notify_one();
         self.freed.notify_waiters();
     }
 
-    /// Whether the connection takes no more requests.
+    /// Whether the connection accepts no more requests.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.get()
     }
@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    /// What a future says when it is asked once.
+    /// Polls a future once.
     fn now<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
         future.poll(&mut Context::from_waker(Waker::noop()))
     }

@@ -1,4 +1,4 @@
-//! From the records of the threads to the outcome, and the verdict on its validity. Pure.
+//! Combines the records of all threads into the outcome, and judges its validity. No I/O.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -16,39 +16,39 @@ use crate::schedule::Window;
 use crate::tls;
 use crate::worker::Shared;
 
-/// The generator may always be this late.
+/// Lateness of the generator that is always allowed.
 const OWN_LATENESS_US: u64 = 1_000;
-/// And this part of the headline's p99, as it then changes no figure that matters.
+/// Lateness that is also allowed, as a part of the p99 of the latency: it changes no important figure.
 const OWN_LATENESS_DIVISOR: u64 = 10;
-/// A schedule may slip by this part of its window.
+/// Allowed slip of a schedule, as a part of its window.
 const SLIP_DIVISOR: u64 = 100;
-/// And always by this much: a short window has no hundredth worth judging.
+/// Slip that is always allowed: a hundredth of a short window would be too little.
 const SLIP_US: u64 = 10_000;
-/// Threads that run, or wait for a core, for so much of their time cannot do more.
+/// Share of their time that saturated threads run or wait for a core.
 const BUSY: f64 = 0.95;
-/// One connection that fails for so many requests sent is enough to keep a rate from being kept.
+/// Failures explain a missed rate if more than one request in this many failed.
 const FAILED_DIVISOR: u64 = 10;
 
-/// What one thread measured.
+/// Measurements of one thread.
 #[derive(Debug)]
 pub(crate) struct Measured {
-    /// And when the thread ended; `None` if it was stopped before the window began.
+    /// Window of the load, and when the thread ended; `None` if it was stopped before the window began.
     pub(crate) window: Option<(Window, Instant)>,
     pub(crate) started_at: SystemTime,
     pub(crate) cpu: Duration,
-    /// Ready to run, and without a core.
+    /// Time that the thread was ready to run and waited for a core.
     pub(crate) waited: Duration,
-    /// Requests that were due and that no connection took.
+    /// Requests that were due and that no connection sent.
     pub(crate) unclaimed: u64,
-    /// Requests under way at the end.
+    /// Requests active at the end.
     pub(crate) unfinished: u64,
-    /// How long the oldest of them had been.
+    /// Age of the oldest unfinished request.
     pub(crate) oldest_unfinished: Duration,
     pub(crate) record: Record,
 }
 
 impl Measured {
-    /// Stopped before the window began.
+    /// Measurements of a thread that was stopped before the window began.
     pub(crate) fn nothing() -> Self {
         Self {
             window: None,
@@ -77,18 +77,18 @@ impl Measured {
     }
 }
 
-/// What ended a run.
+/// Why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Its time, or its number of requests.
+    /// The planned end: by time, or by the number of requests.
     Planned,
-    /// Whoever had started it.
+    /// Stopped by the caller.
     Interrupted,
     /// The server was gone.
     Gone,
 }
 
-/// Puts the parts of a run together.
+/// Combines the measurements of all threads.
 pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, ending: Ending) -> Outcome {
     let all = parts.into_iter().reduce(|mut all, part| {
         all.merge(part);
@@ -185,7 +185,8 @@ fn tls_made(record: &Record, measured_seconds: f64) -> TlsMade {
     }
 }
 
-/// The window as it was. One that ran its full time lasts at least that, even if the last response came before.
+/// Actual duration of the window. A run that was not stopped early lasts at least the planned time, even if the last
+/// response came earlier.
 fn measured_seconds(all: &Measured) -> f64 {
     let Some((window, ended)) = all.window else { return 0.0 };
     let last_done = all.record.last_done.unwrap_or(window.start);
@@ -218,7 +219,7 @@ fn schedule_kept(all: &Measured) -> ScheduleKept {
     }
 }
 
-/// Why a run with a rate must not be believed. The limits are told with each problem.
+/// Why a run with a rate is invalid. Each problem contains its limit.
 fn problems(
     kept: &ScheduleKept,
     headline_p99_us: u64,
@@ -247,7 +248,7 @@ fn problems(
     problems
 }
 
-/// Whose fault it is if the rate was missed.
+/// Cause of a missed rate.
 fn by(kept: &ScheduleKept, record: &Record, cpu: &Cpu, threads: usize, measured_seconds: f64) -> MissedBy {
     let busy = ratio(cpu.total_seconds + cpu.waited_seconds, measured_seconds * threads as f64);
     let errors = &record.errors;
@@ -264,7 +265,7 @@ fn by(kept: &ScheduleKept, record: &Record, cpu: &Cpu, threads: usize, measured_
     }
 }
 
-/// How a server was found to be gone, in words.
+/// Text: how the server was found to be gone.
 fn gone(record: &Record) -> String {
     let (answered, failed) = record.answered_and_failed();
     let examples = &record.error_examples;
@@ -285,7 +286,7 @@ fn cpu(all: &Measured, threads: usize, measured_seconds: f64) -> Cpu {
     }
 }
 
-/// 0 where there is nothing to divide by, so that no figure is ever infinite or not a number.
+/// Quotient; 0 if the divisor is 0, so that every figure is finite.
 fn ratio(dividend: f64, divisor: f64) -> f64 {
     if divisor > 0.0 { dividend / divisor } else { 0.0 }
 }
@@ -323,7 +324,7 @@ pub(crate) fn encode(histogram: &Histogram<u64>) -> String {
 }
 
 impl Distribution {
-    /// The whole histogram, to merge it with others or to ask for any percentile.
+    /// Decodes the complete histogram, to merge it with others or to compute any percentile.
     pub fn histogram(&self) -> Result<Histogram<u64>, Error> {
         let failed = |reason: String| Error::Histogram { reason };
         if self.histogram.is_empty() {

@@ -1,4 +1,4 @@
-//! Where requests go and what is sent: URLs become addresses and rendered request bytes, once, before the run.
+//! Servers and requests of a run: URLs are resolved and requests rendered once, before the run.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -13,19 +13,19 @@ use crate::plan::{CONNECTIONS_MAX, Plan};
 use crate::random::Random;
 use crate::tls;
 
-/// All rendered requests together.
+/// Maximum bytes of all rendered requests together.
 const RENDERED_BYTES_MAX: usize = 1 << 30;
 
-/// The requests of a run in their order, and the servers they go to. Shared by all threads, never changed.
+/// The requests of a run in their order, and their servers. Shared by all threads, never changed.
 #[derive(Debug)]
 pub(crate) struct Targets {
     pub(crate) requests: Requests,
     pub(crate) servers: Vec<Server>,
-    /// How to speak TLS, if any server wants it.
+    /// TLS configuration, if any server uses TLS.
     pub(crate) tls: Option<ClientConfig>,
 }
 
-/// At least one, all in the form of the run's protocol.
+/// Rendered requests, at least one, for the run's HTTP version.
 #[derive(Debug)]
 pub(crate) enum Requests {
     Http1(Vec<Request>),
@@ -41,7 +41,7 @@ impl Requests {
     }
 }
 
-/// A request as it is sent.
+/// A rendered HTTP/1.1 request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
     /// Index into `Targets::servers`.
@@ -49,7 +49,7 @@ pub(crate) struct Request {
     pub(crate) bytes: Box<[u8]>,
 }
 
-/// A request of HTTP/2; its body is the plan's.
+/// An HTTP/2 request; its body is the plan's.
 #[derive(Debug, Clone)]
 pub(crate) struct Message {
     /// Index into `Targets::servers`.
@@ -57,12 +57,12 @@ pub(crate) struct Message {
     pub(crate) head: ::http::Request<()>,
 }
 
-/// One host and port.
+/// A server: one host and port.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// At least one, tried in their order.
+    /// Addresses of the server, at least one, tried in their order.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// Whose certificate it has to have; `None` for plain HTTP.
+    /// Name that the server's certificate must have; `None` for plain HTTP.
     pub(crate) tls_name: Option<ServerName<'static>>,
 }
 
@@ -105,7 +105,7 @@ impl Targets {
     }
 }
 
-/// The servers that a list leads to, each resolved once.
+/// The servers of a URL list, each resolved once.
 #[derive(Debug, Default)]
 struct Servers<'u> {
     all: Vec<Server>,
@@ -137,16 +137,16 @@ enum Scheme {
     Https,
 }
 
-/// An `http` or `https` URL in its parts.
+/// The parts of an `http` or `https` URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Url<'a> {
     scheme: Scheme,
-    /// As in the Host field, with the port if it was written.
+    /// Authority for the Host field, with the port if it was written.
     authority: &'a str,
-    /// Without the brackets of an IPv6 address.
+    /// Host, without the brackets of an IPv6 address.
     host: &'a str,
     port: u16,
-    /// Empty, or starts with `/` or `?`.
+    /// Path and query: empty, or starting with `/` or `?`.
     target: &'a str,
 }
 
@@ -203,15 +203,15 @@ fn resolve(url: &Url<'_>) -> Result<Vec<SocketAddr>, Error> {
     Ok(addresses)
 }
 
-/// What all requests of a run have in common.
+/// Common parts of all requests of a run.
 #[derive(Debug)]
 struct Form<'a> {
     method: &'a str,
-    /// The value of a Host field that was given.
+    /// Value of a given Host field.
     host: Option<&'a str>,
-    /// HTTP/1.1: fields after Host, the empty line and the body.
+    /// HTTP/1.1: the fields after Host, the empty line and the body.
     tail: Vec<u8>,
-    /// HTTP/2: the same fields.
+    /// HTTP/2: the given header fields.
     fields: HeaderMap,
 }
 
@@ -280,7 +280,7 @@ impl<'a> Form<'a> {
         [head.as_bytes(), &self.tail].concat().into_boxed_slice()
     }
 
-    /// The head for HTTP/2: what the request line and Host say is in the pseudo-header fields.
+    /// Head of an HTTP/2 request. Method, URL and Host become pseudo-header fields.
     fn message(&self, url: &Url<'_>) -> Result<::http::Request<()>, &'static str> {
         let slash = if url.target.starts_with('/') { "" } else { "/" };
         let uri = Uri::builder()
@@ -299,13 +299,13 @@ impl<'a> Form<'a> {
     }
 }
 
-/// RFC 9110 §5.6.2.
+/// Whether text is a token (RFC 9110 §5.6.2).
 fn is_token(text: &str) -> bool {
     let is_tchar = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_tchar)
 }
 
-/// Enough of a value for its owner to find it.
+/// The start of a value, for error messages.
 fn shortened(text: &str) -> String {
     const CHARACTERS: usize = 120;
     match text.char_indices().nth(CHARACTERS) {

@@ -1,4 +1,4 @@
-//! The outcome for people, and the percentile format that HdrHistogram's plotters read. Pure.
+//! Prints an outcome as text, and in the percentile format of HdrHistogram's plotters. No I/O.
 
 use std::fmt::Write;
 
@@ -6,12 +6,12 @@ use crate::error::Error;
 use crate::outcome::{Distribution, MissedBy, Outcome, Problem, TlsMade};
 use crate::plan::Arrival;
 
-/// Lines of the percentile format for each halving of the distance to 100%.
+/// Lines of the percentile format per halving of the distance to 100%.
 const LINES_PER_HALVING: u32 = 5;
-/// From this use of its threads on, the generator may be what limits a closed loop.
+/// Utilisation of its threads from which the generator may limit a closed loop.
 const SATURATED: f64 = 0.95;
 
-/// The outcome as text, for a terminal.
+/// Outcome as text, for a terminal.
 pub fn report(outcome: &Outcome) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
@@ -227,7 +227,7 @@ fn words(problem: &Problem) -> String {
     }
 }
 
-/// The percentile distribution in milliseconds, as HdrHistogram's tools print and plot it (`.hgrm`).
+/// Percentile distribution in milliseconds, in the format of HdrHistogram's tools (`.hgrm`).
 pub fn percentiles(distribution: &Distribution) -> Result<String, Error> {
     let histogram = distribution.histogram()?;
     let mut text =
@@ -254,7 +254,7 @@ pub fn percentiles(distribution: &Distribution) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Three digits and a unit.
+/// A time with three digits and its unit.
 fn time(time_us: f64) -> String {
     match time_us {
         ..1e3 => format!("{time_us:.0}us"),

@@ -1,6 +1,5 @@
-//! What the run's TLS settings come to: versions, cipher suites, and who is trusted. One configuration for a run;
-//! each connection has copies with sessions of its own, as one client has them, and one for each server, as a ticket is
-//! worth nothing to another.
+//! TLS configuration of a run: versions, cipher suites and trust. Each connection has its own session cache for each
+//! server, like a separate client: a ticket is valid only for the server that issued it.
 
 use std::cell::OnceCell;
 use std::path::Path;
@@ -20,10 +19,10 @@ use rustls::{
 use crate::error::Error;
 use crate::plan::{Plan, Tls, TlsVersion};
 
-/// Sessions kept for one server, each for one use: what a server gives at once.
+/// Sessions kept for one server, each used once: as many as a server issues at once.
 const SESSIONS: usize = 8;
 
-/// The configuration of a run.
+/// TLS configuration of a run.
 pub(crate) fn config(plan: &Plan) -> Result<ClientConfig, Error> {
     let tls = &plan.tls;
     let mut provider = aws_lc_rs::default_provider();
@@ -44,7 +43,7 @@ pub(crate) fn config(plan: &Plan) -> Result<ClientConfig, Error> {
     Ok(config)
 }
 
-/// The sessions of one client, with each server that it has reached by TLS.
+/// Session caches of one client, one for each server.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     configs: Box<[OnceCell<Arc<ClientConfig>>]>,
@@ -55,7 +54,7 @@ impl Sessions {
         Self { configs: (0..servers).map(|_| OnceCell::new()).collect() }
     }
 
-    /// The run's configuration with this client's sessions with a server.
+    /// The run's configuration with this client's session cache for a server.
     pub(crate) fn config(&self, server: usize, run: &ClientConfig, plan: &Plan) -> Arc<ClientConfig> {
         let own = self.configs[server].get_or_init(|| {
             let mut config = run.clone();
@@ -68,7 +67,7 @@ impl Sessions {
     }
 }
 
-/// As IANA calls it.
+/// IANA name of a cipher suite.
 pub(crate) fn name(suite: CipherSuite) -> String {
     // Ours is the only library that tells 1.3 from 1.2 in the name.
     suite.as_str().map_or_else(|| format!("{suite:?}"), |name| name.replacen("TLS13_", "TLS_", 1))
@@ -100,7 +99,7 @@ fn suites(tls: &Tls, all: Vec<SupportedCipherSuite>) -> Result<Vec<SupportedCiph
     }
 }
 
-/// Those that have a suite: offering another would be offering nothing.
+/// TLS versions that have a cipher suite in `suites`.
 fn versions(suites: &[SupportedCipherSuite]) -> Vec<&'static SupportedProtocolVersion> {
     let has = |version: &&&'static SupportedProtocolVersion| {
         suites.iter().any(|suite| suite.version().version == version.version)
@@ -120,14 +119,14 @@ fn roots_of_the_system() -> Result<RootCertStore, Error> {
     Err(refused("the system's certificate authorities", reason))
 }
 
-/// Follows chains up to one of the roots.
+/// Verifier of certificate chains up to one of these roots.
 fn web_pki(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, Error> {
     let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
     builder.build().map_err(|error| refused("the certificate authorities", error.to_string()))
 }
 
-/// `--ca FILE`: the authorities in it, and the very certificates in it. Those that people make for themselves are
-/// often both, and no chain may end where it begins.
+/// Verifier of `--ca FILE`: accepts chains to the CAs in the file, and also the exact certificates in it. A self-signed
+/// certificate is often both, and no chain may end in its first certificate.
 #[derive(Debug)]
 struct Named {
     web_pki: Arc<WebPkiServerVerifier>,
@@ -199,8 +198,8 @@ impl ServerCertVerifier for Named {
     }
 }
 
-/// `--insecure`: whose certificate it is does not matter, but that the server has its key does. A handshake costs what
-/// it costs a client that trusts it.
+/// Verifier of `--insecure`: accepts any certificate, but checks that the server has its key. The cost equals that of a
+/// trusted certificate.
 #[derive(Debug)]
 struct Anybody {
     algorithms: WebPkiSupportedAlgorithms,

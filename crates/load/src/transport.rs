@@ -1,4 +1,4 @@
-//! What requests travel over: plain TCP, or TLS on it. A branch, so that plain HTTP pays nothing for TLS.
+//! Connection of a sender: TCP, with or without TLS. An enum, so that plain HTTP pays nothing for TLS.
 
 use std::io;
 use std::pin::Pin;
@@ -9,25 +9,25 @@ use tokio::net::TcpStream;
 
 use crate::secure::Secure;
 
-/// An open connection.
+/// An open connection: TCP, or TLS over TCP.
 #[derive(Debug)]
 pub(crate) enum Transport {
     Plain(TcpStream),
     Tls(Box<Secure>),
 }
 
-/// What a receive brought.
+/// Result of a receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// It was shown.
+    /// Bytes were received and passed on.
     Content,
     /// The server sends no more.
     End,
-    /// TLS: the connection ended, and the server had not said that it would.
+    /// TLS: the connection ended without close_notify.
     Torn,
 }
 
-/// Why nothing can be sent or received any more.
+/// Error that ends a connection.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Io(io::Error),
@@ -44,7 +44,7 @@ impl From<Fault> for io::Error {
 }
 
 impl Transport {
-    /// Receives into the buffer, and shows what came to `take`, in one piece or several.
+    /// Receives into the buffer, and passes the bytes to `take`, in one or several pieces.
     #[inline]
     pub(crate) fn poll_receive(
         &mut self,
@@ -67,7 +67,7 @@ impl Transport {
         }
     }
 
-    /// Takes some of the bytes to send.
+    /// Writes some bytes, and returns how many.
     #[inline]
     pub(crate) fn poll_write(
         &mut self,
@@ -80,7 +80,7 @@ impl Transport {
         }
     }
 
-    /// Ready when what was taken is sent.
+    /// Ready when the written bytes are sent.
     #[inline]
     pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         match self {
@@ -89,7 +89,8 @@ impl Transport {
         }
     }
 
-    /// Whether the server said, with a response or after it, that it sends no more. Of plain TCP only a receive tells.
+    /// Whether the server has announced the end of its data (TLS close_notify). With plain TCP, only a receive can
+    /// tell.
     pub(crate) fn is_ended(&self) -> bool {
         match self {
             Self::Plain(_) => false,

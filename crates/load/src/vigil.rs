@@ -1,32 +1,32 @@
-//! Whether the server is gone: a run that ends with a number of requests would go on for hours without it. Pure.
+//! Detects that the server is gone, so that a run with a number of requests does not continue for hours. No I/O.
 
 use std::time::{Duration, Instant};
 
-/// So long nothing is answered before a server is taken for gone.
+/// A server is gone after this time without any response …
 const QUIET: Duration = Duration::from_secs(5);
-/// And so often each sender has failed, on average.
+/// … and after this many failures of each sender, on average.
 const FAILURES_EACH: u64 = 2;
 
-/// What one thread sees of the server.
+/// Detects for one thread that the server is gone.
 #[derive(Debug)]
 pub(crate) struct Vigil {
     senders: u64,
     answered: u64,
-    /// Failures when the last answer was seen.
+    /// Number of failures when the last response was seen.
     failed: u64,
     quiet_since: Instant,
-    /// When the first failure since then was seen.
+    /// When the first failure after the last response was seen.
     failing_since: Option<Instant>,
 }
 
 impl Vigil {
-    /// Begins for so many senders.
+    /// Begins to watch, for this number of senders.
     pub(crate) fn new(senders: usize, now: Instant) -> Self {
         Self { senders: senders as u64, answered: 0, failed: 0, quiet_since: now, failing_since: None }
     }
 
-    /// Whether the server is gone for this thread: nothing is answered, everybody fails, and nobody waits for an answer to
-    /// what was sent before that. `oldest` is when the oldest request under way was sent.
+    /// Whether the server is gone for this thread: no responses, all senders fail, and no request that was sent before
+    /// the first failure is active. `oldest` is when the oldest active request was sent.
     pub(crate) fn is_gone(
         &mut self,
         answered: u64,

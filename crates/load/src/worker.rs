@@ -1,5 +1,4 @@
-//! What one load thread owns, lent to its connections. Nothing here is shared between threads but the plan, the
-//! targets and two counters for the live line.
+//! State of one load thread, lent to its connections. Threads share only the plan, the targets, orders and counters.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
@@ -21,7 +20,7 @@ use crate::target::Targets;
 use crate::tls::Sessions;
 use crate::vigil::Vigil;
 
-/// What all threads read.
+/// State that all threads share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) plan: Plan,
@@ -29,7 +28,7 @@ pub(crate) struct Shared {
     pub(crate) reach: Reach,
 }
 
-/// Whether any connection could be opened before the load begins: if none, there is nothing to measure.
+/// Whether any connection could be opened before the load begins. If none, there is nothing to measure.
 #[derive(Debug, Default)]
 pub(crate) struct Reach {
     is_reached: AtomicBool,
@@ -45,25 +44,25 @@ impl Reach {
         self.failure.get_or_init(words);
     }
 
-    /// Why no connection could be opened; `None` if one could.
+    /// Why no connection could be opened; `None` if one was opened.
     pub(crate) fn refusal(&self) -> Option<&str> {
         let failure = self.failure.get().map(String::as_str);
         failure.filter(|_| !self.is_reached.load(Ordering::Relaxed))
     }
 }
 
-/// What a running load is told.
+/// Orders to the load threads.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Orders {
-    /// Set once every connection is ready: the load begins.
+    /// The measured window. Set when every connection is ready: then the load begins.
     pub(crate) window: Option<Window>,
-    /// Set to end the run early.
+    /// Set to stop the run early.
     pub(crate) stop: bool,
-    /// Set with it where the server is gone.
+    /// Set together with `stop` if the server is gone.
     pub(crate) is_gone: bool,
 }
 
-/// Counters that the live line reads. A cache line of its own for each thread, which alone writes it.
+/// Counters for the live display. Each thread has its own cache line, and only that thread writes it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Live {
@@ -73,7 +72,7 @@ pub(crate) struct Live {
     pub(crate) is_gone: AtomicBool,
 }
 
-/// Called once, when the connections of a thread are ready.
+/// Callback, called once when the connections of a thread are ready.
 struct OnReady(Cell<Option<Box<dyn FnOnce() + Send>>>);
 
 impl std::fmt::Debug for OnReady {
@@ -82,7 +81,7 @@ impl std::fmt::Debug for OnReady {
     }
 }
 
-/// Requests under way, by when each was sent. It takes room once for as many as there are senders.
+/// The active requests, with the time when each was sent. Allocates once, for the number of senders.
 #[derive(Debug, Default)]
 pub(crate) struct UnderWay {
     sent: Vec<Option<Instant>>,
@@ -104,7 +103,7 @@ impl UnderWay {
         self.free.push(number);
     }
 
-    /// How many there are, and how long the oldest of them has been.
+    /// Number of active requests, and the age of the oldest.
     pub(crate) fn at(&self, now: Instant) -> (u64, Duration) {
         let sent = self.sent.iter().flatten();
         let oldest = sent.clone().min().map_or(Duration::ZERO, |sent| now.saturating_duration_since(*sent));
@@ -112,24 +111,24 @@ impl UnderWay {
     }
 }
 
-/// One load thread.
+/// State of one load thread.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) is_open_model: bool,
     pub(crate) record: RefCell<Record>,
     pub(crate) scratch: RefCell<Scratch>,
-    /// For each server, the address that accepted last.
+    /// For each server, the index of the address that accepted last.
     pub(crate) preferred_address: Vec<Cell<usize>>,
-    /// Counted requests under way.
+    /// Active requests of the measured window.
     pub(crate) under_way: RefCell<UnderWay>,
-    /// The next entry of the URL list.
+    /// Position in the URL list.
     cursor: Cell<usize>,
     /// Connections that have not tried to connect yet.
     unready: Cell<usize>,
     ready: OnReady,
     orders: watch::Receiver<Orders>,
-    /// Set when the load begins.
+    /// Window and arrivals, set when the load begins.
     begun: OnceCell<(Window, Arrivals)>,
     has_begun: Notify,
     live: Arc<[Live]>,
@@ -137,7 +136,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// `ready` is called when each of the connections has tried to connect.
+    /// Creates the state of a thread. `ready` is called when each connection has tried to connect.
     pub(crate) fn new(
         shared: Arc<Shared>,
         thread: usize,
@@ -165,12 +164,12 @@ impl Worker {
         }
     }
 
-    /// This thread's share of the connections.
+    /// Number of connections of this thread.
     pub(crate) fn connections(&self) -> usize {
         share(self.shared.plan.connections, self.thread, self.shared.plan.threads)
     }
 
-    /// How to speak TLS with a server, and whose certificate it has to have; `None` for plain HTTP.
+    /// TLS configuration and certificate name for a server; `None` for plain HTTP.
     pub(crate) fn tls(
         &self,
         sessions: &Sessions,
@@ -181,7 +180,7 @@ impl Worker {
         Some((sessions.config(server, config, &self.shared.plan), name.clone()))
     }
 
-    /// Sets up the arrivals for the window; before the connections are told to start.
+    /// Creates the arrivals of the window, before the connections are started.
     pub(crate) fn begin(&self, window: Window) -> io::Result<()> {
         let plan = &self.shared.plan;
         let schedule = Schedule::new(plan.arrival, self.thread, plan.threads);
@@ -196,7 +195,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Waits until all connections of all threads are ready, then until the load begins. `None` if it never does.
+    /// Waits until all connections of all threads are ready, then until the load begins. `None` if the run is stopped
+    /// before.
     pub(crate) async fn wait_for_start(&self) -> Option<Instant> {
         self.unready.set(self.unready.get() - 1);
         if self.unready.get() == 0
@@ -213,21 +213,21 @@ impl Worker {
         Some(Instant::now())
     }
 
-    /// The window, once it is set; `None` if the run is stopped before.
+    /// Waits for the measured window; `None` if the run is stopped before.
     pub(crate) async fn wait_for_window(&self) -> Option<Window> {
         let mut orders = self.orders.clone();
         let orders = orders.wait_for(|orders| orders.window.is_some() || orders.stop).await.ok()?;
         orders.window.filter(|_| !orders.stop)
     }
 
-    /// Waits until the run is to end early.
+    /// Waits for the order to stop early.
     pub(crate) async fn wait_for_stop(&self) {
         let mut orders = self.orders.clone();
         // Without a sender nobody can stop it: it is over then, too.
         let _ = orders.wait_for(|orders| orders.stop).await;
     }
 
-    /// Only once the load has begun.
+    /// The arrivals. Panics before the load has begun.
     pub(crate) fn arrivals(&self) -> &Arrivals {
         match self.begun.get() {
             Some((_, arrivals)) => arrivals,
@@ -235,25 +235,25 @@ impl Worker {
         }
     }
 
-    /// Whether what begins now belongs to the measured window.
+    /// Whether a request that begins now belongs to the measured window.
     pub(crate) fn is_measured(&self, now: Instant) -> bool {
         self.begun.get().is_some_and(|(window, _)| now >= window.start)
     }
 
-    /// Whether connections are opened before a request is chosen: when they are kept, and all lead to one server.
+    /// Whether connections are opened before a request is chosen: if they are kept, and all requests go to one server.
     pub(crate) fn opens_ahead(&self) -> bool {
         self.shared.plan.keepalive && self.shared.targets.servers.len() == 1
     }
 
-    /// The place of the next request in its list of so many.
+    /// Index of the next request in a list of this length.
     pub(crate) fn next_request(&self, count: usize) -> usize {
         let chosen = self.cursor.get();
         self.cursor.set((chosen + self.shared.plan.threads) % count);
         chosen
     }
 
-    /// In a closed loop a failed connect uses up one of the requests asked for, so that a run against a dead
-    /// server ends. True if none was left.
+    /// In a closed loop, counts a failed connect as one of the requested requests, so that a run against a dead server
+    /// ends. True if none was left.
     pub(crate) fn spend_on_failure(&self, now: Instant) -> bool {
         match self.arrivals() {
             Arrivals::Closed(closed) => closed.is_over(now),
@@ -261,7 +261,7 @@ impl Worker {
         }
     }
 
-    /// A counted request goes out; under which number it is to be settled.
+    /// Records that a counted request is sent. Returns its number for [`Worker::settled`].
     pub(crate) fn departure(&self, turn: &Turn, free: Instant, sent: Instant) -> usize {
         if self.is_open_model {
             let end = self.begun.get().and_then(|(window, _)| window.end);
@@ -270,13 +270,13 @@ impl Worker {
         self.under_way.borrow_mut().add(sent)
     }
 
-    /// The counted request of this number is over, one way or the other.
+    /// Records that the counted request with this number is complete or has failed.
     pub(crate) fn settled(&self, number: usize) {
         self.under_way.borrow_mut().remove(number);
         self.publish();
     }
 
-    /// Whether the server is gone for this thread, as of now.
+    /// Whether the server is gone for this thread now.
     pub(crate) fn is_gone(&self, vigil: &mut Vigil, now: Instant) -> bool {
         let (answered, failed) = self.record.borrow().answered_and_failed();
         let (count, age) = self.under_way.borrow().at(now);
@@ -284,18 +284,18 @@ impl Worker {
         vigil.is_gone(answered, failed, oldest, now)
     }
 
-    /// Tells the other threads that the server is gone for this one, or that it is back. Whether it is for all of them.
+    /// Tells the other threads whether the server is gone for this one. Returns whether it is gone for all.
     pub(crate) fn tell_gone(&self, is_gone: bool) -> bool {
         self.live[self.thread].is_gone.store(is_gone, Ordering::Relaxed);
         is_gone && self.live.iter().all(|live| live.is_gone.load(Ordering::Relaxed))
     }
 
-    /// How many send requests here.
+    /// Number of senders of this thread.
     pub(crate) fn senders(&self) -> usize {
         senders(&self.shared.plan, self.thread)
     }
 
-    /// Tells the live line.
+    /// Updates the counters of the live display.
     pub(crate) fn publish(&self) {
         let record = self.record.borrow();
         self.live[self.thread].requests.store(record.requests, Ordering::Relaxed);
@@ -303,12 +303,12 @@ impl Worker {
     }
 }
 
-/// How many of a thread's tasks send requests: one for each stream of each connection.
+/// Number of senders of a thread: one for each stream of each connection.
 fn senders(plan: &Plan, thread: usize) -> usize {
     share(plan.connections, thread, plan.threads) * plan.streams
 }
 
-/// How many of `count` things go to one of `parts`.
+/// Share of one of `parts` in `count` things.
 fn share(count: usize, part: usize, parts: usize) -> usize {
     count / parts + usize::from(part < count % parts)
 }

@@ -1,35 +1,35 @@
-//! The framing of a request's body: which received bytes are data, and where it ends. No I/O.
+//! Framing of a request's body: which received bytes are data, and where the body ends. No I/O.
 
 use std::ops::Range;
 
 use crate::request::{Framing, Refusal};
 
-/// Chunk extensions of one chunk.
+/// Maximum bytes of the chunk extensions of one chunk.
 const EXTENSION_BYTES_MAX: usize = 4 * 1024;
 
-/// The whole trailer section.
+/// Maximum bytes of a trailer section.
 const TRAILER_BYTES_MAX: usize = 32 * 1024;
 
-/// Fields of a trailer section.
+/// Maximum number of fields in a trailer section.
 const TRAILER_FIELDS_MAX: usize = 128;
 
-/// A trailer section: names as they were written, values.
+/// Trailer fields: names as they were written, and values.
 pub(crate) type Trailers = Vec<(String, Vec<u8>)>;
 
-/// What is still to come of a body.
+/// State of a request's body that is being read.
 pub(crate) enum Body {
     Length(u64),
     Chunked(Chunked),
-    /// Whole, with the trailers that ended it.
+    /// The body is complete; contains its trailers.
     Done(Trailers),
 }
 
-/// What a step made of its input.
+/// Result of one step: the bytes used up, and which of them are data.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// Bytes of the input that are used up.
+    /// Bytes of the input that the step used up.
     pub(crate) consumed: usize,
-    /// Those of them that are data.
+    /// Range of the consumed bytes that are data.
     pub(crate) data: Range<usize>,
 }
 
@@ -46,7 +46,7 @@ impl Body {
         matches!(self, Self::Done(_))
     }
 
-    /// Uses up the front of `input`: framing, and at most one piece of data. With nothing consumed, more input is
+    /// Reads framing, and at most one piece of data, from the front of `input`. If nothing is consumed, more input is
     /// needed.
     pub(crate) fn step(&mut self, input: &[u8]) -> Result<Step, Refusal> {
         match self {
@@ -74,7 +74,7 @@ impl Body {
     }
 }
 
-/// Where in a chunked body (RFC 9112 §7.1) the input stands.
+/// State of the decoder of a chunked body (RFC 9112 §7.1).
 pub(crate) struct Chunked {
     state: State,
 }
@@ -96,7 +96,7 @@ enum State {
     },
     DataReturn,
     DataLineFeed,
-    /// The last chunk's line end and what follows it, up to the blank line.
+    /// Reading the trailer section: the line end of the last chunk, and the lines up to the blank line.
     Trailer {
         section: Vec<u8>,
     },
@@ -159,7 +159,7 @@ impl Chunked {
     }
 }
 
-/// `section` begins with the last chunk's CRLF and ends with the blank line.
+/// Parses a trailer section. `section` begins with the CRLF of the last chunk and ends with the blank line.
 fn parse_trailers(section: &[u8]) -> Result<Trailers, Refusal> {
     let mut slots = [httparse::EMPTY_HEADER; TRAILER_FIELDS_MAX];
     match httparse::parse_headers(&section[2..], &mut slots) {

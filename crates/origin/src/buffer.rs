@@ -1,22 +1,22 @@
-//! Bytes received and not yet used. A connection without any holds no buffer: it gives it back to its worker.
+//! Receive buffer of a connection. A connection without unread bytes returns its buffer to the worker.
 
 use crate::request::Refusal;
 
-/// The size of a buffer, unless a long head made it grow.
+/// Initial size of a buffer; a long head makes it grow.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// The longest head that is read. More than a proxy in front lets through, so that the proxy's limit shows.
+/// Maximum size of a head. Larger than a proxy's usual limit, so that tests show the limit of the proxy.
 pub(crate) const HEAD_BYTES_MAX: usize = 128 * 1024;
 
-/// Buffers that a worker keeps for the next connections.
+/// Maximum number of spare buffers that a worker keeps.
 const SPARE_BUFFERS_MAX: usize = 64;
 
-/// Received bytes: `start..end` of `bytes`.
+/// Receive buffer: the received bytes are `start..end` of `bytes`.
 pub(crate) struct Buffer {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
-    /// How much of the received bytes holds no end of a head.
+    /// How many of the received bytes were already searched for the end of a head.
     scanned: usize,
 }
 
@@ -25,7 +25,7 @@ impl Buffer {
         Self { bytes: vec![0; BUFFER_BYTES].into_boxed_slice(), start: 0, end: 0, scanned: 0 }
     }
 
-    /// What was received and not yet consumed.
+    /// The bytes that were received and not yet consumed.
     pub(crate) fn filled(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
@@ -34,7 +34,7 @@ impl Buffer {
         self.start == self.end
     }
 
-    /// The first `length` received bytes have been used.
+    /// Consumes the first `length` received bytes.
     pub(crate) fn consume(&mut self, length: usize) {
         assert!(length <= self.end - self.start, "consumed more than was received");
         self.start += length;
@@ -44,7 +44,7 @@ impl Buffer {
         }
     }
 
-    /// Room for more, at least a byte, or empty if the buffer is as large as it may get.
+    /// Free space for received bytes, at least one byte. Empty if the buffer has its maximum size.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         if self.end == self.bytes.len() {
             if self.start > 0 {
@@ -59,14 +59,14 @@ impl Buffer {
         &mut self.bytes[self.end..]
     }
 
-    /// `length` bytes were received into the room.
+    /// Records that `length` bytes were received into [`Buffer::room`].
     pub(crate) fn received(&mut self, length: usize) {
         assert!(length <= self.bytes.len() - self.end, "received more than there was room for");
         self.end += length;
     }
 
-    /// The length of the head that the bytes begin with, blank line included, once it is whole. Looks at each byte
-    /// once, however it arrives.
+    /// Length of the head at the start of the received bytes, with its blank line, once the head is complete. Each byte
+    /// is searched once.
     pub(crate) fn head_length(&mut self) -> Result<Option<usize>, Refusal> {
         // RFC 9112 §2.2: an empty line before the request line is skipped.
         while self.filled().starts_with(b"\r\n") {
@@ -92,7 +92,7 @@ impl Buffer {
     }
 }
 
-/// A worker's spare buffers, the one used last on top.
+/// Spare buffers of a worker. The buffer used last is taken first.
 #[derive(Default)]
 pub(crate) struct Spare {
     buffers: Vec<Buffer>,
@@ -103,7 +103,7 @@ impl Spare {
         self.buffers.pop().unwrap_or_else(Buffer::new)
     }
 
-    /// Takes back a buffer that is empty. One that grew, or one too many, is freed.
+    /// Takes back an empty buffer. Frees it if it has grown, or if there are enough spare buffers.
     pub(crate) fn give_back(&mut self, buffer: Buffer) {
         assert!(buffer.is_empty(), "a spare buffer holds nobody's bytes");
         if buffer.bytes.len() == BUFFER_BYTES && self.buffers.len() < SPARE_BUFFERS_MAX {

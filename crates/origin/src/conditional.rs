@@ -1,17 +1,17 @@
-//! Preconditions (RFC 9110 §13): whether a request is to be answered, given what the client has.
+//! Preconditions (RFC 9110 §13): evaluates the conditional fields of a request.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::request::Request;
 
-/// What a representation can be told by.
+/// Validators of a representation: ETag and Last-Modified.
 pub(crate) struct Validators<'a> {
-    /// A strong entity tag, with its quotes.
+    /// Strong entity tag, with its quotes.
     pub(crate) etag: &'a str,
     pub(crate) last_modified_unix_seconds: u64,
 }
 
-/// How a request is to be answered.
+/// Result of the preconditions: which response to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Proceed,
@@ -19,7 +19,7 @@ pub(crate) enum Verdict {
     PreconditionFailed,
 }
 
-/// RFC 9110 §13.2.2: the preconditions in their order.
+/// Evaluates the preconditions in the order of RFC 9110 §13.2.2.
 pub(crate) fn evaluate(request: &Request, validators: &Validators<'_>) -> Verdict {
     let date = |name| single_date(request, name);
     let modified = UNIX_EPOCH + Duration::from_secs(validators.last_modified_unix_seconds);
@@ -43,7 +43,7 @@ pub(crate) fn evaluate(request: &Request, validators: &Validators<'_>) -> Verdic
     Verdict::Proceed
 }
 
-/// RFC 9110 §13.1.5: whether Range counts, as far as If-Range has a say.
+/// Evaluates If-Range (RFC 9110 §13.1.5): whether the Range field applies.
 pub(crate) fn range_applies(request: &Request, validators: &Validators<'_>) -> bool {
     let Some(value) = request.list("If-Range") else { return true };
     if value.starts_with('"') || value.starts_with("W/") {
@@ -54,7 +54,7 @@ pub(crate) fn range_applies(request: &Request, validators: &Validators<'_>) -> b
     httpdate::parse_http_date(&value).is_ok_and(|date| date == modified)
 }
 
-/// RFC 9110 §13.1.3, §13.1.4: what is not one valid date is ignored.
+/// Value of a date field. Anything but one valid date is ignored (RFC 9110 §13.1.3, §13.1.4).
 fn single_date(request: &Request, name: &str) -> Option<SystemTime> {
     httpdate::parse_http_date(&request.list(name)?).ok()
 }
@@ -65,7 +65,8 @@ enum Comparison {
     Weak,
 }
 
-/// RFC 9110 §8.8.3.2, for each member of `tags`, or `*`. From the first malformed member on nothing matches.
+/// Whether an entity tag of the list `tags` matches `etag` (RFC 9110 §8.8.3.2); `*` matches always. Stops at the first
+/// malformed tag.
 fn any_matches(tags: &str, etag: &str, comparison: Comparison) -> bool {
     if tags.trim() == "*" {
         return true;

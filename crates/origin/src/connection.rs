@@ -1,6 +1,6 @@
-//! One client's connection: head after head, and the way a fixed page goes out. What is no fixed page is `exchange`'s.
+//! Client connection: reads request heads, and sends fixed pages. `exchange` answers all other requests.
 //!
-//! Waiting for a request, a connection holds no buffer; answering a fixed page, it allocates nothing.
+//! While it waits for a request, a connection holds no buffer. A fixed page is sent without an allocation.
 
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
@@ -27,21 +27,21 @@ use crate::request::{self, FIELDS_MAX, Framing, Refusal, Request};
 use crate::socket::Socket;
 use crate::worker::{FastPage, Worker};
 
-/// Without a byte in either direction for that long, a connection is closed.
+/// Idle timeout: a connection is closed after this time without a byte in either direction.
 const IDLE_MAX: Duration = Duration::from_secs(900);
 
-/// How long a connection is read from after the last response, so that closing does not destroy it.
+/// How long a connection is still read after the last response. Closing earlier could reset it (RFC 9112 §9.6).
 const LINGER_MAX: Duration = Duration::from_secs(2);
 
-/// From this size on, a part of the pattern is sent from its file.
+/// Pieces of the pattern of at least this size are sent from its file.
 pub(crate) const FROM_FILE_BYTES_MIN: u64 = 64 * 1024;
 
-/// Why a connection ends before its time.
+/// Why a connection or an exchange ends early.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The client closed it, or the way to it broke.
+    /// The client closed the connection, or the network failed.
     Gone,
-    /// The client broke the protocol.
+    /// The client violated the protocol.
     Refused(Refusal),
 }
 
@@ -63,25 +63,25 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     pub(crate) worker: Rc<Worker>,
     input: Option<Buffer>,
-    /// Set once and looked at only when it fires: a timer for each wait would cost more than the wait.
+    /// Idle timer. Set once and checked when it fires, because a timer for each wait would cost more.
     idle: Pin<Box<Sleep>>,
     active_second: u64,
-    /// Nothing was asked yet.
+    /// No request was received yet.
     is_fresh: bool,
 }
 
-/// What of a page is sent.
+/// Which part of a page is sent.
 #[derive(Clone, Copy)]
 enum Part {
     Head,
     All,
 }
 
-/// What to do about a head.
+/// What to do after a request head was read.
 enum Next {
     Page(FastPage, Part),
     Exchange(Request),
-    /// The client speaks HTTP/2, and knew that this is understood.
+    /// The connection continues as HTTP/2 with prior knowledge.
     Http2,
 }
 
@@ -137,7 +137,7 @@ impl Connection {
         }
     }
 
-    /// Parses the head of `length` bytes that the input begins with, and uses it up.
+    /// Parses and consumes a head of `length` bytes at the start of the input.
     fn take_head(&mut self, length: usize) -> Result<Next, Refusal> {
         let buffer = self.input.as_mut().expect("a head was found in it");
         let head = &buffer.filled()[..length];
@@ -167,12 +167,12 @@ impl Connection {
         Ok(next)
     }
 
-    /// The received bytes that nobody has used, if there are any.
+    /// Buffer with received bytes that are not consumed yet, if there are any.
     pub(crate) fn input(&mut self) -> Option<&mut Buffer> {
         self.input.as_mut().filter(|buffer| !buffer.is_empty())
     }
 
-    /// Receives more, and returns how much: 0 once the client has closed its side.
+    /// Receives more bytes. Returns their number; 0 means that the client has closed its side.
     pub(crate) async fn receive(&mut self) -> io::Result<usize> {
         poll_fn(|context| self.poll_receive(context)).await
     }
@@ -200,7 +200,7 @@ impl Connection {
         }
     }
 
-    /// Whatever was received and not used is of no use.
+    /// Discards all received bytes that are not consumed.
     pub(crate) fn drop_input(&mut self) {
         if let Some(buffer) = &mut self.input {
             buffer.consume(buffer.filled().len());
@@ -231,7 +231,7 @@ impl Connection {
         self.flush().await
     }
 
-    /// Sends what TLS holds back, if anything.
+    /// Sends the bytes that TLS has buffered, if there are any.
     async fn flush(&mut self) -> io::Result<()> {
         if let Socket::Tls(stream) = &mut self.stream {
             poll_fn(|context| Pin::new(&mut **stream).poll_flush(context)).await?;
@@ -239,7 +239,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends all of `parts`, in one call where the socket takes them.
+    /// Sends all of `parts`, with one system call if the socket accepts it.
     pub(crate) async fn write_parts(&mut self, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
         IoSlice::advance_slices(&mut parts, 0);
         while !parts.is_empty() {
@@ -262,8 +262,8 @@ impl Connection {
         }
     }
 
-    /// Sends all of `head`, then `length` bytes of the pattern from `offset`. From a file: for 166 kB that cost 0.97 of
-    /// what nginx spends on a file, copying 1.13.
+    /// Sends all of `head`, then `length` bytes of the pattern from `offset`. A large body goes out with sendfile(2):
+    /// for 166 kB that cost 0.97 of nginx's CPU time for a file; a copy cost 1.13.
     pub(crate) async fn write_pattern(
         &mut self,
         mut head: &[u8],
@@ -302,7 +302,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends by a system call that tokio does not have.
+    /// Sends with a system call that tokio does not offer.
     async fn write_by(&mut self, mut call: impl FnMut(&TcpStream) -> io::Result<usize>) -> io::Result<usize> {
         poll_fn(|context| {
             loop {
@@ -336,8 +336,8 @@ impl Connection {
         }
     }
 
-    /// Tells the client what was wrong with its request. The connection ends with it: where the next request would
-    /// begin, nobody knows.
+    /// Rejects a request: sends an error response with the reason. The connection ends, because the start of the next
+    /// request is unknown.
     pub(crate) async fn refuse(&mut self, refusal: Refusal) -> Ending {
         self.worker.counters().refused();
         let (status, body) = (refusal.status(), format!("{}.\n", refusal.reason()));
@@ -352,8 +352,8 @@ impl Connection {
         }
     }
 
-    /// Ends the sending side; the other runs out. Closed at once with bytes unread, the kernel would reset the
-    /// connection, and the client might lose the response (RFC 9112 §9.6).
+    /// Closes the sending side, then reads the rest of what the client sends. With unread bytes, an immediate close
+    /// would reset the connection, and the client might lose the response (RFC 9112 §9.6).
     async fn close(mut self) {
         if self.finish_sending().await.is_err() {
             return;
@@ -367,12 +367,12 @@ impl Connection {
         let _ = timeout(LINGER_MAX, drain).await;
     }
 
-    /// Half-closes the connection: the client sees its end, and can still send.
+    /// Half-closes the connection: the client sees the end, and can still send.
     async fn finish_sending(&mut self) -> io::Result<()> {
         poll_fn(|context| Pin::new(&mut self.stream).poll_shutdown(context)).await
     }
 
-    /// Whoever drops the connection from now on resets it.
+    /// Makes the next close of the connection a reset (RST).
     pub(crate) fn reset_on_close(&self) -> io::Result<()> {
         SockRef::from(self.stream.tcp()).set_linger(Some(Duration::ZERO))
     }

@@ -1,6 +1,6 @@
-//! The bytes that pages consist of: one pattern, of which a page of N bytes is the first N.
+//! Content of the pages: one byte pattern. A page of N bytes is its first N bytes.
 //!
-//! The pattern's period is a prime, so that bytes lost, doubled or moved by any round number show in a body.
+//! The period of the pattern is a prime, so that bytes lost, doubled or moved by a round number are noticed.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,18 +9,18 @@ use std::sync::LazyLock;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// Bytes after which the pattern repeats: the largest prime below 64 KiB.
+/// Period of the pattern in bytes: the largest prime below 64 KiB.
 pub(crate) const PERIOD_BYTES: usize = 65_521;
 
-/// Periods kept in memory, so that any offset has at least three of them in one piece.
+/// Number of periods kept in memory, so that from any offset at least three of them are contiguous.
 const PERIODS: usize = 4;
 
-/// When the fixed pages were last modified: a moment that stays.
+/// Last-Modified of the fixed pages; it never changes.
 pub(crate) const LAST_MODIFIED: &str = "Mon, 01 Jan 2024 00:00:00 GMT";
-/// The same, in seconds since 1970.
+/// [`LAST_MODIFIED`] in seconds since 1970.
 pub(crate) const LAST_MODIFIED_UNIX_SECONDS: u64 = 1_704_067_200;
 
-/// The page that balancing benchmarks ask for.
+/// The HTML page that benchmarks of load balancing request.
 pub(crate) const HELLO: &[u8; 42] = b"<!doctype html><title>Hi</title><p>Hello!\n";
 
 static BLOCK: LazyLock<Box<[u8]>> = LazyLock::new(|| {
@@ -39,15 +39,15 @@ pub fn body_byte(offset: u64) -> u8 {
     pattern_byte(offset % PERIOD_BYTES as u64)
 }
 
-/// The longest piece of the pattern at `offset` that lies in memory, cut to `length`.
+/// The longest contiguous piece of the pattern from `offset`, at most `length` bytes.
 pub(crate) fn pattern(offset: u64, length: u64) -> &'static [u8] {
     let start = (offset % PERIOD_BYTES as u64) as usize;
     let piece = &BLOCK[start..];
     &piece[..usize::try_from(length).map_or(piece.len(), |length| length.min(piece.len()))]
 }
 
-/// The part of the pattern that `pattern` would give, as a place in a file: for sendfile(2), which spares the kernel a
-/// copy. `None` where the system gives no such file.
+/// The piece that [`pattern`] would return, as a range of a file for sendfile(2), which avoids a copy in the kernel.
+/// `None` if the system has no such file.
 pub(crate) fn pattern_file(offset: u64, length: u64) -> Option<(BorrowedFd<'static>, u64, usize)> {
     static FILE: LazyLock<Option<File>> = LazyLock::new(|| {
         let mut file = File::from(memfd_create("origin-pattern", MemfdFlags::CLOEXEC).ok()?);
@@ -58,7 +58,7 @@ pub(crate) fn pattern_file(offset: u64, length: u64) -> Option<(BorrowedFd<'stat
     Some((file.as_fd(), offset % PERIOD_BYTES as u64, pattern(offset, length).len()))
 }
 
-/// Printable, in lines, and without any regularity that a shifted body could hide behind.
+/// One byte of the pattern: printable, in lines, and irregular, so that a shifted body is noticed.
 fn pattern_byte(index: u64) -> u8 {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     if index % 80 == 79 {
@@ -67,7 +67,7 @@ fn pattern_byte(index: u64) -> u8 {
     LETTERS[(scramble(index) >> 58) as usize]
 }
 
-/// SplitMix64's output function: 64 well mixed bits from a counter.
+/// Output function of SplitMix64: 64 well mixed bits from a counter.
 pub(crate) fn scramble(counter: u64) -> u64 {
     let mut z = counter.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

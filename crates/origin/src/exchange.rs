@@ -1,6 +1,7 @@
-//! One request beyond the fixed pages: which endpoint answers it, its body in, its response out.
+//! Exchange: one request that is not for a fixed page. Selects the endpoint, reads the request body and sends the
+//! response.
 //!
-//! Endpoints say what to send; framing, HEAD, HTTP/1.0, keep-alive and the options of every page are settled here.
+//! Endpoints choose the content. Framing, HEAD, HTTP/1.0, keep-alive and the options of every page are handled here.
 
 use std::fmt::Write as _;
 use std::io::IoSlice;
@@ -20,27 +21,27 @@ use crate::request::{Refusal, Request};
 use crate::target::{Options, Target};
 use crate::worker::{Worker, kept};
 
-/// What becomes of the connection.
+/// What happens to the connection after the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
     KeepAlive,
-    /// Closed in an orderly way: what was sent arrives.
+    /// The connection is closed gracefully: everything that was sent arrives.
     Close,
-    /// Dropped.
+    /// The connection is dropped.
     Abort,
 }
 
-/// What a request came on, and its answer goes out on.
+/// Connection or stream of the exchange.
 pub(crate) enum Carrier<'c> {
     Http1(&'c mut Connection),
     Http2(Box<Stream>),
 }
 
-/// A request being answered.
+/// A request that is being answered, with its response.
 pub(crate) struct Exchange<'c> {
     carrier: Carrier<'c>,
     pub(crate) worker: Rc<Worker>,
-    /// The client's address, and the one that it connected to.
+    /// Address of the client. `local` is the address that the client connected to.
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     pub(crate) scheme: &'static str,
@@ -48,26 +49,26 @@ pub(crate) struct Exchange<'c> {
     pub(crate) target: Target,
     options: Options,
     body: Body,
-    /// The client waits for 100, and nothing of its body has come.
+    /// The client waits for 100 (Continue), and nothing of its body was received.
     continue_due: bool,
     response: Response,
-    /// Rendered and not yet sent: it goes out with the next piece.
+    /// Rendered bytes that are not sent yet: they go out with the next piece.
     out: Vec<u8>,
     ending: Ending,
 }
 
-/// How far the response is.
+/// State of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Response {
     NotBegun,
-    /// The head is rendered; `body` says whether one follows.
+    /// The head is rendered; `body` says whether a body follows.
     Begun {
         length: Length,
         body: bool,
     },
 }
 
-/// Answers one request of HTTP/1.
+/// Answers one HTTP/1 request.
 pub(crate) async fn run(connection: &mut Connection, request: Request) -> Ending {
     let target = match Target::parse(&request.method, &request.target) {
         Ok(target) => target,
@@ -89,7 +90,7 @@ pub(crate) async fn run(connection: &mut Connection, request: Request) -> Ending
     }
 }
 
-/// Answers one request of HTTP/2.
+/// Answers one HTTP/2 request.
 pub(crate) async fn run_stream(
     stream: Stream,
     worker: Rc<Worker>,
@@ -137,7 +138,7 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// The stream of HTTP/2 that the request came on.
+    /// The HTTP/2 stream of the request; `None` for HTTP/1.
     pub(crate) fn stream(&mut self) -> Option<&mut Stream> {
         match &mut self.carrier {
             Carrier::Http1(_) => None,
@@ -185,7 +186,7 @@ impl<'c> Exchange<'c> {
         self.respond(head, text.as_bytes()).await
     }
 
-    /// Receives the next piece of the request's body and shows it to `take`; `false` once the body has ended.
+    /// Receives the next piece of the request body and passes it to `take`. Returns `false` at the end of the body.
     pub(crate) async fn body_piece(&mut self, mut take: impl FnMut(&[u8])) -> Result<bool, Stop> {
         while !self.body.is_done() {
             let length = match &mut self.carrier {
@@ -230,7 +231,7 @@ impl<'c> Exchange<'c> {
         Ok(false)
     }
 
-    /// More of the connection.
+    /// Receives more bytes of an HTTP/1 connection.
     async fn receive(&mut self) -> Result<(), Stop> {
         match &mut self.carrier {
             Carrier::Http1(connection) => match connection.receive().await? {
@@ -241,7 +242,7 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// The whole body, if it is at most `most` bytes.
+    /// Receives the complete request body. Fails if it is longer than `most` bytes.
     pub(crate) async fn whole_body(&mut self, most: usize) -> Result<Vec<u8>, Stop> {
         let mut whole = Vec::new();
         while self.body_piece(|piece| whole.extend_from_slice(piece)).await? {
@@ -257,7 +258,7 @@ impl<'c> Exchange<'c> {
         Ok(())
     }
 
-    /// The trailers of the request's body, once it has ended.
+    /// Trailers of the request body, after its end.
     pub(crate) fn trailers(&self) -> &[(String, Vec<u8>)] {
         static NONE: Trailers = Trailers::new();
         if let Body::Done(trailers) = &self.body { trailers } else { &NONE }
@@ -275,7 +276,7 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// Begins the response. The head goes out with the first piece, or with `flush`.
+    /// Begins the response. The head is sent with the first piece, or by `flush`.
     pub(crate) fn begin(&mut self, mut head: Head) {
         assert!(self.response == Response::NotBegun, "a request has one response");
         let has_no_length = matches!(head.status, 204 | 304);
@@ -310,12 +311,12 @@ impl<'c> Exchange<'c> {
         self.response = Response::Begun { length: head.length, body: !bodiless && !self.request.is_head() };
     }
 
-    /// Whether the body's pieces are sent: not to HEAD. Saves making them.
+    /// Whether a body is sent; false for HEAD, so that endpoints need not produce it.
     pub(crate) fn sends_body(&self) -> bool {
         matches!(self.response, Response::Begun { body: true, .. })
     }
 
-    /// Sends a piece of the body, framed as the head said.
+    /// Sends a piece of the body, in the framing of the head.
     pub(crate) async fn piece(&mut self, bytes: &[u8]) -> Result<(), Stop> {
         let Response::Begun { length, body: true } = self.response else { return Ok(()) };
         if bytes.is_empty() {
@@ -340,7 +341,7 @@ impl<'c> Exchange<'c> {
         Ok(())
     }
 
-    /// Sends `length` bytes of the pattern, from `offset`.
+    /// Sends `length` bytes of the pattern from `offset`.
     pub(crate) async fn pattern(&mut self, offset: u64, length: u64) -> Result<(), Stop> {
         if let Response::Begun { length: Length::Known(_) | Length::Close, body: true } = self.response
             && length >= FROM_FILE_BYTES_MIN
@@ -362,7 +363,7 @@ impl<'c> Exchange<'c> {
         Ok(())
     }
 
-    /// Sends what is rendered and not yet sent.
+    /// Sends the rendered bytes that are not sent yet.
     pub(crate) async fn flush(&mut self) -> Result<(), Stop> {
         match &mut self.carrier {
             Carrier::Http1(connection) => connection.write_all(&self.out).await?,
@@ -389,20 +390,20 @@ impl<'c> Exchange<'c> {
         self.flush().await
     }
 
-    /// Sends a whole response.
+    /// Sends a complete response.
     pub(crate) async fn respond(&mut self, head: Head, body: &[u8]) -> Result<(), Stop> {
         self.begin(head);
         self.piece(body).await?;
         self.finish(&[]).await
     }
 
-    /// Sends a whole response of plain text.
+    /// Sends a complete response of plain text.
     pub(crate) async fn respond_text(&mut self, text: &str) -> Result<(), Stop> {
         let head = Head::new(200, Length::Known(text.len() as u64));
         self.respond(head.field("Content-Type", "text/plain; charset=utf-8"), text.as_bytes()).await
     }
 
-    /// Sends bytes as they are, whatever they are.
+    /// Sends raw bytes without any framing.
     pub(crate) async fn raw(&mut self, bytes: &[u8]) -> Result<(), Stop> {
         match &mut self.carrier {
             Carrier::Http1(connection) => Ok(connection.write_all(bytes).await?),
@@ -410,7 +411,7 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// Lets the connection, or the stream of HTTP/2, become that protocol's.
+    /// Upgrades the connection, or the HTTP/2 stream, to this protocol.
     pub(crate) async fn switch(&mut self, protocol: &str, accept: Option<String>) -> Result<(), Stop> {
         let with_accept = |head: Head| match accept {
             Some(accept) => head.field("Sec-WebSocket-Accept", accept),
@@ -426,12 +427,13 @@ impl<'c> Exchange<'c> {
         self.flush().await
     }
 
-    /// Whether the answer has the status that it has by itself, which may be one without a body.
+    /// Whether the endpoint's own status is sent: no `status` option replaces it. It may be a status without a body.
     pub(crate) fn has_its_own_status(&self) -> bool {
         self.options.status.is_none()
     }
 
-    /// After an upgrade: what came next, in place of what `piece` holds; `false` once the client has closed its side.
+    /// Receives the next bytes of an upgraded connection into `piece`, replacing its content. Returns `false` when the
+    /// client has closed its side.
     pub(crate) async fn tunnel_piece(&mut self, piece: &mut Vec<u8>) -> Result<bool, Stop> {
         piece.clear();
         let Carrier::Http1(connection) = &mut self.carrier else {
@@ -447,12 +449,12 @@ impl<'c> Exchange<'c> {
         Ok(true)
     }
 
-    /// The connection ends with this response. The head says so if this comes before `begin`.
+    /// Closes the connection after this response. If called before `begin`, the head announces it.
     pub(crate) fn close_afterwards(&mut self) {
         self.ending = Ending::Close;
     }
 
-    /// The connection is reset, whatever of the response has not arrived; of HTTP/2 the stream alone.
+    /// Resets the connection, even if parts of the response have not arrived. With HTTP/2, resets the stream only.
     pub(crate) async fn reset(&mut self) -> Result<(), Stop> {
         self.ending = Ending::Abort;
         match &mut self.carrier {
@@ -465,7 +467,7 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// Waits until the client has closed the connection or reset the stream, whatever it sends before.
+    /// Waits until the client closes the connection or resets the stream. Discards everything that it sends before.
     pub(crate) async fn wait_for_close(&mut self) -> Result<(), Stop> {
         self.ending = Ending::Abort;
         let connection = match &mut self.carrier {

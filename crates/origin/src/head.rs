@@ -1,27 +1,27 @@
-//! A response's head: what a page decides of it, and how that is rendered.
+//! Response head: status, fields and framing, and how it is rendered.
 
 use std::borrow::Cow;
 use std::io::Write;
 
 use http::StatusCode;
 
-/// What every response says of its maker.
+/// Value of the Server field of every response.
 pub(crate) const SERVER: &str = "vanward-origin";
 
-/// Where the body ends, for whoever reads it.
+/// How the end of the body is marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Length {
-    /// A Content-Length.
+    /// Content-Length.
     Known(u64),
-    /// Chunked; until the connection closes for an HTTP/1.0 client.
+    /// Chunked transfer coding; for an HTTP/1.0 client, the end of the connection.
     Chunked,
-    /// Until the connection closes.
+    /// The body ends with the connection.
     Close,
-    /// No word about it: 1xx, 204, 304.
+    /// No framing field: 1xx, 204 and 304.
     None,
 }
 
-/// A response's head.
+/// Head of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) status: u16,
@@ -34,7 +34,7 @@ impl Head {
         Self { status, length, fields: Vec::new() }
     }
 
-    /// With one more field, in order. One of a name that is there already repeats it.
+    /// Adds a field at the end. A field with the same name stays.
     pub(crate) fn field(
         mut self,
         name: impl Into<Cow<'static, str>>,
@@ -44,13 +44,13 @@ impl Head {
         self
     }
 
-    /// With that field in place of any of its name.
+    /// Adds a field in place of all fields with its name.
     pub(crate) fn replace(mut self, name: &'static str, value: String) -> Self {
         self.fields.retain(|(found, _)| !found.eq_ignore_ascii_case(name));
         self.field(name, value)
     }
 
-    /// The fields in order.
+    /// The fields in their order.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
         self.fields.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
     }
@@ -59,7 +59,8 @@ impl Head {
         self.fields.iter().any(|(found, _)| found.eq_ignore_ascii_case(name))
     }
 
-    /// Appends the head, blank line included. `connection` is the Connection field, where one is due.
+    /// Appends the head with its blank line to `out`. `connection` is the value of the Connection field, if there is
+    /// one.
     pub(crate) fn render(&self, date: &[u8], connection: Option<&str>, out: &mut Vec<u8>) {
         let mut line = |parts: &[&[u8]]| {
             parts.iter().for_each(|part| out.extend_from_slice(part));
@@ -92,7 +93,7 @@ impl Head {
     }
 }
 
-/// How a status is named; empty for one that has no name.
+/// Reason phrase of a status; empty if the status has none.
 pub(crate) fn reason(status: u16) -> &'static str {
     StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
-//! A connection of HTTP/2, and the requests on it: each is a task, answered by the same endpoints as one of HTTP/1.
+//! HTTP/2 connection of a client. Each request is a task, answered by the same endpoints as an HTTP/1 request.
 //!
-//! Frames and header compression are the crate `h2`'s; what of a head becomes a `Request` is decided here.
+//! The crate `h2` handles frames and header compression. This module converts heads to `Request`.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -28,40 +28,41 @@ use crate::request::{FIELDS_MAX, Refusal, Request};
 use crate::target::Target;
 use crate::worker::Worker;
 
-/// The part of the client's preface that looks like a head of HTTP/1 (RFC 9113 §3.4).
+/// Start of the client connection preface, which looks like an HTTP/1 head (RFC 9113 §3.4).
 pub(crate) const PREFACE_HEAD: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
 
-/// Without a new request for that long, and none under way, a connection is closed.
+/// Idle timeout: a connection without active requests is closed after this time.
 const IDLE_MAX: Duration = Duration::from_secs(900);
-/// Requests under way at once on a connection.
+/// Maximum number of concurrent requests on a connection (SETTINGS_MAX_CONCURRENT_STREAMS).
 const STREAMS_MAX: u32 = 256;
-/// A request's fields, as HTTP/2 counts them. More than a proxy in front lets through, so that the proxy's limit shows.
+/// Maximum size of a request's fields (SETTINGS_MAX_HEADER_LIST_SIZE). Larger than a proxy's usual limit, so that tests
+/// show the limit of the proxy.
 const FIELDS_BYTES_MAX: u32 = 128 * 1024;
-/// What a client may send of one body before it was read, and of all bodies of a connection.
+/// Receive window of each stream and of the connection.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
-/// What of a response waits to be sent.
+/// Maximum bytes of a response that wait to be sent.
 const SEND_BUFFER_BYTES: usize = 256 * 1024;
 
-/// How a connection is to end.
+/// How a request ends its connection (GOAWAY).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Farewell {
-    /// Once the requests under way are answered.
+    /// The connection closes after all active requests are answered.
     Graceful,
-    /// At once, whatever is under way.
+    /// The connection closes at once, with active requests.
     Abrupt,
 }
 
-/// What the requests of a connection tell it.
+/// State that the requests of a connection share with it.
 #[derive(Debug, Default)]
 struct Wishes {
     farewell: Cell<Option<Farewell>>,
     wished: Notify,
-    /// Requests under way.
+    /// Number of active requests.
     running: Cell<usize>,
 }
 
-/// Answers requests until the connection ends. What was received of it begins with the preface.
+/// Answers requests until the connection ends. The received bytes begin with the client connection preface.
 pub(crate) async fn serve(connection: &mut Connection) {
     let (worker, peer) = (Rc::clone(&connection.worker), connection.peer);
     let Ok(local) = connection.stream.tcp().local_addr() else { return };
@@ -101,7 +102,7 @@ pub(crate) async fn serve(connection: &mut Connection) {
     }
 }
 
-/// Counts a request while it is under way.
+/// Guard that counts an active request until it is dropped.
 struct Running(Rc<Wishes>);
 
 impl Running {
@@ -137,7 +138,7 @@ async fn answer(
     }
 }
 
-/// RFC 9113 §8.3.1. What the crate `h2` refuses by itself does not come here.
+/// Parses the head of a request (RFC 9113 §8.3.1). The crate `h2` has already rejected some malformed heads.
 fn parse(head: &http::Request<RecvStream>) -> Result<(Request, Target), Refusal> {
     let protocol = head.extensions().get::<::h2::ext::Protocol>().map(::h2::ext::Protocol::as_str);
     let (method, uri) = (head.method().as_str(), head.uri());
@@ -165,27 +166,27 @@ fn parse(head: &http::Request<RecvStream>) -> Result<(Request, Target), Refusal>
     Ok((request, target))
 }
 
-/// One request of HTTP/2 and its answer.
+/// One HTTP/2 request and its response.
 pub(crate) struct Stream {
     body: RecvStream,
     response: SendResponse<Bytes>,
-    /// Rendered and not yet sent.
+    /// Rendered head that is not sent yet.
     head: Option<Response<()>>,
-    /// Of a body whose length the head told, what is still to send.
+    /// Remaining bytes of a body with a known length.
     left: Option<u64>,
     out: Option<SendStream<Bytes>>,
     worker: Rc<Worker>,
     running: Running,
 }
 
-/// What came of a request's body.
+/// Piece of a request body: data, or the end with the trailers.
 pub(crate) enum Piece {
     Data(Bytes),
     End(Trailers),
 }
 
 impl Stream {
-    /// Waits for more of the request's body.
+    /// Waits for the next piece of the request body.
     pub(crate) async fn receive(&mut self) -> Result<Piece, Stop> {
         match poll_fn(|context| self.body.poll_data(context)).await {
             Some(data) => {
@@ -210,7 +211,7 @@ impl Stream {
         self.response.send_informational(rendered(head, None)).map_err(gone)
     }
 
-    /// Begins the response. The head goes out with the first piece, or alone.
+    /// Begins the response. The head is sent with the first piece, or alone.
     pub(crate) fn begin(&mut self, head: &Head, date: &[u8]) {
         self.left = match head.length {
             Length::Known(length) => Some(length),
@@ -219,7 +220,7 @@ impl Stream {
         self.head = Some(rendered(head, Some(date)));
     }
 
-    /// Sends the head, unless it is sent.
+    /// Sends the head, if it is not sent yet. `is_all` ends the stream with it.
     pub(crate) fn send_head(&mut self, is_all: bool) -> Result<(), Stop> {
         if let Some(head) = self.head.take() {
             let out = self.response.send_response(head, is_all).map_err(gone)?;
@@ -228,7 +229,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Sends a piece of the body, as fast as the client takes it.
+    /// Sends a piece of the body, as fast as the client's flow control allows.
     pub(crate) async fn send(&mut self, mut bytes: Bytes) -> Result<(), Stop> {
         self.send_head(false)?;
         while let Some(out) = self.out.as_mut().filter(|_| bytes.has_remaining()) {
@@ -245,7 +246,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Ends the response.
+    /// Ends the response, with these trailers if there are any.
     pub(crate) fn finish(&mut self, trailers: &[(&str, &[u8])]) -> Result<(), Stop> {
         if trailers.is_empty() {
             self.end();
@@ -262,7 +263,7 @@ impl Stream {
         }
     }
 
-    /// Ends the response with what was sent of it, if it has not ended.
+    /// Ends the response after the bytes sent so far, if it has not ended.
     pub(crate) fn end(&mut self) {
         // A client that has gone wants nothing any more.
         let _ = self.send_head(true);
@@ -271,7 +272,7 @@ impl Stream {
         }
     }
 
-    /// Ends both ways of the stream.
+    /// Resets the stream, in both directions, with this error code.
     pub(crate) fn reset(&mut self, reason: Reason) {
         self.head = None;
         match self.out.take() {
@@ -280,7 +281,7 @@ impl Stream {
         }
     }
 
-    /// Tells the client what was wrong with its request.
+    /// Rejects the request: sends an error response with the reason.
     pub(crate) async fn refuse(&mut self, refusal: Refusal) {
         self.worker.counters().refused();
         let body = format!("{}.\n", refusal.reason());
@@ -300,7 +301,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The whole connection is to end.
+    /// Requests that the whole connection ends.
     pub(crate) fn say_farewell(&self, farewell: Farewell) {
         let wishes = &self.running.0;
         wishes.farewell.set(Some(farewell));
@@ -308,7 +309,7 @@ impl Stream {
     }
 }
 
-/// A response's head, or that of a 1xx, which has no date.
+/// Converts a response head for `h2`. 1xx responses have no date.
 fn rendered(head: &Head, date: Option<&[u8]>) -> Response<()> {
     let mut response = Response::new(());
     // The status is one of three digits: it was checked where it was read.
@@ -334,19 +335,19 @@ fn rendered(head: &Head, date: Option<&[u8]>) -> Response<()> {
     response
 }
 
-/// Adds a field. Names and values were checked where they came from.
+/// Adds a field. The caller has checked its name and value.
 fn append(fields: &mut HeaderMap, name: &str, value: &[u8]) {
     if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
         fields.append(name, value);
     }
 }
 
-/// Whatever broke, this request is over.
+/// Error of the stream or connection: the request ends.
 fn gone(_: ::h2::Error) -> Stop {
     Stop::Gone
 }
 
-/// A client's connection as `h2` wants it: first what was received already.
+/// Byte stream for the crate `h2`: first the bytes already received, then the connection.
 struct Channel<'c>(&'c mut Connection);
 
 impl AsyncRead for Channel<'_> {

@@ -1,46 +1,46 @@
-//! The test backend: pages of known size, every framing HTTP/1.1 allows, faults, and counts of what arrived; the same
-//! over HTTP/2 and TLS.
+//! Test server (origin): pages of known size, every framing of HTTP/1.1, faults, and counters; HTTP/1.1 and HTTP/2,
+//! with or without TLS.
 //!
-//! It reads requests with a parser of its own and strictly, so that a proxy in front of it cannot share its
-//! mistakes. It is no file server and trusts nobody's network: listen on loopback.
+//! Its request parser is strict and not the proxy's, so that both cannot share a mistake. It is no file server and has
+//! no access control: listen on loopback.
 
-/// Starting and stopping: addresses, listeners, threads.
+/// Starts and stops an origin: addresses, listeners, threads.
 mod server;
-/// All that one thread owns: its runtime, connections, buffers, rendered pages, the date.
+/// Worker thread: runtime, connections, buffers, rendered pages, date.
 mod worker;
-/// The certificate, and what TLS is spoken.
+/// TLS configuration and the certificate.
 mod tls;
-/// What a connection reads from and writes to: TCP, or TLS on it.
+/// Client socket: TCP, with or without TLS.
 mod socket;
-/// One client's connection: head after head, and the way a fixed page goes out.
+/// HTTP/1 connection of a client: reads heads, sends fixed pages.
 mod connection;
-/// Bytes received and not yet used, lent by the worker while a connection has any.
+/// Receive buffers, lent by the worker.
 mod buffer;
-/// A request's head, parsed strictly.
+/// Strict parser of request heads.
 mod request;
-/// The framing of a request's body.
+/// Framing of a request's body.
 mod body;
-/// A request's target: path, query, the options that every page takes.
+/// Request target: path, query, and the options of every page.
 mod target;
-/// Sizes and durations as people write them.
+/// Parses sizes and durations.
 mod quantity;
-/// A connection of HTTP/2, and the requests on it.
+/// HTTP/2 connection of a client.
 mod http2;
-/// One request beyond the fixed pages: its body in, its response out.
+/// Exchange: a request that is not for a fixed page, and its response.
 mod exchange;
-/// A response's head, rendered.
+/// Response head and its rendering.
 mod head;
 /// Preconditions (RFC 9110 §13).
 mod conditional;
 /// Byte ranges (RFC 9110 §14).
 mod range;
-/// The bytes that pages consist of.
+/// Content of the pages.
 mod content;
-/// What each path does.
+/// The endpoints: what each path does.
 mod endpoint;
-/// Whether there is such a page.
+/// Checks whether an origin serves a target.
 mod served;
-/// Counts of what arrived.
+/// Counters of connections and requests.
 mod stats;
 
 pub use content::body_byte;

@@ -1,8 +1,8 @@
-//! Sizes and durations as people write them in a path or a query.
+//! Parses sizes and durations in paths and queries.
 
 use std::time::Duration;
 
-/// A size in bytes: `5000`, `10k`, `3M`, `10G` (powers of 1000), `64KiB`, `1MiB`, `10GiB` (of 1024).
+/// Parses a size in bytes: `5000`, `10k`, `3M`, `10G` (powers of 1000), `64KiB`, `1MiB`, `10GiB` (powers of 1024).
 pub(crate) fn size_bytes(text: &str) -> Option<u64> {
     let (digits, unit) = split_number(text);
     let factor: u64 = match unit {
@@ -18,7 +18,7 @@ pub(crate) fn size_bytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// A duration: `50ms`, `1.5s`, `2m`; without a unit seconds.
+/// Parses a duration: `50ms`, `1.5s`, `2m`; a number without a unit is seconds.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
     let (digits, unit) = split_number(text);
     let seconds: f64 = match unit {

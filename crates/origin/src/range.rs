@@ -1,9 +1,9 @@
-//! Byte ranges (RFC 9110 §14): which bytes a Range field asks for. The response is `endpoint::page`'s.
+//! Byte ranges (RFC 9110 §14): parses the Range field. `endpoint::page` sends the response.
 
-/// Ranges of one request; with more, Range is ignored (RFC 9110 §14.2).
+/// Maximum number of ranges in a request; with more, Range is ignored (RFC 9110 §14.2).
 const RANGES_MAX: usize = 16;
 
-/// First and last byte, both included.
+/// A byte range: first and last byte, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ByteRange {
     pub(crate) first: u64,
@@ -16,23 +16,23 @@ impl ByteRange {
     }
 }
 
-/// What a Range field asks for.
+/// Result of a Range field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// All of it: no range, another unit, or a value that is to be ignored.
+    /// The whole representation: no range, another unit, or a value that must be ignored.
     Whole,
-    /// At least one range, in the order asked for.
+    /// The satisfiable ranges, at least one, in the requested order.
     Parts(Vec<ByteRange>),
-    /// None of the ranges is in the representation.
+    /// No range overlaps the representation.
     Unsatisfiable,
 }
 
-/// Reads a Range field's value against a representation of `length` bytes.
+/// Parses a Range field for a representation of `length` bytes.
 pub(crate) fn select(value: &str, length: u64) -> Selection {
     parse(value, length).unwrap_or(Selection::Whole)
 }
 
-/// `None` for what RFC 9110 §14.2 lets a server ignore: another unit, a malformed set, too many ranges.
+/// `None` if the field must be ignored (RFC 9110 §14.2): another unit, a malformed set, or too many ranges.
 fn parse(value: &str, length: u64) -> Option<Selection> {
     let (unit, set) = value.split_once('=')?;
     if !unit.eq_ignore_ascii_case("bytes") {
@@ -56,7 +56,7 @@ fn parse(value: &str, length: u64) -> Option<Selection> {
     Some(if parts.is_empty() { Selection::Unsatisfiable } else { Selection::Parts(parts) })
 }
 
-/// The outer `None` is malformed, the inner one unsatisfiable.
+/// Parses one range. `None` is malformed, `Some(None)` unsatisfiable.
 fn parse_one(text: &str, length: u64) -> Option<Option<ByteRange>> {
     let number = |text: &str| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,47 +1,48 @@
-//! A request's head, parsed strictly: what two parsers could read differently is refused, never repaired.
+//! Strict parser of request heads: ambiguous heads are rejected, never repaired.
 //!
-//! `httparse` splits the bytes; whatever it tolerates beyond RFC 9112 is refused here. The body is `body`'s.
+//! `httparse` splits the bytes. This module rejects what `httparse` accepts beyond RFC 9112. The body is parsed in
+//! `body`.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// Header fields of one request.
+/// Maximum number of header fields of a request.
 pub(crate) const FIELDS_MAX: usize = 512;
 
-/// Room for the parsed fields, on the stack of whoever parses.
+/// Space for the parsed fields, on the caller's stack.
 pub(crate) type Slots<'b> = [MaybeUninit<httparse::Header<'b>>; FIELDS_MAX];
 
-/// Why a request is not answered but refused. Each ends its connection.
+/// Why a request is rejected. Each rejection ends the HTTP/1 connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Neither a request line nor fields that anybody could read.
+    /// The head is not HTTP: no valid request line or fields.
     Head,
-    /// A line that ends in LF alone.
+    /// A line ends with LF alone.
     BareLineFeed,
-    /// More bytes than `buffer::HEAD_BYTES_MAX`.
+    /// The head is longer than `buffer::HEAD_BYTES_MAX`.
     HeadTooLarge,
-    /// More fields than `FIELDS_MAX`.
+    /// The request has more fields than `FIELDS_MAX`.
     TooManyFields,
-    /// A target of no form that RFC 9112 §3.2 knows, or a broken percent-encoding in it.
+    /// The target has no form of RFC 9112 §3.2, or a broken percent-encoding.
     Target,
-    /// No Host, several, or not a host.
+    /// Host is missing, repeated or invalid.
     Host,
-    /// Several Content-Length, or not a number.
+    /// Content-Length is repeated or not a number.
     ContentLength,
-    /// A Transfer-Encoding other than one `chunked`.
+    /// Transfer-Encoding is anything but a single `chunked`.
     TransferEncoding,
-    /// Both, or Transfer-Encoding from an HTTP/1.0 client.
+    /// The request has both Content-Length and Transfer-Encoding, or Transfer-Encoding in HTTP/1.0.
     ConflictingFraming,
-    /// A chunk that is none.
+    /// A chunk is malformed.
     Chunk,
-    /// A trailer section that is none, or too long.
+    /// The trailer section is malformed or too long.
     Trailer,
-    /// More than the endpoint takes.
+    /// The body is larger than the endpoint accepts.
     BodyTooLarge,
 }
 
 impl Refusal {
-    /// The status it is answered with.
+    /// Status of the error response.
     pub(crate) fn status(self) -> u16 {
         match self {
             Self::HeadTooLarge | Self::TooManyFields => 431,
@@ -50,7 +51,7 @@ impl Refusal {
         }
     }
 
-    /// What the client is told.
+    /// Text of the error response.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Head => "the request line or a header field is malformed",
@@ -69,7 +70,7 @@ impl Refusal {
     }
 }
 
-/// Where the body ends.
+/// How the end of the body is marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
     None,
@@ -77,7 +78,7 @@ pub(crate) enum Framing {
     Chunked,
 }
 
-/// A head as it lies in the connection's buffer.
+/// A parsed head, borrowed from the connection's buffer.
 pub(crate) struct Parsed<'h, 'b> {
     pub(crate) method: &'b str,
     pub(crate) target: &'b str,
@@ -85,23 +86,23 @@ pub(crate) struct Parsed<'h, 'b> {
     pub(crate) facts: Facts,
 }
 
-/// What the fields say about the message itself.
+/// What the fields say about the message itself: version, framing, connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// HTTP/1.1, not 1.0.
+    /// The version is HTTP/1.1 (not 1.0).
     pub(crate) http11: bool,
     pub(crate) framing: Framing,
-    /// The client keeps the connection open afterwards.
+    /// The client keeps the connection open after the response.
     pub(crate) keep_alive: bool,
-    /// The client waits for 100 before it sends the body.
+    /// The client waits for 100 (Continue) before it sends the body.
     pub(crate) expects_continue: bool,
-    /// The connection is to be upgraded.
+    /// The client requests an upgrade of the connection.
     pub(crate) upgrade: bool,
-    /// A field may change what is answered (a condition, a range): no answer from memory.
+    /// The request has a field that can change the response (a condition, a range): no page from memory is sent.
     pub(crate) selective: bool,
 }
 
-/// Parses `head`, a whole head with its blank line.
+/// Parses `head`, a complete head with its blank line.
 pub(crate) fn parse<'h, 'b>(head: &'b [u8], slots: &'h mut Slots<'b>) -> Result<Parsed<'h, 'b>, Refusal> {
     let mut request = httparse::Request::new(&mut []);
     match request.parse_with_uninit_headers(head, slots) {
@@ -192,12 +193,12 @@ fn content_length(value: &[u8]) -> Result<u64, Refusal> {
     text.and_then(|text| text.parse().ok()).ok_or(Refusal::ContentLength)
 }
 
-/// RFC 9110 §7.2: `uri-host [ ":" port ]`; the bytes that no form of it has are refused. An empty one is allowed.
+/// Whether a Host value can be valid (RFC 9110 §7.2). Rejects bytes that no host has; an empty value is valid.
 fn host_is_valid(value: &[u8]) -> bool {
     value.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+;=:[]%".contains(byte))
 }
 
-/// A head of its own, for whatever is not answered at once.
+/// An owned request, for requests that are not answered at once.
 pub(crate) struct Request {
     bytes: Box<[u8]>,
     pub(crate) method: String,
@@ -206,12 +207,12 @@ pub(crate) struct Request {
     pub(crate) facts: Facts,
     /// `HTTP/1.1`
     pub(crate) version: &'static str,
-    /// RFC 8441: what a CONNECT of HTTP/2 wants the stream to become.
+    /// Protocol of an extended CONNECT (RFC 8441), for HTTP/2.
     pub(crate) protocol: Option<String>,
 }
 
 impl Request {
-    /// Copies what was parsed from `head`.
+    /// Copies a parsed head.
     pub(crate) fn new(head: &[u8], parsed: &Parsed<'_, '_>) -> Self {
         let offset = |part: &[u8]| part.as_ptr().addr() - head.as_ptr().addr();
         let span = |part: &[u8]| if part.is_empty() { 0..0 } else { offset(part)..offset(part) + part.len() };
@@ -230,7 +231,8 @@ impl Request {
         }
     }
 
-    /// A request of HTTP/2 from its fields in order, the pseudo-header fields first. Its head is shown as lines.
+    /// Builds an HTTP/2 request from its fields in order, pseudo-header fields first. Its head is shown as lines of
+    /// text.
     pub(crate) fn of_stream(
         method: &str,
         target: &str,
@@ -274,7 +276,7 @@ impl Request {
         })
     }
 
-    /// The head as it was received, blank line included.
+    /// The head as it was received, with its blank line.
     pub(crate) fn head(&self) -> &[u8] {
         &self.bytes
     }
@@ -287,19 +289,19 @@ impl Request {
         self.method == "GET" || self.is_head()
     }
 
-    /// The fields in order, names as they were written, values without the white space around them.
+    /// The fields in order, with names as they were written and values without surrounding white space.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.fields.iter().map(|(name, value)| {
             (std::str::from_utf8(&self.bytes[name.clone()]).unwrap_or_default(), &self.bytes[value.clone()])
         })
     }
 
-    /// The values of every field of that name, in order.
+    /// Values of all fields with this name, in order.
     pub(crate) fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
         self.fields().filter(move |(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// The values of that name as one list (RFC 9110 §5.3), or `None` without any.
+    /// Values of all fields with this name as one list (RFC 9110 §5.3); `None` if there is no such field.
     pub(crate) fn list(&self, name: &str) -> Option<String> {
         let values: Vec<_> = self.values(name).map(String::from_utf8_lossy).collect();
         (!values.is_empty()).then(|| values.join(", "))

@@ -1,4 +1,4 @@
-//! Whether a target is one that an origin has a page for: asked by whoever writes plans, before any origin runs. Pure.
+//! Checks whether an origin serves a target, for authors of plans, without a running origin. No I/O.
 
 use std::mem::MaybeUninit;
 
@@ -6,10 +6,10 @@ use crate::endpoint::{Endpoint, NotServed};
 use crate::request::{self, FIELDS_MAX, Request};
 use crate::target::{Options, Target};
 
-/// Whether an origin answers a GET of this path and query, whatever with.
+/// Checks whether an origin answers a GET request for this path and query, with any status.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// The reason, as text.
 pub fn serves(target: &str) -> Result<(), String> {
     let head = format!("GET {target} HTTP/1.1\r\nHost: origin\r\n\r\n");
     let mut slots = [MaybeUninit::uninit(); FIELDS_MAX];

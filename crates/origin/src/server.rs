@@ -1,4 +1,4 @@
-//! Starting and stopping: addresses are bound here, threads started, and all of it ended when `Running` goes.
+//! Starts and stops an origin: binds addresses, starts threads. Dropping `Running` ends them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -14,24 +14,24 @@ use crate::stats::{self, Counters, Stats};
 use crate::tls::{self, Certificate};
 use crate::worker::{self, Listener};
 
-/// Connections that wait to be accepted, for each listener.
+/// Accept queue of each listener.
 const BACKLOG: i32 = 4096;
 
-/// How an origin is to run. The default suits a test: one worker on a port that the kernel chooses.
+/// Settings of an origin. The default suits a test: one worker, on a port that the kernel chooses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Where to listen, at least one address. With port 0 the kernel chooses: `Running::addresses` tells.
+    /// Addresses to listen on, at least one. With port 0 the kernel chooses: see [`Running::addresses`].
     pub listen: Vec<SocketAddr>,
-    /// Threads, each with its own connections. `None`: one for each core that the process may use.
+    /// Number of threads, each with its own connections. `None`: one per CPU core that the process may use.
     pub workers: Option<NonZeroUsize>,
-    /// Speaks TLS with this certificate: on the addresses of `listen_tls`, and where there are none on every address.
+    /// Certificate for TLS. TLS is used on the addresses of `listen_tls`; if that list is empty, on every address.
     /// `None`: plain TCP.
     pub certificate: Option<Certificate>,
-    /// More addresses, on which alone TLS is spoken.
+    /// More addresses; they accept only TLS.
     pub listen_tls: Vec<SocketAddr>,
-    /// The only cipher suite, by its IANA name. `None`: all that are safe.
+    /// Only cipher suite, by its IANA name. `None`: all safe ones.
     pub cipher: Option<String>,
-    /// Says `Connection: keep-alive` in responses of HTTP/1.1 too, where the connection is kept.
+    /// Sends `Connection: keep-alive` in HTTP/1.1 responses too, if the connection is kept.
     pub says_keep_alive: bool,
 }
 
@@ -48,7 +48,7 @@ impl Default for Options {
     }
 }
 
-/// An origin that runs. It stops, closing its connections, when this is dropped.
+/// A running origin. Dropping it stops it and closes its connections.
 #[must_use = "the origin stops when this is dropped"]
 pub struct Running {
     addresses: Vec<SocketAddr>,
@@ -120,24 +120,25 @@ pub fn start(options: Options) -> io::Result<Running> {
 }
 
 impl Running {
-    /// Where it listens, in the order of `Options::listen` and then of `Options::listen_tls`, with the ports that the kernel chose.
+    /// The listening addresses with their actual ports, in the order of `Options::listen`, then of
+    /// `Options::listen_tls`.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// What arrived until now.
+    /// The counters since the start or the last reset.
     #[must_use]
     pub fn stats(&self) -> Stats {
         stats::sum(&self.counters)
     }
 
-    /// Counts from zero again.
+    /// Sets the counters to zero.
     pub fn reset_stats(&self) {
         stats::reset(&self.counters);
     }
 
-    /// Stops accepting, closes every connection whatever it is doing, and returns when all threads have ended.
+    /// Stops accepting and closes every connection at once. Returns after all threads have ended.
     pub fn stop(self) {}
 }
 
@@ -161,7 +162,7 @@ fn explain(wanted: SocketAddr, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot listen on {wanted}: {error}{remedy}"))
 }
 
-/// Binds one listener for each worker to the same address.
+/// Binds one listener for each worker, all to one address.
 fn bind_all(
     wanted: SocketAddr,
     listeners: &mut [Vec<Listener>],

@@ -1,4 +1,4 @@
-//! A client's socket: TCP, or TLS on it. A branch, so that plain HTTP pays nothing for TLS.
+//! Client socket: TCP, with or without TLS. An enum, so that plain HTTP pays nothing for TLS.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-/// What a connection reads from and writes to.
+/// Socket of a client: TCP, or TLS over TCP.
 pub(crate) enum Socket {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
@@ -23,7 +23,7 @@ impl Socket {
         }
     }
 
-    /// The scheme of what is asked for on it.
+    /// Scheme of requests on this socket: `http` or `https`.
     pub(crate) fn scheme(&self) -> &'static str {
         match self {
             Self::Plain(_) => "http",
@@ -31,7 +31,7 @@ impl Socket {
         }
     }
 
-    /// Whether HTTP/2 was agreed on by ALPN.
+    /// Whether ALPN selected HTTP/2.
     pub(crate) fn has_agreed_to_http2(&self) -> bool {
         match self {
             Self::Plain(_) => false,

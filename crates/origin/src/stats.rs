@@ -1,4 +1,5 @@
-//! Counts of what arrived, so that a test sees what reached the origin. One `Counters` a worker, added up when asked.
+//! Counters of what arrived at the origin, for tests. Each worker has one `Counters`; a request for the counts adds
+//! them up.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,33 +7,33 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::worker::FAST_PAGES;
 
-/// Paths that one worker counts one by one: 4 MiB of them at most.
+/// Maximum number of paths that one worker counts separately: at most 4 MiB.
 const PATHS_MAX: usize = 4096;
-/// Bytes of such a path.
+/// Maximum length of a path that is counted separately.
 const PATH_BYTES_MAX: usize = 1024;
 
-/// What arrived since the start, or since the last reset. Requests for `/stats` itself are not counted.
+/// Counts since the start or the last reset. Requests for `/stats` are not counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Stats {
     /// Connections accepted.
     pub connections: u64,
-    /// Connections open now. A reset leaves them.
+    /// Connections open now. A reset does not change it.
     pub connections_open: u64,
-    /// Connections closed at once, because a worker had as many as it takes.
+    /// Connections closed at once because a worker was at its limit.
     pub connections_refused: u64,
     /// Requests whose head was well-formed.
     pub requests: u64,
-    /// Requests refused as malformed or too large.
+    /// Requests rejected as malformed or too large.
     pub requests_refused: u64,
-    /// Bytes of request bodies, without their framing.
+    /// Bytes of request bodies, without framing.
     pub body_bytes: u64,
     /// Requests by decoded path.
     pub paths: BTreeMap<String, u64>,
-    /// Requests for further paths, beyond those counted one by one, and for those of more than 1 KiB.
+    /// Requests for paths longer than 1 KiB, or beyond the limit of separately counted paths.
     pub paths_other: u64,
 }
 
-/// One worker's counts. Any thread may read and reset them.
+/// Counters of one worker. Any thread may read and reset them.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {
@@ -45,7 +46,7 @@ pub(crate) struct Counters {
     fast_pages: [AtomicU64; FAST_PAGES.len()],
     paths: Mutex<HashMap<String, u64>>,
     paths_other: AtomicU64,
-    /// Connections opened before the last reset, so that the open ones are still known.
+    /// Connections opened before the last reset: needed to compute the open ones.
     connections_before: AtomicU64,
 }
 
@@ -87,7 +88,7 @@ impl Counters {
     }
 }
 
-/// The counts of all workers.
+/// Adds up the counters of all workers.
 pub(crate) fn sum(workers: &[Counters]) -> Stats {
     let mut stats = Stats::default();
     for counters in workers {
@@ -114,7 +115,7 @@ pub(crate) fn sum(workers: &[Counters]) -> Stats {
     stats
 }
 
-/// Starts every count at zero again.
+/// Sets all counters to zero.
 pub(crate) fn reset(workers: &[Counters]) {
     for counters in workers {
         let opened = counters.connections.swap(0, Relaxed);

@@ -1,4 +1,4 @@
-//! A request's target (RFC 9112 §3.2), decoded: path, query, and the options that every page takes.
+//! Request target (RFC 9112 §3.2), decoded: path, query, and the options of every page.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use crate::quantity;
 use crate::request::Refusal;
 
-/// The longest `?delay=` and the longest of any other wait that a request may ask for.
+/// Maximum of `?delay=` and of any other wait that a request may ask for.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(600);
 
-/// Where a request goes.
+/// A parsed request target.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// Decoded; `*` for the asterisk form, empty for CONNECT.
+    /// Decoded path; `*` for the asterisk form, empty for CONNECT.
     pub(crate) path: String,
-    /// As it was sent.
+    /// Query as it was sent.
     pub(crate) raw_query: String,
     pub(crate) query: Query,
-    /// Of the absolute form; otherwise Host counts.
+    /// Authority of the absolute form; `None` means that Host applies.
     pub(crate) authority: Option<String>,
 }
 
@@ -63,7 +63,7 @@ fn strip_prefix_ignore_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str> 
     front.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// `None` for a broken encoding.
+/// Decodes percent-encoding; `None` if it is broken.
 fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -79,13 +79,13 @@ fn percent_decode(text: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A query's pairs in order, decoded.
+/// Pairs of a query, in order and decoded.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Query {
     pairs: Vec<(String, String)>,
 }
 
-/// A path or query that asks for what there is not.
+/// Error: a path or query with an invalid value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub(crate) message: String,
@@ -111,12 +111,12 @@ impl Query {
         &self.pairs
     }
 
-    /// The first value of that name.
+    /// First value of this name.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether the name is there, with whatever value but `0`, `no` and `false`.
+    /// Whether this name is present with a value other than `0`, `no` and `false`.
     pub(crate) fn flag(&self, name: &str) -> bool {
         self.text(name).is_some_and(|value| !matches!(value, "0" | "no" | "false"))
     }
@@ -130,32 +130,32 @@ impl Query {
     }
 }
 
-/// A size in bytes, at most `most`.
+/// Parses a size in bytes, at most `most`.
 pub(crate) fn size(name: &str, value: &str, most: u64) -> Result<u64, Wrong> {
     let found = quantity::size_bytes(value).filter(|size| *size <= most);
     found.ok_or_else(|| Wrong::new(name, value, format_args!("a size up to {most} bytes (5000, 10k, 64KiB)")))
 }
 
-/// A duration, at most `WAIT_MAX`.
+/// Parses a duration, at most [`WAIT_MAX`].
 pub(crate) fn wait(name: &str, value: &str) -> Result<Duration, Wrong> {
     let found = quantity::duration(value).filter(|wait| *wait <= WAIT_MAX);
     found.ok_or_else(|| Wrong::new(name, value, "a duration up to 10m (50ms, 1.5s, 2m)"))
 }
 
-/// A status that ends a request.
+/// Parses a final status (not 1xx).
 pub(crate) fn final_status(name: &str, value: &str) -> Result<u16, Wrong> {
     let found = value.parse().ok().filter(|status| (200..=599).contains(status) && value.len() == 3);
     found.ok_or_else(|| Wrong::new(name, value, "a status from 200 to 599"))
 }
 
-/// What any page takes in its query.
+/// Options that every page accepts in its query.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// The response's Cache-Control.
+    /// Cache-Control of the response.
     pub(crate) cache: Option<String>,
-    /// Waited before the answer.
+    /// Delay before the response.
     pub(crate) delay: Option<Duration>,
-    /// Instead of the page's own.
+    /// Status in place of the page's own.
     pub(crate) status: Option<u16>,
 }
 
@@ -169,7 +169,7 @@ impl Options {
     }
 }
 
-/// Plain seconds mean `max-age`; anything else is the value itself.
+/// Cache-Control for an option: plain seconds mean `max-age`, other text is the value itself.
 fn cache_control(value: &str) -> Result<String, Wrong> {
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
         return Ok(format!("max-age={value}"));
@@ -180,12 +180,12 @@ fn cache_control(value: &str) -> Result<String, Wrong> {
         .ok_or_else(|| Wrong::new("cache", value, "seconds or a Cache-Control value"))
 }
 
-/// RFC 9110 §5.5, in ASCII: nothing that could end a field or hide in it.
+/// Whether text is a valid ASCII field value (RFC 9110 §5.5).
 pub(crate) fn is_field_value(value: &str) -> bool {
     value.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')) && value.trim_ascii() == value
 }
 
-/// RFC 9110 §5.1.
+/// Whether text is a valid field name (RFC 9110 §5.1).
 pub(crate) fn is_field_name(name: &str) -> bool {
     !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))

@@ -1,4 +1,4 @@
-//! The certificate that an origin shows, and what TLS it speaks: 1.3 and 1.2, HTTP/2 and HTTP/1.1 by ALPN.
+//! TLS configuration of an origin: its certificate, TLS 1.3 and 1.2, HTTP/2 and HTTP/1.1 by ALPN.
 
 use std::fmt::Display;
 use std::io;
@@ -11,21 +11,22 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// Where an origin's certificate comes from.
+/// Source of an origin's certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Certificate {
     /// PEM files.
     Files {
-        /// The certificate, with its chain behind it.
+        /// Certificate, followed by its chain.
         certificate: PathBuf,
-        /// Its private key.
+        /// Private key of the certificate.
         key: PathBuf,
     },
-    /// Made anew at each start, for `localhost` and the addresses that are listened on. Nobody trusts it.
+    /// Self-signed, new at each start, for `localhost` and the listening addresses. No client trusts it by default.
     SelfSigned,
 }
 
-/// The configuration, with the names that a certificate made here is for, and the one cipher suite if only one is wanted.
+/// Builds the TLS configuration. `addresses` are for a self-signed certificate; `cipher` is the only cipher suite, if
+/// given.
 pub(crate) fn config(
     certificate: &Certificate,
     addresses: &[IpAddr],

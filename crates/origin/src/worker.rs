@@ -1,5 +1,5 @@
-//! All that one thread owns: a runtime, listeners, connections, spare buffers, the fixed pages as they go out, and
-//! the date in them. Nothing here is shared with other workers but the counters.
+//! Worker thread: its runtime, listeners, connections, spare buffers, rendered fixed pages and the date. Workers share
+//! only the counters.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ use crate::endpoint::page::Page;
 use crate::socket::Socket;
 use crate::stats::Counters;
 
-/// The pages that go out from memory: path, page.
+/// The fixed pages that are sent from memory, by path.
 pub(crate) const FAST_PAGES: [(&str, Page); 5] = [
     ("/tiny", Page::Pattern { bytes: 128 }),
     ("/small", Page::Pattern { bytes: 3269 }),
@@ -31,40 +31,39 @@ pub(crate) const FAST_PAGES: [(&str, Page); 5] = [
     ("/hello.html", Page::Hello),
 ];
 
-/// Connections of one worker; one more is closed at once.
+/// Maximum number of connections of a worker; further ones are closed at once.
 const CONNECTIONS_MAX: u64 = 100_000;
 
-/// A TLS handshake that takes longer ends its connection.
+/// Timeout of a TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
-/// The pause after the process ran out of descriptors or memory for another connection.
+/// Pause after accept fails, for example without file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Where connections come from, and how to speak TLS on them.
+/// A listening socket, with the TLS configuration if it accepts TLS.
 pub(crate) type Listener = (TcpListener, Option<Arc<ServerConfig>>);
 
-/// The same within the runtime.
+/// A [`Listener`] within the runtime.
 type Accepting = (tokio::net::TcpListener, Option<Arc<ServerConfig>>);
 
-/// A date as HTTP writes it.
+/// A date in the format of HTTP.
 pub(crate) type Date = [u8; 29];
 
-/// What the connections of one thread share.
+/// State that the connections of one thread share.
 pub(crate) struct Worker {
-    /// Whether responses of HTTP/1.1 say that the connection is kept.
+    /// Whether HTTP/1.1 responses send `Connection: keep-alive`.
     pub(crate) says_keep_alive: bool,
     pub(crate) all_counters: Arc<[Counters]>,
     index: usize,
     pub(crate) spare: RefCell<Spare>,
     pages: RefCell<Vec<RenderedPage>>,
     pub(crate) date: Cell<Date>,
-    /// Seconds since the start, as good as a clock for idle connections.
+    /// Seconds since the start: a cheap clock for idle timeouts.
     pub(crate) second: Cell<u64>,
     connections: Cell<u64>,
 }
 
-/// A fixed page as it is sent: head and body in one piece, or a head and the length of a body that is sent from the
-/// pattern's file.
+/// A fixed page to send: head and body in one piece, or a head and the length of a body from the pattern's file.
 #[derive(Clone)]
 pub(crate) struct FastPage {
     pub(crate) bytes: Rc<Vec<u8>>,
@@ -72,13 +71,13 @@ pub(crate) struct FastPage {
     pub(crate) from_file_bytes: u64,
 }
 
-/// A fixed page as it is kept.
+/// A fixed page in the cache of the worker.
 struct RenderedPage {
     page: FastPage,
     date_offset: usize,
 }
 
-/// Serves from `listeners` until `stopped`. Says on `ready` once that it does, or why it cannot.
+/// Serves from `listeners` until `stopped`. Reports on `ready` that it serves, or why it cannot.
 pub(crate) fn run(
     listeners: Vec<Listener>,
     says_keep_alive: bool,
@@ -125,12 +124,13 @@ async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, tls: Opti
     }
 }
 
-/// What a response of HTTP/1.1 says of a connection that is kept: RFC 9112 §9.3 needs no word, but some ask for one.
+/// Connection field of an HTTP/1.1 response that keeps the connection. RFC 9112 §9.3 needs none, but some clients
+/// expect it.
 pub(crate) fn kept(says_keep_alive: bool) -> Option<&'static str> {
     says_keep_alive.then_some("keep-alive")
 }
 
-/// Renders the date at the beginning of every second.
+/// Renders the date every second.
 async fn keep_time(worker: Rc<Worker>) {
     loop {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -178,18 +178,18 @@ impl Worker {
         }
     }
 
-    /// A connection is gone.
+    /// Removes a closed connection from the counts.
     pub(crate) fn dismiss(&self) {
         self.connections.set(self.connections.get() - 1);
         self.counters().closed();
     }
 
-    /// This worker's own counts.
+    /// Counters of this worker.
     pub(crate) fn counters(&self) -> &Counters {
         &self.all_counters[self.index]
     }
 
-    /// The index in `FAST_PAGES` and the bytes to send, if that target is one of them.
+    /// A fixed page for this target, with its index in `FAST_PAGES`; `None` if the target is no fixed page.
     pub(crate) fn fast_page(&self, target: &str) -> Option<(usize, FastPage)> {
         let index = FAST_PAGES.iter().position(|(path, _)| *path == target)?;
         Some((index, self.pages.borrow()[index].page.clone()))

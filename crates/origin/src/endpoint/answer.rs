@@ -1,4 +1,4 @@
-//! Small responses: statuses, fields, interim and early ones, delays.
+//! Endpoints with small responses: statuses, fields, interim and early responses.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use crate::exchange::Exchange;
 use crate::head::{Head, Length, reason};
 use crate::target::{Options, Query, Wrong, is_field_name, is_field_value};
 
-/// What an early response hints at.
+/// Link field of an early hint.
 const LINK: &str = "</style.css>; rel=preload; as=style";
 
-/// `OPTIONS *`.
+/// Answers `OPTIONS *`.
 pub(crate) async fn options(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
     let head = Head::new(204, Length::None);
     exchange.respond(head.field("Allow", "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS"), b"").await
 }
 
-/// That status, with the fields that it cannot do without.
+/// Sends this status, with the fields that it requires.
 pub(crate) async fn status(exchange: &mut Exchange<'_>, status: u16) -> Result<(), Stop> {
     let body = match status {
         // RFC 9110 §15.3.6: a 205 has no content.
@@ -36,7 +36,7 @@ pub(crate) async fn status(exchange: &mut Exchange<'_>, status: u16) -> Result<(
     exchange.respond(head, body.as_bytes()).await
 }
 
-/// That 1xx, then 200.
+/// Sends this 1xx response, then 200.
 pub(crate) async fn interim(exchange: &mut Exchange<'_>, status: u16) -> Result<(), Stop> {
     // RFC 9110 §15.2: no 1xx to HTTP/1.0.
     if exchange.request.facts.http11 {
@@ -48,7 +48,7 @@ pub(crate) async fn interim(exchange: &mut Exchange<'_>, status: u16) -> Result<
     exchange.respond(if status == 103 { head.field("Link", LINK) } else { head }, body.as_bytes()).await
 }
 
-/// The fields that a query asks for: all but the options of every page, and those that would break the framing.
+/// Response fields that a query asks for, without the options of every page. Fields of the framing are an error.
 pub(crate) fn fields(query: &Query) -> Result<Vec<(String, String)>, Wrong> {
     let ours = ["content-length", "transfer-encoding", "connection", "keep-alive", "upgrade"];
     let mut fields = Vec::new();
@@ -79,7 +79,7 @@ pub(crate) async fn delay(exchange: &mut Exchange<'_>, wait: Duration) -> Result
     exchange.respond_text(&format!("after {wait:?}\n")).await
 }
 
-/// Answers at once, whatever of the body is still to come. The rest is read afterwards, or the connection closed.
+/// Answers before the request body has arrived. Afterwards reads the rest, or closes the connection.
 pub(crate) async fn early(exchange: &mut Exchange<'_>, close: bool) -> Result<(), Stop> {
     if close {
         exchange.close_afterwards();

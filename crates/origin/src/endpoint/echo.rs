@@ -1,4 +1,4 @@
-//! The request, given back: as text, as JSON, its body alone, or as the environment of a CGI program.
+//! Endpoints that return the request: as text, as JSON, its body alone, or as a CGI environment.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -8,10 +8,10 @@ use crate::connection::Stop;
 use crate::exchange::Exchange;
 use crate::head::{Head, Length};
 
-/// A body that is given back together with its head.
+/// Maximum size of a body that is returned with its head.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The request as text: its head byte for byte, then its body without its framing. Or all of it as JSON.
+/// Returns the request as text (its head byte for byte, then its body without framing), or as JSON.
 pub(crate) async fn request(exchange: &mut Exchange<'_>, json: bool) -> Result<(), Stop> {
     let body = exchange.whole_body(BODY_BYTES_MAX).await?;
     let (content_type, text) = if json {
@@ -46,12 +46,12 @@ fn describe(exchange: &Exchange<'_>, body: &[u8]) -> Value {
     described
 }
 
-/// Each byte as the character of its number: no value is lost, whatever its encoding.
+/// Decodes each byte as one character (Latin-1), so that every value can be shown.
 fn latin1(value: &[u8]) -> String {
     value.iter().map(|&byte| byte as char).collect()
 }
 
-/// The request's body as it comes: its type, its length or its chunks, its trailers.
+/// Returns the request body as it arrives, with its type, framing and trailers.
 pub(crate) async fn body(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
     use crate::request::Framing;
     let length = match exchange.request.facts.framing {
@@ -76,7 +76,7 @@ pub(crate) async fn body(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
     exchange.finish(&trailers).await
 }
 
-/// What `second.pl` of the Squid experiment prints: each variable as `KEY --> value<br>`.
+/// Returns the output of `second.pl` of the Squid experiment: each variable as `KEY --> value<br>`.
 pub(crate) async fn cgi(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
     let mut page = String::new();
     for (name, value) in environment(exchange) {
@@ -88,7 +88,7 @@ pub(crate) async fn cgi(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
     exchange.respond(head, page.as_bytes()).await
 }
 
-/// RFC 3875 §4.1, with what Apache adds to it.
+/// CGI variables (RFC 3875 §4.1), with Apache's additions.
 fn environment(exchange: &Exchange<'_>) -> Vec<(String, String)> {
     let (request, target, peer, local) = (&exchange.request, &exchange.target, exchange.peer, exchange.local);
     let script = target.path.clone();

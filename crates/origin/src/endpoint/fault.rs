@@ -1,4 +1,4 @@
-//! What a broken server does: each fault as exactly as a socket allows.
+//! Endpoints with faults of a broken server, as exactly as a socket allows.
 
 use ::h2::Reason;
 
@@ -8,14 +8,14 @@ use crate::exchange::Exchange;
 use crate::head::{Head, Length};
 use crate::http2::Farewell;
 
-/// A response that is sent as it is.
+/// Maximum size of a raw response.
 const RAW_BYTES_MAX: usize = 1024 * 1024;
 
-/// Neither HTTP nor text, of several lines.
+/// Bytes that are neither HTTP nor text, in several lines.
 const GARBAGE: &[u8] = b"\x16\x03\x01\x00\x2a this is not HTTP \xff\xfe\r\nneither: is this\x00\r\n\r\n";
 
-/// Resets the connection: before any byte of a response, or after `after` bytes of its body. What the client had no
-/// room for at that moment is lost with it.
+/// Resets the connection: before the response, or after `after` bytes of its body. Bytes that the client has not
+/// received are lost.
 pub(crate) async fn reset(exchange: &mut Exchange<'_>, after: Option<u64>) -> Result<(), Stop> {
     if let Some(after) = after {
         unfinished(exchange, after + 1, after).await?;
@@ -23,7 +23,7 @@ pub(crate) async fn reset(exchange: &mut Exchange<'_>, after: Option<u64>) -> Re
     exchange.reset().await
 }
 
-/// Promises more than it sends, then closes the connection in an orderly way.
+/// Announces more bytes than it sends, then closes the connection gracefully.
 pub(crate) async fn truncate(
     exchange: &mut Exchange<'_>,
     length: u64,
@@ -52,7 +52,7 @@ pub(crate) async fn truncate(
     Ok(())
 }
 
-/// Stops sending: before any byte of a response, or after `after` bytes of its body.
+/// Stops sending: before the response, or after `after` bytes of its body.
 pub(crate) async fn stall(exchange: &mut Exchange<'_>, after: Option<u64>) -> Result<(), Stop> {
     if let Some(after) = after {
         unfinished(exchange, after + 1, after).await?;
@@ -60,21 +60,21 @@ pub(crate) async fn stall(exchange: &mut Exchange<'_>, after: Option<u64>) -> Re
     exchange.wait_for_close().await
 }
 
-/// The head of a response of `length` bytes, and `sent` of them. It does not say that the connection will close.
+/// Sends the head of a response of `length` bytes, and `sent` bytes of its body. The head does not announce a close.
 async fn unfinished(exchange: &mut Exchange<'_>, length: u64, sent: u64) -> Result<(), Stop> {
     exchange.begin(Head::new(200, Length::Known(length)).field("Content-Type", "text/plain"));
     exchange.pattern(0, sent).await?;
     exchange.flush().await
 }
 
-/// HTTP/2: a stream that the origin says it never looked at.
+/// HTTP/2: resets the stream with REFUSED_STREAM.
 pub(crate) async fn refuse(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
     let Some(stream) = exchange.stream() else { return other_version(exchange, "HTTP/2").await };
     stream.reset(Reason::REFUSED_STREAM);
     Ok(())
 }
 
-/// HTTP/2: tells the client to go away, after this answer and those under way, or at once.
+/// HTTP/2: sends GOAWAY, at once or after the active requests.
 pub(crate) async fn go_away(exchange: &mut Exchange<'_>, abrupt: bool) -> Result<(), Stop> {
     let Some(stream) = exchange.stream() else { return other_version(exchange, "HTTP/2").await };
     if abrupt {
@@ -85,7 +85,7 @@ pub(crate) async fn go_away(exchange: &mut Exchange<'_>, abrupt: bool) -> Result
     exchange.respond_text("the connection takes no more requests\n").await
 }
 
-/// What is asked for is a matter of another version of HTTP than the request's.
+/// Reports that this fault needs another HTTP version than the request's.
 pub(crate) async fn other_version(exchange: &mut Exchange<'_>, version: &str) -> Result<(), Stop> {
     while exchange.body_piece(|_| {}).await? {}
     let text = format!("there is such a thing only in {version}\n");
@@ -99,7 +99,7 @@ pub(crate) async fn garbage(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Sends `text`, or the request's body, in place of a response; with `keep` the connection stays open after it.
+/// Sends `text`, or the request body, in place of a response. With `keep`, the connection stays open.
 pub(crate) async fn raw(exchange: &mut Exchange<'_>, text: Option<String>, keep: bool) -> Result<(), Stop> {
     let body = exchange.whole_body(RAW_BYTES_MAX).await?;
     let bytes = text.map_or(body, String::into_bytes);

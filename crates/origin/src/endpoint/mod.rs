@@ -1,20 +1,20 @@
-//! What each path does: the catalogue, and which endpoint a request is for.
+//! The endpoints: a catalogue of paths, and the selection of an endpoint for a request.
 
 /// Pages of known size, with validators and ranges.
 pub(crate) mod page;
-/// The request, given back.
+/// Returns the request.
 mod echo;
-/// The URL list of the Varnish experiment.
+/// URL list of the Varnish experiment.
 mod url_list;
-/// Bodies in every framing, and slowly.
+/// Bodies in every framing, also slowly.
 mod stream;
-/// Statuses, fields, interim and early responses, delays.
+/// Statuses, fields, interim and early responses.
 mod answer;
-/// What a broken server does.
+/// Faults of a broken server.
 mod fault;
-/// Connections that turn into something else.
+/// Upgraded connections that echo bytes.
 mod upgrade;
-/// WebSocket frames.
+/// WebSocket echo.
 mod websocket;
 
 use std::sync::Arc;
@@ -29,16 +29,16 @@ use crate::target::{self, Query, Target, Wrong};
 use crate::worker::FAST_PAGES;
 use page::Page;
 
-/// Bytes of a streamed body.
+/// Maximum bytes of a streamed body.
 pub(crate) const BODY_BYTES_MAX: u64 = 10 << 30;
 
-/// Bytes of one chunk: no more than `content::pattern` has in one piece.
+/// Maximum bytes of a chunk: not more than `content::pattern` has contiguous.
 const CHUNK_BYTES_MAX: u64 = 128 * 1024;
 
-/// KiB of a generated page.
+/// Maximum KiB of a generated page.
 const GENERATED_KIB_MAX: u64 = 64 * 1024;
 
-/// What `/` lists: path, meaning.
+/// List of paths and their meanings, sent for `/`.
 const CATALOGUE: &[(&str, &str)] = &[
     ("/tiny /small /medium /large", "128, 3269, 11268, 165854 bytes"),
     ("/hello.html", "42 bytes of HTML"),
@@ -68,7 +68,7 @@ const CATALOGUE: &[(&str, &str)] = &[
     ("/stats", "what reached this origin, as JSON; DELETE starts again"),
 ];
 
-/// One of the things a path can do.
+/// An endpoint: the function of a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     Index,
@@ -99,7 +99,7 @@ pub(crate) enum Endpoint {
     Stats,
 }
 
-/// Why no endpoint answers.
+/// Why no endpoint answers a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotServed {
     NotFound,
@@ -114,7 +114,7 @@ impl From<Wrong> for NotServed {
 }
 
 impl Endpoint {
-    /// The endpoint that a request is for.
+    /// Selects the endpoint of a request.
     pub(crate) fn find(request: &Request, target: &Target) -> Result<Self, NotServed> {
         let is_tunnel = matches!(target.path.as_str(), "/upgrade" | "/websocket");
         match (request.method.as_str(), &request.protocol) {
@@ -182,7 +182,7 @@ impl Endpoint {
         Ok(Self::Truncate { length, sent, chunked: query.flag("chunked") })
     }
 
-    /// Whether it reads the request's body itself. For all others it is read before they answer.
+    /// Whether the endpoint reads the request body itself. For the others, the body is read before they answer.
     pub(crate) fn reads_body(&self) -> bool {
         use Endpoint::{Early, Echo, EchoBody, Raw, Upgrade, WebSocket};
         matches!(self, Echo { .. } | EchoBody | Early { .. } | Raw { .. } | Upgrade | WebSocket)

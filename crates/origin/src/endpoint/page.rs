@@ -1,5 +1,5 @@
-//! Pages of known size: validators, preconditions, ranges. The fixed ones go out from memory where no field and no
-//! option asks for anything else; then they do not come here.
+//! Pages of known size, with validators, preconditions and ranges. A fixed page without options or conditional fields
+//! is sent from memory and does not reach this module.
 
 use crate::conditional::{self, Validators, Verdict};
 use crate::connection::Stop;
@@ -8,20 +8,20 @@ use crate::exchange::Exchange;
 use crate::head::{Head, Length};
 use crate::range::{self, ByteRange, Selection};
 
-/// How long a generated page that may be cached is fresh.
+/// Cache-Control of a cacheable generated page.
 const GENERATED_CACHE_CONTROL: &str = "public, max-age=3600";
 
-/// Separates the parts of several ranges. No page contains it after a line end: none has a CR.
+/// Boundary of multipart/byteranges. No page contains it after a line end, as no page has a CR.
 const BOUNDARY: &str = "vanward-origin-part";
 
-/// A page.
+/// A page of known size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Page {
-    /// That much of the pattern.
+    /// The first `bytes` bytes of the pattern.
     Pattern { bytes: u64 },
-    /// The same, without validators, and to be cached or not.
+    /// The first `bytes` bytes of the pattern without validators, cacheable or not.
     Generated { bytes: u64, cacheable: bool },
-    /// A little HTML.
+    /// A small HTML page.
     Hello,
 }
 
@@ -33,7 +33,7 @@ impl Page {
         }
     }
 
-    /// The bytes from `offset`, `length` of them, in pieces.
+    /// The bytes from `offset`, `length` of them, as contiguous pieces.
     pub(crate) fn pieces(&self, offset: u64, length: u64) -> impl Iterator<Item = &'static [u8]> {
         let (page, mut sent) = (*self, 0);
         std::iter::from_fn(move || {
@@ -61,13 +61,13 @@ impl Page {
         }
     }
 
-    /// The head of a response with the whole page.
+    /// Head of a response with the whole page.
     pub(crate) fn head(&self, status: u16) -> Head {
         let head = Head::new(status, Length::Known(self.length())).field("Content-Type", self.content_type());
         self.describe(head)
     }
 
-    /// Adds what RFC 9110 §15.4.5 wants on every response about a representation, 304 too.
+    /// Adds the fields that RFC 9110 §15.4.5 requires on every response about a representation, including 304.
     fn describe(&self, head: Head) -> Head {
         match self {
             Self::Generated { cacheable: true, .. } => head.field("Cache-Control", GENERATED_CACHE_CONTROL),
@@ -130,7 +130,7 @@ impl Page {
         exchange.finish(&[]).await
     }
 
-    /// RFC 9110 §14.6: several parts are a multipart/byteranges.
+    /// Sends several ranges as multipart/byteranges (RFC 9110 §14.6).
     async fn parts(&self, exchange: &mut Exchange<'_>, parts: &[ByteRange]) -> Result<(), Stop> {
         let openings: Vec<_> = parts
             .iter()

@@ -1,4 +1,4 @@
-//! Bodies in every framing, and slowly.
+//! Endpoints that stream bodies, in every framing and at a chosen speed.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::content;
 use crate::exchange::Exchange;
 use crate::head::{Head, Length};
 
-/// Between two pieces of a dripped body: what a timer keeps to.
+/// Minimum interval between two pieces of a slow body: the resolution of a timer.
 const DRIP_INTERVAL_MIN: Duration = Duration::from_millis(2);
 
 pub(crate) async fn chunked(
@@ -41,7 +41,7 @@ pub(crate) async fn close(exchange: &mut Exchange<'_>, bytes: u64) -> Result<(),
     exchange.finish(&[]).await
 }
 
-/// Sends the head at once, then the body evenly: the last byte at the end of the time.
+/// Sends the head at once, then the body at an even rate: the last byte at the end of `over`.
 pub(crate) async fn drip(exchange: &mut Exchange<'_>, bytes: u64, over: Duration) -> Result<(), Stop> {
     exchange.begin(Head::new(200, Length::Known(bytes)).field("Content-Type", "text/plain"));
     exchange.flush().await?;

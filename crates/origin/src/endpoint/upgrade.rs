@@ -1,11 +1,10 @@
-//! Connections that turn into something else (RFC 9110 §7.8): an echo of bytes, for tests of tunnels.
+//! Upgraded connections (RFC 9110 §7.8) that echo bytes, for tests of tunnels.
 
 use crate::connection::Stop;
 use crate::exchange::Exchange;
 use crate::head::{Head, Length};
 
-/// Whatever protocol is asked for, what follows is an echo. Ends when the client has closed its side, and everything
-/// it sent has gone back.
+/// Upgrades to any protocol and echoes the bytes. Ends after the client has closed its side and everything was echoed.
 pub(crate) async fn echo(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
     let Some(protocol) = requested(exchange) else { return required(exchange, "echo").await };
     discard_body(exchange).await?;
@@ -17,14 +16,14 @@ pub(crate) async fn echo(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// RFC 9110 §7.8: a body comes before the upgrade. A CONNECT of HTTP/2 has none: all it sends is the tunnel's.
+/// Reads the request body before the upgrade (RFC 9110 §7.8). A CONNECT over HTTP/2 has no body: all its data is the
+/// tunnel's.
 pub(super) async fn discard_body(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
     while exchange.request.protocol.is_none() && exchange.body_piece(|_| {}).await? {}
     Ok(())
 }
 
-/// The first protocol that the client would switch to. RFC 9110 §7.8: only with `Connection: upgrade`, and never from
-/// HTTP/1.0.
+/// The first protocol of the Upgrade field. Requires `Connection: upgrade` and HTTP/1.1 (RFC 9110 §7.8).
 pub(super) fn requested(exchange: &Exchange<'_>) -> Option<String> {
     let facts = &exchange.request.facts;
     if let Some(protocol) = &exchange.request.protocol {
@@ -36,7 +35,7 @@ pub(super) fn requested(exchange: &Exchange<'_>) -> Option<String> {
     sendable.then(|| first.to_owned())
 }
 
-/// RFC 9110 §15.5.22: says which protocol would be served.
+/// Sends 426 with the supported protocol (RFC 9110 §15.5.22).
 pub(super) async fn required(exchange: &mut Exchange<'_>, protocol: &'static str) -> Result<(), Stop> {
     while exchange.body_piece(|_| {}).await? {}
     let text = format!("ask for it with Connection: Upgrade and Upgrade: {protocol}\n");

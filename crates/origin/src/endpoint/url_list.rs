@@ -1,7 +1,7 @@
-//! The URL list of the Varnish experiment, as its script makes it: N random URLs, and the last one once more.
+//! URL list of the Varnish experiment: N random URLs as its script makes them, and the last one once more.
 //!
-//! The script draws a size from 10 to 40, and a number from 1 to 100 of which it keeps `?as=` if the first digit is
-//! above 1. That holds for 88 of the 100: 88% of the URLs can be cached, 2728 different ones.
+//! The script draws a size from 10 to 40, and a number from 1 to 100. It writes `?as=` only if the first digit of the
+//! number is above 1: for 88 of 100. So 88% of the URLs are cacheable, 2728 different ones.
 
 use crate::connection::Stop;
 use crate::content::scramble;
@@ -10,13 +10,13 @@ use crate::head::{Head, Length};
 use crate::request::Request;
 use crate::target::{Target, Wrong};
 
-/// URLs of one list.
+/// Maximum number of URLs in a list.
 const URLS_MAX: u64 = 10_000_000;
 
-/// A list is sent in pieces of about this size.
+/// Approximate size of the pieces in which a list is sent.
 const PIECE_BYTES: usize = 32 * 1024;
 
-/// What a list is to contain.
+/// Parameters of a URL list.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UrlList {
     total: u64,
@@ -43,7 +43,7 @@ impl UrlList {
         })
     }
 
-    /// The URL of that index; the same for the same seed.
+    /// The URL at this index; depends only on the seed.
     fn url(&self, index: u64) -> String {
         let random = scramble(self.seed.wrapping_mul(0xD134_2543_DE82_EF95).wrapping_add(index));
         let size_kib = 10 + (random >> 32) * 31 / (1 << 32);

@@ -1,5 +1,5 @@
-//! A WebSocket (RFC 6455) that echoes: each data frame goes back as it comes, without its mask. No extensions, and
-//! messages are not put together, so none can be too large.
+//! WebSocket echo (RFC 6455): each data frame is returned as it arrives, unmasked. No extensions. Messages are not
+//! assembled, so that no message can be too large.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -9,10 +9,10 @@ use super::upgrade;
 use crate::connection::Stop;
 use crate::exchange::Exchange;
 
-/// RFC 6455 §1.3.
+/// GUID for Sec-WebSocket-Accept (RFC 6455 §1.3).
 const ACCEPT_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// RFC 6455 §7.4.1: the client broke the protocol.
+/// Close code 1002, protocol error (RFC 6455 §7.4.1).
 const PROTOCOL_ERROR: u16 = 1002;
 
 pub(crate) async fn echo(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
@@ -47,28 +47,28 @@ pub(crate) async fn echo(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// RFC 6455 §4.2.2: proves that the handshake was read.
+/// Value of Sec-WebSocket-Accept (RFC 6455 §4.2.2).
 fn accept(key: &str) -> String {
     BASE64_STANDARD.encode(Sha1::digest(format!("{key}{ACCEPT_SUFFIX}")))
 }
 
-/// One side of a WebSocket, from bytes to bytes.
+/// Server side of a WebSocket: bytes in, bytes out.
 #[derive(Default)]
 struct Session {
-    /// Of a frame's head, what has come: at most 14 bytes.
+    /// Received bytes of a frame head: at most 14.
     head: Vec<u8>,
     frame: Option<Frame>,
-    /// A data message is begun and not ended.
+    /// A fragmented data message has begun and not ended.
     fragmented: bool,
 }
 
-/// A frame whose payload is coming.
+/// A frame whose payload is being received.
 struct Frame {
     first_byte: u8,
     mask: [u8; 4],
     length: u64,
     received: u64,
-    /// The payload of a control frame, which is answered when it is whole.
+    /// Payload of a control frame, which is answered when it is complete.
     control: Vec<u8>,
 }
 
@@ -78,7 +78,7 @@ enum State {
     Closed,
 }
 
-/// RFC 6455 §5.2, those that are defined.
+/// Opcodes of RFC 6455 §5.2.
 mod opcode {
     pub(super) const CONTINUATION: u8 = 0x0;
     pub(super) const TEXT: u8 = 0x1;
@@ -91,7 +91,7 @@ mod opcode {
 const FINAL: u8 = 0x80;
 
 impl Session {
-    /// Takes what the client sent, and appends what goes back.
+    /// Processes received bytes and appends the reply to `out`.
     fn receive(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> State {
         loop {
             let Some(frame) = &mut self.frame else {
@@ -126,7 +126,7 @@ impl Session {
         }
     }
 
-    /// Begins the frame whose head is whole, and appends the head of its echo. An error is the client's.
+    /// Begins the frame whose head is complete, and appends the head of its echo. An error is the client's violation.
     fn begin_frame(&mut self, out: &mut Vec<u8>) -> Result<(), ()> {
         let &[first_byte, second_byte, ref rest @ ..] = self.head.as_slice() else { return Ok(()) };
         let (length_bytes, short) = match second_byte & 0x7F {
@@ -182,7 +182,7 @@ impl Frame {
         self.first_byte & 0x0F >= opcode::CLOSE
     }
 
-    /// RFC 6455 §5.5: a ping is answered with its payload, a close with its code, a pong not at all.
+    /// Answers a control frame (RFC 6455 §5.5): a ping with its payload, a close with its code, a pong not at all.
     fn answer(&self, out: &mut Vec<u8>) -> State {
         let (code, state) = match self.first_byte & 0x0F {
             opcode::PING => (opcode::PONG, State::Open),
@@ -195,7 +195,7 @@ impl Frame {
     }
 }
 
-/// RFC 6455 §5.2, without a mask.
+/// Appends a frame head without a mask (RFC 6455 §5.2).
 fn append_head(first_byte: u8, length: u64, out: &mut Vec<u8>) {
     out.push(first_byte);
     match length {
