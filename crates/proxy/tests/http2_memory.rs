@@ -97,28 +97,26 @@ fn costs_little(
     name: &str,
     server: SocketAddr,
     settings: &[(u16, u32)],
-    attack: impl FnOnce(&mut End, &Running),
+    attack: impl FnOnce(&mut End, &mut Observed),
 ) {
     let url = format!("http://{server}").parse().expect("is a URL");
     let mut config = Settings::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![url]);
     config.workers = Some(1.try_into().expect("is not zero"));
     // What is a flood would end before it costs anything.
     config.limits.http2.floods.overhead = 1_000_000;
+    config.limits.http2.floods.pings = 1_000_000;
     let proxy = control::start(valid(config)).expect("the proxy starts");
     // What a worker needs is there once it has answered.
     let mut friend = End::client(TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens"), &[]);
     friend.sends(last_headers(1, &GET.replace("GET", "TRACE")));
     assert!(friend.whole(1).starts_with(":status: 405\n"));
-    drop(friend);
-    while proxy.counters().connections_active > 0 {
-        std::thread::yield_now();
-    }
+    let mut proxy = Observed { running: proxy, friend };
     let before = HELD.load(Relaxed);
     MOST.store(before, Relaxed);
-    let stream = TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens");
+    let stream = TcpStream::connect(proxy.running.addresses()[0]).expect("the proxy listens");
     let mut client = End::client(stream, settings);
     client.takes_all = false;
-    attack(&mut client, &proxy);
+    attack(&mut client, &mut proxy);
     let most = MOST.load(Relaxed) - before;
     show(&format!(
         "{name}: {} KiB at most, {} KiB at last",
@@ -133,6 +131,12 @@ fn show(text: &str) {
     eprintln!("{text}");
 }
 
+/// A proxy, and a connection to it that does no harm.
+struct Observed {
+    running: Running,
+    friend: End,
+}
+
 /// Waits until every stream is under way.
 fn arrive(proxy: &Running) {
     while proxy.counters().requests <= u64::from(STREAMS) {
@@ -140,22 +144,17 @@ fn arrive(proxy: &Running) {
     }
 }
 
-/// Waits until the proxy has done all that it can with what it was sent: other connections to its one worker are answered
-/// many times in a row while it takes no more memory, and gives none back.
-fn settle(proxy: &Running) {
-    let address = proxy.addresses()[0];
-    let (mut held, mut rounds) = (HELD.load(Relaxed), 0);
-    while rounds < QUIET_ROUNDS {
-        let mut friend = End::client(TcpStream::connect(address).expect("the proxy listens"), &[]);
-        friend.is_heard();
-        let connections = proxy.counters().connections_active;
-        drop(friend);
-        while proxy.counters().connections_active >= connections {
-            std::thread::yield_now();
+impl Observed {
+    /// Waits until the proxy has done all that it can with what it was sent: its one worker answers another connection many
+    /// times in a row while it takes no more memory, and gives none back.
+    fn settle(&mut self) {
+        let (mut held, mut rounds) = (HELD.load(Relaxed), 0);
+        while rounds < QUIET_ROUNDS {
+            self.friend.is_heard();
+            let now = HELD.load(Relaxed);
+            rounds = if now == held { rounds + 1 } else { 0 };
+            held = now;
         }
-        let now = HELD.load(Relaxed);
-        rounds = if now == held { rounds + 1 } else { 0 };
-        held = now;
     }
 }
 
@@ -183,20 +182,20 @@ fn asks(client: &mut End, fields: &str) {
 fn responses_that_are_not_taken(server: std::net::SocketAddr) {
     costs_little("windows of nothing", server, &[(INITIAL_WINDOW_SIZE, 0)], |client, proxy| {
         asks(client, GET);
-        arrive(proxy);
-        settle(proxy);
+        arrive(&proxy.running);
+        proxy.settle();
     });
     costs_little("windows that open byte by byte", server, &[(INITIAL_WINDOW_SIZE, 0)], |client, proxy| {
         asks(client, GET);
-        arrive(proxy);
-        settle(proxy);
+        arrive(&proxy.running);
+        proxy.settle();
         for _ in 0..50 {
             for at in 0..STREAMS {
                 client.sends(window_update(1 + 2 * at, 1));
             }
         }
-        arrive(proxy);
-        settle(proxy);
+        arrive(&proxy.running);
+        proxy.settle();
     });
     costs_little(
         "a connection that is not read",
@@ -205,8 +204,8 @@ fn responses_that_are_not_taken(server: std::net::SocketAddr) {
         |client, proxy| {
             client.sends(window_update(0, (1 << 31) - 1 - WINDOW));
             asks(client, GET);
-            arrive(proxy);
-            settle(proxy);
+            arrive(&proxy.running);
+            proxy.settle();
         },
     );
 }
@@ -225,12 +224,12 @@ fn heads(server: std::net::SocketAddr) {
             }
         }
         client.is_heard();
-        settle(proxy);
+        proxy.settle();
     });
     costs_little("heads of some length", server, &[], |client, proxy| {
         asks(client, &format!("{}x: {}\n", GET.replace("path: /", "path: /never"), "y".repeat(2900)));
         client.is_heard();
-        settle(proxy);
+        proxy.settle();
     });
     costs_little("small heads that mean large ones", server, &[], |client, _| {
         // `x: ` is put into the table once and then said 1800 times, a byte each.
@@ -255,8 +254,8 @@ fn bodies(server: std::net::SocketAddr) {
                 client.sends_body(1 + 2 * at, &vec![b'x'; count], false);
             }
         }
-        arrive(proxy);
-        settle(proxy);
+        arrive(&proxy.running);
+        proxy.settle();
     });
     costs_little("a body in bytes", server, &[], |client, proxy| {
         client.sends(headers(1, &GET.replace("GET", "POST").replace("path: /", "path: /never")));
@@ -266,7 +265,7 @@ fn bodies(server: std::net::SocketAddr) {
                 break;
             }
         }
-        settle(proxy);
+        proxy.settle();
     });
 }
 
@@ -278,6 +277,7 @@ fn streams_of_a_server() {
     let mut config = Settings::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![url]);
     config.workers = Some(1.try_into().expect("is not zero"));
     config.upstreams[0].protocol = Protocol::Http2;
+    config.limits.http2.floods.pings = 1_000_000;
     let proxy = control::start(valid(config)).expect("the proxy starts");
     let connect = || TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens");
     let mut friend = End::client(connect(), &[]);
@@ -305,12 +305,11 @@ fn streams_of_a_server() {
     }
     server.is_heard();
     client.is_heard();
-    settle(&proxy);
+    Observed { running: proxy, friend }.settle();
     let most = MOST.load(Relaxed) - before;
     let sent = STREAMS as isize * STREAM_WINDOW;
     show(&format!("streams of a server: {} KiB at most for {} KiB", most / 1024, sent / 1024));
     assert!(most >= sent - LIMIT, "{most} bytes: the server was held back before its windows were full");
     // What has arrived is kept in memory that doubles as it grows.
     assert!(most < 2 * sent + LIMIT, "{most} bytes for {sent}");
-    drop(friend);
 }
