@@ -1,7 +1,8 @@
-//! The circuit breaker of a server: closed, open, half open (Nygard, "Release It!", 2007). One word, for all workers.
+//! The circuit breaker of a server: closed, open, half open (Nygard, "Release It!", 2007). One atomic word for all
+//! workers.
 //!
-//! It bounds what a broken server costs, whatever the others do; being worse than others is for `eject`. An open
-//! circuit closes over a few requests that try whether the server is well again, never over a crowd.
+//! It limits the damage of a broken server, whatever the others do; comparing servers is up to `eject`. An open circuit
+//! closes after a few test requests, never after a burst.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,18 +10,18 @@ use std::time::Duration;
 
 use crate::time::{Time, micros};
 
-/// When a circuit opens, and what closes it.
+/// When a circuit opens and closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakerSettings {
-    /// So many failures in a row open it; at least 1.
+    /// Failures in a row that open the circuit; at least 1.
     pub failures: u32,
-    /// How long it stays open the first time; each time that a try fails it is twice as long.
+    /// How long the circuit stays open the first time. Doubles with each failed probe.
     pub open: Duration,
-    /// And never longer than this.
+    /// The longest time that the circuit stays open.
     pub open_max: Duration,
-    /// Requests let through at a time to try the server; at least 1.
+    /// Probe requests at a time while half open; at least 1.
     pub probes: u8,
-    /// Answers that close it; at least 1.
+    /// Successful responses that close the circuit; at least 1.
     pub successes: u8,
 }
 
@@ -39,33 +40,33 @@ impl Default for BreakerSettings {
 /// What a circuit lets through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
-    /// Everything.
+    /// All requests.
     Closed,
-    /// A request that tries the server, now.
+    /// A probe request, now.
     Probe,
-    /// Nothing until then.
+    /// Nothing until this time.
     Open(Time),
 }
 
 /// How a request passes a circuit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passage {
-    /// As any other, through a circuit that is closed.
+    /// Through a closed circuit.
     Whole,
-    /// To try the server: in one of the few places for that.
+    /// As a probe, in one of the limited slots for probes.
     Probe,
 }
 
-/// What a failure or an answer changed.
+/// A change of state after a failure or a success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// The circuit opened until then.
+    /// The circuit is open until this time.
     Opened(Time),
-    /// It is closed again.
+    /// The circuit is closed again.
     Closed,
 }
 
-/// A circuit, in one word: 0 is closed and without failures.
+/// A circuit in one atomic word; 0 means closed, without failures.
 #[derive(Debug, Default)]
 pub struct Breaker(AtomicU64);
 
@@ -75,38 +76,38 @@ enum Circuit {
         failures: u32,
     },
     Open {
-        /// How often it has opened without closing; at most `OPENINGS_MAX`.
+        /// How many times the circuit has opened without closing; at most `OPENINGS_MAX`.
         openings: u8,
         until_millis: u64,
     },
     HalfOpen {
         openings: u8,
-        /// Under way, as far as is known.
+        /// Probes in progress, as far as known.
         probes: u8,
         successes: u8,
-        /// When the last probe began: one that never ends must not keep the circuit open.
+        /// When the last probe began: a probe that never ends must not keep the circuit open.
         since_millis: u64,
     },
 }
 
-/// After so many the time that a circuit is open no longer grows.
+/// The number of openings after which the open time no longer grows.
 const OPENINGS_MAX: u8 = 31;
 
 impl Breaker {
-    /// What it lets through.
+    /// What the circuit lets through now.
     #[inline]
     pub fn flow(&self, settings: &BreakerSettings, now: Time) -> Flow {
         let word = self.0.load(Relaxed);
         if word == 0 { Flow::Closed } else { Circuit::unpack(word).flow(settings, now) }
     }
 
-    /// Whether requests try the server, though just now there may be no place for another.
+    /// Whether the circuit is half open, even if all slots for probes are taken.
     pub(crate) fn is_half_open(&self) -> bool {
         matches!(Circuit::unpack(self.0.load(Relaxed)), Circuit::HalfOpen { .. })
     }
 
-    /// Takes a place for a request: says how it may be sent, if it may. How it ended must be told; if it is not, its
-    /// place is free again after the time that the circuit was open.
+    /// Lets a request pass, if possible. Its end must be reported; otherwise a probe's slot becomes free after the open
+    /// time.
     #[inline]
     pub fn enter(&self, settings: &BreakerSettings, now: Time) -> Option<Passage> {
         if self.0.load(Relaxed) == 0 {
@@ -120,7 +121,7 @@ impl Breaker {
         }
     }
 
-    /// A request was answered.
+    /// Reports a successful request.
     #[inline]
     pub fn succeeded(&self, settings: &BreakerSettings, passage: Passage) -> Option<Turn> {
         if self.0.load(Relaxed) == 0 {
@@ -129,12 +130,12 @@ impl Breaker {
         self.turn(passage, |circuit| circuit.succeeded(settings))
     }
 
-    /// A request failed.
+    /// Reports a failed request.
     pub fn failed(&self, settings: &BreakerSettings, passage: Passage, now: Time) -> Option<Turn> {
         self.turn(passage, |circuit| circuit.failed(settings, now))
     }
 
-    /// A request ended in a way that says nothing about the server.
+    /// Reports a request whose end says nothing about the server.
     pub fn abandoned(&self, passage: Passage) {
         if self.0.load(Relaxed) != 0 {
             self.turn(passage, Circuit::abandoned);

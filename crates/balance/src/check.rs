@@ -1,23 +1,25 @@
-//! Active checks: how many in a row decide, and when the next one is due. Who checks, and how, is elsewhere.
+//! Schedule and verdict of active health checks: the results in a row that count, and when the next check is due. The
+//! checks themselves are made elsewhere.
 
 use std::time::Duration;
 
 use crate::hash::{below, mix};
 use crate::time::{Time, micros};
 
-/// How checks of one server follow each other.
+/// The schedule of a server's health checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckSettings {
-    /// From one check to the next.
+    /// The time between checks.
     pub interval: Duration,
-    /// From one check to the next while the server is not up, or about to change: a return is seen sooner.
+    /// The time between checks while the server is not up, or about to change state, so that a recovery is noticed
+    /// sooner.
     pub interval_in_doubt: Duration,
-    /// By how much of itself an interval is shortened at most, at random, in percent: so that the checks of many servers
-    /// and proxies do not fall together. Never lengthened.
+    /// The most by which an interval is randomly shortened, in percent, so that the checks of many servers and proxies
+    /// do not coincide. Intervals are never lengthened.
     pub jitter_percent: u32,
     /// Successes in a row that bring a server up; at least 1.
     pub rise: u32,
-    /// Failures in a row that bring it down; at least 1.
+    /// Failures in a row that bring a server down; at least 1.
     pub fall: u32,
 }
 
@@ -28,7 +30,7 @@ impl Default for CheckSettings {
     }
 }
 
-/// What a check's result has changed.
+/// A change of state after a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The server came up.
@@ -37,25 +39,25 @@ pub enum Verdict {
     Down,
 }
 
-/// What the checks of one server have found.
+/// The state of a server according to its checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
-    /// Not checked yet. It counts as up, and the first check decides.
+    /// Not checked yet. Counts as up; the first check decides.
     Unknown,
-    /// Up, with so many failures in a row.
+    /// Up, after this many failures in a row.
     Up {
-        /// Fewer than `fall`.
+        /// The number of failures, below `fall`.
         failures: u32,
     },
-    /// Down, with so many successes in a row.
+    /// Down, after this many successes in a row.
     Down {
-        /// Fewer than `rise`.
+        /// The number of successes, below `rise`.
         successes: u32,
     },
 }
 
 impl Health {
-    /// After a check: what it is now, and whether that is another verdict.
+    /// The state after a check, and the change of state, if there is one.
     #[must_use]
     pub fn checked(self, is_success: bool, settings: &CheckSettings) -> (Self, Option<Verdict>) {
         match (self, is_success) {
@@ -74,7 +76,7 @@ impl Health {
         }
     }
 
-    /// When the next check is due, if one began now. `random` is 64 random bits.
+    /// When the next check is due, if a check began now. `random` holds 64 random bits.
     pub fn due(self, settings: &CheckSettings, now: Time, random: u64) -> Time {
         let interval = match self {
             Health::Up { failures: 0 } => settings.interval,
@@ -84,7 +86,7 @@ impl Health {
         now + (interval - Duration::from_micros(below(mix(random), jitter + 1)))
     }
 
-    /// When the first check of a server is due: those of many are spread over an interval.
+    /// When the first check of a server is due. The first checks of many servers are spread over an interval.
     pub fn first_due(settings: &CheckSettings, now: Time, random: u64) -> Time {
         now + Duration::from_micros(below(mix(random), micros(settings.interval_in_doubt) + 1))
     }

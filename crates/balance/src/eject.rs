@@ -1,7 +1,7 @@
-//! Passive ejection: servers that answer worse than the others are left out for a while, longer each time.
+//! Passive ejection: servers that respond worse than the others get no requests for a while, longer each time.
 //!
-//! What is worse is judged from what requests met, so it costs no probe; as Envoy's outlier detection, but for
-//! latencies, which are compared with the median. It ends by itself (`View`), and by a slow start.
+//! Only real requests are judged, so no probes are needed. Similar to Envoy's outlier detection, but latencies are
+//! compared with the median. An ejection ends by itself (`View`), and a slow start follows.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -16,24 +16,25 @@ use crate::time::Time;
 /// When a server is ejected, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EjectionSettings {
-    /// So many failures in a row eject at once.
+    /// Failures in a row that eject a server at once.
     pub failures_in_a_row: Option<NonZeroU32>,
     /// How often the servers are compared.
     pub interval: Duration,
-    /// A server is compared when it had so many requests in an interval.
+    /// The fewest requests per interval for a server to be compared.
     pub requests_min: u32,
-    /// A share of failures, in percent, that is an outlier if it is also well above that of the others.
+    /// The percentage of failures from which a server is an outlier, if it is also well above that of the others.
     pub failures_percent: Option<NonZeroU32>,
-    /// A mean latency so many times the median of the servers' is an outlier, if it is so for two intervals on end.
+    /// The multiple of the median latency from which a server is an outlier, if it exceeds it in two intervals in a
+    /// row.
     pub latency_factor: Option<NonZeroU32>,
-    /// Latencies up to this are never outliers, whatever the others': a server in the next building takes a millisecond
-    /// where one in the same rack takes a tenth of that, and both are well.
+    /// Latencies up to this are never outliers. Otherwise, a server in the next building with 1 ms would be one beside
+    /// servers in the rack with 0.1 ms.
     pub latency_floor: Duration,
-    /// How long the first ejection lasts; each further one lasts this much longer.
+    /// How long the first ejection lasts. Each further one lasts this much longer.
     pub base: Duration,
-    /// And never longer than this.
+    /// The longest ejection.
     pub longest: Duration,
-    /// So much of its priority group stays, in percent of its servers, and at least one.
+    /// The percentage of a priority group's servers that stays, and at least one.
     pub up_percent_min: u32,
 }
 
@@ -53,44 +54,44 @@ impl Default for EjectionSettings {
     }
 }
 
-/// Why a server is to be ejected.
+/// Why a server is an outlier.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Outlier {
-    /// So much of its requests failed, in percent, while so much of the others' did.
+    /// The server's share of failures is too far above that of the others.
     Failures {
-        /// Its own.
+        /// The server's percentage of failures.
         percent: f64,
-        /// That of the other servers together.
+        /// The percentage of failures of all other servers together.
         others_percent: f64,
     },
-    /// Its answers took so long, in the mean, while the median of the servers' means was that.
+    /// The server's latency is too far above the median.
     Latency {
-        /// Its own.
+        /// The mean latency of the server.
         mean: Duration,
-        /// The median.
+        /// The median of the servers' mean latencies.
         median: Duration,
     },
 }
 
-/// Why a server is not ejected.
+/// Why an outlier is not ejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spared {
     /// Too few servers would be left.
     TooFewLeft,
-    /// It was not asked anyway.
+    /// The server gets no requests anyway.
     NotUp,
-    /// Another server is being ejected this moment: the next failure will tell.
+    /// Another server is being ejected at this moment; the next failure will decide.
     Busy,
 }
 
-/// A judgement on one server, for the log.
+/// The judgement about one server, for the log.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Judgement {
-    /// The server.
+    /// The index of the server.
     pub server: usize,
-    /// Why it is an outlier.
+    /// Why the server is an outlier.
     pub outlier: Outlier,
-    /// Until when it is ejected, or why it is not.
+    /// The end of the ejection, or why the server is not ejected.
     pub ejected: Result<Time, Spared>,
 }
 
@@ -98,10 +99,10 @@ pub struct Judgement {
 const FAILURES_FACTOR: f64 = 2.0;
 
 impl Fleet {
-    /// Leaves a server out for a while, if enough of its group stay up. Any worker may.
+    /// Ejects a server, if enough of its group stay up. May be called by any worker.
     ///
     /// # Errors
-    /// Why it was not ejected.
+    /// Why the server was not ejected.
     pub fn eject(&self, server: usize, now: Time) -> Result<Time, Spared> {
         let settings = self.settings.ejection.unwrap_or_default();
         let health = &self.members[server].health;
@@ -136,17 +137,17 @@ impl Fleet {
     }
 }
 
-/// Compares the servers of a fleet, once an interval. For the control thread: it allocates.
+/// Compares the servers of a fleet once per interval. For the control thread, since it allocates.
 #[derive(Debug, Default)]
 pub struct Ejector {
     judged_at: Time,
-    /// Of servers with too few requests for a judgement, what they did since then. One that returns slowly would else be
-    /// as bad as before for as long as it is asked little.
+    /// Earlier counts of servers with too few requests per interval. Without them, a server that returns slowly would
+    /// count as bad for as long as it gets few requests.
     gathered: HashMap<ServerId, (Counts, Time)>,
-    /// Servers that were slow when they were judged last. One interval may have a pause in it, or a few answers that took
-    /// long by chance: they are ejected if they are slow in the next as well.
+    /// Servers that were slow in the last interval. They are ejected only if they are slow in the next one as well,
+    /// since a pause or a few slow responses can happen by chance.
     suspected: HashMap<ServerId, Time>,
-    /// Servers that were ejected lately and get too few requests for a judgement, and since when that is so.
+    /// Recently ejected servers with too few requests to judge, and since when.
     unjudged: HashMap<ServerId, Time>,
 }
 
@@ -162,7 +163,8 @@ impl Ejector {
         fleet.settings.ejection.map_or(Time::NEVER, |settings| self.judged_at + settings.interval)
     }
 
-    /// Ejects the servers that were worse than the others since it was last asked. The worst goes first, as not all may.
+    /// Ejects the servers that were worse than the others since the last call. The worst goes first, because not all
+    /// may be ejected.
     pub fn judge(&mut self, fleet: &Fleet, now: Time) -> Vec<Judgement> {
         self.judged_at = now;
         let Some(settings) = fleet.settings.ejection else { return Vec::new() };

@@ -1,7 +1,7 @@
-//! The servers of one upstream and the rules for them: made once from a configuration, shared by all workers.
+//! The servers of an upstream and the rules for them: created from a configuration, shared by all workers.
 //!
-//! What changes while it is there lies in each server's `ServerHealth`; other servers, weights or rules are another fleet,
-//! which takes the standings over.
+//! Changing state is in each server's `ServerHealth`. New servers, weights or rules make a new fleet, which takes over
+//! the `ServerHealth`.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -16,28 +16,28 @@ use crate::policy::PolicyRow;
 use crate::policy::maglev::Maglev;
 use crate::time::Time;
 
-/// The most servers of one fleet.
+/// The most servers in a fleet.
 pub const SERVERS_MAX: usize = 16_384;
-/// The greatest weight.
+/// The highest weight.
 pub const WEIGHT_MAX: u32 = 1000;
 
-/// A server as a member of a fleet.
+/// A server of a fleet.
 #[derive(Debug, Clone)]
 pub struct Member {
-    /// What it is called over reloads.
+    /// The ID of the server, which it keeps over reloads.
     pub id: ServerId,
-    /// Its share relative to the others, 1 to `WEIGHT_MAX`.
+    /// The weight relative to the other servers, from 1 to `WEIGHT_MAX`.
     pub weight: u32,
-    /// Servers of the lowest number are used first; the others where too few of these are up.
+    /// The priority group. The lowest number is used first, the next one if too few servers are up.
     pub priority: u16,
-    /// The most that may be under way with it, over all workers.
+    /// The most requests in progress over all workers.
     pub in_flight_max: Option<NonZeroU32>,
-    /// How it stands.
+    /// The state of the server, shared by all workers.
     pub health: Arc<ServerHealth>,
 }
 
 impl Member {
-    /// A server of this id, without a limit.
+    /// A server without a limit on requests.
     pub fn new(id: ServerId, weight: u32, health: &Arc<ServerHealth>) -> Self {
         Self { id, weight, priority: 0, in_flight_max: None, health: Arc::clone(health) }
     }
@@ -46,21 +46,21 @@ impl Member {
 /// The rules of a fleet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// A server that comes up is given its whole weight after this long; at once if it is zero.
+    /// How long a server that comes up takes to get its full weight; zero for at once.
     pub slow_start: Duration,
-    /// A priority group suffices while so much of its weight is up, in percent; below it the next group is used as
-    /// well. At 0 one server suffices. At most 100.
+    /// The percentage of a priority group's weight that must be up; below it, the next group is used as well. At 0, one
+    /// server suffices. At most 100.
     pub group_suffices_percent: u8,
     /// What to do while no server is up.
     pub none_up: NoneUp,
-    /// With a consistent hash, how much more than its share a server may have under way before keys go elsewhere, in
-    /// percent of the share: 125 is the usual. `None` keeps keys where they are.
+    /// For consistent hashing: the load at which keys go to other servers, in percent of a server's fair share; 125 is
+    /// usual. `None` keeps keys on their server.
     pub load_bound_percent: Option<NonZeroU32>,
-    /// For how long an answer counts in a server's response time.
+    /// How long a response influences a server's response time.
     pub latency_memory: Duration,
-    /// When the circuit of a server opens.
+    /// The circuit breaker, if there is one.
     pub breaker: Option<BreakerSettings>,
-    /// When a server is ejected.
+    /// The passive ejection, if there is one.
     pub ejection: Option<EjectionSettings>,
 }
 
@@ -81,40 +81,40 @@ impl Default for Settings {
 /// What to do while checks and ejections leave no server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoneUp {
-    /// Servers are asked as if all were up but those that are drained and those whose circuit is open: checks that all
-    /// fail say more about the checks than about the servers, and a try costs less than an outage.
+    /// Ask the servers as if all were up, except drained ones and open circuits: if all checks fail, the checks are
+    /// probably wrong, and trying costs less than an outage.
     TryAll,
-    /// Requests are refused.
+    /// Reject requests.
     Refuse,
 }
 
-/// The servers of one upstream. Servers are named by their place in the list that it was made from.
+/// The servers of an upstream. A server is identified by its index in the list that the fleet was created from.
 #[derive(Debug)]
 pub struct Fleet {
     pub(crate) members: Box<[Member]>,
     pub(crate) settings: Settings,
     pub(crate) policy: &'static PolicyRow,
-    /// Servers by priority, then by place.
+    /// Server indices by priority, then by index.
     pub(crate) by_priority: Box<[u32]>,
-    /// Servers by id.
+    /// Server indices by ID.
     by_id: Box<[(ServerId, u32)]>,
-    /// For policies that hash.
+    /// The hash table, for policies that hash.
     pub(crate) maglev: Option<Maglev>,
     pub(crate) changes: Arc<Changes>,
-    /// Whether what its servers do is compared, to eject who is worse: of one alone nobody is.
+    /// Whether servers are compared for ejection; never with a single server.
     compares: bool,
-    /// Held by whoever ejects a server, so that not two at a time believe that there is one left.
+    /// Held while a server is ejected, so that two threads never eject the last two servers at once.
     pub(crate) is_ejecting: AtomicBool,
 }
 
-/// What the end of a request changed about its server: for the log.
+/// A change of a server's state at the end of a request, for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// It was ejected until then.
+    /// The server is ejected until this time.
     Ejected(Time),
-    /// Its circuit opened until then.
+    /// The server's circuit is open until this time.
     CircuitOpened(Time),
-    /// Its circuit is closed again.
+    /// The server's circuit is closed again.
     CircuitClosed,
 }
 
@@ -122,8 +122,8 @@ impl Fleet {
     /// A fleet of these servers.
     ///
     /// # Panics
-    /// Without a server or with more than `SERVERS_MAX`, with a weight that is none, with an id twice, or with standings
-    /// that do not share their `Changes`: no configuration gives these.
+    /// Without servers or with more than `SERVERS_MAX`, with an invalid weight, with a repeated ID, or if the members
+    /// do not share their `Changes`: no configuration gives these.
     pub fn new(policy: &'static PolicyRow, members: Vec<Member>, settings: Settings) -> Self {
         assert!((1..=SERVERS_MAX).contains(&members.len()), "a fleet has servers, and a limited number");
         assert!(
@@ -152,53 +152,53 @@ impl Fleet {
         }
     }
 
-    /// Its servers.
+    /// The servers.
     pub fn members(&self) -> &[Member] {
         &self.members
     }
 
-    /// Its rules.
+    /// The rules.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Whether its policy chooses by a key.
+    /// Whether the policy chooses by a key.
     pub fn hashes(&self) -> bool {
         self.policy.hashes
     }
 
-    /// Whether its policy needs to be told how long answers take.
+    /// Whether the policy needs response times.
     pub fn measures(&self) -> bool {
         self.policy.measures
     }
 
-    /// Whether every answer has to be timed: for its policy, or to find who takes longer than the others.
+    /// Whether every response must be timed, for the policy or for ejection.
     pub fn times_all(&self) -> bool {
         let latency_factor = self.settings.ejection.and_then(|ejection| ejection.latency_factor);
         self.policy.measures || (self.compares && latency_factor.is_some())
     }
 
-    /// The server of this id, if it is one of the fleet's.
+    /// The index of the server with this ID.
     pub fn index_of(&self, id: ServerId) -> Option<usize> {
         let found = self.by_id.binary_search_by_key(&id, |(known, _)| *known).ok()?;
         Some(self.by_id[found].1 as usize)
     }
 
-    /// A request to this server begins; it is under way until the returned value is dropped. `None` if the server has
-    /// meanwhile got as many as it may have.
+    /// Starts a request to a server; it counts as in progress until the returned value is dropped. `None` if the server
+    /// has reached its limit meanwhile.
     #[inline]
     pub fn begin(&self, server: usize) -> Option<InFlight> {
         let member = &self.members[server];
         InFlight::begin(Arc::clone(&member.health), member.in_flight_max)
     }
 
-    /// How long this server takes to answer, as its policy sees it; `None` if nothing is known, or wanted.
+    /// The server's response time as the policy sees it; `None` if it is unknown, or not measured.
     pub fn response_time(&self, server: usize, now: Time) -> Option<Duration> {
         let micros = self.members[server].health.latency.micros(now, self.settings.latency_memory);
         (self.policy.measures && micros > 0.0).then(|| Duration::from_micros(micros as u64))
     }
 
-    /// What the circuit of this server lets through.
+    /// What the server's circuit lets through.
     pub fn flow(&self, server: usize, now: Time) -> Flow {
         match &self.settings.breaker {
             Some(settings) => self.members[server].health.breaker.flow(settings, now),
@@ -206,8 +206,8 @@ impl Fleet {
         }
     }
 
-    /// Takes a place for a request in the circuit of this server: asked for each pick, before the request is sent. `None`
-    /// if another worker has taken the last one.
+    /// Passes the server's circuit: call it for each pick, before the request is sent. `None` if another worker has
+    /// taken the last slot.
     #[inline]
     pub fn enter(&self, server: usize, now: Time) -> Option<Passage> {
         match &self.settings.breaker {
@@ -216,13 +216,13 @@ impl Fleet {
         }
     }
 
-    /// A request to this server has ended so, which passed a circuit that was closed, or none.
+    /// Reports the end of a request that passed no circuit, or a closed one.
     #[inline]
     pub fn end(&self, server: usize, outcome: Outcome, now: Time) -> Option<Event> {
         self.end_passed(server, Passage::Whole, outcome, now)
     }
 
-    /// A request to this server has ended so, which passed its circuit like this: told once for each that was sent.
+    /// Reports the end of a request that passed its circuit like this. Call it once per sent request.
     #[inline]
     pub fn end_passed(&self, server: usize, passage: Passage, outcome: Outcome, now: Time) -> Option<Event> {
         let health = &self.members[server].health;
@@ -248,7 +248,7 @@ impl Fleet {
         if is_enough { self.eject(server, now).ok().map(Event::Ejected) } else { None }
     }
 
-    /// A server that was asked although it is ejected has answered: its ejection is over. Says whether it was.
+    /// Ends the ejection of a server that was asked nevertheless, and has responded. Returns whether it was ejected.
     pub fn revive(&self, server: usize, now: Time) -> bool {
         self.members[server].health.restore(Cause::Ejection, now)
     }

@@ -1,7 +1,7 @@
-//! Keys and servers as numbers that are the same in every process, on every machine and in every version.
+//! Stable hashes of keys and servers, equal in all processes, machines and versions.
 //!
-//! SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012), so that who does not know the secret
-//! cannot choose keys that all meet on one server. Not for what must be unforgeable: see `session::cookie`.
+//! SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012): without the secret, nobody can choose
+//! keys that all meet one server. Not for signatures: see `session::cookie`.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -9,29 +9,28 @@ use std::hash::Hasher;
 use siphasher::sip::SipHasher13;
 use siphasher::sip128::{Hasher128, SipHasher13 as SipHasher13Wide};
 
-/// What a server is called for as long as it lives: over reloads, and in the cookies of clients. Two servers of one
-/// upstream never share it.
+/// The ID of a server, which is kept over reloads and in clients' cookies. Unique within an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerId(u64);
 
 impl ServerId {
-    /// The server of this name: its URL as it is configured, say. The same name gives the same id everywhere.
+    /// The ID of the server with this name, such as its configured URL. Equal names always give equal IDs.
     pub fn of(name: &str) -> Self {
         Self(Secret::default().hash(name.as_bytes()))
     }
 
-    /// As a number, to be written down.
+    /// The ID as a number, for storing.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
 
-    /// From a number that `as_u64` gave.
+    /// An ID from a number that `as_u64` returned.
     pub const fn from_u64(number: u64) -> Self {
         Self(number)
     }
 }
 
-/// The secret of a hash. Proxies that share it, as those with the default do, send the same key to the same server.
+/// The secret of a hash. Proxies with equal secrets, such as the default one, send a key to the same server.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Secret(u64, u64);
 
@@ -47,19 +46,19 @@ impl Secret {
         Self((bits >> 64) as u64, bits as u64)
     }
 
-    /// Its 128 bits, for the process that takes over.
+    /// The 128 bits of the secret, for the process that takes over.
     pub const fn bits(self) -> u128 {
         (self.0 as u128) << 64 | self.1 as u128
     }
 
-    /// A key as 64 bits.
+    /// Hashes a key to 64 bits.
     pub fn hash(self, key: &[u8]) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(self.0, self.1);
         hasher.write(key);
         hasher.finish()
     }
 
-    /// A key as 128 bits: two keys that share them are not met with.
+    /// Hashes a key to 128 bits, so that collisions do not occur in practice.
     pub fn hash_wide(self, key: &[u8]) -> u128 {
         let mut hasher = SipHasher13Wide::new_with_keys(self.0, self.1);
         hasher.write(key);
@@ -67,8 +66,8 @@ impl Secret {
     }
 }
 
-/// Another number that looks random for each number: every bit of one depends on every bit of the other (the finaliser
-/// of SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+/// Mixes the bits of a number, so that every bit of the result depends on every bit of the input (the finaliser of
+/// SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 #[inline]
 pub(crate) const fn mix(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -77,7 +76,7 @@ pub(crate) const fn mix(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// A number below `bound`, as evenly as 64 random bits allow.
+/// A number below `bound`, as uniform as 64 random bits allow.
 #[inline]
 pub(crate) const fn below(random: u64, bound: u64) -> u64 {
     ((random as u128 * bound as u128) >> 64) as u64

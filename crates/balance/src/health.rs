@@ -1,7 +1,7 @@
-//! How a server stands, as all workers know it: what is under way, whether it may be asked, how fast it answers.
+//! The state of a server, shared by all workers: requests in progress, availability, response time.
 //!
-//! One for each server, shared, without locks, and kept over reloads. All that a request writes lies on one pair of
-//! cache lines of its own, so that servers do not slow each other down. Who decides what is written is elsewhere.
+//! One per server, lock-free, and kept over reloads. Everything that a request writes is on one pair of cache lines, so
+//! that servers do not slow each other down. What to write is decided elsewhere.
 
 use std::borrow::Borrow;
 use std::num::NonZeroU32;
@@ -14,8 +14,8 @@ use crate::breaker::Breaker;
 use crate::latency::Latency;
 use crate::time::{Time, micros};
 
-/// Counts what changes about servers, so that workers look at all of them only when something did. Read for every
-/// pick, written seldom; alone on its cache lines.
+/// Counts changes of servers, so that workers examine all servers only after a change. Read for every pick, rarely
+/// written; on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Changes(AtomicU32);
@@ -30,37 +30,37 @@ impl Changes {
     }
 }
 
-/// What all workers know of one server.
+/// The state of one server, shared by all workers.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct ServerHealth {
-    /// What is under way with it now: requests or connections, as its owner counts.
+    /// Requests or connections in progress, as the owner counts.
     in_flight: AtomicU32,
-    /// A bit for each `Cause` that stops it.
+    /// One bit per `Cause` that stops the server.
     stopped: AtomicU32,
     failures_in_a_row: AtomicU32,
-    /// How often it was ejected lately.
+    /// The number of recent ejections.
     ejections: AtomicU32,
     pub(crate) latency: Latency,
     pub(crate) breaker: Breaker,
-    /// Answers of this interval in the upper half, failures among them in the lower.
+    /// Responses of this interval in the upper half, failures among them in the lower.
     answers: AtomicU64,
-    /// What the answers of this interval took together.
+    /// The sum of the response times in this interval.
     answers_micros: AtomicU64,
-    /// When it came up last; `NEVER` if it has been up from the start.
+    /// When the server last came up; `NEVER` if it has been up from the start.
     returned_at: AtomicU64,
     ejected_until: AtomicU64,
     changes: Arc<Changes>,
 }
 
-/// Why a server gets no new requests. Each cause comes and goes by itself.
+/// Why a server gets no new requests. Each cause comes and goes independently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// Active checks fail.
+    /// Health checks fail.
     Check,
-    /// Its answers were worse than those of the others.
+    /// The server responded worse than the others.
     Ejection,
-    /// An operator takes it out; sessions that it has may end.
+    /// An operator drains the server; its sessions may finish.
     Drain,
 }
 
@@ -74,54 +74,54 @@ impl Cause {
     }
 }
 
-/// Whether a server is asked. What weighs more is said where several hold.
+/// Whether a server gets requests. If several causes apply, the most severe one counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Asked.
+    /// The server gets requests.
     Up,
-    /// Asked only for sessions that it has.
+    /// The server gets only requests of its sessions.
     Draining,
-    /// Not asked until its ejection is over.
+    /// The server gets no requests until its ejection ends.
     Ejected,
-    /// Not asked until checks succeed.
+    /// The server gets no requests until checks succeed.
     Down,
 }
 
-/// What another process can go on with of how a server stands. Its clock is another one.
+/// The state of a server that another process can take over. Its clock differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Inherited {
-    /// Whether checks have found it down.
+    /// Whether checks have found the server down.
     pub is_down: bool,
-    /// How long its ejection lasts from now.
+    /// The remaining time of its ejection.
     pub ejected_for: Option<Duration>,
-    /// How often it was ejected lately.
+    /// The number of recent ejections.
     pub ejections: u32,
 }
 
 /// How a request to a server ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It answered, this long after it was asked, where that was timed.
+    /// The server responded after this time, if it was measured.
     Answered(Option<Duration>),
-    /// It failed: no connection, no answer, none in time, or one that counts as a failure.
+    /// The request failed: no connection, no response, none in time, or one that counts as a failure.
     Failed,
-    /// The client left before it was decided: that says nothing about the server.
+    /// The client left before the end, which says nothing about the server.
     Abandoned,
 }
 
 /// What a server did in an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Requests that ended, failures included.
+    /// Finished requests, including failures.
     pub requests: u32,
-    /// Those that failed.
+    /// Failed requests.
     pub failures: u32,
-    /// How long an answer took, in the mean.
+    /// The mean response time.
     pub latency: Duration,
 }
 
 impl ServerHealth {
-    /// A server that is up, and was from the start.
+    /// A server that has been up from the start.
     pub fn new(changes: &Arc<Changes>) -> Arc<Self> {
         Arc::new(Self {
             in_flight: AtomicU32::new(0),
@@ -138,20 +138,20 @@ impl ServerHealth {
         })
     }
 
-    /// A server that comes up now, beside others that are up: it starts slowly.
+    /// A server that joins others that are already up; it starts slowly.
     pub fn joining(changes: &Arc<Changes>, now: Time) -> Arc<Self> {
         let health = Self::new(changes);
         health.returned_at.store(now.as_micros(), Relaxed);
         health
     }
 
-    /// What is under way with it, over all workers.
+    /// Requests in progress, over all workers.
     #[inline]
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(Relaxed)
     }
 
-    /// Whether it is asked.
+    /// Whether the server gets requests.
     pub fn state(&self) -> State {
         let stopped = self.stopped.load(Acquire);
         let holds = |cause: Cause| stopped & cause.bit() != 0;
@@ -163,12 +163,12 @@ impl ServerHealth {
         }
     }
 
-    /// Whether this cause keeps it from being asked.
+    /// Whether this cause stops the server.
     pub fn is_stopped_by(&self, cause: Cause) -> bool {
         self.stopped.load(Acquire) & cause.bit() != 0
     }
 
-    /// Stops it for a cause. Says whether that is news.
+    /// Stops the server for a cause. Returns whether that is a change.
     pub fn stop(&self, cause: Cause) -> bool {
         let before = self.stopped.fetch_or(cause.bit(), AcqRel);
         let is_news = before & cause.bit() == 0;
@@ -178,7 +178,7 @@ impl ServerHealth {
         is_news
     }
 
-    /// Ends a cause. When none is left the server is up, and starts slowly. Says whether that is news.
+    /// Removes a cause. After the last one the server is up, and starts slowly. Returns whether that is a change.
     pub fn restore(&self, cause: Cause, now: Time) -> bool {
         let before = self.stopped.fetch_and(!cause.bit(), AcqRel);
         let is_news = before & cause.bit() != 0;
@@ -196,7 +196,7 @@ impl ServerHealth {
         is_news
     }
 
-    /// When it came up last, if it has not been up from the start.
+    /// When the server last came up; `None` if it has been up from the start.
     pub fn returned_at(&self) -> Option<Time> {
         Some(Time::from_micros(self.returned_at.load(Relaxed))).filter(|time| *time != Time::NEVER)
     }
@@ -205,12 +205,12 @@ impl ServerHealth {
         self.returned_at.store(now.as_micros(), Relaxed);
     }
 
-    /// When its ejection ends, or ended.
+    /// When the last ejection ends, or ended.
     pub fn ejected_until(&self) -> Time {
         Time::from_micros(self.ejected_until.load(Relaxed))
     }
 
-    /// How often it was ejected lately.
+    /// The number of recent ejections.
     pub fn ejections(&self) -> u32 {
         self.ejections.load(Relaxed)
     }
@@ -220,7 +220,7 @@ impl ServerHealth {
         self.ejected_until.store(until.as_micros(), Relaxed);
     }
 
-    /// What another process can go on with.
+    /// The state for another process to take over.
     pub fn handover(&self, now: Time) -> Inherited {
         let left = self.ejected_until().since(now);
         Inherited {
@@ -230,7 +230,7 @@ impl ServerHealth {
         }
     }
 
-    /// Goes on with what another process knew, before anybody asks the server.
+    /// Takes over the state from another process, before the server gets any request.
     pub fn inherit(&self, inherited: Inherited, now: Time) {
         self.ejections.store(inherited.ejections, Relaxed);
         if let Some(left) = inherited.ejected_for {
@@ -251,12 +251,12 @@ impl ServerHealth {
         self.changes.add();
     }
 
-    /// Where its changes are counted, with those of the other servers of its fleet.
+    /// The counter of changes, which all servers of a fleet share.
     pub fn changes(&self) -> &Arc<Changes> {
         &self.changes
     }
 
-    /// Counts failures in a row. Returns them, this one included.
+    /// Counts failures in a row. Returns the number, including this one.
     pub(crate) fn count(&self, outcome: Outcome) -> u32 {
         match outcome {
             Outcome::Answered(_) => {
@@ -271,7 +271,7 @@ impl ServerHealth {
         }
     }
 
-    /// Adds to what it did in this interval.
+    /// Adds to the counts of this interval.
     pub(crate) fn add_to_interval(&self, outcome: Outcome) {
         match outcome {
             Outcome::Answered(latency) => {
@@ -299,7 +299,7 @@ impl ServerHealth {
         }
     }
 
-    /// What it did since this was asked last. For one asker.
+    /// The counts since the last call. For a single caller.
     pub fn take_counts(&self) -> Counts {
         let answers = self.answers.swap(0, Relaxed);
         let micros = self.answers_micros.swap(0, Relaxed);
@@ -310,14 +310,14 @@ impl ServerHealth {
     }
 }
 
-/// One request or connection under way, counted for as long as it is there.
+/// A request or connection in progress, counted until it is dropped.
 ///
-/// How it holds its server's standing is up to who begins it: within one thread that needs no atomic count.
+/// The caller chooses how it holds the server's state: within one thread, no atomic count is needed.
 #[derive(Debug)]
 pub struct InFlight<Held: Borrow<Arc<ServerHealth>> = Arc<ServerHealth>>(Held);
 
 impl<Held: Borrow<Arc<ServerHealth>>> InFlight<Held> {
-    /// Counts one more under way; `None` if `limit` are.
+    /// Counts a request as in progress; `None` if `limit` is reached.
     #[inline]
     pub fn begin(health: Held, limit: Option<NonZeroU32>) -> Option<Self> {
         let in_flight = &health.borrow().in_flight;

@@ -1,40 +1,39 @@
-//! How many idle connections to a server are worth keeping: as many as were in use lately, and a little fewer each
-//! second of those that were not.
+//! How many idle connections to keep: as many as were recently in use. The others are closed little by little.
 
 use std::time::Duration;
 
-/// The idle connections of one worker to one server, the one used last used first.
+/// The idle connections of one worker to one server. The one used last is reused first.
 #[derive(Debug, Clone, Copy)]
 pub struct Idle {
-    /// Those that were not used lately.
+    /// Connections that were not used recently.
     pub unused: usize,
-    /// For how long the one of them has been idle that was used longest ago.
+    /// The longest time that any of the connections has been idle.
     pub longest: Duration,
-    /// After how long an idle connection is closed, whatever else.
+    /// The time after which an idle connection is always closed.
     pub timeout: Duration,
-    /// All connections of this worker to the server that were in use lately.
+    /// All connections of this worker to the server that were recently in use.
     pub in_use: usize,
-    /// The same of all workers together.
+    /// All connections of all workers to the server that were recently in use.
     pub in_use_by_all: usize,
-    /// How many workers there are.
+    /// The number of workers.
     pub workers: usize,
 }
 
-/// The share of the time-out, as a divisor, for which a connection has to be idle to count as unused.
+/// The divisor of the time-out that gives the idle time after which a connection counts as unused.
 const LULL_SHARE: u32 = 4;
-/// And at least so long.
+/// The shortest idle time after which a connection counts as unused.
 const LULL_MIN: Duration = Duration::from_secs(1);
 
 impl Idle {
-    /// For how long a connection has to be idle to count as unused.
+    /// The idle time after which a connection counts as unused.
     #[must_use]
     pub fn lull(timeout: Duration) -> Duration {
         (timeout / LULL_SHARE).max(LULL_MIN)
     }
 
-    /// How many of the unused ones to close in this second: an even share of what is left of their time, so that
-    /// those of a crowd that has gone do not all end at once. A worker that has fewer in use than the others keeps as many
-    /// as they have on average: its clients may come back.
+    /// How many unused connections to close in this second: an even share over their remaining time, so that they do
+    /// not all end at once. A worker with fewer connections in use than the average keeps the average number, because
+    /// its clients may come back.
     #[must_use]
     pub fn surplus(&self) -> usize {
         let fair = self.in_use_by_all.div_ceil(self.workers.max(1));

@@ -1,7 +1,7 @@
-//! How long a server takes to answer: a peak-sensitive moving average, shared by all workers in one word.
+//! The response time of a server: a peak-sensitive moving average, shared by all workers in one atomic word.
 //!
-//! Peak EWMA as Finagle has it (twitter.github.io/finagle, "Load balancing"): a worse answer is believed at once, a
-//! better one little by little, and without answers the memory fades. Not a statistic for operators.
+//! Peak EWMA as in Finagle (twitter.github.io/finagle, "Load balancing"): a slower response counts at once, a faster
+//! one gradually, and without responses the value fades. Not a statistic for operators.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,20 +9,20 @@ use std::time::Duration;
 
 use crate::time::{Time, micros};
 
-/// What a failure counts as, at least: a server that fails fast must not look fast. And at most.
+/// The least response time of a failure, since a server that fails fast must not look fast; also the most.
 const FAILURE_MICROS: f32 = 1e6;
 const FAILURE_MICROS_MAX: f32 = 1e9;
 
-/// What is left of a memory when it no longer counts: after three times as long.
+/// The remaining share at which a value is forgotten, after three times the memory.
 const FORGOTTEN: f32 = 0.05;
 
-/// The average in microseconds (an `f32`) in the upper half, and when it was that, in units of 1.024 ms, in the lower.
+/// The average in microseconds (`f32`) in the upper half, its time in units of 1.024 ms in the lower.
 #[derive(Debug, Default)]
 pub(crate) struct Latency(AtomicU64);
 
 impl Latency {
-    /// The average now in microseconds: what it was, faded over `memory`. 0 if nothing is known, or no longer: the little
-    /// that is left of a memory would make a server look quick that nobody has asked for long.
+    /// The average in microseconds, faded over `memory`; 0 if it is unknown or forgotten: a small rest would make a
+    /// server look fast that got no requests for long.
     #[inline]
     pub(crate) fn micros(&self, now: Time, memory: Duration) -> f32 {
         let (average, at) = unpack(self.0.load(Relaxed));
@@ -33,7 +33,7 @@ impl Latency {
         if share < FORGOTTEN { 0.0 } else { average * share }
     }
 
-    /// Nothing is known any more.
+    /// Forgets the average.
     pub(crate) fn forget(&self) {
         self.0.store(0, Relaxed);
     }

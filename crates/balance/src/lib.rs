@@ -1,41 +1,41 @@
-//! Which server of an upstream answers a request, and for how long it may: policies, limits, health, sessions.
+//! Load balancing: policies, concurrency limits, server health, and sticky sessions.
 //!
-//! No sockets, no clock, no randomness: time and random bits come in as values. A `Picker` is one worker's; what has
-//! to be right over all workers lies in the `ServerHealth` of each server, in atomics that all share.
+//! No sockets, no clock, no randomness: time and random bits are passed in. Each worker has its own `Picker`; state
+//! that all workers share is in the `ServerHealth` of each server, in atomics.
 
 #![forbid(unsafe_code)]
 
-/// A point in time, as a number.
+/// Points in time, as numbers.
 mod time;
-/// Keys and servers as numbers that never change.
+/// Stable hashes of keys and servers.
 mod hash;
-/// How long a server takes to answer.
+/// Moving average of response times.
 mod latency;
-/// The circuit breaker of a server.
+/// The circuit breaker.
 mod breaker;
-/// How a server stands, as all workers know it.
+/// The state of a server, shared by all workers.
 mod health;
-/// The servers of one upstream, and the rules for them.
+/// The servers of an upstream, and the rules for them.
 mod fleet;
-/// The servers that may be asked now.
+/// The servers that may get requests now.
 mod view;
-/// Which server gets a request.
+/// Picks a server for a request.
 mod picker;
-/// The ways to choose.
+/// Load balancing policies.
 mod policy;
-/// Requests that wait for a server with room.
+/// Wait queue for servers at their limit.
 mod queue;
-/// How many requests may be under way before more only wait for each other.
+/// Load shedding by an adaptive concurrency limit.
 mod shed;
-/// How many retries are allowed.
+/// The retry budget.
 mod retry;
-/// How many idle connections to a server are kept.
+/// How many idle connections to keep.
 mod idle;
-/// Active checks.
+/// Schedule and verdict of active health checks.
 mod check;
-/// Servers that are worse than the others.
+/// Passive ejection of outliers.
 mod eject;
-/// What keeps a client on one server.
+/// Sticky sessions.
 mod session;
 
 pub use breaker::{Breaker, BreakerSettings, Flow, Passage, Turn};

@@ -1,7 +1,6 @@
-//! Which server gets a request: the fleet's policy, asked by one worker for the servers that may be asked.
+//! Picks the server for a request: applies the fleet's policy to the available servers, for one worker.
 //!
-//! Each worker has a picker of its own and lends it mutably; what must be right over all workers lies in the fleet's
-//! standings. Nothing allocates once a picker is made.
+//! Each worker has its own picker; state that all workers share is in the fleet. Allocates nothing after creation.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -14,55 +13,55 @@ use crate::policy::Policy;
 use crate::time::Time;
 use crate::view::{Difference, View};
 
-/// What a pick has to know of a request.
+/// The input of a pick.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
-    /// Now. A coarse clock will do.
+    /// The current time. A coarse clock suffices.
     pub now: Time,
     /// 64 random bits.
     pub random: u64,
-    /// The hash of what is to stay on one server, for policies that hash: a request without goes anywhere.
+    /// The hash of the key, for policies that hash. Without it, any server is picked.
     pub key: Option<u64>,
-    /// Servers that this request was tried on.
+    /// Servers that the request was already tried on.
     pub tried: &'a [usize],
 }
 
-/// The answer to a pick.
+/// The result of a pick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pick {
-    /// This server.
+    /// The index of a server.
     Server(usize),
-    /// None has room: all that may be asked, and were not tried, have as much under way as they may have.
+    /// All available, untried servers have reached their limit.
     Full,
-    /// None may be asked: they are down, drained, tried, or their circuits are open.
+    /// No server is available: all are down, drained, tried, or their circuits are open.
     None,
 }
 
-/// Which servers are looked for.
+/// Which servers to consider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Room {
-    /// Those that have room now.
+    /// Servers with room now.
     Now,
-    /// Those as well that would have to be waited for.
+    /// Also servers at their limit, which would have to be waited for.
     OrNot,
 }
 
 /// Why a session cannot stay on its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// The server is not in the configuration any more.
+    /// The server is no longer configured.
     Removed,
-    /// It is down or ejected.
+    /// The server is down or ejected.
     Stopped,
-    /// Its circuit is open.
+    /// The server's circuit is open.
     CircuitOpen,
-    /// This request was tried on it.
+    /// The request was already tried on the server.
     Tried,
-    /// It has as much under way as it may have. The session may wait for it, or move.
+    /// The server has reached its limit. The session may wait, or move.
     Full,
 }
 
-/// One worker's picks among the servers of a fleet.
+/// One worker's picker for a fleet.
 #[derive(Debug, Clone)]
 pub struct Picker {
     fleet: Arc<Fleet>,
@@ -72,7 +71,7 @@ pub struct Picker {
 }
 
 impl Picker {
-    /// A picker of this fleet. `seed` differs between workers, so that they do not all begin with the same server.
+    /// A picker for a fleet. Workers need different seeds, so that they do not all start with one server.
     pub fn new(fleet: Arc<Fleet>, seed: u64) -> Self {
         Self {
             view: View::new(fleet.members.len()),
@@ -87,8 +86,8 @@ impl Picker {
         &self.fleet
     }
 
-    /// The server for a request. `Fleet::begin` and `Fleet::enter` take its place there, which another worker may have got
-    /// meanwhile; `Fleet::end` tells what became of it.
+    /// Picks a server. Reserve it with `Fleet::begin` and `Fleet::enter`, because another worker may have taken the
+    /// last place, and report the end with `Fleet::end`.
     #[inline]
     pub fn pick(&mut self, ask: &Ask<'_>) -> Pick {
         if self.view.is_stale(&self.fleet, ask.now) {
@@ -103,8 +102,7 @@ impl Picker {
         self.pick_guarded(ask)
     }
 
-    /// Whether there is a server that a request was not tried on and that it may be sent to, if only as the last resort.
-    /// Takes nothing.
+    /// Whether there is an untried server for the request, even as a last resort. Reserves nothing.
     pub fn has_untried(&mut self, ask: &Ask<'_>, room: Room) -> bool {
         if self.view.is_stale(&self.fleet, ask.now) {
             self.refresh(ask.now);
@@ -120,8 +118,8 @@ impl Picker {
         })
     }
 
-    /// A server that is ejected or down, for a request that all others were tried for: a try costs less than a failure.
-    /// One that is ejected comes first, as it may be well again without anybody having looked.
+    /// An ejected or down server, for a request that was tried on all others: trying costs less than failing. Ejected
+    /// servers come first, as they may have recovered unnoticed.
     pub fn last_resort(&self, ask: &Ask<'_>) -> Option<usize> {
         let of = |state: State| {
             let is_one = |(index, member): &(usize, &Member)| {
@@ -138,10 +136,10 @@ impl Picker {
         of(State::Ejected).or_else(|| of(State::Down))
     }
 
-    /// The server of a session, if it may be asked: a server that drains keeps its sessions.
+    /// The server of a session, if it is available; a draining server keeps its sessions.
     ///
     /// # Errors
-    /// Why it may not: the session moves on, by `pick`.
+    /// Why it is not: `pick` another server for the session.
     pub fn follow(&mut self, server: ServerId, ask: &Ask<'_>) -> Result<usize, Loss> {
         if self.view.is_stale(&self.fleet, ask.now) {
             self.refresh(ask.now);
@@ -192,12 +190,12 @@ fn has_room(member: &Member) -> bool {
     member.in_flight_max.map_or(u32::MAX, NonZeroU32::get) > member.health.in_flight()
 }
 
-/// What a policy chooses from. Servers are named by their place in the view.
+/// The servers that a policy chooses from, identified by their places in the view.
 pub(crate) struct Candidates<'a> {
     pub(crate) view: &'a View,
     pub(crate) fleet: &'a Fleet,
     pub(crate) ask: &'a Ask<'a>,
-    /// Whether each of them may be picked for this request.
+    /// Whether each of the servers may be picked for this request.
     pub(crate) is_free: bool,
 }
 
@@ -207,7 +205,7 @@ impl Candidates<'_> {
         self.view.servers.len()
     }
 
-    /// What the server weighs now.
+    /// The current weight of a server.
     #[inline]
     pub(crate) fn weight(&self, place: usize) -> u32 {
         self.view.weights[place]
@@ -218,7 +216,7 @@ impl Candidates<'_> {
         &self.fleet.members[self.view.servers[place] as usize].health
     }
 
-    /// Whether the server may be picked for this request: it was not tried, has room, and its circuit lets one through.
+    /// Whether a server may be picked for this request: untried, with room, and its circuit lets the request through.
     #[inline]
     pub(crate) fn allows(&self, place: usize) -> bool {
         self.is_free || self.allows_guarded(place)

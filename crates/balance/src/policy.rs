@@ -1,24 +1,24 @@
-//! The ways to choose a server. Each is one file, one variant of `Policy` and one row of `POLICIES`.
+//! Load balancing policies. Each is one file, one variant of `Policy` and one row of `POLICIES`.
 //!
-//! A policy chooses among the servers of a `View`, by their places in it; who may be asked at all is decided there.
+//! A policy chooses among the servers of a `View`, by their places in it; the view decides which servers are available.
 
-/// Each server in turn, by weight.
+/// Weighted round robin.
 pub(crate) mod round_robin;
-/// The server that has least under way for its weight.
+/// Least requests in progress, by weight.
 mod least_connections;
-/// The less busy of two drawn at random, with a memory.
+/// Two random choices and one remembered server, of which the least busy is taken.
 mod two_choices;
-/// The one of two drawn at random that is likely to answer first.
+/// Two random choices and one remembered server, of which the fastest is taken.
 mod response_time;
-/// Each client to one server, by its address.
+/// Hash of the client address.
 mod client_address;
-/// Each key to one server, unless that one is far busier than others.
+/// Consistent hashing with bounded load.
 mod consistent_hash;
-/// Servers drawn at random, by weight.
+/// Weighted random choice.
 mod draw;
-/// What a server has under way, for its weight.
+/// Requests in progress relative to weight.
 mod load;
-/// The table that gives each key a server.
+/// The Maglev hash table.
 pub(crate) mod maglev;
 
 pub use client_address::{AddressPrefixes, client_key};
@@ -31,7 +31,7 @@ use self::round_robin::RoundRobin;
 use self::two_choices::TwoChoices;
 use crate::picker::Candidates;
 
-/// The policies by the name under which a configuration chooses them; the first is the default.
+/// All policies by name in the configuration; the first is the default.
 pub static POLICIES: [PolicyRow; 6] = [
     PolicyRow {
         name: "round-robin",
@@ -77,25 +77,25 @@ pub static POLICIES: [PolicyRow; 6] = [
     },
 ];
 
-/// The policy where none is chosen.
+/// The default policy.
 pub static DEFAULT: &PolicyRow = &POLICIES[0];
 
-/// A way to choose servers, as a configuration knows it.
+/// A load balancing policy, as the configuration knows it.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyRow {
-    /// Its name in a configuration.
+    /// The name in the configuration.
     pub name: &'static str,
-    /// Which server it chooses, in half a sentence.
+    /// What the policy does, in half a sentence.
     pub what: &'static str,
-    /// Whether it chooses by `Ask::key`.
+    /// Whether the policy chooses by `Ask::key`.
     pub hashes: bool,
-    /// Whether it needs to be told how long answers take, and so a clock.
+    /// Whether the policy needs response times, and thus a clock.
     pub measures: bool,
-    /// Builds it for so many servers, with a number that differs between workers.
+    /// Creates the policy's state for this many servers. `seed` differs between workers.
     pub(crate) build: fn(servers: usize, seed: u64) -> Policy,
 }
 
-/// Names are unique.
+/// Compares by name; names are unique.
 impl PartialEq for PolicyRow {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
@@ -104,12 +104,12 @@ impl PartialEq for PolicyRow {
 
 impl Eq for PolicyRow {}
 
-/// The policy of this name.
+/// The policy with this name.
 pub fn policy(name: &str) -> Option<&'static PolicyRow> {
     POLICIES.iter().find(|row| row.name == name)
 }
 
-/// A policy and what one worker remembers for it.
+/// A policy, and one worker's state for it.
 #[derive(Debug, Clone)]
 pub(crate) enum Policy {
     RoundRobin(RoundRobin),
@@ -121,7 +121,7 @@ pub(crate) enum Policy {
 }
 
 impl Policy {
-    /// The place of the server for a request; `None` if none of the candidates is allowed.
+    /// The place of the server for a request; `None` if no candidate is allowed.
     #[inline]
     pub(crate) fn pick(&mut self, candidates: &Candidates<'_>) -> Option<usize> {
         match self {
@@ -134,7 +134,7 @@ impl Policy {
         }
     }
 
-    /// The servers weigh this now.
+    /// Applies new weights of the servers.
     pub(crate) fn arrange(&mut self, weights: &[u32]) {
         match self {
             Policy::RoundRobin(policy) => policy.arrange(weights),

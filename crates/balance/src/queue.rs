@@ -1,26 +1,26 @@
-//! Requests that wait for a server with room: first come, first served, with a bound. One worker's queue, and which
-//! other workers have one.
+//! Wait queue for servers at their limit: first come, first served, bounded. One queue per worker, and a bitmap of the
+//! workers with waiting requests.
 //!
-//! How long one may wait, and what wakes it, is its owner's.
+//! The owner decides how long requests may wait, and wakes them.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use crate::time::Time;
 
-/// A place in a queue. It names no other one when it is left.
+/// A place in a queue. It is never valid for a later request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
     slot: u32,
-    /// How often the slot was given to somebody.
+    /// How many times the slot has been used.
     turn: u32,
 }
 
-/// Who waits, in order. Allocates up to its bound and never again.
+/// A bounded queue. Allocates up to its bound and never again.
 #[derive(Debug)]
 pub struct Queue<T> {
     slots: Vec<Slot<T>>,
-    /// The slots that wait, linked from the first to the last; those that are free, linked by `next`.
+    /// The first waiting slot; waiting slots are linked in order, free ones by `next`.
     first: Option<u32>,
     last: Option<u32>,
     free: Option<u32>,
@@ -33,36 +33,36 @@ struct Slot<T> {
     turn: u32,
     previous: Option<u32>,
     next: Option<u32>,
-    /// Who waits, since when; `None` while it is free.
+    /// Who waits, and since when; `None` if the slot is free.
     waits: Option<(T, Time)>,
 }
 
 impl<T> Queue<T> {
-    /// A queue of up to so many.
+    /// A queue for up to `waiting_max` entries.
     pub fn new(waiting_max: usize) -> Self {
         let waiting_max = waiting_max.min(u32::MAX as usize);
         Self { slots: Vec::new(), first: None, last: None, free: None, waiting: 0, waiting_max }
     }
 
-    /// From now on up to so many. Those who wait already are not sent away.
+    /// Changes the bound. Entries that already wait stay.
     pub fn set_waiting_max(&mut self, waiting_max: usize) {
         self.waiting_max = waiting_max.min(u32::MAX as usize);
     }
 
-    /// How many wait.
+    /// The number of waiting entries.
     pub fn len(&self) -> usize {
         self.waiting
     }
 
-    /// Whether nobody waits.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.waiting == 0
     }
 
-    /// Waits behind all others.
+    /// Adds an entry at the end.
     ///
     /// # Errors
-    /// Gives back who may not wait, as the queue is full.
+    /// The queue is full: returns the entry.
     pub fn join(&mut self, who: T, now: Time) -> Result<Ticket, T> {
         if self.waiting >= self.waiting_max {
             return Err(who);
@@ -86,22 +86,23 @@ impl<T> Queue<T> {
         Ok(Ticket { slot, turn: entry.turn })
     }
 
-    /// Whose turn it is, and since when they wait. They wait no longer.
+    /// Removes the first entry. Returns it with the time since when it waited.
     pub fn take_next(&mut self) -> Option<(T, Time)> {
         self.remove(self.first?)
     }
 
-    /// Since when the first one waits.
+    /// Since when the first entry waits.
     pub fn waits_since(&self) -> Option<Time> {
         self.slots[self.first? as usize].waits.as_ref().map(|(_, since)| *since)
     }
 
-    /// The first one, if it has waited since then or longer: called until `None`, all whose time is over.
+    /// Removes the first entry if it has waited since this time or longer. Call it until `None` to remove all that are
+    /// overdue.
     pub fn take_next_since(&mut self, since: Time) -> Option<(T, Time)> {
         if self.waits_since()? <= since { self.take_next() } else { None }
     }
 
-    /// One who gives up, wherever they stand; `None` if it was their turn already.
+    /// Removes an entry that gives up, wherever it is; `None` if its turn has already come.
     pub fn leave(&mut self, ticket: Ticket) -> Option<(T, Time)> {
         let slot = self.slots.get(ticket.slot as usize)?;
         if slot.turn == ticket.turn { self.remove(ticket.slot) } else { None }
@@ -127,8 +128,8 @@ impl<T> Queue<T> {
     }
 }
 
-/// Which workers have somebody who waits: a bit for each. Whoever ends a request wakes one of them, if its own queue is
-/// empty; so a place is never free while somebody waits with another worker.
+/// Bitmap of the workers with waiting requests. A worker that ends a request, and has an empty queue, wakes one of
+/// them, so that no place stays free while another worker's requests wait.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct WaitingWorkers([AtomicU64; WORDS]);
@@ -138,22 +139,22 @@ const BITS: usize = u64::BITS as usize;
 const WORDS: usize = 16;
 
 impl WaitingWorkers {
-    /// Workers from this one on share a bit with others: woken, they look at their own queue.
+    /// The number of bits; further workers share bits with others, and check their own queue when woken.
     pub const WORKERS: usize = WORDS * BITS;
 
-    /// This worker has somebody who waits.
+    /// Notes that this worker has waiting requests.
     pub fn set(&self, worker: usize) {
         let (word, bit) = place(worker);
         self.0[word].fetch_or(1 << bit, AcqRel);
     }
 
-    /// This worker has nobody left.
+    /// Notes that this worker has no waiting requests.
     pub fn clear(&self, worker: usize) {
         let (word, bit) = place(worker);
         self.0[word].fetch_and(!(1 << bit), AcqRel);
     }
 
-    /// The next worker after this one that has somebody who waits; itself last.
+    /// The next worker after this one with waiting requests; this one comes last.
     pub fn next_after(&self, worker: usize) -> Option<usize> {
         let (start, bit) = place(worker + 1);
         // The first word is looked at twice: from the worker on, and at last up to it.

@@ -1,19 +1,19 @@
-//! The retry budget: retries are a share of requests, so that an outage is not multiplied by those who retry.
+//! The retry budget: retries are limited to a share of requests, so that an outage does not multiply the load.
 //!
-//! Each worker counts its own requests, as shares add up; the few retries each second that are allowed however few the
-//! requests are shared by all. As Finagle's retry budgets. Whether a request may be retried at all is elsewhere.
+//! Like Finagle's retry budgets. Each worker counts its own requests; the minimum of retries per second is shared by
+//! all workers. Whether a request may be retried at all is decided elsewhere.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::time::Time;
 
-/// How many retries are allowed.
+/// The limits on retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetrySettings {
-    /// Of the requests of the last ten seconds, so many percent may have been retries.
+    /// The percentage of the requests in the last ten seconds that may be retries.
     pub percent: u32,
-    /// And beyond that so many each second, over all workers.
+    /// Additional retries per second, over all workers.
     pub per_second_min: u32,
 }
 
@@ -23,18 +23,18 @@ impl Default for RetrySettings {
     }
 }
 
-/// Seconds that are remembered.
+/// The number of seconds that are remembered.
 const SECONDS: usize = 10;
 
-/// What one worker's requests allow.
+/// One worker's retry budget.
 #[derive(Debug, Clone)]
 pub struct RetryBudget {
     settings: RetrySettings,
-    /// Requests and retries of each of the last seconds, by the second modulo their number.
+    /// Requests and retries in each of the last seconds, indexed by the second modulo their number.
     seconds: [Second; SECONDS],
-    /// The latest second that is counted.
+    /// The latest second that was counted.
     latest: u64,
-    /// Their sums.
+    /// The sums over all seconds.
     requests: u64,
     retries: u64,
 }
@@ -46,12 +46,12 @@ struct Second {
 }
 
 impl RetryBudget {
-    /// A budget of which nothing is used.
+    /// An unused budget.
     pub fn new(settings: RetrySettings) -> Self {
         Self { settings, seconds: [Second::default(); SECONDS], latest: 0, requests: 0, retries: 0 }
     }
 
-    /// A request began: not a retry of one.
+    /// Counts a request that is not a retry.
     #[inline]
     pub fn request(&mut self, now: Time) {
         let second = self.second(now);
@@ -60,7 +60,7 @@ impl RetryBudget {
         self.requests += 1;
     }
 
-    /// Takes a retry from what this worker's requests allow, or from what all workers share. Says whether there was one.
+    /// Takes a retry from this worker's budget, or from the shared reserve. Returns whether there was one.
     pub fn retry(&mut self, now: Time, reserve: &RetryReserve) -> bool {
         let percent = u64::from(self.settings.percent);
         let second = self.second(now);
@@ -89,8 +89,8 @@ impl RetryBudget {
     }
 }
 
-/// Retries that all workers share: so many each second, and one second's worth at once. A token bucket in one word, as
-/// the time at which it would be full (the virtual scheduling of the GCRA: ITU-T I.371).
+/// Retries per second that all workers share, with one second's worth as a burst. A token bucket in one word, stored as
+/// the time at which it would be full (virtual scheduling of the GCRA, ITU-T I.371).
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct RetryReserve(AtomicU64);

@@ -1,14 +1,14 @@
-//! Sessions: what keeps a client on the server that it began with.
+//! Sticky sessions: keep a client on the server that it started with.
 //!
-//! A `Source` finds in a request what makes it one of a session; `Sessions` remembers the server of each; an inserted
-//! cookie needs no memory, as it names its server itself. Which server it is, is said by `ServerId`, so a reload changes
-//! nothing; whether it may still be asked says `Picker::follow`.
+//! `Source` extracts the session key from a request, and `Sessions` remembers the server of each session. An inserted
+//! cookie names its server, so nothing is remembered. Servers are identified by `ServerId`, which survives reloads;
+//! `Picker::follow` decides whether a server may still be used.
 
-/// Where a request says which session it is one of.
+/// Where a request carries its session key.
 mod source;
-/// Which server each session is on: bounded, and forgotten in time.
+/// The table of sessions: bounded, with expiry.
 mod table;
-/// The cookie that the proxy inserts: which server, until when, and a signature.
+/// The cookie that the proxy inserts, with server, expiry and signature.
 mod cookie;
 
 pub use cookie::{CookieAttributes, InsertedCookie, SameSite, Stuck};

@@ -1,28 +1,29 @@
-//! The adaptive concurrency limit of one worker for one upstream. While answers come in time there is none. Once they take
-//! too long it is what is answered each second times how long an answer may take (Little's law): as many as keep the
-//! servers busy, and no queue beyond. Clients that each wait for their answer before they ask again may take longer: they
-//! slow down by themselves, and who of them is refused only comes back at once.
+//! Load shedding: the adaptive concurrency limit of one worker for one upstream. There is no limit while responses come
+//! in time. Otherwise the limit is the response rate times the permitted latency (Little's law): enough to keep the
+//! servers busy, without a queue. Clients that wait for each response may take longer: they slow down by themselves,
+//! and a refused one only comes back at once.
 
 use std::time::Duration;
 
 use crate::time::Time;
 
-/// What too long is, and how it is found.
+/// The settings of the adaptive concurrency limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShedSettings {
-    /// Answers up to this are never too late, whatever they took before.
+    /// Latencies up to this are never too high, whatever is usual.
     pub latency_floor: Duration,
-    /// Nor are those up to so much of what they take usually, in percent; above 100.
+    /// The latency that is permitted, in percent of the usual one; above 100.
     pub tolerance_percent: u32,
-    /// Never fewer than this are admitted at a time; at least 1.
+    /// The lowest limit; at least 1.
     pub min: u32,
-    /// So many may have clients that wait their turn: they are refused only where more of them come than are answered.
+    /// The most requests in progress that count as a crowd: clients that each wait for a response. Up to it, requests are
+    /// refused only while more arrive than are answered.
     pub crowd: u32,
-    /// And where their answers take longer than this.
+    /// Up to `crowd` requests in progress, requests are refused only if the median latency also exceeds this.
     pub crowd_latency: Duration,
-    /// How long answers are gathered for one step, at least.
+    /// The shortest time that responses are collected for one step.
     pub window: Duration,
-    /// How many answers are gathered for one step, at least; up to `SAMPLES_MAX`.
+    /// The fewest responses that are collected for one step; up to `SAMPLES_MAX`.
     pub samples_min: usize,
 }
 
@@ -43,15 +44,15 @@ impl Default for ShedSettings {
 /// How an admitted request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// Answered, after this long where that was timed: to the head of the response, which bodies of any length follow.
+    /// A response came, after this time if it was measured: up to the head, since bodies have any length.
     Done(Option<Duration>),
-    /// Not answered in time.
+    /// No response came in time.
     Overrun,
-    /// Says nothing about load: failed for another reason, or left by its client.
+    /// The end says nothing about load: another failure, or the client left.
     Other,
 }
 
-/// Answers of a window that are kept, the latest.
+/// The most samples of a window; the latest are kept.
 pub const SAMPLES_MAX: usize = 256;
 /// What is usual follows answers that take longer by this share of the difference in a step, and shorter ones at once.
 const DRIFT: f64 = 1.0 / 64.0;
@@ -64,25 +65,25 @@ const GROWING_STEPS: u32 = 2;
 /// Steps without a refusal after which there is no limit any more.
 const CALM_STEPS: u32 = 5;
 
-/// The limit that one worker has found.
+/// The adaptive concurrency limit of one worker.
 #[derive(Debug)]
 pub struct Shed {
     settings: ShedSettings,
-    /// `None` while answers come in time.
+    /// The limit; `None` while responses come in time.
     limit: Option<f64>,
     in_flight: u32,
-    /// The median latency that is usual, in microseconds, as far as is known.
+    /// The usual median latency in microseconds, if it is known.
     usual_micros: Option<f64>,
-    /// Steps since a request was refused last.
+    /// The steps since the last refusal.
     calm_steps: u32,
-    /// Steps in a row in which more came than were answered.
+    /// The steps in a row in which more requests came than were answered.
     growing_steps: u32,
-    /// One request of so many is timed: as many as a window keeps, if they go on to come as in the last.
+    /// One of this many requests is timed, so that a window gets as many samples as it keeps.
     stride: usize,
     window: Window,
 }
 
-/// What was seen since the last step.
+/// Observations since the last step.
 #[derive(Debug)]
 struct Window {
     began_at: Time,
@@ -100,7 +101,7 @@ struct Window {
 }
 
 impl Shed {
-    /// Without a limit, as nothing was seen.
+    /// Starts without a limit.
     pub fn new(settings: ShedSettings, now: Time) -> Self {
         let samples = Box::new([0; SAMPLES_MAX]);
         let window = Window {
@@ -125,7 +126,7 @@ impl Shed {
         }
     }
 
-    /// Admits a request, or says that it is to be shed. One that is admitted ends with `end`.
+    /// Whether a request is admitted; otherwise shed it. Report the end of an admitted request with `end`.
     #[inline]
     #[must_use]
     pub fn admit(&mut self) -> bool {
@@ -138,13 +139,13 @@ impl Shed {
         true
     }
 
-    /// Whether the request that was admitted last is one to be timed.
+    /// Whether the last admitted request should be timed.
     #[inline]
     pub fn times(&self) -> bool {
         self.window.admitted.is_multiple_of(self.stride)
     }
 
-    /// An admitted request has ended, as far as its server's work is concerned: a tunnel has when it begins.
+    /// Reports the end of an admitted request, as far as the server's work is concerned: a tunnel ends when it starts.
     #[inline]
     pub fn end(&mut self, work: Work, now: Time) {
         self.in_flight = self.in_flight.saturating_sub(1);
@@ -165,12 +166,12 @@ impl Shed {
         }
     }
 
-    /// Requests that may be under way, while there is a limit.
+    /// The current limit on requests in progress, if there is one.
     pub fn limit(&self) -> Option<u32> {
         self.limit.map(|limit| limit as u32)
     }
 
-    /// Requests under way.
+    /// Requests in progress.
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }

@@ -1,7 +1,6 @@
-//! A point in time, as a number that all workers count from the same start.
+//! A point in time, as a number counted from a start that all workers share.
 //!
-//! It is told, never asked for: this crate reads no clock. A coarse clock is enough everywhere but where latencies
-//! are measured.
+//! This crate reads no clock: time is passed in. A coarse clock suffices except for measuring latencies.
 
 use std::ops::Add;
 use std::time::Duration;
@@ -13,15 +12,15 @@ pub struct Time(u64);
 impl Time {
     /// The start.
     pub const START: Self = Self(0);
-    /// Later than anything that happens.
+    /// Later than any real time.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// So many microseconds after the start.
+    /// A time `micros` microseconds after the start.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// So many milliseconds after the start.
+    /// A time `millis` milliseconds after the start.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1000))
     }
@@ -36,7 +35,7 @@ impl Time {
         self.0 / 1000
     }
 
-    /// How long ago `earlier` was; nothing if it is yet to come, as the clocks of two workers may differ a little.
+    /// The time since `earlier`; zero if it is in the future, since the clocks of two workers may differ slightly.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }

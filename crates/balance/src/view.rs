@@ -1,41 +1,41 @@
-//! The servers of a fleet that may be asked, as one worker sees them, and what each weighs now.
+//! The available servers of a fleet and their current weights, as one worker sees them.
 //!
-//! Priority groups, slow start, ends of ejections and of open circuits are worked out here, when something changed or
-//! when its time has come, so that a pick need not. Never allocates once it is made.
+//! Evaluates priority groups, slow start, and ends of ejections and open circuits, but only after a change or when a
+//! time has come, so that picks need not. Never allocates after creation.
 
 use crate::breaker::Flow;
 use crate::fleet::{Fleet, NoneUp};
 use crate::health::{Cause, ServerHealth, State};
 use crate::time::{Time, micros};
 
-/// The share of its weight that a server is given is told in 64ths: all of it.
+/// Warmth is the share of its weight that a server gets, in 64ths: the full weight.
 pub(crate) const WARM: u8 = 64;
-/// A server that has just come up is given about a tenth.
+/// The warmth of a server that has just come up: about a tenth.
 const COLD: u8 = 6;
 
-/// The servers that may be asked. A server's place here is not its place in the fleet.
+/// The available servers. Places here are not indices in the fleet.
 #[derive(Debug, Clone)]
 pub(crate) struct View {
-    /// Where the count of changes stood when it was made; `None` before.
+    /// The count of changes when the view was made; `None` before.
     changes: Option<u32>,
-    /// When it is to be made again though nothing changed.
+    /// When the view must be renewed even without a change.
     due: Time,
-    /// Servers of the fleet, by place.
+    /// The fleet's server indices, by place.
     pub(crate) servers: Vec<u32>,
-    /// What each weighs now, by place: its weight times its warmth.
+    /// The current weights, by place: weight times warmth.
     pub(crate) weights: Vec<u32>,
-    /// By place, up to `WARM`.
+    /// The warmth of each server, by place, up to `WARM`.
     pub(crate) warmth: Vec<u8>,
-    /// The place of each server of the fleet, if it has one.
+    /// The place of each server of the fleet, if it is available.
     places: Vec<Option<u32>>,
-    /// Whether a circuit is half open: then not every request passes.
+    /// Whether a circuit is half open, so that not every request passes.
     pub(crate) is_guarded: bool,
-    /// The servers before this view was made.
+    /// The servers of the previous view.
     servers_before: Vec<u32>,
     weights_before: Vec<u32>,
 }
 
-/// Whether making a view anew has changed its servers or what they weigh.
+/// Whether renewing a view has changed its servers or their weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Difference {
     None,
@@ -62,13 +62,13 @@ impl View {
         self.changes != Some(fleet.changes.count()) || now >= self.due
     }
 
-    /// Where a server of the fleet stands in the view.
+    /// The place of a server in the view.
     #[inline]
     pub(crate) fn place(&self, server: usize) -> Option<usize> {
         self.places[server].map(|place| place as usize)
     }
 
-    /// Looks at all servers.
+    /// Renews the view from all servers.
     pub(crate) fn refresh(&mut self, fleet: &Fleet, now: Time) -> Difference {
         // Before anything is looked at: what changes meanwhile is seen next time.
         self.changes = Some(fleet.changes.count());

@@ -1,22 +1,22 @@
-//! What a request asks of a cache, read in one pass over its fields.
+//! Cache-related properties of a request, read in one pass over its fields.
 //!
-//! Nothing is kept of the values but directives: what is needed in rare cases is looked for again then.
+//! Only the directives are kept, no other values: rarely needed fields are looked up again when they are.
 
 use http1::{Method, Name, RequestHead};
 
 use crate::directives::RequestDirectives;
 
-/// What a request asks of a cache.
+/// Cache-related properties of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Asked {
-    /// Its method.
+    /// The request method.
     pub method: Method,
-    /// Its Cache-Control (RFC 9111 §5.2.1), and Pragma where that is missing.
+    /// Cache-Control of the request (RFC 9111 §5.2.1), or Pragma if there is none.
     pub directives: RequestDirectives,
     present: u16,
 }
 
-/// A field that a cache has to know of in a request.
+/// A request field that matters to a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Present {
@@ -60,7 +60,7 @@ const CONDITIONAL: u16 = Present::IfMatch as u16
     | Present::IfUnmodifiedSince as u16;
 
 impl Asked {
-    /// Reads a request.
+    /// Reads the fields of a request.
     pub fn of(head: &RequestHead, bytes: &[u8]) -> Self {
         let mut present = 0;
         for field in &head.fields {
@@ -79,7 +79,8 @@ impl Asked {
         asked
     }
 
-    /// The same where the server does not see who asks: what it answers is for nobody alone (RFC 9111 §3.5).
+    /// A copy without Authorization, for a server that does not see the field: its response is then not for one user
+    /// alone (RFC 9111 §3.5).
     #[must_use]
     pub fn without_authorization(self) -> Self {
         Self { present: self.present & !(Present::Authorization as u16), ..self }
@@ -90,40 +91,40 @@ impl Asked {
         self.present & field as u16 != 0
     }
 
-    /// Whether the request says how fresh a response is to be.
+    /// Whether the request has Cache-Control or Pragma.
     #[inline]
     pub fn has_directives(&self) -> bool {
         self.present & (Present::CacheControl as u16 | Present::Pragma as u16) != 0
     }
 
-    /// Whether the request has preconditions, which have to be judged before a stored response answers it.
+    /// Whether the request has preconditions, which must be evaluated before a stored response is sent.
     #[inline]
     pub fn is_conditional(&self) -> bool {
         self.present & CONDITIONAL != 0
     }
 
-    /// Whether it has a precondition that only the origin can judge, where what is stored does not fulfil it (RFC 9110
-    /// §13.1.1, §13.1.4).
+    /// Whether the request has If-Match or If-Unmodified-Since. If a stored response does not fulfil them, only the
+    /// origin can evaluate them (RFC 9110 §13.1.1, §13.1.4).
     #[inline]
     pub fn has_condition_for_origin(&self) -> bool {
         self.has(Present::IfMatch) || self.has(Present::IfUnmodifiedSince)
     }
 
-    /// Whether the request asks for ranges of its target. RFC 9110 §14.2: only GET does.
+    /// Whether the request is a GET with Range; other methods ignore Range (RFC 9110 §14.2).
     #[inline]
     pub fn has_range(&self) -> bool {
         self.has(Present::Range) && self.method == Method::Get
     }
 
-    /// Whether what comes in answer to its range is as a range of the whole would be, with all that is said of that: with
-    /// If-Range much of it is left out (RFC 9110 §15.3.7), and with preconditions it depends on these.
+    /// Whether a 206 to this request can be stored as a part: not with If-Range, which leaves out fields (RFC 9110
+    /// §15.3.7), and not with preconditions, on which the response depends.
     pub fn brings_part(&self) -> bool {
         self.has_range() && !self.has(Present::IfRange) && !self.is_conditional()
     }
 
-    /// Whether a stored response may answer: a GET or HEAD without a body that asks for no other protocol.
+    /// Whether a stored response may be sent: only for GET or HEAD (RFC 9111 §4), without a body and without Upgrade.
     ///
-    /// RFC 9111 §4: the method must allow it. RFC 9110 §9.3.1: a body of GET has no meaning, but a server may give it one.
+    /// A body of GET has no defined meaning (RFC 9110 §9.3.1), but a server may give it one.
     #[inline]
     pub fn may_be_answered(&self) -> bool {
         matches!(self.method, Method::Get | Method::Head)

@@ -1,4 +1,4 @@
-//! Preconditions of clients, judged against what is stored (RFC 9110 §13, RFC 9111 §4.3.2).
+//! Evaluates preconditions of clients against stored responses (RFC 9110 §13, RFC 9111 §4.3.2).
 
 use http1::RequestHead;
 
@@ -6,18 +6,18 @@ use crate::asked::{Asked, Present};
 use crate::fields::{date_unix_seconds, value, values};
 use crate::stored::Stored;
 
-/// What becomes of a request with preconditions.
+/// The result of evaluating preconditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The stored response is sent.
+    /// Send the stored response.
     Proceed,
-    /// 304: the client has it already.
+    /// Send 304: the client's copy is current.
     NotModified,
-    /// The condition is one that only the origin can judge, and what is stored does not fulfil it.
+    /// Ask the origin: the stored response does not fulfil the condition, and only the origin can evaluate it.
     AskOrigin,
 }
 
-/// Judges the preconditions of a request that a stored response is about to answer.
+/// Evaluates the preconditions of a request against the stored response that would be sent.
 pub fn judge_conditions(
     asked: &Asked,
     head: &RequestHead,
@@ -58,7 +58,7 @@ fn modified_unix_seconds(stored: &Stored) -> u64 {
     if stored.last_modified.end > 0 { stored.last_modified_unix_seconds } else { stored.date_unix_seconds }
 }
 
-/// Whether Range counts, as far as If-Range has a say (RFC 9110 §13.1.5).
+/// Whether Range applies, according to If-Range (RFC 9110 §13.1.5).
 pub fn range_applies(
     asked: &Asked,
     head: &RequestHead,
@@ -80,14 +80,14 @@ pub fn range_applies(
         && stored.last_modified(stored_head) == Some(condition)
 }
 
-/// RFC 9110 §8.8.3.2.
+/// How entity tags are compared (RFC 9110 §8.8.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Strong,
     Weak,
 }
 
-/// Whether two entity tags are the same.
+/// Whether two entity tags match.
 pub(crate) fn matches(one: &[u8], other: &[u8], comparison: Comparison) -> bool {
     match comparison {
         Comparison::Strong => one == other && !one.starts_with(b"W/"),

@@ -1,65 +1,65 @@
-//! Whether a stored response answers a request, has to be validated first, or does not help (RFC 9111 §4).
+//! Decides whether a stored response is sent, must be validated first, or is of no use (RFC 9111 §4).
 
 use crate::asked::Asked;
 use crate::policy::Policy;
 use crate::stored::{Stored, Traits};
 
-/// What a look-up found.
+/// The result of a look-up.
 #[derive(Debug, Clone, Copy)]
 pub enum Found<'a> {
-    /// Nothing of this URI.
+    /// Nothing is stored for the URI.
     Nothing,
-    /// Only variants that Vary tells apart from what is asked for.
+    /// Only other variants are stored, according to Vary.
     OtherVariants,
-    /// A variant that fits.
+    /// A matching variant is stored.
     Variant(&'a Stored),
 }
 
-/// What is to be done with a request.
+/// How to handle a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// The stored response answers.
+    /// Send the stored response.
     Serve(Freshness),
-    /// The origin is asked whether the stored response is still valid, if it has a validator; see `Stored::has_validator`.
+    /// Ask the origin to validate the stored response, if it has a validator (`Stored::has_validator`).
     Validate(Forward),
-    /// The origin is asked, as if nothing were stored.
+    /// Ask the origin, as if nothing were stored.
     Forward(Forward),
-    /// 504: the client wants nothing but what is stored (RFC 9111 §5.2.1.7).
+    /// Send 504: the client accepts only a stored response (`only-if-cached`, RFC 9111 §5.2.1.7).
     OnlyIfCached,
 }
 
-/// How fresh a response is that is served.
+/// The freshness of a stored response that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
-    /// It is fresh.
+    /// The response is fresh.
     Fresh,
-    /// It is stale, which the client said is fine.
+    /// The response is stale, which the client accepts (`max-stale`).
     StaleForClient,
-    /// It is stale, and is to be validated in the background, once (RFC 5861 §3).
+    /// The response is stale, and must be validated once in the background (RFC 5861 §3).
     StaleWhileRevalidate,
 }
 
-/// Why the origin is asked: the `fwd` of Cache-Status (RFC 9211 §2.2).
+/// Why a request is forwarded: the `fwd` of Cache-Status (RFC 9211 §2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Forward {
-    /// The cache was not to be used.
+    /// The cache is bypassed.
     Bypass,
-    /// The method asks for it.
+    /// The method requires it.
     Method,
-    /// Nothing of this URI is stored.
+    /// Nothing is stored for the URI.
     UriMiss,
-    /// No variant fits.
+    /// No stored variant matches.
     VaryMiss,
-    /// The request's Cache-Control asks for it.
+    /// The request's Cache-Control requires it.
     Request,
-    /// What is stored is stale.
+    /// The stored response is stale.
     Stale,
-    /// What is stored is a part, and more is asked for.
+    /// Only a part is stored, and the request needs more.
     Partial,
 }
 
 impl Forward {
-    /// Every reason.
+    /// All reasons.
     pub const ALL: [Forward; 7] = [
         Self::Bypass,
         Self::Method,
@@ -70,7 +70,7 @@ impl Forward {
         Self::Partial,
     ];
 
-    /// The word of RFC 9211 §2.2.
+    /// The reason as a word (RFC 9211 §2.2).
     pub const fn word(self) -> &'static str {
         match self {
             Self::Bypass => "bypass",
@@ -83,7 +83,7 @@ impl Forward {
         }
     }
 
-    /// What was in the way of a hit.
+    /// The reason in words for people.
     pub const fn what(self) -> &'static str {
         match self {
             Self::Bypass => "the request has a body, or asks for another protocol",
@@ -96,7 +96,7 @@ impl Forward {
         }
     }
 
-    /// What the origin's owner, or that of the route, can do about it, where something can be done.
+    /// What the owner of the origin or of the route can do about it, if anything.
     pub const fn remedy(self) -> Option<&'static str> {
         match self {
             Self::VaryMiss => {
@@ -111,9 +111,10 @@ impl Forward {
     }
 }
 
-/// Decides about a request that a stored response may answer (`Asked::may_be_answered`).
+/// Decides how to handle a request that a stored response may answer (`Asked::may_be_answered`).
 ///
-/// Whether a stored part holds what is asked for is for `ranges` to say; here it counts as fresh or stale like a whole.
+/// Here a stored part counts as fresh or stale like a whole response. `ranges` decides whether it holds the requested
+/// range.
 #[inline]
 pub fn decide(asked: &Asked, found: Found<'_>, policy: &Policy, now_ms: u64) -> Decision {
     let only_if_cached = asked.directives.only_if_cached && !policy.ignore.request_directives;
@@ -189,24 +190,23 @@ fn decide_stale(stored: &Stored, now_ms: u64) -> Decision {
     Decision::Validate(Forward::Stale)
 }
 
-/// How asking the origin went wrong.
+/// How a request to the origin failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OriginError {
     /// There was no response.
     Unreachable,
-    /// It answered with this status.
+    /// The origin responded with this error status.
     Status(u16),
 }
 
 impl OriginError {
-    /// RFC 5861 §4: the statuses that count as an error.
+    /// The error of a status; `None` unless it counts as an error (RFC 5861 §4).
     pub fn of_status(status: u16) -> Option<OriginError> {
         matches!(status, 500 | 502..=504).then_some(OriginError::Status(status))
     }
 }
 
-/// Whether a stored response that is not fresh answers all the same, because the origin fails (RFC 5861 §4, RFC 9111
-/// §4.2.4).
+/// Whether a stale response may be sent because the origin fails (RFC 5861 §4, RFC 9111 §4.2.4).
 pub fn serves_on_error(
     asked: &Asked,
     stored: &Stored,

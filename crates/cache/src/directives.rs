@@ -1,36 +1,36 @@
-//! Cache-Control of both kinds of message and CDN-Cache-Control: `name[=token or quoted string]`, comma-separated.
+//! Parses Cache-Control of requests and responses, and CDN-Cache-Control (RFC 9213).
 //!
-//! What is malformed is read as what is less fresh: no time at all where there is no number, and everything where fields
-//! should be named (RFC 9111 §4.2.1). A directive of responses is read in two places: `add`, and `add_targeted` for
-//! CDN-Cache-Control (RFC 9213).
+//! Malformed directives are read as less fresh: a missing number counts as zero, and a malformed list of field names as
+//! all fields (RFC 9111 §4.2.1). A response directive is read in two places: `add`, and `add_targeted` for
+//! CDN-Cache-Control.
 
 use http1::{RequestHead, ResponseHead};
 
 use crate::fields::{members, values};
 use crate::structured::{Dictionary, Value};
 
-/// RFC 9111 §1.2.2: what does not fit counts as this, and no more is ever needed.
+/// The largest number of seconds; larger ones are reduced to it (RFC 9111 §1.2.2).
 pub(crate) const SECONDS_MAX: u32 = 1 << 31;
 
-/// What a request asks for (RFC 9111 §5.2.1).
+/// Cache-Control directives of a request (RFC 9111 §5.2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RequestDirectives {
-    /// Only what was validated just now.
+    /// `no-cache`: stored responses must be validated first.
     pub no_cache: bool,
-    /// Nothing of this exchange is to be stored.
+    /// `no-store`: nothing of the exchange may be stored.
     pub no_store: bool,
-    /// Only what is stored.
+    /// `only-if-cached`: only a stored response is accepted.
     pub only_if_cached: bool,
-    /// Only what is not older, in seconds.
+    /// `max-age`: the highest age that is accepted.
     pub max_age_seconds: Option<u32>,
-    /// Only what stays fresh for so long.
+    /// `min-fresh`: how long the response must stay fresh.
     pub min_fresh_seconds: Option<u32>,
-    /// What has been stale for so long is fine; `SECONDS_MAX` where any staleness is.
+    /// `max-stale`: the staleness that is accepted; `SECONDS_MAX` if any is.
     pub max_stale_seconds: Option<u32>,
 }
 
 impl RequestDirectives {
-    /// Reads Cache-Control, or where there is none, Pragma.
+    /// Parses Cache-Control, or Pragma if there is no Cache-Control.
     pub(crate) fn of(head: &RequestHead, bytes: &[u8]) -> Self {
         let mut directives = Self::default();
         let mut has_cache_control = false;
@@ -75,51 +75,53 @@ impl RequestDirectives {
     }
 }
 
-/// What a response allows (RFC 9111 §5.2.2, RFC 5861).
+/// Cache-Control directives of a response (RFC 9111 §5.2.2, RFC 5861).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ResponseDirectives {
-    /// Where they were found.
+    /// The field that the directives come from.
     pub source: Source,
-    /// Not to be used without validation. With names of fields it concerns only them, see `names_fields`.
+    /// `no-cache`: must be validated before each use. If it lists field names, it applies only to the fields
+    /// (`names_fields`).
     pub no_cache: bool,
-    /// Not to be stored.
+    /// `no-store`: must not be stored.
     pub no_store: bool,
-    /// For one client alone. With names of fields it concerns only them.
+    /// `private`: meant for one client. If it lists field names, it applies only to the fields.
     pub private: bool,
-    /// For every client, even where that is not the rule.
+    /// `public`: may be stored for every client, even if that is not the default.
     pub public: bool,
-    /// Not to be used stale, whatever happens.
+    /// `must-revalidate`: must never be used stale.
     pub must_revalidate: bool,
-    /// The same for shared caches, such as this.
+    /// `proxy-revalidate`: must never be used stale by shared caches, such as this one.
     pub proxy_revalidate: bool,
-    /// To be stored only by who knows what its status asks of a cache.
+    /// `must-understand`: may be stored only if the cache knows the requirements of the status.
     pub must_understand: bool,
-    /// Whether `no-cache` or `private` name fields that are not to be stored.
+    /// Whether `no-cache` or `private` lists fields that must not be stored.
     pub names_fields: bool,
-    /// How long it is fresh.
+    /// `max-age`: the freshness lifetime.
     pub max_age_seconds: Option<u32>,
-    /// How long it is fresh in shared caches.
+    /// `s-maxage`: the freshness lifetime in shared caches.
     pub s_maxage_seconds: Option<u32>,
-    /// How long it may be used stale while it is revalidated (RFC 5861 §3).
+    /// `stale-while-revalidate`: how long the response may be used stale during revalidation (RFC 5861 §3).
     pub stale_while_revalidate_seconds: Option<u32>,
-    /// How long it may be used stale when the origin fails (RFC 5861 §4).
+    /// `stale-if-error`: how long the response may be used stale while the origin fails (RFC 5861 §4).
     pub stale_if_error_seconds: Option<u32>,
 }
 
-/// Where a response says what it allows.
+/// The field that a response's directives come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Source {
-    /// Nowhere.
+    /// Neither field is present.
     #[default]
     None,
-    /// In Cache-Control.
+    /// Cache-Control.
     CacheControl,
-    /// In CDN-Cache-Control: Cache-Control and Expires are for other caches then (RFC 9213 §2.2).
+    /// CDN-Cache-Control. Cache-Control and Expires then apply to other caches only (RFC 9213 §2.2).
     Targeted,
 }
 
 impl ResponseDirectives {
-    /// Reads those for this cache: of CDN-Cache-Control, if it is there and right, else of Cache-Control.
+    /// Parses the directives that apply to this cache: of CDN-Cache-Control if it is present and valid, otherwise of
+    /// Cache-Control.
     pub fn of(head: &ResponseHead, bytes: &[u8]) -> Self {
         if let Some(targeted) = targeted(head, bytes) {
             return targeted;
@@ -173,7 +175,7 @@ fn names_fields(argument: &[u8]) -> bool {
     members(argument).all(is_name) && members(argument).next().is_some()
 }
 
-/// RFC 9111 §5.2.2.4, §5.2.2.7: whether `no-cache` or `private` name this field, so that it is not stored.
+/// Whether `no-cache` or `private` lists this field, so that it is not stored (RFC 9111 §5.2.2.4, §5.2.2.7).
 pub(crate) fn is_named(head: &ResponseHead, bytes: &[u8], field: &[u8]) -> bool {
     let fields = [b"cache-control".as_slice(), b"cdn-cache-control"];
     let mut directives =
@@ -240,7 +242,7 @@ fn seconds(argument: Option<&[u8]>) -> Option<u32> {
     delta_seconds(argument?)
 }
 
-/// A number of seconds; `None` where it is none.
+/// Parses a number of seconds; `None` if the text is not a number.
 pub(crate) fn delta_seconds(text: &[u8]) -> Option<u32> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
@@ -250,8 +252,8 @@ pub(crate) fn delta_seconds(text: &[u8]) -> Option<u32> {
     }))
 }
 
-/// The directives of one field value, in order: name and argument, the latter without its quotes. An argument that is
-/// malformed is empty, as it is in `max-age=`.
+/// Iterates over the directives of a field value, as name and unquoted argument. A malformed argument is empty, as in
+/// `max-age=`.
 pub(crate) struct Directives<'a> {
     rest: &'a [u8],
 }

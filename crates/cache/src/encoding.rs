@@ -1,10 +1,10 @@
-//! Accept-Encoding, brought to one of few forms, so that clients which take the same codings share a variant.
+//! Normalises Accept-Encoding, so that clients which accept equal codings share a variant.
 
 use http1::{RequestHead, ResponseHead};
 
 use crate::fields::{members, values};
 
-/// The content codings that a client takes, of those that are common; a coding that is not among them makes no variant.
+/// The common content codings that a client accepts. Other codings make no variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Codings(u8);
 
@@ -14,7 +14,7 @@ const KNOWN: [(&[u8], &[u8], u8); 4] =
 const NO_IDENTITY: u8 = 16;
 
 impl Codings {
-    /// Reads the Accept-Encoding of a request (RFC 9110 §12.5.3).
+    /// Reads Accept-Encoding of a request (RFC 9110 §12.5.3).
     pub fn of(head: &RequestHead, bytes: &[u8]) -> Self {
         let (mut accepted, mut refused, mut takes_others) = (0, 0, None);
         for member in values(head, bytes, b"accept-encoding").flat_map(members) {
@@ -40,8 +40,8 @@ impl Codings {
         Self(codings | if takes_identity { 0 } else { NO_IDENTITY })
     }
 
-    /// Whether all codings of a response are among them. One that is not was sent for a reason that is not kept here: no
-    /// Accept-Encoding at all, which leaves the choice to the server (RFC 9110 §12.5.3), or a coding that is not known.
+    /// Whether all codings of a response are among the accepted ones. Otherwise the server chose for a reason that is
+    /// not kept here: no Accept-Encoding at all (RFC 9110 §12.5.3), or an uncommon coding.
     pub fn hold(self, head: &ResponseHead, bytes: &[u8]) -> bool {
         values(head, bytes, b"content-encoding").flat_map(members).all(|coding| {
             let bit = known(coding).unwrap_or(0);
@@ -49,7 +49,7 @@ impl Codings {
         })
     }
 
-    /// As a number; the same for clients that take the same.
+    /// The codings as a number, which is equal for clients that accept equal codings.
     pub const fn as_u8(self) -> u8 {
         self.0
     }

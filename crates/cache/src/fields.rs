@@ -1,10 +1,10 @@
-//! Fields of heads by their names, and what is read out of their values.
+//! Looks up fields by name, and parses common values.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http1::Head;
 
-/// The values of every field of this name, which is in lower case.
+/// The values of all fields with this name, which must be in lower case.
 pub(crate) fn values<'a, Start>(
     head: &'a Head<Start>,
     bytes: &'a [u8],
@@ -15,12 +15,12 @@ pub(crate) fn values<'a, Start>(
         .filter(move |field| field.name.of(bytes).eq_ignore_ascii_case(name))
         .map(move |field| field.value.of(bytes))
 }
-/// The value of the first field of this name, which is in lower case.
+/// The value of the first field with this name, which must be in lower case.
 pub(crate) fn value<'a, Start>(head: &'a Head<Start>, bytes: &'a [u8], name: &'a [u8]) -> Option<&'a [u8]> {
     values(head, bytes, name).next()
 }
 
-/// RFC 9110 §5.6.7: a date in one of its three forms, in seconds since 1970; one before that counts as 1970.
+/// Parses a date in one of its three forms (RFC 9110 §5.6.7), as seconds since 1970. Earlier dates count as 1970.
 pub(crate) fn date_unix_seconds(text: &[u8]) -> Option<u64> {
     let text = str::from_utf8(text).ok()?;
     let date = httpdate::parse_http_date(text).ok().or_else(|| in_usual_case(text))?;
@@ -45,7 +45,7 @@ fn in_usual_case(text: &str) -> Option<SystemTime> {
     httpdate::parse_http_date(&usual).ok()
 }
 
-/// Appends a date in the form that is sent (RFC 9110 §5.6.7).
+/// Appends a date in the preferred format (RFC 9110 §5.6.7).
 pub(crate) fn push_date(out: &mut Vec<u8>, unix_seconds: u64) {
     // The last second of the year 9999, behind which there is no such form.
     let unix_seconds = unix_seconds.min(253_402_300_799);
@@ -69,7 +69,7 @@ pub(crate) fn push_number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&digits[start..]);
 }
 
-/// The values of all cookies of this name in a request (RFC 6265 §4.2).
+/// The values of all cookies with this name in a request (RFC 6265 §4.2).
 pub(crate) fn cookies<'a, Start>(
     head: &'a Head<Start>,
     bytes: &'a [u8],
@@ -79,7 +79,7 @@ pub(crate) fn cookies<'a, Start>(
     pairs.filter_map(move |pair| pair.trim_ascii().strip_prefix(name)?.strip_prefix(b"="))
 }
 
-/// The members of a comma-separated list, empty ones left out (RFC 9110 §5.6.1). For lists without quoted strings.
+/// The non-empty members of a comma-separated list (RFC 9110 §5.6.1), without support for quoted strings.
 pub(crate) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }

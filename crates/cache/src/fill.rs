@@ -1,7 +1,8 @@
-//! One fetch for all who want the same: who leads it, who waits for its head, who reads its body as it arrives.
+//! Request collapsing: one fetch for all clients with equal requests. One leads it, others wait for its head, and all
+//! read the body as it arrives.
 //!
-//! Each end has a handle, and dropping one is never forgotten: a leader that goes away before the head hands over to one
-//! who waits, one that goes away later breaks the body. Asks no origin; wakes tasks, but runs none.
+//! Each role has a handle, and dropping one has an effect: if a leader goes away before the head arrives, a waiting
+//! client takes over; later, the body breaks. Sends no requests; wakes tasks, but runs none.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -15,12 +16,13 @@ use crate::store::marks::Mark;
 use crate::store::object::{Object, Opening, SHORT_BODY_BYTES_MAX};
 use crate::store::shelf::{Placing, Shelving};
 
-/// A fetch under way, as its sharers see it.
+/// State of a fetch, shared by all its clients.
 pub(crate) mod flight;
 
 use flight::{End, Flight, Keeping, Next, Place, Stage, Stream};
 
-/// Who asks the origin, until the response's head is known. Dropped, one of those who wait takes its place.
+/// The leader of a fetch: asks the origin, until the head of the response is known. When dropped early, a waiting
+/// client takes over.
 #[derive(Debug)]
 pub struct Lead {
     store: Arc<Store>,
@@ -33,13 +35,13 @@ impl Lead {
         Self { store, flight, is_over: false }
     }
 
-    /// Whether what is stored may stand in for a response that did not come. Its key may have been purged when it was not
-    /// in memory any more, or not yet: then only this fetch was met.
+    /// Whether a stored response may be sent in place of a missing one. A purge of the key may have affected only this
+    /// fetch, if the response was not in memory at that time.
     pub fn may_stand_in(&self, object: &Object) -> bool {
         self.store.is_good(object) && (!self.flight.is_doomed() || object.is_softly_purged())
     }
 
-    /// The response may be stored, and this is its head: all who wait get to read it, and so does who asked.
+    /// Starts the body of a storable response. All waiting clients get a reader, and so does the leader.
     pub fn open(mut self, opening: Opening) -> (Fill, Reader) {
         // Parts are joined with others before long.
         let placing = if opening.stored.part.is_some() { Placing::InParts } else { Placing::Short };
@@ -51,20 +53,19 @@ impl Lead {
         (Fill { store, flight, placing, is_over: false }, reader)
     }
 
-    /// The response may not be stored. All who wait are let go, each to ask for themselves, and so are all who come
-    /// until then.
+    /// Ends the fetch because the response must not be stored. Waiting clients, and new ones until `until_seconds`,
+    /// send requests of their own.
     pub fn refuse(mut self, until_seconds: u64) {
         self.store.mark(self.flight.key, Mark::Unstorable, until_seconds);
         self.end(Stage::Refused);
     }
 
-    /// There is no response, and asking again would not bring one: all who wait hear of it.
+    /// Ends the fetch because there is no response, and another request would not help. Waiting clients are told.
     pub fn fail(mut self) {
         self.end(Stage::Failed);
     }
 
-    /// What is stored was found to be still good (RFC 9111 §4.3.4): it is stored with its new head, in the place of the
-    /// old one, and all who wait are answered with it.
+    /// Stores the validated response with its new head (RFC 9111 §4.3.4). All waiting clients get it.
     pub fn renew(mut self, old: &Object, opening: Opening) -> Arc<Object> {
         let object = Arc::new(old.renewed(self.flight.epoch, opening));
         if !self.flight.is_doomed() {
@@ -74,7 +75,7 @@ impl Lead {
         object
     }
 
-    /// What lay behind the store answers: it is stored here, and all who wait are answered with it.
+    /// Stores a response that was found behind the store, for example on disk. All waiting clients get it.
     pub fn restore(mut self, object: &Arc<Object>) {
         if object.weight_bytes() > self.store.object_bytes_max() {
             return self.end(Stage::Renewed(Arc::clone(object)));
@@ -84,8 +85,8 @@ impl Lead {
         self.end(Stage::Renewed(object));
     }
 
-    /// What is stored was found to be still good, and answers this request under its new head, but it is to be stored no
-    /// longer: it goes, and the others are let go as if it had been refused.
+    /// Ends the fetch with a validated response that answers this request, but must not be stored any longer. It is
+    /// removed, and waiting clients are let go as in `refuse`.
     pub fn release(mut self, old: &Object, opening: Opening, until_seconds: u64) -> Arc<Object> {
         let object = Arc::new(old.renewed(self.flight.epoch, opening));
         old.purge(Force::Hard);
@@ -112,28 +113,29 @@ impl Drop for Lead {
     }
 }
 
-/// Who waits for the head of a fetch that somebody else leads.
+/// A client that waits for the head of a fetch with another leader.
 #[derive(Debug)]
 pub struct Wait {
     store: Arc<Store>,
     flight: Arc<Flight>,
     place: Place,
-    /// It still counts among those who wait.
+    /// Whether this client still counts as waiting.
     is_waiting: bool,
 }
 
-/// What came of waiting.
+/// The result of waiting.
 #[derive(Debug)]
 pub enum Waited {
-    /// A response comes. Whether it is the right variant is to be seen from its opening; if not, ask the store again.
+    /// A response is arriving. Check with its opening whether it is the right variant; if not, ask the store again.
     Stream(Reader),
-    /// What is stored is still good, or has just been stored. Whether it is the right variant is to be seen; if not, ask the store again.
+    /// A stored response was validated, or just stored. Check whether it is the right variant; if not, ask the store
+    /// again.
     Hit(Arc<Object>),
-    /// The leader is gone: it is on this one to ask now.
+    /// The leader is gone, so this client has to ask the origin.
     Lead(Lead),
-    /// What came may not be stored, or its beginning is gone already: ask for yourself.
+    /// The response must not be stored, or its beginning is gone. Send a request of your own.
     Refused,
-    /// The origin gave no response.
+    /// There was no response from the origin.
     Failed,
 }
 
@@ -142,7 +144,7 @@ impl Wait {
         Self { store, flight, place: Place::default(), is_waiting: true }
     }
 
-    /// What came of it, or this task is woken when there is more to see. Not to be called again after that.
+    /// Polls for the result. Must not be called again after it is ready.
     pub fn poll(&mut self, context: &Context<'_>) -> Poll<Waited> {
         let mut progress = self.flight.progress();
         let waited = match &mut progress.stage {
@@ -190,7 +192,7 @@ impl Drop for Wait {
     }
 }
 
-/// Who receives the body. Dropped before its end, the body is broken for all who read it.
+/// The writer of a body. When dropped before the end, the body breaks for all readers.
 #[derive(Debug)]
 pub struct Fill {
     store: Arc<Store>,
@@ -199,33 +201,33 @@ pub struct Fill {
     is_over: bool,
 }
 
-/// What is wanted of a body after what was received of it.
+/// Whether more of a body is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// It is going to be stored.
+    /// The body will be stored.
     ToStore,
-    /// It is not going to be stored, but somebody reads it.
+    /// The body will not be stored, but clients are reading it.
     ToRead,
-    /// By nobody: the fetch may end here.
+    /// Nobody wants the body; the fetch may end.
     No,
 }
 
-/// What became of a body that came whole.
+/// The result of a body that was fully received.
 #[derive(Debug, Clone)]
 pub enum Filled {
-    /// It is stored.
+    /// The body was stored.
     Stored(Arc<Object>),
-    /// It was larger than what one object may take, or than all fetches together.
+    /// The body exceeded the limit of one object, or the memory for all fetches.
     TooLarge,
-    /// It was purged while it came.
+    /// The response was purged while the body arrived.
     Purged,
-    /// It is not as long as its head says.
+    /// The length of the body contradicts its head.
     Broken,
 }
 
 impl Fill {
-    /// More of the body. A body that is too large is not stored, and that is remembered until then; those who read it
-    /// already go on, as far as they keep up.
+    /// Appends to the body. A body that is too large is not stored; this is remembered until `refused_until_seconds`.
+    /// Current readers continue as long as they keep up.
     pub fn push(&mut self, bytes: &[u8], refused_until_seconds: u64) -> Wanted {
         let mut is_refused = false;
         let mut wanted = Wanted::ToStore;
@@ -260,7 +262,7 @@ impl Fill {
         wanted
     }
 
-    /// Has the body on the shelf as well, from where it is known to be long. Those who read it meanwhile have the parts.
+    /// Also writes the body to the shelf, once it is known to be long. Readers use the parts meanwhile.
     fn place(&mut self, appended: &[u8], total_bytes: u64) {
         match &mut self.placing {
             Placing::Short if total_bytes > SHORT_BODY_BYTES_MAX as u64 => {
@@ -275,7 +277,7 @@ impl Fill {
         }
     }
 
-    /// Begins it there with all that has come of it.
+    /// Starts a body on the shelf with everything that has arrived.
     fn shelve(&self) -> Option<Box<dyn Shelving>> {
         let (body_bytes, parts) = {
             let mut progress = self.flight.progress();
@@ -285,8 +287,8 @@ impl Fill {
         self.store.shelve(body_bytes, parts.iter().map(|part| &part[..]))
     }
 
-    /// Ready when more of the body is to be received: at once while it is going to be stored; else when the foremost of
-    /// those who read it has come far enough, or nobody is left.
+    /// Ready when more of the body should be received: at once if it will be stored; otherwise when the fastest reader
+    /// has caught up, or no reader is left.
     pub fn poll_room(&mut self, context: &Context<'_>) -> Poll<()> {
         let is_full = self.store.is_filling_full(0);
         let mut progress = self.flight.progress();
@@ -294,7 +296,7 @@ impl Fill {
         if has_room { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// The body is whole: it is stored, unless it must not be, and those who read it come to its end.
+    /// Ends the body. It is stored unless it must not be.
     pub fn finish(mut self) -> Filled {
         self.is_over = true;
         let (stream_is_kept, opening, parts, total_bytes) = {
@@ -365,7 +367,7 @@ impl Drop for Fill {
     }
 }
 
-/// Who reads a body as it arrives, at any speed.
+/// A reader of a body while it arrives, at any speed.
 #[derive(Debug)]
 pub struct Reader {
     flight: Arc<Flight>,
@@ -375,12 +377,12 @@ pub struct Reader {
     read_bytes: u64,
 }
 
-/// Why a body ended before its end.
+/// Why a body ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadError {
-    /// The fetch died.
+    /// The fetch failed.
     Broken,
-    /// The reader was too far behind in a body that is too large to be kept.
+    /// The reader was too slow for a body that is too large to be kept.
     Behind,
 }
 
@@ -407,20 +409,20 @@ impl Reader {
         }
     }
 
-    /// The response up to its body.
+    /// The head of the response, and what is known of it.
     pub fn opening(&self) -> &Opening {
         &self.opening
     }
 
-    /// How much of the body was read.
+    /// How many bytes of the body were read.
     pub fn read_bytes(&self) -> u64 {
         self.read_bytes
     }
 
-    /// The next part of the body; `None` at its end. Without one this task is woken when there is more to see.
+    /// The next piece of the body; `None` at the end. If nothing is available, the task is woken later.
     ///
     /// # Errors
-    /// If the rest of the body is not to be had.
+    /// The rest of the body is not available.
     pub fn poll_next(&mut self, context: &Context<'_>) -> Poll<Option<Result<Bytes, ReadError>>> {
         let mut progress = self.flight.progress();
         let next = match progress.stream() {

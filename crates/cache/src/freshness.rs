@@ -1,4 +1,4 @@
-//! How old a response is when it arrives, and how long it is fresh (RFC 9111 §4.2).
+//! Age and freshness lifetime of a response when it arrives (RFC 9111 §4.2).
 
 use http1::{Name, ResponseHead};
 
@@ -7,7 +7,7 @@ use crate::fields::{date_unix_seconds, value};
 use crate::policy::Policy;
 use crate::stored::Times;
 
-/// When a response was made, and until when it is fresh.
+/// When a response was generated, and until when it is fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lifetime {
     pub(crate) date_unix_seconds: u64,
@@ -16,20 +16,20 @@ pub(crate) struct Lifetime {
     pub(crate) origin: Origin,
 }
 
-/// Where a response's freshness comes from.
+/// The source of a freshness lifetime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The route says so, whatever the response does.
+    /// The route's settings, whatever the response says.
     Route,
-    /// The response says so.
+    /// The response itself.
     Explicit,
-    /// A guess from Last-Modified.
+    /// Heuristic, from Last-Modified.
     Heuristic,
-    /// Nothing is known, and it counts as stale.
+    /// None: the response counts as stale.
     Unknown,
 }
 
-/// Judges a response of this status as it arrives.
+/// Determines age and freshness of a response with this status as it arrives.
 pub(crate) fn judge(
     head: &ResponseHead,
     bytes: &[u8],
@@ -117,7 +117,7 @@ fn heuristic_ms(
     Some(guess_ms.min(policy.heuristic.longest_ms)).filter(|&guess_ms| guess_ms > 0)
 }
 
-/// RFC 9110 §15.1: the statuses that may be kept without a word about it. A part is stored as its 200.
+/// Whether responses with this status are heuristically cacheable (RFC 9110 §15.1). A part is stored with status 200.
 pub(crate) fn is_heuristically_cacheable(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }

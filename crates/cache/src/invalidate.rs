@@ -1,32 +1,32 @@
-//! What a request that changes things at the origin makes invalid (RFC 9111 §4.4): its own target, and what Location and
-//! Content-Location name of the same origin.
+//! Invalidation by unsafe requests (RFC 9111 §4.4): of the target URI, and of same-origin URIs in Location and
+//! Content-Location.
 
 use http1::{Method, ResponseHead};
 
 use crate::fields::value;
 use crate::key::Uri;
 
-/// Whether the response to a request with this method makes what is stored of its target invalid.
+/// Whether the response to a request with this method invalidates stored responses of the target.
 pub fn invalidates(method: Method, status: u16) -> bool {
     // RFC 9111 §4.4: a response that is no error is one of 2xx or 3xx.
     is_unsafe(method) && (200..400).contains(&status)
 }
 
-/// Whether a request changes things at the origin if it succeeds (RFC 9110 §9.2.1), so that what is stored of its target is
-/// invalid then (RFC 9111 §4.4: methods whose safety is unknown count as unsafe).
+/// Whether a method is unsafe (RFC 9110 §9.2.1), so that success invalidates stored responses of the target. Unknown
+/// methods count as unsafe (RFC 9111 §4.4).
 #[inline]
 pub fn is_unsafe(method: Method) -> bool {
     !matches!(method, Method::Get | Method::Head | Method::Options | Method::Trace | Method::Connect)
 }
 
-/// Paths with queries, of the same origin as the target, that such a response makes invalid besides it.
+/// Further paths with queries that the response invalidates, all of the target's origin.
 pub fn also_invalid(head: &ResponseHead, bytes: &[u8], target: &Uri<'_>) -> impl Iterator<Item = Vec<u8>> {
     let named = [b"location".as_slice(), b"content-location"];
     named.into_iter().filter_map(move |name| resolve(value(head, bytes, name)?, target))
 }
 
-/// A reference against its base (RFC 3986 §5.2); `None` where it leads to another origin: who is not asked for it must not
-/// be able to invalidate it.
+/// Resolves a reference against its base (RFC 3986 §5.2); `None` if the result has another origin, which must not be
+/// able to invalidate this one's responses.
 fn resolve(reference: &[u8], base: &Uri<'_>) -> Option<Vec<u8>> {
     let reference = reference.split(|&byte| byte == b'#').next().unwrap_or_default();
     if let Some(rest) = after_scheme(reference) {

@@ -1,7 +1,8 @@
-//! What a stored response is found by: scheme, host, path, query, and what else the route's owner chose.
+//! Cache keys: scheme, host, path, query, and what else the route's options add.
 //!
-//! On look-up nothing is copied: the parts are hashed where they lie. The hash has 128 bits and a secret, so that two keys
-//! share it by neither chance nor design; the key's text is written only for what is stored, to be purged and shown.
+//! A look-up copies nothing: the parts are hashed in place. The hash has 128 bits and a secret, so that neither chance
+//! nor an attacker makes two keys collide. The text of a key is written only for stored responses, for purges and
+//! display.
 
 use std::hash::Hasher;
 
@@ -11,31 +12,32 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use crate::fields::{cookies, values};
 use crate::policy::{KeyOptions, Query};
 
-/// The key of a resource, whose variants share it.
+/// The cache key of a resource, which all its variants share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(u128);
 
 impl Key {
-    /// As a number.
+    /// The key as a number.
     pub const fn as_u128(self) -> u128 {
         self.0
     }
 
-    /// From a number that `as_u128` gave.
+    /// A key from a number that `as_u128` returned.
     pub const fn from_u128(number: u128) -> Self {
         Self(number)
     }
 
-    /// The key under which parts of what has this key are stored; of such a key, the other. Both are in the same shard.
+    /// The key for parts of the resource with this key; applied twice, it returns the original key. Both are in one
+    /// shard.
     #[must_use]
     pub(crate) const fn of_parts(self) -> Self {
         const PARTS: u128 = 0x5bd1_e995_7f4a_7c15;
         Self(self.0 ^ PARTS)
     }
 
-    /// The key of what a request asks for. `passes` says whether the server sees the field of a name as the client sent
-    /// it: one that it does not see tells no two responses apart, but would have a client store for others what was not
-    /// made for them.
+    /// The key of a request. `passes` says whether the server gets the field with a name as the client sent it. Other
+    /// fields are left out of the key: they cannot change the response, but a client could use them to store responses
+    /// for others.
     pub fn of(
         secret: KeySecret,
         uri: &Uri<'_>,
@@ -49,7 +51,7 @@ impl Key {
         Self(hash.0.finish128().as_u128())
     }
 
-    /// The key that a URI has where nothing else counts.
+    /// The key of a URI if nothing else is part of the key.
     pub(crate) fn of_uri(secret: KeySecret, uri: &Uri<'_>, options: &KeyOptions) -> Self {
         let mut hash = Hash(SipHasher13::new_with_keys(secret.0, secret.1));
         write_uri(&mut hash, uri, options);
@@ -57,12 +59,12 @@ impl Key {
     }
 }
 
-/// What keys are hashed with; a store on disk keeps its own.
+/// The secret that keys are hashed with. A disk store keeps its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KeySecret(u64, u64);
 
 impl KeySecret {
-    /// From 128 random bits.
+    /// A secret from 128 random bits.
     pub const fn new(bits: u128) -> Self {
         Self((bits >> 64) as u64, bits as u64)
     }
@@ -71,7 +73,7 @@ impl KeySecret {
         (self.0, self.1)
     }
 
-    /// What the keys of a space with this name are hashed with: none of them is one of another space.
+    /// The secret of the key space with this name. Keys of different spaces are unrelated.
     #[must_use]
     pub fn of_space(self, name: &[u8]) -> Self {
         let mut hash = SipHasher13::new_with_keys(self.0, self.1);
@@ -81,30 +83,30 @@ impl KeySecret {
     }
 }
 
-/// How some of the routes find what they store; what others store is not there.
+/// A key space: routes that share stored responses, separate from all others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Space {
-    /// What their keys are hashed with.
+    /// The secret that keys of the space are hashed with.
     pub secret: KeySecret,
-    /// What tells their responses apart.
+    /// What is part of the keys.
     pub options: KeyOptions,
 }
 
-/// The URI that a request is for, in parts of its head.
+/// The URI of a request, as parts of its head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Uri<'a> {
-    /// Whether the client asked by https.
+    /// Whether the scheme is https.
     pub is_https: bool,
-    /// Host and perhaps port, as sent.
+    /// Host and optional port, as sent.
     pub authority: &'a [u8],
-    /// From its slash up to the query.
+    /// The path, from its slash up to the query.
     pub path: &'a [u8],
-    /// What is behind the `?`; `None` without one.
+    /// The query after `?`; `None` if there is none.
     pub query: Option<&'a [u8]>,
 }
 
 impl<'a> Uri<'a> {
-    /// From what `http1::Target` has of a request: its authority, and path and query together.
+    /// A URI from the authority and path with query, as in `http1::Target`.
     pub fn new(is_https: bool, authority: &'a [u8], path_and_query: &'a [u8]) -> Self {
         let mark = path_and_query.iter().position(|&byte| byte == b'?');
         let (path, query) = match mark {
@@ -115,13 +117,14 @@ impl<'a> Uri<'a> {
         Self { is_https, authority, path: if path.is_empty() { b"/" } else { path }, query }
     }
 
-    /// Whether its authority is written as it counts, so that a server that repeats it says the same to all.
+    /// Whether the authority is in normal form: lower case, without the default port. A server may repeat it in its
+    /// response, which then suits all clients.
     pub fn is_plain(&self) -> bool {
         self.plain_authority().len() == self.authority.len()
             && !self.authority.iter().any(u8::is_ascii_uppercase)
     }
 
-    /// The authority without the port that its scheme implies (RFC 9110 §4.2.3); its case does not count.
+    /// The authority without the default port of its scheme (RFC 9110 §4.2.3). Case is not changed.
     pub(crate) fn plain_authority(&self) -> &'a [u8] {
         let implied: &[u8] = if self.is_https { b":443" } else { b":80" };
         let authority = self.authority.strip_suffix(implied).unwrap_or(self.authority);
@@ -130,8 +133,8 @@ impl<'a> Uri<'a> {
     }
 }
 
-/// Appends a key as text: a URI, and the other parts in a line each, `cookie:name=value` or `name=value`. `passes` is that
-/// of [`Key::of`].
+/// Appends the text of a key: the URI, then one line for each further part, `cookie:name=value` or `name=value`.
+/// `passes` is as in [`Key::of`].
 pub fn write_key(
     out: &mut Vec<u8>,
     uri: &Uri<'_>,
@@ -143,8 +146,8 @@ pub fn write_key(
     write_parts(&mut Text(out), uri, options, head, bytes, passes);
 }
 
-/// Appends path and query as far as they tell responses apart: all that a server is to see of them, where what comes is for
-/// all who have the same key.
+/// Appends path and query, reduced to what is part of the key. The server must see no more if the response is shared by
+/// all requests with the key.
 pub fn write_kept_target(out: &mut Vec<u8>, uri: &Uri<'_>, options: &KeyOptions) {
     out.extend_from_slice(uri.path);
     write_query(&mut Text(out), uri.query, options);

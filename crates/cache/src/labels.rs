@@ -1,5 +1,5 @@
-//! What a stored response can be purged by besides its key: its host, the tags that its origin gave it, and its URI where the
-//! key has more than that.
+//! Labels: what a stored response can be purged by besides its key. They are its host, the tags from its origin, and
+//! its URI if the key has more parts.
 
 use http1::{Head, ResponseHead};
 
@@ -12,13 +12,13 @@ use crate::purge::Label;
 const SURROGATE_KEY: &[u8] = b"surrogate-key";
 const CACHE_TAG: &[u8] = b"cache-tag";
 
-/// The tags that a message names.
+/// The tags in the fields of a message.
 pub fn tags<'a, Start>(head: &'a Head<Start>, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
     let keys = values(head, bytes, SURROGATE_KEY).flat_map(|value| value.split(u8::is_ascii_whitespace));
     keys.filter(|tag| !tag.is_empty()).chain(values(head, bytes, CACHE_TAG).flat_map(members))
 }
 
-/// Whether a field of this name is for caches, and not for clients.
+/// Whether a field carries tags. Tags are meant for caches, not for clients.
 pub fn names_tags(name: &[u8]) -> bool {
     match name.len() {
         9 => name.eq_ignore_ascii_case(CACHE_TAG),
@@ -27,7 +27,7 @@ pub fn names_tags(name: &[u8]) -> bool {
     }
 }
 
-/// The labels of a response to a request for this URI: as many as its head has tags, and two.
+/// The labels of a response to a request for this URI: its host, its tags, and its URI if the key has more parts.
 pub fn labels(
     secret: KeySecret,
     uri: &Uri<'_>,
@@ -41,7 +41,7 @@ pub fn labels(
     each_once(std::iter::once(host).chain(uri).chain(tags))
 }
 
-/// The labels of what is stored and of what a 304 says of it: those that it had go on to mean it.
+/// The labels of a stored response after a 304: its old ones and those that the 304 adds.
 pub fn also_labelled(secret: KeySecret, known: &[Label], head: &ResponseHead, bytes: &[u8]) -> Box<[Label]> {
     let tags = tags(head, bytes).map(|tag| Label::tag(secret, tag));
     each_once(known.iter().copied().chain(tags))

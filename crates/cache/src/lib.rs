@@ -1,61 +1,61 @@
-//! What a shared cache may store, and when what is stored answers a request (RFC 9111).
+//! HTTP caching (RFC 9111) for a shared cache: what may be stored, and when a stored response may be used.
 //!
-//! No sockets, no clock, no threads: time comes in as a number of milliseconds since 1970, messages as heads of `http1`. A
-//! hit costs one pass over the request's fields and two comparisons; nothing is allocated and no text is written for it.
+//! No sockets, no clock, no threads: times are milliseconds since 1970, messages are heads of `http1`. A hit costs one
+//! pass over the request's fields and two comparisons, and allocates nothing.
 
 #![forbid(unsafe_code)]
 
-/// What a route's owner wants.
+/// A route's cache options.
 mod policy;
-/// Fields by their names.
+/// Looks up fields by name.
 mod fields;
-/// Cache-Control and CDN-Cache-Control.
+/// Parses Cache-Control and CDN-Cache-Control.
 mod directives;
-/// Dictionaries of Structured Fields.
+/// Parses Dictionaries of Structured Fields.
 mod structured;
-/// What a request asks of a cache.
+/// Cache-related properties of a request.
 mod asked;
-/// What a stored response is found by.
+/// Cache keys.
 mod key;
-/// What tells the variants of a response apart.
+/// Vary and variants.
 mod vary;
-/// Content codings that a client takes.
+/// Normalises Accept-Encoding.
 mod encoding;
-/// What is known of a stored response.
+/// Metadata of a stored response.
 mod stored;
-/// Whether a stored response answers.
+/// Decides whether a stored response may be used.
 mod decide;
-/// Preconditions of clients.
+/// Evaluates preconditions of clients.
 mod conditional;
-/// Parts of representations.
+/// Byte ranges and stored parts.
 mod ranges;
-/// How long a response is fresh.
+/// Age and freshness lifetime.
 mod freshness;
-/// Whether a response is stored, and what of it.
+/// Decides whether a response may be stored, and what of it.
 mod storable;
-/// Why a response is not stored.
+/// Reasons why a response is not stored.
 mod refusal;
-/// What a 304 does to what is stored.
+/// Validation requests, and updates by a 304.
 mod refresh;
-/// What a request makes invalid.
+/// Invalidation by unsafe requests.
 mod invalidate;
-/// What a client is told.
+/// Age and Cache-Status for clients.
 mod status;
-/// Responses in memory.
+/// Stored responses in memory.
 mod store;
-/// One fetch for all who want the same.
+/// Request collapsing: one fetch for all clients with equal requests.
 mod fill;
-/// What was purged.
+/// Purges, as rules that look-ups check.
 mod purge;
-/// What a response can be purged by.
+/// Labels that a response can be purged by.
 mod labels;
-/// Patterns of URLs.
+/// URL patterns of purges.
 mod pattern;
-/// What is named to be purged.
+/// Names in purges and explanations: URLs, prefixes, hosts, tags.
 mod named;
-/// Why requests were no hits.
+/// Why recent requests were no hits.
 mod outcome;
-/// How many hits another size of memory would give.
+/// Estimates hit rates for other memory sizes.
 mod survey;
 
 pub use asked::Asked;

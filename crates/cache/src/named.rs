@@ -1,4 +1,4 @@
-//! What operators and origins name to be purged, or ask about: URLs, prefixes of them, hosts and tags.
+//! Names in purges and explanations: URLs, URL prefixes, hosts and tags.
 
 use std::fmt;
 
@@ -12,24 +12,24 @@ use crate::store::Store;
 use crate::store::count::Rule;
 use crate::store::object::seconds;
 
-/// What is to be purged.
+/// What a purge names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Named {
     /// One resource, with all its variants.
     Url(Address),
-    /// All whose URL begins so.
+    /// All URLs with a prefix.
     Prefix(Address),
-    /// All whose URL a pattern meets.
+    /// All URLs that match a pattern.
     Pattern(Pattern),
-    /// All of a host, whatever the port.
+    /// All URLs of a host, with any port.
     Host(Box<[u8]>),
-    /// All with this tag.
+    /// All responses with a tag.
     Tag(Box<[u8]>),
     /// Everything.
     All,
 }
 
-/// A URL, taken apart. One without a scheme stands for that of http and that of https.
+/// A parsed URL. Without a scheme it means both http and https.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     is_https: Option<bool>,
@@ -37,7 +37,7 @@ pub struct Address {
     path_and_query: Box<[u8]>,
 }
 
-/// Why text names nothing.
+/// Why a text is no valid name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotNamed {
     written: String,
@@ -70,10 +70,10 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// From `http://HOST[:PORT]/PATH?QUERY`, `https://…`, or without the scheme.
+    /// Parses `http://HOST[:PORT]/PATH?QUERY`, `https://…`, or a URL without the scheme.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The text is not such a URL: what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, NotNamed> {
         let refuse = |what| NotNamed { written: text.to_owned(), what };
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -100,12 +100,12 @@ impl Address {
         Ok(Self { is_https, authority: authority.as_bytes().into(), path_and_query })
     }
 
-    /// What a request with this target is for.
+    /// The address of a request with this target.
     pub fn of(is_https: Option<bool>, authority: &[u8], path_and_query: &[u8]) -> Self {
         Self { is_https, authority: authority.into(), path_and_query: path_and_query.into() }
     }
 
-    /// It stands for one, or two.
+    /// The URIs of the address: one, or two without a scheme.
     pub fn uris(&self) -> impl Iterator<Item = Uri<'_>> {
         let schemes =
             [false, true].into_iter().filter(|scheme| self.is_https.is_none_or(|own| own == *scheme));
@@ -138,12 +138,12 @@ const TAG: u8 = 4;
 const ALL: u8 = 5;
 const PATTERN: u8 = 6;
 
-/// What has become of a purge so far.
+/// The result of a purge so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ordered {
-    /// Responses that were met by their keys.
+    /// How many responses were found by their keys.
     pub responses: usize,
-    /// Purges that are in force, and may have met more: see [`Store::count`].
+    /// The purge rules now in force, which may match more responses: see [`Store::count`].
     pub rules: Vec<Rule>,
 }
 
@@ -161,15 +161,16 @@ impl fmt::Display for Named {
 }
 
 impl Named {
-    /// A URL, or with `*` in it a pattern of URLs.
+    /// Parses a URL, or a pattern of URLs if it contains `*`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The text is invalid: what is wrong with it.
     pub fn url(text: &str) -> Result<Self, NotNamed> {
         Self::located(Address::parse(text)?).ok_or_else(|| NotNamed::too_long(text))
     }
 
-    /// The target of a request, or with `*` in it a pattern; `None` for one that is too long, or has too many stars.
+    /// The target of a request, or a pattern if it contains `*`; `None` if the pattern is too long, or has too many
+    /// `*`.
     pub fn located(address: Address) -> Option<Self> {
         let Address { is_https, authority, path_and_query } = &address;
         if !authority.contains(&b'*') && !path_and_query.contains(&b'*') {
@@ -178,10 +179,10 @@ impl Named {
         Pattern::of_url(*is_https, authority, path_and_query).map(Self::Pattern)
     }
 
-    /// What a URL begins with.
+    /// Parses a URL prefix.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The text is invalid: what is wrong with it.
     pub fn prefix(text: &str) -> Result<Self, NotNamed> {
         if text.contains('*') {
             let what =
@@ -191,10 +192,10 @@ impl Named {
         Address::parse(text).map(Self::Prefix)
     }
 
-    /// A host by its name, or with `*` in it a pattern of hosts.
+    /// Parses a host name, or a pattern of hosts if it contains `*`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The text is invalid: what is wrong with it.
     pub fn host(text: &str) -> Result<Self, NotNamed> {
         let is_host = http1::is_valid_authority(text.as_bytes()) && !text.is_empty();
         if !is_host || http1::host_without_port(text.as_bytes()).len() < text.len() {
@@ -208,10 +209,10 @@ impl Named {
         Ok(Self::Host(text.as_bytes().into()))
     }
 
-    /// A tag, as `Surrogate-Key` or `Cache-Tag` has it.
+    /// Parses a tag, as in `Surrogate-Key` or `Cache-Tag`.
     ///
     /// # Errors
-    /// If no response can have it.
+    /// No response can have such a tag.
     pub fn tag(text: &str) -> Result<Self, NotNamed> {
         if text.trim().is_empty() || text.contains(',') || text.chars().any(char::is_control) {
             let what = "is no tag; tags are without commas, and purged one by one";
@@ -220,7 +221,7 @@ impl Named {
         Ok(Self::Tag(text.trim().as_bytes().into()))
     }
 
-    /// Appends it as bytes, for another process.
+    /// Appends the name in a binary form, for another process.
     pub fn write(&self, out: &mut Vec<u8>) {
         let (kind, rest): (u8, &[u8]) = match self {
             Self::Url(address) | Self::Prefix(address) => {
@@ -239,7 +240,7 @@ impl Named {
         out.extend_from_slice(rest);
     }
 
-    /// What `write` has written; `None` where it is something else.
+    /// Reads what `write` has written; `None` if the bytes are something else.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (&kind, rest) = bytes.split_first()?;
         Some(match kind {
@@ -253,11 +254,11 @@ impl Named {
         })
     }
 
-    /// Purges it, for everybody who asks from now on, and what is being fetched of it, in all `spaces`. What is purged
-    /// softly is stale from `now_ms` on. Says how many stored responses it met by their keys, and what else may meet more.
+    /// Purges the named responses in all `spaces`, fetches in progress included. Softly purged ones are stale from
+    /// `now_ms` on. Returns how many were found by their keys, and the rules that may match more.
     ///
     /// # Errors
-    /// If too many purges have to be remembered.
+    /// Too many purges would have to be remembered.
     pub fn purge(
         &self,
         store: &Store,
@@ -321,7 +322,7 @@ fn purge_url(
     Ok(Ordered { responses: met, rules })
 }
 
-/// Purges one resource, with all its variants, in all spaces: what an unsafe request has made invalid (RFC 9111 §4.4).
+/// Purges one resource with all its variants in all spaces, after an unsafe request (RFC 9111 §4.4).
 pub fn purge_uri(uri: &Uri<'_>, store: &Store, secret: KeySecret, spaces: &[Space]) {
     for key in keys(uri, spaces) {
         store.purge_key(key, Force::Hard);

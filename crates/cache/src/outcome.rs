@@ -1,6 +1,6 @@
-//! What became of the last request for a key that nothing stored answered, for whoever asks why.
+//! Remembers the last miss of each key, to explain it later.
 //!
-//! Of so many keys as there is room for: a newer one displaces another. Hits leave no trace, so that they cost nothing.
+//! The number of keys is limited: a new one replaces another. Hits are not recorded, so they cost nothing.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,35 +8,35 @@ use crate::decide::Forward;
 use crate::key::Key;
 use crate::refusal::Refusal;
 
-/// A request that nothing stored answered.
+/// A request that no stored response could answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// When it was asked.
+    /// The time of the request, in milliseconds since 1970.
     pub at_ms: u64,
-    /// Why nothing stored answered it.
+    /// Why the request was forwarded.
     pub forward: Forward,
-    /// What the origin answered, if it did.
+    /// The status of the origin's response, if there was one.
     pub status: Option<u16>,
-    /// What became of that.
+    /// What happened to the response.
     pub ending: Ending,
 }
 
-/// What became of a response.
+/// What happened to a response after a miss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// It was stored, or is on its way into the store.
+    /// The response was stored, or is on its way into the store.
     Stored,
-    /// It said that what is stored is still good.
+    /// The response confirmed the stored one.
     Validated,
-    /// It was not stored.
+    /// The response was not stored.
     Refused(Refusal),
-    /// It was for its own request alone, and not looked at.
+    /// The response was for its own request alone, and was not considered for storing.
     Passed,
-    /// There was none; what is stored may have answered in its place.
+    /// There was no response. A stored one may have been sent instead.
     Failed,
 }
 
-/// The outcomes of many keys.
+/// The last outcomes of many keys.
 #[derive(Debug)]
 pub(crate) struct Outcomes {
     slots: Box<[Mutex<Slot>]>,
@@ -50,7 +50,7 @@ const SLOTS_MAX: u64 = 8192;
 const BYTES_PER_SLOT: u64 = 16 << 10;
 
 impl Outcomes {
-    /// For a store of so much memory.
+    /// Outcomes for a store with this much memory.
     pub(crate) fn new(memory_bytes: u64) -> Self {
         let slots = (memory_bytes / BYTES_PER_SLOT).clamp(SLOTS_MIN, SLOTS_MAX);
         Self { slots: (0..slots).map(|_| Mutex::default()).collect() }
@@ -60,7 +60,7 @@ impl Outcomes {
         *self.slot(key) = Some((key, outcome));
     }
 
-    /// What has become of what was noted last.
+    /// Completes the last noted outcome of the key.
     pub(crate) fn settle(&self, key: Key, status: u16, ending: Ending) {
         if let Some((known, outcome)) = &mut *self.slot(key)
             && *known == key
@@ -69,7 +69,7 @@ impl Outcomes {
         }
     }
 
-    /// What was going to be stored turned out not to be.
+    /// Changes the outcome of a response that was not stored after all.
     pub(crate) fn amend(&self, key: Key, refusal: Refusal) {
         if let Some((known, outcome)) = &mut *self.slot(key)
             && *known == key

@@ -1,6 +1,6 @@
-//! Patterns of URLs to be purged: `*` stands for any text, but for none that has a slash in a host.
+//! URL patterns of purges: `*` matches any text; in a host, any text without a slash.
 //!
-//! They are compared with the text of keys, whose first line is a URL.
+//! Patterns are compared with the text of keys, whose first line is a URL.
 
 use std::fmt;
 
@@ -10,24 +10,24 @@ use crate::key::Uri;
 const BYTES_MAX: usize = 4096;
 const STARS_MAX: usize = 16;
 
-/// A pattern of URLs.
+/// A URL pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
-    /// `None` for both schemes.
+    /// The scheme; `None` for both.
     is_https: Option<bool>,
-    /// In lower case.
+    /// The authority in lower case.
     authority: Box<[u8]>,
-    /// Path and query; `None` for all of a host, whatever its port.
+    /// Path and query; `None` for the whole host, with any port.
     path_and_query: Option<Box<[u8]>>,
 }
 
 impl Pattern {
-    /// One of URLs; `None` if it is too long, or has too many stars.
+    /// A pattern of URLs; `None` if it is too long, or has too many `*`.
     pub fn of_url(is_https: Option<bool>, authority: &[u8], path_and_query: &[u8]) -> Option<Self> {
         Self::within_limits(is_https, authority, Some(path_and_query))
     }
 
-    /// One of hosts, without a port.
+    /// A pattern of hosts without a port; `None` if it is too long, or has too many `*`.
     pub fn of_host(host: &[u8]) -> Option<Self> {
         Self::within_limits(None, host, None)
     }
@@ -43,7 +43,7 @@ impl Pattern {
         })
     }
 
-    /// Whether a key with this text is meant.
+    /// Whether the pattern matches a key with this text.
     pub fn meets(&self, key_text: &[u8]) -> bool {
         let url = key_text.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let (is_https, rest) = match url.strip_prefix(b"https://") {
@@ -65,7 +65,7 @@ impl Pattern {
         }
     }
 
-    /// Appends it as bytes.
+    /// Appends the pattern in a binary form.
     pub fn write(&self, out: &mut Vec<u8>) {
         let scheme = SCHEMES.iter().position(|scheme| *scheme == self.is_https).unwrap_or_default();
         out.extend_from_slice(&[scheme as u8, u8::from(self.path_and_query.is_some())]);
@@ -74,7 +74,7 @@ impl Pattern {
         out.extend_from_slice(self.path_and_query.as_deref().unwrap_or_default());
     }
 
-    /// What `write` has written; `None` where it is something else.
+    /// Reads what `write` has written; `None` if the bytes are something else.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (&[scheme, has_path], rest) = bytes.split_first_chunk()?;
         let (authority_bytes, rest) = rest.split_first_chunk()?;

@@ -1,36 +1,37 @@
-//! What a route's owner wants of the cache, beyond what RFC 9111 says.
+//! Cache options of a route, beyond the rules of RFC 9111.
 //!
-//! The defaults are the RFC's, and safe: nothing is stored that could be meant for one client alone. How large the store is,
-//! and where, is not for here.
+//! The defaults are the RFC's, and safe: nothing is stored that could be meant for one client alone. Size and place of
+//! the store are configured elsewhere.
 
-/// A route's options.
+/// Cache options of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// Every response that may be stored is fresh for so long, whatever it says (RFC 9111 §3: a status that is not cacheable by
-    /// default has to say so).
+    /// The freshness lifetime of every storable response, whatever its headers say. A status that is not cacheable by
+    /// default still has to allow storing (RFC 9111 §3).
     pub ttl_ms: Option<u64>,
-    /// A response that says nothing of its freshness is fresh for so long, if it may be stored without a word about it; `None`
-    /// leaves it to the heuristic.
+    /// The freshness lifetime of responses without one of their own, if the status is heuristically cacheable; `None`
+    /// means heuristic freshness.
     pub default_ttl_ms: Option<u64>,
-    /// How long responses of some statuses are fresh, whatever they say; the first that fits counts, and goes before `ttl_ms`.
+    /// Freshness lifetimes by status, whatever the headers say. The first match applies, and overrides `ttl_ms`.
     pub status_ttl: Vec<StatusTtl>,
-    /// What of the RFC is left aside.
+    /// Rules of RFC 9111 that are ignored.
     pub ignore: Ignore,
-    /// Whether responses are stored that say `private`, `no-store` or `no-cache`, or answer an Authorization.
+    /// Whether to store responses with `private`, `no-store` or `no-cache`, and responses to requests with
+    /// Authorization.
     pub force: bool,
-    /// How long a response that is no longer fresh is served while the origin is down or fails.
+    /// How long a stale response is used while the origin is down or fails.
     pub grace_ms: u64,
-    /// For how long a stale response may be served while it is revalidated in the background, if it does not say itself.
+    /// How long a stale response may be used during revalidation in the background, if its headers do not say.
     pub stale_while_revalidate_ms: u64,
-    /// How fresh a response is that says nothing but Last-Modified.
+    /// Heuristic freshness, for responses that have only Last-Modified.
     pub heuristic: Heuristic,
-    /// What tells one stored response from another.
+    /// What is part of the cache key.
     pub key: KeyOptions,
-    /// Whether Accept-Encoding is brought to one of few forms before variants are told apart by it.
+    /// Whether Accept-Encoding is normalised before Vary is applied to it.
     pub normalises_accept_encoding: bool,
-    /// Whether clients are told what responses are found by, in Cache-Status.
+    /// Whether Cache-Status shows the key to clients.
     pub shows_key: bool,
-    /// Whether clients are sent Surrogate-Key and Cache-Tag.
+    /// Whether clients get Surrogate-Key and Cache-Tag.
     pub sends_tags: bool,
 }
 
@@ -53,37 +54,37 @@ impl Default for Policy {
     }
 }
 
-/// How long responses of some statuses are fresh.
+/// The freshness lifetime of responses with some statuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatusTtl {
-    /// The lowest status.
+    /// The first status code of the range.
     pub first: u16,
-    /// The highest.
+    /// The last status code of the range, inclusive.
     pub last: u16,
-    /// How long; zero stores none of them.
+    /// The lifetime; with zero, these responses are not stored.
     pub ttl_ms: u64,
 }
 
-/// What of the RFC is left aside.
+/// Rules of RFC 9111 that are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ignore {
-    /// Cache-Control and Pragma of requests: clients cannot make the origin be asked.
+    /// Ignores Cache-Control and Pragma of requests: clients cannot force a request to the origin.
     pub request_directives: bool,
-    /// Cache-Control, CDN-Cache-Control, Expires and Pragma of responses: only the route's own times count.
+    /// Ignores Cache-Control, CDN-Cache-Control, Expires and Pragma of responses: only the route's lifetimes apply.
     pub response_directives: bool,
-    /// Vary of responses but for Accept-Encoding: one variant for all. What differs by client will be mixed up, unless `key`
-    /// tells it apart; what came for a cookie or an Authorization that Vary names is not stored.
+    /// Ignores Vary except for Accept-Encoding: there is one variant for all. Responses that differ by client are mixed
+    /// up unless `key` distinguishes them. Not stored are responses to a cookie or an Authorization that Vary names.
     pub vary: bool,
-    /// Set-Cookie of responses: they are stored without it.
+    /// Stores responses without their Set-Cookie, instead of not at all.
     pub set_cookie: bool,
 }
 
-/// RFC 9111 §4.2.2: what is said of nothing but Last-Modified is fresh for a part of its age.
+/// Heuristic freshness (RFC 9111 §4.2.2): a share of the time since Last-Modified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heuristic {
-    /// The part, in percent; zero turns it off.
+    /// The share in percent; zero turns the heuristic off.
     pub percent: u32,
-    /// And never longer than this.
+    /// The longest heuristic lifetime.
     pub longest_ms: u64,
 }
 
@@ -94,61 +95,61 @@ impl Default for Heuristic {
     }
 }
 
-/// What tells one stored response from another, besides scheme, host and path.
+/// Parts of the cache key besides scheme, host and path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeyOptions {
-    /// What of the query counts.
+    /// Which query parameters are part of the key.
     pub query: Query,
-    /// Whether the query's parameters are sorted by name, so that their order does not count.
+    /// Whether query parameters are sorted by name, so that their order does not matter.
     pub sorts_query: bool,
-    /// Cookies whose values count. Names are case-sensitive.
+    /// Cookies whose values are part of the key. Names are case-sensitive.
     pub cookies: Vec<Box<[u8]>>,
-    /// Fields of the request whose values count, in lower case.
+    /// Request fields whose values are part of the key, in lower case.
     pub headers: Vec<Box<[u8]>>,
-    /// Whether hosts are told apart.
+    /// Whether the host is left out of the key.
     pub ignores_host: bool,
-    /// Whether http and https are told apart.
+    /// Whether the scheme is left out of the key.
     pub ignores_scheme: bool,
 }
 
 impl KeyOptions {
-    /// Whether something of a query does not count, be it the order.
+    /// Whether anything of the query is left out of the key, even if only the order.
     #[inline]
     pub fn leaves_out(&self) -> bool {
         self.query != Query::Whole || self.sorts_query
     }
 
-    /// Whether nothing of a request counts but its URI.
+    /// Whether the key consists of the URI alone.
     pub(crate) fn is_uri_alone(&self) -> bool {
         self.cookies.is_empty() && self.headers.is_empty()
     }
 }
 
-/// What of a query counts.
+/// Which query parameters are part of the cache key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Query {
-    /// All of it.
+    /// The whole query.
     #[default]
     Whole,
-    /// Nothing.
+    /// No parameters.
     None,
-    /// Parameters of these names only.
+    /// Only parameters with these names.
     Keep(Vec<Parameter>),
-    /// All but parameters of these names.
+    /// All parameters except those with these names.
     Drop(Vec<Parameter>),
 }
 
-/// Names of query parameters.
+/// A name, or a prefix of names, of query parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Parameter {
-    /// This one.
+    /// A full name.
     Named(Box<[u8]>),
-    /// Every one that begins like this; written `utm_*`.
+    /// A prefix, written as `utm_*`.
     Beginning(Box<[u8]>),
 }
 
 impl Parameter {
-    /// From how it is written: a name, or a name's beginning and `*`.
+    /// Parses a name, or a prefix followed by `*`.
     pub fn of(written: &str) -> Self {
         match written.strip_suffix('*') {
             Some(beginning) => Self::Beginning(beginning.as_bytes().into()),
@@ -156,7 +157,7 @@ impl Parameter {
         }
     }
 
-    /// Whether a parameter of this name is meant.
+    /// Whether a parameter with this name matches.
     pub fn is(&self, name: &[u8]) -> bool {
         match self {
             Self::Named(named) => name == &**named,
@@ -166,7 +167,7 @@ impl Parameter {
 }
 
 impl Policy {
-    /// The time that the route's owner has set for responses of this status alone, whatever they say.
+    /// The freshness lifetime that the route sets for this status, if any.
     pub fn status_ttl_ms(&self, status: u16) -> Option<u64> {
         let of_status = self.status_ttl.iter().find(|row| (row.first..=row.last).contains(&status));
         of_status.map(|row| row.ttl_ms)

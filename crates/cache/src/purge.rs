@@ -1,7 +1,8 @@
-//! What was purged, as rules that look-ups compare objects with: a purge costs the same however much it meets.
+//! Purges as rules, which look-ups compare with stored responses: the cost of a purge does not depend on how many
+//! match.
 //!
-//! Each purge has a number, its epoch, and each object the epoch in which its fetch began: it is purged by every later
-//! rule that names it. So what was under way when a purge came is purged too. Knows no store and no lock.
+//! Each purge has a number, its epoch, and each stored response has the epoch in which its fetch began. Later rules
+//! that match purge it, so fetches in progress are purged as well. Knows no store and no lock.
 
 use std::collections::HashMap;
 use std::hash::Hasher;
@@ -12,32 +13,32 @@ use crate::key::{Key, KeySecret, Uri};
 use crate::pattern::Pattern;
 use crate::policy::KeyOptions;
 
-/// What an object can be purged by beside its key: a host, a tag or a URI, as a hash.
+/// A label that responses can be purged by: a host, a tag or a URI, as a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label(u64);
 
 impl Label {
-    /// Everything of a host; the case of its name does not count.
+    /// The label of a host name, ignoring case.
     pub fn host(secret: KeySecret, host: &[u8]) -> Self {
         Self::of(secret, b'h', host.iter().map(u8::to_ascii_lowercase))
     }
 
-    /// A tag, of `Surrogate-Key` or `Cache-Tag`.
+    /// The label of a tag, as in `Surrogate-Key` or `Cache-Tag`.
     pub fn tag(secret: KeySecret, tag: &[u8]) -> Self {
         Self::of(secret, b't', tag.iter().copied())
     }
 
-    /// Everything of a URI, whatever else its keys have.
+    /// The label of a URI, whatever other parts its keys have.
     pub fn uri(secret: KeySecret, uri: &Uri<'_>, options: &KeyOptions) -> Self {
         Self(Key::of_uri(secret, uri, options).as_u128() as u64)
     }
 
-    /// From a number that `as_u64` gave.
+    /// A label from a number that `as_u64` returned.
     pub const fn from_u64(number: u64) -> Self {
         Self(number)
     }
 
-    /// As a number, to be written down.
+    /// The label as a number, for storing.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
@@ -51,29 +52,29 @@ impl Label {
     }
 }
 
-/// What a purge does to what it meets.
+/// The kind of purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Force {
-    /// It is gone.
+    /// Deletes responses.
     Hard,
-    /// It is stale: it may be validated, or served where stale responses may be.
+    /// Makes responses stale. They may be validated, or used where stale responses may be.
     Soft,
 }
 
-/// What a purge meets, where that is not one key.
+/// What a purge matches, unless it is for one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     /// Everything.
     All,
-    /// What has this label.
+    /// Responses with a label.
     Label(Label),
-    /// What has a key whose text begins so.
+    /// Responses whose key text has a prefix.
     Prefix(Box<[u8]>),
-    /// What has a key that a pattern meets.
+    /// Responses whose key matches a pattern.
     Pattern(Pattern),
 }
 
-/// There are as many rules as there may be, all newer than what is under way.
+/// The number of purge rules has reached its limit, and fetches in progress still need all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RulesFull;
 
@@ -86,19 +87,19 @@ impl std::fmt::Display for RulesFull {
 
 impl std::error::Error for RulesFull {}
 
-/// The purges since the last sweep.
+/// The purge rules since the last sweep.
 #[derive(Debug, Default)]
 pub struct Rules {
-    /// The number of the last purge.
+    /// The epoch: the number of the last purge.
     epoch: u64,
-    /// Purges up to this one may be forgotten.
+    /// The last purge that may have been forgotten.
     forgotten: u64,
     all: Epochs,
     labels: HashMap<Label, Epochs>,
     texts: Vec<(Texts, Epochs)>,
 }
 
-/// Keys by their text.
+/// What rules compare with key texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Texts {
     Prefix(Box<[u8]>),
@@ -114,33 +115,33 @@ impl Texts {
     }
 }
 
-/// When something was last purged; 0 for never.
+/// The epochs of the last purges; 0 for never.
 #[derive(Debug, Clone, Copy, Default)]
 struct Epochs {
     hard: u64,
     soft: u64,
-    /// When that was, in seconds since 1970; 0 where nobody has said.
+    /// The time of the soft purge, in seconds since 1970; 0 if unknown.
     soft_seconds: u32,
 }
 
 impl Rules {
-    /// As many hosts and tags can be remembered as purged. Each takes some 30 bytes.
+    /// The most purge rules for hosts, tags and URIs. Each takes about 30 bytes.
     pub const LABELS_MAX: usize = 1 << 18;
-    /// As many prefixes and patterns. An object is compared with all of them, once.
+    /// The most purge rules for prefixes and patterns. Each stored response is compared with all of them, once.
     pub const TEXTS_MAX: usize = 256;
 
-    /// Adds a purge with its number, which is greater than all before.
+    /// Adds a purge. Its number must be greater than all before.
     ///
     /// # Errors
-    /// If there are too many rules: then a sweep has to come first.
+    /// There are too many rules: a sweep has to come first.
     pub fn add(&mut self, scope: &Scope, force: Force, epoch: u64) -> Result<(), RulesFull> {
         self.add_at(scope, force, epoch, 0)
     }
 
-    /// The same with the time of the purge, in seconds since 1970: what it meets is stale from then on.
+    /// Adds a purge at a time in seconds since 1970, from which softly purged responses are stale.
     ///
     /// # Errors
-    /// If there are too many rules: then a sweep has to come first.
+    /// There are too many rules: a sweep has to come first.
     pub fn add_at(
         &mut self,
         scope: &Scope,
@@ -177,28 +178,28 @@ impl Rules {
         Ok(&mut self.texts[index].1)
     }
 
-    /// The number of the last purge.
+    /// The epoch: the number of the last purge.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// What was asked for before this purge may have been met by one that is forgotten.
+    /// The last forgotten purge. Responses requested before it may have matched forgotten rules.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// How many rules there are.
+    /// The number of rules.
     pub fn len(&self) -> usize {
         self.labels.len() + self.texts.len() + usize::from(self.all.last() > 0)
     }
 
-    /// Whether nothing was purged since the last sweep.
+    /// Whether there was no purge since the last sweep.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What became of an object whose fetch began in this epoch, by all purges since. One step for each label, and one
-    /// for each prefix and pattern that is known.
+    /// How later purges affect a response whose fetch began in `epoch`. Costs one step per label, and one per rule with
+    /// a prefix or pattern.
     pub fn verdict(&self, epoch: u64, key_text: &[u8], labels: &[Label]) -> Option<Force> {
         let mut verdict = None;
         for epochs in self.met(key_text, labels) {
@@ -212,7 +213,8 @@ impl Rules {
         verdict
     }
 
-    /// When the first of the soft purges was that have met such an object, as far as is still known; 0 where it is not.
+    /// The time of the first soft purge that matched the response, in seconds since 1970; 0 if it is not known any
+    /// more.
     pub fn stale_since_seconds(&self, epoch: u64, key_text: &[u8], labels: &[Label]) -> u32 {
         let soft = self.met(key_text, labels).filter(|epochs| epochs.soft > epoch);
         soft.map(|epochs| epochs.soft_seconds).filter(|seconds| *seconds > 0).min().unwrap_or(0)
@@ -225,7 +227,7 @@ impl Rules {
         std::iter::once(&self.all).chain(by_label).chain(by_text.map(|(_, epochs)| epochs))
     }
 
-    /// Forgets the purges up to this one: nobody is left whom they meet.
+    /// Forgets all purges up to `epoch`, once no response is left that they could match.
     pub fn forget(&mut self, epoch: u64) {
         self.forgotten = self.forgotten.max(epoch);
         if self.all.last() <= epoch {

@@ -1,4 +1,4 @@
-//! Ranges of bytes (RFC 9110 §14): which are asked for, which are stored, and how several are sent together.
+//! Byte ranges (RFC 9110 §14): requested ranges, stored parts, and multipart responses.
 
 use std::ops::Range;
 
@@ -7,34 +7,34 @@ use http1::{RequestHead, ResponseHead};
 use crate::fields::{members, push_number, value};
 use crate::stored::Stored;
 
-/// A part of a representation that is stored.
+/// A stored part of a representation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// Its first byte.
+    /// The first byte.
     pub start: u64,
-    /// One past its last byte.
+    /// One past the last byte.
     pub end: u64,
-    /// How long the whole is, if that was said.
+    /// The length of the whole representation, if it is known.
     pub whole_bytes: Option<u64>,
 }
 
-/// What a request asks for of a stored whole.
+/// What a request selects of a complete stored representation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
-    /// All of it, with 200: there is no Range, or one that is not to be followed.
+    /// All of it, with 200: there is no Range, or one that is ignored.
     Whole,
     /// One range, with 206.
     One(Range<u64>),
-    /// Several, as multipart/byteranges.
+    /// Several ranges, as multipart/byteranges.
     Several(Vec<Range<u64>>),
-    /// None of the ranges is in it: 416.
+    /// No range can be satisfied: 416.
     Unsatisfiable,
 }
 
 /// RFC 9110 §17.15: more ranges than this are taken for an attack, and the whole is sent.
 const RANGES_MAX: usize = 16;
 
-/// Reads the Range of a request for a representation of this length.
+/// Evaluates Range of a request against a representation of this length.
 pub fn select(head: &RequestHead, bytes: &[u8], whole_bytes: u64) -> Selection {
     let Some(range) = value(head, bytes, b"range") else { return Selection::Whole };
     let mut selected: Vec<Range<u64>> = Vec::new();
@@ -106,7 +106,8 @@ fn number(text: &[u8]) -> Option<u64> {
 }
 
 impl Part {
-    /// From a Content-Range (RFC 9110 §14.4); `None` where it is malformed, is of another unit, or says that there is none.
+    /// Parses Content-Range (RFC 9110 §14.4); `None` if it is malformed, has another unit, or is of the form
+    /// `*/length`.
     pub fn of(content_range: &[u8]) -> Option<Part> {
         let (unit, rest) = content_range.split_at_checked(6)?;
         if !unit.eq_ignore_ascii_case(b"bytes ") {
@@ -123,17 +124,17 @@ impl Part {
         whole_bytes.is_none_or(|whole| end <= whole).then_some(Part { start: first, end, whole_bytes })
     }
 
-    /// The part that a 206 brings, if it is one alone.
+    /// The part in a 206 response; `None` unless it is a single one.
     pub fn of_response(head: &ResponseHead, bytes: &[u8]) -> Option<Part> {
         Self::of(value(head, bytes, b"content-range")?).filter(|_| head.start.status == 206)
     }
 
-    /// Whether it is the whole.
+    /// Whether the part is the whole representation.
     pub fn is_whole(&self) -> bool {
         self.start == 0 && self.whole_bytes == Some(self.end)
     }
 
-    /// What of it answers a request, counted from the first byte of the whole; `None` where more is needed.
+    /// The requested range, counted from the first byte of the whole; `None` if the part does not hold all of it.
     pub fn select(&self, head: &RequestHead, bytes: &[u8]) -> Option<Range<u64>> {
         let range = value(head, bytes, b"range")?;
         let mut specs = members(byte_ranges(range)?);
@@ -147,7 +148,7 @@ impl Part {
         (self.start <= wanted.start && wanted.end <= self.end).then_some(wanted)
     }
 
-    /// What is missing of the whole, where it is one piece and more is not asked for than that (RFC 9111 §3.4).
+    /// The missing range of the representation, if the part lies at its start or end (RFC 9111 §3.4).
     pub fn missing(&self) -> Option<Range<u64>> {
         match (self.start, self.whole_bytes) {
             (0, Some(whole)) if self.end < whole => Some(self.end..whole),
@@ -156,8 +157,8 @@ impl Part {
         }
     }
 
-    /// Both parts as one, where they touch or overlap (RFC 9111 §3.4). Whether they are of one representation is for
-    /// `may_combine` to say.
+    /// Joins two parts that touch or overlap (RFC 9111 §3.4). `may_combine` checks that they belong to one
+    /// representation.
     pub fn joined(&self, other: &Part) -> Option<Part> {
         let touches = self.start <= other.end && other.start <= self.end;
         let agree = self.whole_bytes == other.whole_bytes
@@ -171,8 +172,8 @@ impl Part {
     }
 }
 
-/// Whether what is stored and a response are of one representation, so that their parts may be joined: both have the same
-/// strong validator (RFC 9110 §15.3.7.3, RFC 9111 §3.4).
+/// Whether a response and a stored one belong to one representation, so that their parts may be joined: both have an
+/// equal strong validator (RFC 9110 §15.3.7.3, RFC 9111 §3.4).
 pub fn may_combine(stored: &Stored, stored_head: &[u8], head: &ResponseHead, bytes: &[u8]) -> bool {
     let name: &[u8] = if stored.etag(stored_head).is_some() { b"etag" } else { b"last-modified" };
     let has_other = name == b"last-modified" && value(head, bytes, b"etag").is_some();
@@ -180,7 +181,7 @@ pub fn may_combine(stored: &Stored, stored_head: &[u8], head: &ResponseHead, byt
     ours.is_some() && ours == value(head, bytes, name) && !has_other
 }
 
-/// Appends a Content-Range with its CRLF (RFC 9110 §14.4).
+/// Appends Content-Range with CRLF (RFC 9110 §14.4).
 pub fn write_content_range(out: &mut Vec<u8>, range: &Range<u64>, whole_bytes: Option<u64>) {
     out.extend_from_slice(b"Content-Range: bytes ");
     push_number(out, range.start);
@@ -194,32 +195,32 @@ pub fn write_content_range(out: &mut Vec<u8>, range: &Range<u64>, whole_bytes: O
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the Content-Range of a 416 with its CRLF (RFC 9110 §15.5.17).
+/// Appends the Content-Range of a 416 with CRLF (RFC 9110 §15.5.17).
 pub fn write_unsatisfied_range(out: &mut Vec<u8>, whole_bytes: u64) {
     out.extend_from_slice(b"Content-Range: bytes */");
     push_number(out, whole_bytes);
     out.extend_from_slice(b"\r\n");
 }
 
-/// What separates the parts of a multipart/byteranges (RFC 9110 §14.6).
+/// The boundary between the parts of a multipart/byteranges response (RFC 9110 §14.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Boundary([u8; 16]);
 
 impl Boundary {
-    /// From random bits: no part holds it but by chance.
+    /// A boundary from random bits, which occurs in a part only by chance.
     pub fn new(random: u64) -> Self {
         let digit = |at: usize| b"0123456789abcdef"[(random >> (4 * at) & 15) as usize];
         Self(std::array::from_fn(digit))
     }
 
-    /// Appends the Content-Type of the whole message, with its CRLF.
+    /// Appends Content-Type of the message, with CRLF.
     pub fn write_content_type(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"Content-Type: multipart/byteranges; boundary=");
         out.extend_from_slice(&self.0);
         out.extend_from_slice(b"\r\n");
     }
 
-    /// Appends what stands before a part.
+    /// Appends the boundary and head before a part.
     pub fn write_part_head(
         &self,
         out: &mut Vec<u8>,
@@ -239,7 +240,7 @@ impl Boundary {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// Appends what stands behind the last part.
+    /// Appends the boundary after the last part.
     pub fn write_end(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\r\n--");
         out.extend_from_slice(&self.0);

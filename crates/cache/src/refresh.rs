@@ -1,4 +1,4 @@
-//! What a 304 does to what is stored (RFC 9111 §4.3.4), and how the origin is asked for one (§4.3.1).
+//! Validation requests (RFC 9111 §4.3.1), and updates of stored responses by a 304 (§4.3.4).
 
 use http1::{HeadLimits, Name, Parsed, ResponseHead};
 
@@ -13,8 +13,8 @@ use crate::refusal::Refusal;
 use crate::storable::{Keeping, check_response, check_use, describe, has_field, push_field};
 use crate::stored::{Stored, Times};
 
-/// Appends the fields with which the origin is asked whether what is stored is still valid (RFC 9111 §4.3.1), each with its
-/// CRLF. The client's own preconditions and its Range are left out of such a request.
+/// Appends the precondition fields of a validation request (RFC 9111 §4.3.1), each with CRLF. The client's own
+/// preconditions and Range are left out of the request.
 pub fn write_conditions(out: &mut Vec<u8>, stored: &Stored, stored_head: &[u8]) {
     if let Some(etag) = stored.etag(stored_head) {
         push_field(out, b"If-None-Match", etag);
@@ -24,8 +24,8 @@ pub fn write_conditions(out: &mut Vec<u8>, stored: &Stored, stored_head: &[u8]) 
     }
 }
 
-/// Appends the fields with which the origin is asked for what is missing of a stored part, or all of it if that is another
-/// by now (RFC 9111 §3.4). Nothing where the end is not all that is missing, or without a strong validator.
+/// Appends fields that request the missing end of a stored part, or the whole if the representation has changed (RFC
+/// 9111 §3.4). Appends nothing if more than the end is missing, or without a strong validator.
 pub fn write_completion(out: &mut Vec<u8>, stored: &Stored, stored_head: &[u8]) {
     let missing = stored.part.and_then(|part| part.missing()).filter(|missing| missing.start > 0);
     let Some((missing, validator)) = missing.zip(stored.strong_validator(stored_head)) else { return };
@@ -35,7 +35,7 @@ pub fn write_completion(out: &mut Vec<u8>, stored: &Stored, stored_head: &[u8]) 
     push_field(out, b"If-Range", validator);
 }
 
-/// Whether a response brings all that is missing of a stored part, of the same representation (RFC 9110 §15.3.7.3).
+/// Whether a response brings all that is missing of a stored part, of an unchanged representation (RFC 9110 §15.3.7.3).
 pub fn completes(head: &ResponseHead, bytes: &[u8], stored: &Stored, stored_head: &[u8]) -> bool {
     let missing = stored.part.and_then(|part| part.missing());
     let brought = Part::of_response(head, bytes);
@@ -46,15 +46,15 @@ pub fn completes(head: &ResponseHead, bytes: &[u8], stored: &Stored, stored_head
     })
 }
 
-/// Whether a field of a client's request is left out where `write_conditions` has its say.
+/// Whether a client's field is left out of a request to which `write_conditions` adds fields.
 pub fn is_replaced_condition(name: &[u8]) -> bool {
     const REPLACED: [&[u8]; 6] =
         [b"if-none-match", b"if-modified-since", b"if-match", b"if-unmodified-since", b"if-range", b"range"];
     REPLACED.iter().any(|replaced| name.eq_ignore_ascii_case(replaced))
 }
 
-/// Whether a 304 is about this stored response (RFC 9111 §4.3.4). Where it is not, nothing is refreshed, and the origin is
-/// asked once more without conditions.
+/// Whether a 304 applies to the stored response (RFC 9111 §4.3.4). If not, nothing is updated, and the origin is asked
+/// again without conditions.
 pub fn is_about(head: &ResponseHead, bytes: &[u8], stored: &Stored, stored_head: &[u8]) -> bool {
     if let Some(theirs) = value(head, bytes, b"etag") {
         // What it does not have in the stored response may have been made known by it: the request had one validator.
@@ -72,8 +72,8 @@ pub fn is_about(head: &ResponseHead, bytes: &[u8], stored: &Stored, stored_head:
     }
 }
 
-/// Whether the 200 that answered a HEAD is about this stored response, whose body has so many bytes, so that it refreshes
-/// that as a 304 does (RFC 9111 §4.3.5). Where it is not, what is stored is stale.
+/// Whether a 200 to HEAD applies to the stored response, so that it updates it as a 304 does (RFC 9111 §4.3.5).
+/// `body_bytes` is the length of the stored body. If not, the stored response is stale.
 pub fn is_head_of(
     head: &ResponseHead,
     bytes: &[u8],
@@ -89,20 +89,20 @@ pub fn is_head_of(
         && length.is_none_or(|length| str::from_utf8(length).is_ok_and(|text| text.parse() == Ok(body_bytes)))
 }
 
-/// A stored response after a 304.
+/// The result of updating a stored response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refreshed {
-    /// It stays stored, as this.
+    /// The updated response stays stored.
     Stored(Stored),
-    /// It answers this request, as this, and is stored no longer.
+    /// The updated response is sent for this request, but must not be stored any longer.
     Unstored(Stored, Refusal),
 }
 
-/// Brings a stored response up to date, and appends its new head to `out`: what the 304 has takes the place of what is
-/// stored of the same name, and the rest stays (RFC 9111 §3.2).
+/// Updates a stored response, and appends its new head to `out`: fields of the 304 replace stored fields with equal
+/// names (RFC 9111 §3.2).
 ///
 /// # Errors
-/// The new head is larger than `limits`, or what is stored is damaged.
+/// The new head exceeds `limits`, or the stored one is damaged.
 #[allow(clippy::too_many_arguments, reason = "two messages and what is known of each")]
 pub fn refresh(
     asked: &Asked,

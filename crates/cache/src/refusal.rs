@@ -1,4 +1,4 @@
-//! Why a response is not stored: each reason with its word, what it means, and what the origin's owner can do.
+//! Reasons why a response is not stored, each with a word, an explanation, and a remedy for the origin's owner.
 
 use std::fmt;
 
@@ -17,41 +17,42 @@ pub enum Refusal {
     NoCache,
     /// The response said `private`.
     Private,
-    /// It answers an Authorization, and does not say that others may see it.
+    /// The request had Authorization, and the response does not allow sharing.
     Authorization,
-    /// It sets a cookie, and does not say that others may have it.
+    /// The response has Set-Cookie, and does not allow sharing.
     SetCookie,
     /// `Vary: *`.
     VaryStar,
-    /// Vary is longer than the limit.
+    /// Vary exceeds the limit.
     VaryTooLong,
-    /// It varies by a field that the proxy writes itself.
+    /// Vary names a field that the proxy writes itself.
     VaryRewritten,
-    /// Vary is left aside, but names a cookie or an Authorization that the request had.
+    /// Vary is ignored by the route, but names a cookie or an Authorization that the request had.
     VaryPersonal,
-    /// The request named its host otherwise than others do: with capitals, or the port that its scheme implies.
+    /// The request's host is not in normal form: it has capitals, or the default port of its scheme.
     Host,
-    /// It varies by Accept-Encoding, and its coding is none that the request named, of those that are known.
+    /// Vary names Accept-Encoding, and the response has a coding that is not among the known ones which the request
+    /// accepts.
     Coding,
-    /// It says `must-understand`, and its status is none whose demands on a cache are known here.
+    /// The response says `must-understand`, and the requirements of its status are not known here.
     NotUnderstood,
-    /// Its status is not final, or is one that only answers its own request: 206 without a usable range, 304, 412, 416.
+    /// The status is not final, or its response only fits its own request: 206 without a usable range, 304, 412, 416.
     Status,
-    /// It says nothing of its freshness, and its status is none that may be guessed for.
+    /// The response has no freshness lifetime, and its status is not heuristically cacheable.
     NoFreshness,
-    /// It is stale on arrival, and cannot be validated.
+    /// The response is stale on arrival, and cannot be validated.
     Stale,
-    /// The route stores nothing of this status.
+    /// The route stores no responses with this status.
     StatusTtlZero,
-    /// Its head could not be read again, or its lengths contradict each other.
+    /// The head could not be parsed again, or lengths contradict each other.
     Malformed,
-    /// The body is longer than one object may be.
+    /// The body exceeds the limit of one object.
     TooLarge,
     /// The body ended before its length or its last chunk.
     Incomplete,
-    /// It was purged while it arrived.
+    /// The response was purged while it arrived.
     Purged,
-    /// There was no room: everything is in use.
+    /// There was no memory: everything is in use.
     NoRoom,
 }
 
@@ -60,17 +61,17 @@ pub enum Refusal {
 pub struct RefusalRow {
     /// The reason.
     pub refusal: Refusal,
-    /// One word, for logs, metrics and the `detail` of Cache-Status.
+    /// The reason as one word, for logs, metrics and `detail` of Cache-Status.
     pub word: &'static str,
     /// What happened.
     pub what: &'static str,
-    /// What the origin's owner, or that of the route, can do.
+    /// What the owner of the origin or of the route can do.
     pub remedy: &'static str,
 }
 
 macro_rules! rows {
     ($($refusal:ident $word:literal $what:literal $remedy:literal,)*) => {
-        /// Every reason.
+        /// All reasons.
         pub const REFUSALS: &[RefusalRow] = &[
             $(RefusalRow { refusal: Refusal::$refusal, word: $word, what: $what, remedy: $remedy },)*
         ];

@@ -1,40 +1,40 @@
-//! What a client is told beside what is stored: Age (RFC 9111 §5.1), Cache-Status (RFC 9211), how long the body is.
+//! Fields for clients with a stored response: Age (RFC 9111 §5.1), Cache-Status (RFC 9211) and Content-Length.
 
 use crate::decide::Forward;
 use crate::fields::push_number;
 
-/// How a request was handled.
+/// How the cache handled a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handling {
-    /// By what is stored.
+    /// A stored response was sent.
     Hit,
-    /// By asking the origin.
+    /// The request was forwarded to the origin.
     Forwarded {
-        /// Why.
+        /// Why the request was forwarded.
         forward: Forward,
-        /// What the origin answered, where the client gets something else: 304 for a stored response that it found valid.
+        /// The origin's status, if the client gets another one: 304 for a stored response that was validated.
         status: Option<u16>,
-        /// Whether the response is stored now.
+        /// Whether the response is now stored.
         is_stored: bool,
-        /// Whether another request's answer was waited for instead.
+        /// Whether the request waited for another one's response (request collapsing).
         is_collapsed: bool,
     },
 }
 
-/// A member of Cache-Status.
+/// This cache's member of Cache-Status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheStatus<'a> {
-    /// How the request was handled.
+    /// How the cache handled the request.
     pub handling: Handling,
-    /// Freshness left of what is stored, negative where it is stale (RFC 9211 §2.5).
+    /// The remaining freshness lifetime; negative if the response is stale (RFC 9211 §2.5).
     pub ttl_seconds: Option<i64>,
-    /// The key, where clients are to see it.
+    /// The cache key, if clients may see it.
     pub key: Option<&'a [u8]>,
-    /// A word more: why the response was not stored.
+    /// A further word: why the response was not stored.
     pub detail: Option<&'a str>,
 }
 
-/// Appends Age with its CRLF.
+/// Appends Age with CRLF.
 #[inline]
 pub fn write_age(out: &mut Vec<u8>, age_seconds: u64) {
     out.extend_from_slice(b"Age: ");
@@ -43,7 +43,7 @@ pub fn write_age(out: &mut Vec<u8>, age_seconds: u64) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends Content-Length with its CRLF.
+/// Appends Content-Length with CRLF.
 #[inline]
 pub fn write_content_length(out: &mut Vec<u8>, bytes: u64) {
     out.extend_from_slice(b"Content-Length: ");
@@ -52,8 +52,8 @@ pub fn write_content_length(out: &mut Vec<u8>, bytes: u64) {
 }
 
 impl CacheStatus<'_> {
-    /// Appends the field with its CRLF. Where the origin sent one as well, this is its last member, as it should be (RFC
-    /// 9211 §2), if it is written behind the origin's fields.
+    /// Appends the field with CRLF. Write it after the origin's fields: this cache's member then comes last (RFC 9211
+    /// §2).
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"Cache-Status: vanward");

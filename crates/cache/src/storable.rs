@@ -1,4 +1,4 @@
-//! Whether a response may be stored (RFC 9111 §3), and what of it.
+//! Decides whether a response may be stored (RFC 9111 §3), and what of it.
 
 use http1::{Method, Name, ResponseHead, Span};
 
@@ -12,14 +12,13 @@ use crate::ranges::Part;
 use crate::refusal::Refusal;
 use crate::stored::{Stored, Times, Traits};
 
-/// Decides whether a response is stored. If it is, its head as it is to be kept is appended to `out`: a head of HTTP/1.1
-/// with its empty line, without what belongs to a hop, without Age and Content-Length, without the Content-Range of a part,
-/// and with a Date.
+/// Decides whether a response may be stored. If so, appends the head to store to `out`: HTTP/1.1 with its empty line,
+/// with a Date, and without hop-by-hop fields, Age, Content-Length and a part's Content-Range.
 ///
-/// Whether the body is whole and small enough is for the store to say; so is Vary (`Vary::of`).
+/// The store checks the length of the body, and `Vary::of` checks Vary.
 ///
 /// # Errors
-/// Why it is not stored.
+/// Why the response is not stored.
 pub fn admit(
     asked: &Asked,
     head: &ResponseHead,
@@ -150,7 +149,7 @@ fn is_understood(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 206 | 300..=303 | 307 | 308 | 400..=411 | 413..=415 | 417 | 421 | 422 | 426 | 500..=505)
 }
 
-/// What could never answer a request is not worth its room.
+/// Rejects responses that could never answer a request, and are not worth their memory.
 pub(crate) fn check_use(
     stored: &Stored,
     directives: &ResponseDirectives,
@@ -276,8 +275,8 @@ fn write_head(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the fields that `no-cache` or `private` name: they are not stored, and go to the one client whose request has
-/// brought them (RFC 9111 §5.2.2.4, §5.2.2.7).
+/// Appends the fields that `no-cache` or `private` names: they are not stored, and go only to the client that made the
+/// request (RFC 9111 §5.2.2.4, §5.2.2.7).
 pub fn write_named_fields(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], policy: &Policy) {
     let keeps = Keeping::of(head, bytes, policy);
     if !keeps.names_fields {
@@ -291,8 +290,8 @@ pub fn write_named_fields(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], 
     }
 }
 
-/// Appends the cookies that a 304 sets, unless they are stored or left aside: what was validated is sent to the one client
-/// whose request has had it validated, and these are meant for that one (RFC 9111 §4.3.4, §7.3).
+/// Appends the cookies of a 304 unless they are stored or ignored: only the client whose request caused the validation
+/// gets them (RFC 9111 §4.3.4, §7.3).
 pub fn write_cookies(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], policy: &Policy) {
     let keeps = Keeping::of(head, bytes, policy);
     // Those that are named are written as such.
@@ -312,7 +311,7 @@ pub(crate) fn push_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Which fields of a response are kept.
+/// Which fields of a response are stored.
 pub(crate) struct Keeping<'a> {
     head: &'a ResponseHead,
     bytes: &'a [u8],
@@ -371,7 +370,7 @@ impl<'a> Keeping<'a> {
     }
 }
 
-/// Whether a response lists a field of this name.
+/// Whether a response has a field with this name.
 pub(crate) fn has_field(head: &ResponseHead, bytes: &[u8], name: &[u8]) -> bool {
     values(head, bytes, name).next().is_some()
 }

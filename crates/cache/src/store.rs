@@ -1,6 +1,6 @@
-//! Responses in memory: bounded in bytes with all that they take, variants beside each other, and what is being fetched.
+//! Stored responses in memory, limited in bytes; also variants, and fetches in progress.
 //!
-//! All workers share it. A hit is one short lock and the count of one `Arc`; nothing is allocated. When and whether a
+//! All workers share the store. A hit takes one short lock and one `Arc` count, and allocates nothing. Whether a
 //! response may be stored or used is decided elsewhere.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -17,27 +17,27 @@ use crate::refusal::Refusal;
 use crate::survey::{HitRates, Survey};
 use crate::vary::{VariantKey, Vary};
 
-/// One stored response.
+/// A stored response.
 pub(crate) mod object;
-/// Parts of representations.
+/// Stored parts of representations.
 mod parts;
-/// The same as bytes.
+/// Stored responses in a binary form.
 pub(crate) mod record;
-/// What lies behind the store.
+/// Interface to a store behind this one, such as a disk.
 pub(crate) mod behind;
-/// Where long bodies may lie.
+/// Interface to a place for long bodies.
 pub(crate) mod shelf;
-/// A part of the store, behind one lock.
+/// A shard of the store, behind one lock.
 mod shard;
-/// Variants of one resource.
+/// The variants of one resource.
 mod variants;
-/// Keys for which nobody waits.
+/// Keys for which requests are not collapsed.
 pub(crate) mod marks;
-/// Responses that nobody waited for.
+/// Stores responses to requests that did not lead a fetch.
 pub(crate) mod apart;
-/// What purges have met.
+/// Counts the responses that purges have matched.
 pub(crate) mod count;
-/// More memory, or less.
+/// Changes the memory limit.
 pub(crate) mod resize;
 
 use behind::Behind;
@@ -47,29 +47,29 @@ use object::{Object, seconds};
 use shard::{Left, Shard};
 use shelf::{Shelf, Shelving};
 
-/// How much a store takes.
+/// Memory limits of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// All memory together.
+    /// The memory limit of the whole store.
     pub memory_bytes: u64,
-    /// What one object may take; never more than an eighth of the memory, or half of a shard.
+    /// The limit of one object; never more than an eighth of the memory, or half of a shard.
     pub object_bytes_max: u64,
 }
 
-/// Responses in memory.
+/// The cache store in memory.
 pub struct Store {
-    /// As many as there may be, of which the first are in use.
+    /// All shards that may ever be needed; the first ones are in use.
     shards: Box<[Mutex<Shard>]>,
-    /// What of a key says its shard: one less than there are in use.
+    /// The bits of a key that select its shard: the number of shards in use, minus one.
     mask: AtomicUsize,
     memory_bytes: AtomicU64,
     object_bytes_max: AtomicU64,
-    /// Held while all shards are gone through, so that nothing moves from one to another meanwhile.
+    /// Held while all shards are visited, so that nothing moves between them meanwhile.
     round: Mutex<()>,
-    /// The number of the last purge that is in force.
+    /// The number of the last purge in force.
     epoch: AtomicU64,
     rules: RwLock<Rules>,
-    /// What bodies under way hold.
+    /// The memory of bodies that are still arriving.
     filling_bytes: Arc<AtomicU64>,
     counts: Counts,
     survey: Survey,
@@ -86,45 +86,45 @@ struct Counts {
     purges: AtomicU64,
 }
 
-/// What a store holds, and what became of what it held.
+/// Statistics of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StoreTally {
-    /// Keys that something is stored under.
+    /// The number of keys with a stored response.
     pub keys: u64,
-    /// What all objects take.
+    /// The memory of all stored responses.
     pub bytes: u64,
-    /// What bodies under way take.
+    /// The memory of bodies that are still arriving.
     pub filling_bytes: u64,
-    /// Objects that were stored.
+    /// The number of responses stored since the start.
     pub stored: u64,
-    /// Objects that had to make room.
+    /// The number of responses evicted since the start.
     pub evicted: u64,
-    /// What these took.
+    /// The memory of the responses evicted since the start.
     pub evicted_bytes: u64,
-    /// Variants among them that made room for others of the same resource.
+    /// The number of variants evicted for other variants of their resource.
     pub displaced: u64,
-    /// Purges since the start, each key and each scope for one.
+    /// Purges since the start; each key and each scope counts as one.
     pub purges: u64,
-    /// Purges that are still remembered.
+    /// The number of purge rules that are still remembered.
     pub purge_rules: u64,
 }
 
-/// What is to be done for a request that nothing stored answers.
+/// How to handle a request that no stored response answers.
 #[derive(Debug)]
 pub enum Joined {
-    /// Something is stored by now.
+    /// A response has been stored meanwhile.
     Hit(Arc<Object>),
-    /// To ask the origin, for all who come after.
+    /// Ask the origin, as the leader for all who come later.
     Lead(Lead),
-    /// Somebody asks already.
+    /// Wait: another client leads a fetch.
     Wait(Wait),
-    /// The response comes already.
+    /// Read the response that is already arriving.
     Stream(Reader),
-    /// To ask for this request alone: it is remembered that what came last was not stored, or too much is under way.
+    /// Ask the origin for this request alone: the last response was not storable, or too many fetches are in progress.
     Pass,
 }
 
-/// The least that a shard has, unless all is less: an object may take half of it.
+/// The smallest size of a shard, unless the whole store is smaller. One object may take half of a shard.
 const SHARD_BYTES_MIN: u64 = 64 << 20;
 const SHARDS_MAX: usize = 64;
 
@@ -148,7 +148,7 @@ impl Shape {
 }
 
 impl Store {
-    /// An empty store, with what lies behind it.
+    /// An empty store, optionally with a store behind it.
     pub fn new(settings: StoreSettings, behind: Option<Arc<dyn Behind>>) -> Self {
         let Shape { shards, shard_bytes, object_bytes_max } = Shape::of(settings);
         let shard = |index| if index < shards { Shard::new(shard_bytes) } else { Shard::unused() };
@@ -169,13 +169,12 @@ impl Store {
         }
     }
 
-    /// The same store with a place for long bodies.
+    /// Adds a place for long bodies.
     pub fn with_shelf(self, shelf: Arc<dyn Shelf>) -> Self {
         Self { shelf: Some(shelf), ..self }
     }
 
-    /// The stored response for a request, if there is one; whether it is fresh is not looked at. What the request's
-    /// variant is for a `Vary` is asked only where there is one.
+    /// Looks up the stored response for a request, fresh or not. `variant_of` is called only if there is a Vary.
     #[inline]
     pub fn look(&self, key: Key, variant_of: impl FnMut(&Vary) -> VariantKey) -> Option<Arc<Object>> {
         let mut shard = self.shard(key);
@@ -186,12 +185,13 @@ impl Store {
         self.is_good(&object).then_some(object)
     }
 
-    /// Whether anything is stored under a key, be it other variants than a request asks for.
+    /// Whether any variant is stored under a key.
     pub fn holds(&self, key: Key) -> bool {
         self.shard(key).peek(key).any(|object| self.is_good(object))
     }
 
-    /// What to do for a request whose look-up gave nothing that answers it: `seen` is what it gave, if anything.
+    /// How to handle a request that the look-up could not answer. `seen` is the response that the look-up returned, if
+    /// any.
     pub fn join(
         self: &Arc<Self>,
         key: Key,
@@ -253,39 +253,40 @@ impl Store {
         }
     }
 
-    /// All variants that are stored under a key, for who wants to know; none of them counts as used.
+    /// All variants under a key, for display; none of them counts as used.
     pub fn variants(&self, key: Key) -> Vec<Arc<Object>> {
         let variants: Vec<Arc<Object>> = self.shard(key).peek(key).cloned().collect();
         variants.into_iter().filter(|object| self.is_good(object)).collect()
     }
 
-    /// How many variants of a resource had to make room for others of it, of late, and what all of them may take.
+    /// How many variants of a resource were evicted recently for others of the resource, and the memory limit for all
+    /// of them.
     pub fn displaced(&self, key: Key) -> (u64, u64) {
         let shard = self.shard(key);
         (shard.displaced(key), shard.variants_bytes_max())
     }
 
-    /// Remembers that nothing stored answers a request, and why.
+    /// Notes a miss and its reason.
     pub fn note(&self, key: Key, at_ms: u64, forward: Forward) {
         self.outcomes.note(key, Outcome { at_ms, forward, status: None, ending: Ending::Failed });
     }
 
-    /// What has become of the request that was noted last.
+    /// Notes what happened to the last noted miss of a key.
     pub fn settle(&self, key: Key, status: u16, ending: Ending) {
         self.outcomes.settle(key, status, ending);
     }
 
-    /// What became of the last request for a key that nothing stored answered, if that is still known.
+    /// The last miss of a key, if it is still known.
     pub fn outcome(&self, key: Key) -> Option<Outcome> {
         self.outcomes.of(key)
     }
 
-    /// What was to be stored was not.
+    /// Notes that a response was not stored after all.
     pub(crate) fn refuse(&self, key: Key, refusal: Refusal) {
         self.outcomes.amend(key, refusal);
     }
 
-    /// Purges one key, with all its variants and what is being fetched of it, and says how many objects were stored.
+    /// Purges one key with all its variants, fetches in progress included. Returns how many responses were stored.
     pub fn purge_key(&self, key: Key, force: Force) -> usize {
         let (met, removed) = self.shard(key).purge(key, force);
         let (_, removed_parts) = self.shard(key).purge(key.of_parts(), force);
@@ -295,33 +296,33 @@ impl Store {
         met.max(behind)
     }
 
-    /// What lies behind the store under a key, with all its variants, is not to be used as it is any more.
+    /// Removes a key with all its variants from the store behind this one.
     pub fn forget_behind(&self, key: Key) {
         if let Some(behind) = &self.behind {
             behind.purged_key(key);
         }
     }
 
-    /// Purges what is in the scope, now and for all workers, and what is being fetched of it.
+    /// Purges everything in the scope for all workers, fetches in progress included.
     ///
     /// # Errors
-    /// If too many purges have to be remembered for fetches that have been under way since.
+    /// Too many purges would have to be remembered for fetches that are still in progress.
     pub fn purge(&self, scope: Scope, force: Force) -> Result<(), RulesFull> {
         self.purge_at(scope, force, 0)
     }
 
-    /// The same with the time, in milliseconds since 1970: from then on is stale what a soft purge meets.
+    /// Purges everything in the scope. Softly purged responses are stale from `at_ms` on, in milliseconds since 1970.
     ///
     /// # Errors
-    /// If too many purges have to be remembered for fetches that have been under way since.
+    /// Too many purges would have to be remembered for fetches that are still in progress.
     pub fn purge_at(&self, scope: Scope, force: Force, at_ms: u64) -> Result<(), RulesFull> {
         self.purge_rule(scope, force, at_ms).map(|_| ())
     }
 
-    /// The same for who wants to know what it meets: see [`Store::count`].
+    /// Purges everything in the scope, and returns the rule, with which [`Store::count`] counts the matches.
     ///
     /// # Errors
-    /// If too many purges have to be remembered for fetches that have been under way since.
+    /// Too many purges would have to be remembered for fetches that are still in progress.
     pub fn purge_rule(&self, scope: Scope, force: Force, at_ms: u64) -> Result<Rule, RulesFull> {
         let at_seconds = seconds(at_ms);
         let purge = |scope: Scope| {
@@ -341,13 +342,13 @@ impl Store {
         })
     }
 
-    /// Whether there are purges that a sweep would let forget.
+    /// Whether there are purge rules that a sweep could remove.
     pub fn is_sweep_due(&self) -> bool {
         !self.rules().is_empty()
     }
 
-    /// Frees what purges met, and forgets these. It takes as long as there are objects, a shard's at a time, and holds
-    /// up look-ups of that shard.
+    /// Frees purged responses, and removes the purge rules. Takes time in proportion to the number of responses, and
+    /// locks one shard at a time.
     pub fn sweep(&self) {
         let _round = self.round();
         let mut swept = self.epoch.load(Acquire);
@@ -360,7 +361,7 @@ impl Store {
         self.rules.write().unwrap_or_else(PoisonError::into_inner).forget(swept);
     }
 
-    /// Whether an object answers after all purges; it is compared with each only once.
+    /// Whether a response is usable after all purges. It is compared with each purge only once.
     #[inline]
     pub fn is_good(&self, object: &Object) -> bool {
         if object.checked() < self.epoch.load(Acquire) {
@@ -375,7 +376,7 @@ impl Store {
         !object.is_gone()
     }
 
-    /// What the store holds.
+    /// Statistics of the store.
     pub fn tally(&self) -> StoreTally {
         let mut tally = StoreTally {
             filling_bytes: self.filling_bytes.load(Relaxed),
@@ -395,17 +396,17 @@ impl Store {
         tally
     }
 
-    /// The share of hits among the requests for what can be stored, as it would be with another size of memory.
+    /// Estimated hit rates for other memory sizes.
     pub fn hit_rates(&self) -> Option<HitRates> {
         self.survey.hit_rates(self.shards.iter().map(|shard| lock(shard).requests).sum())
     }
 
-    /// What one object may take.
+    /// The size limit of one object.
     pub fn object_bytes_max(&self) -> u64 {
         self.object_bytes_max.load(Relaxed)
     }
 
-    /// All memory that it may take.
+    /// The memory limit.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes.load(Relaxed)
     }
@@ -430,7 +431,8 @@ impl Store {
         self.round.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores an object, unless it was purged while it was fetched, and has it kept behind the store.
+    /// Stores a response, also in the store behind this one, unless it was purged during its fetch. Returns whether it
+    /// was stored.
     pub(crate) fn put(&self, flight: &Flight, object: &Arc<Object>) -> bool {
         let is_put = self.put_here(flight, object);
         if let (true, None, Some(behind)) = (is_put, object.stored().part, &self.behind) {
@@ -439,7 +441,7 @@ impl Store {
         is_put
     }
 
-    /// Stores an object that came from behind the store, unless it is purged.
+    /// Stores a response that came from the store behind this one, unless it is purged. Returns whether it was stored.
     pub(crate) fn put_here(&self, flight: &Flight, object: &Arc<Object>) -> bool {
         let left: Left;
         {
@@ -458,13 +460,13 @@ impl Store {
         true
     }
 
-    /// A request was a miss, and this is what it weighs.
+    /// Counts a miss and the size of its response for the hit rate estimate.
     pub(crate) fn survey_miss(&self, object: &Object) {
         self.shard(object.key()).requests += 1;
         self.survey.touch(object.key(), object.weight_bytes());
     }
 
-    /// Until then nobody waits for what another request brings.
+    /// Turns off request collapsing for a key until `until_seconds`.
     pub(crate) fn mark(&self, key: Key, mark: Mark, until_seconds: u64) {
         self.shard(key).marks.set(key, mark, until_seconds);
     }
@@ -473,7 +475,7 @@ impl Store {
         self.shard(flight.key).land(flight);
     }
 
-    /// The leader of a fetch is gone: one who waits is woken to lead it, or it is over.
+    /// Hands over a fetch without a leader: wakes a waiting client to lead it, or ends the fetch.
     pub(crate) fn hand_over(&self, flight: &Arc<Flight>) {
         let waker = {
             let mut shard = self.shard(flight.key);
@@ -491,7 +493,7 @@ impl Store {
         }
     }
 
-    /// Begins a body on the shelf with these pieces; its length is told as far as it is known.
+    /// Starts a body on the shelf with these pieces. `body_bytes` is its length, if it is known.
     pub(crate) fn shelve<'b>(
         &self,
         body_bytes: Option<u64>,
@@ -501,7 +503,7 @@ impl Store {
         pieces.all(|piece| shelving.append(piece)).then_some(shelving)
     }
 
-    /// An object that came with its body in parts, on the shelf if it is a long one.
+    /// Moves a long body from parts to the shelf.
     pub(crate) fn shelved(&self, object: &Arc<Object>) -> Option<Arc<Object>> {
         if !object.is_in_parts() {
             return None;
@@ -514,8 +516,8 @@ impl Store {
         self.filling_bytes.clone()
     }
 
-    /// Whether bodies under way take all that is for them, without one that takes so much itself: alone it may be as long as
-    /// any object.
+    /// Whether bodies that are arriving use all memory for them, one body of `own_bytes` aside: alone, it may be as
+    /// long as any object.
     pub(crate) fn is_filling_full(&self, own_bytes: u64) -> bool {
         // What is on its way to the shelf is in memory twice.
         let share = if self.shelf.is_some() { 16 } else { 8 };

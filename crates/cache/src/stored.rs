@@ -1,52 +1,52 @@
-//! What is known of a stored response, computed once so that a hit costs a comparison.
+//! Metadata of a stored response, computed once so that a hit only compares.
 //!
-//! The response's head is kept as text, without what belongs to a hop or is said anew each time (`head_to_store`), and its
-//! body elsewhere: this is only what decisions need.
+//! The stored head is text, without hop-by-hop fields and fields that are generated for each message (`admit`); the
+//! body is elsewhere. This is only what decisions need.
 
 use http1::Span;
 
 use crate::ranges::Part;
 
-/// What is known of a stored response.
+/// Metadata of a stored response for cache decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stored {
-    /// Its status; 200 for a part of a representation, which came with 206.
+    /// The status; 200 for a part, which arrived with 206.
     pub status: u16,
     pub(crate) traits: Traits,
-    /// How long it may be used stale while it is revalidated.
+    /// How long the response may be used stale during revalidation.
     pub(crate) stale_while_revalidate_seconds: u32,
-    /// How long it may be used stale when the origin answers with an error.
+    /// How long the response may be used stale while the origin fails.
     pub(crate) stale_if_error_seconds: u32,
-    /// Its entity tag as sent, in the stored head; empty without one.
+    /// The entity tag as sent, as a range of the stored head; empty if there is none.
     pub(crate) etag: Span,
-    /// Its Last-Modified as sent, in the stored head; empty without a valid one.
+    /// Last-Modified as sent, as a range of the stored head; empty if there is no valid one.
     pub(crate) last_modified: Span,
-    /// The same as a number, where there is one.
+    /// Last-Modified in seconds since 1970, if there is one.
     pub(crate) last_modified_unix_seconds: u64,
-    /// Its Date.
+    /// The Date, in seconds since 1970.
     pub(crate) date_unix_seconds: u64,
-    /// When it was received, or last found to be still valid.
+    /// When the response was received, or last validated.
     pub received_ms: u64,
-    /// When it was made at the origin, as well as can be told: its age counts from here (RFC 9111 §4.2.3).
+    /// The estimated time of generation at the origin, from which its age counts (RFC 9111 §4.2.3).
     pub(crate) made_ms: u64,
-    /// When it is no longer fresh.
+    /// When the response becomes stale.
     pub(crate) fresh_until_ms: u64,
-    /// Which part of its representation is stored; `None` for the whole.
+    /// The range that is stored; `None` for the whole representation.
     pub part: Option<Part>,
 }
 
-/// What a stored response has said of itself, as bits.
+/// Properties of a stored response, as bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Traits(u8);
 
 impl Traits {
-    /// Not to be used without validation: `no-cache`, or invalidated by an unsafe request.
+    /// Must be validated before each use: `no-cache`, or invalidated by an unsafe request.
     pub(crate) const VALIDATE_ALWAYS: Traits = Traits(1);
-    /// Never to be used stale: `must-revalidate`, `proxy-revalidate`.
+    /// Must never be used stale: `must-revalidate`, `proxy-revalidate`.
     pub(crate) const NEVER_STALE: Traits = Traits(2);
-    /// `s-maxage`, which forbids what only this cache or a client would allow.
+    /// `s-maxage`: may be used stale only if the response itself allows it, not because of options or the client.
     pub(crate) const STALE_ONLY_IF_SAID: Traits = Traits(4);
-    /// Its freshness is a guess from its Last-Modified.
+    /// The freshness lifetime is heuristic, from Last-Modified.
     pub(crate) const HEURISTIC: Traits = Traits(8);
 
     pub(crate) fn with(self, traits: Traits, is_so: bool) -> Traits {
@@ -67,65 +67,66 @@ impl Traits {
     }
 }
 
-/// When an exchange with the origin was (RFC 9111 §4.2.3), in milliseconds since 1970.
+/// The times of an exchange with the origin (RFC 9111 §4.2.3), in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     /// When the request was sent.
     pub requested_ms: u64,
-    /// When the response's head was received.
+    /// When the head of the response was received.
     pub received_ms: u64,
 }
 
-/// How far behind a caller's clock may be that is set only now and then.
+/// How much a caller's coarse clock may lag.
 const CLOCK_LAG_MS: u64 = 100;
 
 impl Stored {
-    /// How old it is, for the Age field (RFC 9111 §4.2.3); rather a little too old than too young.
+    /// The age, for the Age field (RFC 9111 §4.2.3). Rounded so that it is rather too high than too low.
     #[inline]
     pub fn age_seconds(&self, now_ms: u64) -> u64 {
         now_ms.saturating_add(CLOCK_LAG_MS).saturating_sub(self.made_ms) / 1000
     }
 
-    /// How long it stays fresh, in seconds; negative where it is stale: the `ttl` of Cache-Status (RFC 9211 §2.5).
+    /// The remaining freshness lifetime; negative if the response is stale. Used as `ttl` of Cache-Status (RFC 9211
+    /// §2.5).
     pub fn ttl_seconds(&self, now_ms: u64) -> i64 {
         let difference = i128::from(self.fresh_until_ms) - i128::from(now_ms);
         difference.div_euclid(1000).clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
-    /// Whether it is fresh, by what is stored of it alone. To a clock that lags behind the one by which it was received, what
-    /// is never fresh is not so either.
+    /// Whether the response is fresh, judged by the stored metadata alone. A response that is never fresh stays so,
+    /// even if the clock lags behind the one used on receipt.
     #[inline]
     pub fn is_fresh(&self, now_ms: u64) -> bool {
         now_ms.max(self.received_ms) < self.fresh_until_ms && !self.traits.has(Traits::VALIDATE_ALWAYS)
     }
 
-    /// How long ago it ceased to be fresh (RFC 9111 §4.2.4).
+    /// How long the response has been stale (RFC 9111 §4.2.4).
     #[inline]
     pub(crate) fn staleness_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.fresh_until_ms)
     }
 
-    /// Whether its freshness is a guess from its Last-Modified (RFC 9111 §4.2.2).
+    /// Whether the freshness lifetime is heuristic, from Last-Modified (RFC 9111 §4.2.2).
     pub fn is_heuristic(&self) -> bool {
         self.traits.has(Traits::HEURISTIC)
     }
 
-    /// Its entity tag, as it was sent.
+    /// The entity tag, as sent.
     pub fn etag<'a>(&self, head: &'a [u8]) -> Option<&'a [u8]> {
         Some(self.etag.of(head)).filter(|etag| !etag.is_empty())
     }
 
-    /// Its Last-Modified, as it was sent.
+    /// Last-Modified, as sent.
     pub fn last_modified<'a>(&self, head: &'a [u8]) -> Option<&'a [u8]> {
         Some(self.last_modified.of(head)).filter(|date| !date.is_empty())
     }
 
-    /// Whether the origin can be asked if it is still valid (RFC 9111 §4.3.1).
+    /// Whether the response can be validated (RFC 9111 §4.3.1).
     pub fn has_validator(&self) -> bool {
         self.etag.end > self.etag.start || self.last_modified.end > self.last_modified.start
     }
 
-    /// What tells its representation from every other, byte by byte (RFC 9110 §8.8.1).
+    /// The strong validator, which identifies the representation byte by byte (RFC 9110 §8.8.1).
     pub fn strong_validator<'a>(&self, head: &'a [u8]) -> Option<&'a [u8]> {
         if let Some(etag) = self.etag(head) {
             return Some(etag).filter(|etag| !etag.starts_with(b"W/"));
@@ -135,12 +136,12 @@ impl Stored {
         self.last_modified(head).filter(|_| is_strong)
     }
 
-    /// Makes it stale as of now: what a soft purge does. It may still be used where stale responses may.
+    /// Makes the response stale from now on, as a soft purge does. It may still be used where stale responses may.
     pub fn make_stale(&mut self, now_ms: u64) {
         self.fresh_until_ms = self.fresh_until_ms.min(now_ms);
     }
 
-    /// Forbids its use without validation, as an unsafe request to its URI does (RFC 9111 §4.4).
+    /// Requires validation before each use, as after an unsafe request to the URI (RFC 9111 §4.4).
     pub fn invalidate(&mut self) {
         self.traits = self.traits.with(Traits::VALIDATE_ALWAYS, true);
     }

@@ -1,24 +1,24 @@
-//! Dictionaries of Structured Fields (RFC 9651 §4.2.2), as far as CDN-Cache-Control needs them: everything is checked, and
-//! numbers, booleans and strings are read.
+//! Parses Dictionaries of Structured Fields (RFC 9651 §4.2.2), as far as CDN-Cache-Control needs them: everything is
+//! checked, but only numbers, booleans and strings are returned.
 
-/// The members of one line of a Dictionary, in order; ends with the first error.
+/// Iterates over the members of one Dictionary line, in order; ends at the first error.
 pub(crate) struct Dictionary<'a> {
     rest: &'a [u8],
     is_first: bool,
 }
 
-/// What a member is, without its parameters.
+/// The value of a Dictionary member, without parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Value<'a> {
     Integer(i64),
     Boolean(bool),
-    /// What is between the quotes, with its escapes.
+    /// The text between the quotes, with its escapes.
     String(&'a [u8]),
     /// A Decimal, Token, Byte Sequence, Date, Display String or Inner List.
     Other,
 }
 
-/// It is no Dictionary.
+/// The text is not a Dictionary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotStructured;
 

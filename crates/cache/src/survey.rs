@@ -1,8 +1,8 @@
-//! How many requests would be hits with less or more memory, from a sample of the keys (SHARDS: Waldspurger et al.,
-//! "Efficient MRC Construction with SHARDS", FAST 2015, with its adjustment for hot keys that the sample has or lacks).
+//! Estimates hit rates for other memory sizes from a sample of keys (SHARDS: Waldspurger et al., "Efficient MRC
+//! Construction with SHARDS", FAST 2015, with its correction for hot keys).
 //!
-//! A key that is asked for again is a hit if what was asked for in between fits into the memory with it. This is what LRU
-//! would keep; the store's own policy keeps a little more. Knows no objects, just their keys and weights.
+//! A repeated request is a hit if the keys requested in between fit into memory with its own. This models LRU; the
+//! store's policy does slightly better. Knows only keys and weights.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU32;
@@ -11,20 +11,20 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 
 use crate::key::Key;
 
-/// The share of requests that hits would be with another size of memory, each from 0 to 1.
+/// Estimated hit rates for several memory sizes, each from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HitRates {
-    /// With half of what there is.
+    /// The hit rate with half of the memory.
     pub half: f64,
-    /// With what there is.
+    /// The hit rate with the current memory.
     pub same: f64,
-    /// With twice as much.
+    /// The hit rate with twice the memory.
     pub double: f64,
-    /// With four times as much.
+    /// The hit rate with four times the memory.
     pub quadruple: f64,
 }
 
-/// The sampled keys, and what was seen of them.
+/// The sampled keys and what was observed.
 #[derive(Debug)]
 pub(crate) struct Survey {
     /// Keys whose first bits are below this are sampled.
@@ -35,16 +35,16 @@ pub(crate) struct Survey {
 #[derive(Debug)]
 struct Sample {
     memory_bytes: u64,
-    /// When each key was last asked for, and what it weighs.
+    /// When each sampled key was last requested, and its weight.
     keys: HashMap<u64, Seen>,
-    /// The weights in the order of last use, as a tree of sums (Fenwick 1994): a look-up takes a dozen steps.
+    /// The weights in order of last use, as a Fenwick tree: a look-up takes about a dozen steps.
     sums: Vec<u64>,
     next_turn: usize,
-    /// Nothing lies between two requests for the same key.
+    /// The last key. A repeated request for it has nothing in between.
     last: Option<u64>,
     hits: [f64; SIZES.len()],
     all: f64,
-    /// As many of all requests count no more.
+    /// How many old requests no longer count.
     forgotten: f64,
 }
 
@@ -54,7 +54,7 @@ struct Seen {
     weight_bytes: u64,
 }
 
-/// The sizes of memory, in halves of what there is.
+/// The estimated memory sizes, in halves of the current one.
 const SIZES: [u64; 4] = [1, 2, 4, 8];
 
 /// One key of so many at first, and fewer as keys get more: so the survey of few keys is exact enough, and many cost
@@ -66,7 +66,7 @@ const TURNS: usize = 2 * KEYS_MAX;
 /// When it was asked for after so many requests, all that was seen counts half from then on.
 const REQUESTS_TO_HALVE: f64 = (1 << 20) as f64;
 
-/// Below so many nothing is said.
+/// The fewest requests for an estimate.
 const REQUESTS_MIN: f64 = 1000.0;
 
 impl Survey {
@@ -84,7 +84,7 @@ impl Survey {
         Self { threshold: AtomicU32::new(u32::MAX / ONE_OF), sample: Mutex::new(sample) }
     }
 
-    /// A key was asked for. For nearly all of them this is one comparison.
+    /// Records a request for a key. For most keys this is one comparison.
     #[inline]
     pub(crate) fn touch(&self, key: Key, weight_bytes: u64) {
         if first_bits(key.as_u128() as u64) < self.threshold.load(Relaxed) {
@@ -109,12 +109,12 @@ impl Survey {
         }
     }
 
-    /// The store has so much memory from now on. What was seen counts by what it had.
+    /// Notes a new memory size. Earlier observations count with the size at their time.
     pub(crate) fn set_memory_bytes(&self, memory_bytes: u64) {
         self.sample.lock().unwrap_or_else(PoisonError::into_inner).memory_bytes = memory_bytes;
     }
 
-    /// What is known by now, after so many requests, if that is enough to say something.
+    /// The estimate after this many requests; `None` if there were too few.
     pub(crate) fn hit_rates(&self, requests: u64) -> Option<HitRates> {
         let mut sample = self.sample.lock().unwrap_or_else(PoisonError::into_inner);
         let counted = requests as f64 - sample.forgotten;

@@ -1,6 +1,7 @@
-//! Vary (RFC 9111 §4.1): which fields of a request tell variants apart, and whether two requests are alike in them.
+//! Vary (RFC 9111 §4.1): the request fields that select a variant.
 //!
-//! The values are kept as one hash of 128 bits under the key's secret, so that variants cost little and are compared at once.
+//! The values are kept as one hash of 128 bits with the key's secret, so that variants take little memory and are
+//! compared quickly.
 
 use std::hash::Hasher;
 
@@ -13,37 +14,37 @@ use crate::key::KeySecret;
 use crate::policy::Policy;
 use crate::refusal::Refusal;
 
-/// The names of the fields that a response varies by: lower case, sorted, each once, a comma between them. Empty for one
-/// that does not vary.
+/// The names of the fields in Vary: lower case, sorted, unique, separated by commas. Empty if the response does not
+/// vary.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Vary {
     names: Box<[u8]>,
 }
 
-/// A request's values of the fields that a `Vary` names.
+/// The values of a request's fields that `Vary` names, as a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VariantKey(u128);
 
 impl VariantKey {
-    /// As a number.
+    /// The variant key as a number.
     pub const fn as_u128(self) -> u128 {
         self.0
     }
 
-    /// From a number that `as_u128` gave.
+    /// A variant key from a number that `as_u128` returned.
     pub const fn from_u128(number: u128) -> Self {
         Self(number)
     }
 }
 
-/// Names together are not longer; more is not worth a variant.
+/// The longest list of names. Longer ones are not stored.
 const NAMES_BYTES_MAX: usize = 1024;
 
 impl Vary {
-    /// Reads the Vary of a response.
+    /// Parses Vary of a response.
     ///
     /// # Errors
-    /// `Vary: *`, which fits no other request (RFC 9111 §4.1), and what is longer than the limit.
+    /// Vary is `*`, which matches no other request (RFC 9111 §4.1), or exceeds the limit.
     pub fn of(head: &ResponseHead, bytes: &[u8], policy: &Policy) -> Result<Self, Refusal> {
         let mut names: Vec<Box<[u8]>> = Vec::new();
         let mut len = 0;
@@ -66,11 +67,11 @@ impl Vary {
         Ok(Self { names: names.join(b",".as_slice()).into() })
     }
 
-    /// Whether a response for which Vary is left aside may be stored for all: not if it says that it depends on a cookie or on
-    /// who asked, and its request had such a field that reached the server.
+    /// Checks a response whose Vary the route ignores: it must not depend on a cookie or an Authorization that the
+    /// request had and the server saw.
     ///
     /// # Errors
-    /// If it is for its own request.
+    /// The response is meant for its own request.
     pub fn check_ignored(
         request: (&RequestHead, &[u8]),
         passes: impl Fn(&[u8]) -> bool,
@@ -91,12 +92,12 @@ impl Vary {
         if is_for_one { Err(Refusal::VaryPersonal) } else { Ok(()) }
     }
 
-    /// From the text that `as_bytes` gave.
+    /// A `Vary` from text that `as_bytes` returned.
     pub fn from_bytes(names: &[u8]) -> Self {
         Self { names: names.into() }
     }
 
-    /// The names, to be kept or shown.
+    /// The names as text, for storing or display.
     pub fn as_bytes(&self) -> &[u8] {
         &self.names
     }
@@ -106,11 +107,11 @@ impl Vary {
         self.names.is_empty()
     }
 
-    /// Whether a response is for all whose request is of its variant, as far as codings go; `codings` are those that its
-    /// request has named to the server.
+    /// Checks that a response suits all requests of its variant, as far as content codings go. `codings` are those that
+    /// the request offered to the server.
     ///
     /// # Errors
-    /// If another request that is brought to the same form may not take it (RFC 9111 §4.1).
+    /// Another request with an equal normalised Accept-Encoding may not accept the response (RFC 9111 §4.1).
     pub fn check_coding(
         &self,
         codings: Codings,
@@ -129,8 +130,8 @@ impl Vary {
         members(&self.names)
     }
 
-    /// A request's values of the fields. Two requests that have the same select the same variant (RFC 9111 §4.1). Fields
-    /// that do not `pass` reach no server: the request is one without them.
+    /// The variant key of a request. Requests with equal keys select one variant (RFC 9111 §4.1). Fields that do not
+    /// `pass` never reach a server, and count as absent.
     pub fn variant(
         &self,
         secret: KeySecret,

@@ -1,4 +1,4 @@
-//! Limits on bandwidth as they are written: `1MB/s`, `1MB/s burst 64KB`, `100KB/s per client/24`.
+//! Parses and prints bandwidth limits: `1MB/s`, `1MB/s burst 64KB`, `100KB/s per client/24`.
 
 use std::num::NonZeroU64;
 
@@ -15,11 +15,11 @@ use mistake::nearest;
 const EXPECTED: &str = "a rate such as 1MB/s or 10Mbit/s, with `burst 64KB` behind it for a token bucket, and `per client`, \
                         `per client/24`, `per connection` or `per request`";
 
-/// Beyond it nothing is slowed down.
+/// The highest rate. A higher one would slow down nothing.
 const RATE_MAX: u64 = 1_000_000_000_000;
 const BURST_MAX: u64 = 1_000_000_000_000;
 
-/// The words behind a rate.
+/// The keywords after a rate.
 const BURST: &str = "burst";
 const PER: &str = "per";
 const CONNECTION: &str = "connection";
@@ -28,7 +28,7 @@ const REQUEST: &str = "request";
 pub(crate) const BANDWIDTH: Text<Bandwidth> =
     Text { expected: EXPECTED, read: bandwidth, print: written_bandwidth };
 
-/// Reads a limit on bandwidth: a rate, `burst` with a size, and `per` with who has it together.
+/// Parses a bandwidth limit: a rate, optionally `burst` with a size, and `per` with the scope.
 pub fn bandwidth(text: &str) -> Result<Bandwidth, ValueError> {
     let mut words = text.split_whitespace();
     let number = words.next().ok_or_else(|| refusal(ValueFault::Empty))?;
@@ -76,7 +76,7 @@ fn refusal(fault: ValueFault) -> ValueError {
     ValueError { fault, expected: EXPECTED }
 }
 
-/// A limit on bandwidth as a file has it.
+/// Prints a bandwidth limit as in a file.
 pub fn written_bandwidth(Bandwidth { limit, scope }: &Bandwidth) -> String {
     let mut written = written_rate(limit.rate_bytes_per_second.get());
     if let Model::TokenBucket { burst_bytes } = limit.model {

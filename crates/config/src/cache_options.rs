@@ -1,4 +1,4 @@
-//! The options of the cache, declared once: those of the store, and those of routes.
+//! Options of the cache, declared once: of the store, and of routes.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::statuses::{status_range, written_range};
 use crate::table::{Element, Inline, Table, element, key, required};
 use crate::value_error::{ValueError, ValueFault};
 
-/// `[cache]`.
+/// The parsed table `[cache]`.
 #[derive(Debug, Clone)]
 pub(crate) struct CacheWritten {
     pub(crate) memory: Option<u64>,
@@ -27,7 +27,7 @@ pub(crate) struct CacheWritten {
     pub(crate) purge_from: Vec<IpNet>,
 }
 
-/// `disk` of `[cache]`.
+/// The parsed option `disk` of `[cache]`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DiskWritten {
     path: Option<PathBuf>,
@@ -127,7 +127,7 @@ impl From<&CacheStore> for CacheWritten {
 }
 
 impl CacheWritten {
-    /// What it means, if it is whole.
+    /// The store that the options describe; `None` if any required part is missing.
     pub(crate) fn meaning(&self) -> Option<CacheStore> {
         let disk = match &self.disk {
             Some(Element { value, .. }) => {
@@ -144,7 +144,7 @@ impl CacheWritten {
     }
 }
 
-/// `cache` of a route.
+/// The parsed option `cache` of a route.
 #[derive(Debug, Clone)]
 pub(crate) struct RouteCacheWritten {
     ttl: Option<Duration>,
@@ -171,7 +171,7 @@ impl Default for RouteCacheWritten {
     }
 }
 
-/// A part of RFC 9111 that is left aside.
+/// A rule of RFC 9111 that may be ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ignored {
     Requests,
@@ -316,7 +316,7 @@ pub(crate) const ROUTE_CACHE: Inline<RouteCacheWritten> = Inline {
 const PARAMETER: &str = "the name of a parameter, or its beginning and *";
 const COOKIE: &str = "the name of a cookie";
 
-/// What a route wants of the cache; `None` with a mistake in it.
+/// Converts a route's cache options to a policy; `None` if there is a mistake.
 pub(crate) fn policy(written: &RouteCacheWritten, reader: &mut Reader<'_>) -> Option<Policy> {
     let refused_before = reader.refused();
     for (option, names, expected) in [
@@ -379,7 +379,7 @@ fn milliseconds(duration: Duration) -> u64 {
     duration.as_millis() as u64
 }
 
-/// As it would have been read, from nowhere.
+/// Converts a policy back to parsed options, without positions, for printing.
 pub(crate) fn written(policy: &Policy) -> Element<RouteCacheWritten> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let names = |parameters: &[Parameter]| -> Vec<String> {

@@ -1,7 +1,7 @@
-//! A configuration without mistakes, and the checked edits that change it.
+//! `Config`: settings without mistakes, and checked edits of them.
 //!
-//! A check prints the settings as a file and reads that file: an edit obeys the same rules as a file, and no rule is
-//! written down twice. Edits are rare (flags, a reload, a command of the admin API), and cost as much as a reload.
+//! A check prints the settings as a file and reads that file, so that edits obey the rules of files, and no rule exists
+//! twice. Edits are rare (flags, a reload, a command of the admin API), and cost as much as a reload.
 
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -15,7 +15,7 @@ use mistake::{Mistake, Places};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config(Settings);
 
-/// Settings are read as they are, and never changed in place.
+/// Gives read access to the settings. They are never changed in place.
 impl Deref for Config {
     type Target = Settings;
 
@@ -25,7 +25,7 @@ impl Deref for Config {
 }
 
 impl Config {
-    /// Settings of a file in which no mistake was found.
+    /// Wraps settings of a file in which no mistake was found.
     pub(crate) fn checked(settings: Settings) -> Self {
         Self(settings)
     }
@@ -33,16 +33,16 @@ impl Config {
     /// The configuration of a proxy without a file, as `Settings::for_servers`.
     ///
     /// # Panics
-    /// Where the addresses or servers are no valid configuration.
+    /// If the addresses or servers are no valid configuration.
     pub fn for_servers(listeners: Vec<SocketAddr>, servers: Vec<Server>) -> Self {
         Self::new(Settings::for_servers(listeners, servers))
             .unwrap_or_else(|mistakes| panic!("these servers are a configuration: {mistakes:?}"))
     }
 
-    /// Checks settings. Listeners that share an address and have no name of their own are numbered.
+    /// Checks settings. Listeners without a name that share an address are numbered.
     ///
     /// # Errors
-    /// All mistakes. Their places are in the file that `Settings::to_toml` prints.
+    /// All mistakes. Positions refer to the file that `Settings::to_toml` prints.
     pub fn new(mut settings: Settings) -> Result<Self, Vec<Mistake>> {
         let mistakes = dangling(&settings);
         if !mistakes.is_empty() {
@@ -53,17 +53,17 @@ impl Config {
         Ok(Self(settings))
     }
 
-    /// The configuration with a change: the one way from a valid configuration to the next.
+    /// Returns the configuration with a change. The only way from one valid configuration to another.
     ///
     /// # Errors
-    /// All mistakes of the result; nothing has changed then.
+    /// All mistakes of the result. `self` never changes.
     pub fn edit(&self, change: impl FnOnce(&mut Settings)) -> Result<Self, Vec<Mistake>> {
         let mut settings = self.0.clone();
         change(&mut settings);
         if settings == self.0 { Ok(Self(settings)) } else { Self::new(settings) }
     }
 
-    /// The settings, to be changed and checked again.
+    /// Returns the settings, which can be changed and checked again.
     pub fn into_settings(self) -> Settings {
         self.0
     }

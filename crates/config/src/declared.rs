@@ -1,14 +1,15 @@
-//! Options whose value is used as it is written: one declaration each.
+//! Options whose value needs no conversion: one declaration each.
 //!
-//! A declaration yields the field, its default, its docs, and the entry in the table of options, from which the option is
-//! read, checked, printed and documented. The struct itself goes from the reader into the settings and back, so nothing
-//! copies its fields. Options that depend on other options are not of this kind: their relations are in `*_resolve`.
+//! A declaration yields the field, its default, its docs, and the entry in the table of options, from which the option
+//! is read, checked, printed and documented. Settings contain the struct itself, so no field is copied. Options that
+//! depend on other options are declared elsewhere, with their relations in `*_resolve`.
 
 use crate::table::Declared;
 
-/// Declares a struct of options, which the field `$place` of `$Table` holds, and the entries of these options, `$ENTRIES`.
+/// Declares a struct of options, which the field `$place` of `$Table` holds, and the entries of these options,
+/// `$ENTRIES`.
 ///
-/// An option is `name: Type = KIND, "docs";`. Its default is that of its type.
+/// An option is `name: Type = KIND, "docs";`. Its default is the default of its type.
 macro_rules! options {
     (
         $(#[$attribute:meta])*
@@ -34,7 +35,7 @@ macro_rules! options {
 }
 pub(crate) use options;
 
-/// How many options there are in all parts of a table.
+/// The number of options in all parts of a table.
 pub(crate) const fn count<T>(parts: &[&[&'static dyn Declared<T>]]) -> usize {
     let (mut total, mut part) = (0, 0);
     while part < parts.len() {
@@ -44,10 +45,10 @@ pub(crate) const fn count<T>(parts: &[&[&'static dyn Declared<T>]]) -> usize {
     total
 }
 
-/// The parts of a table as one list, in this order.
+/// Joins the parts of a table into one list, in order.
 ///
 /// # Panics
-/// Unless `COUNT` is their `count`: at compile time, in a constant.
+/// Unless `COUNT` is the `count` of the parts; in a constant this is a compile error.
 pub(crate) const fn joined<T, const COUNT: usize>(
     parts: &[&[&'static dyn Declared<T>]],
 ) -> [&'static dyn Declared<T>; COUNT] {

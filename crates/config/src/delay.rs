@@ -1,4 +1,4 @@
-//! Delays that vary, as they are written: `2s`, `2s±100ms`, `50ms±10ms normal`, `trace FILE`; and packets that are lost.
+//! Parses and prints delays with jitter (`2s`, `2s±100ms`, `50ms±10ms normal`, `trace FILE`), and packet loss.
 
 use std::path::Path;
 use std::time::Duration;
@@ -25,8 +25,8 @@ pub(crate) const DELAY: Text<Delay> = Text { expected: EXPECTED, read: delay, pr
 
 pub(crate) const LOSS: Text<Loss> = Text { expected: EXPECTED_LOSS, read: loss, print: written_loss };
 
-/// Reads a delay: `50ms`; `2s±100ms`, or `2s+-100ms`, which varies evenly; `2s±100ms normal` or `pareto`; `trace FILE`, or
-/// `50ms trace FILE`, with what is added each time on the lines of a file.
+/// Parses a delay: `50ms`; `2s±100ms` or `2s+-100ms`, with uniform jitter; `2s±100ms normal` or `pareto`; `trace FILE`
+/// or `50ms trace FILE`, where each line of the file gives a delay to add.
 pub fn delay(text: &str) -> Result<Delay, ValueError> {
     if let Some((mean, file)) = text.split_once(TRACE).filter(|(_, file)| file.starts_with(' ')) {
         let mean_ns = if mean.trim().is_empty() { 0 } else { nanoseconds(mean)? };
@@ -35,7 +35,7 @@ pub fn delay(text: &str) -> Result<Delay, ValueError> {
     drawn_delay(text)
 }
 
-/// Reads a delay that names no file: whoever asks for it may be anybody.
+/// Parses a delay that names no file, for untrusted sources such as request headers.
 pub(crate) fn drawn_delay(text: &str) -> Result<Delay, ValueError> {
     let Some((mean, around)) = text.split_once('±').or_else(|| text.split_once("+-")) else {
         return Ok(Delay { mean_ns: nanoseconds(text)?, jitter: Jitter::None });
@@ -79,7 +79,7 @@ fn trace(file: &str) -> Result<Jitter, ValueError> {
     }
 }
 
-/// Reads a loss of packets: `0.5% 300ms`.
+/// Parses packet loss: `0.5% 300ms`.
 pub fn loss(text: &str) -> Result<Loss, ValueError> {
     let refuse = |fault| ValueError { fault, expected: EXPECTED_LOSS };
     let unknown = || refuse(ValueFault::Unknown { written: text.to_owned(), why: "has no %", nearest: None });
@@ -92,7 +92,7 @@ pub fn loss(text: &str) -> Result<Loss, ValueError> {
     Ok(Loss { per_million: (percent * 10_000.0).round() as u32, stall_ns: stall.as_nanos() as u64 })
 }
 
-/// A loss of packets as a file has it.
+/// Prints packet loss as in a file.
 pub fn written_loss(loss: &Loss) -> String {
     let stall = written_duration(Duration::from_nanos(loss.stall_ns));
     format!("{}% {stall}", f64::from(loss.per_million) / 10_000.0)
@@ -108,7 +108,7 @@ fn refusal(fault: ValueFault) -> ValueError {
     ValueError { fault, expected: EXPECTED }
 }
 
-/// A delay as a file has it.
+/// Prints a delay as in a file.
 pub fn written_delay(delay: &Delay) -> String {
     let length = |ns: u64| written_duration(Duration::from_nanos(ns));
     let mean = length(delay.mean_ns);

@@ -1,4 +1,4 @@
-//! What goes wrong with connections on purpose, as it is written: `connection reset 10KB`, `connection slice 100 10ms up`.
+//! Parses faults of connections: `connection reset 10KB`, `connection slice 100 10ms up`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::matching::unknown;
 use crate::quantity::{duration, size, written_duration, written_size};
 use crate::value_error::{self, ValueError};
 
-/// What all of them begin with.
+/// The keyword that starts every fault of a connection.
 pub(crate) const CONNECTION: &str = "connection";
 
 const EXPECTED: &str = "connection reset, \"connection reset 500ms\" or \"10KB\", \"connection black-hole 5s\", \"connection \
@@ -36,7 +36,7 @@ const DOWN: &str = "down";
 const UP: &str = "up";
 const BOTH: &str = "both";
 
-/// Reads what stands behind `connection`.
+/// Parses the part after `connection`.
 pub(crate) fn connection(text: &str) -> Result<ConnectionFault, ValueError> {
     let mut words: Vec<&str> = text.split_whitespace().collect();
     let ways = match words.last().copied() {

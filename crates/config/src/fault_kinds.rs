@@ -1,5 +1,5 @@
-//! What goes wrong on purpose, as it is written: `503`, `delay 200ms±50ms`, `cut 10KB`; with a probability before it where
-//! nothing else says one: `1%:503`.
+//! Parses and prints faults: `503`, `delay 200ms±50ms`, `cut 10KB`; with a probability in front where no option gives
+//! one: `1%:503`.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::matching::unknown;
 use crate::quantity::{duration, size, written_duration, written_size};
 use crate::value_error::{self, ValueError};
 
-/// A fault, as a file or a header has it.
+/// The kind of value for a fault, in a file or a header.
 pub(crate) const INJECTED: Text<Fault> = Text { expected: EXPECTED, read: injected, print: written };
 
 const EXPECTED: &str = "503 or another status, \"delay 200ms±50ms\", \"cut 10KB\", \"length +10\", bad-chunk, \
@@ -22,7 +22,7 @@ const EXPECTED: &str = "503 or another status, \"delay 200ms±50ms\", \"cut 10KB
 const EXPECTED_OF_LISTENERS: &str =
     "\"connection refuse\" alone, or \"connection reset\" of some connections";
 
-/// A share, such as `1%` or `0.5%`.
+/// The kind of value for a share, such as `1%` or `0.5%`.
 pub(crate) const SHARE: Text<Share> = Text { expected: EXPECTED_SHARE, read: share, print: written_share };
 
 const EXPECTED_SHARE: &str = "a share such as 1%, 0.5% or 100%";
@@ -32,10 +32,10 @@ const LATEST: Duration = Duration::from_secs(24 * 3600);
 const WORDS: [&str; 9] =
     ["delay", "cut", "length", "bad-chunk", "drip", "no-trailers", "reset", "goaway", CONNECTION];
 
-/// Reads `PROBABILITY:FAULT` or `FAULT`: what happens, and how probable it is.
+/// Parses `PROBABILITY:FAULT` or `FAULT`.
 ///
 /// # Errors
-/// What is wrong with it, and what would do.
+/// What is wrong with it, and what is expected.
 pub fn injection(text: &str) -> Result<(Occasion, Fault), ValueError> {
     match text.split_once(':') {
         Some((probability, fault)) => {
@@ -111,7 +111,7 @@ fn written(fault: &Fault) -> String {
     }
 }
 
-/// A fault, as it is written.
+/// Prints a fault as in a file.
 pub fn written_fault(fault: &Fault) -> String {
     written(fault)
 }
@@ -144,7 +144,7 @@ fn share(text: &str) -> Result<Share, ValueError> {
     millionths.ok_or_else(|| refuse(value_error::ValueFault::TooLarge(written.to_owned())))
 }
 
-/// A share, as it is written.
+/// Prints a share as in a file.
 pub fn written_share(share: &Share) -> String {
     let millionths = share.millionths();
     let fraction = format!("{:04}", millionths % 10_000);

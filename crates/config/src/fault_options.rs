@@ -1,4 +1,4 @@
-//! The options of what goes wrong on purpose, declared once. What they mean together is in `fault_resolve`.
+//! Options of faults, declared once. Their relations are in `fault_resolve`.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::range::{Count, Unit, Wait};
 use crate::requests::{self, Requests};
 use crate::table::{Table, Within, key, required};
 
-/// `[[fault]]`.
+/// The parsed table `[[fault]]`.
 #[derive(Debug, Clone)]
 pub(crate) struct FaultWritten {
     pub(crate) name: Option<Located<String>>,
@@ -153,7 +153,7 @@ fn requests(fault: &mut FaultWritten) -> &mut Requests {
     &mut fault.requests
 }
 
-/// `[faults]`.
+/// The parsed table `[faults]`.
 #[derive(Debug, Clone)]
 pub(crate) struct FaultsWritten {
     pub(crate) seed: u64,

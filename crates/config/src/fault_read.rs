@@ -1,4 +1,4 @@
-//! Faults by themselves, for a proxy that runs: the same tables with the same mistakes as in its file.
+//! Parses faults for a running proxy: the `[[fault]]` tables of its file, with the same mistakes.
 
 use crate::fault_options::{FAULT, FaultWritten};
 use crate::fault_resolve::{self, KnownRoute, rules};
@@ -8,7 +8,7 @@ use crate::settings::{FaultRule, Settings};
 use crate::table::{Element, Sections, Table};
 use mistake::Mistake;
 
-/// A text of nothing but faults.
+/// A text that contains only faults.
 #[derive(Debug, Clone, Default)]
 struct Written {
     faults: Vec<Element<FaultWritten>>,
@@ -24,10 +24,10 @@ static TEXT: Table<Written> = Table {
     }],
 };
 
-/// Reads `[[fault]]` tables for a proxy with this configuration; `name` is what mistakes are told to be in.
+/// Parses `[[fault]]` tables for a proxy with this configuration. `name` is the file name in mistakes.
 ///
 /// # Errors
-/// All that is wrong with them, in their order.
+/// All mistakes, in order.
 pub fn faults(text: &str, name: &str, config: &Settings) -> Result<Vec<FaultRule>, Vec<Mistake>> {
     let (mut reader, root) = Reader::new(text, name);
     let written = TEXT.read((name, ""), root.get_ref(), &(0..0), &mut reader);
@@ -51,7 +51,7 @@ pub fn faults(text: &str, name: &str, config: &Settings) -> Result<Vec<FaultRule
     rules.filter(|_| mistakes.is_empty()).ok_or(mistakes)
 }
 
-/// The `[[fault]]` table that means this, of a proxy with this configuration.
+/// Prints the `[[fault]]` table of a rule, for a proxy with this configuration.
 pub fn written_rule(rule: &FaultRule, config: &Settings) -> String {
     let faults = fault_resolve::written(std::slice::from_ref(rule), &config.listeners);
     TEXT.print(&Written { faults }, "")

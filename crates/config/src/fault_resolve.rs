@@ -1,4 +1,4 @@
-//! Relations between the options of what goes wrong on purpose; from what was written to its meaning, and back.
+//! Checks relations between fault options, and converts parsed options to faults and back.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -20,7 +20,7 @@ use crate::settings::{Action, FaultRule, Faults, First, Listener, Route};
 use crate::table::{Element, element, one_of};
 use mistake::nearest;
 
-/// What the faults of a file mean; `None` with a mistake in one.
+/// Converts the faults of a file; `None` if there is a mistake.
 pub(crate) fn faults(
     file: &File,
     names: &Names<'_>,
@@ -42,11 +42,11 @@ pub(crate) fn faults(
     Some(Faults { seed: *seed, header, header_clients: header_clients.clone(), rules })
 }
 
-/// What faults go by of a route.
+/// The properties of a route that faults need.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KnownRoute<'r> {
     name: &'r str,
-    /// Whether no server is asked there.
+    /// Whether the route responds without a server.
     is_answered_here: bool,
 }
 
@@ -57,7 +57,8 @@ impl<'r> KnownRoute<'r> {
     }
 }
 
-/// What `[[fault]]` tables mean, for these routes, if they are known; `None` with a mistake in one.
+/// Converts `[[fault]]` tables to rules. `routes` is `None` if they have mistakes. Returns `None` if there is a
+/// mistake.
 pub(crate) fn rules(
     faults: &[Element<FaultWritten>],
     names: &Names<'_>,
@@ -231,7 +232,7 @@ fn check_routes(written: &FaultWritten, routes: Option<&[KnownRoute<'_>]>, reade
     }
 }
 
-/// `[faults]` as it would have been read.
+/// Converts `[faults]` back to parsed options, for printing.
 pub(crate) fn written_section(faults: &Faults) -> FaultsWritten {
     FaultsWritten {
         seed: faults.seed,
@@ -240,7 +241,7 @@ pub(crate) fn written_section(faults: &Faults) -> FaultsWritten {
     }
 }
 
-/// Each `[[fault]]` as it would have been read, of a file with these listeners.
+/// Converts fault rules back to parsed `[[fault]]` tables, for a file with these listeners.
 pub(crate) fn written(rules: &[FaultRule], listeners: &[Listener]) -> Vec<Element<FaultWritten>> {
     let fault = |fault: &FaultRule| {
         let FaultRule { name, fault, occasion, rules, routes, first, is_shown } = fault.clone();

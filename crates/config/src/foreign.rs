@@ -1,12 +1,12 @@
-//! What other proxies call things: for hints to who comes from there.
+//! Names of options in other proxies, for hints to users who know them.
 //!
-//! A hint names options as "`OPTION` of TABLE", which a test holds against the options that there are.
+//! A hint names options as "`OPTION` of TABLE"; a test checks that they exist.
 
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
-/// Names that others have for a thing, and what it is here.
+/// Names in other proxies for one thing, and its name here.
 struct Foreign {
     names: &'static [&'static str],
     here: &'static str,
@@ -344,13 +344,13 @@ fn folded(name: &str) -> String {
     name.trim().to_lowercase().replace('-', "_")
 }
 
-/// What a key of another proxy is here.
+/// The hint for a key of another proxy.
 pub(crate) fn key(name: &str) -> Option<&'static str> {
     let folded = folded(name);
     KEYS.iter().find(|foreign| foreign.names.contains(&folded.as_str())).map(|foreign| foreign.here)
 }
 
-/// What a line of another proxy's file is here: by its first two words, or its first.
+/// The hint for a line of another proxy's file, by its first two words or its first.
 pub(crate) fn line(text: &str) -> Option<&'static str> {
     let mut words = text.split(|character: char| character.is_whitespace() || "={:;\"".contains(character));
     let mut next = || words.by_ref().find(|word| !word.is_empty());
@@ -359,7 +359,7 @@ pub(crate) fn line(text: &str) -> Option<&'static str> {
     both.or_else(|| key(first))
 }
 
-/// Which of `names` a word of another proxy is here.
+/// The one of `names` that corresponds to a word of another proxy.
 pub(crate) fn word(written: &str, names: &[&'static str]) -> Option<&'static str> {
     let folded = folded(written);
     let ours = WORDS.iter().find(|(others, _)| others.contains(&folded.as_str()))?.1;
@@ -388,7 +388,7 @@ static TABLES: LazyLock<Vec<(String, Vec<String>)>> = LazyLock::new(|| {
     of_top.chain([("the file".to_owned(), names(&schema))]).collect()
 });
 
-/// Of which tables an option is that is none of another.
+/// Says in which tables an option of this name exists; `None` if in none, or in more than three.
 pub(crate) fn owner(option: &str) -> Option<String> {
     let owners = TABLES.iter().filter(|(_, options)| options.iter().any(|known| known == option));
     let owners: Vec<&str> = owners.map(|(title, _)| title.as_str()).collect();

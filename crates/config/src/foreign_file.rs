@@ -1,9 +1,9 @@
-//! Whose configuration a file is that is none of ours, told by how its lines begin.
+//! Recognises configuration files of other programs by how their lines start.
 
-/// A system whose file tells itself by how its lines begin.
+/// A program whose configuration files are recognised by how lines start.
 struct System {
     name: &'static str,
-    /// Beginnings of lines.
+    /// How lines start.
     tells: &'static [&'static str],
 }
 
@@ -182,10 +182,11 @@ const SYSTEMS: &[System] = &[
     },
 ];
 
-/// Lines of a file that are looked at.
+/// The most lines that are examined.
 const LINES_MAX: usize = 2000;
 
-/// Whose configuration a text is that is none of ours, and the number of the line that tells it first, from 1.
+/// The program whose configuration file the text is, and the number of the first telling line, from 1; `None` if it is
+/// not recognised.
 pub(crate) fn whose(text: &str) -> Option<(&'static str, usize)> {
     let all = || text.lines().take(LINES_MAX).enumerate().map(|(at, line)| (at + 1, line.trim()));
     let lines = || all().filter(|(_, line)| !is_assignment(line));

@@ -1,4 +1,4 @@
-//! Hosts, ports, listening addresses and networks: what they may look like.
+//! Parses hosts, ports, listening addresses and networks.
 //!
 //! Nothing is resolved, and nothing ambiguous is repaired (`127.1`, `10.1.2.3/8`).
 
@@ -11,11 +11,11 @@ use crate::server::socket_path;
 use crate::settings::{ListenAddress, ServerHost};
 use crate::value_error::{HostProblem, ValueError, ValueFault};
 
-/// What DNS can carry (RFC 1035 §2.3.4), without the root's dot.
+/// The longest host name (RFC 1035 §2.3.4), without the root's dot.
 const LONGEST_NAME: usize = 253;
 const LONGEST_LABEL: usize = 63;
 
-/// Reads a listener's address: `127.0.0.1:8080`, `[::1]:8080`. Port 0 lets the kernel choose.
+/// Parses a listener's TCP address: `127.0.0.1:8080`, `[::1]:8080`. Port 0 lets the kernel choose.
 pub fn listen_address(text: &str) -> Result<SocketAddr, ValueError> {
     let written = text.trim();
     written.parse().map_err(|_| {
@@ -28,7 +28,7 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, ValueError> {
     })
 }
 
-/// Reads the address of any kind of listener: one of the above, or `unix:/run/vanward.sock`.
+/// Parses any listener address: `127.0.0.1:8080`, `[::1]:8080`, or `unix:/run/vanward.sock`.
 impl FromStr for ListenAddress {
     type Err = ValueError;
 
@@ -47,11 +47,11 @@ impl FromStr for ListenAddress {
     }
 }
 
-/// What that address may be.
+/// The expected form of any listener address.
 pub(crate) const ANY_LISTEN_ADDRESS: &str =
     "an IP address with a port such as 127.0.0.1:8080 or [::1]:8080, *:8080, or unix:/run/vanward.sock";
 
-/// What a listener's address may be.
+/// The expected form of a TCP listener address.
 pub(crate) const LISTEN_ADDRESS: &str = "an IP address with a port such as 127.0.0.1:8080 or [::]:8080";
 
 /// The address that `:8080`, `8080`, `localhost:8080`, `*:8080` or `::1` probably means.
@@ -69,7 +69,7 @@ fn meant_address(written: &str) -> Option<String> {
     Some(SocketAddr::new(address, port).to_string())
 }
 
-/// Reads a network: `10.0.0.0/8`, `fd00::/8`, or a single address.
+/// Parses a network: `10.0.0.0/8`, `fd00::/8`, or a single address.
 pub fn network(text: &str) -> Result<IpNet, ValueError> {
     let written = text.trim();
     let refuse = |fault| ValueError { fault, expected: NETWORK };
@@ -97,10 +97,10 @@ fn canonical(network: IpNet) -> IpNet {
     mapped.and_then(|(address, bits)| IpNet::new(address.into(), bits).ok()).unwrap_or(network)
 }
 
-/// What a network may be.
+/// The expected form of a network.
 pub(crate) const NETWORK: &str = "a network such as 10.0.0.0/8 or fd00::/8, or one address";
 
-/// Reads the host of a route: a name or an address, lower case, in the form of a Host header without port.
+/// Parses the host of a route: a name or an address in lower case, in the form of a Host header without port.
 pub(crate) fn route_host(text: &str) -> Result<String, ValueError> {
     let refuse = |fault| ValueError { fault, expected: ROUTE_HOST };
     // A request that names the root's dot is for the same host; here one spelling is enough.
@@ -113,10 +113,10 @@ pub(crate) fn route_host(text: &str) -> Result<String, ValueError> {
     }
 }
 
-/// What the exact host of a route may be.
+/// The expected form of a route's exact host.
 pub(crate) const ROUTE_HOST: &str = "a host name such as www.example.com, without port";
 
-/// Reads the Host header that servers shall see: `HOST[:PORT]`.
+/// Parses the Host header for servers: `HOST[:PORT]`.
 pub(crate) fn host_header(text: &str) -> Result<String, ValueError> {
     match host_and_port(text) {
         Ok((host, None)) => Ok(host.to_string()),
@@ -125,10 +125,10 @@ pub(crate) fn host_header(text: &str) -> Result<String, ValueError> {
     }
 }
 
-/// What a Host header may be.
+/// The expected form of a Host header.
 pub(crate) const HOST_HEADER: &str = "a host such as www.example.com or www.example.com:8080";
 
-/// Reads the name that a server's certificate has to have: a host name, lower case.
+/// Parses the name that a server's certificate must have: a host name in lower case.
 pub(crate) fn tls_name(text: &str) -> Result<String, ValueError> {
     let refuse = |fault| ValueError { fault, expected: TLS_NAME };
     match host_and_port(text).map_err(refuse)? {
@@ -141,10 +141,10 @@ pub(crate) fn tls_name(text: &str) -> Result<String, ValueError> {
     }
 }
 
-/// What the name of a server's certificate may be.
+/// The expected form of the name in a server's certificate.
 pub(crate) const TLS_NAME: &str = "a host name such as www.example.com, without port";
 
-/// Reads `HOST[:PORT]`: a name, an IPv4 address, or an IPv6 address in brackets.
+/// Parses `HOST[:PORT]`: a name, an IPv4 address, or an IPv6 address in brackets.
 pub(crate) fn host_and_port(text: &str) -> Result<(ServerHost, Option<u16>), ValueFault> {
     if let Some(rest) = text.strip_prefix('[') {
         let not_an_address = || host_fault(text, HostProblem::NotAnIpv6Address);

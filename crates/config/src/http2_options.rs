@@ -1,4 +1,4 @@
-//! The options of `[limits.http2]`, declared once.
+//! Options of `[limits.http2]`, declared once.
 
 use http2::FloodLimits;
 

@@ -1,5 +1,5 @@
-//! What requests are told apart by, as it is written: `client/24`, `header:X-Key`, `cookie:id`. One form for sessions,
-//! hashes and rates.
+//! Parses and prints the keys of sessions, hashes and rate limits, in one syntax: `client/24`, `header:X-Key`,
+//! `cookie:id`.
 
 use ::route::RateKeyPart;
 use balance::{AddressPrefixes, Source};
@@ -8,7 +8,7 @@ use crate::kind::Text;
 use crate::matching::{is_token, unknown};
 use crate::value_error::{ValueError, ValueFault};
 
-/// A part of a request.
+/// A part of a request that a key is made of.
 #[derive(Debug, Clone, PartialEq)]
 enum Part {
     Client(AddressPrefixes),
@@ -22,7 +22,7 @@ enum Part {
     Listener,
 }
 
-/// What rates are counted by. `route` is no part: all requests of the route are counted together.
+/// The key of a rate limit. `route` is no part: all requests of the route are counted together.
 pub(crate) const RATE_KEY: Text<Option<RateKeyPart>> =
     Text { expected: RATE, read: rate_key, print: written_rate_key };
 
@@ -58,7 +58,7 @@ fn written_rate_key(part: &Option<RateKeyPart>) -> String {
     }
 }
 
-/// What a hash spreads requests by.
+/// The key that requests are hashed by.
 pub(crate) const HASH_KEY: Text<Source> = Text { expected: HASH, read: hash_key, print: written_hash_key };
 
 const HASH: &str =
@@ -87,7 +87,7 @@ fn written_hash_key(source: &Source) -> String {
     }
 }
 
-/// What keeps a client on a server; `None` is a cookie that the proxy inserts.
+/// The key of a sticky session; `None` is a cookie that the proxy inserts.
 pub(crate) const STICKY: Text<Option<Source>> =
     Text { expected: SESSION, read: sticky, print: written_sticky };
 
@@ -205,7 +205,7 @@ fn named(text: &str, name: &str, expected: &'static str) -> Result<String, Value
     Err(ValueError { fault: ValueFault::Unknown { written: text.to_owned(), why, nearest: None }, expected })
 }
 
-/// `/24` is of IPv4 addresses alone, `/24/56` of both.
+/// Parses the prefix lengths of a client key: `/24` is for IPv4 only, `/24/56` for IPv4 and IPv6.
 pub(crate) fn client(text: &str, bits: &str, expected: &'static str) -> Result<AddressPrefixes, ValueError> {
     let default = AddressPrefixes::default();
     let why = "is no length of addresses, of IPv4 up to 32 and of IPv6 up to 128";

@@ -1,6 +1,6 @@
-//! Kinds of values: what each takes, how it is read, and how it is written again.
+//! Kinds of values: what each accepts, and how it is read and printed.
 //!
-//! Each says what it expects in one place, for mistakes and for the reference. Those with a range are in `range`.
+//! Each kind describes its values in one place, for mistakes and for the reference. Kinds with a range are in `range`.
 
 use std::fmt::Write;
 
@@ -14,34 +14,34 @@ use crate::table::{Page, Written, one_of};
 use crate::value_error::ValueError;
 use mistake::nearest;
 
-/// What an option takes.
+/// A kind of value that options can have.
 pub(crate) trait Kind<V>: Sync {
-    /// `a duration such as …`.
+    /// Describes the expected values: `a duration such as …`.
     fn expected(&self) -> String;
-    /// The same in few words, for a table whose reader knows what a duration looks like.
+    /// Describes the expected values in few words, for a table whose readers know what a duration looks like.
     fn brief(&self) -> String {
         self.expected()
     }
     /// Adds the options of a value that may be a table to the reference.
     fn document(&self, _page: &mut Page) {}
-    /// As a JSON Schema: it takes whatever this reads, and says in words what it cannot say otherwise.
+    /// The JSON Schema. It accepts whatever `read` accepts, and explains in words what a schema cannot express.
     fn schema(&self) -> Value {
         json!({ "description": self.expected() })
     }
-    /// The value, or a mistake added to the reader.
+    /// Reads a value, or adds a mistake to the reader.
     fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<V>;
-    /// As it would be written; `None` if the option would be left out.
+    /// Prints a value as in a file; `None` if the option would be left out.
     fn print(&self, value: &V) -> Option<String>;
 }
 
-/// Adds a value of the wrong type.
+/// Adds a mistake about a value of the wrong type.
 pub(crate) fn refuse_type(written: &Written<'_>, expected: String, reader: &mut Reader<'_>) {
     let message = format!("{}: this is {}", written.name, article(written.value.get_ref()));
     let mistake = reader.mistake(&written.value.span(), message);
     reader.add(mistake.expecting(expected));
 }
 
-/// `an array`.
+/// The type of a value with its article: `an array`.
 pub(crate) fn article(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a string",
@@ -54,7 +54,7 @@ pub(crate) fn article(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// A string as TOML writes it.
+/// Quotes a string for TOML.
 pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
@@ -70,7 +70,7 @@ pub(crate) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// A string that `read` understands.
+/// A string with a syntax that `read` parses.
 pub(crate) struct Text<V> {
     pub(crate) expected: &'static str,
     pub(crate) read: fn(&str) -> Result<V, ValueError>,
@@ -101,7 +101,7 @@ impl<V> Kind<V> for Text<V> {
     }
 }
 
-/// Any string.
+/// A string of any content.
 pub(crate) struct Name {
     pub(crate) expected: &'static str,
 }
@@ -124,7 +124,7 @@ impl Kind<String> for Name {
     }
 }
 
-/// `true` or `false`.
+/// A boolean: `true` or `false`.
 pub(crate) struct Switch;
 
 impl Kind<bool> for Switch {
@@ -149,7 +149,7 @@ impl Kind<bool> for Switch {
     }
 }
 
-/// One of a few words.
+/// One of a few keywords.
 pub(crate) struct Word<V: 'static> {
     pub(crate) words: &'static [(&'static str, V)],
 }
@@ -192,12 +192,12 @@ impl<V: Clone + PartialEq + Sync> Kind<V> for Word<V> {
     }
 }
 
-/// What `kind` takes, as a value of another type.
+/// A value of another kind, converted.
 pub(crate) struct Made<K, W, V> {
     pub(crate) kind: K,
-    /// From what is written.
+    /// Converts the parsed value.
     pub(crate) make: fn(W) -> V,
-    /// The way back.
+    /// Converts back, for printing.
     pub(crate) written: fn(&V) -> W,
 }
 
@@ -227,7 +227,7 @@ impl<K: Kind<W>, W, V> Kind<V> for Made<K, W, V> {
     }
 }
 
-/// A word for `None`, or what `kind` takes.
+/// A value of another kind, or a keyword for `None`.
 pub(crate) struct Unless<K> {
     pub(crate) word: &'static str,
     pub(crate) kind: K,
@@ -261,7 +261,7 @@ impl<V, K: Kind<V>> Kind<Option<V>> for Unless<K> {
     }
 }
 
-/// What `kind` takes; left out it is `None`.
+/// An optional value of another kind.
 pub(crate) struct Maybe<K>(pub(crate) K);
 
 impl<V, K: Kind<V>> Kind<Option<V>> for Maybe<K> {
@@ -290,19 +290,19 @@ impl<V, K: Kind<V>> Kind<Option<V>> for Maybe<K> {
     }
 }
 
-/// A value and where it was written.
+/// A value and its position in the file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Located<V> {
     pub(crate) value: V,
     pub(crate) at: Span,
 }
 
-/// As it would have been read, from nowhere.
+/// A value without a position, for printing.
 pub(crate) fn located<V>(value: V) -> Located<V> {
     Located { value, at: 0..0 }
 }
 
-/// What `kind` takes, with its place.
+/// A value of another kind, with its position.
 pub(crate) struct At<K>(pub(crate) K);
 
 impl<V, K: Kind<V>> Kind<Located<V>> for At<K> {
@@ -331,7 +331,7 @@ impl<V, K: Kind<V>> Kind<Located<V>> for At<K> {
     }
 }
 
-/// An array of what `kind` takes.
+/// An array of values of another kind.
 pub(crate) struct List<K> {
     pub(crate) kind: K,
     pub(crate) may_be_empty: bool,

@@ -1,106 +1,108 @@
-//! The configuration: the text of a file, its `Settings`, and the `Config`: settings without mistakes.
+//! Configuration: parses a file, checks it, and provides the result as a `Config`, which is `Settings` without
+//! mistakes.
 //!
-//! A `Config` is always valid: it is read from a file, or changed with `Config::edit`, which checks the result. Nothing here opens a socket or resolves a name.
+//! A `Config` is always valid: it is read from a file, or changed with `Config::edit`, which checks the result. Nothing
+//! here opens a socket or resolves a name.
 
-/// What can be wrong with one value, and how that is said.
+/// Mistakes in a value, and their wording.
 mod value_error;
-/// Durations, sizes and rates.
+/// Parses durations, sizes and rates.
 mod quantity;
-/// Delays that vary.
+/// Parses delays with jitter.
 mod delay;
-/// Limits on bandwidth.
+/// Parses bandwidth limits.
 mod bandwidth;
-/// What goes wrong on purpose, as it is written.
+/// Parses faults.
 mod fault_kinds;
-/// The same with connections.
+/// Parses faults of connections.
 mod fault_connection;
-/// Links by name.
+/// Link profiles.
 mod profile;
-/// Hosts, ports, listening addresses and networks.
+/// Parses hosts, ports, listening addresses and networks.
 mod host;
-/// Servers as URLs.
+/// Parses server URLs.
 mod server;
-/// Path prefixes of routes.
+/// Parses path prefixes of routes.
 mod prefix;
-/// What other proxies call things.
+/// Names of options in other proxies, for hints.
 mod foreign;
-/// Whose file one is.
+/// Recognises configuration files of other programs.
 mod foreign_file;
-/// A file being read: its syntax, and the mistakes so far.
+/// State of reading a file: its syntax, and the mistakes so far.
 mod reader;
-/// Tables as declarations that are read, printed and documented.
+/// Declared tables: read, printed and documented from one declaration.
 mod table;
-/// Options whose value is used as it is written, one declaration each.
+/// Options whose value needs no conversion, one declaration each.
 mod declared;
 /// Kinds of values.
 mod kind;
-/// Kinds of values with a least and a most.
+/// Kinds of values with a range.
 mod range;
-/// Kinds of values with several in them.
+/// Kinds of values with several parts: names with values, one or a list.
 mod pairs;
 /// Tables that may be off.
 mod section;
-/// What requests have to be like, as it is written.
+/// Parses conditions on requests: hosts, paths, methods, values.
 mod matching;
-/// What requests are told apart by, as it is written.
+/// Parses the keys of sessions, hashes and rate limits.
 mod keys;
-/// Statuses, as they are written.
+/// Parses status codes and ranges of them.
 mod statuses;
 /// Files that are read with the configuration.
 mod named_file;
-/// Every option, declared once.
+/// All options, declared once.
 mod options;
-/// Those of the access log.
+/// Options of the access log.
 mod log_options;
-/// Those of connections of HTTP/2.
+/// Options of HTTP/2 limits.
 mod http2_options;
-/// Those of messages.
+/// Options of messages.
 mod message_options;
-/// Those that say which requests something is for.
+/// Options that select requests.
 mod requests;
-/// Those of routes.
+/// Options of routes.
 mod route_options;
 /// Kinds of values that only routes have.
 mod route_kinds;
-/// The options of upstreams.
+/// Options of upstreams.
 mod upstream_options;
-/// Those of sticky sessions.
+/// Options of sticky sessions.
 mod sticky_options;
-/// Those of checks, ejection and circuits.
+/// Options of health checks, ejection and circuit breakers.
 mod watch_options;
-/// Those of retries.
+/// Options of retries.
 mod retry_options;
-/// Those of the cache.
+/// Options of the cache.
 mod cache_options;
-/// Those of what goes wrong on purpose.
+/// Options of faults.
 mod fault_options;
-/// Those of TLS.
+/// Options of TLS.
 mod tls_options;
-/// Relations between values; from the file as written to its meaning, and back.
+/// Checks relations between values; converts a parsed file to settings and back.
 mod resolve;
-/// Routes that no request reaches.
+/// Finds routes that no request reaches.
 mod unreachable;
-/// The same for routes.
+/// Checks and converts the options of routes.
 mod route_resolve;
-/// Routes as they would have been written.
+/// Converts routes back to parsed options, for printing.
 mod route_written;
-/// And for upstreams.
+/// Checks and converts the options of upstreams.
 mod upstream_resolve;
-/// And for what goes wrong on purpose.
+/// Checks and converts the options of faults.
 mod fault_resolve;
-/// Faults for a proxy that runs.
+/// Parses faults for a running proxy.
 mod fault_read;
-/// And for TLS.
+/// Checks and converts the options of TLS.
 mod tls_resolve;
-/// What has to be there on the machine.
+/// What must exist on the machine.
 mod needs;
-/// From text to meaning, or to every mistake.
+/// Reads a file into a `Config`, or into all its mistakes.
 mod read;
 /// Settings without mistakes, and checked edits of them.
 mod checked;
-/// What was read means: listeners, routes, upstreams, time-outs and limits.
+/// Settings: listeners, routes, upstreams, time-outs, limits.
 mod settings;
-/// What TLS needs, towards clients and towards servers.
+/// TLS settings for clients and for servers.
 mod tls;
 /// The reference of all options.
 mod reference;

@@ -1,4 +1,4 @@
-//! The options of `[log]`, declared once.
+//! Options of `[log]`, declared once.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::table::{Table, key, required};
 use crate::value_error::{ValueError, ValueFault};
 use mistake::nearest;
 
-/// `[log]`.
+/// The parsed table `[log]`.
 #[derive(Debug, Clone)]
 pub(crate) struct Log {
     pub(crate) target: Option<Located<LogTarget>>,
@@ -56,7 +56,7 @@ pub(crate) static LOG: Table<Log> = Table {
 };
 
 impl Log {
-    /// Refuses names that could be masked where no value is logged anyway.
+    /// Rejects names of parameters to mask where no value is logged anyway.
     pub(crate) fn check(&self, reader: &mut Reader<'_>) {
         if self.query != LogQuery::Full && !self.mask.value.is_empty() {
             let mistake = reader.mistake(&self.mask.at, "mask: with this `query` no value is logged");
@@ -64,7 +64,7 @@ impl Log {
         }
     }
 
-    /// What it means; `None` for no log.
+    /// The access log that the options describe; `None` if it is off.
     pub(crate) fn meaning(self) -> Option<AccessLog> {
         let query = match self.query {
             LogQuery::Full if !self.mask.value.is_empty() => LogQuery::Without(self.mask.value),
@@ -74,7 +74,7 @@ impl Log {
     }
 }
 
-/// As it would have been read, from nowhere.
+/// Converts back to parsed options, for printing.
 impl From<Option<&AccessLog>> for Log {
     fn from(log: Option<&AccessLog>) -> Self {
         let Some(AccessLog { target, format, query }) = log.cloned() else {

@@ -1,6 +1,6 @@
-//! What requests have to be like, as it is written: hosts, paths, methods, values.
+//! Parses conditions on requests: hosts, paths, methods, values.
 //!
-//! `~` begins a regular expression over the whole text, everywhere.
+//! Everywhere, `~` starts a regular expression that must match the whole text.
 
 use ::route::{HostRule, PathRule, Pattern, PatternError, ValueRule};
 use toml::de::DeValue;
@@ -13,7 +13,7 @@ use crate::table::Written;
 use crate::value_error::{HostProblem, ValueError, ValueFault};
 use mistake::nearest;
 
-/// The host of a route.
+/// The kind of value for the host of a route.
 pub(crate) const HOST_RULE: Text<HostRule> =
     Text { expected: HOST, read: host_rule, print: ToString::to_string };
 
@@ -39,7 +39,7 @@ fn host_rule(text: &str) -> Result<HostRule, ValueError> {
     }
 }
 
-/// The path of a route.
+/// The kind of value for the path of a route.
 pub(crate) const PATH_RULE: Text<PathRule> =
     Text { expected: PATH, read: path_rule, print: ToString::to_string };
 
@@ -56,7 +56,7 @@ fn path_rule(text: &str) -> Result<PathRule, ValueError> {
     read.map_err(|error| ValueError { expected: PATH, ..error })
 }
 
-/// The method of a request.
+/// The kind of value for a request method.
 pub(crate) const METHOD: Text<String> =
     Text { expected: "a method such as GET or POST", read: method, print: String::clone };
 
@@ -72,13 +72,13 @@ fn method(text: &str) -> Result<String, ValueError> {
     Err(ValueError { fault, expected: METHOD.expected })
 }
 
-/// RFC 9110 §5.6.2.
+/// Whether a text is a token (RFC 9110 §5.6.2).
 pub(crate) fn is_token(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(allowed)
 }
 
-/// The name of a header field: as it is written, and the same in any case.
+/// The name of a header field, as written; compared ignoring case.
 #[derive(Debug, Clone)]
 pub(crate) struct FieldName(pub(crate) String);
 
@@ -105,7 +105,7 @@ impl FieldName {
     }
 }
 
-/// Reads the name of a parameter, which may be anything.
+/// Parses the name of a parameter, which may be any text.
 pub(crate) fn parameter_name(text: &str) -> Result<String, ValueError> {
     match text {
         "" => Err(ValueError { fault: ValueFault::Empty, expected: "the name of a parameter" }),
@@ -113,7 +113,7 @@ pub(crate) fn parameter_name(text: &str) -> Result<String, ValueError> {
     }
 }
 
-/// What a value has to be like.
+/// The kind of value for a condition on a value.
 pub(crate) struct ValueRuleKind;
 
 const VALUE: &str = "true for any value, a value, a beginning such as \"a*\", or \"~ regex\"";
@@ -160,7 +160,7 @@ fn value_rule(text: &str) -> Result<ValueRule, ValueError> {
     })
 }
 
-/// The expression of a text that is one.
+/// Parses the regular expression in a text that starts with `~`; `None` for any other text.
 pub(crate) fn pattern(text: &str, expected: &'static str) -> Option<Result<Pattern, ValueError>> {
     compiled(text, expected, Pattern::new)
 }
@@ -179,7 +179,7 @@ fn compiled(
     Some(compile(written).map_err(refuse))
 }
 
-/// A regular expression without its `~`, where nothing else can stand.
+/// The kind of value for a regular expression without its `~`, where nothing else is possible.
 pub(crate) const PATTERN: Text<Pattern> = Text {
     expected: "a regular expression over the whole path such as /a/(.*)",
     read: |text| {
@@ -192,10 +192,10 @@ pub(crate) const PATTERN: Text<Pattern> = Text {
     print: ToString::to_string,
 };
 
-/// Why a word is refused where there are a few.
+/// Why an unknown keyword is rejected.
 pub(crate) const NOT_KNOWN: &str = "is not known here";
 
-/// A word that is none of these, with what is near it.
+/// The error about an unknown keyword, with the nearest known one.
 pub(crate) fn unknown(written: &str, words: &[&str], expected: &'static str) -> ValueError {
     let nearest = nearest(written, words.iter().copied()).map(str::to_owned);
     ValueError {

@@ -1,4 +1,4 @@
-//! The options of `[messages]`, declared once.
+//! Options of `[messages]`, declared once.
 
 use crate::kind::Word;
 use crate::settings::{MessageFormat, MessageLevel, Messages};

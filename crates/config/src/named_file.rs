@@ -1,6 +1,6 @@
 //! Files that a configuration names and that are read with it: pages, users, secrets.
 //!
-//! Certificates are not: whoever uses them reads them, and again when they change.
+//! Certificates are read by their users instead, and again when they change.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use crate::settings::{CookieSecrets, Page};
 use crate::table::Written;
 use crate::value_error::{ValueError, ValueFault};
 
-/// Far more than a page, a list of users or a key has.
+/// The largest file, far larger than any page, list of users or key.
 const LARGEST_FILE_BYTES: u64 = 4 << 20;
 
-/// A file, and what is made of its bytes.
+/// A kind of file, and how its bytes are parsed.
 pub(crate) struct FileKind<V> {
     pub(crate) expected: &'static str,
     pub(crate) make: fn(&Path, Vec<u8>) -> Result<V, String>,
@@ -61,7 +61,7 @@ impl<V> Kind<V> for FileKind<V> {
     }
 }
 
-/// Of regular files only: a pipe could keep a reload waiting for ever.
+/// Reads a regular file. Others are rejected: a pipe could block a reload for ever.
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
     let failed = |error: std::io::Error| format!("it can't be read: {error}");
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
@@ -76,7 +76,7 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// A page, of the kind that its ending says.
+/// An error page, whose content type follows from the file name.
 pub(crate) const PAGE: FileKind<Page> = FileKind {
     expected: "the path of a page such as /etc/vanward/404.html",
     make: |path, body| {
@@ -98,7 +98,7 @@ fn content_type(path: &Path) -> &'static str {
     }
 }
 
-/// Users, and the file that they are in.
+/// Users, and the path of their file.
 pub(crate) type UsersFile = (PathBuf, Arc<Users>);
 
 pub(crate) const USERS: FileKind<UsersFile> = FileKind {

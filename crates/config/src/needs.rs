@@ -1,6 +1,6 @@
-//! What a configuration needs of the machine beside certificates: folders in which files are made, names that resolve.
+//! What a configuration needs on the machine besides certificates: folders for files, names that resolve.
 //!
-//! Nothing here looks whether they are there: that is for whoever checks a file on the machine where it is to run.
+//! Nothing is looked up here: that is up to the command that checks a file on the machine where it will run.
 
 use std::path::{Path, PathBuf};
 
@@ -10,26 +10,26 @@ use crate::reader::{Reader, Span};
 use crate::settings::{ListenAddress, LogTarget, ServerHost};
 use mistake::Mistake;
 
-/// Something that has to be there, and where the configuration says so.
+/// Something that must exist on the machine, and where the configuration says so.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Need {
-    /// What.
+    /// What must exist.
     pub what: Needed,
     option: &'static str,
     place: Mistake,
 }
 
-/// What has to be there.
+/// What must exist on the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Needed {
-    /// The folder in which this file is made.
+    /// The folder in which this file will be created.
     FolderOf(PathBuf),
-    /// The address of a host.
+    /// The address of this host name.
     AddressOf(String),
 }
 
 impl Need {
-    /// What whoever has looked found wrong with it, at its place.
+    /// Makes a mistake at the position of the need, with the given message.
     pub fn mistake(&self, message: &str, expected: Option<&str>) -> Mistake {
         Mistake {
             message: format!("{}: {message}", self.option),
@@ -39,7 +39,7 @@ impl Need {
     }
 }
 
-/// What a file needs, in its order.
+/// The needs of a file, in order.
 pub(crate) fn needs(file: &File, reader: &Reader<'_>) -> Vec<Need> {
     let mut needs = Vec::new();
     let mut add = |what: Needed, option, at: &Span| {

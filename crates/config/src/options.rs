@@ -1,6 +1,6 @@
-//! Every option of the file, declared once: name, kind, default, meaning.
+//! All options of the file, declared once: name, kind, default, meaning.
 //!
-//! To add one, add its field and its line here, and give it its meaning in `resolve`.
+//! To add one, add its field and its line here, and convert it in `resolve`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ use crate::tls_options::{HstsKind, SERVER_TLS, ServerTlsWritten};
 use crate::upstream_options::{UPSTREAM, UPSTREAM_NAME, UpstreamWritten, is_upstream_name};
 use crate::value_error::ValueError;
 
-/// A file as written, each value understood, their relations not yet.
+/// A parsed file: each value is valid, but their relations are not checked yet.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct File {
     pub(crate) workers: Option<usize>,
@@ -59,7 +59,7 @@ pub(crate) struct File {
     pub(crate) messages: Messages,
 }
 
-/// `wakeup_coalescing`, whose default is not zero.
+/// The option `wakeup_coalescing`, whose default is not zero.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WakeupCoalescing(pub(crate) Duration);
 
@@ -213,7 +213,7 @@ pub(crate) static FILE: Table<File> = Table {
 pub(crate) const NETWORK_KIND: Text<IpNet> =
     Text { expected: NETWORK, read: network, print: IpNet::to_string };
 
-/// `[[listen]]`.
+/// The parsed table `[[listen]]`.
 #[derive(Debug, Clone)]
 pub(crate) struct Listen {
     pub(crate) name: Option<Located<String>>,
@@ -492,7 +492,7 @@ static LIMITS: Table<Limits> = Table {
     ],
 };
 
-/// `[shed]`.
+/// The parsed table `[shed]`.
 #[derive(Debug, Clone)]
 pub(crate) struct ShedWritten {
     pub(crate) concurrency: Option<Element<ShedSettings>>,

@@ -1,4 +1,4 @@
-//! Kinds of values with several in them: names with values, and one or a list.
+//! Kinds of values with several parts: names with values, and one or a list.
 
 use serde_json::{Value, json};
 use toml::Spanned;
@@ -9,7 +9,7 @@ use crate::reader::{Reader, Span};
 use crate::table::{Page, Written, quoted_key};
 use crate::value_error::ValueError;
 
-/// A name of which the file says something.
+/// A name and its value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Pair<N, V> {
     pub(crate) at: Span,
@@ -17,19 +17,19 @@ pub(crate) struct Pair<N, V> {
     pub(crate) value: V,
 }
 
-/// As it would have been read, from nowhere.
+/// A pair without a position, for printing.
 pub(crate) fn pair<N, V>(name: N, value: V) -> Pair<N, V> {
     Pair { at: 0..0, name, value }
 }
 
-/// A table whose names are the file's: `{ NAME = VALUE }`, in the order of the file.
+/// A table with names of the user's choice: `{ NAME = VALUE }`, in the order of the file.
 pub(crate) struct Pairs<N, K> {
-    /// What it is, with an example.
+    /// Describes the table, with an example.
     pub(crate) expected: &'static str,
-    /// Reads a name.
+    /// Parses a name.
     pub(crate) name: fn(&str) -> Result<N, ValueError>,
     pub(crate) print_name: fn(&N) -> String,
-    /// What each name has.
+    /// The kind of value that each name has.
     pub(crate) kind: K,
 }
 
@@ -104,7 +104,7 @@ fn refuse_repeated<N: PartialEq, V>(
     }
 }
 
-/// What `kind` takes, or an array of it; left out, or as an empty array, it is none.
+/// One value of another kind, or an array; empty if it is left out.
 pub(crate) struct OneOrMany<K>(pub(crate) K);
 
 impl<V, K: Kind<V>> Kind<Vec<V>> for OneOrMany<K> {

@@ -1,13 +1,13 @@
-//! The path prefix of a route, written as a request would send it.
+//! Parses path prefixes of routes, which must be written as in a request.
 //!
-//! What no normalised request path can match is refused here rather than never matched there.
+//! A prefix that no normalised request path can match is rejected.
 
 use crate::value_error::{PrefixProblem, ValueError, ValueFault};
 
-/// What a path prefix may be.
+/// The expected form of a path prefix.
 pub(crate) const PREFIX: &str = "a path prefix such as / or /api";
 
-/// Reads a path prefix. Its last segment is whole: `/api` is for `/api` and `/api/x`, not for `/apix`.
+/// Parses a path prefix. It matches whole segments: `/api` is for `/api` and `/api/x`, not for `/apix`.
 pub(crate) fn prefix(text: &str) -> Result<String, ValueError> {
     match problem(text) {
         None => Ok(upper_case_escapes(text)),
@@ -21,7 +21,7 @@ pub(crate) fn prefix(text: &str) -> Result<String, ValueError> {
     }
 }
 
-/// Reads a path that is for itself alone, so that a slash at its end counts.
+/// Parses an exact path, in which a trailing slash matters.
 pub(crate) fn exact(text: &str) -> Result<String, ValueError> {
     let without_slash = text.strip_suffix('/').filter(|path| !path.is_empty() && !path.ends_with('/'));
     prefix(without_slash.unwrap_or(text)).map(|path| match without_slash {

@@ -1,6 +1,6 @@
-//! Links by name: those that are known, and those of a file's own.
+//! Link profiles: built-in ones, and those that a file defines.
 //!
-//! The figures of known ones are rounded from what such links are commonly said to do; none of them was measured here.
+//! The figures of the built-in ones are rounded from common descriptions of such links; none was measured here.
 
 use std::num::NonZeroU64;
 
@@ -21,23 +21,23 @@ const KBIT: u64 = 125;
 const MBIT: u64 = 1000 * KBIT;
 const MS: u64 = 1_000_000;
 
-/// A kind of link. Each client has one of its own.
+/// A built-in link profile. Each client gets a link of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Profile {
-    /// What it is called.
+    /// The name.
     pub name: &'static str,
-    /// What it stands for.
+    /// A description.
     pub doc: &'static str,
     down_bytes_per_second: u64,
     up_bytes_per_second: u64,
     round_trip_ms: u64,
-    /// Of a piece, either way.
+    /// The jitter of each piece of data, in each direction.
     jitter_ms: u64,
-    /// Packets of a million that are sent once more.
+    /// Lost packets per million, which are sent again.
     lost_per_million: u32,
 }
 
-/// All of them, the slowest first.
+/// All built-in profiles, the slowest first.
 pub const PROFILES: &[Profile] = &[
     profile("dial-up", "a modem, 49 and 30 kbit/s, 120 ms", [49 * KBIT, 30 * KBIT], [120, 10], 0),
     profile("edge", "2G, 240 and 200 kbit/s, 840 ms", [240 * KBIT, 200 * KBIT], [840, 60], 5_000),
@@ -79,12 +79,12 @@ const fn profile(
 }
 
 impl Profile {
-    /// The one of this name.
+    /// The built-in profile with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         PROFILES.iter().find(|profile| profile.name == name)
     }
 
-    /// How fast bodies pass over it.
+    /// The rates of the link.
     pub fn bandwidths(&self) -> Bandwidths {
         let of = |bytes_per_second| {
             let limit = NonZeroU64::new(bytes_per_second).map(Limit::link);
@@ -94,7 +94,7 @@ impl Profile {
         Bandwidths { down: of(self.down_bytes_per_second), up: of(self.up_bytes_per_second) }
     }
 
-    /// How late what passes over it comes: half the round trip each way, and all of it for a connection to be made.
+    /// The delays of the link: half the round trip in each direction, and the whole round trip to connect.
     pub fn link(&self) -> Link {
         let jitter = |spread_ns| if spread_ns == 0 { Jitter::None } else { Jitter::Uniform { spread_ns } };
         let delay = |mean_ns, spread_ns| Some(Delay { mean_ns, jitter: jitter(spread_ns) });
@@ -111,19 +111,19 @@ impl Profile {
     }
 }
 
-/// A link of a file's own.
+/// A link profile that a file defines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OwnProfile {
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// How fast bodies pass over it.
+    /// The rates of the link.
     pub bandwidths: Bandwidths,
-    /// How late what passes over it comes.
+    /// The delays of the link.
     pub link: Link,
 }
 
 impl Settings {
-    /// The link of this name: one of the file's own before a known one.
+    /// The link profile with this name. The file's own profiles take precedence over built-in ones.
     pub fn profile(&self, name: &str) -> Option<(Bandwidths, Link)> {
         match self.profiles.iter().find(|own| own.name == name) {
             Some(own) => Some((own.bandwidths.clone(), own.link.clone())),
@@ -131,14 +131,14 @@ impl Settings {
         }
     }
 
-    /// The names of all links, the file's own first.
+    /// The names of all profiles, the file's own first.
     pub fn profile_names(&self) -> impl Iterator<Item = &str> {
         let own = self.profiles.iter().map(|own| own.name.as_str());
         own.chain(PROFILES.iter().map(|profile| profile.name))
     }
 }
 
-/// `[profile.NAME]`.
+/// The parsed table `[profile.NAME]`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ProfileWritten {
     rate: Vec<Bandwidth>,
@@ -182,7 +182,7 @@ pub(crate) static PROFILE: Table<ProfileWritten> = Table {
     ],
 };
 
-/// Adds a mistake for each listener whose profile nobody knows, and warnings of profiles that nobody has or could have.
+/// Adds a mistake for each listener with an unknown profile, and warns of profiles that no listener has or could get.
 pub(crate) fn check_profiles(file: &File, reader: &mut Reader<'_>) {
     let own = file.profiles.iter().map(|(_, name, _)| name.as_str());
     let known: Vec<&str> = own.chain(PROFILES.iter().map(|profile| profile.name)).collect();
@@ -208,7 +208,7 @@ pub(crate) fn check_profiles(file: &File, reader: &mut Reader<'_>) {
     }
 }
 
-/// What listeners are written to be, each with what its profile has: a file's own before a known one.
+/// Applies profiles to the options of listeners. The file's own profiles take precedence over built-in ones.
 pub(crate) fn with_profiles(file: &mut File) {
     for listen in &mut file.listen {
         let Some(name) = listen.value.profile.take() else { continue };

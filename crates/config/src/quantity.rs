@@ -1,16 +1,16 @@
-//! Durations, sizes and rates as people write them: a number and a unit.
+//! Parses and prints durations, sizes and rates: a number and a unit.
 //!
-//! Exact: no floating point, and what can't be represented is refused rather than rounded.
+//! Exact: no floating point, and a value that cannot be represented is rejected, not rounded.
 
 use std::time::Duration;
 
 use crate::value_error::{ValueError, ValueFault};
 
-/// Two years, which Strict-Transport-Security may last: beyond it a duration is a slip, and sums with it could overflow a
-/// clock.
+/// The longest duration: two years, as Strict-Transport-Security may last. A longer one is a slip, and sums with it
+/// could overflow a clock.
 const LONGEST: Duration = Duration::from_secs(2 * 365 * 24 * 3600);
 
-/// Reads a duration: `50ms`, `1.5s`, `2m`, `1h`. The unit is required; two years are the most.
+/// Parses a duration: `50ms`, `1.5s`, `2m`, `1h`. The unit is required; the maximum is two years.
 pub fn duration(text: &str) -> Result<Duration, ValueError> {
     let nanoseconds = DURATION.parse(text)?;
     let too_large = || DURATION.refuse(ValueFault::TooLarge(text.trim().to_owned()));
@@ -18,13 +18,13 @@ pub fn duration(text: &str) -> Result<Duration, ValueError> {
     if duration > LONGEST { Err(too_large()) } else { Ok(duration) }
 }
 
-/// Reads a size in bytes: `512`, `64k` and `256MB` (powers of 1000), `64KiB` (powers of 1024).
+/// Parses a size in bytes: `512`, `64k` and `256MB` (powers of 1000), `64KiB` (powers of 1024).
 pub fn size(text: &str) -> Result<u64, ValueError> {
     let bytes = SIZE.parse(text)?;
     u64::try_from(bytes).map_err(|_| SIZE.refuse(ValueFault::TooLarge(text.trim().to_owned())))
 }
 
-/// Reads a rate into bytes/s: `500k`, `1MB/s`, and `10Mbit/s`, which is an eighth in bytes.
+/// Parses a rate to bytes/s: `500k`, `1MB/s`, and `10Mbit/s`, which is divided by eight.
 pub(crate) fn rate(text: &str) -> Result<u64, ValueError> {
     let bits_per_second = RATE.parse(text)?;
     if bits_per_second % 8 != 0 {
@@ -33,7 +33,7 @@ pub(crate) fn rate(text: &str) -> Result<u64, ValueError> {
     u64::try_from(bits_per_second / 8).map_err(|_| RATE.refuse(ValueFault::TooLarge(text.trim().to_owned())))
 }
 
-/// Reads a percentage: `20%`.
+/// Parses a percentage: `20%`.
 pub(crate) fn percent(text: &str) -> Result<u64, ValueError> {
     let refuse = |fault| ValueError { fault, expected: EXPECTED_PERCENT };
     let written = text.trim();
@@ -49,22 +49,22 @@ pub(crate) fn percent(text: &str) -> Result<u64, ValueError> {
     number.parse().map_err(|_| refuse(ValueFault::TooLarge(written.to_owned())))
 }
 
-/// The duration as it would be written: `75s`, `1h`, `1500ms`.
+/// Prints a duration as in a file: `75s`, `1h`, `1500ms`.
 pub fn written_duration(duration: Duration) -> String {
     DURATION.write(duration.as_nanos(), "0s")
 }
 
-/// The size as it would be written: `64KiB`, `1MB`, `100`.
+/// Prints a size as in a file: `64KiB`, `1MB`, `100`.
 pub(crate) fn written_size(bytes: u64) -> String {
     SIZE.write(bytes.into(), "0")
 }
 
-/// The rate as it would be written: `64B/s`, `1MB/s`.
+/// Prints a rate as in a file: `64B/s`, `1MB/s`.
 pub(crate) fn written_rate(bytes_per_second: u64) -> String {
     RATE.write(u128::from(bytes_per_second) * 8, "0B/s")
 }
 
-/// What each kind of quantity may be.
+/// The expected form of a duration.
 pub(crate) const EXPECTED_DURATION: &str = "a duration such as 50ms, 1.5s, 2m or 1h";
 pub(crate) const EXPECTED_SIZE: &str = "a size in bytes such as 512, 64k, 256MB or 64KiB";
 pub(crate) const EXPECTED_PERCENT: &str = "a percentage such as 20%";

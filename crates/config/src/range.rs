@@ -1,4 +1,4 @@
-//! Kinds of values with a least and a most: counts, sizes, rates and durations.
+//! Kinds of values with a range: counts, sizes, rates and durations.
 
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
@@ -14,26 +14,26 @@ use crate::quantity::{
 use crate::reader::Reader;
 use crate::table::Written;
 
-/// Numbers that a quantity may be kept as.
+/// Number types that a quantity may be stored in.
 pub(crate) trait Number: Copy + TryFrom<u64> + TryInto<u64> {}
 impl<N: Copy + TryFrom<u64> + TryInto<u64>> Number for N {}
 
-/// A whole number within a range: plain, or a quantity with units.
+/// A whole number within a range: plain, or with a unit.
 pub(crate) struct Count {
     pub(crate) range: RangeInclusive<u64>,
     pub(crate) unit: Unit,
 }
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Things: an integer.
+    /// No unit: an integer.
     Things,
-    /// Bytes: a size, or an integer.
+    /// Bytes: a size such as `64KiB`, or an integer.
     Bytes,
-    /// Bytes/s: a rate, or an integer.
+    /// Bytes per second: a rate such as `1MB/s`, or an integer.
     BytesPerSecond,
-    /// Hundredths: text such as `20%`.
+    /// Percent: text such as `20%`.
     Percent,
 }
 
@@ -146,7 +146,7 @@ impl<N: Number> Kind<N> for Count {
     }
 }
 
-/// What `Count` takes, 0 excluded, which its range says as well.
+/// A `Count` without 0, which its range must exclude as well.
 pub(crate) struct NonZero(pub(crate) Count);
 
 impl Kind<NonZeroU32> for NonZero {

@@ -1,4 +1,4 @@
-//! From the text of a file to a `Config`, or to every mistake in it.
+//! Reads a file into a `Config`, or into all its mistakes.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -15,47 +15,47 @@ use mistake::{Mistake, Places};
 /// The largest file that is read: far more than anybody writes, and an end to `/dev/zero`.
 const LARGEST_FILE_BYTES: u64 = 16 << 20;
 
-/// What came of reading a file.
+/// The result of reading a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
-    /// What the file means; `None` if there are mistakes.
+    /// The configuration; `None` if there are mistakes.
     pub config: Option<Config>,
-    /// All that is wrong, in the order of the file.
+    /// All mistakes, in the order of the file.
     pub mistakes: Vec<Mistake>,
-    /// What works but is hardly meant, in the order of the file.
+    /// Settings that are valid but probably unintended, in the order of the file.
     pub warnings: Vec<Mistake>,
-    /// The files that the configuration names for TLS. Nothing here has opened them.
+    /// The TLS files that the configuration names. They have not been opened.
     pub files: Vec<NamedFile>,
-    /// What else has to be there. Nothing here has looked.
+    /// What else must exist on the machine. It has not been looked up.
     pub needs: Vec<Need>,
 }
 
-/// A file that is named in the configuration, and where.
+/// A file that the configuration names, with its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedFile {
     pub(crate) owner: Owner,
-    /// `None` is for the owner as a whole.
+    /// The path; `None` stands for the owner as a whole.
     pub(crate) path: Option<PathBuf>,
     pub(crate) option: &'static str,
     pub(crate) place: Mistake,
 }
 
-/// Whose file it is.
+/// The part of the configuration that names a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// Index into `Settings::listeners`.
+    /// A listener, as an index into `Settings::listeners`.
     Listener(usize),
-    /// Index into `Settings::upstreams`.
+    /// An upstream, as an index into `Settings::upstreams`.
     Upstream(usize),
 }
 
 impl Reading {
-    /// The configuration, or what is wrong with it.
+    /// Returns the configuration, or all mistakes.
     pub fn into_result(self) -> Result<Config, Vec<Mistake>> {
         self.config.ok_or(self.mistakes)
     }
 
-    /// What whoever opened a file found wrong with it, at the place where the configuration names it.
+    /// Makes a mistake about the content of a named file, at the position where the configuration names it.
     pub fn mistake_about(
         &self,
         owner: Owner,
@@ -85,17 +85,17 @@ impl Reading {
     }
 }
 
-/// Reads the file at `path`. A file that can't be read is a mistake too.
+/// Reads the file at `path`. A file that cannot be read is a mistake too.
 pub fn load(path: &Path) -> Result<Config, Vec<Mistake>> {
     examine_file(path).into_result()
 }
 
-/// Reads the text of a file; `file_name` is only named in mistakes.
+/// Parses the text of a file. `file_name` is used only in mistakes.
 pub fn parse(text: &str, file_name: &str) -> Result<Config, Vec<Mistake>> {
     examine(text, file_name).into_result()
 }
 
-/// As `load`, with warnings.
+/// Reads the file at `path` like `load`, and also returns warnings, files and needs.
 pub fn examine_file(path: &Path) -> Reading {
     let file_name = path.display().to_string();
     let failed = |text: &str, offset, message: String| {
@@ -124,7 +124,7 @@ fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// As `parse`, with warnings.
+/// Parses the text of a file like `parse`, and also returns warnings, files and needs.
 pub fn examine(text: &str, file_name: &str) -> Reading {
     let (mut reader, root) = Reader::new(text, file_name);
     let file = FILE.read(("the file", ""), root.get_ref(), &(0..0), &mut reader);

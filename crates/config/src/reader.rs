@@ -1,7 +1,7 @@
-//! A file being read: its syntax tree, and the mistakes found so far.
+//! State of reading a file: its syntax tree, and the mistakes so far.
 //!
-//! After a syntax error the rest is still read, so that one run shows everything. What can't be known from a broken
-//! file is not claimed of it: a broken value is skipped, and nothing is called missing where a part was lost.
+//! After a syntax error the rest is still read, so that one run shows everything. Conclusions that a broken file does
+//! not allow are avoided: a broken value is skipped, and nothing is called missing where a part was lost.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -14,27 +14,27 @@ use crate::foreign;
 use crate::value_error::ValueError;
 use mistake::{Mistake, Places};
 
-/// Deeper than any table of a configuration: there, a value is taken as one piece.
+/// The nesting beyond which a value is treated as one piece; no table of a configuration is deeper.
 const DEEPEST_TABLE: usize = 8;
 
-/// More than anybody reads: beyond it a file is not the kind of file that it should be.
+/// The most mistakes that are kept. A file with more is probably of another kind.
 const MOST_MISTAKES: usize = 1000;
 
-/// A place in the text, in bytes.
+/// A range of bytes in the text.
 pub(crate) type Span = Range<usize>;
 
-/// Collects what is wrong with one file.
+/// Collects the mistakes of one file.
 pub(crate) struct Reader<'t> {
     places: Places<'t>,
     mistakes: Vec<Mistake>,
-    /// How many mistakes there were beyond the most.
+    /// How many mistakes were dropped because of the limit.
     dropped: usize,
     warnings: Vec<Mistake>,
-    /// Where the keys begin whose values have a syntax error.
+    /// The positions of keys whose values have a syntax error.
     broken: HashSet<usize>,
-    /// How many of these values were come across.
+    /// How many of the broken values were skipped so far.
     skipped: usize,
-    /// No part of the file was lost to a syntax error.
+    /// Whether no part of the file was lost to a syntax error.
     whole: bool,
 }
 
@@ -87,29 +87,30 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Whether the value of the key at `key` has a syntax error, which was reported; then it counts as refused.
+    /// Whether the value of the key at `key` has a syntax error, which is already reported. If so, the value counts as
+    /// rejected.
     pub(crate) fn skip_broken(&mut self, key: &Span) -> bool {
         let is_broken = self.broken.contains(&key.start);
         self.skipped += usize::from(is_broken);
         is_broken
     }
 
-    /// How many values were refused so far, one way or another.
+    /// How many values were rejected so far.
     pub(crate) fn refused(&self) -> usize {
         self.mistakes.len() + self.dropped + self.skipped
     }
 
-    /// Whether what was not found is really not there.
+    /// Whether the file is complete, so that what was not found is really missing.
     pub(crate) fn is_whole(&self) -> bool {
         self.whole
     }
 
-    /// The line of a place, from 1.
+    /// The line of a position, from 1.
     pub(crate) fn line(&self, at: &Span) -> usize {
         self.places.line(at.start)
     }
 
-    /// A mistake at a place, to be added once it says all that it should.
+    /// Makes a mistake at a position. Pass it to `add` when it is complete.
     pub(crate) fn mistake(&self, at: &Span, message: impl Into<String>) -> Mistake {
         // Finding a column costs a walk along its line: not for what won't be kept.
         self.places.mistake(if self.is_full() { &(0..0) } else { at }, message)
@@ -123,7 +124,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Adds what stops nobody from running the file, but is hardly meant.
+    /// Adds a warning: the setting is valid, but probably unintended.
     pub(crate) fn warn(&mut self, warning: Mistake) {
         if self.warnings.len() < MOST_MISTAKES && !self.is_full() {
             self.warnings.push(warning);
@@ -134,14 +135,15 @@ impl<'t> Reader<'t> {
         self.mistakes.len() >= MOST_MISTAKES
     }
 
-    /// Adds a value that isn't what the option `name` takes.
+    /// Adds a mistake about the value of the option `name`.
     pub(crate) fn refuse(&mut self, at: &Span, name: &str, error: &ValueError) {
         let at = &error.fault.offset().map_or(at.clone(), |offset| self.within(at, offset));
         let mistake = self.mistake(at, format!("{name}: {}", error.fault));
         self.add(mistake.expecting(error.expected).meaning(error.fault.meant()));
     }
 
-    /// The place of a byte of a string, where the file has it as it is; else that of the string.
+    /// The position of a byte in a string if the file contains the string literally, otherwise the position of the
+    /// string.
     fn within(&self, string: &Span, offset: usize) -> Span {
         let quote =
             |text: &str| !text.starts_with(r#"""""#) && !text.starts_with("'''") && !text.contains('\\');
@@ -154,7 +156,7 @@ impl<'t> Reader<'t> {
         !self.mistakes.is_empty()
     }
 
-    /// All mistakes and warnings, in the order of the file; of very many mistakes the first that were found.
+    /// Returns all mistakes and warnings, in the order of the file. If there were too many, only the first ones found.
     pub(crate) fn finish(mut self) -> (Vec<Mistake>, Vec<Mistake>) {
         self.mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
         if let Some(last) = self.mistakes.last().filter(|_| self.dropped > 0) {

@@ -1,10 +1,10 @@
-//! The reference of all options, from their declarations.
+//! The reference of all options, generated from their declarations.
 
 use crate::options::FILE;
 use crate::table::Page;
 
-/// The file as a JSON Schema (draft 2020-12), for editors: what is no option in it is none, and what an option takes is
-/// said at least in words.
+/// A JSON Schema of the file (draft 2020-12), for editors. It rejects unknown options, and describes every value at
+/// least in words.
 pub fn schema() -> serde_json::Value {
     let mut schema = FILE.schema();
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
@@ -12,7 +12,7 @@ pub fn schema() -> serde_json::Value {
     schema
 }
 
-/// Every option as Markdown tables: what it takes, its default, what it means.
+/// All options as Markdown tables: what each takes, its default, its meaning.
 pub fn reference() -> String {
     let mut page = Page::default();
     FILE.document("", &mut page);

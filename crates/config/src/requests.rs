@@ -1,6 +1,6 @@
-//! Which requests a `[[route]]` or a `[[fault]]` is for: the keys that say so, declared once.
+//! Options that select the requests of a `[[route]]` or a `[[fault]]`, declared once.
 //!
-//! What each value may be is in `matching`.
+//! The syntax of the values is in `matching`.
 
 use ::route::{HostRule, PathRule, Rule, ValueRule};
 use ipnet::IpNet;
@@ -14,7 +14,7 @@ use crate::route_resolve::Names;
 use crate::settings::Listener;
 use crate::table::{Declared, key};
 
-/// What requests have to be like.
+/// Conditions on requests.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Requests {
     listener: Vec<Located<String>>,
@@ -27,7 +27,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// One rule for each host, or one for all.
+    /// The rules for these conditions: one for each host, or one for all.
     pub(crate) fn rules(&self, names: &Names<'_>, reader: &mut Reader<'_>) -> Vec<Rule> {
         let rule = Rule {
             listeners: self.listener.iter().filter_map(|name| names.listener(name, reader)).collect(),
@@ -44,23 +44,24 @@ impl Requests {
         }
     }
 
-    /// The rule for connections, of which nothing has been read: of a listener, whatever is spoken there, and a client.
+    /// The rule for connections, of which no request is known yet: only listener and client count, and any protocol is
+    /// accepted.
     pub(crate) fn rule_of_connections(&self, names: &Names<'_>, reader: &mut Reader<'_>) -> Rule {
         let listeners = self.listener.iter().filter_map(|name| names.any_listener(name, reader)).collect();
         Rule { listeners, clients: self.clients.clone(), ..Rule::default() }
     }
 
-    /// The listeners that are named.
+    /// The named listeners.
     pub(crate) fn listeners(&self) -> &[Located<String>] {
         &self.listener
     }
 
-    /// Whether they are of some clients and not of others.
+    /// Whether the conditions apply to some clients only.
     pub(crate) fn are_of_some_clients(&self) -> bool {
         !self.clients.is_empty()
     }
 
-    /// What is said here that only requests have.
+    /// The names of the written conditions that apply to requests only, not to connections.
     pub(crate) fn of_requests_alone(&self) -> impl Iterator<Item = &'static str> {
         let said = [
             ("host", !self.host.is_empty()),
@@ -72,7 +73,7 @@ impl Requests {
         said.into_iter().filter_map(|(option, is_said)| is_said.then_some(option))
     }
 
-    /// As they would have been written: rules that differ by their hosts alone.
+    /// Converts rules that differ only in their hosts back to parsed options, for printing.
     pub(crate) fn written(rules: &[Rule], listeners: &[Listener]) -> Self {
         let rule = rules.first().cloned().unwrap_or_default();
         let listener = |index: &usize| listeners.get(*index).map(|listener| located(listener.name.clone()));

@@ -1,6 +1,6 @@
-//! Relations between the values of a file: what names what, what is there twice, what is never used.
+//! Checks relations between the values of a file: references, duplicates, unused parts.
 //!
-//! The only place that makes `Settings` of a file, and back.
+//! The only place that converts a file to `Settings` and back.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
@@ -23,7 +23,7 @@ use crate::upstream_options::UpstreamWritten;
 use crate::upstream_resolve::{check_upstream, upstream};
 use ::route::Rule;
 
-/// The file's meaning; `None` if it has a mistake, found here or before.
+/// Converts a file to settings; `None` if there is a mistake, found here or before.
 pub(crate) fn resolve(file: File, reader: &mut Reader<'_>) -> Option<Settings> {
     check_listeners(&file, reader);
     let names = names(&file);
@@ -93,7 +93,7 @@ fn listener_names(file: &File) -> Vec<String> {
     unique(written.zip(defaults))
 }
 
-/// Names as they are written, and for the others their defaults, with a number where that is taken.
+/// Makes names unique: written names stay, and a default name that is taken gets a number.
 pub(crate) fn unique(names: impl Iterator<Item = (Option<String>, String)> + Clone) -> Vec<String> {
     let mut taken: HashSet<String> = names.clone().filter_map(|(written, _)| written).collect();
     let mut next_of: HashMap<String, usize> = HashMap::new();
@@ -266,13 +266,13 @@ fn meaning(
 }
 
 impl Settings {
-    /// A file with these settings: every option is in it.
+    /// Prints the settings as a file, with all options.
     pub fn to_toml(&self) -> String {
         FILE.print(&File::from(self), "")
     }
 }
 
-/// As it would have been read, from nowhere.
+/// Converts back to a parsed file, for printing.
 impl From<&Settings> for File {
     fn from(config: &Settings) -> Self {
         let listen = |listener: &Listener| {

@@ -1,4 +1,4 @@
-//! The options of retries, of an upstream and of a route, declared once.
+//! Options of retries, of an upstream and of a route, declared once.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::settings::{Retry, RetryOn, Statuses};
 use crate::statuses::{status_range, written_range};
 use crate::table::{Inline, Table, Written, key};
 
-/// `[upstream.NAME.retry]`.
+/// The parsed table `[upstream.NAME.retry]`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RetryWritten {
     pub(crate) retry: Retry,
@@ -61,7 +61,7 @@ pub(crate) static RETRY: Table<RetryWritten> = Table {
     ],
 };
 
-/// `retry` of a route: the budget is the upstream's.
+/// The option `retry` of a route, which has no budget of its own: the upstream's applies.
 pub(crate) const RETRY_OF_ROUTE: Inline<Retry> = Inline {
     title: "retry",
     example: "{ attempts = 1 }",

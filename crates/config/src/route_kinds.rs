@@ -15,7 +15,7 @@ use crate::settings::Via;
 use crate::table::Written;
 use crate::value_error::{ValueError, ValueFault};
 
-/// What clients show when they ask for a password.
+/// The realm that clients show when they ask for a password.
 pub(crate) const REALM: Text<String> = Text {
     expected: "text without control characters",
     read: |text| match ::route::challenge(text) {
@@ -32,7 +32,7 @@ pub(crate) const REALM: Text<String> = Text {
     print: String::clone,
 };
 
-/// What Via says.
+/// What Via says about the proxy.
 pub(crate) const VIA: Text<Via> = Text {
     expected: "a name such as edge-1 (letters, digits and -._), or off",
     read: |text| match text {
@@ -60,7 +60,7 @@ pub(crate) const VIA: Text<Via> = Text {
     },
 };
 
-/// A number of requests in a time.
+/// A number of requests per time.
 pub(crate) const RATE: Text<(NonZeroU32, Duration)> = Text {
     expected: "a number of requests in a time, such as 100/s, 10/m or 5/10s",
     read: rate,
@@ -95,7 +95,7 @@ fn written_rate((requests, per): &(NonZeroU32, Duration)) -> String {
     format!("{requests}/{}", unit.unwrap_or(&per))
 }
 
-/// One of four numbers.
+/// A redirect status, one of four.
 pub(crate) struct RedirectStatusKind;
 
 impl Kind<RedirectStatus> for RedirectStatusKind {
@@ -122,7 +122,7 @@ impl Kind<RedirectStatus> for RedirectStatusKind {
     }
 }
 
-/// `"remove"`, or what becomes of each domain.
+/// A rewrite of cookie domains: `"remove"`, or replacements.
 pub(crate) struct DomainKind;
 
 const REMOVE: &str = "remove";

@@ -1,4 +1,4 @@
-//! The options of routes, declared once. What they mean together is in `route_resolve`.
+//! Options of routes, declared once. Their relations are in `route_resolve`.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::settings::{Bandwidth, Page, Pages, Retry, RouteLimits, RouteTimeouts,
 use crate::table::{Declared, Element, Inline, Table, Within, key, required};
 use crate::value_error::{ValueError, ValueFault};
 
-/// `[[route]]`.
+/// The parsed table `[[route]]`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RouteWritten {
     pub(crate) name: Option<Located<String>>,
@@ -233,7 +233,7 @@ const ENTRIES: &[&dyn Declared<RouteWritten>] = {
 };
 
 options! {
-    /// Options of a route whose value is used as it is written. A new option without relations to others is one entry here;
+    /// Options of a route whose value needs no conversion. To add one without relations to others, add one entry here;
     /// the proxy reads it from the `options` of `Policies`.
     pub struct RouteOptions in RouteWritten.options as USED_AS_WRITTEN {
         via: Via = VIA,
@@ -253,7 +253,7 @@ fn requests(route: &mut RouteWritten) -> &mut Requests {
     &mut route.requests
 }
 
-/// `redirect`.
+/// The parsed option `redirect`.
 #[derive(Debug, Clone)]
 pub(crate) struct RedirectWritten {
     pub(crate) to: Option<Located<String>>,
@@ -289,7 +289,7 @@ const REDIRECT: Inline<RedirectWritten> = Inline {
     },
 };
 
-/// `respond`.
+/// The parsed option `respond`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RespondWritten {
     pub(crate) status: Option<Located<u16>>,
@@ -331,7 +331,7 @@ const RESPOND: Inline<RespondWritten> = Inline {
     },
 };
 
-/// `auth`.
+/// The parsed option `auth`.
 #[derive(Debug, Clone)]
 pub(crate) struct AuthWritten {
     pub(crate) realm: String,
@@ -366,7 +366,7 @@ const AUTH: Inline<AuthWritten> = Inline {
     },
 };
 
-/// `rate_limit`.
+/// The parsed option `rate_limit`.
 #[derive(Debug, Clone)]
 pub(crate) struct RateLimitWritten {
     pub(crate) rate: Option<Located<(NonZeroU32, Duration)>>,
@@ -417,7 +417,7 @@ const RATE_LIMIT: Inline<RateLimitWritten> = Inline {
     },
 };
 
-/// `rewrite`.
+/// The parsed option `rewrite`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RewriteWritten {
     pub(crate) path: Option<Located<String>>,
@@ -455,7 +455,7 @@ const REWRITE: Inline<RewriteWritten> = Inline {
     },
 };
 
-/// `request_headers` and `response_headers`.
+/// The parsed options `request_headers` and `response_headers`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EditsWritten {
     pub(crate) set: Vec<Pair<FieldName, Located<String>>>,
@@ -497,7 +497,7 @@ const EDITS: Inline<EditsWritten> = Inline {
     },
 };
 
-/// `cookies`.
+/// The parsed option `cookies`.
 #[derive(Debug, Clone)]
 pub(crate) struct CookiesWritten {
     pub(crate) names: Vec<String>,
@@ -639,7 +639,7 @@ const LIMITS: Inline<RouteLimits> = Inline {
     },
 };
 
-/// Pages by status, of a route and of all.
+/// The kind of value for error pages by status, of a route and of all routes.
 pub(crate) const ERROR_PAGES: Pairs<PageFor, FileKind<Page>> = Pairs {
     expected: "files by status such as { 404 = \"404.html\", 5xx = \"error.html\" }",
     name: |text| {
@@ -655,12 +655,12 @@ pub(crate) const ERROR_PAGES: Pairs<PageFor, FileKind<Page>> = Pairs {
     kind: PAGE,
 };
 
-/// Pages as they are used.
+/// Converts parsed error pages.
 pub(crate) fn pages(written: Vec<Pair<PageFor, Page>>) -> Pages {
     ErrorPages::new(written.into_iter().map(|page| (page.name, page.value)))
 }
 
-/// Pages as they would have been written.
+/// Converts error pages back to parsed options, for printing.
 pub(crate) fn written_pages(pages: &Pages) -> Vec<Pair<PageFor, Page>> {
     pages.pages().map(|(scope, page)| pair(scope, page.clone())).collect()
 }

@@ -1,4 +1,4 @@
-//! Relations between the options of routes; from what was written to its meaning, and back.
+//! Checks relations between the options of routes, and converts them to settings and back.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -26,28 +26,29 @@ use crate::table::{Element, one_of};
 use crate::value_error::{ValueError, ValueFault};
 use mistake::nearest;
 
-/// What routes name.
+/// The names that routes can refer to.
 pub(crate) struct Names<'f> {
-    /// Listeners by name and by address, with their places.
+    /// The indices of listeners, by name and by address.
     pub(crate) listeners: HashMap<String, usize>,
-    /// Whether each listener passes bytes on.
+    /// For each listener, whether it passes on bytes (`tcp`).
     pub(crate) is_tcp: Vec<bool>,
-    /// Whether each is a Unix socket.
+    /// For each listener, whether it is a Unix socket.
     pub(crate) is_unix: Vec<bool>,
-    /// Whether each has TLS.
+    /// For each listener, whether it has TLS.
     pub(crate) has_tls: Vec<bool>,
-    /// Upstreams with their places.
+    /// The indices of upstreams, by name.
     pub(crate) upstreams: HashMap<&'f str, usize>,
-    /// The same in the order of the file.
+    /// The names of upstreams, in the order of the file.
     pub(crate) upstream_names: Vec<&'f str>,
-    /// Whether each upstream has a server that speaks no HTTP.
+    /// For each upstream, whether a server does not speak HTTP.
     pub(crate) has_bytes_only: Vec<bool>,
-    /// Whether there is a store for responses.
+    /// Whether there is a cache store.
     pub(crate) has_cache: bool,
 }
 
 impl Names<'_> {
-    /// The place of an upstream that an option names. Of a broken file nothing is said: what is missing may have been lost.
+    /// The index of an upstream that an option names. An unknown name is a mistake, except in a broken file, where the
+    /// upstream may have been lost.
     pub(crate) fn upstream(
         &self,
         option: &str,
@@ -79,7 +80,7 @@ impl Names<'_> {
         Some(found)
     }
 
-    /// A listener, whatever is spoken there.
+    /// The index of a listener of any protocol, by name or address.
     pub(crate) fn any_listener(&self, wanted: &Located<String>, reader: &mut Reader<'_>) -> Option<usize> {
         let Some(&found) = self.listeners.get(&wanted.value) else {
             if reader.is_whole() {
@@ -95,7 +96,7 @@ impl Names<'_> {
         Some(found)
     }
 
-    /// The same, where HTTP is spoken.
+    /// The index of a listener that speaks HTTP, by name or address.
     pub(crate) fn listener(&self, wanted: &Located<String>, reader: &mut Reader<'_>) -> Option<usize> {
         let found = self.any_listener(wanted, reader)?;
         if self.is_tcp[found] {
@@ -107,7 +108,7 @@ impl Names<'_> {
     }
 }
 
-/// What a route means, without its name; `None` with a mistake in it, found here or before.
+/// Converts a route, except its name; `None` if there is a mistake, found here or before.
 pub(crate) fn route(
     element: &Element<RouteWritten>,
     names: &Names<'_>,

@@ -1,4 +1,4 @@
-//! Routes as they would have been written: from their meaning to what is printed.
+//! Converts routes back to parsed options, for printing.
 
 use ::route::{CookieRewrite, HeaderEdit, HeaderEdits, PathRewrite, PathRule, RateKeyPart};
 
@@ -16,7 +16,7 @@ use crate::settings::{
 };
 use crate::table::{Element, element};
 
-/// As it would have been read, from nowhere.
+/// Converts a route back to parsed options, without positions.
 pub(crate) fn route(route: &Route, config: &Settings) -> RouteWritten {
     let Route { name, rules, action, policies, shaping, cache } = route;
     let path = rules.first().map(|rule| rule.path.clone()).unwrap_or_default();

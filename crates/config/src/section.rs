@@ -1,4 +1,4 @@
-//! Tables that may be left out, or be `"off"`: what they switch on is not there then.
+//! Tables that may be left out or be `"off"`, which switches their feature off.
 
 use serde_json::{Value, json};
 use toml::de::DeValue;
@@ -7,10 +7,10 @@ use crate::kind::{article, quoted};
 use crate::reader::Reader;
 use crate::table::{Declared, Element, Page, Table, Written, join};
 
-/// What switches off what a table would switch on.
+/// The keyword that switches a feature off.
 const OFF: &str = "off";
 
-/// `[name]`, or `name = "off"`.
+/// A table `[name]`, or `name = "off"`.
 pub(crate) struct Switched<T, V: 'static> {
     pub(crate) name: &'static str,
     pub(crate) table: &'static Table<V>,

@@ -1,4 +1,4 @@
-//! A server as a URL: `http://HOST[:PORT]`, `https://HOST[:PORT]`, `tcp://HOST:PORT` or `http+unix:/PATH`, and nothing
+//! Parses server URLs: `http://HOST[:PORT]`, `https://HOST[:PORT]`, `tcp://HOST:PORT` or `http+unix:/PATH`, and nothing
 //! else.
 
 use std::fmt;
@@ -9,11 +9,11 @@ use crate::host::host_and_port;
 use crate::settings::{Scheme, Server, ServerHost};
 use crate::value_error::{ValueError, ValueFault};
 
-/// What a server may be.
+/// The expected form of a server.
 pub(crate) const SERVER: &str = "a server such as http://127.0.0.1:9000";
 
 impl Scheme {
-    /// RFC 9110 §4.2.1 and §4.2.2; `None` where there is none.
+    /// The default port (RFC 9110 §4.2.1 and §4.2.2); `None` if there is none.
     pub fn default_port(self) -> Option<u16> {
         match self {
             Self::Http => Some(80),
@@ -22,7 +22,7 @@ impl Scheme {
         }
     }
 
-    /// As in a URL.
+    /// The scheme as in a URL.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -33,7 +33,7 @@ impl Scheme {
 }
 
 impl Server {
-    /// `HOST[:PORT]`, without the default port of its scheme: what a client of it would send as Host.
+    /// The authority, `HOST[:PORT]` without the default port of the scheme, as in the Host header of a client.
     pub fn authority(&self) -> String {
         let is_default = Some(self.port) == self.scheme.default_port();
         match &self.host {
@@ -43,7 +43,7 @@ impl Server {
         }
     }
 
-    /// What it is called: its name, or its URL.
+    /// The label of the server: its name, or its URL.
     pub fn label(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.to_string())
     }
@@ -53,7 +53,7 @@ impl Server {
     }
 }
 
-/// Reads a URL; the weight is 1, and there is nothing else.
+/// Parses a URL. The weight is 1, and the other fields have their defaults.
 impl FromStr for Server {
     type Err = ValueError;
 
@@ -99,7 +99,7 @@ fn unix_server(path: &str) -> Result<Server, ValueFault> {
     socket_path(path).map(|path| Server::at(Scheme::Http, ServerHost::Unix(path), 0))
 }
 
-/// The path of a Unix socket: an absolute one, as it is named in several places, and no longer than the system takes.
+/// Parses the path of a Unix socket. It must be absolute, and no longer than the system allows.
 pub(crate) fn socket_path(path: &str) -> Result<PathBuf, ValueFault> {
     /// sun_path of Linux has 108 bytes, and a zero at its end.
     const LONGEST: usize = 107;
@@ -113,7 +113,7 @@ pub(crate) fn socket_path(path: &str) -> Result<PathBuf, ValueFault> {
     }
 }
 
-/// The URL, with the port always written; the rest is not part of it.
+/// Writes the URL, always with its port.
 impl fmt::Display for Server {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
@@ -123,7 +123,7 @@ impl fmt::Display for Server {
     }
 }
 
-/// As in a URL: an IPv6 address is in brackets.
+/// Writes the host as in a URL: an IPv6 address is in brackets.
 impl fmt::Display for ServerHost {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,20 +1,20 @@
-//! What a configuration means, with every default in one place.
+//! The settings of a configuration, with all defaults in one place.
 //!
 //! `Settings` is plain data, which may have mistakes. `Config` is `Settings` that were checked (`checked`).
 
-/// Where clients connect.
+/// Listeners.
 mod listeners;
-/// Which requests go where, and what is done with them.
+/// Routes and their policies.
 mod routes;
-/// The servers behind them, and how one of them is chosen, watched and spared.
+/// Upstreams: servers, load balancing, checks, pools and retries.
 mod upstreams;
-/// What is stored of responses.
+/// The cache store.
 mod cache;
-/// How they are slowed down on purpose.
+/// Shaping: rate limits and delays.
 mod shaping;
-/// What goes wrong on purpose.
+/// Faults.
 mod faults;
-/// How long, how large and how many.
+/// Time-outs, limits, shedding and logs.
 mod limits;
 
 pub use cache::{CacheDisk, CacheStore};
@@ -44,54 +44,55 @@ use route::Rule;
 
 use crate::profile::OwnProfile;
 
-/// The default of `Settings::wakeup_coalescing`: short beside a network, long beside the work for one request.
+/// The default of `Settings::wakeup_coalescing`: short compared with a network, long compared with the work for one
+/// request.
 pub(crate) const WAKEUP_COALESCING: Duration = Duration::from_micros(250);
 
-/// The values of all options. Plain data: indices may be wrong, names may be there twice. A proxy runs with a `Config`,
-/// which is made of settings by `Config::new` or `Config::edit`.
+/// The values of all options. Plain data: indices may be wrong, names may be repeated. A proxy runs with a `Config`,
+/// which `Config::new` or `Config::edit` makes from settings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Worker threads; `None` means one for each core that the process may use.
+    /// The number of worker threads; `None` means one per available core.
     pub workers: Option<NonZeroUsize>,
-    /// How long a worker that many requests come to sleeps at most before it looks what has come; zero is not at all.
+    /// The longest time that a busy worker waits, to handle several requests per wake-up; zero turns it off.
     pub wakeup_coalescing: Duration,
-    /// The Unix socket of the admin API, which only the user of the process may open; `None` is none.
+    /// The Unix socket of the admin API, which only the user of the process may open; `None` turns it off.
     pub admin: Option<PathBuf>,
-    /// Where metrics are served, apart from clients; `None` is nowhere.
+    /// The address for metrics, apart from clients; `None` turns them off.
     pub metrics: Option<SocketAddr>,
-    /// Where clients connect. At least one.
+    /// The listeners, at least one.
     pub listeners: Vec<Listener>,
-    /// Which requests go where. The most specific match wins, whatever the order.
+    /// The routes. The most specific match is used, whatever the order.
     pub routes: Vec<Route>,
-    /// The groups of servers that routes lead to.
+    /// The upstreams.
     pub upstreams: Vec<Upstream>,
-    /// Links of its own, which listeners may be given while the proxy runs.
+    /// Link profiles that the file defines. Listeners may get them while the proxy runs.
     pub profiles: Vec<OwnProfile>,
-    /// Networks whose `Forwarded` and `X-Forwarded-*` headers are believed and appended to.
+    /// Trusted proxies: networks whose `Forwarded` and `X-Forwarded-*` fields are believed and extended.
     pub trusted_proxies: Vec<IpNet>,
-    /// The pages of errors where a route has none of its own.
+    /// Error pages for routes without their own.
     pub error_pages: Pages,
-    /// What goes wrong on purpose.
+    /// The faults.
     pub faults: Faults,
-    /// How long each wait may take.
+    /// The time-outs.
     pub timeouts: Timeouts,
-    /// How large or many each thing may be.
+    /// The limits on sizes and counts.
     pub limits: Limits,
-    /// What is refused before it is too much.
+    /// Load shedding.
     pub shed: Shedding,
-    /// What is stored of the responses of routes with `Route::cache`; `None` is nothing.
+    /// The cache store, for routes with `Route::cache`; `None` turns caching off.
     pub cache: Option<CacheStore>,
-    /// Where requests are logged; `None` is off.
+    /// The access log; `None` turns it off.
     pub access_log: Option<AccessLog>,
-    /// What is said on standard error.
+    /// Messages to the operator on standard error.
     pub messages: Messages,
 }
 
 impl Settings {
-    /// Settings of a proxy without a file: every request, whatever its host and path, goes to `servers`.
+    /// The settings of a proxy without a file: every request goes to `servers`, whatever its host and path.
     ///
     /// # Panics
-    /// Without a listener or without a server: whoever reads the flags requires both.
+    /// Without a listener or without a server: the command line requires both.
     pub fn for_servers(listeners: Vec<SocketAddr>, servers: Vec<Server>) -> Self {
         assert!(!listeners.is_empty() && !servers.is_empty(), "a proxy has a listener and a server");
         Self {

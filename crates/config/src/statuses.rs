@@ -1,4 +1,4 @@
-//! Statuses of responses as they are written: `200`, `"2xx"`, `"200-399"`, and lists of them.
+//! Parses and prints status codes: `200`, `"2xx"`, `"200-399"`, and lists of them.
 
 use std::fmt::Write;
 use std::ops::RangeInclusive;
@@ -15,7 +15,7 @@ const STATUS: &str = "a status such as 200, \"2xx\" or \"200-399\"";
 const FIRST: u16 = 100;
 const LAST: u16 = 599;
 
-/// Reads one status or a range of them.
+/// Parses one status code or a range.
 pub(crate) fn status_range(text: &str) -> Result<RangeInclusive<u16>, ValueError> {
     let number = |text: &str| {
         let is_status = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -49,7 +49,7 @@ pub(crate) fn written_range(range: &RangeInclusive<u16>) -> String {
     text
 }
 
-/// One status or range of them, or an array.
+/// The kind of value for status codes: one, a range, or an array.
 pub(crate) struct StatusesKind;
 
 impl Kind<Statuses> for StatusesKind {

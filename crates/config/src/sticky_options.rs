@@ -1,4 +1,4 @@
-//! The options of sticky sessions, declared once. What they mean together is in `upstream_resolve`.
+//! Options of sticky sessions, declared once. Their relations are in `upstream_resolve`.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::settings::CookieSecrets;
 use crate::table::{Table, key, required};
 use crate::value_error::{ValueError, ValueFault};
 
-/// `[upstream.NAME.sticky]`.
+/// The parsed table `[upstream.NAME.sticky]`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StickyWritten {
-    /// `Some(None)` is the cookie that the proxy inserts.
+    /// The session key; `Some(None)` is the cookie that the proxy inserts.
     pub(crate) by: Option<Located<Option<Source>>>,
-    /// `Some(None)` is for as long as the browser is open.
+    /// The lifetime; `Some(None)` means until the browser is closed.
     pub(crate) ttl: Option<Located<Option<Duration>>>,
     pub(crate) sessions: Option<Located<usize>>,
     pub(crate) name: Option<Located<String>>,
@@ -30,9 +30,9 @@ pub(crate) struct StickyWritten {
     pub(crate) secret_file: Option<Located<CookieSecrets>>,
 }
 
-/// How long a remembered session lasts without a request, unless written.
+/// The default lifetime of a remembered session without a request.
 pub(crate) const TTL: Duration = Duration::from_secs(30 * 60);
-/// How many are remembered, unless written.
+/// The default number of remembered sessions.
 pub(crate) const SESSIONS: usize = 65_536;
 
 pub(crate) static STICKY_TABLE: Table<StickyWritten> = Table {
@@ -139,7 +139,7 @@ fn refuse(text: &str, why: &'static str, expected: &'static str) -> ValueError {
     ValueError { fault: ValueFault::Unknown { written: text.to_owned(), why, nearest: None }, expected }
 }
 
-/// What browsers are told where nothing is written.
+/// The cookie attributes, with defaults for what is not written.
 pub(crate) fn attributes(written: &StickyWritten) -> CookieAttributes {
     let default = CookieAttributes::default();
     CookieAttributes {

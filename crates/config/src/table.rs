@@ -1,6 +1,6 @@
-//! Tables of the file as declarations: an option is declared once, and read, printed and documented from that.
+//! Declared tables: an option is declared once, and read, printed and documented from its declaration.
 //!
-//! What the values may be is in `kind`, which options there are in `options`.
+//! Kinds of values are in `kind`, the options in `options`.
 
 use serde_json::{Map, Value, json};
 use toml::Spanned;
@@ -11,42 +11,42 @@ use crate::kind::{Kind, article, refuse_type};
 use crate::reader::{Reader, Span};
 use mistake::nearest;
 
-/// A table of the file: its options fill a `T` that starts as its default.
+/// A declared table. Its options fill a `T`, which starts with its defaults.
 pub(crate) struct Table<T: 'static> {
     pub(crate) options: &'static [&'static dyn Declared<T>],
 }
 
-/// A value in the file, and whose it is.
+/// A value in the file, and the option that it belongs to.
 pub(crate) struct Written<'a> {
-    /// Where the option is: empty, `limits`, `upstream.app`.
+    /// The path of the table: empty, `limits`, `upstream.app`.
     pub(crate) path: &'a str,
-    /// The option.
+    /// The name of the option.
     pub(crate) name: &'static str,
     pub(crate) value: &'a Spanned<DeValue<'a>>,
 }
 
-/// One option of a table, or a table in it.
+/// A declared option of a table, or a table within it.
 pub(crate) trait Declared<T>: Sync {
     fn name(&self) -> &'static str;
-    /// What it was called before: still read, with a notice.
+    /// The former name, which is still read, with a warning.
     fn former_name(&self) -> Option<&'static str> {
         None
     }
     fn is_required(&self) -> bool;
     fn expected(&self) -> String;
     fn read(&self, written: &Written<'_>, table: &mut T, reader: &mut Reader<'_>);
-    /// `name = value`, if it is an option and has a value.
+    /// Prints `name = value`, if this is an option with a value.
     fn line(&self, table: &T) -> Option<String>;
-    /// The tables below it, if it is a table, with their headers.
+    /// Prints the tables below this one with their headers, if this is a table.
     fn sections(&self, table: &T, path: &str) -> String;
-    /// Adds itself to the reference, and the tables below it.
+    /// Adds the option, and the tables below it, to the reference.
     fn document(&self, path: &str, page: &mut Page);
-    /// As a JSON Schema.
+    /// The JSON Schema.
     fn schema(&self) -> Value;
 }
 
 impl<T: Default + Clone> Table<T> {
-    /// Reads the entries of a table. `title` names it in mistakes, `at` is where it begins.
+    /// Reads the entries of a table. `title` names the table in mistakes, `at` is its position.
     pub(crate) fn read(
         &self,
         (title, path): (&str, &str),
@@ -104,14 +104,14 @@ impl<T: Default + Clone> Table<T> {
         nearest
     }
 
-    /// The table with all its values, without its header.
+    /// Prints the values of a table, without its header.
     pub(crate) fn print(&self, table: &T, path: &str) -> String {
         let lines: String = self.options.iter().filter_map(|option| option.line(table)).collect();
         let sections: String = self.options.iter().map(|option| option.sections(table, path)).collect();
         lines + &sections
     }
 
-    /// As a JSON Schema.
+    /// The JSON Schema of the table.
     pub(crate) fn schema(&self) -> Value {
         let properties = self.options.iter().map(|option| (option.name().to_owned(), option.schema()));
         let required = self.options.iter().filter(|option| option.is_required()).map(|option| option.name());
@@ -123,7 +123,7 @@ impl<T: Default + Clone> Table<T> {
         })
     }
 
-    /// Adds its options to the reference, and the tables below it.
+    /// Adds the options of the table, and the tables below it, to the reference.
     pub(crate) fn document(&self, path: &str, page: &mut Page) {
         for option in self.options {
             option.document(path, page);
@@ -146,7 +146,7 @@ fn notice_former_name(
     }
 }
 
-/// `a, b or c`.
+/// Joins names to a list: `a, b or c`.
 pub(crate) fn one_of(names: &[&str]) -> String {
     match names {
         [] => "nothing".to_owned(),
@@ -155,17 +155,17 @@ pub(crate) fn one_of(names: &[&str]) -> String {
     }
 }
 
-/// The reference as it grows: the options of the present table, then the tables below it.
+/// The reference while it is generated: the options of the current table, then the tables below it.
 #[derive(Default)]
 pub(crate) struct Page {
-    /// Of the options of a value that may be a table: `servers.`.
+    /// The prefix for options of a value that may be a table: `servers.`.
     prefix: String,
     rows: String,
     sections: String,
 }
 
 impl Page {
-    /// Adds a table below the present one.
+    /// Adds a table below the current one.
     pub(crate) fn section<T: Default + Clone>(
         &mut self,
         header: &str,
@@ -178,7 +178,7 @@ impl Page {
         self.sections += &format!("\n### `{header}`\n\n{doc}\n\n{}", page.finish());
     }
 
-    /// The rows as a table, and what is below.
+    /// Returns the rows as a Markdown table, and the tables below.
     pub(crate) fn finish(self) -> String {
         let head = "| option | takes | default | meaning |\n|---|---|---|---|\n";
         let head = if self.rows.is_empty() { "" } else { head };
@@ -186,7 +186,7 @@ impl Page {
     }
 }
 
-/// `name = value`.
+/// An option: `name = value`.
 pub(crate) struct Key<T, V, K> {
     name: &'static str,
     former_name: Option<&'static str>,
@@ -196,7 +196,7 @@ pub(crate) struct Key<T, V, K> {
     doc: &'static str,
 }
 
-/// Declares an option that has a default.
+/// Declares an option with a default.
 pub(crate) const fn key<T, V, K: Kind<V>>(
     name: &'static str,
     kind: K,
@@ -206,7 +206,7 @@ pub(crate) const fn key<T, V, K: Kind<V>>(
     Key { name, former_name: None, required: false, kind, place, doc }
 }
 
-/// Declares an option that has a default, and had another name before.
+/// Declares an option with a default and a former name.
 pub(crate) const fn renamed<T, V, K: Kind<V>>(
     (former_name, name): (&'static str, &'static str),
     kind: K,
@@ -216,7 +216,7 @@ pub(crate) const fn renamed<T, V, K: Kind<V>>(
     Key { name, former_name: Some(former_name), required: false, kind, place, doc }
 }
 
-/// Declares an option that has to be written.
+/// Declares a required option.
 pub(crate) const fn required<T, V, K: Kind<V>>(
     name: &'static str,
     kind: K,
@@ -286,7 +286,7 @@ impl<T: Default + Clone, V, K: Kind<V>> Declared<T> for Key<T, V, K> {
     }
 }
 
-/// An option of another table, which is inside this one without a header.
+/// An option of another struct that appears in this table without a header.
 pub(crate) struct Within<T, V: 'static> {
     pub(crate) place: fn(&mut T) -> &mut V,
     pub(crate) option: &'static dyn Declared<V>,
@@ -326,7 +326,7 @@ impl<T: Clone, V> Declared<T> for Within<T, V> {
     }
 }
 
-/// `[name]`: one table.
+/// A table `[name]`.
 pub(crate) struct Section<T, V: 'static> {
     pub(crate) name: &'static str,
     pub(crate) table: &'static Table<V>,
@@ -380,21 +380,21 @@ impl<T: Clone, V: Default + Clone> Declared<T> for Section<T, V> {
     }
 }
 
-/// A table of `[[name]]`, or an inline one.
+/// A table of `[[name]]`, or an inline one, with its position.
 #[derive(Debug, Clone)]
 pub(crate) struct Element<V> {
     pub(crate) value: V,
     pub(crate) at: Span,
-    /// Nothing in it was refused: what is at its default was left out.
+    /// Whether no value in the table was rejected, so that a default value really means that the option was left out.
     pub(crate) is_intact: bool,
 }
 
-/// As it would have been read, from nowhere.
+/// A table without a position, for printing.
 pub(crate) fn element<V>(value: V) -> Element<V> {
     Element { value, at: 0..0, is_intact: true }
 }
 
-/// `[[name]]`: any number of tables without names.
+/// A list of tables `[[name]]`.
 pub(crate) struct Sections<T, V: 'static> {
     pub(crate) name: &'static str,
     pub(crate) table: &'static Table<V>,
@@ -467,7 +467,7 @@ impl<T: Clone, V: Default + Clone> Declared<T> for Sections<T, V> {
     }
 }
 
-/// `[name.NAME]`: any number of tables with names.
+/// Named tables `[name.NAME]`.
 pub(crate) struct Named<T, V: 'static> {
     pub(crate) name: &'static str,
     pub(crate) table: &'static Table<V>,
@@ -542,9 +542,9 @@ impl<T: Clone, V: Default + Clone> Declared<T> for Named<T, V> {
     }
 }
 
-/// `{ … }` as the value of an option, or of an element of its array; nothing inside it has a header of its own.
+/// An inline table `{ … }` as the value of an option or an element of an array. Tables inside it have no headers.
 pub(crate) struct Inline<V: 'static> {
-    /// What it is called in mistakes.
+    /// The name of the table in mistakes.
     pub(crate) title: &'static str,
     pub(crate) example: &'static str,
     pub(crate) table: &'static Table<V>,
@@ -588,7 +588,7 @@ pub(crate) fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// A key as TOML wants it.
+/// Quotes a TOML key if necessary.
 pub(crate) fn quoted_key(name: &str) -> String {
     let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { crate::kind::quoted(name) }

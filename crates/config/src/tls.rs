@@ -1,4 +1,4 @@
-//! What TLS needs: certificates and who is asked for one, and how servers are verified. Files are named, not read.
+//! TLS settings: certificates for clients, client certificates, and verification of servers. Files are named, not read.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 /// TLS towards clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenerTls {
-    /// What is shown to clients.
+    /// The certificates of the listener.
     pub certificates: Certificates,
-    /// What a client gets that asks for a name that no certificate has.
+    /// What clients get that request a name without a certificate.
     pub unknown_names: UnknownNames,
     /// Whether clients are asked for a certificate.
     pub client_certificates: ClientCertificates,
@@ -17,13 +17,13 @@ pub struct ListenerTls {
 /// The certificates of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Certificates {
-    /// At least one, chosen by the name that the client asks for; the first is the default.
+    /// Certificates in files, at least one, chosen by the requested name; the first is the default.
     Files(Vec<CertificateFiles>),
-    /// Made at each start, for `localhost`, the loopback addresses and the listener's own.
+    /// A self-signed certificate made at each start, for `localhost`, the loopback addresses and the listener's own.
     SelfSigned,
 }
 
-/// A certificate's files, in PEM.
+/// The files of a certificate, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFiles {
     /// The certificate and its key.
@@ -35,16 +35,16 @@ pub struct CertificateFiles {
 /// A certificate and its key, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyPair {
-    /// The certificate, and after it those between it and its root.
+    /// The certificate, followed by the intermediate certificates.
     pub cert: PathBuf,
     /// The private key: PKCS#8, PKCS#1 or SEC1, without a passphrase.
     pub key: PathBuf,
 }
 
-/// What a client gets that asks for a name that no certificate has, or for none.
+/// What a client gets that requests a name without a certificate, or no name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UnknownNames {
-    /// The first certificate.
+    /// The default certificate.
     #[default]
     Default,
     /// No connection.
@@ -54,15 +54,15 @@ pub enum UnknownNames {
 /// Whether clients are asked for a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ClientCertificates {
-    /// They are not.
+    /// Clients are not asked.
     #[default]
     None,
-    /// A client may show one that this CA signed, or none.
+    /// A client may present a certificate of this CA, or none.
     Optional {
         /// The CA's certificates, in PEM.
         ca: PathBuf,
     },
-    /// A client has to show one that this CA signed.
+    /// A client must present a certificate of this CA.
     Required {
         /// The CA's certificates, in PEM.
         ca: PathBuf,
@@ -70,7 +70,7 @@ pub enum ClientCertificates {
 }
 
 impl ClientCertificates {
-    /// The CA that signs them, where they are asked for.
+    /// The CA of client certificates, if clients are asked for one.
     pub fn ca(&self) -> Option<&PathBuf> {
         match self {
             Self::None => None,
@@ -82,16 +82,16 @@ impl ClientCertificates {
 /// Strict-Transport-Security (RFC 6797).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hsts {
-    /// How long a browser keeps to HTTPS; zero makes it forget.
+    /// How long browsers use HTTPS only; zero makes them forget the host.
     pub max_age: Duration,
-    /// The same for all hosts below this one.
+    /// Whether the rule applies to all subdomains as well.
     pub include_subdomains: bool,
-    /// Asks for a place in the lists that browsers come with.
+    /// Asks to be included in browsers' preload lists.
     pub preload: bool,
 }
 
 impl Hsts {
-    /// The field's value (RFC 6797 §6.1).
+    /// The value of the field (RFC 6797 §6.1).
     pub fn header_value(&self) -> String {
         let include_subdomains = if self.include_subdomains { "; includeSubDomains" } else { "" };
         let preload = if self.preload { "; preload" } else { "" };
@@ -99,16 +99,16 @@ impl Hsts {
     }
 }
 
-/// TLS towards the servers of an upstream; it matters for those with `https`.
+/// TLS towards the `https` servers of an upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamTls {
-    /// The CA that signs the servers' certificates, in PEM; `None` is the system's roots.
+    /// The CA that signs the servers' certificates, in PEM; `None` means the system's roots.
     pub ca: Option<PathBuf>,
-    /// The name that is asked for and verified; `None` is the server's own host.
+    /// The name to request and to verify; `None` means the server's host.
     pub name: Option<String>,
-    /// Whether certificates are verified at all.
+    /// Whether certificates are verified.
     pub verify: bool,
-    /// What is shown to servers that ask for a client certificate.
+    /// The client certificate for servers that ask for one.
     pub certificate: Option<KeyPair>,
 }
 

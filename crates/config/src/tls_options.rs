@@ -1,4 +1,4 @@
-//! The options of TLS, declared once: of listeners and of upstreams. What they mean together is in `tls_resolve`.
+//! Options of TLS, declared once: of listeners and of upstreams. Their relations are in `tls_resolve`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use crate::table::{Element, Inline, Page, Table, Written, element, key, required
 use crate::tls::{Hsts, UnknownNames};
 use crate::value_error::{ValueError, ValueFault};
 
-/// A file that may be named, and where.
+/// An optional path of a file, with its position.
 pub(crate) type Path = Option<Located<PathBuf>>;
 
 const PATH_KIND: Maybe<At<PathKind>> = Maybe(At(PathKind));
 
-/// The path of a file, from where vanward was started.
+/// The kind of value for the path of a file, relative to the folder in which vanward was started.
 pub(crate) struct PathKind;
 
 const PATH: Text<PathBuf> = Text {
@@ -54,7 +54,7 @@ impl Kind<PathBuf> for PathKind {
     }
 }
 
-/// `[[listen]] tls`.
+/// The parsed option `tls` of `[[listen]]`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ServerTlsWritten {
     pub(crate) cert: Path,
@@ -114,7 +114,7 @@ pub(crate) const SERVER_TLS: Inline<ServerTlsWritten> = Inline {
     },
 };
 
-/// One of `certificates`.
+/// A parsed element of `certificates`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CertificateWritten {
     pub(crate) cert: Path,
@@ -134,14 +134,14 @@ const CERTIFICATE: Inline<CertificateWritten> = Inline {
     },
 };
 
-/// `client_certificates`.
+/// The parsed option `client_certificates`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ClientCertificatesWritten {
     pub(crate) mode: Option<Mode>,
     pub(crate) ca: Path,
 }
 
-/// Whether a client has to have a certificate.
+/// Whether a client must have a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Optional,
@@ -170,7 +170,7 @@ const CLIENT_CERTIFICATES: Inline<ClientCertificatesWritten> = Inline {
     },
 };
 
-/// `[upstream.NAME] tls`.
+/// The parsed option `tls` of `[upstream.NAME]`.
 #[derive(Debug, Clone)]
 pub(crate) struct UpstreamTlsWritten {
     pub(crate) ca: Path,
@@ -222,7 +222,7 @@ pub(crate) const UPSTREAM_TLS: Inline<UpstreamTlsWritten> = Inline {
     },
 };
 
-/// A duration, or a table with more.
+/// The kind of value for `hsts`: a duration, or a table.
 pub(crate) struct HstsKind;
 
 const HSTS: &str = "a duration such as 365d, or { max_age = \"365d\", include_subdomains = true }";

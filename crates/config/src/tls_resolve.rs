@@ -1,4 +1,4 @@
-//! Relations between the options of TLS; from what was written to its meaning, and back.
+//! Checks relations between the options of TLS, and converts them to settings and back.
 
 use crate::kind::{Located, located};
 use crate::options::{File, Listen};
@@ -14,8 +14,8 @@ use crate::tls_options::{
 };
 use crate::upstream_options::UpstreamWritten;
 
-/// Adds what is wrong between the options of TLS. Of a table with a mistake in it nothing is said: what seems to be
-/// missing may be what was refused.
+/// Adds mistakes about relations between the options of TLS. Tables with a mistake are skipped: what seems to be
+/// missing may have been rejected.
 pub(crate) fn check_tls(file: &File, reader: &mut Reader<'_>) {
     if !reader.is_whole() {
         return;
@@ -127,7 +127,7 @@ fn refuse(at: &Span, message: &str, expected: &str, reader: &mut Reader<'_>) {
     reader.add(mistake.expecting(expected));
 }
 
-/// What a listener without mistakes means, but for its name and the upstream that it names.
+/// Converts a listener without mistakes, except its name and its upstream.
 pub(crate) fn listener(written: Listen) -> Option<Listener> {
     let Listen {
         address, proxy_protocol, tls, redirect_to_https, hsts, http2, rate, upload_rate, link, ..
@@ -175,7 +175,7 @@ fn certificate_files(written: CertificateWritten) -> Option<CertificateFiles> {
     Some(CertificateFiles { pair, ocsp: ocsp.map(|ocsp| ocsp.value) })
 }
 
-/// What an upstream's `tls` without mistakes means.
+/// Converts an upstream's `tls` option without mistakes.
 pub(crate) fn upstream_tls(written: Option<Element<UpstreamTlsWritten>>) -> UpstreamTls {
     let Some(Element { value: UpstreamTlsWritten { ca, name, verify, cert, key }, .. }) = written else {
         return UpstreamTls::default();
@@ -184,7 +184,7 @@ pub(crate) fn upstream_tls(written: Option<Element<UpstreamTlsWritten>>) -> Upst
     UpstreamTls { ca: ca.map(|ca| ca.value), name, verify: verify.value, certificate: pair }
 }
 
-/// Every file that TLS needs, with its place; and the place of each table that names some.
+/// All files that TLS needs, with their positions; and the position of each table that names some.
 pub(crate) fn named_files(file: &File, reader: &Reader<'_>) -> Vec<NamedFile> {
     let mut files = Vec::new();
     for (index, listen) in file.listen.iter().enumerate() {
@@ -224,7 +224,7 @@ fn add_files<'w>(
     files.push(NamedFile { owner, path: None, option: "tls", place: reader.mistake(at, "") });
 }
 
-/// As it would have been read, from nowhere, but for the upstream that it names.
+/// Converts back to parsed options, for printing, except the name of the upstream.
 impl From<&Listener> for Listen {
     fn from(listener: &Listener) -> Self {
         Self {
@@ -273,7 +273,7 @@ impl From<&CertificateFiles> for CertificateWritten {
     }
 }
 
-/// The `tls` of an upstream; `None` where it says nothing.
+/// Converts the TLS settings of an upstream back to a parsed option; `None` if they are unused and all are defaults.
 pub(crate) fn written_tls(upstream: &Upstream) -> Option<Element<UpstreamTlsWritten>> {
     let is_used = upstream.servers.iter().any(|server| server.scheme == Scheme::Https);
     if !is_used && upstream.tls == UpstreamTls::default() {

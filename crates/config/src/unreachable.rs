@@ -1,4 +1,4 @@
-//! Says which routes no request ever reaches, and why.
+//! Finds routes that no request ever reaches, and explains why.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,8 @@ use crate::options::{File, Listen};
 use crate::reader::Reader;
 use crate::settings::Route;
 
-/// Warns of each route that is never reached. Beside a mistake it is noise: the listener or route that is wrong may be the one
-/// that it depends on.
+/// Warns of routes that are never reached. Does nothing if there are mistakes: the broken listener or route may be the
+/// one that matters.
 pub(crate) fn warn_of_unreachable(file: &File, routes: &[Option<Route>], reader: &mut Reader<'_>) {
     if reader.has_mistakes() {
         return;

@@ -1,4 +1,4 @@
-//! The options of upstreams, declared once. What they mean together is in `upstream_resolve`.
+//! Options of upstreams, declared once. Their relations are in `upstream_resolve`.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use crate::value_error::{ValueError, ValueFault};
 use crate::watch_options::{BREAKER, CHECK, CheckWritten, EJECT};
 use mistake::nearest;
 
-/// `[upstream.NAME]`.
+/// The parsed table `[upstream.NAME]`.
 #[derive(Debug, Clone)]
 pub(crate) struct UpstreamWritten {
     pub(crate) servers: Vec<Located<Server>>,
@@ -36,7 +36,7 @@ pub(crate) struct UpstreamWritten {
     pub(crate) balance: &'static PolicyRow,
     pub(crate) hash_key: Option<Located<Source>>,
     pub(crate) load_bound: Option<Located<Option<NonZeroU32>>>,
-    /// Without what has an option or a table of its own here.
+    /// The fleet settings, without those that have an option or a table of their own here.
     pub(crate) settings: Settings,
     pub(crate) sticky: Option<Element<StickyWritten>>,
     pub(crate) queue: QueueSettings,

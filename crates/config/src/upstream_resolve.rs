@@ -1,4 +1,4 @@
-//! Relations between the options of upstreams; from what was written to its meaning, and back.
+//! Checks relations between the options of upstreams, and converts them to settings and back.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::tls_resolve::{upstream_tls, written_tls};
 use crate::upstream_options::UpstreamWritten;
 use crate::watch_options::{CheckType, CheckWritten};
 
-/// Adds what is wrong between the options of an upstream.
+/// Adds mistakes about relations between the options of an upstream.
 pub(crate) fn check_upstream(at: &Span, written: &UpstreamWritten, reader: &mut Reader<'_>) {
     check_servers(at, written, reader);
     check_hash(written, reader);
@@ -180,7 +180,7 @@ fn refuse(at: &Span, message: &str, expected: &str, reader: &mut Reader<'_>) {
     reader.add(mistake.expecting(expected));
 }
 
-/// What an upstream without mistakes means.
+/// Converts an upstream without mistakes.
 pub(crate) fn upstream(name: String, written: UpstreamWritten) -> Option<Upstream> {
     let settings = Settings {
         load_bound_percent: match written.load_bound {
@@ -264,7 +264,7 @@ fn check(written: CheckWritten) -> Option<Check> {
     Some(Check { settings, timeout, port, probe })
 }
 
-/// As it would have been read, from nowhere.
+/// Converts back to parsed options, for printing.
 impl From<&Upstream> for UpstreamWritten {
     fn from(upstream: &Upstream) -> Self {
         let bound = upstream.settings.load_bound_percent;

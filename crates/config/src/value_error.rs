@@ -1,6 +1,6 @@
-//! What can be wrong with one written value, apart from where it was written.
+//! What can be wrong with a value, without its position.
 //!
-//! A table of facts and their wording: flags and files refuse a value with the same words.
+//! A table of facts and their wording, so that flags and files use equal messages.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use route::{
 
 use mistake::nearest;
 
-/// A value that can't be used: what is wrong with it, and what would do.
+/// A value that cannot be used: what is wrong, and what is expected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueError {
-    /// What is wrong with it.
+    /// What is wrong with the value.
     pub fault: ValueFault,
-    /// What would do, with an example: `a duration such as 50ms, 1.5s or 2m`.
+    /// What is expected, with an example: `a duration such as 50ms, 1.5s or 2m`.
     pub expected: &'static str,
 }
 
@@ -37,166 +37,166 @@ impl std::error::Error for ValueError {}
 /// What is wrong with a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ValueFault {
-    /// Nothing was written.
+    /// The value is empty.
     #[error("it is empty")]
     Empty,
-    /// No number at the start, or two decimal points.
+    /// There is no number at the start, or it has two decimal points.
     #[error("{0:?} is not a number")]
     NotANumber(String),
-    /// A number alone, where seconds and hours are both likely.
+    /// A number without a unit, although seconds and hours are both likely.
     #[error("{0} has no unit")]
     NoUnit(String),
-    /// A unit that this kind of value doesn't have.
+    /// The unit does not exist for this kind of value.
     #[error("unknown unit {unit:?}")]
     UnknownUnit {
-        /// The unit as written.
+        /// The unit, as written.
         unit: String,
-        /// The one that was probably meant.
+        /// The unit that was probably meant.
         nearest: Option<&'static str>,
     },
-    /// Less than the smallest unit: half a byte.
+    /// The value is no multiple of the smallest unit, such as half a byte.
     #[error("{written} is not a whole number of {unit}")]
     NotWhole {
-        /// The value as written.
+        /// The value, as written.
         written: String,
         /// The smallest unit.
         unit: &'static str,
     },
-    /// Beyond what any option can take.
+    /// The value is larger than any option allows.
     #[error("{0} is too large")]
     TooLarge(String),
-    /// A limit of 0, beyond which nothing would ever get.
+    /// A limit of 0, which would block everything.
     #[error("nothing would ever pass at {0}")]
     Nothing(String),
     /// A server without `http://` or `https://`.
     #[error("{0:?} has no scheme")]
     NoScheme(String),
-    /// `tcp` without a port: there is none that is usual.
+    /// `tcp` without a port, for which there is no default.
     #[error("{0:?} has no port")]
     NoPort(String),
-    /// A Unix socket that isn't named by an absolute path.
+    /// The path of a Unix socket is not absolute.
     #[error("{0:?} is not the path of a socket: it begins with one / and ends in a name")]
     SocketPath(String),
-    /// More than an address of the system can hold.
+    /// The path of a Unix socket is longer than the system allows.
     #[error("{0:?} is longer than the 107 bytes that the path of a socket may have")]
     LongSocketPath(String),
-    /// None of those that are known.
+    /// The scheme is unknown.
     #[error("unknown scheme {0:?}")]
     UnknownScheme(String),
-    /// `user:password@`.
+    /// The server has user information (`user:password@`).
     #[error("a server takes no user name or password")]
     UserInformation,
-    /// `http://host/path`: a prefix is matched by a route, not added by a server.
+    /// The server has a path (`http://host/path`): routes match prefixes, servers add none.
     #[error("a server takes no path, but {0:?} was given")]
     Path(String),
-    /// `?` in a server.
+    /// The server has a query (`?`).
     #[error("a server takes no query, but {0:?} was given")]
     Query(String),
-    /// `#` in a server.
+    /// The server has a fragment (`#`).
     #[error("a server takes no fragment, but {0:?} was given")]
     Fragment(String),
-    /// Not 1 to 65535.
+    /// The port is not from 1 to 65535.
     #[error("{0:?} is not a port: ports are 1 to 65535")]
     Port(String),
-    /// Several colons outside brackets.
+    /// There are several colons outside brackets.
     #[error("an IPv6 address is written in brackets: [{0}]")]
     Unbracketed(String),
-    /// A host that is neither an address nor a name.
+    /// The host is neither an address nor a name.
     #[error("{host:?} is not a host: {problem}")]
     Host {
-        /// The host as written.
+        /// The host, as written.
         host: String,
-        /// What is wrong with it.
+        /// What is wrong with the host.
         problem: HostProblem,
     },
-    /// A network that isn't `ADDRESS/LENGTH`.
+    /// The network is not `ADDRESS/LENGTH`.
     #[error("{0:?} is not a network")]
     Network(String),
-    /// Address bits beyond the prefix length: which of the two is meant?
+    /// The network has address bits beyond its prefix length, so it is ambiguous.
     #[error("{written} has address bits beyond its length")]
     HostBits {
-        /// The network as written.
+        /// The network, as written.
         written: String,
-        /// With these bits cleared.
+        /// The network with these bits cleared.
         truncated: ipnet::IpNet,
     },
-    /// A probability of what cannot happen to one connection and not to the next.
+    /// A probability of a fault that cannot apply to some connections and not to others.
     #[error("a listener refuses all connections or none, so {0} of them cannot be")]
     AllOrNone(String),
-    /// A listener's address that isn't `ADDRESS:PORT`.
+    /// The address of a listener is not `ADDRESS:PORT`.
     #[error("{written:?} is not an address with a port")]
     SocketAddress {
-        /// As written.
+        /// The address, as written.
         written: String,
-        /// What was probably meant.
+        /// The address that was probably meant.
         nearest: Option<String>,
     },
-    /// A path prefix that no request could match, or that reads as if it matched something else.
+    /// No request can match the path prefix, or it looks as if it matched something else.
     #[error("{path:?} is not a path prefix: {problem}")]
     Prefix {
-        /// As written.
+        /// The prefix, as written.
         path: String,
-        /// What is wrong with it.
+        /// What is wrong with the prefix.
         problem: PrefixProblem,
-        /// What was probably meant.
+        /// The prefix that was probably meant.
         nearest: Option<String>,
     },
-    /// A route's host with a port: a route is for the host whatever the port, and so is a certificate.
+    /// A route's host has a port, but routes and certificates are for a host with any port.
     #[error("this host takes no port, but {0} was given")]
     HostPort(u16),
-    /// What has no meaning here.
+    /// The value has no meaning here.
     #[error("{written:?} {why}")]
     Unknown {
-        /// As written.
+        /// The value, as written.
         written: String,
-        /// Why not: `has no %`.
+        /// The reason: `has no %`.
         why: &'static str,
-        /// What was probably meant.
+        /// The value that was probably meant.
         nearest: Option<String>,
     },
-    /// A regular expression that is none.
+    /// The regular expression is invalid.
     #[error("in the expression: {error}")]
     Pattern {
-        /// What is wrong.
+        /// What is wrong with the expression.
         error: PatternError,
         /// How many bytes precede the expression in the value.
         preceding: usize,
     },
-    /// A text with variables that is none.
+    /// The text with variables is invalid.
     #[error("{0}")]
     Template(TemplateError),
-    /// A header field that can't be edited so.
+    /// The edit of a header field is invalid.
     #[error("{0}")]
     HeaderEdit(HeaderEditError),
-    /// A response that can't be made.
+    /// The fixed response is invalid.
     #[error("{0}")]
     FixedResponse(FixedResponseError),
-    /// A rewrite of cookies that makes no sense.
+    /// The rewrite of cookies is invalid.
     #[error("{0}")]
     Cookies(CookieRewriteError),
-    /// A rate that can't be kept.
+    /// The rate is invalid.
     #[error("{0}")]
     Rate(RateError),
-    /// A file that can't be used, and why.
+    /// The file cannot be used.
     #[error("{}: {problem}", path.display())]
     File {
-        /// As written.
+        /// The path, as written.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         problem: String,
     },
-    /// Neither a word that has a meaning here nor a path.
+    /// The value is neither a keyword nor a path.
     #[error("{written:?} is neither a known word nor a path")]
     NotAPath {
-        /// As written.
+        /// The value, as written.
         written: String,
-        /// The word that was probably meant.
+        /// The keyword that was probably meant.
         nearest: Option<&'static str>,
     },
 }
 
 impl ValueFault {
-    /// What was probably meant.
+    /// The value that was probably meant.
     pub fn meant(&self) -> Option<String> {
         match self {
             ValueFault::UnknownUnit { nearest, .. } | ValueFault::NotAPath { nearest, .. } => {
@@ -218,7 +218,7 @@ impl ValueFault {
         }
     }
 
-    /// Where in the value the fault is, in bytes from its beginning, if that is known.
+    /// The position of the fault in the value, in bytes, if it is known.
     pub fn offset(&self) -> Option<usize> {
         match self {
             ValueFault::Pattern { error: PatternError::Syntax { offset, .. }, preceding } => {
@@ -235,31 +235,31 @@ impl ValueFault {
 /// What is wrong with a path prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixProblem {
-    /// `api`.
+    /// The prefix does not start with a slash: `api`.
     #[error("it doesn't start with /")]
     Relative,
-    /// `/a?b` or `/a#b`: routes look at the path alone.
+    /// The prefix has a query or fragment (`/a?b` or `/a#b`), but routes match only the path.
     #[error("it has a query or a fragment")]
     Query,
-    /// `/api/*`.
+    /// The prefix ends with a wildcard: `/api/*`.
     #[error("a prefix needs no *")]
     Wildcard,
-    /// `/api/`.
+    /// The prefix ends with a slash: `/api/`.
     #[error("a prefix matches whole segments without a / at its end")]
     SlashAtEnd,
-    /// `/a//b`.
+    /// The prefix has an empty segment: `/a//b`.
     #[error("it has an empty segment")]
     EmptySegment,
-    /// `/a/../b`.
+    /// The prefix has a dot segment: `/a/../b`.
     #[error("it has a . or .. segment")]
     DotSegment,
-    /// Not as it would be sent in a request.
+    /// A character is not written as in a request.
     #[error("what is not a visible ASCII character is written as %XX")]
     Character,
-    /// `/%61pi`.
+    /// An escape is needless: `/%61pi`.
     #[error("a visible character needs no %XX")]
     Escape,
-    /// `%` without two hexadecimal digits after it.
+    /// A `%` without two hexadecimal digits after it.
     #[error("a % is not followed by two hexadecimal digits")]
     Percent,
 }
@@ -267,37 +267,37 @@ pub enum PrefixProblem {
 /// What is wrong with a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HostProblem {
-    /// `http://:80`.
+    /// The host is empty: `http://:80`.
     #[error("it is empty")]
     Empty,
-    /// More than DNS can carry.
+    /// The host is longer than DNS allows.
     #[error("it is longer than 253 bytes")]
     TooLong,
-    /// Two dots in a row, or one at an end.
+    /// The host has two dots in a row, or one at an end.
     #[error("a label between its dots is empty")]
     EmptyLabel,
-    /// More than DNS can carry.
+    /// A label is longer than DNS allows.
     #[error("a label between its dots is longer than 63 bytes")]
     LongLabel,
-    /// `-a` or `a-`.
+    /// A label starts or ends with a hyphen: `-a` or `a-`.
     #[error("a label starts or ends with a hyphen")]
     Hyphen,
-    /// Other than letters, digits, hyphens and underscores.
+    /// A character is not a letter, digit, hyphen or underscore.
     #[error("names have letters, digits, hyphens and underscores only")]
     Character,
-    /// Beyond ASCII.
+    /// A character is not ASCII.
     #[error("an international name is written in its xn-- form")]
     International,
-    /// `*.example.com`, where it is not for a route, or `www.*`.
+    /// A wildcard that is not allowed: `*.example.com` outside of a route, or `www.*`.
     #[error("a * is for the hosts of routes alone, at the beginning, as in *.example.com")]
     Wildcard,
-    /// Looks like an IPv4 address, and isn't one: resolvers disagree about `127.1`.
+    /// The host looks like an IPv4 address but is not: resolvers disagree about `127.1`.
     #[error("it ends in a number and is not an IPv4 address")]
     NotAnAddress,
-    /// An address where a name is asked for: names go into the server name of TLS, addresses don't.
+    /// An address instead of a name: TLS server names cannot be addresses.
     #[error("it is an address")]
     Address,
-    /// Brackets around something else.
+    /// The brackets contain no IPv6 address.
     #[error("what is in the brackets is not an IPv6 address")]
     NotAnIpv6Address,
 }

@@ -1,4 +1,4 @@
-//! The options of what watches servers: checks, ejection, circuits. Declared once.
+//! Options of health checks, ejection and circuit breakers, declared once.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::statuses::StatusesKind;
 use crate::table::{Table, key, required};
 use crate::value_error::{ValueError, ValueFault};
 
-/// `[upstream.NAME.check]`.
+/// The parsed table `[upstream.NAME.check]`.
 #[derive(Debug, Clone)]
 pub(crate) struct CheckWritten {
     pub(crate) kind: Option<CheckType>,
@@ -59,7 +59,7 @@ impl Default for CheckWritten {
     }
 }
 
-/// What a check does.
+/// The type of a health check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CheckType {
     Http,
@@ -78,7 +78,7 @@ const CHECK_TYPES: [(&str, CheckType); 5] = [
 ];
 
 impl CheckType {
-    /// As it is written.
+    /// The keyword in the file.
     pub(crate) fn word(self) -> &'static str {
         CHECK_TYPES.iter().find(|(_, known)| *known == self).map_or("", |(word, _)| word)
     }

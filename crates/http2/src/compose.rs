@@ -1,31 +1,31 @@
-//! The text of HTTP/1.1 as fields of HTTP/2 (RFC 9113 §8). It is text that the path has written for the next hop: every
-//! line is whole and valid.
+//! Converts HTTP/1.1 text to HTTP/2 fields (RFC 9113 §8). The proxy has written the text for the next hop: every line
+//! is complete and valid.
 
 use crate::encode::Encoder;
 use crate::message::RequestKind;
 
-/// What is said is nothing that HTTP/2 has words for.
+/// The text says something that HTTP/2 cannot express.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Untold;
 
-/// What a stream's server is spoken to in.
+/// The scheme used towards a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
-    /// In the clear.
+    /// `http`: in clear text.
     Http,
-    /// With TLS.
+    /// `https`: with TLS.
     Https,
 }
 
-/// The length of the head at the front of `text`.
+/// The length of the head at the start of `text`.
 pub(crate) fn head_len(text: &[u8]) -> Option<usize> {
     let mut lines = Lines { rest: text };
     lines.by_ref().for_each(drop);
     Some(text.len() - lines.rest.strip_prefix(b"\r\n")?.len())
 }
 
-/// The head of a request. What may be wrong with it is found out here, before a block is begun: a block that is begun has to
-/// be sent, since the encoder takes for heard what it has put there.
+/// The head of a request. Errors are found here, before a header block is begun: a block that is begun must be sent,
+/// because the encoder counts its entries as known to the peer.
 pub(crate) struct Request<'a> {
     method: &'a [u8],
     target: &'a [u8],
@@ -43,8 +43,8 @@ impl<'a> Request<'a> {
         Ok(Self { method, target, lines })
     }
 
-    /// Appends its block, and says what its response has to be read by. `may_upgrade` says whether the server takes streams
-    /// that become another protocol's: an upgrade is only an offer (RFC 9110 §7.8).
+    /// Appends the header block. Returns what is needed to read the response. `may_upgrade` says whether the server
+    /// accepts extended CONNECT; an upgrade is only an offer (RFC 9110 §7.8).
     pub(crate) fn compose(
         &self,
         scheme: Scheme,
@@ -94,7 +94,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The head of a response; what may be wrong with it is found out here.
+/// The head of a response. Errors are found here, before a header block is begun.
 pub(crate) struct Response<'a> {
     status: &'a [u8],
     number: u16,
@@ -109,12 +109,12 @@ impl<'a> Response<'a> {
         Ok(Self { status, number, lines })
     }
 
-    /// Whether it is a success (RFC 9110 §15.3).
+    /// Whether the status is a success (RFC 9110 §15.3).
     pub(crate) fn is_success(&self) -> bool {
         matches!(self.number, 200..=299)
     }
 
-    /// Appends its block, and says its status.
+    /// Appends the header block, and returns the status code.
     pub(crate) fn compose(&self, encoder: &mut Encoder, block: &mut Vec<u8>) -> u16 {
         let Self { status, number, lines } = *self;
         let switches = number == 101;
@@ -134,7 +134,7 @@ impl<'a> Response<'a> {
     }
 }
 
-/// Appends the block of trailers, from lines with their CRLF.
+/// Appends the header block of trailers, which are lines with CRLF.
 pub(crate) fn trailers(lines: &[u8], encoder: &mut Encoder, block: &mut Vec<u8>) {
     for line in (Lines { rest: lines }) {
         encoder.line(block, line, |name| !is_of_connection(name));
@@ -146,7 +146,7 @@ fn start_line(head: &[u8]) -> Result<(&[u8], &[u8]), Untold> {
     Ok((&head[..end], head.get(end + 2..).ok_or(Untold)?))
 }
 
-/// Lines without their ends, up to the one that is empty.
+/// Lines without their CRLF, up to the empty one.
 struct Lines<'a> {
     rest: &'a [u8],
 }
@@ -163,13 +163,13 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Whether a line is of the field with this name.
+/// Whether a line is a field with this name.
 fn is_named(line: &[u8], name: &[u8]) -> bool {
     line.split_at_checked(name.len())
         .is_some_and(|(written, rest)| rest.first() == Some(&b':') && written.eq_ignore_ascii_case(name))
 }
 
-/// RFC 9113 §8.2.2: fields of one connection, which HTTP/2 has no use for.
+/// Whether a field is connection-specific, and thus not allowed in HTTP/2 (RFC 9113 §8.2.2).
 fn is_of_connection(name: &[u8]) -> bool {
     matches!(
         name,

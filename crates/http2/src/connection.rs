@@ -1,4 +1,4 @@
-//! A connection: what both ends have agreed on, its windows, and its end.
+//! An HTTP/2 connection: settings, connection-level flow control, and closing.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -14,100 +14,100 @@ use crate::rules;
 use crate::stream::{Key, Streams};
 use crate::windows::{STREAM_WINDOW, Windows, worth_telling};
 
-/// Which end of a connection this is.
+/// The role of this end of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Requests come from the peer.
+    /// The peer is a client, and sends requests.
     Server,
-    /// Requests go to the peer.
+    /// The peer is a server, and gets requests.
     Client,
 }
 
-/// What a connection may cost.
+/// Resource limits of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Streams that may be open at once, whatever the peer allows.
+    /// The most open streams, whatever the peer allows.
     pub streams: u32,
-    /// What the peer may send on all streams together before any of it is read.
+    /// The most bytes that the peer may send on all streams together before any are read.
     pub connection_window: u32,
-    /// What the fields of a head may count (RFC 9113 §6.5.2).
+    /// The most bytes of the fields of a head, counted as in RFC 9113 §6.5.2.
     pub head_bytes: usize,
-    /// What the text of a head may take as long as it is under way without being counted as a long one.
+    /// A head in transit that is larger than this counts as long.
     pub short_head_bytes: usize,
-    /// What all long heads may take together.
+    /// The most bytes of all long heads together.
     pub long_heads_bytes: usize,
-    /// What the peer may send of what costs it nothing.
+    /// Limits on frames that cost the peer next to nothing.
     pub floods: FloodLimits,
 }
 
-/// When something happens, in ticks and in seconds that are counted from anywhere.
+/// The current time, in ticks and in seconds. Both count from an arbitrary start.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {
-    /// Ten of them are a second.
+    /// Tenths of a second.
     pub tick: u32,
-    /// For what is bounded over a second.
+    /// Seconds, for limits per second.
     pub second: u32,
 }
 
-/// What has happened on a connection.
+/// An event on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A request has come on a stream, which is held from now on.
+    /// A request has arrived on a new stream, which is held until it is released.
     Opened(Key),
-    /// There is something to read on a stream, or its end.
+    /// Bytes, or the end, can be read from a stream.
     Readable(Key),
-    /// There is room to write on a stream.
+    /// A stream can be written to.
     Writable(Key),
     /// The peer has reset a stream.
     Reset(Key),
-    /// There is room to write on all streams together.
+    /// The connection's flow-control window has room again.
     Room,
-    /// There may be room to write on any stream.
+    /// Any stream may be writable.
     AllWritable,
-    /// The peer takes no more streams; those that it has not seen are gone.
+    /// The peer accepts no more streams, and has not processed those after its last one.
     GoingAway,
 }
 
-/// A request that was refused before anybody saw it.
+/// A request that was rejected before it was passed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// What it was answered; 0 where its stream was reset.
+    /// The status of the response; 0 if the stream was reset instead.
     pub status: u16,
-    /// What its stream was reset with.
+    /// The error code with which the stream was reset.
     pub reason: Reason,
-    /// Whether its head is larger than it may be.
+    /// Whether the head is too large.
     pub is_too_large: bool,
     /// What was wrong, in words.
     pub wrong: String,
-    /// Its method, target and host as far as they were read.
+    /// Method, target and host, as far as they were read.
     pub glimpse: [Vec<u8>; 3],
 }
 
-/// Requests that are refused and told of at once; of more nothing is told.
+/// The most rejected requests that are kept for the log. Further ones are not logged.
 pub(crate) const REFUSED_MAX: usize = 64;
 
-/// A connection has to end.
+/// A connection error: the connection has to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Broken {
-    /// What the peer is told.
+    /// The error code for the peer.
     pub reason: Reason,
-    /// Whose doing it was.
+    /// The cause of the error.
     pub cause: Cause,
 }
 
-/// Why a connection has to end.
+/// The cause of a connection error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
     /// The peer has broken this rule of the protocol.
     Malformed(&'static str),
-    /// It has begun a header block, and not ended it in time.
+    /// The peer has not completed a header block in time.
     Late,
-    /// It keeps us busy with nothing.
+    /// The peer floods the connection with useless frames.
     Flood(Flood),
 }
 
 impl Broken {
-    /// Why, as the peer is told.
+    /// The cause in words, as the peer is told.
     pub fn why(&self) -> &'static str {
         match self.cause {
             Cause::Malformed(rule) => rule,
@@ -123,7 +123,7 @@ impl From<Flood> for Broken {
     }
 }
 
-/// What the peer has set (RFC 9113 §6.5.2).
+/// The peer's settings (RFC 9113 §6.5.2).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PeerSettings {
     pub(crate) stream_window: i64,
@@ -131,24 +131,24 @@ pub(crate) struct PeerSettings {
     pub(crate) takes_upgrades: bool,
 }
 
-/// How far a connection is from its end.
+/// The progress of closing a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closing {
     No,
-    /// The peer was told, and may not have heard it yet.
+    /// A GOAWAY was sent, but the peer may not have seen it yet.
     Announced,
-    /// Streams behind this one are ignored (RFC 9113 §6.8).
+    /// The last stream was announced. Streams with a higher number are ignored (RFC 9113 §6.8).
     Last(u32),
 }
 
 impl Closing {
-    /// Whether nothing that comes on this stream means anything.
+    /// Whether frames on this stream are ignored.
     pub(crate) fn ignores(self, id: u32) -> bool {
         matches!(self, Self::Last(last) if id > last)
     }
 }
 
-/// A connection of HTTP/2.
+/// An HTTP/2 connection, without a socket.
 pub struct Connection {
     pub(crate) role: Role,
     pub(crate) limits: Limits,
@@ -157,48 +157,48 @@ pub struct Connection {
     pub(crate) encoder: Encoder,
     pub(crate) fields: Fields,
     pub(crate) floods: Counts,
-    /// When the peer was heard last.
+    /// The last time that bytes arrived from the peer.
     pub(crate) now: Now,
     pub(crate) streams: Streams,
-    /// Streams that are open, of those that may be.
+    /// The number of open streams that count towards the limit.
     pub(crate) open: u32,
-    /// The last stream that the peer has begun, or that we have.
+    /// The number of the last stream, whichever end opens streams.
     pub(crate) last: u32,
-    /// Requests that were refused here, and not yet told of.
+    /// Rejected requests that are not yet logged.
     pub(crate) refused: Vec<Refused>,
-    /// The frame for which the connection ends, in words.
+    /// The frame that caused the connection error, in words.
     pub(crate) offence: Option<Box<str>>,
-    /// What the long heads of streams that are held take.
+    /// The memory that the long heads of held streams take.
     pub(crate) long_heads: usize,
     pub(crate) peer: PeerSettings,
     pub(crate) has_settings: bool,
-    /// Our settings are said.
+    /// Whether our settings were sent.
     is_begun: bool,
     pub(crate) is_going_away: bool,
     pub(crate) closing: Closing,
     pub(crate) events: VecDeque<Event>,
-    /// What may be sent on all streams together.
+    /// The peer's flow-control window for the connection.
     pub(crate) send_window: i64,
-    /// What the peer may send on all streams together, and how much of what it has sent is not yet read.
+    /// Our flow-control window for the connection; `unread` counts bytes that have arrived and were not read.
     pub(crate) receive_window: i64,
     pub(crate) unread: i64,
     pub(crate) windows: Windows,
-    /// Each stream's window as the peer has acknowledged it, and as it was told last where it has not.
+    /// The window of each stream that the peer has acknowledged; `stream_window_told` is one that it has not.
     pub(crate) stream_window: i64,
     pub(crate) stream_window_told: Option<i64>,
     pub(crate) out: Out,
 }
 
-/// Frames that are to be sent.
+/// Frames to be sent.
 #[derive(Default)]
 pub(crate) struct Out {
     pub(crate) bytes: Vec<u8>,
     pub(crate) sent: usize,
 }
 
-/// RFC 9113 §6.9.2.
+/// The default flow-control window (RFC 9113 §6.9.2).
 const WINDOW_DEFAULT: i64 = 65_535;
-/// What pings that ask whether the peer has heard of the end carry.
+/// The payload of the ping that finds out whether the peer has seen a GOAWAY.
 const FAREWELL: [u8; 8] = *b"farewell";
 
 const HEADER_TABLE_SIZE: u16 = 1;
@@ -210,8 +210,8 @@ const MAX_HEADER_LIST_SIZE: u16 = 6;
 const ENABLE_CONNECT_PROTOCOL: u16 = 8;
 
 impl Connection {
-    /// A fresh connection. `granted` counts what all connections of its owner let
-    /// their peers send beyond the first windows.
+    /// A new connection. `granted` counts the bytes that all connections of a worker allow their peers beyond the
+    /// default windows.
     pub fn new(role: Role, limits: Limits, granted: Rc<Cell<usize>>) -> Self {
         let floods = match role {
             Role::Server => limits.floods,
@@ -253,8 +253,8 @@ impl Connection {
         connection
     }
 
-    /// Says our settings, once. RFC 9113 §3.4: a client does so at once, a server when it knows that this is a connection
-    /// of HTTP/2: by its preface, if it was not agreed on before.
+    /// Sends our settings, once. A client sends them at once, a server when it knows that the connection is HTTP/2: by
+    /// the preface, unless it was agreed before (RFC 9113 §3.4).
     pub fn begin(&mut self) {
         if std::mem::replace(&mut self.is_begun, true) {
             return;
@@ -282,22 +282,22 @@ impl Connection {
         self.give_connection();
     }
 
-    /// How many streams are held.
+    /// The number of held streams.
     pub fn held(&self) -> usize {
         self.streams.len()
     }
 
-    /// Whether the peer has said how it wants to be spoken to.
+    /// Whether the peer's settings have arrived.
     pub fn has_begun(&self) -> bool {
         self.has_settings
     }
 
-    /// Whether one more stream may be begun.
+    /// Whether another stream can be opened.
     pub fn takes_more(&self) -> bool {
         self.room_for_streams() > 0
     }
 
-    /// How many more streams may be begun now.
+    /// How many more streams can be opened now.
     pub fn room_for_streams(&self) -> usize {
         if self.is_going_away || self.closing != Closing::No || self.last >= STREAM_MAX - 2 {
             return 0;
@@ -306,38 +306,38 @@ impl Connection {
         limit.saturating_sub(self.held())
     }
 
-    /// The frame for which the connection has to end, in words.
+    /// The frame that caused the connection error, in words.
     pub fn offence(&self) -> Option<&str> {
         self.offence.as_deref()
     }
 
-    /// The tick at which a header block began that has not ended, if there is one. Nothing else can come before its end.
+    /// The tick at which the incomplete header block began, if there is one. No other frame may come before its end.
     pub fn head_since(&self) -> Option<u32> {
         self.parser.head_since()
     }
 
-    /// That block took too long: why the connection ends.
+    /// Ends the connection because a header block was not completed in time.
     pub fn head_is_late(&mut self) -> Broken {
         self.offence = Some(self.parser.head_in_words().into());
         Broken { reason: Reason::ENHANCE_YOUR_CALM, cause: Cause::Late }
     }
 
-    /// Requests that were refused since this was asked last, the first of them.
+    /// Takes the requests that were rejected since the last call, in order.
     pub fn take_refused(&mut self) -> Vec<Refused> {
         std::mem::take(&mut self.refused)
     }
 
-    /// Whether the peer takes no more streams.
+    /// Whether the peer accepts no more streams.
     pub fn is_going_away(&self) -> bool {
         self.is_going_away
     }
 
-    /// What is to be sent, from where sending has come to.
+    /// The bytes to send next.
     pub fn unsent(&self) -> &[u8] {
         &self.out.bytes[self.out.sent..]
     }
 
-    /// So much of it is sent. What remains is the buffer, once it is empty.
+    /// Notes that `count` bytes were sent. Returns the buffer once all of it is sent.
     pub fn sent(&mut self, count: usize) -> Option<Vec<u8>> {
         self.out.sent += count;
         if self.out.sent < self.out.bytes.len() {
@@ -348,12 +348,12 @@ impl Connection {
         Some(std::mem::take(&mut self.out.bytes))
     }
 
-    /// Whether frames that come next have no memory yet.
+    /// Whether a buffer for outgoing frames has to be lent.
     pub fn wants_buffer(&self) -> bool {
         self.out.bytes.capacity() == 0
     }
 
-    /// Lends memory for frames.
+    /// Lends an empty buffer for outgoing frames.
     pub fn lend(&mut self, buffer: Vec<u8>) {
         debug_assert!(self.wants_buffer() && buffer.is_empty());
         self.out.bytes = buffer;
@@ -363,7 +363,7 @@ impl Connection {
         &mut self.out.bytes
     }
 
-    /// RFC 9113 §6.8: what is under way is finished, and nothing else begun.
+    /// Closes gracefully (RFC 9113 §6.8): requests in progress finish, and no new ones are accepted.
     pub fn close(&mut self) {
         if self.closing == Closing::No {
             self.closing = Closing::Announced;
@@ -372,19 +372,20 @@ impl Connection {
         }
     }
 
-    /// Whether the peer has been told which stream is the last one.
+    /// Whether the peer was told the last stream in a GOAWAY.
     pub fn has_told_last(&self) -> bool {
         matches!(self.closing, Closing::Last(_))
     }
 
-    /// The peer has answered a ping: what it sends from now on it has sent knowing of the end.
+    /// Handles the answer to a ping. After the farewell ping, the peer knows that the connection is closing.
     pub(crate) fn pong(&mut self, payload: &[u8]) {
         if payload == FAREWELL {
             self.tell_last();
         }
     }
 
-    /// RFC 9113 §6.8: the peer has heard of the end, or has had time enough to. What it begins from now on is ignored.
+    /// Announces the last stream (RFC 9113 §6.8), once the peer has seen the first GOAWAY or had time to. Later streams
+    /// are ignored.
     pub fn tell_last(&mut self) {
         if self.closing == Closing::Announced {
             self.closing = Closing::Last(self.last);
@@ -392,7 +393,7 @@ impl Connection {
         }
     }
 
-    /// Tells the peer why the connection ends here and now, in words as well where there are any.
+    /// Sends a GOAWAY with an error code, and an explanation if `why` is not empty.
     pub fn abort(&mut self, reason: Reason, why: &str) {
         let last = match (self.role, self.closing) {
             (Role::Client, _) => 0,
@@ -410,7 +411,7 @@ impl Connection {
         frame::push(self.out(), GOAWAY, 0, 0, &[&payload, &code, why.as_bytes()].concat());
     }
 
-    /// Sets each stream's window anew where what was read so far says so, to at most `limit`.
+    /// Changes the window of all streams, up to `limit`, if the speed of reading so far asks for it.
     pub fn adjust(&mut self, limit: u32, tick: u32) {
         if self.stream_window_told.is_some() {
             // The peer has not yet acknowledged what it was told last.
@@ -427,7 +428,7 @@ impl Connection {
         self.give_connection();
     }
 
-    /// The peer has acknowledged our settings: its streams' windows are what it was told (RFC 9113 §6.9.2).
+    /// Applies the new stream windows once the peer has acknowledged our settings (RFC 9113 §6.9.2).
     pub(crate) fn settled(&mut self) {
         let Some(told) = self.stream_window_told.take() else { return };
         let change = told - self.stream_window;
@@ -435,7 +436,7 @@ impl Connection {
         self.streams.named().for_each(|(_, stream)| stream.receive_window += change);
     }
 
-    /// RFC 9113 §6.5.2: what the peer has set.
+    /// Applies the peer's settings (RFC 9113 §6.5.2).
     pub(crate) fn set(&mut self, settings: &[u8]) -> Result<(), Broken> {
         let mut stream_window = None;
         for setting in settings.chunks_exact(6) {
@@ -465,7 +466,7 @@ impl Connection {
         stream_window.map_or(Ok(()), |window| self.set_stream_window(window))
     }
 
-    /// RFC 9113 §6.9.2.
+    /// Changes the send windows of all streams (RFC 9113 §6.9.2).
     fn set_stream_window(&mut self, window: i64) -> Result<(), Broken> {
         let change = window - self.peer.stream_window;
         self.peer.stream_window = window;
@@ -481,12 +482,12 @@ impl Connection {
         Ok(())
     }
 
-    /// What may be sent on all streams together.
+    /// How many bytes the peer's connection window allows.
     pub fn room_of_connection(&self) -> usize {
         self.send_window.max(0) as usize
     }
 
-    /// Lets the peer send more on all streams together, where there is enough to tell: as much as it may send anyway.
+    /// Refills the peer's connection window, if that is worth a frame, to at least the window of one stream.
     pub(crate) fn give_connection(&mut self) {
         let target = i64::from(self.limits.connection_window)
             .max(self.stream_window_told.unwrap_or(self.stream_window));

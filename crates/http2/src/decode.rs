@@ -1,9 +1,10 @@
-//! Header blocks to fields (RFC 7541).
+//! HPACK decoder: header blocks to fields (RFC 7541).
 
 use crate::huffman;
 use crate::table::{self, SIZE_DEFAULT, STATIC_LEN, Table};
 
-/// A header block that cannot be read, which ends its connection: nobody knows what later blocks mean (RFC 9113 §4.3).
+/// A header block is invalid. This is a connection error, because later blocks cannot be decoded either (RFC 9113
+/// §4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unreadable;
 
@@ -13,7 +14,7 @@ impl From<huffman::Unreadable> for Unreadable {
     }
 }
 
-/// Reads the header blocks of one connection, in their order.
+/// Decodes the header blocks of one connection, in order.
 pub struct Decoder {
     table: Table,
     name: Vec<u8>,
@@ -26,11 +27,11 @@ impl Default for Decoder {
     }
 }
 
-/// Memory for a name or value that is kept.
+/// The most memory that is kept for reuse with each name or value.
 const KEEP_MAX: usize = 1024;
 
 impl Decoder {
-    /// Reads a block; `field` is told name and value of each, as they come.
+    /// Decodes a block. `field` is called with the name and value of each field, in order.
     pub fn decode(&mut self, block: &[u8], mut field: impl FnMut(&[u8], &[u8])) -> Result<(), Unreadable> {
         let mut rest = block;
         let mut is_first = true;

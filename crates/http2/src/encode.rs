@@ -1,23 +1,23 @@
-//! Fields to header blocks (RFC 7541). What was said twice on a connection is remembered, and said in a byte or two from
-//! then on; what changes with every message is not, so that it pushes nothing out.
+//! HPACK encoder: fields to header blocks (RFC 7541). A field that was sent twice is put into the dynamic table, and
+//! takes a byte or two from then on. Fields that change with each message are not, so that they evict nothing.
 
 use crate::huffman;
 use crate::table::{self, SIZE_DEFAULT, STATIC_LEN, Table};
 
-/// Fields that are looked for, by hash: each has one of the places of a row.
+/// The number of hash rows for fields; each row has several places.
 const ROWS: usize = 32;
 const PLACES: usize = 4;
-/// Values longer than this are not remembered: they would push out all others.
+/// The longest value that is put into the dynamic table. Longer ones would evict all others.
 const VALUE_MAX: usize = 256;
 
-/// Writes the header blocks of one connection.
+/// Encodes the header blocks of one connection.
 pub struct Encoder {
     table: Table,
-    /// Where fields were put, by the lowest bits of their hash; the one that was said last is the first of its row.
+    /// Where fields are in the dynamic table, by the lowest bits of their hash. The latest is first in its row.
     rows: Box<[[Place; PLACES]; ROWS]>,
-    /// The table's sizes to be told with the next block: the smallest there was, and the last.
+    /// Table size changes to send with the next block: the smallest size, and the last one.
     resized: Option<(usize, usize)>,
-    /// For a name in lower case.
+    /// Scratch memory for a name in lower case.
     lower: Vec<u8>,
 }
 
@@ -37,7 +37,7 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// The peer keeps so much (RFC 7541 §4.2); what we use is never more than the default.
+    /// Applies the peer's table size (RFC 7541 §4.2). We never use more than the default size.
     pub fn resize(&mut self, size: usize) {
         let size = size.min(SIZE_DEFAULT);
         if size != self.resized.map_or(self.table.limit(), |(_, last)| last) {
@@ -46,7 +46,7 @@ impl Encoder {
         }
     }
 
-    /// Begins a block.
+    /// Starts a header block.
     pub fn begin(&mut self, block: &mut Vec<u8>) {
         if let Some((smallest, last)) = self.resized.take() {
             for size in [smallest, last] {
@@ -56,7 +56,7 @@ impl Encoder {
         }
     }
 
-    /// Appends a field whose name is in lower case.
+    /// Appends a field; the name must be in lower case.
     pub fn field(&mut self, block: &mut Vec<u8>, name: &[u8], value: &[u8]) {
         let hash = hash_of([name, value]);
         if !self.again(block, hash, |known| known == (name, value)) {
@@ -64,8 +64,8 @@ impl Encoder {
         }
     }
 
-    /// Appends the field of a line of HTTP/1.1 without its end, but for those whose name, in lower case, is not wanted. What
-    /// was said before in just such a line is not taken apart.
+    /// Appends the field of an HTTP/1.1 line without CRLF, unless `is_wanted` rejects its lower-case name. A line that
+    /// was sent before is not parsed again.
     pub(crate) fn line(&mut self, block: &mut Vec<u8>, line: &[u8], is_wanted: impl FnOnce(&[u8]) -> bool) {
         let hash = hash_of([line]);
         if self.again(block, hash, |known| is_line_of(line, known)) {
@@ -118,7 +118,7 @@ impl Encoder {
         literal(block, if is_secret { 0x10 } else { 0 }, 4, index, name, value);
     }
 
-    /// Appends the field of an index of the fixed table.
+    /// Appends the field with this index of the static table.
     pub fn fixed(&mut self, block: &mut Vec<u8>, index: u8) {
         block.push(0x80 | index);
     }

@@ -1,33 +1,34 @@
-//! What costs a connection's sender nothing, or next to it: counted as it arrives, and bounded over a second.
+//! Flood protection: counts frames that cost the peer next to nothing, and limits them per second.
 //!
-//! Some kinds have bounds of their own. All else that carries nothing (windows, frames that nobody knows, padding, what comes
-//! on streams that are over) is overhead: what goes with requests and bodies is earned by them, and the rest is bounded.
+//! Some kinds have limits of their own. All other frames that carry nothing (window updates, unknown frames, padding,
+//! frames on ended streams) are overhead: requests and bodies earn an allowance for them, and the rest is limited.
 
 use crate::frame::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, Head, PING, PRIORITY, PUSH_PROMISE,
     RST_STREAM, SETTINGS,
 };
 
-/// What a peer keeps us busy with.
+/// A kind of flood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flood {
-    /// Requests that are reset before their responses have begun (CVE-2023-44487).
+    /// Requests that are reset before their response has begun (rapid reset, CVE-2023-44487).
     Resets,
-    /// Settings that change nothing.
+    /// SETTINGS frames that change nothing.
     Settings,
-    /// Pings, beyond those that accompany data: gRPC's ends measure the way with one for each frame that they receive.
+    /// PING frames beyond those that accompany data: gRPC peers measure the round trip with one for each frame that
+    /// they receive.
     Pings,
-    /// Priorities. They mean nothing any more (RFC 9113 §5.3.2), but browsers still send some.
+    /// PRIORITY frames. They are obsolete (RFC 9113 §5.3.2), but some browsers still send a few.
     Priorities,
-    /// DATA or CONTINUATION without a byte and without an end.
+    /// DATA or CONTINUATION frames without a byte, that end nothing.
     EmptyFrames,
-    /// Streams that are reset for what is wrong on them (CVE-2025-8671).
+    /// Streams that we reset because of the peer's errors (CVE-2025-8671).
     Errors,
-    /// Frames that carry nothing, beyond those that go with requests and bodies.
+    /// Frames that carry nothing, beyond the allowance that requests and bodies earn.
     Overhead,
     /// A header block in more frames, or of more bytes, than any head needs (CVE-2024-27316).
     HeaderBlock,
-    /// More streams that are reset and not yet let go of than twice those that may be open.
+    /// Reset streams that are not yet released, more than twice as many as may be open.
     ResetStreams,
 }
 
@@ -47,27 +48,28 @@ impl Flood {
     }
 }
 
-/// How many of each kind a connection may send within a second, whatever else it does.
+/// Limits on cheap frames per connection and second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FloodLimits {
-    /// [`Flood::Resets`]. A server's are not counted: it resets what it was asked for.
+    /// Limit on [`Flood::Resets`]. Applies to clients only: a server only resets streams that we opened.
     pub resets: u32,
-    /// [`Flood::Settings`].
+    /// Limit on [`Flood::Settings`].
     pub settings: u32,
-    /// [`Flood::Pings`].
+    /// Limit on [`Flood::Pings`].
     pub pings: u32,
-    /// [`Flood::Priorities`].
+    /// Limit on [`Flood::Priorities`].
     pub priorities: u32,
-    /// [`Flood::EmptyFrames`].
+    /// Limit on [`Flood::EmptyFrames`].
     pub empty_frames: u32,
-    /// [`Flood::Errors`], of a client: what a server does wrong is bounded by what it was asked for.
+    /// Limit on [`Flood::Errors`]. Applies to clients only: a server's errors are limited by our requests.
     pub errors: u32,
-    /// [`Flood::Overhead`], of a client: a server's connection carries the streams of many.
+    /// Limit on [`Flood::Overhead`]. Applies to clients only: a connection to a server carries the streams of many
+    /// clients.
     pub overhead: u32,
 }
 
 impl FloodLimits {
-    /// What no stranger needs more of.
+    /// Limits that any well-behaved peer stays below.
     pub const DEFAULT: Self = Self {
         resets: 200,
         settings: 50,
@@ -78,7 +80,7 @@ impl FloodLimits {
         overhead: 1000,
     };
 
-    /// How many of a kind there may be in a second; `None` where that has no bound over time.
+    /// The limit on a kind of flood per second; `None` if the kind has no such limit.
     pub fn of(&self, flood: Flood) -> Option<u32> {
         match flood {
             Flood::Resets => Some(self.resets),
@@ -92,7 +94,7 @@ impl FloodLimits {
         }
     }
 
-    /// So many times as much of each.
+    /// All limits multiplied by `factor`.
     #[must_use]
     pub fn times(self, factor: u32) -> Self {
         let Self { resets, settings, pings, priorities, empty_frames, errors, overhead } = self;
@@ -109,7 +111,7 @@ impl Default for FloodLimits {
     }
 }
 
-/// Kinds with a bound over time.
+/// The number of kinds with a limit per second.
 const KINDS: usize = Flood::Overhead as usize + 1;
 /// More frames than are on their way at once, with the windows that we give.
 const CARRIED_MAX: u32 = 1024;
@@ -122,7 +124,7 @@ const BYTES_EARNING_ONE: usize = 512;
 const EARNED_BY_REQUEST: u32 = 4;
 /// What a frame of a body earns that was received.
 const EARNED_BY_RECEIVED: u32 = 1;
-/// A frame of a body that is shorter than this because its peer lets no more pass is overhead itself.
+/// A DATA frame shorter than this counts as overhead if the peer's window is the reason for its length.
 pub(crate) const CRUMB: usize = 256;
 
 /// What the frame with this head would be a flood of. Of resets and of what is wrong, only the stream can tell.
@@ -139,16 +141,16 @@ fn flood_of(head: &Head) -> Option<Flood> {
     })
 }
 
-/// What a connection has sent within this second.
+/// Frames counted in the current second.
 pub(crate) struct Counts {
     limits: FloodLimits,
     second: u32,
     counts: [u32; KINDS],
-    /// Frames with a part of a body in them, either way, that no ping has come for yet.
+    /// DATA frames in either direction that no PING has been counted against yet.
     carried: u32,
-    /// Overhead that requests and bodies have earned.
+    /// The allowance of overhead that requests and bodies have earned.
     earned: u32,
-    /// Whether what was sent broke a limit, which is said when something comes.
+    /// Whether frames that we sent broke a limit. This is reported with the next received frame.
     is_over: bool,
 }
 
@@ -157,7 +159,7 @@ impl Counts {
         Self { limits, second: 0, counts: [0; KINDS], carried: 0, earned: 0, is_over: false }
     }
 
-    /// Takes note of a frame that came in this second, which is counted from anywhere.
+    /// Counts a received frame. `second` counts from an arbitrary start.
     pub(crate) fn note(&mut self, head: &Head, second: u32) -> Result<(), Flood> {
         if self.is_over {
             return Err(Flood::Overhead);
@@ -179,7 +181,7 @@ impl Counts {
         }
     }
 
-    /// Counts one more of a kind in this second.
+    /// Counts one event of a kind in this second.
     pub(crate) fn count(&mut self, flood: Flood, second: u32) -> Result<(), Flood> {
         if second != self.second {
             self.second = second;
@@ -192,7 +194,7 @@ impl Counts {
         if *count > limit { Err(flood) } else { Ok(()) }
     }
 
-    /// Counts something that carries nothing, unless so much of that is earned.
+    /// Counts overhead, unless the earned allowance covers it.
     pub(crate) fn overhead(&mut self, cost: u32, second: u32) -> Result<(), Flood> {
         match self.earned.checked_sub(cost) {
             Some(left) => {
@@ -203,25 +205,25 @@ impl Counts {
         }
     }
 
-    /// The frame of a body that has just been noted is of no use to anybody: it earns nothing, and is overhead.
+    /// Counts the DATA frame just noted as useless: it is overhead, and earns nothing.
     pub(crate) fn is_useless(&mut self, second: u32) -> Result<(), Flood> {
         self.overhead(1 + EARNED_BY_RECEIVED, second)
     }
 
-    /// Takes note of so many frames with so much of a body that are sent.
+    /// Counts DATA frames that are sent, with the sum of their bytes.
     pub(crate) fn sends(&mut self, frames: usize, bytes: usize) {
         self.carry(frames as u32);
         self.earn(EARNED_BY_FRAME + (bytes / BYTES_EARNING_ONE) as u32);
     }
 
-    /// Takes note of one that is a crumb because the peer lets no more pass.
+    /// Counts a sent DATA frame that is tiny because of the peer's window.
     #[cold]
     pub(crate) fn sends_crumb(&mut self, second: u32) {
         self.carry(1);
         self.is_over |= self.overhead(1, second).is_err();
     }
 
-    /// A request has come.
+    /// Counts a request, which earns an allowance.
     pub(crate) fn serves(&mut self) {
         self.earn(EARNED_BY_REQUEST);
     }

@@ -1,8 +1,8 @@
-//! Frames (RFC 9113 §4.1, §6): their heads read, and those without a body written.
+//! Frames (RFC 9113 §4.1, §6): reads frame headers, and writes frames other than DATA.
 
 use std::fmt;
 
-/// The head of a frame.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) len: usize,
@@ -11,11 +11,11 @@ pub(crate) struct Head {
     pub(crate) stream: u32,
 }
 
-/// RFC 9113 §4.1.
+/// The length of a frame header (RFC 9113 §4.1).
 pub(crate) const HEAD_LEN: usize = 9;
-/// RFC 9113 §6.5.2: what a payload may be at most, as long as nobody has agreed on more; here that is never.
+/// The longest payload: the default of RFC 9113 §6.5.2, which is never raised here.
 pub const PAYLOAD_MAX: usize = 16_384;
-/// RFC 9113 §3.4.
+/// The connection preface of a client (RFC 9113 §3.4).
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub(crate) const DATA: u8 = 0;
@@ -36,7 +36,7 @@ pub(crate) const PADDED: u8 = 0x8;
 pub(crate) const WITH_PRIORITY: u8 = 0x20;
 
 impl Head {
-    /// The head at the front of `bytes`, once it is whole.
+    /// Parses the frame header at the start of `bytes`; `None` if it is incomplete.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let &[a, b, c, kind, flags, r, s, t, u] = bytes.first_chunk()?;
         Some(Self {
@@ -52,7 +52,7 @@ impl Head {
         self.flags & flag != 0
     }
 
-    /// The head as bytes.
+    /// Encodes the frame header.
     pub(crate) fn bytes(&self) -> [u8; HEAD_LEN] {
         let [_, a, b, c] = (self.len as u32).to_be_bytes();
         let [r, s, t, u] = self.stream.to_be_bytes();
@@ -60,50 +60,50 @@ impl Head {
     }
 }
 
-/// The largest number of a stream, and of a window.
+/// The largest stream number, and the largest window.
 pub(crate) const STREAM_MAX: u32 = (1 << 31) - 1;
 pub(crate) const WINDOW_MAX: i64 = STREAM_MAX as i64;
 
-/// Appends a frame.
+/// Appends a whole frame.
 pub(crate) fn push(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     out.extend_from_slice(&Head { len: payload.len(), kind, flags, stream }.bytes());
     out.extend_from_slice(payload);
 }
 
-/// The number at the front of a payload that is known to be long enough.
+/// Reads the 32-bit number at the start of a payload, which must be long enough.
 pub(crate) fn number(payload: &[u8]) -> u32 {
     payload.first_chunk().map_or(0, |&bytes| u32::from_be_bytes(bytes))
 }
 
-/// Why a stream or a connection ended before its time (RFC 9113 §7).
+/// An error code (RFC 9113 §7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reason(pub u32);
 
 impl Reason {
-    /// Nothing went wrong.
+    /// No error.
     pub const NO_ERROR: Self = Self(0);
     /// The peer broke the protocol.
     pub const PROTOCOL_ERROR: Self = Self(1);
-    /// What is not the peer's fault.
+    /// An internal error; the peer is not at fault.
     pub const INTERNAL_ERROR: Self = Self(2);
-    /// More was sent than there was room for.
+    /// The peer exceeded a flow-control window.
     pub const FLOW_CONTROL_ERROR: Self = Self(3);
-    /// Something came behind the end of a stream.
+    /// A frame came after the end of its stream.
     pub const STREAM_CLOSED: Self = Self(5);
-    /// A frame has a size that it cannot have.
+    /// The size of a frame is invalid.
     pub const FRAME_SIZE_ERROR: Self = Self(6);
-    /// Nothing was done for the request: it may be sent again (§8.7).
+    /// The request was not processed, and may be sent again (RFC 9113 §8.7).
     pub const REFUSED_STREAM: Self = Self(7);
-    /// The answer is no longer wanted.
+    /// The response is no longer wanted.
     pub const CANCEL: Self = Self(8);
-    /// A header block cannot be read.
+    /// A header block cannot be decoded.
     pub const COMPRESSION_ERROR: Self = Self(9);
-    /// The peer keeps us busy with nothing.
+    /// The peer sends too many useless frames.
     pub const ENHANCE_YOUR_CALM: Self = Self(11);
 }
 
 impl fmt::Display for Reason {
-    /// As RFC 9113 §7 calls it.
+    /// Writes the name of the error code, as in RFC 9113 §7.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         const NAMES: [&str; 14] = [
             "NO_ERROR",
@@ -129,7 +129,7 @@ impl fmt::Display for Reason {
 }
 
 impl fmt::Display for Head {
-    /// In words, without the payload: that may hold secrets.
+    /// Describes the frame in words, without its payload, which may hold secrets.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         const KINDS: [&str; 10] = [
             "DATA",

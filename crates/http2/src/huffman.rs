@@ -1,5 +1,5 @@
-//! The Huffman code of header strings (RFC 7541 §5.2, Appendix B), made from the lengths of its codes alone: it is
-//! canonical, so that they say all.
+//! The Huffman code of header strings (RFC 7541 §5.2, Appendix B). The code is canonical, so the lengths of the codes
+//! suffice to build it.
 
 /// Bits of the code of each byte, and of the end of a string at last.
 #[rustfmt::skip]
@@ -98,11 +98,11 @@ static QUICKLY: [(u8, u8); 1 << QUICK] = {
     table
 };
 
-/// The bytes are no text in this code.
+/// The bytes are not valid Huffman code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unreadable;
 
-/// Appends what `coded` says.
+/// Decodes `coded`, and appends the result to `text`.
 pub(crate) fn decode(coded: &[u8], text: &mut Vec<u8>) -> Result<(), Unreadable> {
     // The bits that are not yet read, from the top.
     let (mut bits, mut count) = (0u64, 0u32);
@@ -145,13 +145,13 @@ fn search(bits: u32) -> (u16, u32) {
     (END, LENGTH_MAX as u32)
 }
 
-/// The length of `text` in this code.
+/// The length of `text` when encoded, in bytes.
 pub(crate) fn coded_len(text: &[u8]) -> usize {
     let bits: usize = text.iter().map(|&byte| usize::from(LENGTHS[usize::from(byte)])).sum();
     bits.div_ceil(8)
 }
 
-/// Appends `text` in this code.
+/// Encodes `text`, and appends the result to `coded`.
 pub(crate) fn encode(text: &[u8], coded: &mut Vec<u8>) {
     let (mut bits, mut count) = (0u64, 0u32);
     for &byte in text {

@@ -1,44 +1,44 @@
-//! HTTP/2 (RFC 9113) and HPACK (RFC 7541) without a socket: bytes that have arrived go in, what they mean to each stream
-//! comes out, and bytes that are to be sent are gathered.
+//! HTTP/2 (RFC 9113) and HPACK (RFC 7541) without a socket: received bytes become events and stream data, and bytes to
+//! send are collected.
 //!
-//! A stream is read and written as the text of HTTP/1.1: a head, then the body, in chunks where its length is not told.
-//! Priorities are ignored (RFC 9113 §5.3.2) and nothing is pushed.
+//! A stream is read and written as HTTP/1.1 text: a head, then the body, chunked if its length is unknown. Priorities
+//! are ignored (RFC 9113 §5.3.2), and nothing is pushed.
 
 #![forbid(unsafe_code)]
 
-/// Frames: heads and kinds.
+/// Frame headers and kinds.
 mod frame;
-/// The Huffman code of strings.
+/// The Huffman code of header strings.
 mod huffman;
-/// Fields that blocks refer to.
+/// The static and dynamic tables of HPACK.
 mod table;
-/// Header blocks to fields.
+/// HPACK decoder: header blocks to fields.
 mod decode;
-/// Fields to header blocks.
+/// HPACK encoder: fields to header blocks.
 mod encode;
-/// What a WebSocket of HTTP/1.1 begins with.
+/// Opening handshake of WebSockets, between HTTP/1.1 and HTTP/2.
 mod websocket;
-/// Fields to text.
+/// Converts HTTP/2 fields to HTTP/1.1 text.
 mod message;
-/// Text to fields.
+/// Converts HTTP/1.1 text to HTTP/2 fields.
 mod compose;
-/// Floods of frames.
+/// Flood protection.
 mod flood;
-/// How much a peer may send ahead.
+/// Size of flow-control windows.
 mod windows;
-/// Streams and what is known of each.
+/// Streams and their state.
 mod stream;
-/// Where a connection is in what arrives.
+/// State of the parser between reads.
 mod parser;
-/// What ends a connection.
+/// Connection errors: code and broken rule.
 mod rules;
-/// A connection.
+/// The connection: settings, connection-level flow control, closing.
 mod connection;
-/// What a peer says.
+/// Handles received frames.
 mod receive;
-/// Answers to requests that nobody else is to hear of.
+/// Rejects requests that HTTP/1.1 text cannot express.
 mod refusal;
-/// What a peer is told.
+/// Reads from streams and writes to them.
 mod send;
 
 pub use compose::Scheme;

@@ -1,49 +1,49 @@
-//! Fields of HTTP/2 as the text of HTTP/1.1 (RFC 9113 §8). What this text means is decided by whoever parses it, as
-//! strictly as everything else; refused here is only what HTTP/2 itself forbids, or what no text could say.
+//! Converts HTTP/2 fields to HTTP/1.1 text (RFC 9113 §8). The text is parsed later as strictly as any other, so only
+//! what HTTP/2 itself forbids, or what no text can express, is rejected here.
 
 use http1::reason_phrase;
 
 use crate::frame::Reason;
 use crate::websocket::{WEBSOCKET, accept_of, fresh_key};
 
-/// How the bytes behind a head are framed in the text.
+/// How the bytes after a head are framed in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framed {
-    /// As they are: their number is told, or the connection is no longer one of HTTP.
+    /// Unframed: the length is known, or the stream carries another protocol.
     Raw,
-    /// In chunks.
+    /// Chunked.
     Chunked,
 }
 
-/// Why fields make no head.
+/// Why fields form no valid head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unfit {
-    /// RFC 9113 §8.1.1.
+    /// The message is malformed (RFC 9113 §8.1.1).
     Malformed,
-    /// They are more than the limit.
+    /// The fields exceed the limit.
     TooLarge,
-    /// They are well-formed, but no text of HTTP/1.1 says them: a request that is to be answered with 400.
+    /// The fields are well-formed, but HTTP/1.1 text cannot express them; a request gets 400.
     Untold,
 }
 
-/// What the text of a response has to know of its request.
+/// What reading a response requires to know of its request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum RequestKind {
-    /// Its response has no body.
+    /// The request is a HEAD, so the response has no body.
     Head,
-    /// The stream becomes that of another protocol; with the key of a WebSocket.
+    /// The request asks for another protocol on the stream; with the key of a WebSocket.
     Upgrade { protocol: Vec<u8>, key: Option<Vec<u8>> },
     #[default]
     Other,
 }
 
-/// A head as text, and what is to be known of it.
+/// Properties of a head that was converted to text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MessageOutline {
     pub(crate) framed: Framed,
-    /// Bytes of the body, where they are told and there is one.
+    /// The length of the body, if there is a body and its length is known.
     pub(crate) content_length: Option<u64>,
-    /// Whether it is an interim response (RFC 9110 §15.2).
+    /// Whether the head is an interim response (RFC 9110 §15.2).
     pub(crate) is_interim: bool,
 }
 
@@ -58,28 +58,28 @@ const PSEUDO_COUNT: usize = 6;
 const PSEUDO: [&[u8]; PSEUDO_COUNT] =
     [b":method", b":scheme", b":authority", b":path", b":protocol", b":status"];
 
-/// Takes fields as they are decoded and makes text of them.
+/// Collects decoded fields, and converts them to text.
 #[derive(Default)]
 pub(crate) struct Fields {
-    /// Values of the pseudo-header fields, one behind the other, and where each is.
+    /// The values of the pseudo-header fields, and the range of each.
     pseudo: Vec<u8>,
     spans: [Option<(u16, u16)>; PSEUDO_COUNT],
-    /// Lines.
+    /// Field lines.
     text: Vec<u8>,
     host: Option<Vec<u8>>,
     cookie: Vec<u8>,
     content_length: Option<u64>,
-    /// RFC 9113 §6.5.2: what they count, and may count.
+    /// The size of the fields and its limit, counted as in RFC 9113 §6.5.2.
     size: usize,
     limit: usize,
     unfit: Option<Unfit>,
-    /// The field that was wrong, in words.
+    /// The invalid field, in words.
     wrong: Option<Box<str>>,
-    /// The type of content of a call of gRPC, where it came behind that.
+    /// The content type of a gRPC call, if it came after the invalid field.
     call: Option<Box<[u8]>>,
 }
 
-/// Whether content of this type makes a request a call of gRPC.
+/// Whether this content type makes a request a gRPC call.
 fn is_call(content_type: &[u8]) -> bool {
     const GRPC: &[u8] = b"application/grpc";
     content_type.split_at_checked(GRPC.len()).is_some_and(|(kind, rest)| {
@@ -88,13 +88,13 @@ fn is_call(content_type: &[u8]) -> bool {
     })
 }
 
-/// RFC 9113 §6.5.2.
+/// The size that a field counts beyond its bytes (RFC 9113 §6.5.2).
 const FIELD_OVERHEAD: usize = 32;
-/// Memory that is kept for the next head.
+/// The most memory that is kept for the next head.
 const KEEP_MAX: usize = 4096;
 
 impl Fields {
-    /// Begins a head of at most this size.
+    /// Starts a head of at most `limit` bytes.
     pub(crate) fn begin(&mut self, limit: usize) {
         let Self { mut pseudo, mut text, mut cookie, .. } = std::mem::take(self);
         for bytes in [&mut pseudo, &mut text, &mut cookie] {
@@ -104,7 +104,7 @@ impl Fields {
         *self = Self { pseudo, text, cookie, limit, ..Self::default() };
     }
 
-    /// The next field.
+    /// Adds the next field.
     pub(crate) fn take(&mut self, name: &[u8], value: &[u8]) {
         if self.unfit.is_some() {
             if name == b"content-type" && is_call(value) {
@@ -167,7 +167,7 @@ impl Fields {
         Ok(())
     }
 
-    /// What is wrong with a field. Its value may be a secret, and is not told but for pseudo-header fields.
+    /// Describes an invalid field. Values are shown for pseudo-header fields only, since others may be secrets.
     #[cold]
     fn explain(&self, unfit: Unfit, name: &[u8], value: &[u8]) -> String {
         let shown = http1::quote(name);
@@ -200,7 +200,7 @@ impl Fields {
         }
     }
 
-    /// What is wrong with fields that make no head, in words.
+    /// What is wrong with the fields, in words.
     #[cold]
     pub(crate) fn wrong(&self) -> String {
         if let Some(wrong) = &self.wrong {
@@ -234,17 +234,17 @@ impl Fields {
         )
     }
 
-    /// Whether they are more than the limit.
+    /// Whether the fields exceed the limit.
     pub(crate) fn is_too_large(&self) -> bool {
         self.unfit == Some(Unfit::TooLarge)
     }
 
-    /// What a stream is reset with whose fields make no head. To be too large is no breach of the protocol.
+    /// The error code for resetting the stream of invalid fields. A head that is too large is no protocol error.
     pub(crate) fn reason(&self) -> Reason {
         if self.is_too_large() { Reason::ENHANCE_YOUR_CALM } else { Reason::PROTOCOL_ERROR }
     }
 
-    /// The type of content of a call of gRPC, if they are those of one.
+    /// The content type of the request, if it is a gRPC call.
     #[cold]
     pub(crate) fn call(&self) -> Option<Vec<u8>> {
         const NAME: &[u8] = b"content-type: ";
@@ -254,7 +254,7 @@ impl Fields {
         call.map(<[u8]>::to_vec)
     }
 
-    /// What can be told of a request that is refused: method, target and host, as far as they were read.
+    /// Method, target and host of a rejected request, as far as they were read.
     pub(crate) fn glimpse(&self) -> [Vec<u8>; 3] {
         let host = self.pseudo(AUTHORITY).or(self.host.as_deref());
         [self.pseudo(METHOD), self.pseudo(PATH), host].map(|value| value.unwrap_or_default().to_vec())
@@ -286,12 +286,12 @@ impl Fields {
         self.spans[at].map(|(start, end)| &self.pseudo[usize::from(start)..usize::from(end)])
     }
 
-    /// Whether a request asks for its stream to become that of another protocol (RFC 8441 §4).
+    /// Whether a request asks for another protocol on its stream (extended CONNECT, RFC 8441 §4).
     pub(crate) fn asks_for_upgrade(&self) -> bool {
         self.spans[PROTOCOL].is_some()
     }
 
-    /// Appends the text of a request whose fields are all here. `has_ended` says whether nothing follows its head.
+    /// Appends the text of a request whose fields are complete. `has_ended` says whether the stream ends with the head.
     pub(crate) fn request(&self, has_ended: bool, out: &mut Vec<u8>) -> Result<MessageOutline, Unfit> {
         self.unfit.map_or(Ok(()), Err)?;
         let upgrade = self.pseudo(PROTOCOL);
@@ -349,7 +349,7 @@ impl Fields {
         Ok(MessageOutline { framed, content_length: self.content_length, is_interim: false })
     }
 
-    /// RFC 9113 §8.3.1: an authority and a Host that differ are two readings of one request.
+    /// Determines the host. An authority and a Host that differ are rejected (RFC 9113 §8.3.1).
     fn host_of<'a>(&'a self, authority: Option<&'a [u8]>) -> Result<&'a [u8], Unfit> {
         match (authority, self.host.as_deref()) {
             (Some(authority), Some(host)) if !host.eq_ignore_ascii_case(authority) => Err(Unfit::Untold),
@@ -358,7 +358,8 @@ impl Fields {
         }
     }
 
-    /// Appends the text of a response whose fields are all here. `has_ended` says whether nothing follows its head.
+    /// Appends the text of a response whose fields are complete. `has_ended` says whether the stream ends with the
+    /// head.
     pub(crate) fn response(
         &self,
         has_ended: bool,
@@ -440,12 +441,12 @@ fn push(text: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     text.extend_from_slice(b"\r\n");
 }
 
-/// RFC 9110 §5.6.2, in lower case (RFC 9113 §8.2.1).
+/// Whether a name is a token (RFC 9110 §5.6.2) in lower case (RFC 9113 §8.2.1).
 fn is_field_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|&byte| TOKEN[usize::from(byte)] && !byte.is_ascii_uppercase())
 }
 
-/// RFC 9113 §8.2.1: no end of a line, and nothing blank at either end; other controls no text could hold.
+/// Whether a value is valid (RFC 9113 §8.2.1): no control characters but HTAB, and no white space at either end.
 fn is_field_value(value: &[u8]) -> bool {
     let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     // RFC 9110 §5.5.
@@ -459,18 +460,18 @@ fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| TOKEN[usize::from(byte)])
 }
 
-/// RFC 3986 §3.1.
+/// Whether a text is a URI scheme (RFC 3986 §3.1).
 fn is_scheme(scheme: &[u8]) -> bool {
     let is_of_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
     scheme.first().is_some_and(u8::is_ascii_alphabetic) && scheme.iter().all(is_of_scheme)
 }
 
-/// Whether it stands in a request line as it is; what it means is decided later.
+/// Whether a target can stand in a request line unchanged. Its meaning is checked later.
 fn is_target(target: &[u8]) -> bool {
     !target.is_empty() && target.iter().all(|&byte| byte > b' ' && byte != 0x7f)
 }
 
-/// RFC 9110 §5.6.2.
+/// Which bytes may occur in a token (RFC 9110 §5.6.2).
 static TOKEN: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0u8;
@@ -493,7 +494,7 @@ fn length_of(value: &[u8]) -> Option<u64> {
     is_number.then(|| value.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }
 
-/// RFC 9110 §15.
+/// Parses a status code (RFC 9110 §15).
 fn status_of(value: &[u8]) -> Option<u16> {
     let is_status = value.len() == 3 && value.iter().all(u8::is_ascii_digit) && value[0] != b'0';
     is_status.then(|| value.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0')))

@@ -1,42 +1,42 @@
-//! Where a connection is in what arrives: the parts of a frame, a body and a header block that are not yet whole.
+//! Parser state between reads: an incomplete frame, a DATA frame in progress, an incomplete header block.
 
 use crate::connection::Role;
 use crate::frame::{CONTINUATION, DATA, HEADERS, Head, PREFACE};
 use crate::stream::Key;
 
-/// Where a connection is in what arrives.
+/// The state of the parser between reads.
 pub(crate) struct Parser {
-    /// Bytes of the preface that are to come.
+    /// How many bytes of the preface are missing.
     pub(crate) preface_left: usize,
-    /// The front of a frame that is not yet whole.
+    /// The start of an incomplete frame.
     pub(crate) held: Vec<u8>,
-    /// The tick at which the frame began that is held, or that was taken last.
+    /// The tick at which the incomplete frame, or the last complete one, began.
     pub(crate) frame_since: u32,
-    /// A body that is being received.
+    /// The DATA frame that is being received.
     pub(crate) data: Option<Data>,
-    /// A header block that is not yet whole.
+    /// The incomplete header block.
     pub(crate) block: Option<Block>,
 }
 
 /// The rest of a DATA frame.
 #[derive(Clone, Copy)]
 pub(crate) struct Data {
-    /// `None` where the stream is gone, and its bytes are dropped.
+    /// The stream; `None` if the stream has ended, and the bytes are dropped.
     pub(crate) key: Option<Key>,
     pub(crate) left: usize,
     pub(crate) padding: usize,
     pub(crate) ends: bool,
-    /// Whether the length of the padding is still to come.
+    /// Whether the length of the padding is still missing.
     pub(crate) is_padded: bool,
 }
 
-/// A header block in more than one frame.
+/// A header block that spans several frames.
 pub(crate) struct Block {
     pub(crate) stream: u32,
     pub(crate) ends: bool,
     pub(crate) bytes: Vec<u8>,
     pub(crate) frames: u32,
-    /// The tick at which its first frame began.
+    /// The tick at which the first frame of the block began.
     pub(crate) since: u32,
 }
 
@@ -46,12 +46,12 @@ impl Parser {
         Self { preface_left, held: Vec::new(), frame_since: 0, data: None, block: None }
     }
 
-    /// Whether a frame of a body has begun on a stream, and not ended.
+    /// Whether a DATA frame on this stream is incomplete.
     pub(crate) fn owes(&self, key: Key) -> bool {
         self.data.is_some_and(|data| data.key == Some(key))
     }
 
-    /// A stream is let go of: what is to come of a frame that has begun is nobody's, whoever has its place by then.
+    /// Forgets a released stream. The rest of an incomplete DATA frame is dropped, even if the key is reused.
     pub(crate) fn let_go(&mut self, key: Key) {
         if let Some(data) = &mut self.data
             && data.key == Some(key)
@@ -60,8 +60,8 @@ impl Parser {
         }
     }
 
-    /// The tick at which a header block began that has not ended. The front of a frame counts as that of one unless it is known
-    /// to be DATA, whose stream has time-outs of its own.
+    /// The tick at which the incomplete header block began. An incomplete frame counts as a header block unless it is
+    /// known to be DATA, which has a time-out of its own.
     pub(crate) fn head_since(&self) -> Option<u32> {
         if let Some(block) = &self.block {
             return Some(block.since);
@@ -70,7 +70,7 @@ impl Parser {
         (!self.held.is_empty() && !is_data).then_some(self.frame_since)
     }
 
-    /// That header block, in words.
+    /// Describes the incomplete header block in words.
     pub(crate) fn head_in_words(&self) -> String {
         let (stream, bytes) = match (&self.block, Head::parse(&self.held)) {
             (Some(block), _) => (block.stream, block.bytes.len()),

@@ -1,4 +1,4 @@
-//! What a peer says: frames as they arrive, byte by byte if need be, to what they mean (RFC 9113 §5, §6).
+//! Handles received frames (RFC 9113 §5, §6), also if they arrive byte by byte.
 
 use std::fmt::Display;
 
@@ -17,27 +17,27 @@ use crate::stream::{Incoming, Key, Outgoing};
 use crate::windows::STREAM_WINDOW;
 use http1::Glimpse;
 
-/// Who sends so much of a body at once gets memory for what is announced of the rest.
+/// From this many body bytes at once, memory is reserved for the announced rest.
 const LARGE: usize = 4096;
 
-/// What becomes of a request that is not served.
+/// What happens to a rejected request.
 enum Refusal {
     Malformed,
-    /// It is one long head too many.
+    /// The request is rejected because of too many long heads; it may be sent again later.
     Later,
     Answered(&'static Answer),
 }
 
-/// Frames of a header block, at most.
+/// The most frames of a header block.
 pub const BLOCK_FRAMES_MAX: u32 = 16;
 /// Padding that is worth a frame of its own.
 const PADDING_MIN: usize = 64;
-/// Memory for a part of a frame that is kept.
+/// The most memory that is kept for incomplete frames.
 const KEEP_MAX: usize = 256;
 
 impl Connection {
-    /// Takes in what has arrived, up to something that has happened; says how many bytes that took. With nothing left to
-    /// take there may still be something that has happened: it is to be called until there is not.
+    /// Processes received bytes up to the next event. Returns how many bytes were consumed. Call it until no bytes are
+    /// left and there is no event: an event may remain after the last byte.
     pub fn receive(&mut self, bytes: &[u8], now: Now) -> Result<(usize, Option<Event>), Broken> {
         let mut rest = bytes;
         self.now = now;
@@ -174,7 +174,7 @@ impl Connection {
         }
     }
 
-    /// RFC 9113 §6.5.
+    /// Handles SETTINGS (RFC 9113 §6.5).
     fn settings(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
         if head.has(ACK) {
             if !payload.is_empty() {
@@ -191,7 +191,7 @@ impl Connection {
         Ok(())
     }
 
-    /// RFC 9113 §6.7.
+    /// Handles PING (RFC 9113 §6.7).
     fn ping(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
         if payload.len() != 8 {
             return Err(rules::WRONG_SIZE);
@@ -204,7 +204,7 @@ impl Connection {
         Ok(())
     }
 
-    /// RFC 9113 §6.8.
+    /// Handles GOAWAY (RFC 9113 §6.8).
     fn going_away(&mut self, payload: &[u8]) -> Result<(), Broken> {
         if payload.len() < 8 {
             return Err(rules::WRONG_SIZE);
@@ -234,7 +234,7 @@ impl Connection {
         Ok(())
     }
 
-    /// RFC 9113 §6.9.
+    /// Handles WINDOW_UPDATE (RFC 9113 §6.9).
     fn window_update(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
         if payload.len() != 4 {
             return Err(rules::WRONG_SIZE);
@@ -261,7 +261,7 @@ impl Connection {
         Ok(())
     }
 
-    /// RFC 9113 §6.4.
+    /// Handles RST_STREAM (RFC 9113 §6.4).
     fn reset_received(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
         if payload.len() != 4 {
             return Err(rules::WRONG_SIZE);
@@ -461,7 +461,7 @@ impl Connection {
         Ok(())
     }
 
-    /// RFC 9113 §6.2.
+    /// Handles HEADERS (RFC 9113 §6.2).
     fn headers(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
         let mut block = payload;
         if head.has(PADDED) {
@@ -486,7 +486,7 @@ impl Connection {
         Ok(())
     }
 
-    /// RFC 9113 §6.10.
+    /// Handles CONTINUATION (RFC 9113 §6.10).
     fn continuation(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
         let Some(block) = &mut self.parser.block else { return Ok(()) };
         block.frames += 1;
@@ -615,7 +615,7 @@ impl Connection {
         }
     }
 
-    /// Lets go of a request that was reset before anybody looked at it; what was wrong with it is told of all the same.
+    /// Releases a request that was reset before it was looked at. Its error is still logged.
     pub fn take_back(&mut self, key: Key) {
         let stream = self.streams.at(key);
         if let (Some(wrong), Some(reason)) = (&stream.wrong, stream.broken)
@@ -664,7 +664,7 @@ impl Connection {
         Ok(())
     }
 
-    /// RFC 9113 §8.1.
+    /// Handles trailers (RFC 9113 §8.1).
     fn trailers(&mut self, key: Key, ends: bool) -> Result<(), Broken> {
         let stream = self.streams.change(key);
         stream.tail.clear();
@@ -689,7 +689,7 @@ impl Connection {
         self.end_incoming(key)
     }
 
-    /// Resets a stream for what the peer did wrong on it, which it may do only so often.
+    /// Resets a stream because of the peer's error. Such resets are limited per second.
     pub(crate) fn provoked(&mut self, key: Key, reason: Reason) -> Result<(), Broken> {
         let stream = self.streams.change(key);
         let id = stream.id;
@@ -724,7 +724,7 @@ impl Connection {
         }
     }
 
-    /// Nothing more comes on a stream, and nothing is written to it; what has arrived is still read.
+    /// Ends a stream early in both directions. Bytes that have arrived can still be read.
     pub(crate) fn break_off(&mut self, key: Key, reason: Reason) {
         let stream = self.streams.change(key);
         stream.broken = Some(reason);
@@ -732,7 +732,7 @@ impl Connection {
         self.settle(key);
     }
 
-    /// A stream that the peer has nothing more to do with makes room for another.
+    /// Stops counting a stream towards the limit, if the peer is done with it.
     pub(crate) fn settle(&mut self, key: Key) {
         let stream = self.streams.change(key);
         if stream.is_counted && stream.is_closed() {
@@ -742,7 +742,7 @@ impl Connection {
     }
 }
 
-/// RFC 9113 §6.3. What it says means nothing any more, but it has to be said right.
+/// Checks PRIORITY (RFC 9113 §6.3). Priorities are ignored, but must be well-formed.
 fn priority(head: Head, payload: &[u8]) -> Result<(), Broken> {
     if payload.len() != 5 {
         return Err(rules::WRONG_SIZE);

@@ -1,24 +1,24 @@
-//! Answers to requests whose heads are no text of HTTP/1.1, which nobody else is to hear of.
+//! Responses to requests that HTTP/1.1 text cannot express. The proxy's other parts do not see such requests.
 
 use crate::connection::Connection;
 
-/// What such a request is answered.
+/// A fixed response to a rejected request.
 pub(crate) struct Answer {
     status: &'static str,
-    /// The same to a call of gRPC, and in words (doc/http-grpc-status-mapping.md there).
+    /// Status and message for gRPC calls (`doc/http-grpc-status-mapping.md` in gRPC's repository).
     grpc_status: &'static str,
     message: &'static str,
 }
 
-/// Its head is larger than it may be (RFC 6585 §5).
+/// 431: the head is too large (RFC 6585 §5).
 pub(crate) static TOO_LARGE: Answer =
     Answer { status: "431", grpc_status: "2", message: "The request header fields are too large." };
-/// It says what no text of HTTP/1.1 could say.
+/// 400: HTTP/1.1 text cannot express the request.
 pub(crate) static UNTOLD: Answer =
     Answer { status: "400", grpc_status: "13", message: "The request is not valid HTTP." };
 
 impl Connection {
-    /// Answers it, in gRPC's words where it is a call with this type of content; says with which status.
+    /// Sends a fixed response, in gRPC's form if `call` is the content type of a gRPC call. Returns the status code.
     pub(crate) fn refuse(&mut self, id: u32, answer: &Answer, call: Option<&[u8]>, has_ended: bool) -> u16 {
         let Answer { status, grpc_status, message } = answer;
         match call {

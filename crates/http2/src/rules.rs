@@ -1,4 +1,4 @@
-//! What ends a connection that breaks the protocol: the code, and the rule as the log and the peer are told it.
+//! Connection errors: the error code, and the broken rule in the words of the log and the peer.
 
 use crate::connection::{Broken, Cause};
 use crate::frame::Reason;

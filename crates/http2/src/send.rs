@@ -1,4 +1,4 @@
-//! What is read from a stream, and what is said on it.
+//! Reading from streams, and writing to them.
 
 use crate::compose::{self, Request, Response, Scheme, Untold};
 use crate::connection::{Connection, Role};
@@ -11,26 +11,26 @@ use crate::message::{Framed, RequestKind};
 use crate::stream::{Gone, Incoming, Key, Outgoing};
 use crate::windows::worth_telling;
 
-/// What a chunk's size line and its end take.
+/// Room for the size line of a chunk and its end.
 const CHUNK_ROOM: usize = 24;
 
 impl Connection {
-    /// A stream for a request that is yet to be written.
+    /// Reserves a stream for a request that is yet to be written.
     pub fn open(&mut self) -> Key {
         self.streams.add(0, 0, 0)
     }
 
-    /// The length of the text that waits to be read on a stream: at first, that of the head.
+    /// The length of the text that can be read from a stream; at first, that of the head.
     pub fn text_len(&self, key: Key) -> usize {
         self.streams.at(key).text.len()
     }
 
-    /// Whether the peer has begun a frame of a body on a stream and owes the rest of it.
+    /// Whether the peer has begun a DATA frame on a stream, and owes the rest of it.
     pub fn owes(&self, key: Key) -> bool {
         self.parser.owes(key)
     }
 
-    /// Whether there is something to read: bytes, the end, or what went wrong.
+    /// Whether bytes, the end or an error can be read from a stream.
     pub fn is_readable(&self, key: Key) -> bool {
         let stream = self.streams.at(key);
         !stream.text.is_empty()
@@ -39,7 +39,8 @@ impl Connection {
             || stream.broken.is_some()
     }
 
-    /// Reads into `buffer`, which is not empty, as much as there is; 0 is the end, `None` is nothing yet.
+    /// Reads as many bytes as there are into `buffer`, which must not be empty. 0 is the end; `None` means that nothing
+    /// has arrived yet.
     pub fn read(&mut self, key: Key, buffer: &mut [u8], tick: u32) -> Result<Option<usize>, Gone> {
         let stream = self.streams.change(key);
         if stream.text.is_empty() {
@@ -63,7 +64,7 @@ impl Connection {
         Ok(Some(count))
     }
 
-    /// Hands on what was received of the body, and opens the windows by as much.
+    /// Reads bytes of the body, and refills the flow-control windows accordingly.
     fn read_body(&mut self, key: Key, buffer: &mut [u8], tick: u32) -> Result<usize, Gone> {
         let stream = self.streams.change(key);
         let room = match stream.framed {
@@ -94,26 +95,26 @@ impl Connection {
         Ok(len)
     }
 
-    /// What has arrived of the body and is not yet read, where its bytes are what the path reads: not before the head is
-    /// read, and not where they are read as chunks.
+    /// Body bytes that have arrived and are unread. Empty before the head is read, and for a body that is read as
+    /// chunks.
     pub fn body(&self, key: Key) -> &[u8] {
         let stream = self.streams.at(key);
         if stream.text.is_empty() && stream.framed == Framed::Raw { stream.body.get() } else { b"" }
     }
 
-    /// The most of a body that may be waited for before any of it is read: the peer may send half of each window before
-    /// it is told of more.
+    /// The most body bytes to wait for before any are read: the peer may send half of each window before it is
+    /// refilled.
     pub fn gathers(&self) -> usize {
         (self.stream_window / 2).max(0) as usize
     }
 
-    /// Whether so much of the body has arrived and is not yet read, or nothing more comes.
+    /// Whether `wanted` bytes of the body have arrived and are unread, or no more will come.
     pub fn has_of_body(&self, key: Key, wanted: usize) -> bool {
         let stream = self.streams.at(key);
         stream.body.len() >= wanted || stream.incoming == Incoming::Ended || stream.broken.is_some()
     }
 
-    /// The first `count` bytes of what has arrived of the body are done with: opens the windows by as much.
+    /// Removes the first `count` unread bytes of the body, and refills the flow-control windows accordingly.
     pub fn took_body(&mut self, key: Key, count: usize, tick: u32) {
         let stream = self.streams.change(key);
         stream.body.consume(count);
@@ -124,7 +125,7 @@ impl Connection {
         self.give_connection();
     }
 
-    /// Lets the peer send more on a stream, where there is enough to tell.
+    /// Refills the peer's window of a stream, if that is worth a frame.
     pub(crate) fn give_stream(&mut self, key: Key) {
         let stream = self.streams.change(key);
         let owed = self.stream_window - stream.receive_window - stream.body.len() as i64;
@@ -138,12 +139,12 @@ impl Connection {
         }
     }
 
-    /// Whether a head is what is to be written next.
+    /// Whether a head has to be written next.
     pub fn wants_head(&self, key: Key) -> bool {
         self.streams.at(key).outgoing == Outgoing::Head
     }
 
-    /// Writes the head at the front of `text`, and says how long that is. With `is_last` the stream ends with it if it is
+    /// Writes the head at the start of `text`, and returns its length. With `is_last`, the stream ends if the head is
     /// all of `text`. A request goes to a server of this scheme.
     pub fn write_head(
         &mut self,
@@ -180,8 +181,8 @@ impl Connection {
         self.settle(key);
     }
 
-    /// RFC 9110 §9.3.6, RFC 8441 §5: any success but a 101 would say that the stream is the other protocol's from here on. So
-    /// whatever it is, the client is not told of it.
+    /// Rejects an upgrade to the client. Any success other than 101 would hand the stream to the other protocol (RFC
+    /// 9110 §9.3.6, RFC 8441 §5), so the server's success is not passed on.
     #[cold]
     fn deny_upgrade(&mut self, key: Key) {
         let stream = self.streams.change(key);
@@ -208,7 +209,7 @@ impl Connection {
         self.end_block(start, id, is_last);
     }
 
-    /// A response of ours to a request that nobody else is to hear of.
+    /// Sends a response of our own to a request that was not passed on.
     pub(crate) fn answer(&mut self, id: u32, status: &str, fields: &[(&[u8], &[u8])], has_ended: bool) {
         let start = self.begin_block();
         self.encoder.field(&mut self.out.bytes, b":status", status.as_bytes());
@@ -250,7 +251,7 @@ impl Connection {
         }
     }
 
-    /// How much of a body the peer takes now on a stream, whatever it takes on all together.
+    /// How many body bytes the stream's window allows now; the connection's window is not considered.
     pub fn room(&self, key: Key) -> Result<usize, Gone> {
         let stream = self.streams.at(key);
         match (stream.outgoing, stream.broken) {
@@ -260,8 +261,8 @@ impl Connection {
         }
     }
 
-    /// Writes the start of `bytes`, of at most `room`, and says how much that is. With `is_last` the stream ends with
-    /// them if it is all of them.
+    /// Writes at most `room` bytes, and returns how many were written. With `is_last`, the stream ends if all of
+    /// `bytes` were.
     pub fn write(&mut self, key: Key, bytes: &[u8], room: usize, is_last: bool) -> usize {
         let stream = self.streams.change(key);
         let count = bytes.len().min(room);
@@ -287,24 +288,24 @@ impl Connection {
         count
     }
 
-    /// What the peer did wrong on a stream that was reset for it, in words.
+    /// The peer's error on a stream that was reset for it, in words.
     pub fn wrong(&self, key: Key) -> Option<&str> {
         self.streams.at(key).wrong.as_deref()
     }
 
-    /// Whether that was a head that is larger than it may be.
+    /// Whether the stream was reset because its head was too large.
     pub fn is_too_large(&self, key: Key) -> bool {
         self.streams.at(key).broken == Some(Reason::ENHANCE_YOUR_CALM)
     }
 
-    /// How much of a body was put into frames on a stream, less what never leaves where nothing more is sent.
+    /// How many body bytes were put into frames. If `is_over`, bytes that were not sent are subtracted.
     pub fn body_sent(&self, key: Key, is_over: bool) -> u64 {
         let stream = self.streams.at(key);
         let unsent = if is_over { self.unsent_of(stream.id) } else { 0 };
         stream.body_sent.saturating_sub(unsent)
     }
 
-    /// Bytes of DATA for a stream among the frames that are not sent.
+    /// The unsent DATA bytes of a stream.
     fn unsent_of(&self, id: u32) -> u64 {
         let (mut at, mut unsent) = (0, 0);
         // What is gathered begins with a frame.
@@ -318,8 +319,8 @@ impl Connection {
         unsent
     }
 
-    /// Begins a frame with so many bytes of a body, for which there is room, and returns its head. Neither passes through
-    /// here: whoever asks sends both. With `is_last` the stream ends with them.
+    /// Starts a DATA frame of `count` bytes, for which there is room, and returns its header. The caller sends the
+    /// header and the bytes itself. With `is_last`, the stream ends with the frame.
     pub fn begin_frame(&mut self, key: Key, count: usize, is_last: bool) -> [u8; HEAD_LEN] {
         debug_assert!(count <= PAYLOAD_MAX);
         let stream = self.streams.change(key);
@@ -336,7 +337,7 @@ impl Connection {
         head.bytes()
     }
 
-    /// So much of a body has been put into frames, and there is more of it.
+    /// Counts body bytes put into frames. `has_more` says whether more bytes are waiting.
     fn has_sent(&mut self, key: Key, count: usize, has_more: bool) {
         let is_shut = || self.send_window <= 0 || self.streams.at(key).send_window <= 0;
         // RFC 9113 §10.5: windows of a few bytes have us make a frame for each.
@@ -347,12 +348,12 @@ impl Connection {
         }
     }
 
-    /// Appends bytes of a frame that was begun so.
+    /// Appends the bytes of a frame that `begin_frame` has started.
     pub fn push_frame(&mut self, bytes: &[u8]) {
         self.out.bytes.extend_from_slice(bytes);
     }
 
-    /// Ends what is said on a stream, with trailers as lines, if it has not ended.
+    /// Ends a stream, with trailers if there are any, unless it has ended.
     pub fn end(&mut self, key: Key, trailers: &[u8]) -> Result<(), Gone> {
         let stream = self.streams.change(key);
         if stream.outgoing != Outgoing::Body {
@@ -371,7 +372,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Tells the peer that what is said on a stream is not whole.
+    /// Resets a stream: tells the peer that the message is incomplete.
     pub fn reset(&mut self, key: Key, reason: Reason) {
         let stream = self.streams.at(key);
         if stream.id > 0 && !stream.is_closed() {
@@ -385,12 +386,12 @@ impl Connection {
         frame::push(&mut self.out.bytes, RST_STREAM, 0, id, &reason.0.to_be_bytes());
     }
 
-    /// Whether the stream has ended before its time.
+    /// Whether the stream has ended early.
     pub fn is_broken(&self, key: Key) -> bool {
         self.streams.at(key).broken.is_some()
     }
 
-    /// The stream is nobody's any more: what it has left to say is not wanted.
+    /// Releases a stream. If it has not ended, it is reset.
     pub fn release(&mut self, key: Key) {
         let stream = self.streams.at(key);
         if stream.id > 0 && !stream.is_closed() {
@@ -413,12 +414,12 @@ impl Connection {
     }
 }
 
-/// Why a head is not written.
+/// Why a head cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteError {
-    /// HTTP/2 has no words for it.
+    /// HTTP/2 cannot express the head.
     Untold,
-    /// The stream is over.
+    /// The stream has ended.
     Gone(Gone),
 }
 
@@ -428,7 +429,7 @@ impl From<Untold> for WriteError {
     }
 }
 
-/// What the peer did not take up may be sent elsewhere (RFC 9113 §8.7); everything else broke a message.
+/// Classifies a reset: a request that the peer refused may be sent elsewhere (RFC 9113 §8.7).
 fn gone(reason: Reason) -> Gone {
     if reason == Reason::REFUSED_STREAM { Gone::Untouched } else { Gone::Broken }
 }

@@ -1,4 +1,4 @@
-//! Streams: what has arrived on each and is not yet read, and what may still be sent.
+//! Streams: bytes that have arrived and are unread, and flow control for what may be sent.
 
 use std::collections::VecDeque;
 
@@ -6,36 +6,36 @@ use crate::frame::Reason;
 use crate::message::{Framed, RequestKind};
 use crate::windows::Taken;
 
-/// A stream of a connection, for as long as somebody holds it.
+/// Identifies a stream of a connection until it is released. Keys are reused.
 pub type Key = usize;
 
-/// Why nothing more is read from a stream, or written to it.
+/// Why a stream cannot be read or written any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gone {
-    /// The peer has done nothing for its request, which may be sent elsewhere (RFC 9113 §8.7).
+    /// The peer has not processed the request, so it may be sent elsewhere (RFC 9113 §8.7).
     Untouched,
-    /// A message was cut off, or cannot be said.
+    /// The message was cut off, or cannot be expressed.
     Broken,
 }
 
-/// What is still to come from the peer.
+/// What the peer will still send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Incoming {
     Head,
     Body,
     Ended,
-    /// The peer has reset it before its end.
+    /// The peer has reset the stream before its end.
     Reset,
 }
 
 impl Incoming {
-    /// Whether the peer has closed the stream from its side: anything more on it breaks the protocol (RFC 9113 §5.1).
+    /// Whether the peer has closed its side of the stream: further frames break the protocol (RFC 9113 §5.1).
     pub(crate) fn is_closed(self) -> bool {
         matches!(self, Self::Ended | Self::Reset)
     }
 }
 
-/// What is still to be sent.
+/// What we still have to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outgoing {
     Head,
@@ -44,36 +44,36 @@ pub(crate) enum Outgoing {
 }
 
 pub(crate) struct Stream {
-    /// 0 as long as it has none.
+    /// The stream number; 0 before it is assigned.
     pub(crate) id: u32,
-    /// Whether it is one of those that may be open at once.
+    /// Whether the stream counts towards the limit on open streams.
     pub(crate) is_counted: bool,
     pub(crate) incoming: Incoming,
     pub(crate) outgoing: Outgoing,
-    /// Why it ended early, by whosever hand.
+    /// The error code of an early end, whichever end caused it.
     pub(crate) broken: Option<Reason>,
-    /// What the peer did wrong on it, in words.
+    /// The peer's error, in words.
     pub(crate) wrong: Option<Box<str>>,
     pub(crate) framed: Framed,
     pub(crate) asked: RequestKind,
-    /// Whether its client asked for another protocol on it.
+    /// Whether the client asked for another protocol on the stream.
     pub(crate) asks_for_upgrade: bool,
-    /// Heads that are not yet read.
+    /// Heads that are unread.
     pub(crate) text: Unread,
-    /// Of the body, without framing.
+    /// Body bytes that are unread, without framing.
     pub(crate) body: Unread,
-    /// The end of a chunked body, with its trailers.
+    /// The end of a chunked body, trailers included.
     pub(crate) tail: Vec<u8>,
-    /// What is to come of the body, where its length is told.
+    /// How many bytes of the body are missing, if its length is known.
     pub(crate) content_left: Option<u64>,
-    /// What the lengths of its request's head and trailers count beyond what every stream has.
+    /// How much the request's head and trailers exceed the size that every stream may use.
     pub(crate) long_head: usize,
-    /// What the peer may send.
+    /// How many bytes the peer may send.
     pub(crate) receive_window: i64,
     pub(crate) taken: Taken,
-    /// What it may be sent.
+    /// How many bytes may be sent to the peer.
     pub(crate) send_window: i64,
-    /// Bytes of DATA that were put into frames for it.
+    /// Body bytes that were put into frames.
     pub(crate) body_sent: u64,
 }
 
@@ -101,20 +101,20 @@ impl Stream {
         }
     }
 
-    /// Whether the peer has nothing more to do with it.
+    /// Whether the peer has nothing more to do with the stream.
     pub(crate) fn is_closed(&self) -> bool {
         self.broken.is_some() || (self.incoming == Incoming::Ended && self.outgoing == Outgoing::Ended)
     }
 }
 
-/// Bytes that have arrived and are not yet read.
+/// Bytes that have arrived and are unread.
 #[derive(Default)]
 pub(crate) struct Unread {
     bytes: Vec<u8>,
     start: usize,
 }
 
-/// Memory that is kept by a place for streams.
+/// The most memory that a released stream's slot keeps.
 const KEEP_MAX: usize = 512;
 
 impl Unread {
@@ -130,14 +130,14 @@ impl Unread {
         self.len() == 0
     }
 
-    /// Appends bytes, behind which so many more are expected.
+    /// Appends bytes, and reserves memory for the `expected` ones behind them.
     pub(crate) fn push(&mut self, bytes: &[u8], expected: usize) {
         let tail = self.tail();
         tail.reserve(bytes.len() + expected);
         tail.extend_from_slice(bytes);
     }
 
-    /// Where more is appended. What was read does not pile up before what was not.
+    /// The buffer for appending. Bytes that were read are removed first if they take much room.
     pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
         if self.start > self.bytes.len() / 2 {
             self.bytes.drain(..self.start);
@@ -146,7 +146,7 @@ impl Unread {
         &mut self.bytes
     }
 
-    /// Appends what is short, and takes over what is long: it is not held twice.
+    /// Appends short text, and takes over the memory of long text instead of copying it.
     pub(crate) fn take_over(&mut self, bytes: &mut Vec<u8>) {
         if self.is_empty() && bytes.len() > KEEP_MAX {
             *self = Self { bytes: std::mem::take(bytes), start: 0 };
@@ -169,24 +169,24 @@ impl Unread {
     }
 }
 
-/// The streams of a connection. Their places are used again, with their memory.
+/// The streams of a connection. Slots are reused with their memory.
 #[derive(Default)]
 pub(crate) struct Streams {
-    /// The number of the stream in each place; 0 where there is none, or none yet.
+    /// The stream number in each slot; 0 if the slot is empty, or no number is assigned yet.
     ids: Vec<u32>,
     places: Vec<Stream>,
     free: Vec<Key>,
-    /// Numbers of streams that were reset here, the last of them: what the peer sent before it knew means nothing.
+    /// The numbers of the streams that were last reset by us. Frames that the peer sent before it knew are ignored.
     reset: VecDeque<u32>,
-    /// The highest of those that are no longer remembered.
+    /// The highest number of the resets that are no longer remembered.
     reset_before: u32,
 }
 
-/// Resets that are remembered one by one.
+/// The most resets that are remembered individually.
 const RESETS_MAX: usize = 128;
 
 impl Streams {
-    /// How many there are.
+    /// The number of streams.
     pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
@@ -213,7 +213,7 @@ impl Streams {
         }
     }
 
-    /// The stream is nobody's any more.
+    /// Removes a released stream.
     pub(crate) fn remove(&mut self, key: Key) {
         self.ids[key] = 0;
         let place = &mut self.places[key];
@@ -224,7 +224,7 @@ impl Streams {
         self.free.push(key);
     }
 
-    /// A stream gets its number.
+    /// Assigns a stream its number.
     pub(crate) fn name(&mut self, key: Key, id: u32) {
         self.ids[key] = id;
         self.places[key].id = id;
@@ -242,7 +242,7 @@ impl Streams {
         &mut self.places[key]
     }
 
-    /// All that have a number.
+    /// All streams that have a number.
     pub(crate) fn named(&mut self) -> impl Iterator<Item = (Key, &mut Stream)> {
         self.places.iter_mut().enumerate().zip(&self.ids).filter(|(_, id)| **id > 0).map(|(place, _)| place)
     }
@@ -254,7 +254,7 @@ impl Streams {
         self.reset.push_back(id);
     }
 
-    /// Whether it was reset here; of old ones it is no longer known, and nothing is held against the peer.
+    /// Whether we may have reset the stream. For old streams that is unknown, and assumed in the peer's favour.
     pub(crate) fn may_have_been_reset(&self, id: u32) -> bool {
         id <= self.reset_before || self.reset.contains(&id)
     }

@@ -1,9 +1,8 @@
-//! The tables of fields that a header block refers to (RFC 7541 §2.3): one that is always the same, and one that grows
-//! as blocks are read or written.
+//! The tables that header blocks refer to (RFC 7541 §2.3): the static one, and the dynamic one.
 
 use std::collections::VecDeque;
 
-/// RFC 7541 Appendix A; the first has the index 1.
+/// The static table (RFC 7541 Appendix A); its first index is 1.
 #[rustfmt::skip]
 static STATIC: [(&str, &str); STATIC_LEN] = [
     (":authority", ""), (":method", "GET"), (":method", "POST"), (":path", "/"), (":path", "/index.html"),
@@ -23,13 +22,13 @@ static STATIC: [(&str, &str); STATIC_LEN] = [
 
 pub(crate) const STATIC_LEN: usize = 61;
 
-/// The field of an index.
+/// The field at an index of the static table.
 pub(crate) fn fixed(index: usize) -> Option<(&'static [u8], &'static [u8])> {
     let (name, value) = STATIC.get(index.checked_sub(1)?)?;
     Some((name.as_bytes(), value.as_bytes()))
 }
 
-/// The index of the first field with this name, in lower case; 0 where there is none.
+/// The index of the first static field with this lower-case name; 0 if there is none.
 #[rustfmt::skip]
 pub(crate) fn index_of(name: &[u8]) -> u8 {
     match name {
@@ -48,19 +47,19 @@ pub(crate) fn index_of(name: &[u8]) -> u8 {
     }
 }
 
-/// RFC 7541 §4.1: what a field counts beyond its bytes.
+/// The size that an entry counts beyond its bytes (RFC 7541 §4.1).
 const ENTRY_OVERHEAD: usize = 32;
-/// RFC 9113 §6.5.2: the size that a table has unless its reader says otherwise.
+/// The default size of the dynamic table (RFC 9113 §6.5.2).
 pub(crate) const SIZE_DEFAULT: usize = 4096;
 
-/// Fields that were said before, the last one first.
+/// The dynamic table, the latest field first.
 pub(crate) struct Table {
-    /// Names and values, one field behind the other; the first of them may be those of fields that are gone.
+    /// Names and values, one field after the other. The first ones may belong to evicted fields.
     bytes: Vec<u8>,
     entries: VecDeque<Entry>,
     size: usize,
     limit: usize,
-    /// Fields that were ever put here.
+    /// The number of fields ever inserted.
     inserted: u32,
 }
 
@@ -82,20 +81,20 @@ impl Table {
         Self { bytes: Vec::new(), entries: VecDeque::new(), size: 0, limit: SIZE_DEFAULT, inserted: 0 }
     }
 
-    /// The field that was put here `back` fields before the last.
+    /// The field that was inserted `back` fields before the latest.
     pub(crate) fn at(&self, back: usize) -> Option<(&[u8], &[u8])> {
         let entry = self.entries.get(self.entries.len().checked_sub(back + 1)?)?;
         let (start, middle) = (entry.start, entry.start + entry.name_len);
         Some((&self.bytes[start..middle], &self.bytes[middle..middle + entry.value_len]))
     }
 
-    /// How many fields there are.
+    /// The number of fields.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many fields there have been: the number of the next one.
+    /// The number of fields ever inserted, which is also the number of the next one.
     pub(crate) fn inserted(&self) -> u32 {
         self.inserted
     }
@@ -104,13 +103,13 @@ impl Table {
         self.limit
     }
 
-    /// RFC 7541 §4.3.
+    /// Changes the size limit (RFC 7541 §4.3).
     pub(crate) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
         self.evict(limit);
     }
 
-    /// Puts a field here; the oldest make way (RFC 7541 §4.4). One that is larger than the table leaves it empty.
+    /// Inserts a field, and evicts the oldest (RFC 7541 §4.4). A field larger than the table leaves it empty.
     pub(crate) fn insert(&mut self, name: &[u8], value: &[u8]) {
         let entry = Entry { start: 0, name_len: name.len(), value_len: value.len() };
         if entry.size() > self.limit {

@@ -1,21 +1,21 @@
-//! The opening handshake of a WebSocket, which HTTP/1.1 has and HTTP/2 has not (RFC 6455 §4, RFC 8441 §5).
+//! The opening handshake of WebSockets, which differs between HTTP/1.1 and HTTP/2 (RFC 6455 §4, RFC 8441 §5).
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use sha1::{Digest, Sha1};
 
-/// RFC 6455 §1.3.
+/// The suffix that Sec-WebSocket-Accept is computed with (RFC 6455 §1.3).
 const ACCEPT_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// The protocol, as Upgrade names it.
+/// The name of the protocol in Upgrade.
 pub(crate) const WEBSOCKET: &[u8] = b"websocket";
 
-/// RFC 6455 §4.1: a nonce. It keeps caches from answering, and keeps no secret.
+/// A new Sec-WebSocket-Key (RFC 6455 §4.1). The nonce keeps caches from answering; it is no secret.
 pub(crate) fn fresh_key() -> String {
     BASE64_STANDARD.encode(fastrand::u128(..).to_le_bytes())
 }
 
-/// RFC 6455 §4.2.2: the Sec-WebSocket-Accept that answers this Sec-WebSocket-Key.
+/// The Sec-WebSocket-Accept for a Sec-WebSocket-Key (RFC 6455 §4.2.2).
 pub fn accept_of(key: &[u8]) -> String {
     BASE64_STANDARD.encode(Sha1::new().chain_update(key).chain_update(ACCEPT_SUFFIX).finalize())
 }

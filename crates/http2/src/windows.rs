@@ -1,43 +1,43 @@
-//! The windows of a connection of HTTP/2: what its peer may send before the path has taken any of it (RFC 9113 §5.2).
+//! Size of the flow-control windows: how much the peer may send before the proxy has read it (RFC 9113 §5.2).
 //!
-//! They begin small, double while some stream takes whole windows in no time, as over a long link, and are small again
-//! when none does. So a peer that sends what nobody takes fills little.
+//! Windows start small, double while a stream reads whole windows quickly, as over a long link, and shrink again when
+//! none does. So a peer whose data is not read takes little memory.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// A stream's window at first.
+/// The initial window of a stream.
 pub const STREAM_WINDOW: u32 = 64 * 1024;
-/// The largest: good for 100 MB/s over a link of 50 ms, with room to spare.
+/// The largest window: enough for 100 MB/s over a link with 50 ms, with room to spare.
 const LARGEST: u32 = 8 << 20;
-/// A window that is taken within so many ticks may be larger.
+/// A window that is read within this many ticks may grow.
 const QUICK: u32 = 3;
-/// Windows that nobody has taken for so many ticks are small again.
+/// Windows shrink again when no stream has read one quickly for this many ticks.
 const SLOW: u32 = 10;
-/// What all connections of a worker may be given beyond their first windows.
+/// The most bytes that all connections of a worker may allow beyond their initial windows.
 const GRANTED_MAX: usize = 256 << 20;
 
-/// How much of a window the peer is told of at once: half of a first one; of a large one an eighth, so that the rest covers the
-/// way there and back.
+/// How many bytes make a WINDOW_UPDATE worthwhile: half of an initial window, or an eighth of a large one, so that the
+/// rest covers the round trip.
 pub(crate) fn worth_telling(window: i64) -> i64 {
     (window / 8).max(i64::from(STREAM_WINDOW / 2))
 }
 
-/// The windows of one connection.
+/// The flow-control windows of one connection.
 pub(crate) struct Windows {
-    /// Each stream's, as it should be and as the peer was last told.
+    /// The window of each stream: the intended one, and the one that the peer was last told.
     stream: Cell<u32>,
     told: Cell<u32>,
-    /// The tick at which a stream last took a whole window quickly.
+    /// The last tick at which a stream had read a whole window quickly.
     quick_at: Cell<u32>,
-    /// Of all connections of the worker, beyond their first windows.
+    /// The bytes that all connections of the worker allow beyond their initial windows.
     granted: Rc<Cell<usize>>,
-    /// What this connection counts for there: the stream's window, and after a larger one what came within that and is not yet
-    /// taken.
+    /// This connection's share of `granted`: the stream window, or, after the window shrank, the unread bytes within
+    /// the old one.
     counted: Cell<usize>,
 }
 
-/// How much one stream has taken, since when.
+/// How much one stream has read, and since when.
 #[derive(Default)]
 pub(crate) struct Taken {
     bytes: usize,
@@ -55,7 +55,7 @@ impl Windows {
         }
     }
 
-    /// A stream has taken this much of what had arrived.
+    /// Notes that a stream has read `count` bytes.
     pub(crate) fn take(&self, taken: &mut Taken, count: usize, now: u32) {
         taken.bytes += count;
         let stream = self.stream.get();
@@ -71,7 +71,7 @@ impl Windows {
         *taken = Taken { bytes: 0, since: now };
     }
 
-    /// So much of what has arrived is not yet taken, on all streams together.
+    /// Notes how many bytes are unread on all streams together.
     pub(crate) fn hold(&self, unread: i64) {
         let stream = self.stream.get() as usize;
         if self.counted.get() > stream {
@@ -79,7 +79,7 @@ impl Windows {
         }
     }
 
-    /// What the peer is to be told of each stream's window, where that has changed; `limit` is the most that it may be.
+    /// The stream window to announce, at most `limit`, if it has changed.
     pub(crate) fn news(&self, limit: u32, now: u32) -> Option<u32> {
         if now - self.quick_at.get() > SLOW {
             self.set(STREAM_WINDOW);
@@ -88,12 +88,12 @@ impl Windows {
         (self.stream.get() != self.told.get()).then(|| self.stream.get())
     }
 
-    /// The peer was told.
+    /// Notes that the peer was told this window.
     pub(crate) fn told(&self, stream: u32) {
         self.told.set(stream);
     }
 
-    /// Grows, as far as the worker's share goes, or shrinks: what that gives back is seen by what is held.
+    /// Changes the window. It grows only within the worker's share; after shrinking, `hold` releases the memory.
     fn set(&self, stream: u32) {
         let counted = self.counted.get().max(stream as usize);
         if stream <= self.stream.get() || self.granted.get() + counted - self.counted.get() <= GRANTED_MAX {

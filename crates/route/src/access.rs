@@ -1,4 +1,4 @@
-//! Whom a route lets in: networks allowed and denied, the longest prefix deciding.
+//! Access control by client network: allow and deny lists, of which the longest matching prefix decides.
 
 use std::net::IpAddr;
 
@@ -6,27 +6,27 @@ use ipnet::IpNet;
 
 use crate::network::Networks;
 
-/// Networks that are let in and networks that are not.
+/// Networks that may access a route, and networks that may not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessList {
     networks: Networks<Access>,
     otherwise: Access,
 }
 
-/// Whether a client is let in.
+/// Whether a client may access a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// It is.
+    /// The client is let in.
     Allowed,
-    /// It is answered 403.
+    /// The client gets 403.
     Denied,
 }
 
 impl AccessList {
-    /// The longest network that holds a client decides; one that is in both lists is denied. A client in none is denied
-    /// if any network is allowed, else allowed.
+    /// An access list. The longest network that contains the client decides; a network in both lists is denied. A
+    /// client in no network is denied if `allowed` has any, otherwise allowed.
     ///
-    /// Ten thousand networks cost as little to ask as ten: see [`Networks`].
+    /// The cost does not depend on the number of networks: see [`Networks`].
     pub fn new(allowed: impl IntoIterator<Item = IpNet>, denied: impl IntoIterator<Item = IpNet>) -> Self {
         let mut otherwise = Access::Allowed;
         let allowed = allowed.into_iter().map(|network| {

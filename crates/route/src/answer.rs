@@ -1,6 +1,6 @@
-//! Answers that need no server: redirects, fixed responses, and pages for statuses.
+//! Responses without a server: redirects, fixed responses, and error pages.
 //!
-//! Bodies are fixed bytes. Nothing that a client sent is put into one: a page would carry it into a browser.
+//! Bodies are fixed bytes. Nothing that a client sent becomes part of a body, which would carry it into a browser.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -14,18 +14,18 @@ use crate::template::{Place, Stage, Template, TemplateError};
 /// The status of a redirect (RFC 9110 §15.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RedirectStatus {
-    /// 301: from now on; a POST may become a GET.
+    /// 301: permanent; a POST may become a GET.
     MovedPermanently,
-    /// 302: this time; a POST may become a GET.
+    /// 302: temporary; a POST may become a GET.
     Found,
-    /// 307: this time, with the same method and body.
+    /// 307: temporary; method and body are kept.
     TemporaryRedirect,
-    /// 308: from now on, with the same method and body.
+    /// 308: permanent; method and body are kept.
     PermanentRedirect,
 }
 
 impl RedirectStatus {
-    /// Of a number; `None` if it is none of them.
+    /// The redirect status with this code; `None` if there is none.
     pub fn of(status: u16) -> Option<Self> {
         match status {
             301 => Some(Self::MovedPermanently),
@@ -36,7 +36,7 @@ impl RedirectStatus {
         }
     }
 
-    /// Its number.
+    /// The status code.
     pub fn code(self) -> u16 {
         match self {
             Self::MovedPermanently => 301,
@@ -47,20 +47,20 @@ impl RedirectStatus {
     }
 }
 
-/// Sends clients to another URL.
+/// Redirects clients to another URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redirect {
-    /// The status of the answer.
+    /// The status of the response.
     pub status: RedirectStatus,
     location: Template,
     pattern: Option<Pattern>,
 }
 
 impl Redirect {
-    /// Reads where to: `https://$host$path`, `/new/$1`. Groups are those of `pattern`, which is held against the path
-    /// as a lenient server reads it; where it does not match they are empty.
+    /// Parses the target, such as `https://$host$path` or `/new/$1`. Groups refer to `pattern`, which is matched
+    /// against the path as a lenient server reads it. If the pattern does not match, groups are empty.
     ///
-    /// The client's query is appended unless `to` has a `?`, a `#`, `$query` or `$path_and_query` of its own.
+    /// The client's query is appended unless `to` has a `?`, a `#`, `$query` or `$path_and_query`.
     ///
     /// # Errors
     /// What is wrong with `to`.
@@ -69,7 +69,7 @@ impl Redirect {
         Ok(Self { status, location, pattern })
     }
 
-    /// Where to, as it was written.
+    /// The target, as it was written.
     pub fn to(&self) -> &str {
         self.location.as_str()
     }
@@ -77,8 +77,8 @@ impl Redirect {
     /// Appends the value of Location.
     ///
     /// # Errors
-    /// The host of the URL comes out empty, as the variable in its place is not there: browsers would take what follows
-    /// for the host. What was appended is of no use.
+    /// The host of the URL is empty, because its variable has no value: browsers would take the next part for the host.
+    /// Discard what was appended.
     pub fn location<F: Fields + ?Sized>(
         &self,
         exchange: &Exchange<'_, F>,
@@ -109,7 +109,7 @@ fn has_empty_host(url: &[u8]) -> bool {
     host.first().is_none_or(|byte| b":/?#".contains(byte))
 }
 
-/// An answer that is always the same.
+/// A fixed response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FixedResponse {
     status: u16,
@@ -117,22 +117,22 @@ pub struct FixedResponse {
     body: Vec<u8>,
 }
 
-/// Why there is no such answer.
+/// Why a fixed response is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FixedResponseError {
-    /// Statuses below 200 are not the last word, and those above 599 do not exist (RFC 9110 §15).
+    /// The status is below 200, so not final, or above 599, so undefined (RFC 9110 §15).
     #[error("{0} is no status of a response; use 200 to 599")]
     Status(u16),
-    /// RFC 9110 §15.3.5, §15.3.6 and §15.4.5.
+    /// A body with a status that has none (RFC 9110 §15.3.5, §15.3.6 and §15.4.5).
     #[error("a response with status {0} has no body; leave it out")]
     Body(u16),
-    /// A control character in the content type.
+    /// The content type contains a control character.
     #[error("the content type {0:?} is no field value; write one such as text/plain")]
     ContentType(String),
 }
 
 impl FixedResponse {
-    /// An answer with this body, which may be empty.
+    /// A response with this body, which may be empty.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -154,28 +154,28 @@ impl FixedResponse {
         Ok(Self { status, content_type: content_type.to_owned(), body })
     }
 
-    /// 200 to 599.
+    /// The status code, from 200 to 599.
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// The value of Content-Type; meaningless where the body is empty.
+    /// The value of Content-Type; unused if the body is empty.
     pub fn content_type(&self) -> &str {
         &self.content_type
     }
 
-    /// Its bytes.
+    /// The body.
     pub fn body(&self) -> &[u8] {
         &self.body
     }
 }
 
-/// Which page is the body of which status. A look-up is two reads of memory.
+/// Error pages by status. A look-up takes two memory reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorPages<Page> {
     scopes: Vec<PageFor>,
     pages: Vec<Page>,
-    /// Of each status from 400 to 599: a place in `pages` from 1. Empty without pages.
+    /// For each status from 400 to 599, a position in `pages` counted from 1. Empty if there are no pages.
     of_status: Vec<u16>,
 }
 
@@ -185,16 +185,16 @@ impl<Page> Default for ErrorPages<Page> {
     }
 }
 
-/// For which statuses a page is.
+/// The statuses that an error page is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageFor {
-    /// This one.
+    /// One status.
     Status(u16),
-    /// 400 to 499.
+    /// Client errors, 400 to 499.
     ClientErrors,
-    /// 500 to 599.
+    /// Server errors, 500 to 599.
     ServerErrors,
-    /// 400 to 599.
+    /// All errors, 400 to 599.
     Errors,
 }
 
@@ -202,7 +202,7 @@ const FIRST_ERROR: u16 = 400;
 const LAST_ERROR: u16 = 599;
 
 impl PageFor {
-    /// Reads `404`, `4xx`, `5xx` or `*`; `None` if it is none of them, or a status that is no error.
+    /// Parses `404`, `4xx`, `5xx` or `*`; `None` for anything else, including a status that is no error.
     pub fn of(text: &str) -> Option<Self> {
         match text {
             "*" => Some(Self::Errors),
@@ -225,7 +225,7 @@ impl PageFor {
     }
 }
 
-/// As it is read.
+/// Writes what [`PageFor::of`] reads.
 impl fmt::Display for PageFor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -238,8 +238,8 @@ impl fmt::Display for PageFor {
 }
 
 impl<Page> ErrorPages<Page> {
-    /// A page for one status comes before one for a class, and that before one for all; of two that are alike, the
-    /// first.
+    /// Builds the table. A page for one status is preferred to one for a class, which is preferred to one for all;
+    /// among equals, the first.
     ///
     /// # Panics
     /// With more than 65,534 pages.
@@ -263,17 +263,17 @@ impl<Page> ErrorPages<Page> {
         Self { scopes, pages, of_status }
     }
 
-    /// Whether there is none.
+    /// Whether there are no pages.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
 
-    /// All of them, as they were given.
+    /// All pages, in the order given.
     pub fn pages(&self) -> impl Iterator<Item = (PageFor, &Page)> {
         self.scopes.iter().copied().zip(&self.pages)
     }
 
-    /// The page for a status, or `None`.
+    /// The page for a status.
     #[inline]
     pub fn page(&self, status: u16) -> Option<&Page> {
         let place = self.of_status.get(usize::from(status.checked_sub(FIRST_ERROR)?))?;

@@ -1,13 +1,13 @@
-//! Basic authentication (RFC 7617): what a client sends, who may come in, and who has been verified a moment ago.
+//! Basic authentication (RFC 7617): credentials, users, and recently verified passwords.
 //!
-//! Verifying a password takes milliseconds, by design: `Users::verify` belongs on a thread that serves no connections,
-//! and `Verified` on the worker, before it.
+//! Verifying a password takes milliseconds, by design: call `Users::verify` on a thread that serves no connections, and
+//! ask `Verified` on the worker first.
 
-/// The hash that `htpasswd` makes unless told otherwise.
+/// The `$apr1$` hash, the default of `htpasswd`.
 mod apr1;
-/// Users and their hashed passwords.
+/// Users and their password hashes.
 mod users;
-/// Who has been verified lately.
+/// Recently verified credentials.
 mod verified;
 
 pub use users::{UserFault, UserFaultKind, Users};
@@ -16,41 +16,41 @@ pub use verified::{CredentialsDigest, Verified};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// Length of a name that is accepted, and of a password: what more is there for is to make hashing slow.
+/// The longest accepted user name, and password. Longer ones would only make hashing slow.
 pub const CREDENTIAL_BYTES_MAX: usize = 256;
 
-/// Base64 of both with the colon between them.
+/// The longest Base64 text of user name, colon and password.
 const ENCODED_BYTES_MAX: usize = (2 * CREDENTIAL_BYTES_MAX + 1).div_ceil(3) * 4;
 
-/// A name and a password, as a client claims them. `Debug` does not show the password.
+/// The user name and password that a client sent. `Debug` does not show the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     user: Vec<u8>,
     password: Vec<u8>,
 }
 
-/// Why a value of Authorization says nobody: 401 for all of them.
+/// Why an Authorization value is rejected, always with 401.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialsError {
-    /// Another scheme.
+    /// The scheme is not Basic.
     #[error("the scheme is not Basic")]
     Scheme,
-    /// What follows is not in Base64, with all of its padding.
+    /// The credentials are not valid Base64 with padding.
     #[error("the credentials are not in Base64")]
     Encoding,
-    /// No colon, or a control character (RFC 7617 §2).
+    /// There is no colon, or a control character (RFC 7617 §2).
     #[error("the credentials are not a name and a password")]
     Form,
-    /// See [`CREDENTIAL_BYTES_MAX`].
+    /// The user name or password exceeds [`CREDENTIAL_BYTES_MAX`].
     #[error("the name or the password has more than {CREDENTIAL_BYTES_MAX} bytes")]
     TooLong,
 }
 
 impl Credentials {
-    /// Reads the value of an Authorization field.
+    /// Parses an Authorization value.
     ///
     /// # Errors
-    /// Why it says nobody.
+    /// Why the value is rejected.
     pub fn parse(value: &[u8]) -> Result<Self, CredentialsError> {
         const SCHEME: &[u8] = b"basic";
         let (scheme, rest) = value.split_at_checked(SCHEME.len()).ok_or(CredentialsError::Scheme)?;
@@ -74,7 +74,7 @@ impl Credentials {
         Ok(Self { user: user.to_vec(), password: password.to_vec() })
     }
 
-    /// The name that is claimed.
+    /// The claimed user name.
     pub fn user(&self) -> &[u8] {
         &self.user
     }
@@ -86,8 +86,8 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// The value of WWW-Authenticate for a realm, which is what the client shows to the user; `None` where the realm has
-/// control characters.
+/// The value of WWW-Authenticate for a realm, which browsers show to the user; `None` if the realm has control
+/// characters.
 pub fn challenge(realm: &str) -> Option<String> {
     if realm.chars().any(char::is_control) {
         return None;

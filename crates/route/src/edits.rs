@@ -1,6 +1,6 @@
-//! Header fields set, added and removed, in requests and in responses.
+//! Sets, adds and removes header fields of requests and responses.
 //!
-//! Fields that say how a message is framed or how connections are used belong to the proxy, and no edit touches them.
+//! Fields for framing and connection management belong to the proxy, and cannot be edited.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::pattern::Pattern;
 use crate::request::Fields;
 use crate::template::{Place, Stage, Template, TemplateError};
 
-/// Names that no edit touches, and what does instead, if anything.
+/// Names that cannot be edited, and what to use instead, if anything.
 const UNTOUCHED: [(&str, &str); 11] = [
     ("connection", "connections are the proxy's own"),
     ("content-length", "bodies are framed by the proxy"),
@@ -24,27 +24,27 @@ const UNTOUCHED: [(&str, &str); 11] = [
     ("http2-settings", "connections are the proxy's own"),
 ];
 
-/// What is done to the header section of a message.
+/// Edits of a header section.
 ///
-/// Fields that are set or removed are taken out first, then those that are set or added are written, in the order of
-/// the list. One whose value comes out empty, because a variable in it is not there, is not written.
+/// First, all fields that are set or removed are taken out; then the set and added fields are written, in the order of
+/// the list. A field whose value is empty, because a variable in it has no value, is not written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeaderEdits {
     written: Vec<Written>,
     removed: RemovedFields,
 }
 
-/// Names of the fields that edits take out of a message, from its trailers as well as from its head. Clones share them.
+/// Names of the fields that edits remove from the head and the trailers of a message. Clones share the names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RemovedFields(Arc<Names>);
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Names {
-    /// In lower case, sorted.
+    /// The names in lower case, sorted.
     names: Vec<Box<[u8]>>,
-    /// Bit n: there is a name of n bytes among them; the last bit stands for all that are longer.
+    /// The lengths of the names, as bits; the last bit stands for all longer ones.
     lengths: u64,
-    /// Whether `X_User` is taken out with `X-User`: many servers give both to a program as one variable.
+    /// Whether `X_User` is removed with `X-User`: many servers pass both to a program as one variable.
     ignores_underscores: bool,
 }
 
@@ -53,46 +53,45 @@ struct Names {
 struct Written {
     name: Box<str>,
     value: Template,
-    /// Set: what the message had of this name is taken out.
+    /// Whether the field is set, so that existing fields with its name are removed.
     is_only: bool,
 }
 
-/// One of the edits, as it is asked for.
+/// An edit of a header section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderEdit<'a> {
-    /// This value and no other.
+    /// Sets a field to one value.
     Set(&'a str, &'a str),
-    /// One more field line.
+    /// Adds a field line.
     Add(&'a str, &'a str),
-    /// No field of this name.
+    /// Removes all fields with a name.
     Remove(&'a str),
 }
 
-/// Why an edit is refused.
+/// Why an edit is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderEditError {
-    /// RFC 9110 §5.1.
+    /// The name is invalid (RFC 9110 §5.1).
     #[error("{0:?} is no name of a header field; names are letters, digits and -")]
     Name(String),
-    /// It is for the proxy alone to write.
+    /// Only the proxy may write the field.
     #[error("{name} cannot be edited: {because}")]
     Untouched {
-        /// As it was written.
+        /// The name, as it was written.
         name: String,
-        /// What to do instead, or why.
+        /// What to do instead, or the reason.
         because: &'static str,
     },
-    /// The value is no template.
+    /// The value is not a valid template.
     #[error("{0}")]
     Value(#[from] TemplateError),
 }
 
 impl HeaderEdits {
-    /// Reads edits; `stage` is where they are made: `Forward` for requests, `Response` for responses. Groups that values
-    /// name are those of `pattern`.
+    /// Parses edits. `stage` is `Forward` for requests, `Response` for responses. Groups in values refer to `pattern`.
     ///
     /// # Errors
-    /// The first edit that is refused, by its place in the list.
+    /// The first rejected edit, with its position in the list.
     pub fn new<'a>(
         edits: impl IntoIterator<Item = HeaderEdit<'a>>,
         stage: Stage,
@@ -109,18 +108,17 @@ impl HeaderEdits {
         Ok(Self { written, removed: RemovedFields(Arc::new(removed)) })
     }
 
-    /// Whether there is nothing to do.
+    /// Whether there are no edits.
     pub fn is_empty(&self) -> bool {
         self.written.is_empty() && self.removed().is_none()
     }
 
-    /// The fields that are set or removed, if there are any.
+    /// The names of set and removed fields, if there are any.
     pub fn removed(&self) -> Option<&RemovedFields> {
         Some(&self.removed).filter(|removed| !removed.0.names.is_empty())
     }
 
-    /// The edits that make the same of a message: those that were asked for, with names that are removed last and in lower
-    /// case.
+    /// Edits that are equivalent to the original ones. Removed names come last, in lower case.
     pub fn edits(&self) -> impl Iterator<Item = HeaderEdit<'_>> {
         let written = self.written.iter().map(|Written { name, value, is_only }| {
             if *is_only {
@@ -136,23 +134,23 @@ impl HeaderEdits {
         written.chain(removed.filter(move |name| !is_set(name)).map(HeaderEdit::Remove))
     }
 
-    /// Whether values name groups of a pattern.
+    /// Whether values refer to groups of a pattern.
     pub fn has_groups(&self) -> bool {
         self.written.iter().any(|written| written.value.has_groups())
     }
 
-    /// Whether a value names `$user`.
+    /// Whether a value refers to `$user`.
     pub fn has_user(&self) -> bool {
         self.written.iter().any(|written| written.value.has_user())
     }
 
-    /// Whether a field of this name is taken out of the message. In requests `_` and `-` are the same.
+    /// Whether fields with this name are removed. In requests, `_` and `-` are equal.
     #[inline]
     pub fn remove(&self, name: &[u8]) -> bool {
         self.removed.has(name)
     }
 
-    /// Appends the field lines that are set and added, each with its CRLF.
+    /// Appends the set and added field lines, each with CRLF.
     pub fn write<F: Fields + ?Sized>(&self, exchange: &Exchange<'_, F>, out: &mut Vec<u8>) {
         for Written { name, value, .. } in &self.written {
             let start = out.len();
@@ -170,7 +168,7 @@ impl HeaderEdits {
 }
 
 impl RemovedFields {
-    /// Whether a field of this name is taken out. In requests `_` and `-` are the same.
+    /// Whether fields with this name are removed. In requests, `_` and `-` are equal.
     #[inline]
     pub fn has(&self, name: &[u8]) -> bool {
         let Names { names, lengths, .. } = &*self.0;

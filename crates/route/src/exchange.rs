@@ -1,51 +1,51 @@
-//! What is known of an exchange where a template is filled in.
+//! The variables of an exchange, for filling in templates.
 
 use crate::pattern::Captures;
 use crate::request::Request;
 
-/// A request and what became of it so far. What is not known yet, or not there, is empty.
+/// A request and its progress so far. Unknown or missing values are empty.
 #[derive(Debug)]
 pub struct Exchange<'a, F: ?Sized> {
-    /// As the client sent it.
+    /// The request, as the client sent it.
     pub request: Request<'a, F>,
-    /// `http` or `https`, as the client spoke it.
+    /// The scheme that the client used, `http` or `https`.
     pub scheme: &'a str,
-    /// The host that the client asked for, without port.
+    /// The host that the client requested, without port.
     pub host: &'a [u8],
-    /// The port that it asked.
+    /// The port that the client requested.
     pub port: u16,
-    /// Names the request in logs.
+    /// The ID of the request in logs.
     pub request_id: &'a [u8],
-    /// Who has given the right password.
+    /// The authenticated user.
     pub user: &'a str,
-    /// The name of its route.
+    /// The name of the route.
     pub route: &'a str,
     /// The name of the route's upstream.
     pub upstream: &'a str,
-    /// The server that the request goes to or went to, as `host:port`.
+    /// The server of the request, as `host:port`.
     pub server: &'a str,
     /// The status of the response; `None` before there is one.
     pub status: Option<u16>,
-    /// What the client proved and asked for under TLS.
+    /// The client's TLS session.
     pub tls: ClientTls<'a>,
-    /// Of the pattern whose groups a template names; see [`Pattern::captures`](crate::Pattern::captures).
+    /// The groups of the pattern that templates refer to; see [`Pattern::captures`](crate::Pattern::captures).
     pub captures: Option<&'a Captures>,
 }
 
-/// The TLS session of a client; all empty without TLS.
+/// The TLS session of a client; all values are empty without TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ClientTls<'a> {
-    /// The host that it asked for (RFC 6066 §3).
+    /// The requested server name (SNI, RFC 6066 §3).
     pub server_name: &'a str,
-    /// The subject of its verified certificate.
+    /// The subject of the client's verified certificate.
     pub subject: &'a str,
-    /// The SHA-256 of that certificate, in hexadecimal digits.
+    /// The SHA-256 fingerprint of the client's verified certificate, in hexadecimal digits.
     pub fingerprint: &'a str,
-    /// `TLSv1.3` or `TLSv1.2`.
+    /// The TLS version, `TLSv1.3` or `TLSv1.2`.
     pub version: &'a str,
-    /// The cipher suite, as the IANA names it.
+    /// The cipher suite, by its IANA name.
     pub cipher: &'a str,
-    /// The protocol that was agreed on (RFC 7301): `h2` or `http/1.1`.
+    /// The negotiated protocol (ALPN, RFC 7301): `h2` or `http/1.1`.
     pub alpn: &'a str,
 }
 
@@ -58,7 +58,7 @@ impl<F: ?Sized> Clone for Exchange<'_, F> {
 impl<F: ?Sized> Copy for Exchange<'_, F> {}
 
 impl<'a, F: ?Sized> Exchange<'a, F> {
-    /// An exchange of which no more is known than the request.
+    /// An exchange of which only the request and the scheme are known.
     pub fn of(request: Request<'a, F>, scheme: &'a str) -> Self {
         Self {
             host: request.host,

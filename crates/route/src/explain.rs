@@ -1,7 +1,7 @@
-//! Why a request takes its route: every rule in the order in which it counts, and what became of it.
+//! Explains why a request takes its route: all rules in order of precedence, with the result of each.
 //!
-//! The conditions are asked here one after the other as they are told in the docs of `Rule`, apart from the tables that
-//! `RouteTable::choose` searches, so that tests hold the two against each other. It is for people, and takes its time.
+//! The conditions are tested one by one, as the docs of `Rule` describe them, without the tables of
+//! `RouteTable::choose`, so that tests can compare the two. Meant for people, so not optimised.
 
 use std::fmt;
 
@@ -12,55 +12,55 @@ use crate::request::{Fields, Request, parameters};
 use crate::rule::{Condition, Conditions, HostRule, PathRule, Rule, ValueRule};
 use crate::table::{Rank, RouteTable};
 
-/// What was considered for a request, and what came of it. `Display` tells it line by line, with routes numbered from 1.
+/// Explains the choice of a route. `Display` writes it line by line, with routes numbered from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     /// The route that the request takes.
     pub route: Option<usize>,
-    /// Every rule, the one that counts most first.
+    /// All rules, in order of precedence.
     pub steps: Vec<Step>,
 }
 
-/// A rule and what became of it.
+/// A rule and its result for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// The route, by its place in the list of rules.
+    /// The route, as an index into the list of rules.
     pub route: usize,
-    /// Whom and what it is for: host and path.
+    /// Host and path of the rule.
     pub rule: String,
-    /// What became of it.
+    /// The result.
     pub outcome: Outcome,
 }
 
-/// What becomes of a rule.
+/// The result of testing a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It holds, and comes first of those that do.
+    /// The rule matches, and has the highest precedence of all that do.
     Taken,
-    /// It holds, and comes later than the one that was taken.
+    /// The rule matches, but another one takes precedence.
     Overtaken {
-        /// The route that was taken.
+        /// The route that takes precedence.
         by: usize,
-        /// What they differ in, and why that puts the other first.
+        /// The difference that gives the other route precedence.
         because: String,
     },
-    /// It does not hold, for one reason or several.
+    /// The rule does not match, for one or more reasons.
     Missed(Vec<Miss>),
 }
 
 /// A condition that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Miss {
-    /// Which one.
+    /// The condition.
     pub condition: Condition,
-    /// What the rule asks for.
+    /// What the rule requires.
     pub wanted: String,
     /// What the request has.
     pub found: String,
 }
 
 impl RouteTable {
-    /// Why [`RouteTable::choose`] decides as it does for a request.
+    /// Explains the result of [`RouteTable::choose`] for a request.
     pub fn explain<F: Fields + ?Sized>(&self, request: &Request<'_, F>) -> Explanation {
         let mut order: Vec<usize> = (0..self.rules.len()).collect();
         order.sort_by_key(|index| self.ranks[*index]);
@@ -82,7 +82,7 @@ impl RouteTable {
         Explanation { route: taken, steps }
     }
 
-    /// What puts one route before another, for a request that both hold for.
+    /// Explains what gives route `first` precedence over route `second`, if both match.
     fn because(&self, first: usize, second: usize) -> String {
         let (one, other): (&Rank, &Rank) = (&self.ranks[first], &self.ranks[second]);
         let (rule, behind) = (&self.rules[first], &self.rules[second]);

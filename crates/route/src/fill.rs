@@ -1,5 +1,5 @@
-//! Templates filled in. Whatever a client sends, what comes out is a field value, a path, a URL or a host, and no more:
-//! no line ends, no NUL, no second host.
+//! Fills in templates. Whatever a client sends, the result is one field value, path, URL or host: no line breaks, no
+//! NUL, no second host.
 
 use std::io::Write;
 
@@ -9,11 +9,11 @@ use crate::request::{Fields, cookie, parameters};
 use crate::template::{Piece, Place, Position, Template, Variable};
 
 impl Template {
-    /// Appends the text with the values of an exchange; allocates only what `out` lacks.
+    /// Appends the template with the values of an exchange. Allocates only if `out` has no room.
     ///
-    /// In a field value control characters become spaces; white space at the ends is left out. In a URL and in a path,
-    /// what a variable holds is escaped where it could mean something else than itself, and several slashes at the
-    /// beginning become one, as `//` would begin a host. `$path`, `$query` and `$path_and_query` keep their escapes.
+    /// In a field value, control characters become spaces, and white space at the ends is removed. In a URL or a path,
+    /// values are escaped where they could change its structure, and several slashes at the start become one, because
+    /// `//` would start a host. `$path`, `$query` and `$path_and_query` keep their escapes.
     pub fn fill<F: Fields + ?Sized>(&self, exchange: &Exchange<'_, F>, out: &mut Vec<u8>) {
         let start = out.len();
         for piece in &self.pieces {
@@ -37,9 +37,10 @@ impl Template {
         }
     }
 
-    /// As [`Template::fill`], for a host; says whether what was appended is one, and takes it off again if not.
+    /// Fills in a host like [`Template::fill`]. Returns whether the result is a valid host; if not, nothing is
+    /// appended.
     ///
-    /// A variable that is not there, or that holds what no host can hold, makes it none.
+    /// The result is invalid if a variable has no value, or holds what no host can contain.
     #[must_use]
     pub fn fill_host<F: Fields + ?Sized>(&self, exchange: &Exchange<'_, F>, out: &mut Vec<u8>) -> bool {
         let start = out.len();
@@ -136,7 +137,7 @@ fn write_group(bytes: impl Iterator<Item = (u8, bool)>, escape: Escape, out: &mu
     }
 }
 
-/// Appends a query as it was sent, but for what cannot be in a URL.
+/// Appends a query as it was sent, except for characters that a URL cannot contain.
 pub(crate) fn write_query(query: &[u8], out: &mut Vec<u8>) {
     Escape::Url.write(query, out);
 }

@@ -1,10 +1,10 @@
-//! Names and values of a query as a form's reader has them: escapes decoded once, `+` as a space.
+//! Decodes names and values of a query as form data: percent escapes once, and `+` as a space.
 //!
-//! For comparing only: a query is passed on as it came.
+//! For comparison only: a query is forwarded unchanged.
 
 use crate::path::decoded;
 
-/// The bytes of a parameter's name or value (the URL standard's application/x-www-form-urlencoded).
+/// The decoded bytes of a parameter's name or value (URL standard, application/x-www-form-urlencoded).
 #[derive(Debug, Clone)]
 pub(crate) struct FormReading<'a>(&'a [u8]);
 

@@ -1,26 +1,27 @@
-//! Hosts to values: this very name first, then the nearest name above it, then patterns, then every host.
+//! Looks up values by host: exact names first, then the nearest wildcard parent, then patterns, then the value for any
+//! host.
 //!
-//! No two spellings of one IP address are equated.
+//! Different spellings of an IP address are not treated as equal.
 
 use crate::pattern::Patterns;
 use crate::rule::HostRule;
 use crate::text_map::{TextMap, hash_ignoring_case, is_in_lower_case};
 
-/// RFC 1035 §2.3.4 allows 253 bytes; a longer host is no host of a table.
+/// The longest host in a table. RFC 1035 §2.3.4 allows 253 bytes.
 pub(crate) const HOST_BYTES_MAX: usize = 255;
 
 /// Values by host.
 #[derive(Debug, Clone)]
 pub(crate) struct Hosts<T> {
-    /// In lower case, without a dot at the end.
+    /// Values of exact hosts, in lower case without a trailing dot.
     exact: TextMap<T>,
-    /// By the name whose subdomains are meant.
+    /// Values of wildcard hosts, by the parent name.
     below: TextMap<T>,
-    /// Bit n: there are such names of n labels.
+    /// The numbers of labels that wildcard parents have, as bits.
     below_labels: u128,
     patterns: Patterns<T>,
     any: T,
-    /// Whether there is more than `any`.
+    /// Whether there are values besides `any`.
     has_names: bool,
 }
 
@@ -38,7 +39,7 @@ impl<T: Default> Default for Hosts<T> {
 }
 
 impl<T: Default> Hosts<T> {
-    /// The value at a host, made if it has none. A host that is too long to be one is never found.
+    /// The value of a host; created if missing. A host that is too long is never found.
     pub(crate) fn entry(&mut self, host: &HostRule) -> &mut T {
         let canonical = |name: &str| without_dot(name.as_bytes()).to_ascii_lowercase();
         self.has_names |= *host != HostRule::Any;
@@ -57,12 +58,12 @@ impl<T: Default> Hosts<T> {
         }
     }
 
-    /// Whether any host is told apart from others.
+    /// Whether any hosts are distinguished.
     pub(crate) fn has_names(&self) -> bool {
         self.has_names
     }
 
-    /// Prepares to search, once all are there.
+    /// Prepares the table for look-ups, after all hosts were added.
     pub(crate) fn link(&mut self) {
         self.patterns.link();
     }
@@ -77,7 +78,7 @@ impl<T: Default> Hosts<T> {
         names.chain(self.patterns.values_mut()).chain([&mut self.any])
     }
 
-    /// What `take` makes of the first value for a host that it takes; the most specific is offered first.
+    /// Calls `take` with the values for a host, most specific first, and returns its first result.
     #[inline]
     pub(crate) fn first<R>(&self, host: &[u8], mut take: impl FnMut(&T) -> Option<R>) -> Option<R> {
         if self.has_names
@@ -134,7 +135,7 @@ fn find<'t, T>(names: &'t TextMap<T>, host: &[u8]) -> Option<&'t T> {
     names.find(hash_ignoring_case(host), |name| is_in_lower_case(host, name))
 }
 
-/// RFC 1034 §3.1: a dot at the end is the root, which every name ends in.
+/// A host name without its trailing dot, which stands for the root (RFC 1034 §3.1).
 #[inline]
 pub(crate) fn without_dot(host: &[u8]) -> &[u8] {
     host.strip_suffix(b".").unwrap_or(host)

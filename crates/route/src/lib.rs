@@ -1,62 +1,62 @@
-//! What a request meets on its way to a server and back, as decisions: which route it takes and what that route does
-//! with it. Compiled once, asked for every request.
+//! Routing and route policies as decisions: which route a request takes, and what the route does with it. Compiled
+//! once, evaluated for every request.
 //!
-//! Bytes and `now` in, edits and verdicts out: no sockets, clocks, threads or files. Matching reads a path as a lenient
-//! server would (`RouteTable::find`); what two servers could read as two paths is the caller's (`has_dot_segments`).
+//! No sockets, clocks, threads or files. Paths are matched as a lenient server reads them (`RouteTable::find`); the
+//! caller rejects ambiguous ones (`has_dot_segments`).
 
 #![forbid(unsafe_code)]
 
-/// Who a connection is from, said by the proxy in front.
+/// The PROXY protocol.
 mod proxy_protocol;
-/// What is seen of a request.
+/// The request, as routes see it.
 mod request;
-/// A path as a lenient server reads it.
+/// Paths, as a lenient server reads them.
 mod path;
-/// A query's names and values as a form's reader has them.
+/// Query parameters, decoded as form data.
 mod form;
-/// Regular expressions over whole texts, with limits.
+/// Regular expressions that match whole texts, with limits.
 mod pattern;
-/// Networks and what holds for the addresses in them.
+/// Look-up of addresses in networks.
 mod network;
-/// What a request must be like to take a route.
+/// Rules: the conditions of a route.
 mod rule;
-/// Texts to values.
+/// A hash table with text keys.
 mod text_map;
-/// Hosts to values, the most specific first.
+/// Look-up of hosts, most specific first.
 mod host;
-/// Path prefixes to values, the longest first.
+/// Look-up of path prefixes, longest first.
 mod prefixes;
-/// Other ways in which servers may read a path.
+/// Alternative readings of ambiguous paths.
 mod readings;
-/// Requests to routes.
+/// The routing table.
 mod table;
-/// Rules that no request reaches.
+/// Finds rules that no request can reach.
 mod reach;
-/// Why a request takes its route.
+/// Explains why a request takes its route.
 mod explain;
-/// What is known of an exchange.
+/// The variables of an exchange.
 mod exchange;
-/// Texts with variables, read.
+/// Parser for templates with variables.
 mod template;
-/// Templates filled in, safely.
+/// Fills in templates, with escaping.
 mod fill;
-/// Clients allowed and denied by network.
+/// Access control by client network.
 mod access;
 /// Basic authentication.
 mod basic;
-/// Requests counted by key.
+/// Rate limits.
 mod limit;
-/// Upstreams by weight.
+/// Traffic splitting by weight.
 mod split;
-/// The path and the host that a server sees.
+/// Rewriting of path and host.
 mod rewrite;
-/// Header fields set, added and removed.
+/// Edits of header fields.
 mod edits;
-/// Answers that need no server.
+/// Responses without a server.
 mod answer;
-/// Location as clients have to read it.
+/// Rewriting of Location.
 mod location;
-/// Set-Cookie as clients have to read it.
+/// Rewriting of Set-Cookie.
 mod set_cookie;
 
 pub use access::{Access, AccessList};

@@ -1,14 +1,14 @@
-//! How many requests a client, a header's value or a whole route may make: a rate and a burst for each key.
+//! Rate limits on the requests of a client, a header value or a whole route: a rate and a burst per key.
 //!
-//! One limiter serves all workers: what it admits is right over all of them together. It owns no clock.
+//! One limiter serves all workers, so the limit holds for all of them together. It reads no clock.
 
-/// The rate itself, as a function of a state and the time.
+/// The rate limiting algorithm, as a function of state and time.
 mod gcra;
-/// What requests are counted by.
+/// The keys that requests are counted by.
 mod key;
 /// The first requests of each key.
 mod first;
-/// The states of very many keys in bounded memory.
+/// State for very many keys in bounded memory.
 mod states;
 
 pub use first::{FirstRequests, KeyCount};
@@ -19,14 +19,13 @@ pub use states::KEY_BYTES;
 use crate::request::{Fields, Request};
 use states::States;
 
-/// A limit on requests, for each key that they come with.
+/// A rate limit per key.
 ///
 /// # Memory
-/// [`KEY_BYTES`] for each of the keys that it has room for, all of it taken at once. A key is forgotten when it has not
-/// been used for so long that it may make a whole burst again, which costs nothing, and before that only if more keys are
-/// in use than there is room for: the one that is nearest to a whole burst then loses its place, and the new one begins
-/// where that one stood. So a flood of keys makes the limit neither much laxer nor the memory any larger. Keys are spread
-/// over sets of eight by a keyed hash; give it room for twice as many as are expected.
+/// [`KEY_BYTES`] for each key that there is room for, allocated at once. A key is forgotten once it may make a whole
+/// burst again, which loses nothing. If there is no room for a new key before, the new key takes the place and the
+/// state of the key that is nearest to a whole burst: a flood of keys makes the limit hardly laxer, and takes no more
+/// memory. Keys are spread over sets of eight by a keyed hash; leave room for twice the expected number.
 #[derive(Debug)]
 pub struct RateLimiter {
     rate: Rate,
@@ -37,26 +36,26 @@ pub struct RateLimiter {
 /// Whether a request is within the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateVerdict {
-    /// It is, and has been counted.
+    /// The request is admitted, and was counted.
     Admitted,
-    /// It is not, and has not been counted: 429.
+    /// The request is rejected with 429, and was not counted.
     Refused {
-        /// The value of Retry-After (RFC 9110 §10.2.3), from 1: when the next request would be admitted.
+        /// The value of Retry-After (RFC 9110 §10.2.3), at least 1: the time until a request would be admitted.
         retry_after_seconds: u64,
     },
 }
 
 impl RateLimiter {
-    /// A limiter with room for so many keys, rounded up to a power of two. `secret` is random: whoever knows it can
-    /// choose keys that share a place.
+    /// A limiter with room for `keys_max` keys, rounded up to a power of two. `secret` must be random: whoever knows it
+    /// can choose keys that collide.
     pub fn new(rate: Rate, key: RateKey, keys_max: usize, secret: [u64; 2]) -> Self {
         Self { rate, key, states: States::new(keys_max, secret) }
     }
 
-    /// Counts a request, unless it is over the limit.
+    /// Counts a request, unless it exceeds the limit.
     ///
-    /// `now_ns` counts nanoseconds of a clock that does not go back, from whenever; all workers use the same, and one
-    /// may be a little behind another. Takes no lock but for a key that is new.
+    /// `now_ns` is the time of a monotonic clock that all workers share; small differences between workers are
+    /// tolerated. Takes a lock only for a new key.
     pub fn admit<F: Fields + ?Sized>(&self, request: &Request<'_, F>, now_ns: u64) -> RateVerdict {
         let tag = self.states.tag(|hasher| self.key.hash(request, hasher));
         match self.states.update(tag, |due_ns| self.rate.decide(due_ns, now_ns)) {
@@ -67,7 +66,7 @@ impl RateLimiter {
         }
     }
 
-    /// The rate that it keeps.
+    /// The rate.
     pub fn rate(&self) -> Rate {
         self.rate
     }

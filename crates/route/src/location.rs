@@ -1,33 +1,31 @@
-//! Location and its kin in responses, mapped from what a server calls its URLs to what clients call them
-//! (RFC 9110 §10.2.2, §8.7).
+//! Maps URLs in Location and similar response fields from the server's view to the client's (RFC 9110 §10.2.2, §8.7).
 //!
-//! A URL of another server, or one that is no URL, stays as it is.
+//! URLs of other servers, and invalid ones, are not changed.
 
 use std::ops::Range;
 
 use crate::readings;
 
-/// How URLs of a server are called by clients.
+/// How a server's URLs map to those of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocationRewrite<'a> {
-    /// Hosts, with ports where not the scheme's, that mean this server: its own address, and the Host that it was sent.
+    /// The hosts that mean this server, with ports unless default: its address, and the Host that it was sent.
     pub servers: &'a [&'a str],
-    /// Whether it is spoken to over TLS.
+    /// Whether the server is reached with TLS.
     pub server_has_tls: bool,
     /// The scheme that the client used.
     pub client_scheme: &'a str,
-    /// The host, and the port where there is one, that the client asked for.
+    /// The host that the client requested, with the port if there was one.
     pub client_host: &'a [u8],
-    /// The prefix of paths that clients use in the place of the server's; both without a slash at the end. See
+    /// The client's path prefix and the server's, both without a trailing slash. See
     /// [`PathRewrite::prefixes`](crate::PathRewrite::prefixes).
     pub prefixes: Option<(&'a [u8], &'a [u8])>,
-    /// The path of the request, as the client sent it and as the server saw it, both without query.
+    /// The path of the request as the client sent it, and as the server saw it, both without query.
     pub paths: (&'a [u8], &'a [u8]),
 }
 
 impl LocationRewrite<'_> {
-    /// Appends the value as the client has to read it, and says whether it is another one than it was; appends nothing
-    /// if not.
+    /// Appends the value for the client. Returns whether it differs from the original; if not, nothing is appended.
     pub fn apply(&self, value: &[u8], out: &mut Vec<u8>) -> bool {
         if let Some(Absolute { is_https, authority, rest }) = Absolute::of(value) {
             // RFC 9110 §4.2.1: a URL needs a host, which clients of HTTP/1.0 may not have named.
@@ -188,9 +186,9 @@ fn resolve(base: &[u8], reference: &[u8]) -> Vec<u8> {
     resolved
 }
 
-/// Where the URL of a Refresh field stands in its value: `5; url=/x`, `5;/x`, `5, URL = '/x'`. `None` where there is none.
+/// The range of the URL in the value of Refresh: `5; url=/x`, `5;/x`, `5, URL = '/x'`. `None` if there is no URL.
 ///
-/// A field of browsers (HTML, "shared declarative refresh steps"), of no RFC.
+/// Refresh is defined by HTML ("shared declarative refresh steps"), not by an RFC.
 pub fn url_of_refresh(value: &[u8]) -> Option<Range<usize>> {
     let skip = |from: usize, is_skipped: &dyn Fn(u8) -> bool| {
         from + value[from..].iter().take_while(|&&byte| is_skipped(byte)).count()

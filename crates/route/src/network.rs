@@ -1,31 +1,31 @@
-//! Networks and what holds for the addresses in them: the longest prefix decides.
+//! Looks up values by network; the longest matching prefix decides.
 //!
-//! Compiled into ranges that do not overlap, so that a look-up is one binary search, allocates nothing and takes as
-//! long for ten thousand networks as for a few.
+//! Networks are compiled into ranges that do not overlap. A look-up is one binary search and allocates nothing, so that
+//! even ten thousand networks are fast.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-/// A value for each network; for an address that of the longest network that holds it.
+/// Values by network. An address has the value of the longest network that contains it.
 ///
-/// IPv4 addresses written as IPv6 (`::ffff:192.0.2.1`, RFC 4291 §2.5.5.2) are those IPv4 addresses.
+/// IPv4 addresses written as IPv6 (`::ffff:192.0.2.1`, RFC 4291 §2.5.5.2) count as IPv4.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Networks<T> {
     four: Ranges<u32, T>,
     six: Ranges<u128, T>,
 }
 
-/// Where ranges begin, each up to the next one's beginning.
+/// Starts of ranges; each range ends where the next one starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Ranges<A, T> {
     starts: Vec<A>,
-    /// As many as starts; `None` between networks.
+    /// The values of the ranges; `None` between networks.
     values: Vec<Option<T>>,
 }
 
 impl<T: Copy> Networks<T> {
-    /// Compiles networks. Of two values for the same network the later holds.
+    /// Compiles networks. Of two values for one network, the later is used.
     pub fn new(networks: impl IntoIterator<Item = (IpNet, T)>) -> Self {
         let (mut four, mut six) = (Vec::new(), Vec::new());
         for (network, value) in networks {
@@ -45,7 +45,7 @@ impl<T: Copy> Networks<T> {
         Self { four: flatten(four), six: flatten(six) }
     }
 
-    /// The value for an address, or `None` outside of all networks.
+    /// The value for an address; `None` outside of all networks.
     #[inline]
     pub fn of(&self, address: IpAddr) -> Option<T> {
         match address.to_canonical() {
@@ -54,7 +54,7 @@ impl<T: Copy> Networks<T> {
         }
     }
 
-    /// Whether a network holds the address.
+    /// Whether any network contains the address.
     #[inline]
     pub fn hold(&self, address: IpAddr) -> bool {
         self.of(address).is_some()
@@ -69,7 +69,7 @@ impl<A: Ord + Copy, T: Copy> Ranges<A, T> {
     }
 }
 
-/// The first addresses of the network that a client is counted in: `bits_v4` of an IPv4 address, `bits_v6` of another.
+/// The first address of the client's network, which has `bits_v4` bits for IPv4 and `bits_v6` for IPv6.
 #[inline]
 pub fn network_of(address: IpAddr, bits_v4: u8, bits_v6: u8) -> IpAddr {
     match address.to_canonical() {
@@ -84,7 +84,7 @@ pub fn network_of(address: IpAddr, bits_v4: u8, bits_v6: u8) -> IpAddr {
     }
 }
 
-/// How many bits of an address a network leaves open: fewer is narrower.
+/// The number of host bits of a network; the fewer, the narrower it is.
 pub(crate) fn host_bits(network: IpNet) -> u8 {
     let network = canonical_network(network);
     network.max_prefix_len() - network.prefix_len()

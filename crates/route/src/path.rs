@@ -1,7 +1,7 @@
-//! A path as a lenient server reads it: escapes decoded, slashes in a row as one.
+//! Paths as a lenient server reads them: escapes decoded, repeated slashes merged.
 //!
-//! For comparing only. Dot segments are found, never resolved: what a proxy resolves one way, a server behind it
-//! may resolve another way.
+//! For comparison only. Dot segments are detected, never resolved: a server may resolve them differently from the
+//! proxy.
 
 /// The bytes of a path as a lenient server reads them.
 #[derive(Debug, Clone)]
@@ -16,7 +16,7 @@ impl<'a> Reading<'a> {
         Self { rest: path, follows_slash: false }
     }
 
-    /// Which of its bytes are written as escapes.
+    /// For each byte, whether it was written as an escape.
     pub(crate) fn escapes(mut self) -> impl Iterator<Item = bool> + 'a {
         std::iter::from_fn(move || self.next_written().map(|(_, is_escape)| is_escape))
     }
@@ -46,13 +46,12 @@ impl Iterator for Reading<'_> {
     }
 }
 
-/// What few paths are longer than.
+/// A length that few paths exceed.
 const SHORT_PATH_BYTES: usize = 1024;
 
 /// Calls `then` with the bytes of a path as a lenient server reads them; the empty path is `/`.
 ///
-/// Nothing is copied but for a path with an escape or with slashes in a row, which is copied to the stack, and to the
-/// heap if it is longer than 1 KiB.
+/// Only a path with escapes or repeated slashes is copied: to the stack, or to the heap if it exceeds 1 KiB.
 #[inline]
 pub(crate) fn with_reading<R>(path: &[u8], then: impl FnOnce(&[u8]) -> R) -> R {
     if path.is_empty() {
@@ -78,12 +77,12 @@ fn with_copy<R>(path: &[u8], then: impl FnOnce(&[u8]) -> R) -> R {
     then(&short[..len])
 }
 
-/// Whether servers may read a path in more than one way.
+/// Whether servers may read a path in several ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Doubt {
-    /// Every server reads the path alike.
+    /// All servers read the path alike.
     None,
-    /// It has dot segments, backslashes or parameters: see [`readings`](crate::readings).
+    /// The path has dot segments, backslashes or parameters: see [`readings`](crate::readings).
     Reading,
 }
 
@@ -105,7 +104,7 @@ impl Doubt {
     }
 }
 
-/// What servers do not read alike in a path, in words.
+/// Describes in words what makes a path ambiguous.
 #[must_use]
 pub fn doubts(path: &[u8]) -> String {
     let all = [
@@ -117,7 +116,7 @@ pub fn doubts(path: &[u8]) -> String {
     there.join(" and ")
 }
 
-/// Whether a byte is in a path, plain or as an escape.
+/// Whether a path contains a byte, plain or escaped.
 pub(crate) fn has(path: &[u8], byte: u8) -> bool {
     Reading::of(path).any(|read| read == byte)
 }
@@ -134,9 +133,9 @@ fn reads_as_it_stands(path: &[u8]) -> bool {
     !doubles && path.last() != Some(&b'%')
 }
 
-/// Where in a path the prefix ends that it is below, both read leniently; `None` where it is not below.
+/// The end of a prefix within a path, both read leniently; `None` if the path is not below the prefix.
 ///
-/// `prefix` is as a lenient server reads it, without a slash at its end.
+/// `prefix` must already be as a lenient server reads it, without a trailing slash.
 pub(crate) fn end_of_prefix(path: &[u8], prefix: &[u8]) -> Option<usize> {
     let mut reading = Reading::of(path);
     for &byte in prefix {
@@ -148,7 +147,7 @@ pub(crate) fn end_of_prefix(path: &[u8], prefix: &[u8]) -> Option<usize> {
     reading.next().is_none_or(|byte| byte == b'/').then_some(end)
 }
 
-/// The first byte of a path, decoded once, and what follows; an escape that is none stays as it is.
+/// The first byte of a path, decoded once, and the rest. An invalid escape is not decoded.
 #[inline]
 pub(crate) fn decoded(path: &[u8]) -> Option<(u8, &[u8])> {
     match path {
@@ -170,10 +169,10 @@ fn hex_value(digit: u8) -> Option<u8> {
     }
 }
 
-/// Whether a path holds a segment that some server reads as `.` or `..` (RFC 3986 §5.2.4), and so another path than
-/// the one that routes are matched against: `/api/../admin`, `/%2e%2E/`, `/..%2fadmin`, `/..\admin`, `/..;/admin`.
+/// Whether some servers read a segment of the path as `.` or `..` (RFC 3986 §5.2.4), so that it leads to another path
+/// than the one matched: `/api/../admin`, `/%2e%2E/`, `/..%2fadmin`, `/..\admin`, `/..;/admin`.
 ///
-/// A proxy whose routes depend on the path refuses it with 400. No browser sends one: it resolves them itself.
+/// A proxy that routes by path rejects it with 400. Browsers resolve dot segments themselves, and send none.
 pub fn has_dot_segments(path: &[u8]) -> bool {
     // A dot, plain or as an escape, is in few paths.
     if !path.iter().any(|&byte| byte == b'.' || byte == b'%') {

@@ -1,6 +1,6 @@
-//! Regular expressions that have to match the whole of what they are held against.
+//! Regular expressions that must match a whole text.
 //!
-//! Matching takes time linear in the text, whatever the expression. What it costs to compile is limited.
+//! Matching takes time linear in the text, whatever the expression. The cost of compiling is limited.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use regex::bytes::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 
 use crate::path::{Reading, with_reading};
 
-/// Length of an expression as it is written.
+/// The longest expression, as it is written.
 pub const PATTERN_BYTES_MAX: usize = 4096;
 
 /// Of a compiled expression, or of those that are searched together.
@@ -21,40 +21,40 @@ const NESTING_MAX: u32 = 50;
 
 /// A regular expression over bytes, in the syntax of the crate `regex`.
 ///
-/// It has to match the whole text: `/files/.*`, not `/files/`. A dot matches every byte, line ends included, so that
-/// no byte slips past `.*`; classes such as `\w` are those of ASCII unless `(?u)` says otherwise.
+/// It must match the whole text: `/files/.*`, not `/files/`. A dot matches every byte, line breaks included, so that no
+/// byte slips past `.*`. Classes such as `\w` are ASCII unless `(?u)` is set.
 ///
-/// A clone shares the program and has scratch space of its own: searches through one pattern on two threads at a time
-/// wait for each other now and then, searches through clones never do.
+/// A clone shares the compiled program and has its own scratch space: give each thread a clone, because threads that
+/// share a pattern sometimes wait for each other.
 #[derive(Clone)]
 pub struct Pattern {
     text: Box<str>,
-    /// Whether capital letters and small ones are the same.
+    /// Whether case is ignored.
     ignores_case: bool,
     regex: Regex,
 }
 
-/// Why a text is no pattern.
+/// Why a pattern is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// See [`PATTERN_BYTES_MAX`].
+    /// The pattern exceeds [`PATTERN_BYTES_MAX`].
     #[error("the expression has {0} bytes; at most {PATTERN_BYTES_MAX} are allowed")]
     TooLong(usize),
-    /// What it would compile to is over the limit, most often for a large count such as `{{1000}}`.
+    /// The compiled pattern exceeds the limit, usually because of a large count such as `{{1000}}`.
     #[error("the expression is too large once compiled; use smaller repetition counts or fewer alternatives")]
     TooLarge,
-    /// It is not in the syntax of the crate `regex`.
+    /// The pattern is not in the syntax of the crate `regex`.
     #[error("{what}")]
     Syntax {
-        /// Where, in bytes from its beginning.
+        /// The position of the error, in bytes.
         offset: usize,
-        /// What is wrong there.
+        /// What is wrong.
         what: String,
     },
 }
 
 impl Pattern {
-    /// Compiles an expression.
+    /// Compiles a pattern.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -67,7 +67,7 @@ impl Pattern {
         Ok(Self { text: text.into(), ignores_case: false, regex: build(&whole(text))? })
     }
 
-    /// The same, for texts whose case does not matter, such as hosts: unless it says `(?-i)`.
+    /// Compiles a pattern that ignores case, for texts such as hosts, unless it contains `(?-i)`.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -83,18 +83,18 @@ impl Pattern {
         if self.ignores_case { in_any_case(&whole) } else { whole }
     }
 
-    /// The expression as it was written.
+    /// The pattern, as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it matches the whole text.
+    /// Whether the pattern matches the whole text.
     #[inline]
     pub fn matches(&self, text: &[u8]) -> bool {
         self.regex.is_match(text)
     }
 
-    /// How many groups there are, the whole match (0) among them.
+    /// The number of groups, including group 0 for the whole match.
     pub fn groups(&self) -> usize {
         self.regex.captures_len()
     }
@@ -104,7 +104,7 @@ impl Pattern {
         self.regex.capture_names().position(|known| known == Some(name))
     }
 
-    /// What its groups match, where it matches the whole text. Allocates twice.
+    /// What the groups match, if the pattern matches the whole text. Allocates twice.
     pub fn captures(&self, text: &[u8]) -> Option<Captures> {
         let mut locations = self.regex.capture_locations();
         self.regex.captures_read(&mut locations, text)?;
@@ -112,8 +112,8 @@ impl Pattern {
         Some(Captures { text: text.into(), spans: spans.collect(), escapes: Box::default() })
     }
 
-    /// The same for the path of a request, as it was sent: a rule's pattern sees it as a lenient server reads it. What was
-    /// an escape there is known to be one.
+    /// What the groups match in a request's path, which the pattern sees as a lenient server reads it. Remembers which
+    /// bytes were escaped.
     pub fn captures_of_path(&self, path: &[u8]) -> Option<Captures> {
         let captures = with_reading(path, |path| self.captures(path))?;
         let has_escapes = path.contains(&b'%');
@@ -142,22 +142,22 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// What the groups of a pattern matched.
+/// The matches of a pattern's groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Captures {
     text: Box<[u8]>,
     spans: Box<[Option<Range<usize>>]>,
-    /// Which bytes of the text were written as escapes; empty where none was.
+    /// Which bytes of the text were escaped; empty if none was.
     escapes: Box<[bool]>,
 }
 
 impl Captures {
-    /// What a group matched; `None` for one that took no part in the match or does not exist.
+    /// The match of a group; `None` if the group does not exist or took no part in the match.
     pub fn group(&self, number: usize) -> Option<&[u8]> {
         self.text.get(self.span(number)?)
     }
 
-    /// The same, byte by byte, and of each whether it was written as an escape.
+    /// The bytes of a group's match, each with whether it was escaped.
     pub(crate) fn bytes_of_group(&self, number: usize) -> impl Iterator<Item = (u8, bool)> {
         let bytes = self.span(number).into_iter().flatten();
         bytes.map(|at| (self.text[at], self.escapes.get(at).copied().unwrap_or(false)))
@@ -168,21 +168,20 @@ impl Captures {
     }
 }
 
-/// Patterns in an order, of which the first that matches is looked for.
+/// An ordered list of patterns, of which the first match is wanted.
 ///
-/// From [`SET_FROM`] patterns on, one pass over the text tells first whether any of them matches: few requests get
-/// past it where patterns are exceptions.
+/// From [`SET_FROM`] patterns on, one pass over the text first finds out whether any pattern matches.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Patterns<T> {
     list: Vec<(Pattern, T)>,
     any: Option<RegexSet>,
 }
 
-/// Below that, a pattern each is as quick as the set.
+/// The number of patterns from which a combined search is faster.
 const SET_FROM: usize = 4;
 
 impl<T> Patterns<T> {
-    /// The value at this pattern, which is put last if it is new.
+    /// The value of a pattern; a new pattern is appended.
     pub(crate) fn entry(&mut self, pattern: &Pattern, new: impl FnOnce() -> T) -> &mut T {
         let found = self.list.iter().position(|(known, _)| known == pattern);
         let index = found.unwrap_or_else(|| {
@@ -192,7 +191,7 @@ impl<T> Patterns<T> {
         &mut self.list[index].1
     }
 
-    /// Prepares to search, once all are there.
+    /// Prepares the list for searches, after all patterns were added.
     pub(crate) fn link(&mut self) {
         if self.list.len() >= SET_FROM {
             let texts = self.list.iter().map(|(pattern, _)| pattern.program());
@@ -215,7 +214,7 @@ impl<T> Patterns<T> {
         self.list.iter().map(|(_, value)| value)
     }
 
-    /// The values of the patterns that match, in order.
+    /// The values of all matching patterns, in order.
     #[inline]
     pub(crate) fn matching<'s>(&'s self, text: &'s [u8]) -> impl Iterator<Item = &'s T> {
         let list = match &self.any {

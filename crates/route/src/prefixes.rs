@@ -1,26 +1,27 @@
-//! Path prefixes by whole segments, and which of them a path is below.
+//! Looks up path prefixes by whole segments.
 //!
-//! A look-up walks along the path once, hashing segment after segment; it takes as long for ten thousand prefixes as
-//! for ten.
+//! A look-up walks along the path once and hashes segment after segment. Its cost does not depend on the number of
+//! prefixes.
 
 use crate::path::Reading;
 use crate::text_map::{TextMap, hash_on};
 
-/// Values by prefix.
+/// Values by path prefix.
 #[derive(Debug, Clone)]
 pub(crate) struct Prefixes<T> {
-    /// Of `/`, which every path is below.
+    /// The value of `/`, which matches every path.
     root: Option<T>,
-    /// Of the others, which begin with a slash and do not end with one.
+    /// The values of the other prefixes, which start with a slash and do not end with one.
     nodes: TextMap<Node<T>>,
-    /// Bit n: there are prefixes of n + 1 segments; the last bit stands for all that are longer.
+    /// The numbers of segments that prefixes have, as bits: bit n for n + 1 segments. The last bit stands for all
+    /// longer ones.
     depths: u64,
 }
 
 #[derive(Debug, Clone)]
 struct Node<T> {
     value: T,
-    /// The longest other prefix but the root that this one is below.
+    /// The longest other prefix, except the root, that this one is below.
     parent: Option<usize>,
 }
 
@@ -30,7 +31,7 @@ impl<T> Default for Prefixes<T> {
     }
 }
 
-/// A prefix as a lenient server reads it, without a slash at its end; `/` is empty.
+/// A prefix as a lenient server reads it, without a trailing slash; `/` becomes empty.
 pub(crate) fn canonical_prefix(prefix: &str) -> Vec<u8> {
     let mut text: Vec<u8> = Reading::of(prefix.as_bytes()).collect();
     if text.last() == Some(&b'/') {
@@ -40,7 +41,7 @@ pub(crate) fn canonical_prefix(prefix: &str) -> Vec<u8> {
 }
 
 impl<T> Prefixes<T> {
-    /// The value at a prefix, made if it has none. One that does not begin with a slash is never found.
+    /// The value of a prefix; created if missing. A prefix that does not start with a slash is never found.
     pub(crate) fn entry(&mut self, prefix: &str, new: impl FnOnce() -> T) -> &mut T {
         let text = canonical_prefix(prefix);
         if text.is_empty() {
@@ -52,7 +53,7 @@ impl<T> Prefixes<T> {
         &mut self.nodes.entry(hash, &text, || Node { value: new(), parent: None }).value
     }
 
-    /// Finds each prefix's parent, once all are there.
+    /// Determines the parent of each prefix, after all were added.
     pub(crate) fn link(&mut self) {
         for position in 0..self.nodes.len() {
             let text = self.nodes.text(position);
@@ -62,7 +63,7 @@ impl<T> Prefixes<T> {
         }
     }
 
-    /// The values of the prefixes that a path is below, the longest first. The path is read leniently already.
+    /// The values of the prefixes that a path is below, longest first. The path must already be read leniently.
     #[inline]
     pub(crate) fn above<'s>(&'s self, path: &[u8]) -> impl Iterator<Item = &'s T> {
         let mut next = self.last_node(path);
@@ -74,7 +75,7 @@ impl<T> Prefixes<T> {
         nodes.chain(&self.root)
     }
 
-    /// Whether every path leads to the same.
+    /// Whether all paths have one result.
     pub(crate) fn is_everything_or_nothing(&self) -> bool {
         self.nodes.is_empty()
     }

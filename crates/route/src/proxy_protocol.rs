@@ -1,11 +1,11 @@
-//! The PROXY protocol, versions 1 and 2: who a connection is from, said before its first byte by the proxy in front
-//! (HAProxy's proxy-protocol.txt, revision of 2020/03/05).
+//! Reads and writes PROXY protocol headers, versions 1 and 2 (HAProxy's proxy-protocol.txt, revision of 2020/03/05):
+//! the client's address, sent by a proxy at the start of a connection.
 //!
-//! Whether a peer may say so is for the caller to decide before it reads: nothing else vouches for what is said.
+//! The caller must decide before whether the peer is trusted: nothing else vouches for the header.
 
-/// CRC-32C, which version 2 may carry.
+/// CRC-32C, the optional checksum of version 2.
 mod crc32c;
-/// The line of version 1.
+/// The text line of version 1.
 mod v1;
 /// The binary header of version 2.
 mod v2;
@@ -14,71 +14,71 @@ pub use v2::{Tlv, tlv_kind};
 
 use std::net::SocketAddr;
 
-/// Length of the longest header that is read: the line of version 1 has 107 bytes at most, version 2 could have 65,551.
+/// The longest header that is read. Version 1 has up to 107 bytes, version 2 up to 65,551.
 pub const PROXY_HEADER_BYTES_MAX: usize = 4096;
 
-/// A header that has been read.
+/// A parsed header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyHeader<'a> {
-    /// Who the connection is from.
+    /// The origin of the connection.
     pub origin: ProxyOrigin,
-    /// Bytes of the header; what follows is the connection's own.
+    /// The length of the header in bytes. The connection's own data follows.
     pub len: usize,
-    /// What else version 2 says, checked to be whole.
+    /// The checked TLVs of version 2.
     tlvs: &'a [u8],
 }
 
-/// Who a connection is from.
+/// The origin of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxyOrigin {
-    /// The proxy itself, to see whether we are there: its own address counts.
+    /// The proxy itself, for example for a health check: use the peer's address.
     Local,
-    /// Somebody whose address the proxy does not know or say: its own address counts.
+    /// A client whose address the proxy does not know or report: use the peer's address.
     Unknown,
-    /// This client. Addresses are plain: IPv4 ones are not written as IPv6.
+    /// A client. IPv4 addresses are never written as IPv6.
     Client {
-        /// Its address.
+        /// The client's address.
         source: SocketAddr,
-        /// The address that it connected to.
+        /// The address that the client connected to.
         destination: SocketAddr,
     },
 }
 
-/// Why bytes are no header: the connection is closed without an answer.
+/// Why bytes are no valid header. The connection is closed without a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyHeaderError {
-    /// They begin like neither version.
+    /// The bytes start like neither version.
     #[error("the connection does not begin with a PROXY protocol header")]
     Missing,
-    /// Version 1: no end within 107 bytes.
+    /// Version 1: the line has no end within 107 bytes.
     #[error("the PROXY line does not end within 107 bytes")]
     Unending,
-    /// Version 1: not what a line may be.
+    /// Version 1: the line is malformed.
     #[error("the PROXY line is malformed")]
     Line,
-    /// Version 2: a version, command, family or transport that is not defined.
+    /// Version 2: version, command, family or transport is undefined.
     #[error("the PROXY header has an unknown version, command, family or transport")]
     Undefined,
-    /// Version 2: a connection of datagrams, here.
+    /// Version 2: the transport is datagrams, which are not supported.
     #[error("the PROXY header is for datagrams, and this is a stream")]
     Datagram,
-    /// Version 2: see [`PROXY_HEADER_BYTES_MAX`].
+    /// Version 2: the header exceeds [`PROXY_HEADER_BYTES_MAX`].
     #[error("the PROXY header has more than {PROXY_HEADER_BYTES_MAX} bytes")]
     TooLong,
-    /// Version 2: shorter than its addresses, or a TLV that goes beyond its end or is not of its kind's form.
+    /// Version 2: the header is too short for its addresses, or a TLV exceeds it or is malformed.
     #[error("the PROXY header is shorter than what it says to hold")]
     Truncated,
-    /// Version 2: the checksum is of other bytes.
+    /// Version 2: the checksum is wrong.
     #[error("the checksum of the PROXY header is wrong")]
     Checksum,
 }
 
-/// Reads a header from the first bytes of a connection: `None` while there are too few to tell.
+/// Parses a header at the start of a connection; `None` if more bytes are needed.
 ///
-/// However the bytes arrive, the outcome is the same. At most [`PROXY_HEADER_BYTES_MAX`] bytes are asked for.
+/// The result does not depend on how the bytes arrive. At most [`PROXY_HEADER_BYTES_MAX`] bytes are needed.
 ///
 /// # Errors
-/// Why there is none.
+/// Why there is no valid header.
 pub fn parse_proxy_header(bytes: &[u8]) -> Result<Option<ProxyHeader<'_>>, ProxyHeaderError> {
     let begins = |signature: &[u8]| {
         let len = bytes.len().min(signature.len());
@@ -95,29 +95,30 @@ pub fn parse_proxy_header(bytes: &[u8]) -> Result<Option<ProxyHeader<'_>>, Proxy
     }
 }
 
-/// What is said to a server about a connection.
+/// What a PROXY header tells a server about a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProxyIntroduction<'a> {
-    /// The client's address and the one it connected to; `None` for a connection of our own, such as a check.
+    /// The client's address, and the address that it connected to; `None` for a connection of the proxy's own, such as
+    /// a health check.
     pub client: Option<(SocketAddr, SocketAddr)>,
-    /// The host that the client asked for; only version 2 says it.
+    /// The requested host; version 2 only.
     pub authority: Option<&'a str>,
-    /// Names the connection, in up to 128 bytes; only version 2 says it.
+    /// An ID of the connection, up to 128 bytes; version 2 only.
     pub unique_id: Option<&'a [u8]>,
-    /// Whether a checksum is sent; only version 2 does.
+    /// Whether to add a checksum; version 2 only.
     pub has_checksum: bool,
 }
 
-/// A version of the protocol.
+/// A version of the PROXY protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxyVersion {
-    /// A line of text.
+    /// Version 1: a line of text.
     V1,
-    /// A binary header.
+    /// Version 2: a binary header.
     V2,
 }
 
-/// Appends the header with which a connection to a server begins.
+/// Appends the header for the start of a connection to a server.
 pub fn write_proxy_header(version: ProxyVersion, introduction: &ProxyIntroduction<'_>, out: &mut Vec<u8>) {
     let introduction = ProxyIntroduction { client: introduction.client.map(of_one_family), ..*introduction };
     match version {

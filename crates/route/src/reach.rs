@@ -1,6 +1,6 @@
-//! Rules that no request reaches, since another one that comes before takes all of theirs.
+//! Finds rules that no request can reach, because another rule with precedence takes all their requests.
 //!
-//! As far as that is seen from how they are written: what patterns have in common is not worked out.
+//! Only as far as the rules themselves show it: overlaps of patterns are not computed.
 
 use std::collections::HashMap;
 
@@ -11,11 +11,11 @@ use crate::prefixes::canonical_prefix;
 use crate::rule::{HostRule, PathRule, Rule, ValueRule};
 use crate::table::{host_key, ranks};
 
-/// Rules that a rule is compared with, at most: of thousands that differ in a header alone not all are looked at.
+/// The most rules that a rule is compared with: not all of thousands that differ only in a header.
 const COMPARED_MAX: usize = 256;
 
-/// The rules that are never taken, each with the one that takes its requests; both are places in the list. `listeners` is how
-/// many there are. A rule is compared with those whose host and path may hold for its own, 256 at most.
+/// Finds the rules that are never taken, each with the rule that takes its requests, as indices into `rules`.
+/// `listeners` is the number of listeners. Each rule is compared with at most 256 others of a matching host and path.
 ///
 /// ```
 /// use route::{HostRule, Rule, covered};

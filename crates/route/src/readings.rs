@@ -1,11 +1,11 @@
-//! The ways in which servers may read a path other than as it stands: backslashes as slashes, dot segments resolved, path
-//! parameters cut off, each alone and together.
+//! Alternative readings of a path by servers: backslashes as slashes, dot segments resolved, path parameters removed,
+//! each alone and combined.
 //!
-//! For comparing only: what is sent on is never one of these.
+//! For comparison only: none of these is ever forwarded.
 
 use crate::path::decoded;
 
-/// A longer path with such bytes is not read in every way: it is taken for ambiguous.
+/// The longest ambiguous path whose readings are compared; a longer one is rejected as ambiguous.
 pub(crate) const READ_BYTES_MAX: usize = 1024;
 
 /// What some servers do with parameters (`;v=1`) of segments.
@@ -40,8 +40,8 @@ const DOTS: [Dots; 5] = [
     Dots::Resolve { decodes: false, merges: false },
 ];
 
-/// Whether `differs` says so of any reading of the path. `cuts` is whether parameters are looked at. Escapes stay as they
-/// are written.
+/// Whether `differs` holds for any reading of the path. With `cuts`, path parameters are considered. Escapes are not
+/// decoded in the readings.
 pub(crate) fn any(path: &[u8], cuts: bool, mut differs: impl FnMut(&[u8]) -> bool) -> bool {
     let mut text = Vec::with_capacity(path.len());
     let mut starts = Vec::new();
@@ -56,7 +56,7 @@ pub(crate) fn any(path: &[u8], cuts: bool, mut differs: impl FnMut(&[u8]) -> boo
     })
 }
 
-/// A path without its dot segments (RFC 3986 §5.2.4).
+/// The path with its dot segments resolved (RFC 3986 §5.2.4).
 pub(crate) fn resolved(path: &[u8]) -> Vec<u8> {
     let (mut text, mut starts) = (Vec::with_capacity(path.len()), Vec::new());
     let dots = Dots::Resolve { decodes: false, merges: false };

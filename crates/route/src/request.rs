@@ -1,20 +1,20 @@
-//! What routes and policies see of a request: borrowed bytes, from whatever parsed them.
+//! The request, as routes and policies see it: borrowed bytes, independent of the parser.
 //!
-//! Nothing here is checked: a message parser has refused what is no request before a route is looked for.
+//! Nothing is validated here: the message parser has rejected invalid requests before.
 
 use std::net::IpAddr;
 
-/// The fields of a message, whoever parsed it.
+/// The fields of a message, independent of the parser.
 pub trait Fields {
-    /// Name and value of each field line, in order; a value has no white space around it.
+    /// Name and value of each field line, in order. Values have no surrounding white space.
     fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])>;
 
-    /// The values of the field lines of this name; the case of names does not matter (RFC 9110 §5.1).
+    /// The values of all field lines with this name, ignoring case (RFC 9110 §5.1).
     fn values<'f>(&'f self, name: &'f [u8]) -> impl Iterator<Item = &'f [u8]> {
         self.lines().filter_map(move |(known, value)| known.eq_ignore_ascii_case(name).then_some(value))
     }
 
-    /// The value of the first field line of this name.
+    /// The value of the first field line with this name.
     fn value<'f>(&'f self, name: &'f [u8]) -> Option<&'f [u8]> {
         self.values(name).next()
     }
@@ -42,22 +42,22 @@ impl Fields for NoFields {
     }
 }
 
-/// A request, as far as routes can depend on it.
+/// The parts of a request that routes can depend on.
 #[derive(Debug)]
 pub struct Request<'a, F: ?Sized> {
-    /// The listener that it came to, by its index.
+    /// The index of the listener that received the request.
     pub listener: usize,
-    /// Without its port, an IPv6 address in brackets; its case and a dot at its end do not matter.
+    /// The host without port; an IPv6 address is in brackets. Case and a trailing dot do not matter.
     pub host: &'a [u8],
-    /// As it was sent, without its query.
+    /// The path as it was sent, without the query.
     pub path: &'a [u8],
-    /// As it was sent, without the `?`; `None` where there is no `?`.
+    /// The query as it was sent, without the `?`; `None` if there is no `?`.
     pub query: Option<&'a [u8]>,
-    /// As it was sent; methods are case-sensitive (RFC 9110 §9.1).
+    /// The method as it was sent; methods are case-sensitive (RFC 9110 §9.1).
     pub method: &'a [u8],
-    /// Who asks: the peer, or whom a trusted proxy names.
+    /// The client's address: the peer's, or the one that a trusted proxy reports.
     pub client: IpAddr,
-    /// Its header section.
+    /// The header fields.
     pub fields: &'a F,
 }
 
@@ -69,9 +69,9 @@ impl<F: ?Sized> Clone for Request<'_, F> {
 
 impl<F: ?Sized> Copy for Request<'_, F> {}
 
-/// The parameters of a query as a form writes them: `a=1&b=2`. Names and values are escaped as they were sent.
+/// The parameters of a query such as `a=1&b=2`. Names and values are not decoded.
 ///
-/// A parameter without `=` has an empty value; empty parameters (`a&&b`) are left out. Only `&` separates.
+/// A parameter without `=` has an empty value; empty parameters (`a&&b`) are skipped. Only `&` separates parameters.
 pub fn parameters(query: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let parts = query.split(|&byte| byte == b'&').filter(|part| !part.is_empty());
     parts.map(|part| match part.iter().position(|&byte| byte == b'=') {
@@ -80,7 +80,7 @@ pub fn parameters(query: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// The value of the first cookie of this name, as it was sent (RFC 6265 §5.4); names are case-sensitive.
+/// The value of the first cookie with this name, as it was sent (RFC 6265 §5.4). Names are case-sensitive.
 pub fn cookie<'f, F: Fields + ?Sized>(fields: &'f F, name: &[u8]) -> Option<&'f [u8]> {
     // RFC 9113 §8.2.3: over HTTP/2 there may be a line for each cookie.
     let pairs = fields.values(b"cookie").flat_map(|value| value.split(|&byte| byte == b';'));

@@ -1,6 +1,6 @@
-//! The path and the host that a server sees, where they are others than the client sent.
+//! Rewrites the path and the host for the server.
 //!
-//! The query stays as it is unless a template writes one. Location fields of responses are mapped back in `location`.
+//! The query is kept unless a template writes one. `location` maps Location fields of responses back.
 
 use crate::exchange::Exchange;
 use crate::path::{Reading, end_of_prefix, has_dot_segments};
@@ -10,7 +10,7 @@ use crate::readings::{self, READ_BYTES_MAX};
 use crate::request::Fields;
 use crate::template::{OfClient, Place, Stage, Template, TemplateError};
 
-/// How a path becomes another one.
+/// A rewrite of the path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathRewrite(Kind);
 
@@ -21,17 +21,17 @@ enum Kind {
     Whole(Template),
 }
 
-/// A path came out with segments that some server reads as `.` or `..`, and that may lead it elsewhere: the request is refused
+/// A rewritten path has segments that some servers read as `.` or `..`, and may lead elsewhere. The request is rejected
 /// with 400.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the rewritten path has dot segments")]
 pub struct AmbiguousPath;
 
 impl PathRewrite {
-    /// Puts `to` in the place of a prefix, and leaves what is below it. `to` of `/` strips the prefix.
+    /// Replaces a prefix with `to`, and keeps the rest of the path. If `to` is `/`, the prefix is stripped.
     ///
-    /// With `/api` to `/v1`: `/api` becomes `/v1`, and `/api/x` becomes `/v1/x`; a path that is not below the prefix
-    /// stays as it is.
+    /// With `/api` to `/v1`, `/api` becomes `/v1`, and `/api/x` becomes `/v1/x`. A path that is not below the prefix is
+    /// not changed.
     ///
     /// # Errors
     /// What is wrong with `to`, which may have variables.
@@ -40,10 +40,10 @@ impl PathRewrite {
         Ok(Self(Kind::Prefix { from: canonical_prefix(from).into(), to }))
     }
 
-    /// Puts `to`, which may name groups of the pattern, in the place of a path that the pattern matches; another path
-    /// stays as it is.
+    /// Replaces a path that matches the pattern with `to`, which may refer to the pattern's groups. Other paths are not
+    /// changed.
     ///
-    /// The pattern sees the path as a lenient server reads it: with escapes decoded, slashes in a row as one.
+    /// The pattern sees the path as a lenient server reads it: escapes decoded, repeated slashes merged.
     ///
     /// # Errors
     /// What is wrong with `to`.
@@ -52,7 +52,7 @@ impl PathRewrite {
         Ok(Self(Kind::Pattern { pattern, to }))
     }
 
-    /// Puts `to` in the place of every path.
+    /// Replaces every path with `to`.
     ///
     /// # Errors
     /// What is wrong with `to`.
@@ -60,19 +60,19 @@ impl PathRewrite {
         Ok(Self(Kind::Whole(Template::new(to, Place::Path, Stage::Route, None)?)))
     }
 
-    /// What comes in the place of the path, or of a part of it, as it was written.
+    /// The replacement of the path, or of a part of it, as it was written.
     pub fn to(&self) -> &str {
         let (Kind::Prefix { to, .. } | Kind::Pattern { to, .. } | Kind::Whole(to)) = &self.0;
         to.as_str()
     }
 
-    /// The variables in `to` whose values may differ between clients that ask for the same URL.
+    /// Variables in `to` whose values may differ between clients that request one URL.
     pub fn of_client(&self) -> impl Iterator<Item = OfClient<'_>> {
         let (Kind::Prefix { to, .. } | Kind::Pattern { to, .. } | Kind::Whole(to)) = &self.0;
         to.of_client()
     }
 
-    /// The pattern of the paths that it is for, if it is not for a prefix or for every path.
+    /// The pattern that selects paths; `None` if the rewrite is for a prefix or for every path.
     pub fn of_pattern(&self) -> Option<&Pattern> {
         match &self.0 {
             Kind::Pattern { pattern, .. } => Some(pattern),
@@ -80,10 +80,11 @@ impl PathRewrite {
         }
     }
 
-    /// Appends the new path and query, if there are any, and says whether there are. `*` stays as it is.
+    /// Appends the new path and query. Returns whether the path is rewritten; if not, nothing is appended. `*` is never
+    /// rewritten.
     ///
     /// # Errors
-    /// The new path is ambiguous; what was appended is of no use.
+    /// The new path is ambiguous. Discard what was appended.
     pub fn apply<F: Fields + ?Sized>(
         &self,
         exchange: &Exchange<'_, F>,
@@ -131,8 +132,8 @@ impl PathRewrite {
         Ok(true)
     }
 
-    /// The prefixes that this rewrite exchanges, where it does just that with a constant text: what a server calls `to`
-    /// is what clients call `from`. Both without a slash at the end.
+    /// The client's prefix and the server's, if the rewrite only replaces a prefix with a constant text. Both have no
+    /// trailing slash.
     pub fn prefixes(&self) -> Option<(&[u8], &[u8])> {
         match &self.0 {
             Kind::Prefix { from, to } => {
@@ -185,17 +186,17 @@ fn insert_rest(rest: &[u8], start: usize, out: &mut Vec<u8>) {
     out.splice(end..end, below.iter().copied());
 }
 
-/// The host that a server sees, filled in for each request.
+/// A rewrite of the host, filled in for each request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostRewrite(Template);
 
-/// What was filled in is no host: the request is refused with 400.
+/// The result of a rewrite is not a valid host. The request is rejected with 400.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("what was filled in for the host is no host")]
 pub struct NotAHost;
 
 impl HostRewrite {
-    /// Reads a host, with a port or without, that may have variables. Groups are those of `pattern`.
+    /// Parses a host with optional port and variables. Groups refer to `pattern`.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -203,17 +204,17 @@ impl HostRewrite {
         Ok(Self(Template::new(text, Place::Host, Stage::Forward, pattern)?))
     }
 
-    /// Whether it names groups of a pattern.
+    /// Whether the host refers to groups of a pattern.
     pub fn has_groups(&self) -> bool {
         self.0.has_groups()
     }
 
-    /// Its variables whose values may differ between clients that ask for the same URL.
+    /// Variables of the host whose values may differ between clients that request one URL.
     pub fn of_client(&self) -> impl Iterator<Item = OfClient<'_>> {
         self.0.of_client()
     }
 
-    /// The host as it was written.
+    /// The host, as it was written.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
@@ -221,7 +222,7 @@ impl HostRewrite {
     /// Appends the host.
     ///
     /// # Errors
-    /// What came out is no host; nothing was appended.
+    /// The result is not a valid host; nothing was appended.
     pub fn apply<F: Fields + ?Sized>(
         &self,
         exchange: &Exchange<'_, F>,

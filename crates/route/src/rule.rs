@@ -1,6 +1,6 @@
-//! A rule: what a request must be like to take a route. Valid by construction, matched by `RouteTable`.
+//! Rules: the conditions that a request must fulfil to take a route. Valid by construction, matched by `RouteTable`.
 //!
-//! How rules are written in a file, and which texts make no sense there, is for whoever reads the file.
+//! The syntax of rules in a file, and what makes no sense there, is up to the reader of the file.
 
 use std::fmt;
 
@@ -11,27 +11,27 @@ use crate::network::{Networks, host_bits};
 use crate::pattern::Pattern;
 use crate::request::{Fields, Request, parameters};
 
-/// What a request must be like. All conditions have to hold; the default holds for every request.
+/// The conditions of a route. All must hold; the default matches every request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rule {
-    /// The listeners that it may come to; none means every one.
+    /// The listeners; empty means all.
     pub listeners: Vec<usize>,
-    /// Whom it is for.
+    /// The hosts.
     pub host: HostRule,
-    /// What it is for.
+    /// The paths.
     pub path: PathRule,
-    /// Methods, as they are sent; none means every one.
+    /// The methods, case-sensitive; empty means all.
     pub methods: Vec<String>,
-    /// Fields that it has; each name with at least one field line whose value passes.
+    /// Required fields: for each name, at least one field line must pass.
     pub headers: Vec<(String, ValueRule)>,
-    /// Parameters of its query; each name with at least one parameter whose value, decoded, passes.
+    /// Required query parameters: for each name, the decoded value of at least one parameter must pass.
     pub query: Vec<(String, ValueRule)>,
-    /// Networks of which one holds the client; none means every client.
+    /// The client's networks, of which one must contain the client; empty means all clients.
     pub clients: Vec<IpNet>,
 }
 
 impl Rule {
-    /// Whether a pattern is among its conditions: see [`RouteTable`](crate::RouteTable) for what clones are good for.
+    /// Whether a condition is a pattern: see [`RouteTable`](crate::RouteTable) for why clones help then.
     pub fn has_pattern(&self) -> bool {
         let mut values = self.headers.iter().chain(&self.query);
         matches!(self.host, HostRule::Pattern(_))
@@ -40,23 +40,23 @@ impl Rule {
     }
 }
 
-/// Which hosts a rule is for.
+/// The hosts that a rule matches.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum HostRule {
     /// Every host, and requests without one.
     #[default]
     Any,
-    /// This host, whatever its case and whether a dot ends it.
+    /// One host, ignoring case and a trailing dot.
     Exact(String),
-    /// Every host below this one, by any number of labels, and not this one itself: `*.example.com` without its `*.`.
+    /// Every host below this one, at any depth, but not the host itself: `*.example.com` without its `*.`.
     Below(String),
-    /// Hosts that the pattern matches; it sees them in lower case and without a dot at the end, and so had better be one
-    /// that [ignores case](Pattern::ignoring_case).
+    /// Hosts that the pattern matches. Hosts are compared in lower case without a trailing dot, so the pattern should
+    /// [ignore case](Pattern::ignoring_case).
     Pattern(Pattern),
 }
 
 impl HostRule {
-    /// Reads `www.example.com`, `*.example.com` or `*`. What is no host is a rule that nothing matches.
+    /// Parses `www.example.com`, `*.example.com` or `*`. An invalid host gives a rule that never matches.
     pub fn of(text: &str) -> Self {
         match text.strip_prefix('*') {
             Some("") => Self::Any,
@@ -69,14 +69,13 @@ impl HostRule {
     }
 }
 
-/// Which paths a rule is for. All are compared with the path as a lenient server reads it: escapes decoded once, slashes
-/// in a row as one.
+/// The paths that a rule matches. Paths are compared as a lenient server reads them: escapes decoded once, repeated
+/// slashes merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathRule {
-    /// This path and no other; a slash at the end counts.
+    /// One path; a trailing slash matters.
     Exact(String),
-    /// This path and what is below it, by whole segments: `/api`, which `/api/` means as well, is for `/api` and
-    /// `/api/x`, not for `/apix`.
+    /// A path and everything below it, by whole segments: `/api` (or `/api/`) matches `/api` and `/api/x`, not `/apix`.
     Prefix(String),
     /// Paths that the pattern matches.
     Pattern(Pattern),
@@ -88,21 +87,21 @@ impl Default for PathRule {
     }
 }
 
-/// What a value must be like.
+/// A condition on a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ValueRule {
-    /// Anything, the empty value included.
+    /// Any value, even an empty one.
     Present,
-    /// These bytes.
+    /// Exactly this value.
     Exact(String),
-    /// What begins with these bytes.
+    /// Values with this prefix.
     Prefix(String),
-    /// What the pattern matches.
+    /// Values that the pattern matches.
     Pattern(Pattern),
 }
 
 impl ValueRule {
-    /// Whether a value is like that, as it stands.
+    /// Whether a value passes, without decoding.
     pub fn passes(&self, value: &[u8]) -> bool {
         match self {
             Self::Present => true,
@@ -137,7 +136,7 @@ impl ValueRule {
     }
 }
 
-/// The conditions of a rule besides listener, host and path, as they are asked of a request.
+/// The conditions of a rule besides listener, host and path.
 #[derive(Debug, Clone)]
 pub(crate) struct Conditions {
     methods: Vec<Box<[u8]>>,
@@ -146,27 +145,27 @@ pub(crate) struct Conditions {
     clients: Option<Networks<()>>,
 }
 
-/// One of the conditions of a rule, in the order in which rules are compared.
+/// A condition of a rule, in the order in which rules are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Condition {
-    /// `Rule::listeners`
+    /// The listener (`Rule::listeners`).
     Listener,
-    /// `Rule::host`
+    /// The host (`Rule::host`).
     Host,
-    /// `Rule::path`
+    /// The path (`Rule::path`).
     Path,
-    /// `Rule::methods`
+    /// The method (`Rule::methods`).
     Method,
-    /// A part of `Rule::headers`, by its place there.
+    /// A header field, as an index into `Rule::headers`.
     Header(usize),
-    /// A part of `Rule::query`, by its place there.
+    /// A query parameter, as an index into `Rule::query`.
     Query(usize),
-    /// `Rule::clients`
+    /// The client's network (`Rule::clients`).
     Client,
 }
 
 impl Conditions {
-    /// `None` where there are none, as in most rules.
+    /// The conditions of a rule; `None` if there are none, as in most rules.
     pub(crate) fn of(rule: &Rule) -> Option<Box<Self>> {
         let owned = |list: &[(String, ValueRule)]| {
             list.iter().map(|(name, value)| (name.as_bytes().into(), value.clone())).collect()
@@ -186,7 +185,7 @@ impl Conditions {
         (!is_plain).then(|| Box::new(conditions))
     }
 
-    /// Whether all of them hold. The cheap ones are asked first.
+    /// Whether all conditions hold. Cheap ones are tested first.
     pub(crate) fn hold<F: Fields + ?Sized>(&self, request: &Request<'_, F>) -> bool {
         self.method_holds(request)
             && self.client_holds(request)
@@ -194,7 +193,7 @@ impl Conditions {
             && self.query.iter().all(|parameter| parameter_holds(parameter, request))
     }
 
-    /// Those that do not hold, in order.
+    /// The conditions that do not hold, in order.
     pub(crate) fn missed<'s, F: Fields + ?Sized>(
         &'s self,
         request: &'s Request<'_, F>,
@@ -231,15 +230,15 @@ fn parameter_holds<F: ?Sized>((name, rule): &(Box<[u8]>, ValueRule), request: &R
     parameters(query).any(|(written, value)| same(written) && rule.passes_decoded(value))
 }
 
-/// How specific a rule is besides its listeners, host and path: what is less comes first.
+/// How specific a rule is besides listener, host and path. The smallest value comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Strictness {
-    /// How many methods; all of them are more than any number.
+    /// The number of methods; no restriction counts as more than any number.
     pub(crate) methods: usize,
-    /// Parts missing from the largest number that can be, then strictness missing.
+    /// The number of conditions, then their strictness, both subtracted from the largest number.
     pub(crate) headers: (usize, usize),
     pub(crate) query: (usize, usize),
-    /// Open bits of the widest network; all addresses are wider than any network.
+    /// The host bits of the widest network; no restriction counts as wider than any network.
     pub(crate) client_bits: u16,
 }
 

@@ -1,64 +1,64 @@
-//! Set-Cookie of responses, made to fit where clients see the server: domain, path and attributes (RFC 6265 §4.1).
+//! Rewrites domain, path and attributes of Set-Cookie to fit the client's view of the server (RFC 6265 §4.1).
 //!
-//! Name and value, and attributes that nobody asked to change, stay byte for byte.
+//! Name, value, and attributes without a rewrite are kept byte for byte.
 
-/// What is changed of cookies that servers set.
+/// A rewrite of the cookies that servers set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CookieRewrite {
-    /// Only cookies of these names; none means every one. Names are case-sensitive.
+    /// The names of the cookies to rewrite, case-sensitive; empty means all.
     pub names: Vec<String>,
-    /// Domains.
+    /// The rewrite of domains.
     pub domain: DomainRewrite,
-    /// A path below the second prefix becomes one below the first; both without a slash at the end. See
-    /// [`PathRewrite::prefixes`](crate::PathRewrite::prefixes).
+    /// The client's path prefix and the server's: a path below the second is mapped to the first. Both have no trailing
+    /// slash. See [`PathRewrite::prefixes`](crate::PathRewrite::prefixes).
     pub path: Option<(String, String)>,
-    /// Whether the cookie is sent over https only; `None` leaves it as it is.
+    /// Whether the cookie is sent over https only (`Secure`); `None` keeps the attribute.
     pub secure: Option<bool>,
-    /// Whether scripts cannot read it; `None` leaves it as it is.
+    /// Whether scripts cannot read the cookie (`HttpOnly`); `None` keeps the attribute.
     pub http_only: Option<bool>,
-    /// When other sites' requests carry it; `None` leaves it as it is.
+    /// When cross-site requests carry the cookie (`SameSite`); `None` keeps the attribute.
     pub same_site: Option<SameSite>,
 }
 
-/// What becomes of a cookie's domain.
+/// A rewrite of cookie domains.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum DomainRewrite {
-    /// Nothing.
+    /// Keeps domains.
     #[default]
     Keep,
-    /// It is left out: the cookie is for the host that the client asked.
+    /// Removes the domain: the cookie is then for the requested host alone.
     Remove,
-    /// The first of a pair, which is compared without a dot at its beginning and in any case, becomes the second.
+    /// Replaces the first domain of a pair with the second. Case and a leading dot do not matter.
     Exchange(Vec<(String, String)>),
 }
 
 /// The attribute SameSite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SameSite {
-    /// Never.
+    /// Never sent with cross-site requests.
     Strict,
-    /// When the user follows a link.
+    /// Sent when the user follows a link from another site.
     Lax,
-    /// Always. Browsers take it only with Secure.
+    /// Always sent. Browsers require Secure.
     None,
 }
 
-/// Why a rewrite makes no sense.
+/// Why a cookie rewrite is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CookieRewriteError {
-    /// Browsers refuse it.
+    /// `SameSite=None` without Secure, which browsers reject.
     #[error("SameSite=None needs Secure; set secure = true as well")]
     NoneWithoutSecure,
-    /// It would end the attribute.
+    /// The text would end the attribute.
     #[error("{0:?} cannot be in a cookie's attribute; leave out control characters and ;")]
     Text(String),
 }
 
 impl CookieRewrite {
-    /// Whether it makes sense.
+    /// Checks the rewrite.
     ///
     /// # Errors
-    /// Why it does not.
+    /// Why it is invalid.
     pub fn check(&self) -> Result<(), CookieRewriteError> {
         if self.same_site == Some(SameSite::None) && self.secure != Some(true) {
             return Err(CookieRewriteError::NoneWithoutSecure);
@@ -74,8 +74,7 @@ impl CookieRewrite {
         }
     }
 
-    /// Appends the value as the client is to read it, and says whether it is another one than it was; appends nothing
-    /// if not.
+    /// Appends the value for the client. Returns whether it differs from the original; if not, nothing is appended.
     pub fn apply(&self, value: &[u8], out: &mut Vec<u8>) -> bool {
         let start = out.len();
         let mut parts = value.split(|&byte| byte == b';');

@@ -1,6 +1,6 @@
-//! One route's requests shared out between upstreams by weight, by chance or by a key.
+//! Splits a route's requests between upstreams by weight, at random or by a key.
 
-/// Upstreams and the shares they get.
+/// Upstreams and their shares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Split {
     branches: Vec<Branch>,
@@ -11,13 +11,13 @@ pub struct Split {
 struct Branch {
     upstream: usize,
     weight: u32,
-    /// Of its name, so that neither its place in the file nor a restart changes who goes where.
+    /// A hash of the upstream's name, so that neither its place in the file nor a restart moves clients.
     seed: u64,
 }
 
 impl Split {
-    /// Shares by weight, between upstreams that are told by index and by name; weights of 0 get nothing. `None` where
-    /// there is no weight at all.
+    /// Shares by weight, for upstreams given as index, name and weight. Upstreams with weight 0 get nothing; `None` if
+    /// no weight is above 0.
     pub fn new<'a>(shares: impl IntoIterator<Item = (usize, &'a str, u32)>) -> Option<Self> {
         let branches = shares.into_iter().filter(|(_, _, weight)| *weight > 0);
         let branches: Vec<Branch> = branches
@@ -31,12 +31,12 @@ impl Split {
         (total > 0).then_some(Self { branches, total })
     }
 
-    /// The upstreams that get something, and their weights.
+    /// The upstreams that get requests, and their weights.
     pub fn shares(&self) -> impl Iterator<Item = (usize, u32)> {
         self.branches.iter().map(|branch| (branch.upstream, branch.weight))
     }
 
-    /// The upstream for a random number from all of `u64`.
+    /// The upstream for a random number.
     #[inline]
     pub fn draw(&self, random: u64) -> usize {
         // The upper word of the product is even over 0..total, to within total / 2⁶⁴.
@@ -50,10 +50,10 @@ impl Split {
         unreachable!("the point is below the sum of all weights")
     }
 
-    /// The upstream for a key, always the same one. Weighted rendezvous hashing: where a weight changes or an upstream
-    /// comes or goes, only as many keys move as have to. One hash and one logarithm for each upstream.
+    /// The upstream for a key, always the same one. Weighted rendezvous hashing: a change of weights or upstreams moves
+    /// as few keys as possible. Costs one hash and one logarithm per upstream.
     ///
-    /// The hash is not keyed: who chooses the key can choose the upstream.
+    /// The hash is not keyed: whoever chooses the key can choose the upstream.
     pub fn of_key(&self, key: &[u8]) -> usize {
         let score = |branch: &Branch| {
             // Above 0 and below 1, in steps of 2⁻⁵³.

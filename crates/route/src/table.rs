@@ -1,7 +1,7 @@
-//! Which route a request takes: the most specific rule that it meets, whatever the order in which rules were written.
+//! The routing table: a request takes the most specific matching rule, whatever the order in the file.
 //!
-//! A look-up goes from host to path to what else a rule asks for, through tables made for each step; it allocates
-//! nothing but where said. What it decides, and why, `RouteTable::explain` says in words.
+//! A look-up goes from the host to the path to the other conditions, through tables for each step, and allocates
+//! nothing except where documented. `RouteTable::explain` explains a decision in words.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -64,23 +64,23 @@ use crate::text_map::{TextMap, hash_on};
 /// wait for each other now and then; give each a clone.
 #[derive(Debug, Clone, Default)]
 pub struct RouteTable {
-    /// Of rules for some listeners, by listener. A few.
+    /// Hosts of rules for some listeners, by listener. Few.
     by_listener: Vec<(usize, Hosts<Paths>)>,
     any_listener: Hosts<Paths>,
     depends_on_path: bool,
-    /// The route of every request, where there is just one and it asks for nothing: the commonest table of all.
+    /// The route of every request, if there is only one and it has no conditions: the most common table.
     everything: Option<usize>,
-    /// As they were given, for explaining; shared by clones.
+    /// The original rules, for explanations; shared by clones.
     pub(crate) rules: Arc<[Rule]>,
-    /// Of each rule.
+    /// The precedence of each rule.
     pub(crate) ranks: Arc<[Rank]>,
 }
 
 impl RouteTable {
-    /// Compiles routes, each a host or `None` for every host, and a path prefix.
+    /// Compiles routes, each given as a host (`None` for every host) and a path prefix.
     ///
-    /// Of two routes for the same host and prefix the first is taken; whoever reads a configuration says that
-    /// the second is never reached.
+    /// Of two routes with one host and prefix the first is taken; the reader of the configuration should warn of the
+    /// second.
     pub fn new<'a>(routes: impl IntoIterator<Item = (Option<&'a str>, &'a str)>) -> Self {
         let rules = routes.into_iter().map(|(host, prefix)| Rule {
             host: host.map_or(HostRule::Any, |host| HostRule::Exact(host.to_owned())),
@@ -90,7 +90,7 @@ impl RouteTable {
         Self::compile(rules.collect())
     }
 
-    /// Compiles rules. A route is its rule's place in the list.
+    /// Compiles rules. A route is the index of its rule in the list.
     pub fn compile(rules: Vec<Rule>) -> Self {
         let ranks = ranks(&rules);
         let mut order: Vec<usize> = (0..rules.len()).collect();
@@ -129,11 +129,10 @@ impl RouteTable {
         table
     }
 
-    /// The index of the route for a request, or `None`.
+    /// The route for a request, if one matches.
     ///
-    /// Host and path are read as told at [`RouteTable::find`], whatever they are compared with. Allocates nothing, but
-    /// for a path of more than 1 KiB that has escapes or slashes in a row, and for a parameter with escapes that is held
-    /// against a pattern.
+    /// Host and path are read as described at [`RouteTable::find`]. Allocates only for a path of more than 1 KiB that
+    /// has escapes or repeated slashes, and for a parameter with escapes that is compared with a pattern.
     #[inline]
     pub fn choose<F: Fields + ?Sized>(&self, request: &Request<'_, F>) -> Option<usize> {
         let own = self.by_listener.iter().find(|(listener, _)| *listener == request.listener);
@@ -141,41 +140,41 @@ impl RouteTable {
         self.search(own.map(|(_, hosts)| hosts), request.host, request.path, hold)
     }
 
-    /// The index of the route for a host and a path, or `None`, where rules ask for no more: one that does, for a
-    /// listener, a method or anything else, is passed over. See [`RouteTable::choose`].
+    /// The route for a host and a path. Rules with further conditions, such as a listener or a method, are skipped: see
+    /// [`RouteTable::choose`].
     ///
-    /// `host` is without its port; its case and a dot at its end do not matter. A route of this very host comes
-    /// before those without a host, and of one host's routes the longest prefix wins. A prefix matches by whole
-    /// segments: `/api`, which `/api/` means as well, matches `/api` and `/api/x`, not `/apix`.
+    /// `host` has no port; case and a trailing dot do not matter. Routes of this host are preferred to routes without a
+    /// host, and among the routes of one host the longest prefix wins. Prefixes match whole segments: `/api` (or
+    /// `/api/`) matches `/api` and `/api/x`, not `/apix`.
     ///
-    /// `path` is without its query; the empty path and `*` match `/` alone. Prefix and path are compared as a lenient
-    /// server reads them, so that no spelling slips past a route: escapes are decoded once (`/%61pi` and `/api%2Fx`
-    /// are under `/api`), and slashes in a row count as one (`//api` is as well). Dot segments are not resolved, and path
-    /// parameters (`/api;v=1`) and backslashes are ordinary bytes: what servers make of them is not known here, so
-    /// [`RouteTable::is_ambiguous`] has to be asked first.
+    /// `path` has no query; the empty path and `*` match only `/`. Prefix and path are compared as a lenient server
+    /// reads them, so that no spelling slips past a route: escapes are decoded once (`/%61pi` and `/api%2Fx` are under
+    /// `/api`), and repeated slashes count as one (`//api` is as well). Dot segments are not resolved, and path
+    /// parameters (`/api;v=1`) and backslashes are ordinary bytes. Servers may read them differently, so ask
+    /// [`RouteTable::is_ambiguous`] first.
     #[inline]
     pub fn find(&self, host: &[u8], path: &[u8]) -> Option<usize> {
         self.search(None, host, path, |_| false)
     }
 
-    /// The route of every request, where there is just one and it asks for nothing: what `choose` would say, and no
-    /// request has to be shown.
+    /// The route of every request, if there is only one and it has no conditions. Equals the result of `choose`,
+    /// without a request.
     #[inline]
     pub fn only(&self) -> Option<usize> {
         self.everything
     }
 
-    /// Whether two paths of one host can lead to two places; if not, it does not matter how a path is read.
+    /// Whether two paths of one host can have different routes. If not, ambiguous paths do no harm.
     pub fn depends_on_path(&self) -> bool {
         self.depends_on_path
     }
 
-    /// Whether some servers would read the path of a request as another one, which another route is for; a proxy refuses
-    /// it with 400. Always false where the path does not matter.
+    /// Whether some servers would read the path as one with another route. A proxy rejects the request with 400. Always
+    /// false if routes do not depend on the path.
     ///
-    /// Such are paths that lead elsewhere once their dot segments are resolved (`/x/../admin`), their backslashes are taken for
-    /// slashes (`/\\admin`), or parameters are cut off (`/admin;v=1/x`). A route that names a `;` in its own path knows of
-    /// parameters, and has what it matches.
+    /// Ambiguous are paths that take another route once dot segments are resolved (`/x/../admin`), backslashes become
+    /// slashes (`/\\admin`), or path parameters are removed (`/admin;v=1/x`). A route with a `;` in its own path is
+    /// assumed to know about parameters.
     #[inline]
     pub fn is_ambiguous<F: Fields + ?Sized>(&self, request: &Request<'_, F>) -> bool {
         self.depends_on_path && Doubt::of(request.path) == Doubt::Reading && self.depends_on_reading(request)
@@ -282,7 +281,7 @@ impl Paths {
     }
 }
 
-/// Where a rule stands in the order that [`RouteTable`] tells; what is less comes first.
+/// The precedence of a rule, as described at [`RouteTable`]; the smallest value comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     pub(crate) is_for_every_listener: bool,
@@ -338,7 +337,7 @@ pub(crate) fn ranks(rules: &[Rule]) -> Vec<Rank> {
     rules.iter().enumerate().map(rank).collect()
 }
 
-/// The same for two hosts that are one.
+/// The key of a host; equal for two spellings of one host.
 pub(crate) fn host_key(host: &HostRule) -> (u8, Vec<u8>) {
     let canonical = |name: &str| without_dot(name.as_bytes()).to_ascii_lowercase();
     match host {

@@ -1,13 +1,13 @@
-//! Texts with variables: `https://$host$path`. Read once; a mistake says where it is.
+//! Parses templates: texts with variables, such as `https://$host$path`. Errors have a position.
 //!
-//! Where a variable stands decides how its value is made safe when the template is filled in (`fill`).
+//! The position of a variable decides how its value is escaped when the template is filled in (`fill`).
 
 use crate::pattern::Pattern;
 
-/// Length of a template as it is written.
+/// The longest template, as it is written.
 pub const TEMPLATE_BYTES_MAX: usize = 4096;
 
-/// The variables by name. Those that end in `.NAME` are families: `$header.User-Agent`, `$arg.page`.
+/// The names of all variables. Those ending in `.NAME` are families: `$header.User-Agent`, `$arg.page`.
 pub const VARIABLES: [&str; 25] = [
     "host",
     "port",
@@ -38,7 +38,7 @@ pub const VARIABLES: [&str; 25] = [
 
 /// A text with variables, written `$name` or `${name}`; `$$` is a dollar sign.
 ///
-/// `$1` to `$99` and `$capture.NAME` are what groups of a pattern matched, and empty where the group took no part.
+/// `$1` to `$99` and `$capture.NAME` are the groups of a pattern; empty if the group took no part in the match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     text: Box<str>,
@@ -46,27 +46,27 @@ pub struct Template {
     pub(crate) place: Place,
 }
 
-/// What a template is filled in for. It decides what may stand where, and how values are made safe.
+/// The use of a template. It decides what is allowed where, and how values are escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// The value of a header field.
     FieldValue,
-    /// A path that is sent to a server, with a query if there is a `?`.
+    /// A path for a server, with a query if there is a `?`.
     Path,
     /// The URL of a redirect: a path, or `http://…`, `https://…` or `$scheme://…`.
     Location,
-    /// A host, with a port or without.
+    /// A host with optional port.
     Host,
 }
 
-/// What can be known where a template is filled in.
+/// The stage of an exchange at which a template is filled in, which decides what variables are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// Once the route is known.
+    /// After the route is chosen.
     Route,
-    /// Once the server is known: `$upstream` and `$server` too.
+    /// After the server is chosen: additionally `$upstream` and `$server`.
     Forward,
-    /// Once there is a response: `$status` too.
+    /// After the response arrived: additionally `$status`.
     Response,
 }
 
@@ -77,7 +77,7 @@ pub(crate) enum Piece {
     Variable(Variable, Position),
 }
 
-/// Where in a URL a variable stands; a field value is one position.
+/// The position of a variable in a URL; a field value is one position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Position {
     Anywhere,
@@ -88,7 +88,7 @@ pub(crate) enum Position {
     Query,
 }
 
-/// Whose value is filled in.
+/// A variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Variable {
     Host,
@@ -117,11 +117,11 @@ pub(crate) enum Variable {
     Group(usize),
 }
 
-/// What is wrong with a template, and where.
+/// An error in a template, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{fault}")]
 pub struct TemplateError {
-    /// In bytes from the beginning of the text.
+    /// The position, in bytes.
     pub offset: usize,
     /// What is wrong.
     pub fault: TemplateFault,
@@ -130,22 +130,22 @@ pub struct TemplateError {
 /// What is wrong with a template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateFault {
-    /// See [`TEMPLATE_BYTES_MAX`].
+    /// The template exceeds [`TEMPLATE_BYTES_MAX`].
     #[error("the text has {0} bytes; at most {TEMPLATE_BYTES_MAX} are allowed")]
     TooLong(usize),
-    /// A control character, or in a URL a character that has no place in one.
+    /// A control character, or a character that a URL cannot contain.
     #[error("{0:?} has no place here; in a URL, escape it as %XX")]
     Character(char),
-    /// A dollar sign without a name behind it.
+    /// A dollar sign without a name.
     #[error("a variable's name is expected after $; write $$ for a dollar sign")]
     NameMissing,
     /// `${` without `}`.
     #[error("the }} of this ${{ is missing")]
     BraceMissing,
-    /// There is no variable of this name; see [`VARIABLES`].
+    /// An unknown variable; see [`VARIABLES`].
     #[error("there is no variable ${0}")]
     Unknown(String),
-    /// A family without a name, or with one that cannot be: `$header.`.
+    /// A family without a name, or with an invalid one: `$header.`.
     #[error("${0} needs the name of what is meant, such as ${0}x")]
     MemberMissing(&'static str),
     /// A variable whose value is known only later.
@@ -154,10 +154,10 @@ pub enum TemplateFault {
     /// A group that the pattern does not have.
     #[error("${0} is no group of the pattern")]
     NoGroup(String),
-    /// A group, where there is no pattern.
+    /// A group, but there is no pattern.
     #[error("${0} is a group of a pattern, and there is no pattern here")]
     NoPattern(String),
-    /// A path or location that begins with neither of its beginnings.
+    /// A path or location with an invalid beginning; the valid ones are given.
     #[error("it has to begin with {0}")]
     Beginning(&'static str),
     /// A variable that could lead a redirect to another host: `https://example.com$1`.
@@ -165,19 +165,19 @@ pub enum TemplateFault {
     InAuthority,
 }
 
-/// A variable whose value may differ between clients that ask for the same URL.
+/// A variable whose value may differ between clients that request one URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OfClient<'t> {
-    /// A header field, by its name.
+    /// A header field, by name.
     Header(&'t [u8]),
-    /// A cookie, by its name.
+    /// A cookie, by name.
     Cookie(&'t [u8]),
-    /// Another one, as it is written.
+    /// Another variable, as it is written.
     Other(&'static str),
 }
 
 impl Template {
-    /// Its variables whose values may differ between clients that ask for the same URL.
+    /// Variables whose values may differ between clients that request one URL.
     pub fn of_client(&self) -> impl Iterator<Item = OfClient<'_>> {
         self.pieces.iter().filter_map(|piece| {
             let Piece::Variable(variable, _) = piece else { return None };
@@ -210,10 +210,10 @@ impl Template {
         })
     }
 
-    /// Reads a template; `pattern` is the one whose groups it may name.
+    /// Parses a template. Groups refer to `pattern`.
     ///
     /// # Errors
-    /// The first mistake, with its offset.
+    /// The first error, with its position.
     pub fn new(
         text: &str,
         place: Place,
@@ -237,22 +237,22 @@ impl Template {
         Ok(Self { text: text.into(), pieces: reader.pieces, place })
     }
 
-    /// The template as it was written.
+    /// The template, as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it names groups of a pattern, so that there have to be captures when it is filled in.
+    /// Whether the template refers to groups of a pattern, so that captures are needed to fill it in.
     pub fn has_groups(&self) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Variable(Variable::Group(_), _)))
     }
 
-    /// Whether it names `$user`.
+    /// Whether the template refers to `$user`.
     pub(crate) fn has_user(&self) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Variable(Variable::User, _)))
     }
 
-    /// The text of one without variables.
+    /// The text of a template without variables; `None` if it has any.
     pub fn constant(&self) -> Option<&[u8]> {
         match self.pieces.as_slice() {
             [] => Some(b""),
@@ -261,7 +261,7 @@ impl Template {
         }
     }
 
-    /// Whether it writes a query or fragment of its own.
+    /// Whether the template writes a query or fragment.
     pub(crate) fn has_query(&self) -> bool {
         self.pieces.iter().any(|piece| match piece {
             Piece::Text(text) => text.iter().any(|byte| b"?#".contains(byte)),

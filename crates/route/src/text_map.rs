@@ -1,12 +1,12 @@
-//! Texts to values: a hash table that is filled once and then only asked.
+//! A hash table with text keys, filled once and then only read.
 //!
-//! Its hash is quick and not keyed: whoever asks cannot add anything, so a clash costs no more than a comparison.
+//! The hash is fast and not keyed: clients cannot add entries, so a collision costs no more than a comparison.
 
-/// Values by text. A look-up hashes the text in steps of eight bytes and compares it with one entry, most times.
+/// Values by text. A look-up hashes the text in steps of eight bytes, and usually compares it with one entry.
 #[derive(Debug, Clone)]
 pub(crate) struct TextMap<T> {
     entries: Vec<Entry<T>>,
-    /// Places in `entries` from 1; 0 is empty. Twice as many as entries or more, and a power of two.
+    /// Positions in `entries`, counted from 1; 0 is empty. A power of two, at least twice the number of entries.
     slots: Box<[u32]>,
 }
 
@@ -53,13 +53,13 @@ impl<T> TextMap<T> {
         self.entries.iter_mut().map(|entry| &mut entry.value)
     }
 
-    /// The value of a text; `hash` is the same function of the text in every call, as is `equal` of two texts.
+    /// The value of a text. `hash` and `equal` must be used consistently for all texts of the table.
     #[inline]
     pub(crate) fn find(&self, hash: u64, equal: impl Fn(&[u8]) -> bool) -> Option<&T> {
         self.position(hash, equal).map(|position| self.at(position))
     }
 
-    /// The value of a text, made if it has none.
+    /// The value of a text; created if missing.
     pub(crate) fn entry(&mut self, hash: u64, text: &[u8], new: impl FnOnce() -> T) -> &mut T {
         let found = self.position(hash, |known| known == text);
         let index = found.unwrap_or_else(|| {
@@ -70,7 +70,7 @@ impl<T> TextMap<T> {
         &mut self.entries[index].value
     }
 
-    /// Where the text is among the values, by its number; see `at`.
+    /// The position of a text among the values; see `at`.
     #[inline]
     pub(crate) fn position(&self, hash: u64, equal: impl Fn(&[u8]) -> bool) -> Option<usize> {
         let mask = self.slots.len().checked_sub(1)?;
@@ -109,19 +109,19 @@ impl<T> TextMap<T> {
 /// What turns letters into lower case, and leaves what else is in a host in other places than letters.
 const LOWER: u64 = 0x2020_2020_2020_2020;
 
-/// A hash of a host that is the same for both cases of its letters.
+/// A hash of a host that ignores case.
 #[inline]
 pub(crate) fn hash_ignoring_case(text: &[u8]) -> u64 {
     fold(0, text, LOWER)
 }
 
-/// A hash of text that goes on where another one ended: `hash_on(hash_on(0, a), b)` is not that of `a` and `b` in one.
+/// Continues a hash with more text. `hash_on(hash_on(0, a), b)` differs from the hash of the joined text.
 #[inline]
 pub(crate) fn hash_on(hash: u64, text: &[u8]) -> u64 {
     fold(hash, text, 0)
 }
 
-/// Whether a text in lower case is `lower`.
+/// Whether a text equals `lower` when converted to lower case.
 #[inline]
 pub(crate) fn is_in_lower_case(text: &[u8], lower: &[u8]) -> bool {
     let (words, rest) = text.as_chunks::<8>();

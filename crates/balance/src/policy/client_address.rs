@@ -1,6 +1,6 @@
-//! Each client to one server, by its address: it stays there for as long as that server may be asked, however busy.
+//! Hash of the client address: a client stays on one server as long as it is available, however busy.
 //!
-//! When a server goes its clients spread over the others, and only they move; when it returns so do they.
+//! When a server goes, its clients spread over the others, and only they move; when it returns, they move back.
 
 use std::net::IpAddr;
 
@@ -18,12 +18,12 @@ impl ClientAddress {
     }
 }
 
-/// How much of an address makes a client: one host changes the rest of its IPv6 address as it likes (RFC 8981).
+/// The address bits that identify a client. One host may change the rest of its IPv6 address (RFC 8981).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressPrefixes {
-    /// Bits of an IPv4 address, up to 32.
+    /// The number of bits of an IPv4 address, up to 32.
     pub v4: u8,
-    /// Bits of an IPv6 address, up to 128.
+    /// The number of bits of an IPv6 address, up to 128.
     pub v6: u8,
 }
 
@@ -34,8 +34,8 @@ impl Default for AddressPrefixes {
 }
 
 impl AddressPrefixes {
-    /// The part of an address that makes a client, as 16 bytes. An IPv4 address within an IPv6 one (RFC 4291 §2.5.5.2)
-    /// is the IPv4 address.
+    /// The identifying bits of a client's address, as 16 bytes. IPv4 addresses mapped to IPv6 (RFC 4291 §2.5.5.2) count
+    /// as IPv4.
     pub fn client(self, address: IpAddr) -> [u8; 16] {
         let leading = |bits: u8| u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
         let masked = match address.to_canonical() {

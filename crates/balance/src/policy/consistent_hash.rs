@@ -1,8 +1,8 @@
-//! Each key to one server, unless that one has far more under way than its share; then to another, always the same one
-//! for as long as that lasts.
+//! Consistent hashing with bounded load: a key goes to one server unless that has far more than its share in progress;
+//! then to another, always the same one while the overload lasts.
 //!
-//! Mirrokni, Thorup and Zadimoghaddam, "Consistent hashing with bounded loads" (2016), where what does not fit jumps:
-//! Chen, Coleman and Shrivastava, "Revisiting consistent hashing with bounded loads" (2021).
+//! Mirrokni, Thorup and Zadimoghaddam, "Consistent hashing with bounded loads" (2016), with random jumps as in Chen,
+//! Coleman and Shrivastava, "Revisiting consistent hashing with bounded loads" (2021).
 
 use crate::picker::Candidates;
 use crate::time::Time;

@@ -1,13 +1,13 @@
-//! Servers drawn at random, each with its weight's chance, in as many steps as the number of servers has bits.
+//! Weighted random choice of servers by binary search, in logarithmic time.
 
 use crate::hash::{below, mix};
 use crate::picker::Candidates;
 
-/// Weights added up, from the first server to each.
+/// Cumulative weights of the servers.
 #[derive(Debug, Clone)]
 pub(crate) struct Urn {
     sums: Vec<u64>,
-    /// The weight of each, if all weigh the same: then nothing needs to be searched.
+    /// The common weight, if all are equal: then no search is needed.
     equal: Option<u64>,
 }
 
@@ -27,13 +27,13 @@ impl Urn {
         self.equal = weights.iter().all(|&weight| weight == first).then_some(u64::from(first));
     }
 
-    /// A server, allowed or not. There is one.
+    /// Draws a server, allowed or not. There must be one.
     #[inline]
     pub(crate) fn draw(&self, random: u64) -> usize {
         self.at(below(random, self.sums.last().copied().unwrap_or(0)))
     }
 
-    /// Two different servers; the first one twice if there is no other, `None` if there is none.
+    /// Draws two different servers; the first one twice if there is only one, `None` if there is none.
     #[inline]
     pub(crate) fn draw_two(&self, candidates: &Candidates<'_>) -> Option<(usize, usize)> {
         let random = candidates.ask.random;
@@ -74,7 +74,7 @@ impl Urn {
         Some((first, second.unwrap_or(first)))
     }
 
-    /// A server that is allowed: drawn again where it is not, and at last from those that are.
+    /// Draws an allowed server: draws again if necessary, and finally searches the allowed ones.
     pub(crate) fn draw_allowed(&self, random: u64, is_allowed: impl Fn(usize) -> bool) -> Option<usize> {
         if self.sums.is_empty() {
             return None;

@@ -1,7 +1,7 @@
-//! The server that has least under way for its weight, over all workers; where several do, each in turn by weight.
+//! Least connections: the server with the least requests in progress for its weight, over all workers. Ties take turns
+//! by weight.
 //!
-//! What is under way is read from the shared standings, a pair of cache lines each. To bound that, among very many
-//! servers some are drawn, and the least busy of them is taken.
+//! Reads one pair of cache lines per server. To limit that, only a random sample of very many servers is compared.
 
 use crate::hash::{below, mix};
 use crate::picker::Candidates;
@@ -71,9 +71,9 @@ impl LeastConnections {
         }
     }
 
-    /// A server is in question if it carries less for its weight now than the best one would with this request; among
-    /// those, each in its turn. So equal servers get strictly the next request where they have least, while a light
-    /// server that idles beside a heavy one gets its share and no more.
+    /// Picks a server. Candidates have less load for their weight than the best one would have with this request, and
+    /// take turns. So the least busy of equal servers always comes next, while an idle light server beside a heavy one
+    /// gets no more than its share.
     #[inline]
     pub(crate) fn pick(&mut self, candidates: &Candidates<'_>) -> Option<usize> {
         if candidates.len() > EXACT_MAX {

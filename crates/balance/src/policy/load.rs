@@ -1,8 +1,8 @@
-//! What a server has under way, for its weight: compared exactly.
+//! Exact comparison of requests in progress relative to weight.
 
 use crate::picker::Candidates;
 
-/// What a server has under way.
+/// The load of a server: requests in progress and weight.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) place: usize,
@@ -10,10 +10,10 @@ pub(crate) struct Load {
     weight: u64,
 }
 
-/// What counts as under way with a server that may not be picked: more than any load.
+/// The load of a server that may not be picked: more than any real load.
 pub(crate) const NOT_ALLOWED: u64 = u32::MAX as u64 + 1;
 
-/// What a server has under way, over all workers.
+/// The requests in progress with a server, over all workers.
 #[inline]
 pub(crate) fn count(candidates: &Candidates<'_>, place: usize) -> u64 {
     let allowed = candidates.allows(place);
@@ -37,20 +37,20 @@ impl Load {
         self.weight
     }
 
-    /// With another request.
+    /// The load with one more request.
     #[inline]
     pub(crate) fn with_one(self) -> Self {
         Self { count: self.count + 1, ..self }
     }
 
-    /// Whether it is less for its weight.
+    /// Whether the load is less, relative to weight.
     #[inline]
     pub(crate) fn is_less_than(self, other: Self) -> bool {
         // Both products fit: 33 bits times 16.
         self.count * other.weight < other.count * self.weight
     }
 
-    /// The lesser one for its weight; this one if they are equal.
+    /// The lesser load relative to weight; `self` if both are equal.
     #[inline]
     pub(crate) fn or_less(self, other: Self) -> Self {
         if other.is_less_than(self) { other } else { self }

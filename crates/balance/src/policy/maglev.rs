@@ -1,30 +1,30 @@
-//! The table that gives each key a server: Maglev hashing (Eisenbud et al., "Maglev: a fast and reliable software
-//! network load balancer", 2016, §3.4), with weights.
+//! Maglev hash table (Eisenbud et al., "Maglev: a fast and reliable software network load balancer", 2016, §3.4), with
+//! weights.
 //!
-//! Built for the servers of a configuration, and never rebuilt while some of them may not be asked: a key whose server
-//! may not looks at another place of the table, so keys of the others stay exactly where they are.
+//! Built once for the configured servers, not for the available ones: a key of an unavailable server tries other places
+//! of the table, so keys of other servers stay where they are.
 
 use crate::hash::{ServerId, below, mix};
 use crate::picker::Candidates;
 use crate::view::WARM;
 
-/// Places for each server, at least: the more, the fewer keys move between servers that stay when another one leaves.
+/// The fewest places per server. The more, the fewer keys move between remaining servers when one leaves.
 const PLACES_PER_SERVER: usize = 400;
-/// Sizes of tables; primes, so that any step visits every place.
+/// Table sizes; primes, so that any step visits every place.
 const SIZES: [usize; 5] = [16_381, 65_537, 262_147, 1_048_573, 8_388_593];
-/// Looks at the table, before a key's server is worked out among those that are left.
+/// How many places of the table are tried before rendezvous hashing takes over.
 const PROBES_MAX: u64 = 32;
 
-/// Which server each place of the table belongs to: 2 bytes each.
+/// The server of each place in the table, in 2 bytes each.
 #[derive(Debug)]
 pub(crate) struct Maglev {
     servers: Box<[u16]>,
-    /// The id of each server, as it is mixed with keys.
+    /// The ID of each server, as it is mixed with keys.
     ids: Box<[u64]>,
 }
 
 impl Maglev {
-    /// A table for servers of these ids and weights.
+    /// A table for servers with these IDs and weights.
     pub(crate) fn new(servers: impl Iterator<Item = (ServerId, u32)>) -> Self {
         let shares: Vec<(ServerId, u32)> = servers.collect();
         let wanted = shares.len() * PLACES_PER_SERVER;
@@ -36,8 +36,8 @@ impl Maglev {
         }
     }
 
-    /// The place, in the view, of the server for a key: the first one that a look at the table finds that is in the view
-    /// and that `fits`. A server that starts slowly is given a part of its keys, always the same ones.
+    /// The place, in the view, of the server for a key: the first one found that is in the view and that `fits`. A
+    /// server in slow start gets a fixed part of its keys.
     #[inline]
     pub(crate) fn find(
         &self,

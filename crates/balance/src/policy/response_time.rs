@@ -1,7 +1,7 @@
-//! Of two servers drawn at random by weight, and the best of those drawn before, the one that is likely to answer first:
-//! its response time lately times the requests that it would have, over all workers, for its weight.
+//! Two random choices by weight and one remembered server, of which the one likely to respond first is taken: response
+//! time times requests in progress, over all workers, relative to weight.
 //!
-//! As Finagle's "p2c peak EWMA"; why one is remembered says `two_choices`, how response times are says `latency`.
+//! Like Finagle's "p2c peak EWMA". See `two_choices` for the remembered server, and `latency` for response times.
 
 use crate::picker::Candidates;
 use crate::policy::draw::Urn;

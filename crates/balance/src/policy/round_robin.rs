@@ -1,23 +1,23 @@
-//! Smooth weighted round robin: each server in turn, a heavier one more often but not in a burst.
+//! Smooth weighted round robin: servers take turns, heavier ones more often but not in bursts.
 //!
-//! Servers of one weight form a class. Classes take turns by the weight of all in them, as nginx's upstreams do; within
-//! a class each server has its turn. So a pick costs as much as there are weights, not servers, and shares are exact.
+//! Servers of one weight form a class. Classes take turns by total weight, as in nginx, and so do the servers within a
+//! class. A pick costs as much as there are different weights, and shares are exact.
 
 use crate::hash::{below, mix};
 use crate::picker::Candidates;
 
-/// Servers in turn, by weight.
+/// Weighted round robin over servers.
 #[derive(Debug, Clone)]
 pub struct RoundRobin {
-    /// Servers, class by class.
+    /// Server indices, class by class.
     servers: Vec<u32>,
-    /// From the heaviest.
+    /// Classes, heaviest first.
     classes: Vec<Class>,
-    /// Where the turns begin.
+    /// Where the turns start.
     seed: u64,
 }
 
-/// Servers of the same weight.
+/// Servers with one weight.
 #[derive(Debug, Clone, Copy)]
 struct Class {
     /// Of each.
@@ -33,10 +33,10 @@ struct Class {
 }
 
 impl RoundRobin {
-    /// Servers by their weights.
+    /// Round robin over servers with these weights.
     ///
     /// # Panics
-    /// Without a server, or with a weight of 0: a configuration allows neither.
+    /// Without servers, or with a weight of 0: a configuration allows neither.
     pub fn new(weights: &[u32]) -> Self {
         assert!(!weights.is_empty() && !weights.contains(&0), "an upstream has servers of positive weight");
         let mut policy = Self::among(weights.len(), 0);
@@ -44,8 +44,8 @@ impl RoundRobin {
         policy
     }
 
-    /// Up to so many servers, which `arrange` tells. Workers of different seeds do not all begin
-    /// with the same server; with 0, turns begin with the first.
+    /// Round robin over up to `servers` servers, whose weights `arrange` sets. Workers with different seeds start with
+    /// different servers; with 0, turns start with the first.
     pub(crate) fn among(servers: usize, seed: u64) -> Self {
         Self { servers: Vec::with_capacity(servers), classes: Vec::with_capacity(servers), seed }
     }
@@ -78,8 +78,8 @@ impl RoundRobin {
         self.pick_free().unwrap_or(0)
     }
 
-    /// The next server besides those in `tried`, or `None` if there is no other. A class that is passed over neither
-    /// gains nor loses its turn; within one, the turn of a server that is passed over is over.
+    /// The next server that is not in `tried`; `None` if there is none. A skipped class neither gains nor loses its
+    /// turn; within a class, a skipped server loses its turn.
     pub fn pick_except(&mut self, tried: &[usize]) -> Option<usize> {
         self.pick_where(|server| !tried.contains(&server))
     }

@@ -1,8 +1,8 @@
-//! Two servers drawn at random by weight, the best of those drawn before, and the least busy of the three, over all
-//! workers.
+//! Two random choices by weight and one remembered server, of which the least busy is taken, over all workers.
 //!
-//! Mitzenmacher, "The power of two choices in randomized load balancing" (1996). The third is what keeps slow servers
-//! from more than they can do: Shah and Prabhakar, "The use of memory in randomized load balancing" (2002).
+//! Mitzenmacher, "The power of two choices in randomized load balancing" (1996). The remembered server keeps slow
+//! servers from getting more than they can handle: Shah and Prabhakar, "The use of memory in randomized load balancing"
+//! (2002).
 
 use crate::picker::Candidates;
 use crate::policy::draw::Urn;
@@ -11,8 +11,8 @@ use crate::policy::load::Load;
 #[derive(Debug, Clone)]
 pub(crate) struct TwoChoices {
     urn: Urn,
-    /// The place of the least busy server of the last pick. Without it, a quarter of the draws would be of two slow
-    /// servers where half of the servers are slow, however busy these are.
+    /// The least busy server of the last pick. Without it, if half of the servers are slow, a quarter of the draws
+    /// would choose between two slow ones.
     remembered: Option<usize>,
 }
 
@@ -26,8 +26,8 @@ impl TwoChoices {
         self.remembered = None;
     }
 
-    /// The first one drawn, unless another would have less for its weight even with this request. So what is drawn by
-    /// weight is not weighed a second time: with nothing under way, shares are exactly the weights.
+    /// Picks the first server drawn, unless another would have less load for its weight even with this request. So
+    /// weights count only once: without load, shares are exactly the weights.
     #[inline]
     pub(crate) fn pick(&mut self, candidates: &Candidates<'_>) -> Option<usize> {
         let (first, second) = self.urn.draw_two(candidates)?;
@@ -40,7 +40,7 @@ impl TwoChoices {
     }
 }
 
-/// The first of the loads that is less than any would be with this request; they are allowed all.
+/// The first load that is less than any would be with this request. All loads must be allowed.
 #[inline]
 pub(crate) fn of_drawn(loads: &[Load]) -> Option<usize> {
     let best = loads.iter().map(|load| load.with_one()).reduce(Load::or_less)?;

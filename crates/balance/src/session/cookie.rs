@@ -1,7 +1,7 @@
-//! The cookie that the proxy inserts: which server a client is on, until when, and a signature over both.
+//! The sticky session cookie that the proxy inserts: server ID, expiry, and a signature over both.
 //!
-//! It keeps no memory and outlives a restart. Signed, so that a client can neither choose a server nor make a session
-//! last; it names a server by its id, which tells nothing about the fleet. Not encrypted.
+//! Takes no memory, and survives restarts. Because it is signed, a client can neither choose a server nor extend its
+//! session. The ID reveals nothing about the servers. Not encrypted.
 
 use aws_lc_rs::{constant_time, hmac};
 use base64::Engine;
@@ -19,16 +19,16 @@ const VALUE_BYTES: usize = SIGNED_BYTES + MAC_BYTES;
 /// The value in base64 without padding.
 const TEXT_BYTES: usize = (VALUE_BYTES * 4).div_ceil(3);
 
-/// What browsers are told about the cookie (RFC 6265 §5.2). It is always `HttpOnly`.
+/// Attributes of the cookie (RFC 6265 §5.2). It is always `HttpOnly`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CookieAttributes {
-    /// `Path`.
+    /// The `Path` attribute.
     pub path: String,
-    /// `Domain`; without, the host alone.
+    /// The `Domain` attribute; `None` restricts the cookie to the host.
     pub domain: Option<String>,
-    /// `Secure`: sent over TLS only. `None` is for clients that came by https.
+    /// The `Secure` attribute: sent over TLS only. `None` sets it for clients that use https.
     pub secure: Option<bool>,
-    /// `SameSite`.
+    /// The `SameSite` attribute.
     pub same_site: SameSite,
 }
 
@@ -38,48 +38,48 @@ impl Default for CookieAttributes {
     }
 }
 
-/// With which requests of other sites a browser sends a cookie.
+/// Which cross-site requests carry a cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SameSite {
     /// None.
     Strict,
-    /// Those that lead to the site.
+    /// Only requests that navigate to the site.
     Lax,
-    /// All; browsers ask for `Secure` as well.
+    /// All; browsers also require `Secure`.
     None,
 }
 
-/// What a request's cookie says.
+/// The content of a valid session cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stuck {
     /// The server of the session.
     pub server: ServerId,
-    /// Whether half of its time is over: then the response renews it, so that a session in use goes on.
+    /// Whether half of the lifetime is over: the response then renews the cookie, so that a session in use continues.
     pub is_to_be_renewed: bool,
 }
 
-/// How cookies of an upstream are made and read.
+/// Creates and reads the session cookies of an upstream.
 #[derive(Debug)]
 pub struct InsertedCookie {
     name: String,
-    /// All that follows the value in Set-Cookie.
+    /// The attributes in Set-Cookie, after the value.
     attributes: String,
-    /// Whether it is `Secure` where the client came by https.
+    /// Whether `Secure` is set only for clients that use https.
     follows_scheme: bool,
-    /// How long a session lasts without a request; `None` for as long as the browser is open.
+    /// How long a session lasts without a request; `None` means until the browser is closed.
     ttl_seconds: Option<u64>,
-    /// What tells this upstream's cookies from those of others with the same keys.
+    /// Distinguishes this upstream's cookies from others with the same keys.
     context: String,
-    /// The first one signs; all are accepted, so that keys can be exchanged.
+    /// The first key signs; all are accepted, so that keys can be rotated.
     keys: Vec<hmac::Key>,
 }
 
 impl InsertedCookie {
-    /// Cookies of this name for an upstream of the name `context`. The secrets are 32 bytes or more each.
+    /// Cookies with a name, for the upstream named `context`. Each secret has at least 32 bytes.
     ///
     /// # Panics
-    /// Without a secret, or with a name that is no token (RFC 9110 §5.6.2) or attributes that would end the field's line
-    /// or the attribute: no configuration gives these.
+    /// Without a secret, with a name that is no token (RFC 9110 §5.6.2), or with attributes that would end the line or
+    /// the attribute: no configuration gives these.
     pub fn new(
         name: &str,
         context: &str,
@@ -103,13 +103,13 @@ impl InsertedCookie {
         }
     }
 
-    /// What a request's cookie says, if it has one that was made here and has not ended.
+    /// Reads the session cookie of a request, if it has a valid one that has not expired.
     pub fn read(&self, fields: &impl Fields, unix_seconds: u64) -> Option<Stuck> {
         let values = fields.values("Cookie").filter_map(|field| cookie(field, self.name.as_bytes()));
         values.take(COOKIES_READ_MAX).find_map(|value| self.verify(value, unix_seconds))
     }
 
-    /// Appends the value of a Set-Cookie field that keeps a client on this server; `is_https` is how the client came.
+    /// Appends a Set-Cookie value for this server. `is_https` is whether the client used https.
     pub fn write(&self, out: &mut Vec<u8>, server: ServerId, unix_seconds: u64, is_https: bool) {
         let end = self.ttl_seconds.map_or(u64::MAX, |ttl| unix_seconds.saturating_add(ttl));
         let mut value = [0; VALUE_BYTES];

@@ -1,7 +1,7 @@
-//! Where a request says which session it is one of, or what it is spread by, as the bytes that make its key.
+//! Session keys: where a request carries the value that identifies its session, or that it is hashed by.
 //!
-//! What clients send is compared, never interpreted: two spellings are two sessions. Nothing is copied but a user's
-//! name, which lies within base64.
+//! Values are compared byte by byte, never interpreted: two spellings are two sessions. Only a user name is copied,
+//! because it is inside Base64.
 
 use std::net::IpAddr;
 
@@ -12,41 +12,41 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use crate::policy::AddressPrefixes;
 use crate::session::table::SessionKey;
 
-/// What names a session. Names of fields are compared without regard to case, those of cookies and parameters with.
+/// Where a session key comes from. Field names ignore case; cookie and parameter names do not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// The address of the client.
+    /// The client's address.
     ClientAddress(AddressPrefixes),
-    /// The user of basic authentication (RFC 7617).
+    /// The user name of basic authentication (RFC 7617).
     BasicUser,
-    /// The value of this parameter of the query: `?NAME=…&…`.
+    /// A query parameter: `?NAME=…&…`.
     UrlParameter(String),
-    /// What follows this parameter of the path: `/path;NAME=…`; for an empty name all that follows the last `;`.
+    /// A path parameter: `/path;NAME=…`; with an empty name, everything after the last `;`.
     PathParameter(String),
-    /// The value of this field.
+    /// The value of a header field.
     Header(String),
-    /// The value of this cookie, which a server sets: see `learnt_cookie`.
+    /// The value of a cookie that a server sets: see `learnt_cookie`.
     Cookie(String),
-    /// The path, as it was sent: for spreading what is asked for, hardly for sessions.
+    /// The path, as it was sent; for hashing rather than for sessions.
     Path,
 }
 
-/// Fields of a message by name.
+/// The fields of a message by name.
 pub trait Fields {
-    /// The values of the fields of this name, without regard to case, in their order.
+    /// The values of all fields with this name, ignoring case, in order.
     fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]>;
 }
 
-/// The parts of a request that may name a session.
+/// The parts of a request that may contain a session key.
 #[derive(Debug, Clone, Copy)]
 pub struct Parts<'a, F> {
-    /// The address of the client.
+    /// The client's address.
     pub client: IpAddr,
     /// The path, without the query.
     pub path: &'a [u8],
     /// The query, without `?`.
     pub query: Option<&'a [u8]>,
-    /// The fields.
+    /// The header fields.
     pub fields: &'a F,
 }
 
@@ -54,7 +54,7 @@ pub struct Parts<'a, F> {
 const CREDENTIALS_BYTES_MAX: usize = 1024;
 
 impl Source {
-    /// The key of a request, of a session or for a hash, if it has what names one.
+    /// The session key of a request, if it has one, as `key` makes it of the bytes.
     pub fn session<F: Fields, K>(&self, parts: &Parts<'_, F>, key: impl Fn(&[u8]) -> K) -> Option<K> {
         let found = match self {
             Source::ClientAddress(prefixes) => return Some(key(&prefixes.client(parts.client))),
@@ -78,7 +78,7 @@ impl Source {
     }
 }
 
-/// The session that a response begins, if it sets the cookie of this name: what its next requests will show.
+/// The key of a session that a response starts, if it sets the cookie with this name.
 pub fn learnt_cookie(
     fields: &impl Fields,
     name: &str,

@@ -1,7 +1,7 @@
-//! Which server each session is on, for all workers: in shards, each behind a lock that is held for one look.
+//! Table of sticky sessions for all workers: shards, each behind a lock that is held briefly.
 //!
-//! Keys are kept as 128 bits of hash, so a session costs up to 200 bytes, index included, whatever its name, and the
-//! memory holds nobody's name. Bounded: the session used least recently makes room.
+//! Keys are stored as 128-bit hashes, so that a session takes up to 200 bytes with index, and no session names are in
+//! memory. Bounded: the least recently used session is evicted.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -11,34 +11,35 @@ use std::time::Duration;
 use crate::hash::{Secret, ServerId};
 use crate::time::Time;
 
-/// What names a session, as a hash: its upper and its lower half. What holds it as one number, or perhaps does not, takes
-/// one of the same size to say which, and to look at that costs more.
+/// The hashed key of a session, as upper and lower half. As two `u64`, because an `Option<u128>` would take more memory
+/// and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionKey(u64, u64);
 
 impl SessionKey {
-    /// The session of this name. With a secret of the process, nobody outside can name another's.
+    /// The key of the session with this name. With a secret of the process, nobody outside can produce another
+    /// session's key.
     pub fn of(name: &[u8], secret: Secret) -> Self {
         Self::from_u128(secret.hash_wide(name))
     }
 
-    /// As a number, for the process that takes over.
+    /// The key as a number, for the process that takes over.
     pub const fn as_u128(self) -> u128 {
         (self.0 as u128) << 64 | self.1 as u128
     }
 
-    /// From a number that `as_u128` gave.
+    /// A key from a number that `as_u128` returned.
     pub const fn from_u128(number: u128) -> Self {
         Self((number >> 64) as u64, number as u64)
     }
 }
 
-/// Shards of a table that is not small.
+/// The number of shards, except in small tables.
 const SHARDS: usize = 16;
-/// Tables of fewer sessions have one shard, so that they hold just as many as they say.
+/// Tables for fewer sessions have one shard, so that their limit is exact.
 const SHARDED_MIN: usize = 1024;
 
-/// The sessions of an upstream.
+/// The sticky sessions of an upstream.
 #[derive(Debug)]
 pub struct Sessions {
     shards: Box<[Mutex<Shard>]>,
@@ -46,11 +47,11 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Room for so many sessions, each forgotten when it was not used for `ttl`. The memory is touched as it is needed.
-    /// `secret` is random.
+    /// A table for `sessions_max` sessions, each forgotten when unused for `ttl`. Memory is used as needed. `secret`
+    /// must be random.
     ///
     /// # Panics
-    /// Without room for one, or for more than two billion.
+    /// If `sessions_max` is 0, or more than two billion.
     pub fn new(sessions_max: usize, ttl: Duration, secret: Secret) -> Self {
         assert!((1..=i32::MAX as usize).contains(&sessions_max), "a table has room for sessions");
         let shards = if sessions_max < SHARDED_MIN { 1 } else { SHARDS };
@@ -58,48 +59,48 @@ impl Sessions {
         Self { shards: (0..shards).map(shard).collect(), secret }
     }
 
-    /// What its keys are made with: for the process that takes over.
+    /// The secret that keys are hashed with, for the process that takes over.
     pub const fn secret(&self) -> Secret {
         self.secret
     }
 
-    /// The session of this name.
+    /// The key of the session with this name.
     pub fn key(&self, name: &[u8]) -> SessionKey {
         SessionKey::of(name, self.secret)
     }
 
-    /// The server of a session, which has been used now.
+    /// The server of a session. Counts as a use of the session.
     pub fn find(&self, key: SessionKey, now: Time) -> Option<ServerId> {
         self.shard(key).find(key, now)
     }
 
-    /// A session is on this server from now on, wherever it was.
+    /// Binds a session to a server, replacing an earlier one.
     pub fn bind(&self, key: SessionKey, server: ServerId, now: Time) {
         self.shard(key).bind(key, server, now);
     }
 
-    /// A session is over. Says whether it was there.
+    /// Removes a session. Returns whether it existed.
     pub fn forget(&self, key: SessionKey) -> bool {
         self.shard(key).forget(key)
     }
 
-    /// How many sessions there are, those whose time is over included until they are looked for or make room.
+    /// The number of sessions. Expired ones count until they are looked up or evicted.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).index.len()).sum()
     }
 
-    /// Whether there is none.
+    /// Whether there are no sessions.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many sessions are on a server. Looks at all.
+    /// The number of sessions on a server. Visits all sessions.
     pub fn on(&self, server: ServerId, now: Time) -> usize {
         self.shards.iter().map(|shard| lock(shard).on(server, now)).sum()
     }
 
-    /// The sessions used last, so many at most, beginning with those used least recently: bound in this order, another
-    /// table forgets them in the order that this one would have.
+    /// The most recently used sessions, at most `sessions_max`, least recently used first: bound in this order, another
+    /// table evicts them in the original order.
     pub fn latest(&self, sessions_max: usize, now: Time) -> Vec<(SessionKey, ServerId)> {
         let mut latest: Vec<(Time, SessionKey, ServerId)> = Vec::new();
         for shard in &self.shards {

@@ -1,7 +1,7 @@
-//! A fetch under way, as all who share it see it: asked, streaming, over. Bytes are appended in shared blocks; who reads
-//! them keeps a place of their own, and waits for nobody but the fetch.
+//! State of a fetch, shared by all its clients: asked, streaming, ended. Bytes are appended in shared blocks. Each
+//! reader has its own position, and waits for nobody but the fetch.
 //!
-//! Which flights there are is known by the shard of their key.
+//! The shard of the key lists its fetches.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,15 +15,15 @@ use crate::key::Key;
 use crate::store::object::{BLOCK_BYTES, Object, Opening, SHORT_BODY_BYTES_MAX};
 use crate::vary::VariantKey;
 
-/// A fetch under way.
+/// A fetch in progress.
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub(crate) key: Key,
-    /// Which variant it asks for, as far as what is stored already tells how variants differ.
+    /// The variant that the request asks for, as far as stored variants tell.
     pub(crate) hint: Option<VariantKey>,
-    /// The last purge when it began.
+    /// The epoch in which the fetch began: the number of the last purge.
     pub(crate) epoch: u64,
-    /// Its key was purged meanwhile: nobody may join it any more, and it is not stored.
+    /// Whether the key was purged since: then nobody may join the fetch, and its response is not stored.
     is_doomed: AtomicBool,
     progress: Mutex<Progress>,
 }
@@ -31,26 +31,26 @@ pub(crate) struct Flight {
 #[derive(Debug)]
 pub(crate) struct Progress {
     pub(crate) stage: Stage,
-    /// How many wait for the head.
+    /// The number of clients that wait for the head.
     pub(crate) waiting: usize,
     wakers: Vec<Option<Waker>>,
-    /// How often all were woken: a place among the wakers is one of its round.
+    /// How many times all clients were woken. A place among the wakers is valid for one round.
     round: u64,
 }
 
 #[derive(Debug)]
 pub(crate) enum Stage {
-    /// The leader has asked; no head yet.
+    /// The leader has asked the origin; there is no head yet.
     Asked,
-    /// The leader went away without a result: the next who waits takes its place.
+    /// The leader went away without a result; the next waiting client takes over.
     Vacant,
-    /// The head is known, and the body comes, or has come.
+    /// The head is known, and the body is arriving, or has arrived.
     Streaming(Box<Stream>),
-    /// What came may not be stored: each for themselves.
+    /// The response must not be stored; each client sends a request of its own.
     Refused,
     /// There was no response.
     Failed,
-    /// The stored response was found to be still good.
+    /// The stored response was validated.
     Renewed(Arc<Object>),
 }
 
@@ -58,21 +58,21 @@ pub(crate) enum Stage {
 pub(crate) struct Stream {
     pub(crate) opening: Arc<Opening>,
     pub(crate) end: Option<End>,
-    /// What is stored of it, once it is whole.
+    /// The stored response, once the body is complete.
     stored: Option<Arc<Object>>,
     pub(crate) readers: usize,
     pub(crate) keeping: Keeping,
-    /// The parts that are still here.
+    /// The parts of the body that are still held.
     parts: VecDeque<Part>,
-    /// How many were let go before them.
+    /// The number of parts that were released before.
     gone: usize,
     held_bytes: u64,
-    /// What all streams hold together.
+    /// The bytes that all streams hold together.
     all_held_bytes: Arc<AtomicU64>,
     pub(crate) total_bytes: u64,
-    /// How far the foremost reader has come.
+    /// The position of the fastest reader.
     taken_bytes: u64,
-    /// Who receives the body, while it waits for its readers.
+    /// The writer of the body, while it waits for readers.
     filler: Option<Waker>,
     block: BytesMut,
 }
@@ -80,7 +80,7 @@ pub(crate) struct Stream {
 #[derive(Debug)]
 struct Part {
     bytes: Bytes,
-    /// How many of the readers have it behind them.
+    /// How many readers have read the part.
     passed: usize,
 }
 
@@ -88,8 +88,8 @@ struct Part {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keeping {
     Whole,
-    /// It is not going to be stored: only what its readers still need, and the foremost is never further behind than
-    /// this.
+    /// The body will not be stored. Only what readers still need is kept, and at most this many bytes behind the
+    /// fastest reader.
     Window(u64),
 }
 
@@ -99,7 +99,7 @@ pub(crate) enum End {
     Broken,
 }
 
-/// A place among those who are woken.
+/// A place among the tasks to wake.
 #[derive(Debug, Default)]
 pub(crate) struct Place(Option<(u64, usize)>);
 
@@ -126,7 +126,7 @@ impl Flight {
         matches!(&self.progress().stage, Stage::Streaming(stream) if stream.end.is_none())
     }
 
-    /// Changes its stage, and wakes all.
+    /// Changes the stage of the fetch, and wakes all its clients.
     pub(crate) fn advance(&self, change: impl FnOnce(&mut Progress)) {
         let mut progress = self.progress();
         change(&mut progress);
@@ -136,19 +136,19 @@ impl Flight {
     }
 }
 
-/// Wakes all of them, with no lock held.
+/// Wakes all these tasks. Must be called without a lock held.
 pub(crate) fn wake(wakers: Vec<Option<Waker>>) {
     wakers.into_iter().flatten().for_each(Waker::wake);
 }
 
 impl Progress {
-    /// Takes all who wait, to be woken once the lock is free.
+    /// Takes all waiting tasks, to be woken once the lock is released.
     pub(crate) fn take_wakers(&mut self) -> Vec<Option<Waker>> {
         self.round += 1;
         std::mem::take(&mut self.wakers)
     }
 
-    /// Takes one who waits.
+    /// Takes one waiting task.
     pub(crate) fn take_waker(&mut self) -> Option<Waker> {
         self.wakers.iter_mut().rev().find_map(Option::take)
     }
@@ -183,13 +183,13 @@ impl Progress {
     }
 }
 
-/// What a reader finds at its place.
+/// What a reader finds at its position.
 pub(crate) enum Next {
     Part(Bytes),
-    /// Nothing yet.
+    /// Nothing has arrived yet.
     Wait,
     Ended(End),
-    /// It was too slow for a body that is not kept.
+    /// The bytes are gone: the reader was too slow for a body that is not kept.
     Gone,
 }
 
@@ -212,7 +212,7 @@ impl Stream {
         }
     }
 
-    /// Appends bytes.
+    /// Appends bytes to the body.
     pub(crate) fn push(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.block.capacity() == 0 {
@@ -239,8 +239,8 @@ impl Stream {
         rest.min((BLOCK_BYTES - in_block) as u64) as usize
     }
 
-    /// The body comes to its end. Nothing is held for readers of what is stored: they go on from that, and it is counted
-    /// there. A short one is not looked for again where its parts are at hand.
+    /// Ends the body. Parts are not kept for readers of a stored response: they continue from the store, which accounts
+    /// for its memory.
     pub(crate) fn finish(&mut self, end: End, stored: Option<Arc<Object>>) {
         self.end = Some(end);
         self.block = BytesMut::new();
@@ -252,23 +252,23 @@ impl Stream {
         self.stored = stored;
     }
 
-    /// Whether one who begins to read it now finds all of it.
+    /// Whether a reader that starts now gets the whole body.
     pub(crate) fn has_beginning(&self) -> bool {
         self.gone == 0
     }
 
-    /// What is stored of it, unless it was purged since.
+    /// The stored response, unless it was purged since.
     pub(crate) fn stored(&self) -> Option<&Arc<Object>> {
         self.stored.as_ref().filter(|object| !object.is_gone())
     }
 
-    /// From now on the body is not kept.
+    /// Stops keeping the body from its beginning.
     pub(crate) fn give_up(&mut self, window_bytes: u64) {
         self.keeping = Keeping::Window(window_bytes);
         self.let_go();
     }
 
-    /// Lets go of what all readers have, and of what only those still need who are far behind.
+    /// Releases parts that all readers have read, and parts that only very slow readers still need.
     fn let_go(&mut self) {
         let Keeping::Window(window_bytes) = self.keeping else { return };
         while let Some(part) = self.parts.front()
@@ -285,13 +285,13 @@ impl Stream {
         self.gone += parts;
     }
 
-    /// What it holds in memory for its readers.
+    /// The memory held for readers.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.held_bytes
     }
 
-    /// Whether more of a body that is not kept is to be received; if not, the filler is woken when that changes. While
-    /// memory for bodies is full there is room for little.
+    /// Whether more of a body that is not kept should be received. If not, the writer is woken later. While memory for
+    /// bodies is full, there is little room.
     pub(crate) fn has_room(&mut self, is_full: bool, context: &Context<'_>) -> bool {
         let Keeping::Window(window_bytes) = self.keeping else { return true };
         let room_bytes = if is_full { BLOCK_BYTES as u64 } else { window_bytes };
@@ -302,7 +302,7 @@ impl Stream {
         has_room
     }
 
-    /// What a reader finds that has so many parts, and so many bytes, behind it.
+    /// What a reader finds after `index` parts and `read_bytes` bytes.
     pub(crate) fn next(&mut self, index: usize, read_bytes: u64) -> Next {
         if let (Some(object), true) = (&self.stored, self.parts.is_empty()) {
             let bytes = object.piece_at(read_bytes);
@@ -317,14 +317,14 @@ impl Stream {
         Next::Part(bytes)
     }
 
-    /// A reader has come so far.
+    /// Notes the position of a reader. May return the writer, to be woken.
     pub(crate) fn taken(&mut self, read_bytes: u64) -> Option<Waker> {
         self.taken_bytes = self.taken_bytes.max(read_bytes);
         self.let_go();
         self.filler.take()
     }
 
-    /// A reader with so many parts behind it reads no more.
+    /// Removes a reader that had read `index` parts. May return the writer, to be woken.
     pub(crate) fn leave(&mut self, index: usize) -> Option<Waker> {
         self.readers -= 1;
         // Kept or over, it may still be let go of by those who are left: they must not be taken for this one.
@@ -347,8 +347,8 @@ impl Drop for Stream {
     }
 }
 
-/// The first piece of memory of a body whose length nobody told.
+/// The size of the first block for a body of unknown length.
 const FIRST_BYTES: usize = 4 << 10;
 
-/// A reader may be this much further behind than it has to be: as much as comes in one piece.
+/// How far a reader may additionally fall behind: as much as arrives in one piece.
 const SLACK_BYTES: u64 = 256 << 10;

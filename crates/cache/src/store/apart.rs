@@ -1,4 +1,4 @@
-//! Responses to requests that go to a server by themselves: each is stored if it may be, though nobody waits for it.
+//! Stores responses to requests that went to a server alone, without leading a fetch.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
@@ -9,7 +9,7 @@ use crate::key::Key;
 use crate::store::Store;
 use crate::store::marks::Mark;
 
-/// What is noted before a server is asked, so that a purge which comes meanwhile meets the response.
+/// State noted before a request is sent, so that a purge in the meantime affects its response.
 #[derive(Debug, Clone, Copy)]
 pub struct Apart {
     epoch: u64,
@@ -18,7 +18,7 @@ pub struct Apart {
 }
 
 impl Store {
-    /// Notes that a server is about to be asked by one request for itself.
+    /// Notes that a request is about to be sent alone.
     pub fn apart(&self, key: Key, now_seconds: u64) -> Apart {
         let epoch = self.epoch.load(Acquire);
         let shard = self.shard(key);
@@ -26,8 +26,8 @@ impl Store {
         Apart { epoch, purges: shard.marks.purges(key), is_too_large }
     }
 
-    /// To store what came, as for all who come from now on; `None` where it was purged meanwhile, where another response
-    /// for this key is just being stored, or where it may be too large: its length is known only if that is told.
+    /// Starts storing the response to a request that was sent alone. `None` if it was purged meanwhile, if another
+    /// response for the key is being stored, or if it may be too large and has no known length.
     pub fn lead_apart(self: &Arc<Self>, key: Key, apart: Apart, body_bytes: Option<u64>) -> Option<Lead> {
         if apart.is_too_large && body_bytes.is_none() {
             return None;

@@ -1,4 +1,4 @@
-//! What lies behind the store, and outlives it: it is told of all that changes, and is asked elsewhere.
+//! Interface to a persistent store behind the memory, such as a disk. It is told of all changes; look-ups go elsewhere.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use crate::key::Key;
 use crate::purge::{Force, Scope};
 use crate::store::object::Object;
 
-/// A larger and slower store behind this one. Nothing here may wait.
+/// A larger and slower store behind the memory. No method may block.
 pub trait Behind: std::fmt::Debug + Send + Sync {
-    /// A response was stored, in the place of that of its variant.
+    /// Called after a response was stored, in place of the previous one of its variant.
     fn stored(&self, object: &Arc<Object>);
 
-    /// A key was purged, with all its variants; says how many responses that met.
+    /// Called after a key was purged with all its variants. Returns how many responses matched.
     fn purged_key(&self, key: Key) -> usize;
 
-    /// What is in a scope was purged, and this is the number of that purge: said before it is in force.
+    /// Called before the purge of a scope takes effect. `epoch` is the number of the purge.
     fn purged(&self, scope: &Scope, force: Force, epoch: u64);
 }

@@ -1,10 +1,10 @@
-//! How many stored responses purges have met: found by a look at each, a shard's at a time.
+//! Counts the stored responses that purges have matched, by looking at each, one shard at a time.
 
 use crate::purge::{Force, Scope};
 use crate::store::object::Object;
 use crate::store::{Store, lock};
 
-/// A purge that is in force.
+/// A purge in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     pub(crate) scope: Scope,
@@ -12,12 +12,12 @@ pub struct Rule {
     pub(crate) epoch: u64,
 }
 
-/// What purges have met in memory.
+/// How many responses in memory purges have matched.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Met {
-    /// Responses that each of the purges has met.
+    /// The number of matching responses for each purge.
     pub by_rule: Vec<usize>,
-    /// Responses that any has met.
+    /// The number of responses that match any purge.
     pub responses: usize,
 }
 
@@ -34,8 +34,8 @@ impl Rule {
 }
 
 impl Store {
-    /// Counts what these purges have made unusable, and frees it. What had been purged before is not counted. It takes as
-    /// long as there are responses times purges, and holds up look-ups of a shard at a time.
+    /// Counts and frees the responses that these purges have matched; earlier purges do not count. Takes time in
+    /// proportion to responses times purges, and locks one shard at a time.
     pub fn count(&self, rules: &[Rule]) -> Met {
         let mut met = Met { by_rule: vec![0; rules.len()], responses: 0 };
         let Some(first) = rules.iter().map(|rule| rule.epoch).min() else { return met };

@@ -1,20 +1,21 @@
-//! Keys of which is remembered that what came for them last could not be stored: who wants them does not wait for others.
+//! Marks: keys whose last response could not be stored, so that requests for them are not collapsed.
 //!
-//! Such a mark ends collapsing, not storing: each response is judged for itself, and the first that is stored ends the mark.
+//! A mark ends collapsing, not storing: each response is still considered, and the first one that is stored removes the
+//! mark.
 
 use crate::key::Key;
 use crate::store::shard::slot;
 
-/// As many keys are remembered; a newer one may displace another.
+/// The number of marks in a shard; a new one may replace another.
 const MARKS: usize = 2048;
 
-/// Why nobody waits for others.
+/// Why requests for a key are not collapsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Mark {
-    /// What came last may not be stored.
+    /// The last response must not be stored.
     #[default]
     Unstorable,
-    /// Its body turned out to be too large, which its head does not always tell.
+    /// The last body was too large, which its head does not always tell.
     TooLarge,
 }
 
@@ -23,11 +24,11 @@ struct Place {
     key: u64,
     until_seconds: u64,
     mark: Mark,
-    /// How many keys of this place were purged.
+    /// How many times keys with this place were purged.
     purges: u32,
 }
 
-/// A shard's marks.
+/// The marks of a shard.
 #[derive(Debug)]
 pub(crate) struct Marks(Box<[Place]>);
 
@@ -38,7 +39,7 @@ impl Default for Marks {
 }
 
 impl Marks {
-    /// Of a shard that is not in use.
+    /// The marks of a shard that is not in use.
     pub(crate) fn none() -> Self {
         Self(Box::new([]))
     }
@@ -48,7 +49,7 @@ impl Marks {
         (place.key, place.mark, place.until_seconds) = (slot(key), mark, until_seconds);
     }
 
-    /// The mark that a key has now.
+    /// The mark of a key, unless it has expired.
     pub(crate) fn of(&self, key: Key, now_seconds: u64) -> Option<Mark> {
         let place = &self.0[index(key)];
         (place.key == slot(key) && now_seconds < place.until_seconds).then_some(place.mark)
@@ -59,7 +60,7 @@ impl Marks {
         *purges = purges.wrapping_add(1);
     }
 
-    /// A number that a purge of this key changes; a purge of another one seldom.
+    /// A number that changes when the key is purged, and rarely when another one is.
     pub(crate) fn purges(&self, key: Key) -> u32 {
         self.0[index(key)].purges
     }

@@ -1,8 +1,7 @@
-//! One stored response: its key, head and body in as few pieces of memory as can be.
+//! A stored response: key, head and body, in as few allocations as possible.
 //!
-//! It never changes but for two words: up to which purge it was found to be still good, and whether and since when it is
-//! stale by a soft one.
-//! What it weighs is all the memory that it takes, as the allocator rounds it.
+//! Immutable except for the last purge that it was checked against, and when a soft purge made it stale. Its weight is
+//! all the memory that it takes, as rounded by the allocator.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,22 +16,22 @@ use crate::store::shelf::{Held, Shelved, shelved_bytes};
 use crate::stored::Stored;
 use crate::vary::{VariantKey, Vary};
 
-/// A response up to its body: what may be stored begins with it.
+/// A response up to its body: what a stored response begins with.
 #[derive(Debug, Clone)]
 pub struct Opening {
-    /// What is known of the response.
+    /// The metadata for cache decisions.
     pub stored: Stored,
-    /// Which fields of a request it varies by.
+    /// The request fields that the response varies by.
     pub vary: Vary,
-    /// The values of these in its request.
+    /// The values of the `vary` fields in the request.
     pub variant: VariantKey,
-    /// The key as text: a URI first, so that a prefix of URIs is one of these.
+    /// The text of the key, which starts with the URI.
     pub key_text: Box<[u8]>,
-    /// The head as it is sent to clients.
+    /// The head as clients get it.
     pub head: Box<[u8]>,
-    /// What it can be purged by: its host and its tags.
+    /// The labels that the response can be purged by: host and tags.
     pub labels: Box<[Label]>,
-    /// How long the body is, if that is told in advance.
+    /// The length of the body, if it is known in advance.
     pub body_bytes: Option<u64>,
 }
 
@@ -44,54 +43,54 @@ pub struct Object {
     variant: VariantKey,
     key: Key,
     labels: Box<[Label]>,
-    /// The key's text, the head, and the body if it is short.
+    /// The key text, the head, and the body if it is short.
     text: Box<[u8]>,
     key_end: u32,
     head_end: u32,
     body: Body,
-    /// The last purge that was known when its fetch began.
+    /// The epoch in which the fetch began.
     epoch: u64,
-    /// It was compared with all purges up to this one.
+    /// The last purge that the response was checked against.
     checked: AtomicU64,
     standing: AtomicU8,
-    /// Since when a soft purge has made it stale, in seconds since 1970; 0 where that is not known. It fits beside the
-    /// standing.
+    /// When a soft purge made the response stale, in seconds since 1970; 0 if unknown. Takes no memory of its own
+    /// beside `standing`.
     stale_since_seconds: AtomicU32,
     weight_bytes: u64,
 }
 
 #[derive(Debug, Clone)]
 enum Body {
-    /// Behind the head, in the same piece of memory.
+    /// The body follows the head in one allocation.
     Short,
-    /// Behind one pointer, so that short ones pay for no more.
+    /// The body is behind one pointer, so that short responses pay for no more.
     Long(Arc<Long>),
 }
 
 #[derive(Debug)]
 enum Long {
     Parts(Box<[Piece]>),
-    /// On the store's shelf.
+    /// The body is on the store's shelf.
     Shelved(Arc<dyn Shelved>),
 }
 
-/// A part of a body, in memory that is shared with those who send it.
+/// A piece of a body, in memory shared with those who send it.
 #[derive(Debug, Clone)]
 struct Piece {
     bytes: Bytes,
-    /// Where it ends in the body.
+    /// The end of the piece, as an offset in the body.
     end: u64,
 }
 
-/// A body up to this lies behind its head, so that one write sends both.
+/// The longest body that is kept behind its head, so that one write sends both.
 pub const SHORT_BODY_BYTES_MAX: usize = 32 << 10;
 
-/// What an index entry takes: a slot of the policy's lists with its links (40), its place in the table, both with the
-/// slack of growing, and a share of the entries for what was evicted of late.
+/// The memory of an index entry: a slot of the eviction policy with its links (40), the entry in the table, spare room
+/// of both, and a share of the entries for recently evicted keys.
 pub(crate) const INDEX_BYTES: u64 = 80;
 
 impl Object {
-    /// A response whose body came in these parts.
+    /// A response whose body arrived in these parts.
     pub fn new(key: Key, epoch: u64, opening: Opening, parts: &[Bytes]) -> Self {
         let body_bytes: usize = parts.iter().map(Bytes::len).sum();
         if body_bytes <= SHORT_BODY_BYTES_MAX {
@@ -105,12 +104,12 @@ impl Object {
         Self::assemble(key, epoch, opening, &[], Body::Long(Arc::new(Long::Shelved(body))))
     }
 
-    /// The same, with its body on the shelf.
+    /// A copy with its body on the shelf.
     pub(crate) fn moved(&self, body: Arc<dyn Shelved>) -> Self {
         Self::shelved(self.key, self.epoch, self.opening(), body)
     }
 
-    /// What it began with.
+    /// The opening that the response was created from.
     pub(crate) fn opening(&self) -> Opening {
         Opening {
             stored: self.stored,
@@ -123,7 +122,7 @@ impl Object {
         }
     }
 
-    /// The same body under another head, as a validation leaves it (RFC 9111 §3.2). A long body is shared, not copied.
+    /// A copy with a new head, after a validation (RFC 9111 §3.2). A long body is shared, not copied.
     pub(crate) fn renewed(&self, epoch: u64, opening: Opening) -> Self {
         match &self.body {
             Body::Short => {
@@ -219,52 +218,52 @@ impl Long {
 }
 
 impl Object {
-    /// What is known of the response.
+    /// The metadata for cache decisions.
     pub fn stored(&self) -> &Stored {
         &self.stored
     }
 
-    /// Which fields of a request it varies by.
+    /// The request fields that the response varies by.
     pub fn vary(&self) -> &Vary {
         &self.vary
     }
 
-    /// The values of these in its request.
+    /// The values of the `vary` fields in the request.
     pub fn variant(&self) -> VariantKey {
         self.variant
     }
 
-    /// Whether one takes the other's place.
+    /// Whether both responses are of one variant, so that one replaces the other.
     pub(crate) fn is_same_variant(&self, other: &Self) -> bool {
         self.variant == other.variant && self.vary == other.vary
     }
 
-    /// What it is found by.
+    /// The cache key.
     pub fn key(&self) -> Key {
         self.key
     }
 
-    /// Its key as text.
+    /// The text of the key.
     pub fn key_text(&self) -> &[u8] {
         &self.text[..self.key_end as usize]
     }
 
-    /// Its head as it is sent.
+    /// The head as clients get it.
     pub fn head(&self) -> &[u8] {
         &self.text[self.key_end as usize..self.head_end as usize]
     }
 
-    /// Its head and, if it is short, its body.
+    /// The head, followed by the body if it is short.
     pub fn head_and_short_body(&self) -> &[u8] {
         &self.text[self.key_end as usize..]
     }
 
-    /// What it can be purged by.
+    /// The labels that the response can be purged by.
     pub fn labels(&self) -> &[Label] {
         &self.labels
     }
 
-    /// How long its body is.
+    /// The length of the body.
     pub fn body_bytes(&self) -> u64 {
         match &self.body {
             Body::Short => (self.text.len() - self.head_end as usize) as u64,
@@ -272,7 +271,7 @@ impl Object {
         }
     }
 
-    /// Its body from an offset on, as far as that lies in one piece; empty at the end.
+    /// The body from an offset to the end of its piece; empty at the end of the body.
     pub fn body_at(&self, offset: u64) -> &[u8] {
         match &self.body {
             Body::Short => {
@@ -283,7 +282,7 @@ impl Object {
         }
     }
 
-    /// A range of its body, piece by piece.
+    /// A range of the body, piece by piece.
     pub fn body(&self, range: Range<u64>) -> impl Iterator<Item = &[u8]> {
         let mut at = range.start;
         std::iter::from_fn(move || {
@@ -294,7 +293,7 @@ impl Object {
         })
     }
 
-    /// The pieces of a body that does not lie behind its head.
+    /// The pieces of a body that does not follow its head.
     pub(crate) fn long_body(&self) -> Vec<Bytes> {
         match self.long() {
             None => Vec::new(),
@@ -303,8 +302,8 @@ impl Object {
         }
     }
 
-    /// Its body from an offset on, as far as that lies in one piece, to be held without it; empty at the end. Only a short
-    /// one is copied.
+    /// The body from an offset to the end of its piece, as shared bytes; empty at the end of the body. Only a short
+    /// body is copied.
     pub(crate) fn piece_at(&self, offset: u64) -> Bytes {
         let piece = self.body_at(offset);
         match self.long() {
@@ -318,7 +317,7 @@ impl Object {
         }
     }
 
-    /// Its body, where that is on a shelf.
+    /// The body, if it is on a shelf.
     pub fn on_shelf(&self) -> Option<&dyn Shelved> {
         match self.long()? {
             Long::Shelved(body) => Some(&**body),
@@ -326,7 +325,7 @@ impl Object {
         }
     }
 
-    /// Whether its body is long, and not on a shelf.
+    /// Whether the body is long, and not on a shelf.
     pub(crate) fn is_in_parts(&self) -> bool {
         matches!(self.long(), Some(Long::Parts(_)))
     }
@@ -338,18 +337,18 @@ impl Object {
         }
     }
 
-    /// All memory that it takes.
+    /// All the memory that the response takes.
     pub fn weight_bytes(&self) -> u64 {
         self.weight_bytes
     }
 
-    /// Whether a soft purge met it: it counts as stale, however fresh it was.
+    /// Whether a soft purge matched the response, so that it is stale.
     pub fn is_softly_purged(&self) -> bool {
         self.standing.load(Relaxed) == STALE
     }
 
-    /// What is known of it once a soft purge has met it: it is stale since then, and what may be used stale is so for no longer
-    /// (RFC 5861 §3, §4). Where nobody has said when that was, it is from now on.
+    /// The metadata after a soft purge: stale since then, and usable as stale no longer than allowed (RFC 5861 §3, §4).
+    /// If the time of the purge is unknown, `now_ms` is used.
     pub fn made_stale(&self, now_ms: u64) -> Stored {
         let known_seconds = self.note_stale(seconds(now_ms));
         let mut stored = self.stored;
@@ -357,30 +356,30 @@ impl Object {
         stored
     }
 
-    /// Has it stale since then, unless it is so already, and says since when it is.
+    /// Notes since when the response is stale, unless that is known already. Returns the time that is in force.
     pub(crate) fn note_stale(&self, at_seconds: u32) -> u32 {
         let known = self.stale_since_seconds.compare_exchange(0, at_seconds, Relaxed, Relaxed);
         known.map_or_else(|known| known, |_| at_seconds)
     }
 
-    /// Whether a hard purge met it: it answers nobody any more.
+    /// Whether a hard purge matched the response, so that it must not be used.
     #[inline]
     pub fn is_gone(&self) -> bool {
         self.standing.load(Relaxed) == GONE
     }
 
-    /// The last purge that was known when its fetch began.
+    /// The epoch in which the fetch began.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Up to which purge it was judged.
+    /// The last purge that the response was checked against.
     #[inline]
     pub(crate) fn checked(&self) -> u64 {
         self.checked.load(Acquire)
     }
 
-    /// It was judged by all purges up to this one.
+    /// Notes the result of checking all purges up to `epoch`.
     pub(crate) fn judge(&self, verdict: Option<Force>, epoch: u64) {
         if let Some(force) = verdict {
             self.purge(force);
@@ -388,7 +387,7 @@ impl Object {
         self.checked.fetch_max(epoch, Release);
     }
 
-    /// A purge met it.
+    /// Applies a purge to the response.
     pub fn purge(&self, force: Force) {
         let standing = match force {
             Force::Hard => GONE,
@@ -398,7 +397,7 @@ impl Object {
     }
 }
 
-/// A time that fits into few bytes.
+/// Seconds since 1970 from milliseconds, in 32 bits.
 pub(crate) fn seconds(at_ms: u64) -> u32 {
     u32::try_from(at_ms / 1000).unwrap_or(u32::MAX)
 }
@@ -407,10 +406,10 @@ const GOOD: u8 = 0;
 const STALE: u8 = 1;
 const GONE: u8 = 2;
 
-/// What a piece of shared memory takes beside its bytes.
+/// The memory of a shared piece besides its bytes.
 const SHARED_BYTES: u64 = 48;
 
-/// Bodies are received in blocks of this, as long as more comes.
+/// The size of the blocks in which bodies are received.
 pub(crate) const BLOCK_BYTES: usize = 64 << 10;
 
 /// A block that came in more parts than this is copied into one.
@@ -447,7 +446,7 @@ fn exact(bytes: Vec<u8>) -> Bytes {
     Bytes::from(bytes.into_boxed_slice())
 }
 
-/// What an allocation takes: the allocator has four sizes to each doubling (mimalloc, `mi_bin`).
+/// The memory of an allocation: the allocator has four sizes per doubling (mimalloc, `mi_bin`).
 pub(crate) fn allocated_bytes(bytes: u64) -> u64 {
     let words = bytes.div_ceil(8);
     match words {

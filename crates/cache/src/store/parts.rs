@@ -1,6 +1,6 @@
-//! Parts of representations: stored beside the wholes, under keys of their own, and joined where they touch.
+//! Stored parts of representations: kept beside whole ones, under keys of their own, and joined when they touch.
 //!
-//! Only what has a strong validator is stored so: without one nobody could say whether two parts are of the same bytes.
+//! Only parts with a strong validator are stored: without one, it is unknown whether two parts have equal content.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
@@ -17,19 +17,20 @@ use crate::stored::Stored;
 use crate::vary::{VariantKey, Vary};
 
 impl Store {
-    /// The stored part of what a request is for, whichever part that is; whether it is fresh is not looked at.
+    /// The stored part for a request, whichever range it covers, fresh or not.
     pub fn part(&self, key: Key, variant_of: impl FnMut(&Vary) -> VariantKey) -> Option<Arc<Object>> {
         let part = self.shard(key).find(key.of_parts(), variant_of)?.clone();
         (self.is_good(&part) && !part.is_softly_purged()).then_some(part)
     }
 
-    /// To store a part that one request alone asks for; `None` where too much is under way.
+    /// Starts storing a part that one request alone asked for; `None` if too many fetches are in progress.
     pub fn lead_part(self: &Arc<Self>, key: Key) -> Option<Lead> {
         let flight = Arc::new(Flight::new(key.of_parts(), None, self.epoch.load(Acquire)));
         self.shard(key).depart(&flight).then(|| Lead::new(self.clone(), flight))
     }
 
-    /// Stores a part, joined with that which is stored already (RFC 9111 §3.4); what is whole then is stored as such.
+    /// Stores a part, joined with the stored one if possible (RFC 9111 §3.4). A part that becomes whole is stored as a
+    /// whole.
     pub(crate) fn put_part(&self, flight: &Flight, part: Object) -> Option<Arc<Object>> {
         let known = self.part(flight.key.of_parts(), |_| part.variant());
         let joined = known.and_then(|known| joined(&known, &part));
@@ -38,7 +39,7 @@ impl Store {
         self.put(flight, &object).then_some(object)
     }
 
-    /// A fetch has died: what came of it is a part (RFC 9111 §3.3), if the rest can be asked for.
+    /// Stores the incomplete body of a failed fetch as a part (RFC 9111 §3.3), if the rest can be requested.
     pub(crate) fn put_rest_of(&self, flight: &Flight, opening: &Opening, parts: &[Bytes]) {
         let end = parts.iter().map(|part| part.len() as u64).sum();
         let stored = opening.stored;

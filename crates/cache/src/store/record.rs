@@ -1,7 +1,7 @@
-//! Stored responses as bytes that outlive a process: everything but which purges they were compared with.
+//! Stored responses in a binary form that outlives the process. Only the purges checked so far are left out.
 //!
-//! Little-endian numbers, then texts whose lengths they told, then the body. Who keeps the bytes answers for their being
-//! whole; what does not fit together all the same is no response.
+//! Little-endian numbers, then texts of the given lengths, then the body. The caller guarantees the integrity of the
+//! bytes; contradictions are still detected.
 
 use bytes::Bytes;
 use http1::Span;
@@ -11,22 +11,22 @@ use crate::store::object::{Object, Opening};
 use crate::stored::{Stored, Traits};
 use crate::vary::{VariantKey, Vary};
 
-/// Written first: other versions are not read.
+/// The version of the format, written first. Other versions are not read.
 const VERSION: u8 = 1;
 
-/// A response as it was written down.
+/// A response in its binary form, after reading.
 #[derive(Debug)]
 pub struct Recorded {
-    /// All but the body.
+    /// The response up to its body.
     pub opening: Opening,
-    /// The last purge that was known when it was fetched, by the count of the process that wrote it.
+    /// The epoch in which the fetch began, as counted by the process that wrote the record.
     pub epoch: u64,
-    /// All of it.
+    /// The whole body.
     pub body: Bytes,
 }
 
 impl Object {
-    /// Its bytes, in parts: a long body is shared, not copied.
+    /// Encodes the response, in parts: a long body is shared, not copied.
     pub fn record(&self) -> Vec<Bytes> {
         let mut text = Vec::with_capacity(256 + self.head_and_short_body().len());
         let stored = self.stored();
@@ -71,7 +71,7 @@ impl Object {
 }
 
 impl Recorded {
-    /// From the bytes that `Object::record` gave.
+    /// Decodes what `Object::record` returned; `None` if the bytes are invalid.
     pub fn read(bytes: &Bytes) -> Option<Self> {
         let mut rest = Rest(bytes);
         if rest.take::<1>()? != [VERSION] {

@@ -1,4 +1,4 @@
-//! More memory for a store, or less, while it is used: what fits stays.
+//! Changes a store's memory limit while it is in use. Responses that fit are kept.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -6,23 +6,23 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use crate::store::shard::{Left, Shard};
 use crate::store::{Shape, Store, StoreSettings, lock, shard_of};
 
-/// What became of what was stored.
+/// The result of changing the memory limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Resized {
-    /// Responses that stay.
+    /// The number of responses that were kept.
     pub kept: usize,
-    /// Responses that had to make room: those used least.
+    /// The number of responses that were evicted, least used first.
     pub dropped: usize,
 }
 
 impl Store {
-    /// How many responses are stored, with all variants.
+    /// The number of stored responses, with all variants.
     pub fn responses(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).responses()).sum()
     }
 
-    /// Takes other settings. Where that makes it other shards, look-ups wait as long as it takes to move all that is stored
-    ///; else as long as what is too much is dropped from one of them.
+    /// Applies new limits. If the number of shards changes, look-ups wait until all responses have moved; otherwise
+    /// each shard is locked only while it evicts.
     pub fn resize(&self, settings: StoreSettings) -> Resized {
         let _round = self.round();
         let Shape { shards, shard_bytes, object_bytes_max } = Shape::of(settings);

@@ -1,5 +1,5 @@
-//! A part of the store behind one lock: objects by key with the policy that evicts them, fetches under way, and keys of
-//! which is remembered that nothing can be stored.
+//! A shard of the store behind one lock: stored responses with their eviction policy, fetches in progress, and marks of
+//! keys that cannot be stored.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -15,10 +15,10 @@ use crate::store::object::Object;
 use crate::store::variants::Variants;
 use crate::vary::{VariantKey, Vary};
 
-/// All variants of one resource may take this share of a shard, as one object may: they are evicted together.
+/// The divisor of a shard's memory that gives the limit for all variants of a resource, which are evicted together.
 const VARIANTS_SHARE: u64 = 2;
 
-/// As many fetches at once for one shard; who comes then asks for themselves.
+/// The most fetches in a shard. Further requests go to the origin alone.
 const FLIGHTS_MAX: usize = 16 << 10;
 
 pub(crate) struct Shard {
@@ -26,20 +26,20 @@ pub(crate) struct Shard {
     flights: HashMap<Key, Vec<Arc<Flight>>>,
     flights_count: usize,
     pub(crate) marks: Marks,
-    /// Hits, and misses that were stored.
+    /// The number of hits, and of misses that were stored.
     pub(crate) requests: u64,
-    /// Variants that had to make room for others of their resource.
+    /// The number of variants evicted for other variants of their resource.
     pub(crate) displaced: u64,
 }
 
-/// What is stored under one key.
+/// The responses stored under one key.
 #[derive(Debug, Clone)]
 pub(crate) enum Entry {
     One(Arc<Object>),
     Several(Box<Variants>),
 }
 
-/// What left the shard in one step: it is dropped when the lock is free again.
+/// Responses that left the shard in one step. They are dropped after the lock is released.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
     entries: Vec<Entry>,
@@ -74,54 +74,54 @@ impl Shard {
         }
     }
 
-    /// One that nothing is stored in.
+    /// An empty shard that is not in use.
     pub(crate) fn unused() -> Self {
         Self { marks: Marks::none(), ..Self::with_items(1, 1) }
     }
 
-    /// Takes so much from now on: what is used least makes room, as far as that has to be.
+    /// Changes the capacity, and evicts the least used responses if necessary.
     pub(crate) fn set_capacity(&mut self, capacity_bytes: u64) {
         self.objects.set_capacity(capacity_bytes);
     }
 
-    /// How many responses are stored.
+    /// The number of stored responses.
     pub(crate) fn responses(&self) -> usize {
         self.objects.iter().map(|(_, entry)| entry.count()).sum()
     }
 
-    /// Takes out all that is stored and all fetches under way.
+    /// Removes all stored responses and all fetches in progress.
     pub(crate) fn take_all(&mut self) -> (Vec<Entry>, Vec<Arc<Flight>>) {
         self.flights_count = 0;
         let entries = self.objects.drain().map(|(_, entry)| entry).collect();
         (entries, self.flights.drain().flat_map(|(_, flights)| flights).collect())
     }
 
-    /// Takes in what another shard had.
+    /// Adds an entry from another shard.
     pub(crate) fn take_in(&mut self, entry: Entry, left: &mut Left) {
         if let Some(key) = entry.key() {
             self.objects.insert_with_lifecycle(slot(key), entry, left);
         }
     }
 
-    /// Takes up a fetch that another shard had.
+    /// Adds a fetch from another shard.
     pub(crate) fn take_up(&mut self, flight: Arc<Flight>) {
         self.flights_count += 1;
         self.flights.entry(flight.key).or_default().push(flight);
     }
 
-    /// The variant that answers.
+    /// Finds the variant that answers a request.
     #[inline]
     pub(crate) fn find(&self, key: Key, variant_of: impl FnMut(&Vary) -> VariantKey) -> Option<&Arc<Object>> {
         self.objects.get(&slot(key))?.find(key, variant_of)
     }
 
-    /// All that is stored under a key, without having looked for it; the newest first.
+    /// All responses under a key, the newest first; none of them counts as used.
     pub(crate) fn peek(&self, key: Key) -> impl Iterator<Item = &Arc<Object>> {
         let objects = self.objects.peek(&slot(key)).into_iter().flat_map(Entry::objects);
         objects.filter(move |object| object.key() == key)
     }
 
-    /// How many variants of a resource had to make room for others of it, since the first of them that are stored.
+    /// How many variants of a resource were evicted for others, since its entry was created.
     pub(crate) fn displaced(&self, key: Key) -> u64 {
         match self.objects.peek(&slot(key)) {
             Some(Entry::Several(variants)) => variants.displaced(),
@@ -129,12 +129,12 @@ impl Shard {
         }
     }
 
-    /// What all variants of a resource may take.
+    /// The memory limit for all variants of a resource.
     pub(crate) fn variants_bytes_max(&self) -> u64 {
         self.objects.capacity() / VARIANTS_SHARE
     }
 
-    /// Stores an object in the place of that of its variant.
+    /// Stores a response, in place of the previous one of its variant.
     pub(crate) fn put(&mut self, object: &Arc<Object>) -> Left {
         let mut left = Left::default();
         let bytes_max = self.variants_bytes_max();
@@ -160,12 +160,12 @@ impl Shard {
         left
     }
 
-    /// Removes all that is stored under a key.
+    /// Removes all responses under a key.
     pub(crate) fn remove(&mut self, key: Key) -> Option<Entry> {
         self.objects.remove(&slot(key)).map(|(_, entry)| entry)
     }
 
-    /// Judges all objects, removes those that are gone, and says in which epoch the oldest fetch under way began.
+    /// Checks all responses, removes purged ones, and returns the epoch in which the oldest fetch in progress began.
     pub(crate) fn sweep(&mut self, mut judge: impl FnMut(&Object)) -> Option<u64> {
         let objects = self.objects.iter().flat_map(|(_, entry)| entry.objects());
         objects.for_each(|object| judge(object));
@@ -177,7 +177,7 @@ impl Shard {
         self.flights.get(&key).map_or(&[], Vec::as_slice)
     }
 
-    /// Takes up a new fetch, unless there are too many.
+    /// Adds a fetch, unless there are too many. Returns whether it was added.
     pub(crate) fn depart(&mut self, flight: &Arc<Flight>) -> bool {
         if self.flights_count >= FLIGHTS_MAX {
             return false;
@@ -187,7 +187,7 @@ impl Shard {
         true
     }
 
-    /// A fetch is over, or nobody is to join it any more.
+    /// Removes a fetch that has ended, or that nobody may join any more.
     pub(crate) fn land(&mut self, flight: &Arc<Flight>) {
         let Some(flights) = self.flights.get_mut(&flight.key) else { return };
         let before = flights.len();
@@ -198,7 +198,7 @@ impl Shard {
         }
     }
 
-    /// Purges a key: what is stored, and what is being fetched. Says how many objects it met.
+    /// Purges a key: stored responses and fetches in progress. Returns how many stored responses matched.
     pub(crate) fn purge(&mut self, key: Key, force: Force) -> (usize, Option<Entry>) {
         let flights = self.flights.remove(&key).unwrap_or_default();
         self.flights_count -= flights.len();
@@ -217,7 +217,7 @@ impl Shard {
     }
 }
 
-/// The half of a key that is looked up; the other chooses the shard. An object knows its key whole.
+/// The half of a key for look-ups in the shard; the other half selects the shard. A stored response has the whole key.
 pub(crate) fn slot(key: Key) -> u64 {
     key.as_u128() as u64
 }
@@ -303,7 +303,7 @@ impl quick_cache::Lifecycle<u64, Entry> for CountEvicted {
     }
 }
 
-/// Keys are hashes already.
+/// A hasher for keys that are hashes already.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct AsIs(u64);
 

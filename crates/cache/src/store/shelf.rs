@@ -1,5 +1,5 @@
-//! Where long bodies may lie instead of in the allocator's memory: a place that sockets are fed from without a copy. The
-//! store only says when a body goes there; what such a place is, its caller knows.
+//! Interface to a place for long bodies outside the allocator, from which sockets are fed without a copy. The store
+//! decides only when a body goes there.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -7,49 +7,49 @@ use std::sync::Arc;
 
 /// A place for long bodies.
 pub trait Shelf: Debug + Send + Sync {
-    /// Begins a body of at most so many bytes; `None` where there is no room.
+    /// Starts a body of at most `bytes_max` bytes; `None` if there is no room.
     fn begin(&self, bytes_max: u64) -> Option<Box<dyn Shelving>>;
 }
 
-/// A body on its way to the shelf. Dropped, nothing of it stays there.
+/// A body that is being written to a shelf. If dropped, it is removed.
 pub trait Shelving: Debug + Send {
-    /// Appends more of it; says whether there was room. Without, it goes nowhere.
+    /// Appends bytes. Returns whether there was room; if not, the body cannot be shelved.
     fn append(&mut self, bytes: &[u8]) -> bool;
 
-    /// It is whole, and changes no more; `None` where it cannot be kept after all.
+    /// Completes the body, which is immutable from now on; `None` if it cannot be kept after all.
     fn finish(self: Box<Self>) -> Option<Arc<dyn Shelved>>;
 }
 
-/// A body on the shelf.
+/// A body on a shelf.
 pub trait Shelved: Any + Debug + Send + Sync {
-    /// All of it.
+    /// The whole body.
     fn bytes(&self) -> &[u8];
 }
 
-/// What it takes is whole pages.
+/// The unit of memory on a shelf.
 const PAGE_BYTES: u64 = 4096;
 
-/// What the system and the shelf keep of one beside its body: its mapping (200), nodes of the tree that its pages hang on (576
-/// each), what stands for it here, and a page with the head that goes with it.
+/// The memory that the system and the shelf need per body: its mapping (200), page tree nodes (576 each), its handle,
+/// and a page with the head.
 const ENTRY_BYTES: u64 = 2560 + PAGE_BYTES;
 
-/// All memory that a body of this length takes on a shelf.
+/// All the memory that a body of this length takes on a shelf.
 pub(crate) fn shelved_bytes(body_bytes: u64) -> u64 {
     body_bytes.next_multiple_of(PAGE_BYTES) + ENTRY_BYTES
 }
 
-/// A body as it comes: long ones go to the shelf from where they turn out to be long.
+/// Where a body is written while it arrives: it goes to the shelf once it turns out to be long.
 #[derive(Debug)]
 pub(crate) enum Placing {
-    /// It may become long.
+    /// The body is still short.
     Short,
     OnShelf(Box<dyn Shelving>),
-    /// It is in the allocator's memory alone.
+    /// The body is in the allocator's memory alone.
     InParts,
 }
 
 impl Placing {
-    /// The shelved body, if all of it is there.
+    /// The shelved body, if it is complete.
     pub(crate) fn finish(self) -> Option<Arc<dyn Shelved>> {
         match self {
             Self::OnShelf(shelving) => shelving.finish(),
@@ -58,7 +58,7 @@ impl Placing {
     }
 }
 
-/// A body on the shelf as bytes that can be shared.
+/// A body on the shelf, as bytes that can be shared.
 pub(crate) struct Held(pub(crate) Arc<dyn Shelved>);
 
 impl AsRef<[u8]> for Held {

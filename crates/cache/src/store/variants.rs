@@ -1,4 +1,4 @@
-//! The variants of one resource: as many as their share of the memory holds, each found by one look.
+//! The variants of one resource, as many as fit into their share of memory. Each is found with one look-up.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,25 +7,25 @@ use crate::key::Key;
 use crate::store::object::Object;
 use crate::vary::{VariantKey, Vary};
 
-/// A server that names other fields in each Vary is remembered with so many; then all of them begin anew.
+/// The most different Vary lists of a resource. When a server uses more, all variants are dropped.
 const VARIES_MAX: usize = 16;
 
-/// What a variant takes beside its object: a place in the table and in the order, with the slack of growing.
+/// The memory of a variant besides its response: a place in the table and in the order, with spare room.
 const PLACE_BYTES: u64 = 112;
 
-/// Variants of one resource.
+/// The variants of one resource.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Variants {
     groups: Vec<Group>,
-    /// The oldest first. What is replaced leaves its place behind for a while.
+    /// The variants, oldest first. A replaced variant leaves an unused place for a while.
     order: VecDeque<Place>,
     next_number: u64,
     weight_bytes: u64,
-    /// How many had to make room for others of this resource.
+    /// How many variants were evicted for others of this resource.
     displaced: u64,
 }
 
-/// Those that vary by the same fields.
+/// Variants that vary by equal fields.
 #[derive(Debug, Clone)]
 struct Group {
     vary: Vary,
@@ -40,7 +40,7 @@ struct Place {
 }
 
 impl Variants {
-    /// The variant that a request asks for; of several the one that was stored last (RFC 9111 §4.1).
+    /// Finds the variant for a request; among several, the one stored last (RFC 9111 §4.1).
     pub(crate) fn find(
         &self,
         key: Key,
@@ -53,7 +53,7 @@ impl Variants {
         found.max_by_key(|(number, _)| *number).map(|(_, object)| object)
     }
 
-    /// The newest first.
+    /// All variants, the newest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Object>> {
         self.order.iter().rev().filter_map(|place| self.at(place))
     }
@@ -70,7 +70,8 @@ impl Variants {
         self.displaced
     }
 
-    /// Stores one in the place of that of its variant. The oldest make room for it in so much memory, and are given back.
+    /// Stores a response in place of the previous one of its variant. The oldest variants are evicted to stay within
+    /// `bytes_max`, and moved to `left`.
     pub(crate) fn put(&mut self, object: Arc<Object>, bytes_max: u64, left: &mut Vec<Arc<Object>>) {
         let known = self.groups.iter().position(|group| group.vary == *object.vary());
         if known.is_none() && self.groups.len() >= VARIES_MAX {

@@ -1,4 +1,4 @@
-//! What goes wrong on purpose, and with which requests.
+//! Settings of faults.
 
 use std::num::NonZeroU32;
 
@@ -6,16 +6,16 @@ use ipnet::IpNet;
 use route::{RateKey, Rule};
 use shape::{Fault, Occasion};
 
-/// All that goes wrong on purpose.
+/// All faults, and who may ask for them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Faults {
-    /// By what all draws are decided.
+    /// The seed of all random decisions.
     pub seed: u64,
-    /// The header field by which clients may ask for a fault; `None` is none.
+    /// The header field by which clients may ask for a fault; `None` turns it off.
     pub header: Option<String>,
-    /// The networks of those clients.
+    /// The networks of clients that may use `header`.
     pub header_clients: Vec<IpNet>,
-    /// In their order: the first that happens to a request is the only one.
+    /// The rules in order. A request gets the first fault that happens to it, and no other.
     pub rules: Vec<FaultRule>,
 }
 
@@ -25,36 +25,36 @@ impl Default for Faults {
     }
 }
 
-/// Something that goes wrong with requests of a kind.
+/// A fault and the requests that it may happen to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FaultRule {
-    /// What it is called in logs, unique.
+    /// The name in logs, unique.
     pub name: String,
-    /// What goes wrong.
+    /// The fault.
     pub fault: Fault,
-    /// When.
+    /// When the fault happens: probability, share of clients, schedule.
     pub occasion: Occasion,
-    /// What requests have to be like, one of them; their listeners are indices into `Settings::listeners`.
+    /// The requests that match: those that fulfil any of these rules. Listeners are indices into `Settings::listeners`.
     pub rules: Vec<Rule>,
-    /// The names of their routes; none means every one.
+    /// The names of matching routes; empty means all.
     pub routes: Vec<String>,
-    /// It happens to so many requests of each key, the first ones.
+    /// Restricts the fault to the first requests of each key.
     pub first: Option<First>,
-    /// Whether responses say that it happened.
+    /// Whether responses say that the fault happened.
     pub is_shown: bool,
 }
 
 /// The first requests of each key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct First {
-    /// How many.
+    /// The number of requests.
     pub count: NonZeroU32,
-    /// Of what.
+    /// The key that requests are counted by.
     pub key: RateKey,
 }
 
 impl FaultRule {
-    /// One for every request.
+    /// A fault for all requests.
     pub fn of(name: String, fault: Fault, occasion: Occasion) -> Self {
         let rules = vec![Rule::default()];
         Self { name, fault, occasion, rules, routes: Vec::new(), first: None, is_shown: false }

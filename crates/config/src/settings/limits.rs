@@ -1,4 +1,4 @@
-//! How long each wait may take, how large or many each thing may be, what is shed, and what is logged.
+//! Settings of time-outs, limits, shedding, messages and the access log.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use balance::ShedSettings;
 use http2::FloodLimits;
 
-/// How long each wait may take. All are kept to within a tenth of a second.
+/// Time-outs. All are kept to within a tenth of a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// From the first byte of a request (or from accept) to the end of its head; then 408.
@@ -15,17 +15,17 @@ pub struct Timeouts {
     pub client_body: Duration,
     /// Without a byte of the response taken by the client; then the connection is dropped.
     pub client_write: Duration,
-    /// Idle between two requests; then closed.
+    /// Idle between two requests; then the connection is closed.
     pub keep_alive: Duration,
     /// To establish a connection to a server; then 504 (after the other addresses of its name).
     pub upstream_connect: Duration,
     /// From the end of the request to the head of the response; then 504.
     pub upstream_first_byte: Duration,
-    /// Without a byte of response body; then the response is cut.
+    /// Without a byte of response body; then the response is cut off.
     pub upstream_body: Duration,
-    /// Without a byte in either direction of an upgraded connection; then closed.
+    /// Without a byte in either direction of an upgraded connection; then it is closed.
     pub tunnel_idle: Duration,
-    /// What a drain waits for at most.
+    /// The longest time that a drain waits for requests to finish.
     pub drain: Duration,
 }
 
@@ -45,27 +45,27 @@ impl Default for Timeouts {
     }
 }
 
-/// How large or many each thing may be.
+/// Limits on sizes and counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// A message head, start line included; more is 431 (from a server 502).
+    /// The bytes of a message head, start line included. Above: 431 (from a server 502).
     pub header_bytes: usize,
-    /// Header fields of a message; more is 431 (from a server 502).
+    /// The header fields of a message. Above: 431 (from a server 502).
     pub header_count: usize,
-    /// The request target; more is 414.
+    /// The bytes of the request target. Above: 414.
     pub target_bytes: usize,
-    /// A request body; more is 413. `None` is no limit.
+    /// The bytes of a request body. Above: 413. `None` means no limit.
     pub body_bytes: Option<u64>,
-    /// Client connections in all, over every worker; more are answered 503 and closed.
+    /// Client connections over all workers. Above: 503, and the connection is closed.
     pub connections: usize,
-    /// Requests served on one client connection before it is closed. `None` is no limit.
+    /// Requests per client connection before it is closed. `None` means no limit.
     pub requests_per_connection: Option<u64>,
-    /// A client that sends a body or takes a response more slowly than this, in bytes/s over `rate_window`, is
-    /// dropped. 0 is no minimum.
+    /// The minimum rate of a client that sends a body or takes a response, over `rate_window`; slower ones are dropped.
+    /// 0 means no minimum.
     pub minimum_rate_bytes_per_second: u64,
-    /// The span over which the minimum rate is judged.
+    /// The time over which the minimum rate is measured.
     pub rate_window: Duration,
-    /// What a connection of HTTP/2 may send of what costs it nothing.
+    /// Limits on HTTP/2 frames that cost their sender next to nothing.
     pub http2: Http2Limits,
 }
 
@@ -85,17 +85,17 @@ impl Default for Limits {
     }
 }
 
-/// What a connection of HTTP/2 may send of what costs it nothing; beyond that it is ended.
+/// Limits on HTTP/2 frames that cost their sender next to nothing. Above, the connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Http2Limits {
-    /// Within a second.
+    /// The limits per second.
     pub floods: FloodLimits,
-    /// How many times as much those of `Settings::trusted_proxies` may send.
+    /// The factor by which clients in `Settings::trusted_proxies` may exceed the limits.
     pub trusted_factor: u32,
 }
 
 impl Http2Limits {
-    /// What a client may send.
+    /// The limits for a client.
     pub fn of(&self, is_trusted: bool) -> FloodLimits {
         self.floods.times(if is_trusted { self.trusted_factor } else { 1 })
     }
@@ -107,13 +107,12 @@ impl Default for Http2Limits {
     }
 }
 
-/// What is refused with 503 and Retry-After before everything gets slow.
+/// Load shedding: requests are rejected early with 503 and Retry-After, so that not all get slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shedding {
-    /// How many requests may be under way with an upstream, found by each worker from how late answers come; `None` is no
-    /// such limit.
+    /// The adaptive concurrency limit of each worker per upstream, based on latencies; `None` turns it off.
     pub concurrency: Option<ShedSettings>,
-    /// How much memory the process may use.
+    /// The memory limit from which new requests are rejected.
     pub memory: MemoryBound,
 }
 
@@ -123,48 +122,48 @@ impl Default for Shedding {
     }
 }
 
-/// How much memory the process may use before new requests are refused.
+/// The memory of the process from which new requests are rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MemoryBound {
-    /// Three quarters of what the process may use: the least of its control groups' limits and the machine's memory.
+    /// Three quarters of the available memory: the lowest limit of its control groups, or the machine's memory.
     #[default]
     Auto,
-    /// So much.
+    /// A number of bytes.
     Bytes(u64),
-    /// No bound.
+    /// No limit.
     Off,
 }
 
-/// What is written of messages to the operator, and how.
+/// Format and level of the messages to the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Messages {
-    /// A line each.
+    /// The format; one line per message.
     pub format: MessageFormat,
-    /// The least serious.
+    /// The lowest level that is written.
     pub level: MessageLevel,
 }
 
-/// The form of a message.
+/// The format of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MessageFormat {
-    /// The time, the level in brackets, the text.
+    /// Text: time, level in brackets, message.
     #[default]
     Text,
-    /// One JSON object.
+    /// A JSON object.
     Json,
 }
 
 impl MessageFormat {
-    /// All of them, by name.
+    /// All formats, by name.
     pub const NAMED: [(&'static str, Self); 2] = [("text", Self::Text), ("json", Self::Json)];
 }
 
-/// How serious a message is.
+/// The level of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MessageLevel {
-    /// Something is not done that should be.
+    /// Something that should happen does not.
     Error,
-    /// Something is not as it should be, and goes on.
+    /// Something is wrong, but the proxy continues.
     Warn,
     /// Something has changed.
     #[default]
@@ -172,58 +171,58 @@ pub enum MessageLevel {
 }
 
 impl MessageLevel {
-    /// All of them, by name.
+    /// All levels, by name.
     pub const NAMED: [(&'static str, Self); 3] =
         [("error", Self::Error), ("warn", Self::Warn), ("info", Self::Info)];
 }
 
-/// Where requests are logged, and how.
+/// The access log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessLog {
-    /// Standard output or a file.
+    /// The destination: standard output or a file.
     pub target: LogTarget,
-    /// One line a request.
+    /// The format; one line per request.
     pub format: LogFormat,
-    /// What of query strings is in it.
+    /// Which parts of query strings are logged.
     pub query: LogQuery,
 }
 
 impl AccessLog {
-    /// A log with all that is known in it.
+    /// An access log with full query strings.
     pub fn new(target: LogTarget, format: LogFormat) -> Self {
         Self { target, format, query: LogQuery::Full }
     }
 }
 
-/// Where log lines go.
+/// The destination of the access log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogTarget {
     /// Standard output.
     Stdout,
-    /// Appended to this file.
+    /// A file, to which lines are appended.
     File(PathBuf),
 }
 
-/// What of query strings is logged, in targets and in Referer.
+/// Which parts of query strings are logged, in targets and in Referer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum LogQuery {
-    /// All.
+    /// The whole query.
     #[default]
     Full,
-    /// The names of parameters.
+    /// Only the names of parameters.
     Masked,
-    /// Nothing.
+    /// No query.
     Omitted,
-    /// All but the values of these parameters.
+    /// Everything but the values of these parameters.
     Without(Vec<String>),
 }
 
-/// The form of a log line.
+/// The format of the access log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogFormat {
     /// The Combined Log Format of Apache httpd.
     #[default]
     Combined,
-    /// One JSON object a line, with timings and the cause of a failure.
+    /// One JSON object per line, with timings and the cause of a failure.
     Json,
 }

@@ -1,4 +1,4 @@
-//! Where clients connect: addresses, and what is spoken there.
+//! Settings of listeners: addresses and protocols.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,40 +9,40 @@ use ipnet::IpNet;
 use super::shaping::{Bandwidths, Link};
 use crate::tls::{Hsts, ListenerTls};
 
-/// One address that clients connect to.
+/// A listener: an address that clients connect to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listener {
-    /// What it is called in routes, logs and metrics: its address unless written. Unique.
+    /// The name in routes, logs and metrics; by default the address. Unique.
     pub name: String,
-    /// Where it is.
+    /// The address.
     pub address: ListenAddress,
-    /// Networks whose connections begin with a PROXY header, of version 1 or 2, and are refused without one; those of
-    /// others never do. None is off. Peers of a Unix socket count as 127.0.0.1.
+    /// Networks whose connections must start with a PROXY header, of version 1 or 2. Connections from others never have
+    /// one. Empty turns it off. Peers of a Unix socket count as 127.0.0.1.
     pub proxy_protocol: Vec<IpNet>,
-    /// What arrives is passed on as it is, without a look at it, to this upstream: an index into `Settings::upstreams`. Then
-    /// it has no `redirect_to_https` and no `hsts`, no route counts, and `http2` is meaningless.
+    /// Passes on all bytes without HTTP to this upstream, an index into `Settings::upstreams`. Routes are then ignored,
+    /// `http2` is meaningless, and `redirect_to_https` and `hsts` are not allowed.
     pub tcp: Option<usize>,
-    /// HTTPS, or TLS around what `tcp` passes on, with these certificates; `None` is none.
+    /// TLS with these certificates: HTTPS, or around what `tcp` passes on; `None` means no TLS.
     pub tls: Option<ListenerTls>,
-    /// Every request is answered 308 to its `https` URL; never together with `tls`.
+    /// Redirects every request to its `https` URL with 308; never together with `tls`.
     pub redirect_to_https: bool,
-    /// Strict-Transport-Security of every response; only together with `tls`.
+    /// Strict-Transport-Security in every response; only together with `tls`.
     pub hsts: Option<Hsts>,
-    /// Whether HTTP/2 is spoken beside HTTP/1.1: by ALPN with `tls`, else by prior knowledge.
+    /// Whether HTTP/2 is spoken besides HTTP/1.1: by ALPN with `tls`, otherwise by prior knowledge.
     pub http2: bool,
-    /// How fast bodies pass, or what `tcp` passes on.
+    /// Bandwidth limits on bodies, or on what `tcp` passes on.
     pub bandwidths: Bandwidths,
-    /// What its clients are behind.
+    /// The emulated network link of the clients.
     pub link: Link,
 }
 
 impl Listener {
-    /// HTTP, without anything that has to be asked for.
+    /// An HTTP listener at a TCP address, with defaults.
     pub fn plain(address: SocketAddr) -> Self {
         Self::at(ListenAddress::Tcp(address))
     }
 
-    /// The same, at any kind of address.
+    /// An HTTP listener at any kind of address, with defaults.
     pub fn at(address: ListenAddress) -> Self {
         Self {
             name: address.to_string(),
@@ -59,19 +59,19 @@ impl Listener {
     }
 }
 
-/// What a listener listens on.
+/// The address of a listener.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ListenAddress {
-    /// An address of the machine; port 0 lets the kernel choose. `[::]` takes IPv6 alone.
+    /// A TCP address; port 0 lets the kernel choose. `[::]` takes IPv6 only.
     Tcp(SocketAddr),
-    /// All addresses of the machine, of IPv4 and of IPv6, at this port.
+    /// All addresses of the machine, IPv4 and IPv6, at this port.
     Any(u16),
-    /// A socket in the file system.
+    /// A Unix socket in the file system.
     Unix(PathBuf),
 }
 
 impl ListenAddress {
-    /// The address, if it is one of TCP; that of both families is `[::]`.
+    /// The TCP address, if there is one; `[::]` for all addresses of both families.
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(address) => Some(*address),
@@ -80,24 +80,24 @@ impl ListenAddress {
         }
     }
 
-    /// The address of the machine that it is; that of a Unix socket is the loopback's.
+    /// The IP address; for a Unix socket, the loopback address.
     pub fn ip(&self) -> IpAddr {
         self.tcp().map_or(Ipv4Addr::LOCALHOST.into(), |address| address.ip())
     }
 
-    /// The port, if it has one.
+    /// The port, if there is one.
     pub fn port(&self) -> Option<u16> {
         self.tcp().map(|address| address.port())
     }
 }
 
 impl ListenAddress {
-    /// Whether it takes what comes by IPv6 alone, though it is for all addresses.
+    /// Whether the listener is for all addresses, but takes only IPv6.
     pub fn is_ipv6_alone(&self) -> bool {
         matches!(self, Self::Tcp(SocketAddr::V6(address)) if address.ip().is_unspecified())
     }
 
-    /// The families of addresses that it takes: IPv4, IPv6.
+    /// Which address families the listener takes: IPv4, IPv6.
     pub fn families(&self) -> [bool; 2] {
         match self {
             Self::Tcp(address) => [address.is_ipv4(), address.is_ipv6()],
@@ -107,7 +107,7 @@ impl ListenAddress {
     }
 }
 
-/// As in the file.
+/// Writes the address as in a file.
 impl fmt::Display for ListenAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! Which requests go where, and what is done with them on the way.
+//! Settings of routes and their policies.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use super::shaping::Shaping;
 use super::upstreams::Retry;
 use crate::route_options::RouteOptions;
 
-/// Requests that match, and what becomes of them.
+/// A route: conditions on requests, and what happens to matching ones.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Route {
-    /// What it is called in logs and metrics: its host and path unless written. Unique.
+    /// The name in logs and metrics; by default host and path. Unique.
     pub name: String,
-    /// What requests have to be like, by one of these: at least one. They differ in their host alone. Their listeners are
+    /// The conditions: a request matches if any rule does. At least one; they differ only in the host. Listeners are
     /// indices into `Settings::listeners`.
     pub rules: Vec<Rule>,
-    /// What they get.
+    /// The source of the response.
     pub action: Action,
-    /// What is asked of them and done with them besides.
+    /// Policies for requests and responses.
     pub policies: Policies,
-    /// How they are slowed down on purpose.
+    /// Rate limits and delays.
     pub shaping: Shaping,
-    /// What may answer them without a server; `None` is nothing. Only where there is a `Settings::cache`.
+    /// The cache policy; `None` turns caching off. Requires `Settings::cache`.
     pub cache: Option<cache::Policy>,
 }
 
 impl Route {
-    /// Requests for a host, or for every one, with a path below a prefix go to an upstream.
+    /// A route to an upstream, for a host or every host, and a path prefix.
     pub fn to(host: Option<&str>, path: &str, upstream: usize) -> Self {
         let rule = Rule {
             host: host.map_or(HostRule::Any, |host| HostRule::Exact(host.to_owned())),
@@ -50,7 +50,7 @@ impl Route {
         }
     }
 
-    /// Host and path.
+    /// The default name: host and path.
     pub(crate) fn default_name(rule: &Rule) -> String {
         match &rule.host {
             HostRule::Any => rule.path.to_string(),
@@ -59,21 +59,21 @@ impl Route {
     }
 }
 
-/// What a request gets.
+/// The source of a response.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// The answer of a server of this upstream: an index into `Settings::upstreams`.
+    /// A server of this upstream, an index into `Settings::upstreams`.
     Upstream(usize),
-    /// The same, of one of several upstreams by weight.
+    /// A server of one of several upstreams, chosen by weight.
     Split(Split),
-    /// Another URL to ask. Its groups are those of the route's path.
+    /// A redirect. Groups refer to the route's path pattern.
     Redirect(Redirect),
-    /// Always the same answer.
+    /// A fixed response.
     Respond(Respond),
 }
 
 impl Action {
-    /// The upstreams that it may lead to.
+    /// The upstreams that the action may use.
     pub fn upstreams(&self) -> impl Iterator<Item = usize> {
         let (one, several) = match self {
             Self::Upstream(upstream) => (Some(*upstream), None),
@@ -85,100 +85,100 @@ impl Action {
     }
 }
 
-/// An answer that is always the same.
+/// A fixed response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Respond {
-    /// The answer.
+    /// The response.
     pub response: Arc<FixedResponse>,
-    /// The file that its body was read from; `None` where it is written in the configuration.
+    /// The file that the body was read from; `None` if the body is written in the configuration.
     pub file: Option<PathBuf>,
 }
 
-/// What is asked of the requests of a route, and done with them besides; the default is nothing.
+/// Policies of a route; by default none.
 ///
-/// In this order: `access`, `rate_limits`, `auth`, `rewrite` and `request_headers`; of the response `location`, `cookies`,
-/// `response_headers`, `error_pages`.
+/// Applied in this order: `access`, `rate_limits`, `auth`, `rewrite` and `request_headers`; to the response `location`,
+/// `cookies`, `response_headers`, `error_pages`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Policies {
-    /// Whom it lets in by network.
+    /// Access control by network.
     pub access: Access,
-    /// Whom it lets in by password.
+    /// Access control by password.
     pub auth: Option<Auth>,
-    /// How many requests it takes; all of them have to admit one.
+    /// Rate limits; all of them must admit a request.
     pub rate_limits: Vec<RateLimit>,
-    /// What servers see in the place of the path and the host.
+    /// Rewrites of path and host for servers.
     pub rewrite: Rewrite,
-    /// Fields of requests. Groups in values are those of the route's path.
+    /// Edits of request fields. Groups in values refer to the route's path pattern.
     pub request_headers: HeaderEdits,
-    /// Fields of responses, those made here included.
+    /// Edits of response fields, also in responses that the proxy makes.
     pub response_headers: HeaderEdits,
-    /// Whether Location and its kin are mapped back to what clients call the server.
+    /// Whether Location and similar fields are mapped to the client's view of the server.
     pub location: bool,
-    /// What becomes of cookies that servers set.
+    /// Rewrites of the cookies that servers set.
     pub cookies: Option<CookieRewrite>,
-    /// What is used as it is written: Via, error pages and more.
+    /// Options whose value needs no conversion: Via, error pages and more.
     pub options: RouteOptions,
-    /// Retries, in the place of those of the upstream.
+    /// Retries; overrides those of the upstream.
     pub retry: Option<Retry>,
-    /// Waits, in the place of those of `Settings::timeouts`.
+    /// Time-outs; override `Settings::timeouts`.
     pub timeouts: RouteTimeouts,
-    /// Limits, in the place of those of `Settings::limits`.
+    /// Limits; override `Settings::limits`.
     pub limits: RouteLimits,
 }
 
-/// What Via says of this proxy (RFC 9110 §7.6.3).
+/// What Via says about this proxy (RFC 9110 §7.6.3).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Via {
-    /// `vanward`.
+    /// The default name, `vanward`.
     #[default]
     Own,
-    /// Another name, a token.
+    /// Another name, which is a token.
     Named(String),
-    /// Nothing: there is no Via of this proxy's.
+    /// No Via of this proxy.
     Off,
 }
 
-/// Networks that are let in, and networks that are not; see `route::AccessList`.
+/// Access control by client network; see `route::AccessList`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Access {
-    /// Let in; none is everybody who is not denied.
+    /// Allowed networks; if empty, everybody who is not denied is allowed.
     pub allow: Vec<IpNet>,
-    /// Answered 403.
+    /// Denied networks, which get 403.
     pub deny: Vec<IpNet>,
 }
 
 /// Basic authentication (RFC 7617).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Auth {
-    /// What the client shows to its user; without control characters.
+    /// The realm that clients show to users; without control characters.
     pub realm: String,
-    /// The file that they were read from.
+    /// The file that the users were read from.
     pub file: PathBuf,
-    /// Who may come in.
+    /// The users.
     pub users: Arc<Users>,
 }
 
-/// How many requests a key may make.
+/// A rate limit per key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateLimit {
-    /// How many.
+    /// The rate.
     pub rate: Rate,
-    /// What they are counted by.
+    /// The key that requests are counted by.
     pub key: RateKey,
-    /// How many keys are remembered.
+    /// The most keys that are remembered.
     pub keys_max: usize,
 }
 
-/// What servers see in the place of what clients sent.
+/// Rewrites of path and host for servers.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rewrite {
-    /// The path.
+    /// The rewrite of the path.
     pub path: Option<PathRewrite>,
-    /// The host, in the place of the upstream's `host`.
+    /// The rewrite of the host; overrides the upstream's `host`.
     pub host: Option<HostRewrite>,
 }
 
-/// Waits of one route; `None` is that of `Settings::timeouts`.
+/// Time-outs of one route; `None` means the value in `Settings::timeouts`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RouteTimeouts {
     /// See `Timeouts::client_body`.
@@ -193,10 +193,10 @@ pub struct RouteTimeouts {
     pub tunnel_idle: Option<Duration>,
 }
 
-/// Limits of one route; `None` is that of `Settings::limits`.
+/// Limits of one route; `None` means the value in `Settings::limits`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RouteLimits {
-    /// See `Limits::body_bytes`; `Some(None)` is no limit.
+    /// See `Limits::body_bytes`; `Some(None)` means no limit.
     pub body_bytes: Option<Option<u64>>,
     /// See `Limits::minimum_rate_bytes_per_second`.
     pub minimum_rate_bytes_per_second: Option<u64>,
@@ -204,16 +204,16 @@ pub struct RouteLimits {
     pub rate_window: Option<Duration>,
 }
 
-/// The bodies of errors, by status.
+/// Error pages by status.
 pub type Pages = ErrorPages<Page>;
 
-/// The body of an error.
+/// An error page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// The file that it was read from.
+    /// The file that the page was read from.
     pub file: PathBuf,
-    /// By the file's ending.
+    /// The content type, which follows from the file name.
     pub content_type: &'static str,
-    /// Its bytes.
+    /// The body.
     pub body: Arc<[u8]>,
 }

@@ -1,11 +1,11 @@
-//! A network that is slower than the one there is: what may pass, and how late.
+//! Settings of shaping: bandwidth limits and delays.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
 use balance::AddressPrefixes;
 use shape::{Delay, Jitter, Latency, Limit, Loss};
 
-/// How fast bodies may pass: all of these limits hold at once.
+/// Bandwidth limits on bodies. All of them apply together.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Bandwidths {
     /// From servers to clients.
@@ -14,45 +14,45 @@ pub struct Bandwidths {
     pub up: Vec<Bandwidth>,
 }
 
-/// A limit, and who has one of it together.
+/// A bandwidth limit and its scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bandwidth {
-    /// How fast.
+    /// The rate and burst.
     pub limit: Limit,
-    /// Together with whom.
+    /// What shares the limit.
     pub scope: Scope,
 }
 
 impl Bandwidth {
-    /// A link of so many bytes a second that everybody shares.
+    /// A link of this rate, shared by everything.
     pub fn link(rate_bytes_per_second: NonZeroU64) -> Self {
         Self { limit: Limit::link(rate_bytes_per_second), scope: Scope::All }
     }
 }
 
-/// What has a limit together.
+/// What shares a bandwidth limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Everything that the limit is for.
+    /// Everything that the limit applies to.
     All,
-    /// What clients of one network have; of one address unless the prefixes say otherwise.
+    /// All clients of one network; of one address unless the prefixes say otherwise.
     Client(AddressPrefixes),
-    /// What one connection of a client has.
+    /// One client connection.
     Connection,
-    /// Each message.
+    /// One message.
     Request,
 }
 
-/// How the requests of a route are slowed down.
+/// Shaping of a route.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shaping {
-    /// How fast their bodies pass.
+    /// Bandwidth limits on bodies.
     pub bandwidths: Bandwidths,
-    /// Their share of what they have together with others, relative to theirs.
+    /// The weight of the route where it shares a limit with others.
     pub weight: NonZeroU32,
-    /// How late they go on to their server.
+    /// The delay of requests before they go to a server.
     pub delay: Option<Delay>,
-    /// How late responses go on to their client.
+    /// The delay of responses before they go to the client.
     pub response_delay: Option<Delay>,
 }
 
@@ -62,19 +62,19 @@ impl Default for Shaping {
     }
 }
 
-/// A long link: how late connections over it begin, and how late their bytes come; by default neither is.
+/// An emulated network link; by default without delay and loss.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Link {
-    /// How late a connection begins.
+    /// The delay of new connections.
     pub connect_delay: Option<Delay>,
-    /// How late each piece comes, either way.
+    /// The latency of each piece of data, in each direction.
     pub latency: Option<Delay>,
-    /// Packets that have to be sent once more.
+    /// Packet loss.
     pub loss: Option<Loss>,
 }
 
 impl Link {
-    /// How late bytes come either way; `None` is at once.
+    /// Latency and loss of the data in each direction; `None` if there is neither.
     pub fn lateness(&self) -> Option<Latency> {
         let at_once = || Delay { mean_ns: 0, jitter: Jitter::None };
         let is_late = self.latency.is_some() || self.loss.is_some();

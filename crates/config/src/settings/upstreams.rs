@@ -1,4 +1,4 @@
-//! Servers that answer for the same routes: how one is chosen, watched, spared, and how often a request is repeated.
+//! Settings of upstreams: servers, load balancing, health checks, sessions, pools and retries.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,49 +17,50 @@ use route::{Pattern, ProxyVersion, ValueRule};
 use super::shaping::{Bandwidths, Link};
 use crate::tls::UpstreamTls;
 
-/// Servers that answer for the same routes.
+/// An upstream: servers that serve the same routes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Upstream {
     /// The name in the file.
     pub name: String,
-    /// At least one.
+    /// The servers, at least one.
     pub servers: Vec<Server>,
-    /// What a server's name that has several addresses stands for.
+    /// How a server name with several addresses is treated.
     pub dns: Dns,
-    /// How one of the servers is picked.
+    /// The load balancing policy.
     pub balance: &'static PolicyRow,
-    /// What requests are spread by, for policies that hash.
+    /// The key that requests are hashed by, for policies that hash.
     pub hash_key: Source,
-    /// The rules of its fleet: slow start, priorities, ejection, circuits.
+    /// Rules of the fleet: slow start, priorities, ejection, circuit breakers.
     pub settings: Settings,
-    /// What keeps a client on one server.
+    /// Sticky sessions.
     pub sticky: Option<StickySessions>,
-    /// Requests that wait while all servers have as many as they may have.
+    /// The wait queue for servers at their limit.
     pub queue: QueueSettings,
-    /// How servers are checked; `None` is not at all.
+    /// Health checks; `None` turns them off.
     pub check: Option<Check>,
-    /// Which requests are tried once more.
+    /// Which requests are retried.
     pub retry: Retry,
-    /// How many of them, as a share of requests.
+    /// The retry budget.
     pub retry_budget: RetrySettings,
-    /// Which Host header the servers see.
+    /// The Host header for servers.
     pub host: HostHeader,
-    /// What is spoken with the servers.
+    /// The HTTP version spoken with servers.
     pub protocol: Protocol,
-    /// A PROXY header of this version begins each connection to a server, which then serves one client only.
+    /// Sends a PROXY header of this version at the start of each connection to a server. Such a connection serves only
+    /// one client.
     pub send_proxy_protocol: Option<ProxyVersion>,
-    /// How `https` servers are verified, and what is shown to them.
+    /// TLS towards `https` servers.
     pub tls: UpstreamTls,
-    /// Connections kept to each server.
+    /// Limits of the connection pools.
     pub pool: Pool,
-    /// How fast bodies pass, to and from all of the servers together.
+    /// Bandwidth limits on bodies, to and from all servers together.
     pub bandwidths: Bandwidths,
-    /// What its servers are behind.
+    /// The emulated network link of the servers.
     pub link: Link,
 }
 
 impl Upstream {
-    /// These servers, with everything at its default.
+    /// An upstream with these servers, and defaults for the rest.
     pub fn of(name: &str, servers: Vec<Server>) -> Self {
         Self {
             name: name.to_owned(),
@@ -83,7 +84,7 @@ impl Upstream {
         }
     }
 
-    /// Outliers are ejected and return slowly; circuits are for those who ask for them.
+    /// The default rules: outliers are ejected and return slowly, and circuit breakers are off.
     pub(crate) fn default_settings() -> Settings {
         Settings {
             slow_start: Duration::from_secs(10),
@@ -93,73 +94,73 @@ impl Upstream {
     }
 }
 
-/// One server of an upstream: `http://HOST[:PORT]`, `https://HOST[:PORT]`, `tcp://HOST:PORT` or `http+unix:/PATH`.
+/// A server of an upstream: `http://HOST[:PORT]`, `https://HOST[:PORT]`, `tcp://HOST:PORT` or `http+unix:/PATH`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// What it is called in logs, metrics and sessions; `None` is its URL. Unique in its upstream.
+    /// The name in logs, metrics and sessions; `None` means the URL. Unique in its upstream.
     pub name: Option<String>,
-    /// How it is spoken to.
+    /// The scheme.
     pub scheme: Scheme,
-    /// Address or name.
+    /// The host.
     pub host: ServerHost,
-    /// The scheme's unless written; 0 for a Unix socket.
+    /// The port; by default that of the scheme, and 0 for a Unix socket.
     pub port: u16,
-    /// Share of requests relative to the other servers, 1 to 1000.
+    /// The weight relative to the other servers, from 1 to 1000.
     pub weight: u32,
-    /// Servers of the lowest number are used first; the others where too few of these are up.
+    /// The priority group. The lowest number is used first, the next one if too few servers are up.
     pub priority: u16,
-    /// The most requests that may be under way with it, over all workers; where its name stands for several servers, with
-    /// each of them. `None` is no limit.
+    /// The most requests in progress over all workers; if the name stands for several servers, per server. `None` means
+    /// no limit.
     pub max_requests: Option<NonZeroU32>,
 }
 
-/// How a server is spoken to.
+/// The scheme of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scheme {
     /// HTTP without TLS.
     #[default]
     Http,
-    /// HTTP through TLS.
+    /// HTTP over TLS.
     Https,
-    /// Bytes, of listeners with `tcp` alone. Those may use servers of the other schemes as well.
+    /// Bytes, only for listeners with `tcp`, which may use servers of the other schemes as well.
     Tcp,
 }
 
-/// A server's address, or a name to resolve.
+/// The host of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerHost {
-    /// Connected to as it is.
+    /// An IP address.
     Address(IpAddr),
-    /// Resolved, and resolved again when its records expire.
+    /// A name. It is resolved, and resolved again when its records expire.
     Name(String),
-    /// A socket in the file system. Its Host is `localhost`.
+    /// A Unix socket in the file system. Its Host header is `localhost`.
     Unix(PathBuf),
 }
 
-/// What a name that has several addresses stands for.
+/// How a server name with several addresses is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Dns {
-    /// As many servers, which come and go with its records. Of a name with addresses of both families those of IPv4
-    /// count: a machine that has one of each is one server.
+    /// As one server per address, which come and go with the DNS records. If there are addresses of both families, only
+    /// IPv4 is used, because a machine with one of each is one server.
     #[default]
     All,
-    /// One server: its addresses are tried in turn, IPv4 first.
+    /// As one server: its addresses are tried in turn, IPv4 first.
     One,
 }
 
-/// The Host header towards the servers.
+/// The Host header for servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum HostHeader {
-    /// As the client sent it.
+    /// The client's Host.
     #[default]
     Pass,
     /// The server's own host and port.
     Server,
-    /// This value.
+    /// A fixed value.
     Set(String),
 }
 
-/// What is spoken with the servers of an upstream.
+/// The HTTP version spoken with the servers of an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Protocol {
     /// HTTP/1.1.
@@ -169,14 +170,14 @@ pub enum Protocol {
     Http2,
 }
 
-/// Limits of the connections that one worker keeps to one server.
+/// Limits on the connections of one worker to one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pool {
-    /// Idle connections kept for reuse, at most: how many there are follows from how many were in use lately.
+    /// The most idle connections that are kept for reuse. The actual number follows from recent use.
     pub idle: usize,
-    /// Connections in all, busy ones included; beyond it requests get 503.
+    /// The most connections, busy ones included. Above, requests get 503.
     pub connections: usize,
-    /// An idle connection is closed after this long.
+    /// The time after which an idle connection is closed.
     pub idle_timeout: Duration,
 }
 
@@ -186,12 +187,12 @@ impl Default for Pool {
     }
 }
 
-/// Requests that wait for a server with room.
+/// The wait queue for servers at their limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueSettings {
-    /// How many may wait with each worker; those beyond get 503. 0 is no queue.
+    /// The most waiting requests per worker; further ones get 503. 0 turns the queue off.
     pub length: usize,
-    /// How long; then 503.
+    /// The longest wait; then 503.
     pub timeout: Duration,
 }
 
@@ -201,34 +202,34 @@ impl Default for QueueSettings {
     }
 }
 
-/// What keeps a client on one server.
+/// How a client is kept on one server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StickySessions {
-    /// A signed cookie that the proxy inserts, which names the server.
+    /// By a signed cookie that the proxy inserts, which names the server.
     Cookie(StickyCookie),
-    /// A table from what requests show to servers.
+    /// By a table of session keys and their servers.
     Table(StickyTable),
 }
 
-/// The cookie that the proxy inserts.
+/// The session cookie that the proxy inserts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StickyCookie {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// How long a session lasts without a request; `None` for as long as the browser is open.
+    /// How long a session lasts without a request; `None` means until the browser is closed.
     pub ttl: Option<Duration>,
-    /// What browsers are told about it.
+    /// The cookie attributes.
     pub attributes: CookieAttributes,
-    /// What signs it; `None` is a secret made at each start.
+    /// The secrets for signatures; `None` means a new secret at each start.
     pub secrets: Option<CookieSecrets>,
 }
 
-/// What signs cookies. `Debug` does not show it.
+/// The secrets that sign session cookies. `Debug` does not show them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CookieSecrets {
-    /// The file that they were read from.
+    /// The file that the secrets were read from.
     pub file: PathBuf,
-    /// The first one signs; all are accepted. At least one, each of 32 bytes or more.
+    /// The first secret signs; all are accepted. At least one, each of 32 bytes or more.
     pub secrets: Arc<[Box<[u8]>]>,
 }
 
@@ -238,79 +239,79 @@ impl fmt::Debug for CookieSecrets {
     }
 }
 
-/// Sessions that the proxy remembers.
+/// A table of sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StickyTable {
-    /// What names a session. With a cookie, servers set it and it is learnt from their responses.
+    /// The session key. For a cookie, the proxy learns it from the Set-Cookie of responses.
     pub source: Source,
     /// How long a session lasts without a request.
     pub ttl: Duration,
-    /// How many are remembered; the one used least recently makes room.
+    /// The most sessions; the least recently used one is evicted.
     pub sessions_max: usize,
 }
 
-/// How servers are checked.
+/// Health checks of servers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Check {
-    /// How checks follow each other.
+    /// The schedule of checks.
     pub settings: CheckSettings,
-    /// From the beginning of one to its end; then it has failed.
+    /// The time after which a check fails.
     pub timeout: Duration,
-    /// The port that is asked; `None` is that of the server.
+    /// The port to check; `None` means the server's port.
     pub port: Option<u16>,
-    /// What is asked.
+    /// What a check does.
     pub probe: Probe,
 }
 
 impl Check {
-    /// How long a check takes at most, unless written.
+    /// The default of `timeout`.
     pub const TIMEOUT: Duration = Duration::from_secs(1);
 }
 
-/// What a check does. Through TLS where the server is `https`.
+/// What a health check does. Through TLS if the server is `https`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Probe {
-    /// A GET, in the upstream's protocol.
+    /// Sends a GET, in the upstream's protocol.
     Http {
         /// Path and query.
         path: String,
-        /// The Host header; `None` is that of the server.
+        /// The Host header; `None` means the server's.
         host: Option<String>,
-        /// The statuses of a server that is well.
+        /// The status codes of a healthy server.
         status: Statuses,
-        /// Fields that its answer has; each name with at least one field line whose value passes.
+        /// Required fields of the response: for each name, at least one field line must pass.
         headers: Vec<(String, ValueRule)>,
-        /// What its answer's body is like, of which the first 64 KiB are looked at.
+        /// A condition on the first 64 KiB of the response body.
         body: Option<BodyRule>,
     },
-    /// A connection.
+    /// Opens a connection.
     Tcp,
-    /// A connection and a handshake, with a server of any scheme.
+    /// Opens a connection and completes a TLS handshake, whatever the server's scheme.
     Tls,
-    /// grpc.health.v1.Health/Check.
+    /// Calls grpc.health.v1.Health/Check.
     Grpc {
-        /// The service that is asked about; empty is the server as a whole.
+        /// The service to check; empty for the server as a whole.
         service: String,
     },
-    /// A program that ends with 0. It is told about the server by VANWARD_SERVER, VANWARD_HOST, VANWARD_ADDRESS and
-    /// VANWARD_PORT.
+    /// Runs a program, which must exit with 0. It learns about the server from VANWARD_SERVER, VANWARD_HOST,
+    /// VANWARD_ADDRESS and VANWARD_PORT.
     Command {
         /// The program and its arguments. At least one.
         command: Vec<String>,
     },
 }
 
-/// What a body has to be like.
+/// A condition on a response body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BodyRule {
-    /// These bytes are in it.
+    /// The body contains this text.
     Contains(String),
-    /// The pattern matches all of it.
+    /// The pattern matches the whole body.
     Pattern(Pattern),
 }
 
 impl BodyRule {
-    /// Whether a body is like that.
+    /// Whether a body fulfils the condition.
     pub fn passes(&self, body: &[u8]) -> bool {
         match self {
             Self::Contains(text) => {
@@ -321,43 +322,43 @@ impl BodyRule {
     }
 }
 
-/// Statuses of responses, in ranges within 100 to 599.
+/// Status codes of responses, as ranges within 100 to 599.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Statuses(pub(crate) Vec<RangeInclusive<u16>>);
 
 impl Statuses {
-    /// 200 to 299.
+    /// The status codes from 200 to 299.
     pub fn successful() -> Self {
         Self(vec![200..=299])
     }
 
-    /// These.
+    /// These status codes.
     pub fn of(statuses: impl IntoIterator<Item = u16>) -> Self {
         Self(statuses.into_iter().map(|status| status..=status).collect())
     }
 
-    /// Whether a status is one of them.
+    /// Whether a status code is included.
     pub fn contains(&self, status: u16) -> bool {
         self.0.iter().any(|range| range.contains(&status))
     }
 
-    /// Whether there are none.
+    /// Whether no status code is included.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Which requests are tried once more, with another server where there is one.
+/// Which requests are retried, on another server if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retry {
-    /// After what.
+    /// The failures that are retried.
     pub on: RetryOn,
-    /// How often a request is tried in all; 1 is once.
+    /// The most attempts per request; 1 means no retries.
     pub attempts: u32,
-    /// No attempt begins later than this after the first one.
+    /// The time after the first attempt from which no other one begins.
     pub within: Duration,
-    /// Whether what may be done twice by this is repeated too: methods that are not idempotent (RFC 9110 §9.2.2), after a
-    /// server may have seen them.
+    /// Whether methods that are not idempotent (RFC 9110 §9.2.2) are retried too, even if a server may have seen the
+    /// request, which may then be executed twice.
     pub non_idempotent: bool,
 }
 
@@ -367,16 +368,16 @@ impl Default for Retry {
     }
 }
 
-/// After what a request is tried once more.
+/// The failures that are retried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryOn {
     /// No connection, or none in time: no server has seen the request.
     pub connect: bool,
-    /// A connection that was closed or reset before there was a response.
+    /// The connection was closed or reset before there was a response.
     pub reset: bool,
     /// No response in time.
     pub timeout: bool,
-    /// These statuses.
+    /// Responses with these status codes.
     pub status: Statuses,
 }
 

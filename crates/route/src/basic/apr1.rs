@@ -1,19 +1,20 @@
-//! `$apr1$`, Apache's variant of the MD5-based crypt: what `htpasswd` writes unless told otherwise.
+//! `$apr1$`, Apache's variant of the MD5-based crypt, which `htpasswd` writes by default.
 //!
-//! A thousand rounds of MD5 are quick to try out today; `Users::weak` names who has one. Read here, never made.
+//! A thousand rounds of MD5 are quickly tried out today; `Users::weak` lists users with such a hash. Hashes are read
+//! here, never created.
 
 use md5::{Digest, Md5};
 
 const MAGIC: &[u8] = b"$apr1$";
 const ROUNDS: usize = 1000;
-/// Length of a hash as text.
+/// The length of a hash as text.
 pub(super) const TEXT_BYTES: usize = 22;
-/// What a salt is cut to.
+/// The longest salt; the rest of a longer one is ignored.
 pub(super) const SALT_BYTES_MAX: usize = 8;
 
 const MD5_BYTES: usize = 16;
 
-/// The hash of a password as text, without what stands before it.
+/// The text of a password's hash, without prefix and salt.
 pub(super) fn hash(password: &[u8], salt: &[u8]) -> [u8; TEXT_BYTES] {
     let digest = |parts: &[&[u8]]| -> [u8; MD5_BYTES] {
         let mut hasher = Md5::new();

@@ -1,7 +1,7 @@
-//! A file of users as `htpasswd` writes it, a `NAME:HASH` a line, and whether a password is theirs.
+//! User files in the format of `htpasswd` (`NAME:HASH` lines), and password verification.
 //!
-//! Taken are bcrypt (`htpasswd -B`), SHA-256 and SHA-512 crypt (`mkpasswd`, `openssl passwd -5` and `-6`) and `$apr1$`.
-//! Refused is what is no protection: plain text, unsalted SHA-1, the old DES crypt, and hashes of a cost that never ends.
+//! Accepts bcrypt (`htpasswd -B`), SHA-256 and SHA-512 crypt (`mkpasswd`, `openssl passwd -5` and `-6`) and `$apr1$`.
+//! Rejects plain text, unsalted SHA-1 and DES crypt, which protect nothing, and hashes with an excessive cost.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -11,11 +11,11 @@ use subtle::ConstantTimeEq;
 
 use super::{CREDENTIAL_BYTES_MAX, Credentials, apr1};
 
-/// Users of a file.
+/// The users in a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Users {
     list: Vec<User>,
-    /// The one whose hash takes longest to compare with.
+    /// The user whose hash takes longest to verify.
     costliest: usize,
     by_name: HashMap<Box<[u8]>, usize>,
 }
@@ -26,7 +26,7 @@ struct User {
     hash: Hash,
 }
 
-/// A hashed password that can be compared with.
+/// A supported password hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Hash {
     Bcrypt(Box<str>),
@@ -34,63 +34,63 @@ enum Hash {
     Apr1 { salt: Box<[u8]>, text: [u8; apr1::TEXT_BYTES] },
 }
 
-/// A line that cannot be taken.
+/// An invalid line of a user file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {kind}")]
 pub struct UserFault {
-    /// From 1.
+    /// The line number, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// What is wrong with the line.
     pub kind: UserFaultKind,
 }
 
-/// What is wrong with a line.
+/// What is wrong with a line of a user file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UserFaultKind {
-    /// No colon, or nothing before it.
+    /// There is no colon, or no name before it.
     #[error("expected NAME:HASH, as htpasswd -B writes it")]
     Form,
-    /// A name that no client can send.
+    /// No client can send the name.
     #[error("the name has a control character, or more than {CREDENTIAL_BYTES_MAX} bytes")]
     Name,
-    /// The same name once more.
+    /// A name occurs twice.
     #[error("{name} is on line {first} already; take one of them out")]
     Repeated {
-        /// Who.
+        /// The name.
         name: String,
-        /// The line that has it first.
+        /// The line of the first occurrence.
         first: usize,
     },
-    /// A hash that anybody can undo.
+    /// The kind of hash is unsafe.
     #[error("{0} does not protect a password; make the line anew with htpasswd -B")]
     Unsafe(&'static str),
-    /// A hash that is of a known kind and not whole.
+    /// The hash is of a known kind, but malformed.
     #[error("the {0} hash is not whole; make the line anew with htpasswd -B")]
     Broken(&'static str),
-    /// A hash that takes too long to compare with.
+    /// The hash takes too long to verify.
     #[error("a {kind} of cost {cost} takes too long; use at most {max}")]
     TooCostly {
-        /// Which hash.
+        /// The kind of hash.
         kind: &'static str,
-        /// What it says.
+        /// The cost of the hash.
         cost: u32,
-        /// What is taken.
+        /// The highest accepted cost.
         max: u32,
     },
 }
 
-/// Twice the time for each step; 14 is about a second.
+/// The highest accepted cost of bcrypt. Each step doubles the time; 14 takes about a second.
 const BCRYPT_COST_MAX: u32 = 14;
-/// A hundred times the default; about half a second.
+/// The most rounds of SHA crypt: a hundred times the default, about half a second.
 const SHA_ROUNDS_MAX: u32 = 500_000;
 const SHA_ROUNDS_MIN: u32 = 1000;
 const SHA_SALT_BYTES_MAX: usize = 16;
 
 impl Users {
-    /// Reads a file. Empty lines, and lines that begin with `#`, say nothing.
+    /// Parses a user file. Empty lines and lines that start with `#` are ignored.
     ///
     /// # Errors
-    /// Every line that cannot be taken.
+    /// All invalid lines.
     pub fn parse(text: &str) -> Result<Self, Vec<UserFault>> {
         let mut users = Self::default();
         let mut lines_of = Vec::new();
@@ -119,11 +119,11 @@ impl Users {
         if faults.is_empty() { Ok(users) } else { Err(faults) }
     }
 
-    /// The number of the user whose password this is, for [`Users::name`].
+    /// Verifies credentials. Returns the number of the user, for [`Users::name`].
     ///
-    /// Takes as long as the hash was made to take, from one millisecond to a second: never on a thread that serves
-    /// connections, and never for more requests at a time than there are cores to spare. Takes as long as the costliest hash
-    /// of the file for a name that is not there: where all cost the same, the time does not say whether it is.
+    /// Takes from one millisecond to a second, depending on the hash: never call it on a thread that serves
+    /// connections, nor for more requests at once than there are cores to spare. An unknown name takes as long as the
+    /// costliest hash, so that the time does not reveal whether it exists, if all hashes cost the same.
     pub fn verify(&self, credentials: &Credentials) -> Option<usize> {
         let known = self.by_name.get(credentials.user.as_slice()).copied();
         let user = self.list.get(known.unwrap_or(self.costliest))?;
@@ -136,17 +136,17 @@ impl Users {
         self.list.get(user).map(|user| &*user.name)
     }
 
-    /// How many there are.
+    /// The number of users.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there is nobody.
+    /// Whether there are no users.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Who has a hash that is taken and should be made anew: `$apr1$`.
+    /// Users whose hash is accepted, but should be replaced: `$apr1$`.
     pub fn weak(&self) -> impl Iterator<Item = &str> {
         self.list.iter().filter(|user| matches!(user.hash, Hash::Apr1 { .. })).map(|user| &*user.name)
     }
@@ -217,7 +217,7 @@ impl Hash {
         Ok(Self::Apr1 { salt: salt.as_bytes().into(), text })
     }
 
-    /// About how long it takes to compare with, in microseconds.
+    /// The approximate time to verify the hash, in microseconds.
     fn cost_us(&self) -> u64 {
         const BCRYPT_US: u64 = 60;
         const SHA_ROUNDS: u64 = 5000;
@@ -234,8 +234,8 @@ impl Hash {
         }
     }
 
-    /// Compares in a time that does not depend on how much is right. Bcrypt looks at the first 72 bytes of a password,
-    /// as it did when the hash was made.
+    /// Whether the password matches. The time does not depend on how much of it is right. Bcrypt uses the first 72
+    /// bytes only, as it did when the hash was made.
     fn is_of(&self, password: &[u8]) -> bool {
         match self {
             Self::Bcrypt(text) => bcrypt::verify(password, text).unwrap_or(false),

@@ -1,24 +1,24 @@
-//! Who has been verified lately, so that a password is hashed once in a while and not for every request.
+//! Recently verified credentials, so that not every request hashes a password.
 //!
-//! Only what was right is kept, and nothing of it can be read back: a keyed SHA-256 of name and password.
+//! Only valid credentials are kept, as keyed SHA-256 hashes that cannot be read back.
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::Credentials;
 
-/// Credentials that were verified, each until its time is over. One for each worker, or one under a lock.
+/// Verified credentials, each for a limited time. Use one per worker, or one behind a lock.
 ///
-/// Made anew, with another secret, when users change: what was verified before is of no use then.
+/// Create a new one with another secret when the users change.
 #[derive(Debug, Clone)]
 pub struct Verified {
     secret: [u8; 32],
     lifetime_ns: u64,
-    /// Credentials whose digests have the same beginning share a set.
+    /// Sets of entries; the beginning of a digest selects the set.
     sets: Box<[[Option<Entry>; PLACES]]>,
 }
 
-/// What credentials are kept as.
+/// The digest that credentials are stored as.
 #[derive(Debug, Clone, Copy)]
 pub struct CredentialsDigest([u8; 32]);
 
@@ -32,13 +32,13 @@ struct Entry {
 const PLACES: usize = 4;
 
 impl Verified {
-    /// Room for so many, rounded up to a power of two; each costs 56 bytes. `secret` is random.
+    /// Room for `entries_max` credentials, rounded up to a power of two; each takes 56 bytes. `secret` must be random.
     pub fn new(entries_max: usize, lifetime_ns: u64, secret: [u8; 32]) -> Self {
         let sets = entries_max.div_ceil(PLACES).next_power_of_two();
         Self { secret, lifetime_ns, sets: vec![[None; PLACES]; sets].into() }
     }
 
-    /// What credentials are looked for and kept as. Costs a fraction of a microsecond.
+    /// The digest of credentials. Takes a fraction of a microsecond.
     pub fn digest(&self, credentials: &Credentials) -> CredentialsDigest {
         let mut hasher = Sha256::new();
         hasher.update(self.secret);
@@ -49,15 +49,14 @@ impl Verified {
         CredentialsDigest(hasher.finalize().into())
     }
 
-    /// The number of the user whose credentials these are, if they were verified lately; see
-    /// [`Users::name`](super::Users::name).
+    /// The number of the user, if the credentials were verified recently; see [`Users::name`](super::Users::name).
     pub fn user(&self, digest: &CredentialsDigest, now_ns: u64) -> Option<usize> {
         let entries = self.sets[self.set_of(digest)].iter().flatten();
         let mut living = entries.filter(|entry| entry.until_ns > now_ns);
         living.find(|entry| entry.digest.0.ct_eq(&digest.0).into()).map(|entry| entry.user)
     }
 
-    /// Keeps credentials that were verified, in the place of those that end first where there is no room.
+    /// Stores verified credentials. If the set is full, the entry that expires first is replaced.
     pub fn keep(&mut self, digest: CredentialsDigest, user: usize, now_ns: u64) {
         let set = &mut self.sets[digest.set_of(self.sets.len())];
         let until_ns = now_ns.saturating_add(self.lifetime_ns);

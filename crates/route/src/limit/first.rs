@@ -1,14 +1,13 @@
-//! The first requests of each client, of each value of a header, or of all together.
+//! Counts the first requests of each key: of a client, a header value, or all requests together.
 
 use super::key::RateKey;
 use super::states::States;
 use crate::request::{Fields, Request};
 
-/// Tells the first requests that come with a key from those that follow.
+/// Distinguishes the first requests of each key from later ones.
 ///
-/// Its memory is that of a [`RateLimiter`](super::RateLimiter) with as many keys. Where more keys are in use than there is
-/// room for, the one that was counted least loses its place, and the new one goes on from its count: there may be fewer
-/// first requests then, and never more.
+/// Takes as much memory as a [`RateLimiter`](super::RateLimiter) with as many keys. If there is no room for a new key,
+/// it takes the place and the count of the key with the lowest count: there may be fewer first requests, never more.
 #[derive(Debug)]
 pub struct FirstRequests {
     count: u64,
@@ -16,38 +15,38 @@ pub struct FirstRequests {
     states: States,
 }
 
-/// How many requests came with a key, which is told by its hash.
+/// The number of requests of a key, which is identified by its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyCount {
-    /// A keyed hash of it.
+    /// The keyed hash.
     pub key: u64,
-    /// No more than what counts as the first ones.
+    /// The count; it stops at the number of first requests.
     pub count: u64,
 }
 
 impl FirstRequests {
-    /// The first `count` of each key, with room for so many keys, rounded up to a power of two. `secret` is random, as
-    /// that of a limiter.
+    /// Counts the first `count` requests per key, with room for `keys_max` keys, rounded up to a power of two. `secret`
+    /// must be random.
     pub fn new(count: u32, key: RateKey, keys_max: usize, secret: [u64; 2]) -> Self {
         Self { count: count.into(), key, states: States::new(keys_max, secret) }
     }
 
-    /// What the hashes of its keys are made with.
+    /// The secret that keys are hashed with.
     pub fn secret(&self) -> [u64; 2] {
         self.states.secret()
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn counts(&self) -> impl Iterator<Item = KeyCount> {
         self.states.all().map(|(key, count)| KeyCount { key, count })
     }
 
-    /// Goes on from what another with the same secret has counted.
+    /// Restores a count from another instance with the same secret.
     pub fn go_on(&self, KeyCount { key, count }: KeyCount) {
         self.states.put(key, count);
     }
 
-    /// Counts a request: whether it is one of the first.
+    /// Counts a request. Returns whether it is one of the first.
     pub fn take<F: Fields + ?Sized>(&self, request: &Request<'_, F>) -> bool {
         let tag = self.states.tag(|hasher| self.key.hash(request, hasher));
         self.states

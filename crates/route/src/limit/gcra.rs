@@ -1,32 +1,32 @@
-//! The generic cell rate algorithm (ITU-T I.371 annex A): one number for each key, no tables of past requests.
+//! The generic cell rate algorithm (GCRA, ITU-T I.371 annex A): one number per key, no history of requests.
 //!
-//! The number is when the next request is due if requests came at exactly the rate; a burst may be ahead of it.
+//! The number is the time at which the next request would be due at exactly the rate; a burst may be ahead of it.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// A number of requests in a time, of which so many may come at once.
+/// A rate with a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     requests: NonZeroU32,
     per: Duration,
     burst: NonZeroU32,
-    /// From one request to the next at exactly the rate. Rounded up, so that never more is admitted than was said.
+    /// The time between requests at exactly the rate. Rounded up, so that the rate is never exceeded.
     interval_ns: u64,
-    /// How far ahead requests may be.
+    /// How far ahead of time requests may be.
     tolerance_ns: u64,
 }
 
-/// Why a rate cannot be kept.
+/// Why a rate is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RateError {
-    /// The time is zero, or more than a day.
+    /// The period is zero, or more than a day.
     #[error("the time of a rate is from 1ms to a day, not {0:?}")]
     Time(Duration),
-    /// More than a request each 100 nanoseconds: it could not be told apart from no limit.
+    /// The rate exceeds one request per 100 nanoseconds, which is as good as no limit.
     #[error("{0} requests in {1:?} are more than 10 million a second; leave the limit out")]
     TooFast(u32, Duration),
-    /// The burst is so large that it would last for more than a year at the rate.
+    /// The burst is more than the rate admits in a year.
     #[error("a burst of {0} would take more than a year at this rate; use a smaller one")]
     Burst(u32),
 }
@@ -36,10 +36,10 @@ const YEAR_NS: u64 = 365 * 24 * 60 * 60 * 1_000_000_000;
 const INTERVAL_NS_MIN: u64 = 100;
 
 impl Rate {
-    /// `requests` in each `per` in the long run, `burst` of them at once at most.
+    /// A rate of `requests` per `per`, with at most `burst` requests at once.
     ///
     /// # Errors
-    /// Why it cannot be kept.
+    /// Why the rate is invalid.
     pub fn new(requests: NonZeroU32, per: Duration, burst: NonZeroU32) -> Result<Self, RateError> {
         if per < Duration::from_millis(1) || per > DAY {
             return Err(RateError::Time(per));
@@ -55,20 +55,19 @@ impl Rate {
         Ok(Self { requests, per, burst, interval_ns, tolerance_ns })
     }
 
-    /// So many requests in the long run, and in which time.
+    /// The number of requests, and the period.
     pub fn requests_per(self) -> (NonZeroU32, Duration) {
         (self.requests, self.per)
     }
 
-    /// So many at once at most.
+    /// The most requests at once.
     pub fn burst(self) -> NonZeroU32 {
         self.burst
     }
 
-    /// The new state of a key whose request is admitted, or after how many nanoseconds one would be.
+    /// Decides about a request of a key. Returns the new state if it is admitted, otherwise the nanoseconds to wait.
     ///
-    /// 0 is the state of a key that was not seen before. Over any time, no more requests are admitted than the burst and
-    /// what the rate gives in that time.
+    /// The state of a new key is 0. In any time span, at most the burst plus what the rate gives are admitted.
     #[inline]
     pub(super) fn decide(self, due_ns: u64, now_ns: u64) -> Result<u64, u64> {
         let due_ns = due_ns.max(now_ns);

@@ -1,4 +1,4 @@
-//! What requests are counted by: the parts of a request that make two of them the same.
+//! Keys for counting requests: the parts of a request that put it into a group.
 
 use std::hash::Hasher;
 use std::net::IpAddr;
@@ -7,29 +7,29 @@ use crate::form::FormReading;
 use crate::network::network_of;
 use crate::request::{Fields, Request, cookie, parameters};
 
-/// The parts of a request by which it is counted; none means all requests are counted together.
+/// The parts of a request that it is counted by. Without parts, all requests are counted together.
 ///
-/// A part that a request does not have is a value of its own: all requests without it are counted together.
+/// A missing part is a value of its own: all requests without it are counted together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RateKey(pub Vec<RateKeyPart>);
 
-/// A part of a request by which it is counted.
+/// A part of a request that it is counted by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RateKeyPart {
-    /// The network of the client: the first bits of its address. A client of IPv6 has at least 64 bits to itself.
+    /// The client's network: the first bits of its address. An IPv6 client usually has at least 64 bits for itself.
     ClientNetwork {
-        /// Of an IPv4 address, 32 for each address alone.
+        /// The number of bits for IPv4; 32 counts each address separately.
         bits_v4: u8,
-        /// Of an IPv6 address, 64 most often.
+        /// The number of bits for IPv6, usually 64.
         bits_v6: u8,
     },
-    /// The values of a header field, all of its lines.
+    /// The values of a header field, from all its lines.
     Header(String),
     /// The value of a cookie.
     Cookie(String),
-    /// The value of the first parameter of this name, both decoded.
+    /// The value of the first query parameter with this name. Both are decoded.
     Argument(String),
-    /// The host, in any case.
+    /// The host, ignoring case.
     Host,
     /// The listener.
     Listener,

@@ -1,7 +1,7 @@
-//! The states of very many keys, shared by all workers, in memory that is taken once.
+//! State for very many keys, shared by all workers, in memory that is allocated once.
 //!
-//! Sets of eight places, as in a processor's cache. A state is one atomic number that is exchanged with what it was; a
-//! lock is taken only to give a key its place.
+//! Sets of eight entries, like a CPU cache. A state is one atomic number, updated by compare and exchange; only adding
+//! a key takes a lock.
 
 use std::convert::Infallible;
 use std::hash::Hasher;
@@ -10,12 +10,12 @@ use std::sync::{Mutex, PoisonError};
 
 use siphasher::sip::SipHasher13;
 
-/// Memory for each key: its tag and its state.
+/// The memory per key: tag and state.
 pub const KEY_BYTES: usize = size_of::<Set>() / PLACES;
 
-/// Keys whose hashes have the same beginning share so many places.
+/// The entries of a set; keys whose hashes start alike share them.
 const PLACES: usize = 8;
-/// So many threads can give keys their places at once.
+/// The number of locks, and thus of threads that can add keys at once.
 const LOCKS_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct States {
     secret: [u64; 2],
 }
 
-/// Two lines of a processor's cache.
+/// A set of entries, in two cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Set {
@@ -35,8 +35,7 @@ struct Set {
     states: [AtomicU64; PLACES],
 }
 
-/// A key as it is told apart from others: a hash that is not 0. Two keys with the same one would share a state; among a
-/// million keys that happens once in millions of runs.
+/// The non-zero hash that identifies a key. Keys with equal hashes would share a state, which is extremely rare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tag(u64);
 
@@ -54,7 +53,7 @@ impl States {
         self.secret
     }
 
-    /// The hashes of all keys, with their states.
+    /// The hashes and states of all keys.
     pub(super) fn all(&self) -> impl Iterator<Item = (u64, u64)> {
         let of_set = |set: &Set| -> [(u64, u64); PLACES] {
             let at = |places: &[AtomicU64; PLACES], place: usize| places[place].load(Ordering::Relaxed);
@@ -63,7 +62,7 @@ impl States {
         self.sets.iter().flat_map(of_set).filter(|(tag, _)| *tag != 0)
     }
 
-    /// Gives the key with this hash a state.
+    /// Stores a state for the key with this hash.
     pub(super) fn put(&self, tag: u64, state: u64) {
         let Ok(()) = self.update(Tag(tag.max(1)), |_| Ok::<u64, Infallible>(state));
     }
@@ -74,8 +73,8 @@ impl States {
         Tag(hasher.finish().max(1))
     }
 
-    /// Exchanges a key's state for what `decide` makes of it, unless that is an error. A key that is new has the state
-    /// that was at its place: 0, or that of a key which had it before and is forgotten.
+    /// Replaces a key's state with the result of `decide`, unless it is an error. A new key starts with the state of
+    /// its place: 0, or the state of a forgotten key.
     pub(super) fn update<E>(&self, tag: Tag, decide: impl Fn(u64) -> Result<u64, E>) -> Result<(), E> {
         let index = tag.0 as usize & (self.sets.len() - 1);
         let set = &self.sets[index];

@@ -19,7 +19,7 @@ const TABLE: [u32; 256] = {
     table
 };
 
-/// The checksum of bytes that come in pieces.
+/// The CRC-32C checksum of bytes that come in pieces.
 pub(super) fn crc32c<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> u32 {
     let bytes = pieces.into_iter().flatten();
     !bytes.fold(u32::MAX, |rest, byte| rest >> 8 ^ TABLE[usize::from(rest as u8 ^ byte)])

@@ -1,4 +1,4 @@
-//! `PROXY TCP4 192.0.2.1 192.0.2.2 56324 443`, and the end of the line.
+//! PROXY protocol version 1: `PROXY TCP4 192.0.2.1 192.0.2.2 56324 443` and CRLF.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,7 +7,7 @@ use super::{ProxyHeader, ProxyHeaderError, ProxyIntroduction, ProxyOrigin, clien
 
 pub(super) const SIGNATURE: &[u8] = b"PROXY ";
 
-/// With the end of the line.
+/// The longest line, CRLF included.
 const LINE_BYTES_MAX: usize = 107;
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader<'_>>, ProxyHeaderError> {

@@ -1,4 +1,4 @@
-//! The binary header: a signature, addresses, and what else there is to say as types, lengths and values.
+//! PROXY protocol version 2: a binary header with a signature, addresses, and TLVs (type, length, value).
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -12,46 +12,46 @@ const FIXED_BYTES: usize = 16;
 const LOCAL: u8 = 0x20;
 const PROXY: u8 = 0x21;
 
-/// What a TLV is about.
+/// Types of TLVs.
 pub mod tlv_kind {
-    /// What the client asked for by ALPN.
+    /// The protocol that the client requested by ALPN.
     pub const ALPN: u8 = 0x01;
-    /// The host that the client asked for.
+    /// The host that the client requested.
     pub const AUTHORITY: u8 = 0x02;
-    /// A checksum over the header.
+    /// A CRC-32C checksum of the header.
     pub const CRC32C: u8 = 0x03;
-    /// Nothing.
+    /// Padding.
     pub const NOOP: u8 = 0x04;
-    /// Names the connection.
+    /// An ID of the connection.
     pub const UNIQUE_ID: u8 = 0x05;
-    /// About the client's TLS.
+    /// Properties of the client's TLS session.
     pub const SSL: u8 = 0x20;
-    /// In the first byte of `SSL`: the client spoke TLS.
+    /// A flag in the first byte of `SSL`: the client uses TLS.
     pub const CLIENT_SSL: u8 = 0x01;
-    /// The network's name space.
+    /// The network namespace.
     pub const NETNS: u8 = 0x30;
 }
 
-/// Something that a header says besides addresses.
+/// A TLV of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tlv<'a> {
-    /// See [`tlv_kind`].
+    /// The type; see [`tlv_kind`].
     pub kind: u8,
-    /// As it was sent.
+    /// The value, as it was sent.
     pub value: &'a [u8],
 }
 
 impl<'a> ProxyHeader<'a> {
-    /// What else the header says; nothing of version 1, and of a connection that is the proxy's own.
+    /// The TLVs of the header; none in version 1, or for a connection of the proxy's own.
     pub fn tlvs(&self) -> impl Iterator<Item = Tlv<'a>> {
         tlvs(self.tlvs).map_while(Result::ok)
     }
 }
 
-/// What the second two bytes say.
+/// The address family and transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
-    /// No addresses, or addresses that do not matter.
+    /// No addresses, or addresses that are ignored.
     Unknown,
     Four,
     Six,
@@ -170,7 +170,7 @@ fn check_tlvs(header: &[u8], list: &[u8]) -> Result<(), ProxyHeaderError> {
     if header[at..at + 4] == found.to_be_bytes() { Ok(()) } else { Err(ProxyHeaderError::Checksum) }
 }
 
-/// What is too long to be said is left out: names that no DNS carries, ids beyond 128 bytes.
+/// Writes the header. Values that are too long are left out: host names longer than DNS allows, IDs beyond 128 bytes.
 pub(super) fn write(introduction: &ProxyIntroduction<'_>, out: &mut Vec<u8>) {
     const AUTHORITY_BYTES_MAX: usize = 255;
     const UNIQUE_ID_BYTES_MAX: usize = 128;
