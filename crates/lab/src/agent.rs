@@ -1,9 +1,9 @@
-//! An agent: the hands of the lab on one machine, spoken to over standard input and output.
+//! Agent: the part of the lab that runs on each machine, controlled over standard input and output.
 //!
-//! It starts, watches and ends what the lab asks for; what is measured when is not its business. Whatever it started
-//! ends with it, and it ends with its input, or when it has heard nothing for too long.
+//! It starts, watches and ends processes as ordered; the lab decides what is measured when. All processes that it
+//! started end with it. It ends when its input ends, or after too long without an order.
 
-/// What is said.
+/// Messages between the lab and its agents.
 pub(crate) mod words;
 
 use std::io::{BufRead as _, Read as _, Write as _};
@@ -28,22 +28,22 @@ use crate::watch::{Part, watching};
 use crate::{cores, generator, machine, network, proxies, start};
 use words::{Answer, Ask, Begun, Load, Measurement, Seen, Share};
 
-/// A process that was asked to end gets this long.
+/// Time that a process gets to end after SIGTERM.
 const GRACE: Duration = Duration::from_millis(500);
-/// Less room than this on its disk spoils what is written there.
+/// Minimum free disk space of the agent's folder.
 const ROOM_BYTES_LEAST: u64 = 64 * 1024;
-/// How soon it is seen that the proxy is gone.
+/// Interval between checks whether the proxy still runs.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
-/// Asks that wait for the one before them: nobody sends more than an order and its end.
+/// Maximum number of queued orders: at most a measurement and its end.
 const ASKS_WAITING_MOST: usize = 16;
-/// The longest line: a list of URLs is the longest thing that is said.
+/// Maximum length of a message line: a list of URLs is the longest message.
 const LINE_BYTES_MOST: u64 = 256 * 1024 * 1024;
-/// What sshd tells of the connection: `CLIENT PORT SERVER PORT`.
+/// Environment variable of sshd with the connection: `CLIENT PORT SERVER PORT`.
 const CONNECTION: &str = "SSH_CONNECTION";
 
-/// Does what is asked for on standard input until that ends, or until nothing was heard for `silence`.
+/// Executes orders from standard input until it ends, or until no order has arrived for `silence`.
 ///
-/// Nothing that it started outlives the returned future.
+/// All started processes end with the returned future.
 pub async fn agent(own: &Own, silence: Option<Duration>) -> Result<(), Error> {
     let (heard, asks) = listen();
     tokio::select! {
@@ -53,7 +53,7 @@ pub async fn agent(own: &Own, silence: Option<Duration>) -> Result<(), Error> {
     }
 }
 
-/// What was asked, from a thread of its own: the input of a process can only be waited for.
+/// Reads orders in a thread of its own, because standard input of a process can only be read blocking.
 fn listen() -> (watch::Receiver<()>, mpsc::Receiver<Ask>) {
     let (hear, heard) = watch::channel(());
     let (ask, asks) = mpsc::channel(ASKS_WAITING_MOST);
@@ -74,7 +74,7 @@ fn listen() -> (watch::Receiver<()>, mpsc::Receiver<Ask>) {
     (heard, asks)
 }
 
-/// Ready when the input ended, or nothing came for so long.
+/// Ready when the input ends, or no order has arrived for `silence`.
 async fn until_silent(mut heard: watch::Receiver<()>, silence: Option<Duration>) {
     loop {
         let next = heard.changed();
@@ -88,12 +88,12 @@ async fn until_silent(mut heard: watch::Receiver<()>, silence: Option<Duration>)
     }
 }
 
-/// What is there of a run on this machine.
+/// Processes and state of a run on this machine.
 struct Agent<'o> {
     own: &'o Own,
     began: Instant,
     folder: TempDir,
-    /// The cores that this process may use.
+    /// CPU cores that this process may use.
     allowed: Vec<usize>,
     cores: Cores,
     origins: Option<Origins>,
@@ -102,8 +102,8 @@ struct Agent<'o> {
 }
 
 impl Drop for Agent<'_> {
-    /// All are killed before any is waited for: a kernel that is slow to take one apart keeps no other alive, should this
-    /// process be killed meanwhile.
+    /// Kills all processes before it waits for any. A process that ends slowly then keeps no other one alive, even if
+    /// this process is killed meanwhile.
     fn drop(&mut self) {
         if let Some((started, _)) = &self.proxy {
             started.group.kill();
@@ -115,7 +115,7 @@ impl Drop for Agent<'_> {
 }
 
 impl<'o> Agent<'o> {
-    /// Does what is asked, one after the other.
+    /// Executes orders one after the other.
     async fn work(own: &'o Own, mut asks: mpsc::Receiver<Ask>) -> Result<(), Error> {
         let began = Instant::now();
         let Some(Ask::Begin(share)) = asks.recv().await else { return Ok(()) };
@@ -159,7 +159,8 @@ impl<'o> Agent<'o> {
         Ok((Self { own, began, folder, allowed, cores, origins: None, proxy: None, _stay: stay }, begun))
     }
 
-    /// Programs that cannot write their files fail in words of their own.
+    /// Error text with a hint if the disk is full: programs that cannot write their files report that in different
+    /// words.
     fn explained(&self, error: &Error) -> String {
         let folder = self.folder.path();
         let room =
@@ -229,7 +230,7 @@ impl<'o> Agent<'o> {
         })
     }
 
-    /// Watches all that runs here, from its time on until the load ends or enough is said.
+    /// Watches all processes on this machine, from the agreed time until the load or the measurement ends.
     async fn measure(
         &mut self,
         measurement: &Measurement,
@@ -300,7 +301,7 @@ impl<'o> Agent<'o> {
         })
     }
 
-    /// Connections that the origins here were made until now.
+    /// Number of connections that the origins on this machine have accepted so far.
     async fn connections_made(&mut self) -> Option<u64> {
         self.origins.as_mut()?.connections().await
     }
@@ -317,7 +318,7 @@ impl<'o> Agent<'o> {
     }
 }
 
-/// Ready when a process ended that should not; never without one.
+/// Ready when a process of the group ends unexpectedly. Never ready without a group.
 async fn until_it_ends(group: Option<&mut Group>) -> Error {
     let Some(group) = group else { return std::future::pending().await };
     loop {
@@ -335,7 +336,7 @@ fn known(load: &Load) -> Result<&'static generator::Generator, Error> {
     })
 }
 
-/// A line on standard output. Whoever reads it may be gone: then this ends.
+/// Writes an answer to standard output. Fails if the reader is gone.
 fn say(answer: &Answer) -> Result<(), Error> {
     let mut line =
         serde_json::to_vec(answer).expect("answers have string keys and finite numbers by their types");
@@ -345,7 +346,7 @@ fn say(answer: &Answer) -> Result<(), Error> {
     said.map_err(|source| Error::System { action: "answer on standard output", source })
 }
 
-/// The two addresses in what sshd tells of a connection.
+/// Parses the two addresses of [`CONNECTION`].
 fn reached(told: &str) -> Option<(IpAddr, IpAddr)> {
     let mut words = told.split_whitespace();
     Some((words.next()?.parse().ok()?, words.nth(1)?.parse().ok()?))

@@ -1,5 +1,4 @@
-//! The certificate that every proxy of a run shows, made for it alone: ECDSA P-256, for its address, gone with its
-//! folder.
+//! Certificate of the proxies: ECDSA P-256, self-signed, made for one run and one address, and deleted with the folder.
 
 use std::io;
 use std::net::IpAddr;
@@ -10,30 +9,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// The one version of TLS that the generator offers, and so every proxy speaks.
+/// TLS version that the generator offers, and so every proxy uses.
 pub const VERSION: &str = "TLSv1.3";
-/// The one cipher suite that the generator offers.
+/// Cipher suite that the generator offers, and so every proxy uses.
 pub const CIPHER: &str = "TLS_AES_128_GCM_SHA256";
 
-/// Files of a certificate, PEM.
+/// Paths of a certificate and its key, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificate {
-    /// The certificate, which signs itself.
+    /// Self-signed certificate.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// Private key of the certificate.
     pub key: PathBuf,
-    /// Both, for those that want them in one file.
+    /// Certificate and key in one file, for programs that expect that.
     pub pair: PathBuf,
 }
 
-/// A certificate and its key, PEM.
+/// Certificate and key, in PEM.
 pub(crate) struct Pem {
     pub(crate) certificate: String,
     pub(crate) key: String,
 }
 
 impl Certificate {
-    /// Where its files are in a folder.
+    /// Paths of the files in a folder.
     pub(crate) fn within(folder: &Path) -> Self {
         Self {
             certificate: folder.join("cert.pem"),
@@ -44,7 +43,7 @@ impl Certificate {
 }
 
 impl Pem {
-    /// Makes one for a proxy at that address.
+    /// Makes a certificate for a proxy at this address.
     pub(crate) fn make(address: IpAddr) -> Result<Self, Error> {
         let made = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).and_then(|key| {
             let parameters = CertificateParams::new([address.to_string(), "localhost".to_owned()])?;
@@ -57,7 +56,7 @@ impl Pem {
         Ok(Self { certificate, key })
     }
 
-    /// What a proxy reads, by the file that it is in.
+    /// Contents of the files that a proxy reads, with their paths.
     pub(crate) fn files<'f>(&self, at: &'f Certificate) -> [(&'f Path, String); 3] {
         [
             (&at.pair, format!("{}{}", self.certificate, self.key)),

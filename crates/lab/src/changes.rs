@@ -1,5 +1,4 @@
-//! What a command line takes of a plan: other times, some of its cases and proxies. What is otherwise is said, for the
-//! report.
+//! Command-line changes to a plan: other times, a selection of cases and proxies. Each change is reported.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -11,25 +10,25 @@ use crate::generator::Generator;
 use crate::plan::Load;
 use crate::written::Written;
 
-/// What is otherwise than a plan says; nothing, by default.
+/// Changes to a plan; by default none.
 #[derive(Debug, Clone, Default)]
 pub struct Changes {
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: Option<NonZeroUsize>,
-    /// What each measurement lasts.
+    /// Duration of each measurement.
     pub measured: Option<Duration>,
-    /// What is sent before it and not counted.
+    /// Duration of the uncounted load before each measurement.
     pub warm_up: Option<Duration>,
-    /// The cases, by name, with `*` for any part of it; all of them if this is empty.
+    /// Names of the cases to measure; `*` matches any text. Empty: all cases.
     pub cases: Vec<String>,
-    /// The proxies; all of them if this is empty.
+    /// Names of the proxies to measure. Empty: all proxies.
     pub proxies: Vec<String>,
-    /// What sends the requests of every case.
+    /// Load generator for every case.
     pub generator: Option<&'static Generator>,
 }
 
 impl Changes {
-    /// Changes the plan, and says what became otherwise, a phrase each. A name that the plan has not is a mistake.
+    /// Applies the changes to the plan, and returns a phrase for each. An unknown name is an error.
     pub fn apply(&self, plan: &mut Written) -> Result<Vec<String>, String> {
         let mut said = Vec::new();
         let timing = &mut plan.timing;
@@ -127,7 +126,7 @@ fn told(time: Duration) -> String {
     if time.is_zero() { "none".to_owned() } else { format!("{time:?}") }
 }
 
-/// What was meant, if one name is near; else all there are.
+/// Hint for an unknown name: the most similar known name, or all known names.
 fn expected<'n>(written: &str, names: impl Iterator<Item = &'n str> + Clone) -> String {
     match nearest(written, names.clone()) {
         Some(name) => format!("did you mean {name:?}?"),
@@ -135,7 +134,7 @@ fn expected<'n>(written: &str, names: impl Iterator<Item = &'n str> + Clone) -> 
     }
 }
 
-/// Whether a name fits a pattern, in which `*` is any text.
+/// Whether a name matches a pattern, in which `*` is any text.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(head) else { return false };

@@ -1,6 +1,5 @@
-//! What the kernel charges a program's control group for: all threads and children of the program, those that come and go
-//! between two looks as well. Where there is no hierarchy of version 2, or no right to it, threads are added up instead
-//! (`usage`).
+//! CPU time that the kernel charges to a control group: all threads and children of a program, including short-lived
+//! ones. Without cgroup version 2, or without the permission to use it, `usage` adds up threads instead.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,32 +11,32 @@ use std::time::Duration;
 
 use procfs::process::Process;
 
-/// A control group for one program and what that starts. It goes with the last handle, once all of them have ended.
+/// Control group for one program and its children. Removed with the last handle, after all its processes have ended.
 #[derive(Debug, Clone)]
 pub(crate) struct ControlGroup(Arc<Folder>);
 
 #[derive(Debug)]
 struct Folder(PathBuf);
 
-/// CPU time that a control group was charged.
+/// CPU time charged to a control group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Charged {
     pub(crate) user_microseconds: u64,
     pub(crate) system_microseconds: u64,
 }
 
-/// What enters a control group before it becomes a program: `sh -c JOIN sh GROUP PROGRAM ARGUMENTS`.
+/// Script that enters a control group before the program starts: `sh -c JOIN sh GROUP PROGRAM ARGUMENTS`.
 const JOIN: &str = "echo $$ >\"$1/cgroup.procs\" || exit 1; shift; exec \"$@\"";
 
-/// What the names of groups begin with; the number of the process that made it and one of its own follow.
+/// Prefix of the names of control groups, followed by the ID of the process that made it and a number.
 const NAME: &str = "vanward-lab-";
 
-/// How long the kernel has to take apart what was killed.
+/// Number of attempts to remove a control group whose processes were killed.
 const LOOKS: u32 = 50;
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 impl ControlGroup {
-    /// An empty one within that of this process; `None` where none can be made, or entered.
+    /// Makes an empty control group within that of this process. `None` if the system does not allow it.
     pub(crate) fn new() -> Option<Self> {
         Self::within(own()?)
     }
@@ -52,7 +51,8 @@ impl ControlGroup {
         made.charged().is_some().then_some(made)
     }
 
-    /// Whether programs may be started inside: the right to make one is not that to enter it.
+    /// Whether programs can be started in the group: permission to make a group does not include permission to enter
+    /// it.
     fn can_be_entered(&self) -> bool {
         let entered = self.entered(&["true".to_owned()]);
         let mut command = Command::new(&entered[0]);
@@ -60,7 +60,7 @@ impl ControlGroup {
         command.status().is_ok_and(|status| status.success())
     }
 
-    /// The command that starts this one inside.
+    /// Command line that runs `command` within the control group.
     pub(crate) fn entered(&self, command: &[String]) -> Vec<String> {
         let folder = self.0.0.to_string_lossy();
         ["sh", "-c", JOIN, "sh", &folder]
@@ -70,13 +70,13 @@ impl ControlGroup {
             .collect()
     }
 
-    /// Where the kernel shows it.
+    /// Folder of the group in the file system of the kernel.
     #[cfg(test)]
     pub(crate) fn folder(&self) -> &Path {
         &self.0.0
     }
 
-    /// What it was charged until now.
+    /// CPU time charged until now.
     pub(crate) fn charged(&self) -> Option<Charged> {
         read(&fs::read_to_string(self.0.0.join("cpu.stat")).ok()?)
     }
@@ -95,7 +95,7 @@ impl Drop for Folder {
     }
 }
 
-/// What all of several were charged.
+/// Sum of the CPU times of several groups; `None` if one is unknown.
 pub(crate) fn sum(charged: impl Iterator<Item = Option<Charged>>) -> Option<Charged> {
     charged.reduce(|one, other| {
         let (one, other) = (one?, other?);
@@ -114,7 +114,7 @@ fn read(stat: &str) -> Option<Charged> {
     Some(Charged { user_microseconds: number("user_usec")?, system_microseconds: number("system_usec")? })
 }
 
-/// The folder of this process's control group, if programs can be started in groups within it.
+/// Folder of this process's control group, if programs can be started in groups within it.
 fn own() -> Option<&'static Path> {
     static OWN: OnceLock<Option<PathBuf>> = OnceLock::new();
     OWN.get_or_init(|| {
@@ -132,7 +132,7 @@ fn own() -> Option<&'static Path> {
     .as_deref()
 }
 
-/// Removes what is left of those that were killed before they could: groups whose makers are gone, with nobody inside.
+/// Removes empty control groups whose makers were killed before they could remove them.
 fn sweep(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {

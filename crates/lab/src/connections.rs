@@ -1,9 +1,9 @@
-//! TCP connections of this network namespace, and which of them are a part's.
+//! TCP connections of this network namespace, and which belong to a part of the lab.
 
 use std::collections::BTreeMap;
 use std::fs;
 
-/// The states of the kernel's list, by their number from 1.
+/// States of TCP, by the kernel's numbers from 1.
 const STATES: [&str; 12] = [
     "ESTABLISHED",
     "SYN_SENT",
@@ -19,7 +19,7 @@ const STATES: [&str; 12] = [
     "NEW_SYN_RECV",
 ];
 
-/// Every connection at one moment.
+/// All connections at one moment.
 pub(crate) struct Connections(Vec<Connection>);
 
 /// One end of a connection.
@@ -30,24 +30,24 @@ pub(crate) struct Connection {
     state: &'static str,
 }
 
-/// By which ports the connections of a part are known.
+/// Ports that identify the connections of a part of the lab.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ports {
-    /// Its own: where it listens.
+    /// Ports that the part listens on.
     pub(crate) of: Vec<u16>,
-    /// Those of others, which it connects to.
+    /// Ports of other parts that the part connects to.
     pub(crate) to: Vec<u16>,
 }
 
 impl Ports {
-    /// Whether an end of a connection is the part's. With all of a run on one machine, both ends are in its lists.
+    /// Whether this end of a connection belongs to the part. If everything runs on one machine, the list has both ends.
     pub(crate) fn has(&self, local_port: u16, remote_port: u16) -> bool {
         self.of.contains(&local_port) || self.to.contains(&remote_port)
     }
 }
 
 impl Connection {
-    /// `None` of a state that the kernel has no number for.
+    /// `None` for an unknown state number.
     pub(crate) fn new(local_port: u16, remote_port: u16, state: usize) -> Option<Self> {
         Some(Self { local_port, remote_port, state: STATES.get(state.checked_sub(1)?)? })
     }
@@ -60,8 +60,7 @@ impl FromIterator<Connection> for Connections {
 }
 
 impl Connections {
-    /// As the kernel lists them for people to read: one look at all that it has for each family of addresses, which takes
-    /// milliseconds. For where it does not tell of sockets otherwise.
+    /// Reads the connections from /proc/net, which takes milliseconds. For systems without sock_diag.
     pub(crate) fn listed() -> Self {
         let list = |path| fs::read_to_string(path).unwrap_or_default();
         Self::read(&(list("/proc/net/tcp") + &list("/proc/net/tcp6")))
@@ -77,12 +76,12 @@ impl Connections {
         list.lines().filter_map(connection).collect()
     }
 
-    /// Established connections of a part.
+    /// Number of established connections of a part.
     pub(crate) fn established(&self, ports: &Ports) -> usize {
         self.of(ports).filter(|one| one.state == "ESTABLISHED").count()
     }
 
-    /// Ends of connections that are neither established nor listening, by state.
+    /// Number of connection ends that are neither established nor listening, by state.
     pub(crate) fn others(&self, ports: &Ports) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         for one in self.of(ports).filter(|one| !["ESTABLISHED", "LISTEN"].contains(&one.state)) {

@@ -1,6 +1,6 @@
-//! Which cores each part has: the proxy's own core first, for it is what is measured.
+//! Assigns CPU cores to the parts of a run; the proxy gets its own core first, because it is measured.
 //!
-//! A child inherits the affinity of the thread that starts it; nothing here pins a running process of another.
+//! A child inherits the affinity of the thread that starts it. Nothing here changes a process that already runs.
 
 use std::fs;
 use std::io;
@@ -11,17 +11,17 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::agent::words::Share;
 use crate::error::Error;
 
-/// The cores that this thread may use, dealt out to what runs on this machine.
+/// Distributes the cores that this thread may use among the parts on this machine.
 pub(crate) fn assign(share: &Share) -> Result<Cores, Error> {
     Ok(deal(&allowed()?, siblings, share))
 }
 
-/// The same where everything does, with proxies of one worker.
+/// Distributes the cores as for a run with all parts on this machine, and proxies with one worker.
 pub fn assign_all() -> Result<Cores, Error> {
     assign(&Share { client: true, proxy: true, origins: true, workers: 1 })
 }
 
-/// The cores that this thread may use.
+/// CPU cores that this thread may use.
 pub fn allowed() -> Result<Vec<usize>, Error> {
     let allowed = sched_getaffinity(None).map_err(|source| Error::System {
         action: "read the cores of this process",
@@ -30,13 +30,13 @@ pub fn allowed() -> Result<Vec<usize>, Error> {
     Ok((0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect())
 }
 
-/// Runs `start` on a thread that has these cores only, and gives the thread its own back.
+/// Runs `start` on this thread, limited to these cores, then restores the thread's cores.
 pub fn on<T>(cores: &[usize], start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let _stay = stay_on(cores)?;
     start()
 }
 
-/// Keeps this thread, and what it starts, to these cores until the returned guard is dropped.
+/// Limits this thread and its children to these cores, until the returned guard is dropped.
 pub fn stay_on(cores: &[usize]) -> io::Result<Stay> {
     let before = sched_getaffinity(None)?;
     let mut wanted = CpuSet::new();
@@ -47,7 +47,7 @@ pub fn stay_on(cores: &[usize]) -> io::Result<Stay> {
     Ok(Stay { before })
 }
 
-/// Gives the thread its cores back when it is dropped, on the same thread.
+/// Guard that restores the cores of the thread when it is dropped. It must be dropped on the same thread.
 #[derive(Debug)]
 pub struct Stay {
     before: CpuSet,
@@ -60,9 +60,9 @@ impl Drop for Stay {
     }
 }
 
-/// A core for each of the proxy's workers, then one for the origins, the rest for the load; what is too few is shared,
-/// the proxy's last. The other half of a core with two threads stays idle where there are enough. What does not run
-/// here gets none.
+/// One core for each worker of the proxy, then one for the origins, the rest for the load. With too few cores, parts
+/// share cores; the proxy's core is shared last. Hyper-threading siblings stay idle if there are enough cores. Parts on
+/// other machines get none.
 fn deal(allowed: &[usize], siblings: impl Fn(usize) -> Vec<usize>, share: &Share) -> Cores {
     let allowed = if allowed.is_empty() { &[0] } else { allowed };
     let others = usize::from(share.origins) + usize::from(share.client);
@@ -89,13 +89,13 @@ fn deal(allowed: &[usize], siblings: impl Fn(usize) -> Vec<usize>, share: &Share
     }
 }
 
-/// The logical cores that are the same physical one, itself included; empty if the kernel does not tell.
+/// Logical cores of the same physical core, itself included. Empty if the kernel does not report it.
 fn siblings(core: usize) -> Vec<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
     fs::read_to_string(path).map(|text| core_list(&text)).unwrap_or_default()
 }
 
-/// The kernel's form of a list: `0,2-4`. What is not of this form is left out.
+/// Parses the kernel's form of a list, `0,2-4`. Skips other text.
 fn core_list(text: &str) -> Vec<usize> {
     let ranges = text.trim().split(',').filter_map(|part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

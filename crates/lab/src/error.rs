@@ -1,118 +1,118 @@
-//! Why a run can't begin or go on. What goes wrong with a single measurement is a result, not an error.
+//! Errors that prevent or end a run. A failed measurement is a result, not an error.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What stopped the lab, and what to do about it.
+/// Error of the lab, with a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The folder for configurations and logs.
+    /// A file or folder for configurations and logs could not be written.
     #[error("cannot write {}: {source}; check the free space, or set TMPDIR to another folder", path.display())]
     Write {
-        /// Which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The program that is to be copied to another machine.
+    /// The program to be copied to another machine could not be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// What could not be done where a part of the lab runs.
+    /// A part of the lab failed on its machine.
     #[error("{}{reason}", at.as_ref().map(|at| format!("on {at}: ")).unwrap_or_default())]
     There {
         /// The machine; `None` is this one.
         at: Option<String>,
-        /// What was said there.
+        /// The error that the machine reported.
         reason: String,
     },
-    /// An agent that is gone.
+    /// The connection to an agent was lost.
     #[error("the connection to the agent on {at} was lost{}", said(log))]
     Lost {
-        /// Which machine.
+        /// The machine.
         at: String,
-        /// What it, or ssh, said last.
+        /// Last output of the agent or of ssh.
         log: String,
     },
-    /// A machine that can be reached and not be used.
+    /// A machine can be reached, but not used.
     #[error("{at} cannot be used: {reason}")]
     Unusable {
-        /// Which machine.
+        /// The machine.
         at: String,
-        /// Why, and what helps.
+        /// The reason and a remedy.
         reason: String,
     },
-    /// A program that did not start at all.
+    /// A program could not be started.
     #[error("cannot start {program}: {source}; check that it is installed and may be executed")]
     Spawn {
-        /// As it was to be started.
+        /// The program that was to be started.
         program: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// No port, no affinity, no process list.
+    /// The system refused a port, the CPU affinity or the process list.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was wanted.
+        /// The refused action.
         action: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A process that ended by itself.
+    /// A process ended unexpectedly.
     #[error("{name} ended by itself ({status}){}", said(log))]
     Ended {
-        /// Which.
+        /// Name of the process.
         name: String,
-        /// How it ended.
+        /// How the process ended.
         status: String,
-        /// The end of what it wrote.
+        /// The end of its log.
         log: String,
     },
-    /// A process that runs but does not answer.
+    /// A process runs but does not answer.
     #[error("{name} did not answer within {limit:?}: {last}{}", said(log))]
     Silent {
-        /// Which.
+        /// Name of the process.
         name: String,
-        /// How long it was given.
+        /// How long the lab waited.
         limit: Duration,
-        /// What the last attempt met.
+        /// Error of the last attempt.
         last: String,
-        /// The end of what it wrote.
+        /// The end of its log.
         log: String,
     },
-    /// What a proxy can't be configured to do.
+    /// A proxy does not support a requested feature.
     #[error("{name} cannot be run with {what}")]
     Unsupported {
-        /// Which proxy.
+        /// Name of the proxy.
         name: &'static str,
-        /// Which feature.
+        /// The feature.
         what: &'static str,
     },
-    /// A generator that gave no figures.
+    /// A load generator produced no figures.
     #[error("the load generator gave no figures: {reason}{}", said(log))]
     Generator {
-        /// What came instead.
+        /// The reason.
         reason: String,
-        /// The end of what it wrote.
+        /// The end of its log.
         log: String,
     },
-    /// Stopped by who started it.
+    /// The run was stopped by its user.
     #[error("interrupted before anything was measured")]
     Interrupted,
-    /// An earlier run whose figures are not to stand beside new ones.
+    /// An earlier run does not match, so it cannot be continued.
     #[error("the run that is there cannot be gone on with: {0}; choose another folder with --out")]
     Another(String),
-    /// A plan that asks for nothing.
+    /// The plan has nothing to measure.
     #[error("the plan has no {0} to measure")]
     Empty(&'static str),
 }
 
-/// The end of a log as the end of a sentence.
+/// The end of a log, as the end of a sentence.
 fn said(log: &str) -> String {
     if log.is_empty() { String::new() } else { format!("; it said: {log}") }
 }

@@ -1,6 +1,6 @@
-//! What a plan expects of figures: `p99 < 50ms`, `nginx: errors = 0`. Read here, and judged once the run is over.
+//! Expectations of a plan: `p99 < 50ms`, `nginx: errors = 0`. Parsed with the plan, and judged after the run.
 //!
-//! Nothing is dropped: what could not be judged was missed.
+//! An expectation without a figure counts as missed.
 
 use report::Summary;
 use report::latency::Latency;
@@ -12,14 +12,14 @@ use crate::plan::{CasePlan, Plan};
 use crate::proxies::{direct, vanward};
 use crate::quantity;
 
-/// One expectation.
+/// An expectation of a plan.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Expect {
     text: String,
-    /// Whose figures, by the name that stands before it; [`Expect::about`] says whose they are otherwise.
+    /// Proxy named in the text; without a name, [`Expect::about`] selects the proxies.
     named: Option<String>,
-    /// Whose figures.
+    /// Proxies that the expectation is about.
     proxies: Vec<String>,
     figure: Figure,
     comparison: Comparison,
@@ -28,10 +28,10 @@ pub struct Expect {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Figure {
-    /// A share of the latencies, in microseconds.
+    /// Quantile of the latency, from 0 to 1.
     Quantile(f64),
     Errors,
-    /// A median over the repeats.
+    /// Median of a metric over the repeats.
     Median(Metric),
 }
 
@@ -87,7 +87,7 @@ impl TryFrom<String> for Expect {
     }
 }
 
-/// A bound on latency, such as a search for the highest rate keeps to.
+/// Bound on latency, for a search for the highest rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bound(Expect);
 
@@ -108,12 +108,12 @@ impl TryFrom<String> for Bound {
 }
 
 impl Bound {
-    /// As it was written.
+    /// The bound as it was written.
     pub fn text(&self) -> &str {
         &self.0.text
     }
 
-    /// Whether these latencies keep to it; none do not.
+    /// Whether these latencies meet the bound. Without latencies, it is not met.
     pub(crate) fn is_met_by(&self, latency: &Latency) -> bool {
         let Figure::Quantile(quantile) = self.0.figure else { return false };
         latency.at_quantile_us(quantile).is_some_and(|us| self.0.is_met_by(us as f64))
@@ -121,8 +121,7 @@ impl Bound {
 }
 
 impl Expect {
-    /// Of which of these proxies of a plan it is: the one that it names; else ours, and where that is not among them every
-    /// one that is a proxy.
+    /// Selects the proxies: the named one; otherwise Vanward; if the plan does not have Vanward, all proxies.
     pub(crate) fn about(self, names: &[&str]) -> Result<Self, String> {
         let proxies: Vec<&str> = match &self.named {
             Some(named) if !names.contains(&named.as_str()) => {
@@ -146,12 +145,12 @@ impl Expect {
         Ok(Self { proxies, ..self })
     }
 
-    /// Leaves those out that take no part in a run; which they were.
+    /// Removes proxies that take no part in a run, and returns their names.
     pub(crate) fn retain(&mut self, is_there: impl Fn(&str) -> bool) -> Vec<String> {
         self.proxies.extract_if(.., |name| !is_there(name)).collect()
     }
 
-    /// As it was written.
+    /// The expectation as it was written.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -166,7 +165,7 @@ impl Expect {
         }
     }
 
-    /// The figure, if there is one.
+    /// The measured figure, if there is one.
     fn measured(&self, row: &Row<'_>) -> Option<f64> {
         if row.valid == 0 {
             return None;
@@ -187,8 +186,8 @@ impl Expect {
     }
 }
 
-/// Each expectation of each proxy that it is about, in each case that this takes part in. What has no figure was missed,
-/// whatever the reason: the proxy is not installed, cannot do the case, or was not measured.
+/// Judges each expectation for each of its proxies in each case. Without a figure it was missed, for any reason: the
+/// proxy is not installed, does not support the case, or was not measured.
 pub(crate) fn judge(plan: &Plan, summary: &Summary<'_>) -> Vec<Expectation> {
     let about = plan
         .expectations
@@ -223,7 +222,7 @@ pub(crate) fn judge(plan: &Plan, summary: &Summary<'_>) -> Vec<Expectation> {
     judged
 }
 
-/// What came of them, for CI: a test case each.
+/// JUnit report of the expectations for CI, one test case each.
 pub fn junit(name: &str, expectations: &[Expectation]) -> String {
     let failures = expectations.iter().filter(|each| !each.is_met).count();
     let mut out = format!(
@@ -276,7 +275,7 @@ mod tests {
         }
     }
 
-    /// Whose figures an expectation is about, of a plan with these proxies.
+    /// Names of the proxies that an expectation is about, in a plan with these proxies.
     fn about(text: &str, names: &[&str]) -> Result<Vec<String>, String> {
         read(text)?.about(names).map(|expect| expect.proxies)
     }

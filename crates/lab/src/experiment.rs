@@ -1,15 +1,15 @@
-//! The run itself: rounds of every case and proxy, a fresh process of the proxy for each measurement.
+//! Run of a plan: rounds of every case and proxy, with a fresh process of the proxy for each measurement.
 //!
-//! Closed loops come first: the constant rates, equal for all, follow from the slowest of them. A measurement that
-//! fails is a result; only what makes every further one worthless ends the run.
+//! Closed loops come first, because the constant rates follow from the slowest proxy. A failed measurement is a result;
+//! only errors that affect all further measurements end the run.
 
-/// The plan in the words of the results.
+/// Describes a plan for the results.
 mod describe;
-/// How long it takes.
+/// Forecast of the duration of a run.
 mod forecast;
-/// What was measured before it was broken off.
+/// Continues an interrupted run.
 mod resume;
-/// The highest rate that meets a bound.
+/// Search for the highest rate that meets a bound.
 mod search;
 
 use std::collections::BTreeMap;
@@ -38,41 +38,42 @@ pub use forecast::Forecast;
 pub(crate) use forecast::Takers;
 use search::{Search, Tried};
 
-/// More threads than this send load no better.
+/// Maximum number of load threads: more do not send load better.
 const LOAD_THREADS_MOST: usize = 8;
-/// One measurement in this many may be repeated if it was invalid: a busy machine must not make the run endless.
+/// One in this many measurements may be repeated if it was invalid, so that a busy machine does not prolong the run
+/// endlessly.
 const REPEATED_SHARE: usize = 8;
-/// The longest that goes unseen what a proxy uses.
+/// Longest interval between two samples of a proxy's usage.
 const BETWEEN_SAMPLES: Duration = Duration::from_secs(1);
-/// Where a search begins that knows nothing.
+/// First rate of a search without earlier results.
 const FIRST_RATE: f64 = 1_000.0;
 
-/// Where a run is, before each measurement.
+/// Progress of a run, before each measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress<'p> {
-    /// Measurements made.
+    /// Measurements done.
     pub done: usize,
     /// Measurements in all.
     pub total: usize,
-    /// The proxy measured next.
+    /// Name of the proxy that is measured next.
     pub proxy: &'p str,
-    /// The case measured next.
+    /// Name of the case that is measured next.
     pub case: &'p str,
     /// The round, from 1.
     pub round: usize,
-    /// What the rest takes, as far as is known.
+    /// Estimated remaining time.
     pub left: Duration,
 }
 
-/// Who follows a run.
+/// Observer of a run.
 pub trait Watcher {
-    /// Everything is there, and the first measurement is next.
+    /// Called before the first measurement, when everything is started.
     fn begins(&mut self, _forecast: &Forecast) {}
 
-    /// A measurement is about to be made.
+    /// Called before each measurement.
     fn next(&mut self, progress: Progress<'_>);
 
-    /// One was made: the results until now, for whoever keeps them against what may come.
+    /// Called after each measurement with all results so far, for example to save them.
     fn measured(&mut self, _results: &Results) {}
 }
 
@@ -82,10 +83,10 @@ impl<F: FnMut(Progress<'_>)> Watcher for F {
     }
 }
 
-/// Runs the plan on these machines. If `interrupted` is ready first, what was measured by then is the result, with a
-/// note. What an earlier run of the same measured is not measured again.
+/// Runs a plan on these machines. If `interrupted` is ready first, returns the results so far, with a note. Does not
+/// repeat the measurements of `earlier`, a part of the same run.
 ///
-/// No process outlives the returned future, however it ends.
+/// No process outlives the returned future.
 pub async fn run(
     plan: &Plan,
     sites: Sites,
@@ -109,7 +110,7 @@ pub async fn run(
     Ok(experiment.finish(stopped))
 }
 
-/// Whether there is anything to measure.
+/// Checks that the plan has something to measure.
 fn is_something(plan: &Plan) -> Result<(), Error> {
     match (plan.proxies.is_empty(), plan.cases.is_empty()) {
         (_, true) => Err(Error::Empty("case")),
@@ -118,18 +119,18 @@ fn is_something(plan: &Plan) -> Result<(), Error> {
     }
 }
 
-/// A run under way.
+/// A run in progress.
 struct Experiment<'p> {
     plan: &'p Plan,
     sites: Sites,
     origins: Addresses,
-    /// What proxies show clients that speak TLS; `None` if no case is of it.
+    /// Certificate of the proxies; `None` if no case uses TLS.
     certificate: Option<Certificate>,
     random: fastrand::Rng,
     began: Instant,
-    /// What an earlier run took that this one goes on with.
+    /// Duration of the interrupted run that this one continues.
     before_seconds: f64,
-    /// Measurements that it made.
+    /// Number of measurements of the interrupted run.
     before: usize,
     repeats: usize,
     /// Measurements of searches beyond the first of each.
@@ -207,7 +208,7 @@ impl<'p> Experiment<'p> {
         })
     }
 
-    /// The closed loops, then the constant rates that follow from them.
+    /// Measures the closed loops, then the constant rates that follow from them.
     async fn measure_all(&mut self, watcher: &mut impl Watcher) -> Result<(), Error> {
         watcher.begins(&self.forecast);
         let (closed, paced): (Vec<usize>, Vec<usize>) =
@@ -217,8 +218,8 @@ impl<'p> Experiment<'p> {
         self.measure_rounds(&paced, watcher).await
     }
 
-    /// Every round has every case once in a new order, and within it every proxy in a new order: what drifts, drifts
-    /// for all of them alike.
+    /// Measures the rounds. Each round has every case once in random order, and in each case every proxy in random
+    /// order, so that drift affects all equally.
     async fn measure_rounds(&mut self, cases: &[usize], watcher: &mut impl Watcher) -> Result<(), Error> {
         let plan = self.plan;
         for round in 1..=plan.timing.rounds {
@@ -258,15 +259,15 @@ impl<'p> Experiment<'p> {
         Ok(())
     }
 
-    /// What failed because the lab's own parts did is no failure of the proxy's: whoever goes on with the run measures it
-    /// again. `known` is how many measurements there were before.
+    /// Removes measurements that failed because of the lab itself, so that a continued run repeats them. `known` is the
+    /// number of measurements before.
     fn forget_failure(&mut self, known: usize) {
         if self.results.runs[known..].iter().any(|run| matches!(run.outcome, Outcome::Failed { .. })) {
             self.results.runs.truncate(known);
         }
     }
 
-    /// What a round has of a proxy in a case: a measurement, and perhaps another, or the steps of a search.
+    /// Measures a proxy in a case for one round: one measurement, perhaps a repetition, or the steps of a search.
     async fn take(&mut self, proxy: usize, case: usize, round: usize) {
         if matches!(self.plan.cases[case].load, Load::Search(_)) {
             return self.search(proxy, case, round).await;
@@ -277,8 +278,8 @@ impl<'p> Experiment<'p> {
         }
     }
 
-    /// Every step of a search is a measurement of its own; one that fails ends it. One that the generator spoiled says
-    /// nothing of the proxy, and is taken again a few times.
+    /// Searches the highest rate. Every step is a measurement; a failed one ends the search. Steps that the generator
+    /// spoiled are repeated a few times.
     async fn search(&mut self, proxy: usize, case: usize, round: usize) {
         let mut search = Search::from(self.likely_rate(proxy, case));
         while let Some(rate) = search.next() {
@@ -296,7 +297,7 @@ impl<'p> Experiment<'p> {
         self.steps = self.steps.saturating_sub(1);
     }
 
-    /// What the round before found; else half of what a closed loop that is otherwise alike managed.
+    /// First rate of a search: the result of the previous round, or half the rate of the matching closed loop.
     fn likely_rate(&self, proxy: usize, case: usize) -> f64 {
         let plan = &self.plan.cases[case];
         let name = &self.plan.proxies[proxy].name;
@@ -313,8 +314,7 @@ impl<'p> Experiment<'p> {
         last.or_else(managed).unwrap_or(FIRST_RATE)
     }
 
-    /// Whether the last measurement is worth another try: it ran, but the generator could not do its part. Both stay
-    /// in the results.
+    /// Whether the last measurement is invalid and may be repeated. Both measurements stay in the results.
     fn may_repeat(&mut self) -> bool {
         let is_invalid =
             self.results.runs.last().is_some_and(|run| matches!(run.outcome, Outcome::Invalid { .. }));
@@ -323,17 +323,17 @@ impl<'p> Experiment<'p> {
         may
     }
 
-    /// Measurements in all, as far as is known.
+    /// Total number of measurements, as far as it is known.
     fn total(&self) -> usize {
         self.before + self.forecast.measurements() + self.repeats + self.steps
     }
 
-    /// What the run has taken until now, the time in which it was broken off apart.
+    /// Duration of the run so far, without interruptions.
     fn seconds(&self) -> f64 {
         self.before_seconds + self.began.elapsed().as_secs_f64()
     }
 
-    /// One measurement: start, warm up, measure, stop. `rate` is that of a step of a search.
+    /// Makes one measurement: start, warm up, measure, stop. `rate` is the rate of a step of a search.
     async fn measure(&mut self, proxy: usize, case: usize, round: usize, rate: Option<f64>) {
         let began_seconds = self.seconds();
         let mut command = String::new();
@@ -395,7 +395,7 @@ impl<'p> Experiment<'p> {
         }
     }
 
-    /// How a proxy is started, once for all cases that give it the same to do.
+    /// Records how a proxy is started, once for all cases that give it the same configuration.
     fn note_start(&mut self, proxy: usize, case: &str, service: &Service, process: &Process) {
         let given = [service.features(), service.features.phrases()].concat();
         // What a command of the plan's own does is not known.
@@ -412,7 +412,7 @@ impl<'p> Experiment<'p> {
         }
     }
 
-    /// What all clients together send. Its files are named as they are called in each one's folder.
+    /// Request for all clients together. File names are relative to the folder of each client.
     fn request(&self, case: usize, url: String, trusted: Option<&Path>) -> Request {
         let plan = &self.plan.cases[case];
         let connections = plan.connections.get();
@@ -435,7 +435,7 @@ impl<'p> Experiment<'p> {
         }
     }
 
-    /// Sets the rate of a case from the slowest of the closed loops with its payload; without one it is left out.
+    /// Sets the rate of a case from the slowest matching closed loop. Without one, the case is left out.
     fn set_rate(&mut self, case: usize) -> bool {
         let plan = &self.plan.cases[case];
         let Load::ShareOfSlowest(share) = plan.load else { return true };
@@ -461,7 +461,7 @@ impl<'p> Experiment<'p> {
         true
     }
 
-    /// The least of the proxies' median requests per second in a case; `None` if one has none.
+    /// The lowest of the proxies' median requests per second in a case; `None` if a proxy has none.
     fn slowest_per_second(&self, case: &CasePlan) -> Option<f64> {
         let rate = |measured: &Measured| measured.requests as f64 / measured.seconds;
         let lacks =
@@ -479,7 +479,7 @@ impl<'p> Experiment<'p> {
         format!("The run ended after {} of {} measurements: {why}.", self.results.runs.len(), self.total())
     }
 
-    /// The results, with what stopped early said in them.
+    /// The results, with a note if the run stopped early.
     fn finish(mut self, stopped: Option<String>) -> Results {
         self.results.took_seconds = self.seconds();
         self.results.incomplete = stopped.map(|why| self.unfinished(&why));
@@ -491,7 +491,7 @@ impl<'p> Experiment<'p> {
     }
 }
 
-/// The proxies that take part in a case, by their places in the plan.
+/// Indices of the proxies that take part in a case.
 fn takers<'p>(
     plan: &'p Plan,
     lacking: &'p [Lacking],
@@ -504,7 +504,7 @@ fn takers<'p>(
     proxies.filter(move |(_, proxy)| case.includes(proxy) && !lacks(proxy)).map(|(place, _)| place)
 }
 
-/// What the run takes that is not there yet.
+/// Forecast of the measurements that are missing in the results.
 fn forecast(plan: &Plan, results: &Results) -> Forecast {
     let role = |place: usize| plan.proxies[place].driver.role;
     let takers = |case| takers(plan, &results.lacking, case);
@@ -521,18 +521,18 @@ fn forecast(plan: &Plan, results: &Results) -> Forecast {
     forecast
 }
 
-/// Whether a proxy, by its place in the plan, went through that case in that round.
+/// Whether a proxy has completed this case in this round.
 fn is_done(results: &Results, plan: &Plan, (proxy, case, round): (usize, usize, usize)) -> bool {
     let (proxy, case) = (&plan.proxies[proxy].name, &plan.cases[case].name);
     results.runs.iter().any(|run| run.round == round && run.proxy == *proxy && run.case == *case)
 }
 
-/// The file of a list of URLs.
+/// File name of a list of URLs.
 fn list_name(urls: &UrlList) -> String {
     format!("urls-{}-{}.txt", urls.total, urls.seed)
 }
 
-/// The two leading digits: a rate that people can read and type.
+/// Rounds a rate to two digits, so that people can read and type it.
 fn round_rate(rate_per_second: f64) -> f64 {
     let unit = 10f64.powf(rate_per_second.max(1.0).log10().floor() - 1.0).max(1.0);
     ((rate_per_second / unit).floor() * unit).max(1.0)

@@ -1,17 +1,17 @@
-//! The experiments that the program has with it: their plans, and what others published of them.
+//! Built-in experiments: their plans and published figures.
 
 use report::results::Published;
 
-/// A plan that needs no file.
+/// Built-in plan.
 #[derive(Debug, Clone, Copy)]
 pub struct Experiment {
-    /// As `vanward lab run` knows it.
+    /// Name, as in `vanward lab run`.
     pub name: &'static str,
-    /// The text of its plan.
+    /// Text of the plan.
     pub text: &'static str,
 }
 
-/// All of them.
+/// All built-in experiments.
 pub const ALL: [Experiment; 5] = [
     Experiment { name: "monolake", text: include_str!("../plans/monolake.toml") },
     Experiment { name: "squid-wrk", text: include_str!("../plans/squid-wrk.toml") },
@@ -20,12 +20,12 @@ pub const ALL: [Experiment; 5] = [
     Experiment { name: "zproxy", text: include_str!("../plans/zproxy.toml") },
 ];
 
-/// The experiment of that name.
+/// The experiment with this name.
 pub fn named(name: &str) -> Option<Experiment> {
     ALL.into_iter().find(|experiment| experiment.name == name)
 }
 
-/// The published figures of an experiment; none of one that nobody published.
+/// Published figures of an experiment; empty if there are none.
 pub fn published(experiment: &str) -> Vec<Published> {
     let figures = report::published::experiment(experiment)
         .into_iter()

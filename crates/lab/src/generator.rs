@@ -1,8 +1,9 @@
-//! What sends the requests, a process for each measurement: ours, or another to cross-check it, a file each.
+//! Load generators: a process for each measurement. Vanward's own, and others to cross-check it.
 //!
-//! Only ours keeps to a rate and judges itself; what another cannot do is refused by name, never done otherwise.
+//! Only Vanward's generator sends at a rate and judges itself. A request that a generator does not support is rejected
+//! by name.
 
-/// Ours.
+/// `vanward load`.
 mod own;
 /// wrk.
 mod wrk;
@@ -27,92 +28,92 @@ use crate::plan::Own;
 use crate::usage::Root;
 use crate::{proxies, start};
 
-/// Beyond the load itself and its last responses: to start, and to end.
+/// Time that a generator gets for start and end, beyond the load and the last responses.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A load that ends with its count is not waited for without end.
+/// Maximum duration of a load with a fixed number of requests.
 const COUNTED_MOST: Duration = Duration::from_secs(600);
-/// A share of failed requests above which the rest is no measurement of the same thing.
+/// Share of failed requests above which a measurement is invalid.
 const FAILED_MOST: f64 = 0.01;
 
-/// All of them, ours first.
+/// All generators, Vanward's own first.
 pub const ALL: [&Generator; 4] = [&own::GENERATOR, &wrk::GENERATOR, &h2load::GENERATOR, &ab::GENERATOR];
 
-/// A program that sends requests.
+/// Driver of a load generator.
 #[derive(Debug)]
 pub struct Generator {
-    /// As plans name it.
+    /// Name in plans.
     pub name: &'static str,
-    /// The program; `None` for ours, which is in this one.
+    /// Name of the program; `None` for `vanward load`.
     program: Option<&'static str>,
-    /// How to get it.
+    /// How to install it.
     pub remedy: &'static str,
-    /// What it cannot do of what is asked for.
+    /// The part of a request that the generator does not support, if any.
     refuses: fn(&Request) -> Option<&'static str>,
-    /// A file that it reads, by its name in the folder.
+    /// Name and text of a script that it reads.
     script: Option<(&'static str, &'static str)>,
-    /// Threads that it can have.
+    /// Maximum number of threads.
     threads_most: usize,
     command: fn(&Path, &Request, &Path) -> Vec<String>,
     read: fn(&Request, &str, &Path) -> Result<Outcome, String>,
 }
 
-/// The generator of that name.
+/// The generator with this name.
 pub fn named(name: &str) -> Option<&'static Generator> {
     ALL.into_iter().find(|generator| generator.name == name)
 }
 
-/// The names of all, for those who have to choose.
+/// Names of all generators, for messages.
 pub fn names() -> String {
     ALL.map(|generator| generator.name).join(", ")
 }
 
 impl Generator {
-    /// Where it is, if it is here.
+    /// Path of the program, if it is installed.
     pub fn program(&self, own: &Own) -> Option<PathBuf> {
         self.program.map_or_else(|| Some(own.program.clone()), proxies::on_path)
     }
 }
 
-/// What a generator is asked to do once.
+/// Order to a generator for one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Request {
     pub(crate) url: String,
     pub(crate) version: Version,
-    /// The certificate to trust, where the URL is `https`.
+    /// Certificate to trust, if the URL is `https`.
     pub(crate) trusted: Option<PathBuf>,
     pub(crate) connections: usize,
     pub(crate) threads: usize,
     pub(crate) end: End,
-    /// `None` is a closed loop.
+    /// Constant rate; `None` is a closed loop.
     pub(crate) rate_per_second: Option<f64>,
-    /// A file of paths that are asked for instead of the URL's.
+    /// File with paths to request instead of the URL's path.
     pub(crate) urls: Option<PathBuf>,
-    /// When a request is given up.
+    /// Timeout of a request.
     pub(crate) timeout: Duration,
-    /// Whether each request says `Connection: keep-alive`.
+    /// Whether requests have `Connection: keep-alive`.
     pub(crate) says_keep_alive: bool,
 }
 
-/// What ends the load.
+/// What ends a load: a time, or a number of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) enum End {
     After(Duration),
     Requests(u64),
 }
 
-/// A generator at work. Its process ends when this is dropped.
+/// A running generator. Its process ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Running<'r> {
     generator: &'static Generator,
     request: &'r Request,
     group: Group,
     folder: &'r Path,
-    /// What it took that had ended before: only children that were waited for are told.
+    /// CPU time of children that ended before: the kernel reports only the sum of all ended children.
     ended_before_seconds: Option<f64>,
 }
 
 impl Request {
-    /// The share of one of several generators that send it together, from 0.
+    /// The share of part number `part` (from 0), if `of` generators send the load together.
     pub(crate) fn part(&self, part: usize, of: usize) -> Self {
         let share = |whole: usize| whole / of + usize::from(part < whole % of);
         let connections = share(self.connections);
@@ -128,13 +129,13 @@ impl Request {
         }
     }
 
-    /// With its files in that folder.
+    /// Puts the request's files into this folder.
     pub(crate) fn within(self, folder: &Path) -> Self {
         let inside = |name: PathBuf| folder.join(name);
         Self { trusted: self.trusted.map(inside), urls: self.urls.map(inside), ..self }
     }
 
-    /// Starts a generator with it on these cores; what it writes goes to the folder.
+    /// Starts a generator for the request on these cores. Its output goes to the folder.
     pub(crate) fn start<'r>(
         &'r self,
         generator: &'static Generator,
@@ -157,7 +158,7 @@ impl Request {
         Ok(Running { generator, request: self, group, folder, ended_before_seconds })
     }
 
-    /// How it is typed.
+    /// The command as it would be typed in a shell.
     pub(crate) fn typed(&self, generator: &Generator, own: &Own, folder: &Path) -> String {
         let program = generator.program(own).unwrap_or_else(|| PathBuf::from(generator.name));
         start::typed(&(generator.command)(&program, self, folder))
@@ -165,12 +166,12 @@ impl Request {
 }
 
 impl Running<'_> {
-    /// What its usage is read by.
+    /// Process tree to read the usage from.
     pub(crate) fn root(&self) -> Root {
         self.group.root()
     }
 
-    /// Waits for its end, and reads its figures. The proxy's usage is added by who read it.
+    /// Waits for the end of the generator, and reads its figures. The caller adds the proxy's usage.
     pub(crate) async fn finish(mut self) -> Result<Outcome, Error> {
         let failed = |group: &Group, reason: String| Err(Error::Generator { reason, log: group.log_tail() });
         let limit = self.request.timeout
@@ -202,25 +203,25 @@ impl Running<'_> {
     }
 }
 
-/// CPU time of all children of this process that ended.
+/// CPU time of all ended children of this process.
 fn children_seconds() -> Option<f64> {
     let stat = procfs::process::Process::myself().and_then(|process| process.stat()).ok()?;
     Some((stat.cutime + stat.cstime) as f64 / procfs::ticks_per_second() as f64)
 }
 
-/// For those that know neither rates nor lists.
+/// Rejects rates and lists of URLs, for generators without them.
 fn closed_loop_of_one_url(request: &Request) -> Option<&'static str> {
     let rate = request.rate_per_second.map(|_| "only vanward's own generator keeps to a rate here");
     let list = request.urls.as_ref().map(|_| "only vanward's own generator takes a list of URLs here");
     rate.or(list)
 }
 
-/// The field that is said, where one is.
+/// Arguments for the field `Connection: keep-alive`, if requests have it.
 fn keep_alive(request: &Request) -> Option<[String; 2]> {
     request.says_keep_alive.then(|| ["-H", "Connection: keep-alive"].map(str::to_owned))
 }
 
-/// For those that know no fractions of a second.
+/// Duration in whole seconds, for generators without fractions.
 fn whole_seconds(request: &Request) -> u64 {
     match request.end {
         End::After(duration) => (duration.as_secs_f64().ceil() as u64).max(1),
@@ -228,7 +229,7 @@ fn whole_seconds(request: &Request) -> u64 {
     }
 }
 
-/// The figures that every generator has, nothing else known.
+/// Figures that every generator has; others are empty.
 fn measured(seconds: f64, requests: u64, received_bytes: u64, latency: Latency) -> Measured {
     Measured {
         seconds,
@@ -252,7 +253,7 @@ fn measured(seconds: f64, requests: u64, received_bytes: u64, latency: Latency) 
     }
 }
 
-/// Figures that count, unless too many requests failed.
+/// A valid outcome, or an invalid one if too many requests failed.
 fn counted(measured: Measured, example: &str) -> Outcome {
     let failed = measured.error_count();
     let all = failed + measured.requests;
@@ -263,12 +264,12 @@ fn counted(measured: Measured, example: &str) -> Outcome {
     Outcome::Measured(measured)
 }
 
-/// Those that happened.
+/// The failures with a count above 0.
 fn errors<const N: usize>(all: [(&str, u64); N]) -> BTreeMap<String, u64> {
     all.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
-/// The number that follows a label in what a program printed.
+/// The number after a label in the output of a program.
 fn number_after(output: &str, label: &str) -> Option<f64> {
     let rest = output.split_once(label)?.1.trim_start();
     let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(rest.len());

@@ -1,7 +1,7 @@
-//! Processes that end with their group, whatever happens: return, error, panic, or a future that is dropped.
+//! Process groups that end in every case: return, error, panic, or a dropped future.
 //!
-//! A group is killed and reaped before the guard is gone, so that ports and files are free when the next one starts.
-//! What leaves its group (a daemon) is not caught; no program is started as one.
+//! A group is killed and reaped before its guard is gone, so that ports and files are free for the next one. A process
+//! that leaves its group (a daemon) is not caught; no program is started as a daemon.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
@@ -20,15 +20,15 @@ use crate::error::Error;
 use crate::proxies;
 use crate::usage::Root;
 
-/// What is kept of a log for an error message.
+/// Maximum bytes of a log in an error message.
 const LOG_TAIL_BYTES: usize = 600;
 
-/// Whether a program is there to be started, by its path or, named without one, in a folder of PATH.
+/// Whether a program exists: by path, or by name in a folder of PATH.
 fn is_there(named: &str) -> bool {
     if named.contains('/') { Path::new(named).is_file() } else { proxies::on_own_path(named).is_some() }
 }
 
-/// A started program and all that it started.
+/// A started program and all its children.
 #[derive(Debug)]
 pub struct Group {
     name: String,
@@ -40,7 +40,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Starts a program on some cores. What it writes goes to `NAME.out` and `NAME.log` in the folder.
+    /// Starts a program on some cores. Its output goes to `NAME.out` and `NAME.log` in the folder.
     pub fn start(name: &str, command: &[String], cores: &[usize], folder: &Path) -> Result<Self, Error> {
         let named = command.first().ok_or(Error::Empty("program"))?;
         // One that is not there is to be told of by its own name.
@@ -68,29 +68,29 @@ impl Group {
         Ok(Self { name: name.to_owned(), child, id, control, output, log })
     }
 
-    /// The first process, which is also the group's id.
+    /// ID of the first process, which is also the ID of the group.
     pub fn id(&self) -> Pid {
         self.id
     }
 
-    /// What its usage is read by.
+    /// Process tree to read the usage from.
     pub(crate) fn root(&self) -> Root {
         Root { process: self.id, control: self.control.clone() }
     }
 
-    /// What it was called at its start.
+    /// Name given at the start.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it wrote to standard output so far.
+    /// Standard output so far.
     pub fn output(&self) -> String {
         std::fs::read(&self.output)
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             .unwrap_or_default()
     }
 
-    /// The end of what it wrote to standard error, or else to standard output, on one line.
+    /// The end of standard error, or of standard output if that is empty, on one line.
     pub fn log_tail(&self) -> String {
         let read = |path: &Path| std::fs::read(path).unwrap_or_default();
         let mut bytes = read(&self.log);
@@ -101,18 +101,18 @@ impl Group {
         String::from_utf8_lossy(tail).split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    /// How the first process ended, with its last words, if it has.
+    /// Error that says how the first process ended, with the end of its log; `None` while it runs.
     pub fn ended(&mut self) -> Option<Error> {
         let status = self.child.try_wait().ok().flatten()?.to_string();
         Some(Error::Ended { name: self.name.clone(), status, log: self.log_tail() })
     }
 
-    /// Waits for the first process to end by itself.
+    /// Waits for the first process to end.
     pub async fn wait(&mut self) -> std::io::Result<ExitStatus> {
         self.child.wait().await
     }
 
-    /// Kills what is left, and waits for none of it: that is done when this is dropped.
+    /// Kills all processes of the group. Dropping the group waits for them.
     pub fn kill(&self) {
         // Members are children of this process or descend from one: without such a child the group is empty, and its
         // id may already be another's.
@@ -121,7 +121,7 @@ impl Group {
         }
     }
 
-    /// Asks to end, waits for the first process that long, and kills what is left.
+    /// Sends SIGTERM, waits for the first process up to `patience`, then kills the rest.
     pub async fn stop(mut self, patience: Duration) {
         if kill_process_group(self.id, Signal::TERM).is_ok() {
             let _ = timeout(patience, self.child.wait()).await;
@@ -143,7 +143,7 @@ enum Members {
     Running,
 }
 
-/// Takes leave of the members that ended; with `NOHANG`, without waiting for those that run.
+/// Reaps ended members of the group; with `NOHANG`, without waiting.
 fn reap(group: Pid, options: WaitOptions) -> Members {
     loop {
         match waitpgid(group, options) {

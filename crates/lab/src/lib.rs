@@ -1,59 +1,59 @@
-//! The lab: plan, start the proxies, warm up, measure, and hand over results.
+//! Lab: reads a plan, starts the proxies, warms up, measures, and returns results.
 //!
-//! It talks to every proxy, ours included, over sockets and as a process of its own; it never links the proxy.
-//! What the results mean is the crate `report`'s business.
+//! It talks to every proxy, Vanward included, over sockets and as a separate process; it does not link the proxy. The
+//! crate `report` interprets the results.
 
-/// What a run is to measure, and how long each part of it lasts.
+/// Plan: what to measure, and for how long.
 pub mod plan;
-/// A plan as a file has it.
+/// Plan files.
 pub mod written;
-/// What a command line takes of it.
+/// Command-line changes to a plan.
 mod changes;
-/// The experiments that the program has with it.
+/// Built-in experiments.
 pub mod experiments;
-/// What a plan expects, and whether it came true.
+/// Expectations of a plan, and their results.
 pub mod expect;
-/// Durations, sizes and rates.
+/// Parses durations, sizes and rates.
 mod quantity;
-/// The proxies that the lab can drive, a file each.
+/// Drivers of the proxies, one file each.
 pub mod proxies;
-/// Which cores each part has.
+/// Assignment of CPU cores.
 pub mod cores;
-/// The certificate of a run.
+/// Certificate of the proxies.
 pub mod certificate;
-/// Processes that end with their group, whatever happens.
+/// Process groups that always end.
 pub mod group;
-/// Addresses, probes and logs of what was started.
+/// Starts processes and probes them.
 mod start;
-/// The test backends.
+/// Test servers of a run.
 mod origins;
-/// CPU time, memory, threads and switches of process trees.
+/// CPU time, memory, threads and context switches of process trees.
 mod usage;
-/// What the kernel charges control groups for.
+/// CPU time of control groups.
 mod charged;
 /// TCP connections by port and state.
 mod connections;
 /// Bytes of TCP connections by port.
 mod traffic;
-/// What the kernel's TCP counts.
+/// TCP counters of the kernel.
 mod network;
-/// What the parts use while load runs.
+/// Samples the usage of the parts while load runs.
 mod watch;
-/// What sends the requests: ours, or another to cross-check it.
+/// Load generators.
 pub mod generator;
-/// The hands of the lab on one machine.
+/// Agent on each machine.
 mod agent;
-/// A machine of a run: its agent, here or at the other end of ssh.
+/// Machine of a run: the connection to its agent.
 mod site;
-/// The machines of a run, and what each is for.
+/// All machines of a run, and their parts.
 mod sites;
-/// The machine, for the report.
+/// Description of the machine, for the report.
 pub mod machine;
-/// The run itself.
+/// Run of a plan.
 mod experiment;
-/// A proxy left running for people to try.
+/// A proxy that stays running, for people to try.
 mod serving;
-/// Why a run can't be.
+/// Errors of a run.
 mod error;
 
 pub use agent::agent;

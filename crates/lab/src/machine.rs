@@ -1,4 +1,4 @@
-//! The machine, for the report: what a reader needs to know to compare it with another.
+//! Description of the machine, for the report: the facts that matter when results are compared.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use report::results::Machine;
 
-/// Settings of the kernel that change what a proxy costs or how many connections it gets.
+/// Kernel settings that affect the cost of a proxy or its number of connections.
 const SETTINGS: [(&str, &str); 5] = [
     ("net.core.somaxconn", "/proc/sys/net/core/somaxconn"),
     ("net.ipv4.ip_local_port_range", "/proc/sys/net/ipv4/ip_local_port_range"),
@@ -15,7 +15,7 @@ const SETTINGS: [(&str, &str); 5] = [
     ("transparent huge pages", "/sys/kernel/mm/transparent_hugepage/enabled"),
 ];
 
-/// This machine. What the kernel does not tell is left out.
+/// Describes this machine. Omits facts that the kernel does not report.
 pub fn describe(cores: usize) -> Machine {
     let system = rustix::system::uname();
     let architecture = system.machine().to_string_lossy().into_owned();
@@ -46,31 +46,31 @@ pub(crate) fn load_average() -> [f64; 3] {
     std::array::from_fn(|_| numbers.next().unwrap_or(0.0))
 }
 
-/// How long the cores had idled at a moment. What they did instead is by that alone: the kernel measures idle time where it
-/// stops its ticks, but samples all else once a tick, and what is itself driven by a clock (a constant rate) runs with the
-/// ticks or between them.
+/// Idle time of the cores at one moment; busy time is computed from it. The kernel measures idle time exactly, but
+/// other times by ticks, and work that is driven by a clock (a constant rate) runs with the ticks or between them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Idled {
     at: Instant,
     by: Idle,
 }
 
-/// As the kernel counts it since its start.
+/// Idle time as the kernel counts it since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Idle {
     cores: u32,
-    /// Of all cores together, waiting for disks included.
+    /// Idle time of all cores together, including waits for disks.
     ticks: u64,
 }
 
 impl Idled {
-    /// Those of `cores`, until now; `None` where the kernel does not tell.
+    /// Idle time of `cores` until now; `None` if the kernel does not report it.
     pub(crate) fn now(cores: &[usize]) -> Option<Self> {
         let stat = fs::read_to_string("/proc/stat").ok()?;
         Some(Self { at: Instant::now(), by: Idle::of(&stat, cores)? })
     }
 
-    /// CPU time that all cores together spent on anything since then: programs, interrupts and what a hypervisor took.
+    /// CPU time that all cores together were busy since `earlier`: programs, interrupts, and time that a hypervisor
+    /// took.
     pub(crate) fn busy_seconds_since(&self, earlier: &Self) -> f64 {
         let idle_ticks = self.by.ticks.saturating_sub(earlier.by.ticks);
         let all = (self.at - earlier.at).as_secs_f64() * f64::from(self.by.cores);

@@ -1,16 +1,16 @@
-//! What the kernel's TCP counted since its start, for all processes of this network namespace together.
+//! TCP counters of the kernel since its start, for all processes of this network namespace together.
 
 use std::fs;
 
 use report::results::Network;
 
-/// The counters now; what the kernel does not tell is 0.
+/// The counters now. A counter that the kernel does not report is 0.
 pub(crate) fn now() -> Network {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     counted(&read("/proc/net/snmp"), &read("/proc/net/netstat"), &read("/proc/net/dev"))
 }
 
-/// What was counted between two readings.
+/// Differences of the counters between two readings.
 pub(crate) fn since(now: Network, earlier: Network) -> Network {
     Network {
         sent_segments: now.sent_segments.saturating_sub(earlier.sent_segments),
@@ -34,7 +34,7 @@ fn counted(snmp: &str, netstat: &str, dev: &str) -> Network {
     }
 }
 
-/// The kernel writes a line of names, then a line of values, each beginning with the group.
+/// Value of a counter. The kernel writes a line of names, then a line of values, each beginning with the group.
 fn counter(text: &str, group: &str, name: &str) -> u64 {
     let mut lines = text.lines().filter(|line| line.starts_with(group));
     let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };

@@ -1,4 +1,4 @@
-//! The test backends: our own `vanward origin`, a process each, up for the whole run.
+//! Test servers: `vanward origin`, a process each, running for the whole run.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -16,20 +16,20 @@ use crate::plan::Own;
 use crate::start;
 use crate::usage::{Processes, Reading, Root};
 
-/// An origin that is slower to tell what it counted does not tell.
+/// Timeout of a request for an origin's counters.
 const TELLING: Duration = Duration::from_secs(2);
 
-/// Where origins listen, each in the same place of both lists.
+/// Listening addresses of the origins, in the same order in both lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Addresses {
-    /// For HTTP/1.1 and HTTP/2 in the clear.
+    /// Addresses for HTTP/1.1 and HTTP/2 without TLS.
     pub(crate) plain: Vec<SocketAddr>,
-    /// For TLS; none where nobody asks for it.
+    /// Addresses for TLS; empty if no case uses them.
     pub(crate) tls: Vec<SocketAddr>,
 }
 
 impl Addresses {
-    /// Those that speak it.
+    /// The addresses for this protocol.
     pub(crate) fn that_speak(&self, upstream: Upstream) -> &[SocketAddr] {
         match upstream {
             Upstream::Http | Upstream::H2 => &self.plain,
@@ -38,33 +38,33 @@ impl Addresses {
     }
 }
 
-/// What origins are to be.
+/// Settings of the origins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Wanted {
-    /// How many.
+    /// Number of origins.
     pub(crate) count: NonZeroUsize,
-    /// Where they listen.
+    /// Address to listen on.
     pub(crate) address: IpAddr,
-    /// Whether they speak TLS too, with the certificate that is in the agent's folder.
+    /// Whether the origins also use TLS, with the certificate in the agent's folder.
     pub(crate) has_tls: bool,
-    /// Whether they say `Connection: keep-alive`.
+    /// Whether responses have `Connection: keep-alive`.
     pub(crate) says_keep_alive: bool,
 }
 
-/// Origins that run until this is dropped.
+/// Running origins. They end when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Origins {
     groups: Vec<Group>,
-    /// Where they listen.
+    /// Listening addresses.
     pub(crate) addresses: Addresses,
-    /// How each was started.
+    /// How each origin was started.
     pub(crate) processes: Vec<Process>,
-    /// Connections over which they were asked what they had counted.
+    /// Connections that the lab used to read the counters.
     looks: u64,
 }
 
 impl Origins {
-    /// Starts them on these cores, and waits until each listens.
+    /// Starts the origins on these cores, and waits until each listens.
     pub(crate) async fn start(
         own: &Own,
         wanted: &Wanted,
@@ -85,12 +85,13 @@ impl Origins {
         Ok(origins)
     }
 
-    /// CPU time that all of them used until now; `None` if it can't be read.
+    /// CPU time of all origins until now; `None` if it cannot be read.
     pub(crate) fn cpu_seconds(&self) -> Option<f64> {
         Some(Reading::of(&Processes::now().ok()?, &self.roots()).cpu_seconds())
     }
 
-    /// Connections that they accepted until now, but for those of such looks; `None` if one does not tell.
+    /// Connections that the origins accepted until now, without those that read the counters. `None` if an origin does
+    /// not answer.
     pub(crate) async fn connections(&mut self) -> Option<u64> {
         let mut sum = 0;
         for address in &self.addresses.plain {
@@ -103,23 +104,23 @@ impl Origins {
         sum.checked_sub(self.looks)
     }
 
-    /// What the usage of each is read by.
+    /// Process trees to read the usage from.
     pub(crate) fn roots(&self) -> Vec<Root> {
         self.groups.iter().map(Group::root).collect()
     }
 
-    /// Kills them all, and waits for none.
+    /// Kills all origins, without waiting.
     pub(crate) fn kill(&self) {
         self.groups.iter().for_each(Group::kill);
     }
 
-    /// The first of them that has ended, with its last words: no figure is worth anything after that.
+    /// Error about the first origin that has ended, with the end of its log. Further figures would be worthless.
     pub(crate) fn ended(&mut self) -> Option<Error> {
         self.groups.iter_mut().find_map(Group::ended)
     }
 }
 
-/// How one is started.
+/// Command line of an origin.
 fn command(own: &Own, wanted: &Wanted, folder: &Path) -> Vec<String> {
     let listen = SocketAddr::new(wanted.address, 0).to_string();
     let text = |path: &Path| path.to_string_lossy().into_owned();

@@ -1,4 +1,4 @@
-//! What a run is to measure, and how long each part of it lasts. Nothing here touches the system.
+//! Plan of a run: what to measure, and for how long. No I/O.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -12,72 +12,72 @@ use crate::expect::{Bound, Expect};
 use crate::generator::Generator;
 use crate::proxies::Installed;
 
-/// One run of the lab.
+/// Plan of one run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// A heading for the report.
+    /// Heading of the report.
     pub title: String,
     /// The command that repeats the run.
     pub command: String,
-    /// The file that it was read from, if one was.
+    /// File of the plan, if there is one.
     pub file: Option<File>,
-    /// Our own binary: proxy, origin and load generator.
+    /// Vanward's own program: proxy, origin and load generator.
     pub own: Own,
-    /// What is compared, in the order of the tables.
+    /// Proxies to compare, in the order of the tables.
     pub proxies: Vec<Installed>,
-    /// What would be compared, were it installed.
+    /// Proxies of the plan that are not installed.
     pub absent: Vec<Absent>,
-    /// What each is asked to do, in the order of the tables.
+    /// Cases, in the order of the tables.
     pub cases: Vec<CasePlan>,
-    /// Origins behind each proxy.
+    /// Number of origins behind each proxy.
     pub origins: NonZeroUsize,
-    /// How often and how long.
+    /// Number of rounds, and durations.
     pub timing: Timing,
-    /// Shuffles the order.
+    /// Seed of the random order.
     pub seed: u64,
-    /// What a reader of the report has to know, in whole sentences.
+    /// Notes for readers of the report, in whole sentences.
     pub notes: Vec<String>,
-    /// What is otherwise than the file says, a phrase each.
+    /// Differences from the plan's file, a phrase each.
     pub changes: Vec<String>,
-    /// What others published of the same.
+    /// Published figures of the same experiment.
     pub published: Vec<Published>,
-    /// What figures have to be.
+    /// Expectations of figures.
     pub expectations: Vec<Expect>,
-    /// Whether clients and origins say `Connection: keep-alive`, as those of HTTP/1.0 had to.
+    /// Whether clients and origins send `Connection: keep-alive`, as HTTP/1.0 requires.
     pub says_keep_alive: bool,
 }
 
-/// Our own binary.
+/// Vanward's own program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Own {
-    /// Where it is.
+    /// Path of the program.
     pub program: PathBuf,
-    /// As `vanward --version` says it.
+    /// Version, as `vanward --version` prints it.
     pub version: String,
 }
 
-/// What every proxy is asked to do.
+/// Case of a plan: the task of every proxy.
 #[derive(Debug, Clone)]
 pub struct CasePlan {
-    /// Short and unique in the plan.
+    /// Short name, unique in the plan.
     pub name: String,
-    /// What the client speaks.
+    /// Scheme of the clients: HTTP or HTTPS.
     pub scheme: Scheme,
-    /// Its version of HTTP.
+    /// HTTP version of the clients.
     pub version: Version,
-    /// What the origins speak.
+    /// Protocol of the origins.
     pub upstream: Upstream,
-    /// The layer at which proxies pass on.
+    /// Layer at which the proxies forward: 7 or 4.
     pub layer: Layer,
-    /// What is asked for; of a list, what a proxy is probed with.
+    /// Requested response. With a list of URLs, used only to probe the proxy.
     pub payload: Payload,
-    /// A list of URLs that is asked for instead.
+    /// List of URLs to request instead of the payload.
     pub urls: Option<UrlList>,
-    /// When it is asked for.
+    /// When requests are sent.
     pub load: Load,
-    /// What sends the requests.
+    /// Load generator.
     pub generator: &'static Generator,
-    /// Client connections.
+    /// Number of client connections.
     pub connections: NonZeroUsize,
     /// Threads of the generator; `None` is one for each of its cores.
     pub threads: Option<NonZeroUsize>,
@@ -85,29 +85,29 @@ pub struct CasePlan {
     pub workers: NonZeroUsize,
     /// Ends a measurement after this many requests, without a warm-up; `None` measures for a time.
     pub requests: Option<u64>,
-    /// What a measurement, or each step of a search, lasts; `None` is [`Timing::measured`].
+    /// Duration of a measurement, or of each step of a search; `None` is [`Timing::measured`].
     pub measured: Option<Duration>,
-    /// When a request is given up.
+    /// Timeout of a request.
     pub timeout: Duration,
-    /// What proxies do beside passing requests on.
+    /// Features of the proxies beside forwarding.
     pub features: Features,
-    /// The case of the published figures to set beside it.
+    /// Name of the published case to compare with.
     pub published: Option<String>,
 }
 
-/// What proxies may be asked to do beside passing requests on.
+/// Features that proxies may be asked for beside forwarding.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Features {
-    /// Keeps responses in memory, as much as this.
+    /// Size of a cache in memory.
     pub cache_bytes: Option<u64>,
-    /// Waits this long for each request.
+    /// Delay of each request.
     pub delay: Option<Duration>,
-    /// Sends no more than this to all clients together.
+    /// Rate limit of responses, for all clients together.
     pub rate_bytes_per_second: Option<u64>,
 }
 
 impl Features {
-    /// A phrase each.
+    /// Describes the features, a phrase each.
     pub fn phrases(&self) -> Vec<String> {
         let cache = self.cache_bytes.map(|bytes| format!("cache of {}", figure::bytes(bytes as f64)));
         let delay = self.delay.map(|delay| format!("{delay:?} of delay for each request"));
@@ -116,7 +116,7 @@ impl Features {
     }
 }
 
-/// What a plan gives one proxy otherwise than the others; the judge then has something to say.
+/// Settings that differ for one proxy from the others. The judge reports them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deviation {
     /// Worker threads or processes.
@@ -127,29 +127,29 @@ pub struct Deviation {
     pub keep_alive: Option<bool>,
 }
 
-/// A response of the origin.
+/// Response of the origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Payload {
-    /// `tiny`
+    /// Name: `tiny`.
     pub name: String,
-    /// The path that serves it.
+    /// Path of the response on the origin.
     pub path: String,
-    /// Bytes of its body; `None` where that depends on the request.
+    /// Size of the body; `None` if it depends on the request.
     pub bytes: Option<u64>,
 }
 
 impl Payload {
-    /// 128 bytes: what a request costs by itself.
+    /// 128 bytes: shows the cost per request.
     pub fn tiny() -> Self {
         Self::of("tiny")
     }
 
-    /// 165,854 bytes: what moving a body costs.
+    /// 165,854 bytes: shows the cost of moving a body.
     pub fn large() -> Self {
         Self::of("large")
     }
 
-    /// One of the origin's four by its name, or any path. A path is named after itself.
+    /// One of the origin's four fixed pages by name, or any path. The name of a path is the path.
     pub fn of(written: &str) -> Self {
         let path = format!("/{}", written.trim_start_matches('/'));
         let words: Vec<&str> = path
@@ -160,7 +160,7 @@ impl Payload {
     }
 }
 
-/// What the origin's own paths promise.
+/// Size of the body that the origin sends for a path.
 fn body_bytes(path: &str) -> Option<u64> {
     let path = path.split('?').next().unwrap_or(path);
     let number = |prefix: &str| path.strip_prefix(prefix)?.parse::<u64>().ok();
@@ -174,17 +174,17 @@ fn body_bytes(path: &str) -> Option<u64> {
     }
 }
 
-/// A list of URLs as in the Varnish experiment: sizes from 10 to 40 KiB, nearly nine in ten cacheable.
+/// URL list of the Varnish experiment: sizes from 10 to 40 KiB, nearly nine in ten cacheable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UrlList {
-    /// How many.
+    /// Number of URLs.
     pub total: usize,
-    /// The same seed gives the same list.
+    /// Seed: the same seed gives the same list.
     pub seed: u64,
 }
 
 impl UrlList {
-    /// A path a line.
+    /// Text of the list, one path per line.
     pub fn text(&self) -> String {
         let mut random = fastrand::Rng::with_seed(self.seed);
         let line = |_| {
@@ -204,65 +204,65 @@ impl UrlList {
 /// When requests are sent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Load {
-    /// As soon as the last response is complete.
+    /// Closed loop: each connection sends its next request when the last response is complete.
     Closed,
-    /// At one rate for all: this share of the slowest one's requests per second in the closed loop that is otherwise
-    /// alike, which the plan has to have.
+    /// The same constant rate for all proxies: this share of the slowest proxy's requests per second in the matching
+    /// closed loop, which the plan must contain.
     ShareOfSlowest(f64),
-    /// At this rate.
+    /// Constant rate in requests per second.
     Rate(f64),
-    /// At rising and falling rates, for the highest of each proxy that keeps to the bound.
+    /// Search for the highest rate of each proxy that meets the bound.
     Search(Bound),
 }
 
-/// How often and how long.
+/// Number of rounds, and durations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// Times that every proxy does every case.
+    /// Number of rounds: every proxy does every case once in each.
     pub rounds: usize,
-    /// What one measurement lasts, but in cases that say it themselves.
+    /// Duration of one measurement, except for cases with their own duration.
     pub measured: Duration,
-    /// Load before each, not counted.
+    /// Duration of the uncounted load before each measurement.
     pub warm_up: Duration,
 }
 
-/// Starting a proxy and two runs of the generator, and stopping them, beside the load itself.
+/// Time for starting and stopping a proxy and two runs of the generator.
 const OVERHEAD: Duration = Duration::from_millis(200);
-/// Enough to open the connections and fill what fills once.
+/// Default warm-up: enough to open the connections and fill caches.
 const WARM_UP: Duration = Duration::from_millis(150);
-/// Round counts, and how long a measurement has to last to prefer them over fewer.
+/// Numbers of rounds, and the minimum duration of a measurement for each.
 const ROUNDS: [(usize, Duration); 4] = [
     (7, Duration::from_millis(900)),
     (5, Duration::from_millis(600)),
     (3, Duration::from_millis(150)),
     (1, Duration::ZERO),
 ];
-/// CPU time is told in hundredths of a second by some kernels: less than this measures nothing.
+/// Minimum duration of a measurement: some kernels report CPU time in hundredths of a second.
 const MEASURED_LEAST: Duration = Duration::from_millis(100);
 
-/// Measurements of one round: each proxy in each case that it takes part in.
+/// Number of measurements in one round: each proxy in each of its cases.
 pub fn cells(proxies: &[Installed], cases: &[CasePlan]) -> usize {
     let of_case = |case: &CasePlan| proxies.iter().filter(|proxy| case.includes(proxy)).count();
     cases.iter().map(of_case).sum()
 }
 
 impl CasePlan {
-    /// What one measurement lasts that does not end by its requests.
+    /// Duration of one measurement that does not end after a number of requests.
     pub fn measured(&self, timing: Timing) -> Duration {
         self.measured.unwrap_or(timing.measured)
     }
 
-    /// Whether a proxy takes part.
+    /// Whether a proxy takes part in the case.
     pub fn includes(&self, proxy: &Installed) -> bool {
         self.includes_role(proxy.driver.role)
     }
 
-    /// Whether a proxy of that role takes part: `direct` does where neither clients nor origins speak TLS.
+    /// Whether proxies with this role take part in the case: `direct` only if neither clients nor origins use TLS.
     pub(crate) fn includes_role(&self, role: Role) -> bool {
         (self.scheme == Scheme::Http && self.upstream != Upstream::Https) || role != Role::Direct
     }
 
-    /// What cannot be asked together: at layer 4 clients speak with the origins themselves.
+    /// Contradiction in the case: at layer 4, clients and origins must use the same protocol.
     pub(crate) fn contradiction(&self) -> Option<String> {
         if self.layer == Layer::Seven {
             return None;
@@ -281,7 +281,7 @@ impl CasePlan {
         })
     }
 
-    /// Whether it is the closed loop that the rate of `paced` follows from.
+    /// Whether this case is the closed loop that determines the rate of `paced`.
     pub(crate) fn is_closed_loop_of(&self, paced: &Self) -> bool {
         let key = |case: &Self| {
             let protocol = (case.scheme, case.version, case.upstream, case.layer);
@@ -292,7 +292,8 @@ impl CasePlan {
 }
 
 impl Timing {
-    /// As many rounds of as long measurements as a budget holds, for this many proxies times cases.
+    /// The most rounds with measurements long enough that fit in a time budget. `cells` is the number of measurements
+    /// per round.
     pub fn within(budget: Duration, cells: usize) -> Self {
         let measured = |rounds: usize| {
             let share = budget / u32::try_from((rounds * cells).max(1)).unwrap_or(u32::MAX);

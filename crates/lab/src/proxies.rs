@@ -1,11 +1,11 @@
-//! The proxies that the lab can drive, from one neutral description. A new one is a file and a row of `PEERS`.
+//! Drivers of the proxies, from one neutral description. A new proxy is a file and a row of `PEERS`.
 //!
-//! Each is given its own best settings for the features asked for. Nothing here starts a process but to ask its
-//! version.
+//! Each proxy gets its own best settings for the requested features. Nothing here starts a process, except to ask for
+//! its version.
 
-/// No proxy at all: the client talks to the origin.
+/// No proxy: the client connects to the origin.
 pub mod direct;
-/// Ours.
+/// Vanward.
 pub mod vanward;
 /// nginx.
 pub mod nginx;
@@ -37,7 +37,7 @@ pub mod monolake;
 pub mod toxiproxy;
 /// Pingap.
 pub mod pingap;
-/// Any other program, by its command line.
+/// Any other program, by its command line in the plan.
 pub mod command;
 
 use std::collections::BTreeMap;
@@ -57,15 +57,15 @@ use crate::certificate::{self, Certificate};
 use crate::error::Error;
 use crate::plan::{Deviation, Features, Own};
 
-/// Idle connections to the origins that those keep who have to be told how many: more than any plan here has clients.
+/// Maximum number of idle connections to the origins, for proxies that need a number: more than any plan has clients.
 const IDLE_MOST: usize = 1024;
 
-/// What few can, as the end of a sentence.
+/// Text for an unsupported feature: layer 4.
 const LAYER_4: &str = "passing on at layer 4";
-/// The name in the certificate of the origins.
+/// Name in the certificate of the origins.
 const ORIGIN_NAME: &str = "localhost";
 
-/// Those that need no looking for.
+/// Drivers that are always available.
 const OWN: [&Driver; 2] = [&direct::DRIVER, &vanward::DRIVER];
 
 /// The other proxies, in the order of the tables.
@@ -87,74 +87,74 @@ pub const PEERS: [&Driver; 15] = [
     &pingap::DRIVER,
 ];
 
-/// How to drive a proxy.
+/// Driver of a proxy.
 #[derive(Debug)]
 pub struct Driver {
-    /// Short, as in tables.
+    /// Short name, as in tables.
     pub name: &'static str,
-    /// Its part in a comparison.
+    /// Role in a comparison.
     pub role: Role,
-    /// The program's name, and the argument that makes it tell its version; `None` where there is no program.
+    /// Name of the program, and its argument that prints the version; `None` if there is no program.
     pub program: Option<(&'static str, &'static str)>,
-    /// How to get it.
+    /// How to install it.
     pub remedy: &'static str,
-    /// Finds the version in what the program then wrote.
+    /// Finds the version in the program's output.
     pub version: fn(&str) -> Option<String>,
-    /// Turns the description into a command and its files.
+    /// Turns a service description into a command and configuration files.
     pub configure: fn(&Installed, &Service, &Path) -> Result<Launch, Error>,
 }
 
-/// A proxy that is there.
+/// An installed proxy.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Installed {
-    /// Short and unique in a plan.
+    /// Short name, unique in a plan.
     pub name: String,
-    /// How to drive it.
+    /// Driver of the proxy.
     #[serde(serialize_with = "driver_name", deserialize_with = "driver_named")]
     pub driver: &'static Driver,
-    /// Where it is; empty where there is no program.
+    /// Path of the program; empty if there is none.
     pub program: PathBuf,
-    /// As it says itself.
+    /// Version that the program reports.
     pub version: String,
-    /// All that it said when asked for its version; of ours, what flags it has.
+    /// Complete version output of the program; for Vanward, its flags.
     pub build: String,
-    /// The command line of one that is known by that alone.
+    /// Command line, for a proxy without a driver of its own.
     pub template: Vec<String>,
-    /// What the plan gives it otherwise than the others.
+    /// Settings of the plan that differ for this proxy from the others.
     pub deviation: Deviation,
 }
 
-/// What a proxy is to do, in words that fit all of them.
+/// Task of a proxy, in terms that fit all proxies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
-    /// Where it listens.
+    /// Listening address.
     pub listen: SocketAddr,
-    /// Speaks TLS to clients, with this certificate; `None` is plain HTTP.
+    /// Certificate for TLS with clients; `None` is plain HTTP.
     pub tls: Option<Certificate>,
-    /// What it speaks with clients: this alone has to work.
+    /// HTTP version of the clients. Only this version must work.
     pub version: Version,
-    /// The servers behind it, each in turn.
+    /// Servers behind the proxy, used in turn.
     pub origins: Vec<SocketAddr>,
-    /// What they speak.
+    /// Protocol of the origins.
     pub upstream: Upstream,
-    /// The certificate that they show, where they speak TLS.
+    /// Certificate of the origins, if they use TLS.
     pub origins_certificate: Option<PathBuf>,
-    /// The layer at which it passes on.
+    /// Layer at which the proxy forwards: 7 or 4.
     pub layer: Layer,
     /// Worker threads or processes.
     pub workers: NonZeroUsize,
     /// Whether connections stay open between requests, on both sides.
     pub keep_alive: bool,
-    /// Whether each request is logged, to `access.log` in the proxy's folder.
+    /// Whether each request is logged to `access.log` in the proxy's folder.
     pub access_log: bool,
-    /// What it does beside passing requests on.
+    /// Features beside forwarding.
     pub features: Features,
-    /// The target of all requests, path and query; `None` where they have many.
+    /// Path and query of all requests; `None` if they differ.
     pub target: Option<String>,
 }
 
 impl Service {
-    /// Refuses, for one that only passes requests on to servers of plain HTTP/1.1, what is asked for beside that.
+    /// Rejects everything but forwarding to HTTP/1.1 servers without TLS, for simple proxies.
     fn passes_on_only(&self, name: &'static str) -> Result<(), Error> {
         self.has_no_features(name)?;
         let upstream = match self.upstream {
@@ -165,7 +165,7 @@ impl Service {
         refuse(name, (self.layer == Layer::Four).then_some(LAYER_4).or(upstream))
     }
 
-    /// Refuses, for one that only passes on, what is asked for beside that.
+    /// Rejects features beside forwarding, for proxies without them.
     fn has_no_features(&self, name: &'static str) -> Result<(), Error> {
         let Features { cache_bytes, delay, rate_bytes_per_second } = self.features;
         let cache = cache_bytes.map(|_| "a cache in memory");
@@ -174,7 +174,7 @@ impl Service {
         refuse(name, cache.or(delay).or(rate))
     }
 
-    /// What clients trust: the certificate of whoever ends their TLS, which at layer 4 are the origins.
+    /// Certificate that clients trust: the proxy's, or at layer 4 the origins'.
     pub(crate) fn trusted(&self) -> Option<&Path> {
         match &self.tls {
             Some(tls) => Some(&tls.certificate),
@@ -182,13 +182,13 @@ impl Service {
         }
     }
 
-    /// Refuses, for one whose configuration here is for connections that are kept, other kinds, and logs.
+    /// Rejects keep-alive off and access logs, for drivers that do not configure them.
     fn keeps_alive_unlogged(&self, name: &'static str) -> Result<(), Error> {
         let log = self.access_log.then_some("an access log to a file");
         refuse(name, log.or((!self.keep_alive).then_some("keep-alive off")))
     }
 
-    /// The one origin, for those that cannot balance here.
+    /// The single origin, for drivers without load balancing.
     fn only_origin(&self, name: &'static str) -> Result<SocketAddr, Error> {
         match self.origins[..] {
             [origin] => Ok(origin),
@@ -196,18 +196,18 @@ impl Service {
         }
     }
 
-    /// Refuses HTTP/2.
+    /// Rejects HTTP/2, for proxies without it.
     fn is_http1(&self, name: &'static str) -> Result<(), Error> {
         refuse(name, (self.version == Version::Http2).then_some("HTTP/2"))
     }
 
-    /// Refuses HTTP/2 in the clear, which few can.
+    /// Rejects HTTP/2 without TLS, which few proxies support.
     fn is_http1_or_tls(&self, name: &'static str) -> Result<(), Error> {
         let is_clear = self.version == Version::Http2 && self.tls.is_none();
         refuse(name, is_clear.then_some("HTTP/2 without TLS"))
     }
 
-    /// What it is given otherwise than the others of a plan.
+    /// The service with the settings that differ for one proxy.
     pub(crate) fn deviating(self, deviation: Deviation) -> Self {
         Self {
             workers: deviation.workers.unwrap_or(self.workers),
@@ -217,7 +217,7 @@ impl Service {
         }
     }
 
-    /// What has to be alike for figures to be compared. The generator asks for no compression.
+    /// Settings that must be alike for figures to be compared. The generator asks for no compression.
     pub(crate) fn setup(&self) -> BTreeMap<Trait, String> {
         let word = |is_on: bool| if is_on { "on" } else { "off" }.to_owned();
         let logging = if self.access_log { "every request to a file" } else { "off" };
@@ -233,7 +233,7 @@ impl Service {
         setup
     }
 
-    /// What is spoken on either side, as a phrase.
+    /// Protocols with clients and origins, as a phrase.
     fn protocols(&self) -> String {
         let clients = match self.version {
             Version::Http1 => "HTTP/1.1",
@@ -251,12 +251,12 @@ impl Service {
         }
     }
 
-    /// Refuses TLS.
+    /// Rejects TLS, for proxies without it.
     fn is_plain(&self, name: &'static str) -> Result<(), Error> {
         refuse(name, self.tls.as_ref().map(|_| "TLS"))
     }
 
-    /// What is alike for every proxy that is given this, a phrase each.
+    /// Describes what is alike for every proxy with this service, a phrase each.
     pub fn features(&self) -> Vec<String> {
         let mut features = vec![
             self.protocols(),
@@ -277,7 +277,7 @@ impl Service {
     }
 }
 
-/// A driver, by its name.
+/// Serialises a driver as its name.
 fn driver_name<S: Serializer>(driver: &&'static Driver, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(driver.name)
 }
@@ -293,30 +293,30 @@ fn refuse(name: &'static str, what: Option<&'static str>) -> Result<(), Error> {
     what.map_or(Ok(()), |what| Err(Error::Unsupported { name, what }))
 }
 
-/// A command, and the files that have to be there first.
+/// Command to start a proxy, with its configuration files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Launch {
-    /// Program and arguments; empty where there is nothing to start.
+    /// Program and arguments; empty if there is nothing to start.
     pub command: Vec<String>,
-    /// Named relative to the folder.
+    /// Files to write first, with names relative to the folder.
     pub files: Vec<File>,
-    /// What it is told once it runs, for those that no file tells everything.
+    /// Requests to send after the start, for proxies that no file configures completely.
     pub settings: Vec<Setting>,
 }
 
-/// A POST of JSON to a proxy's own interface.
+/// POST request with JSON to a proxy's admin API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
-    /// Where that listens.
+    /// Address of the admin API.
     pub address: SocketAddr,
-    /// What is set.
+    /// Path of the request.
     pub path: String,
-    /// And to what.
+    /// JSON body.
     pub body: String,
 }
 
 impl Installed {
-    /// One that needs no looking for: `direct`, and our own binary.
+    /// A proxy that is always available: `direct` or Vanward.
     pub fn own(driver: &'static Driver, own: &Own) -> Self {
         let (program, version, build) = match driver.role {
             Role::Direct => Default::default(),
@@ -327,7 +327,7 @@ impl Installed {
         Self { name, driver, program, version, build, template: Vec::new(), deviation }
     }
 
-    /// Any program, by its command line.
+    /// A proxy that is given by its command line.
     pub fn command(name: &str, template: Vec<String>) -> Self {
         let program = PathBuf::from(template.first().map(String::as_str).unwrap_or_default());
         let (version, build) = (String::new(), String::new());
@@ -336,40 +336,40 @@ impl Installed {
     }
 }
 
-/// What our proxy says of its flags: an older binary lacks some, and then cannot do what they do.
+/// Help text of Vanward's program with its flags: an older program lacks some features.
 fn flags(program: &Path) -> String {
     let told = Command::new(program).args(["proxy", "--help"]).output();
     told.map(|told| String::from_utf8_lossy(&told.stdout).into_owned()).unwrap_or_default()
 }
 
-/// `direct`, ours, and each peer of the demo that is found.
+/// The proxies of the demo: `direct`, Vanward, and each peer that is installed.
 pub fn installed(own: &Own) -> Vec<Installed> {
     let ours = OWN.map(|driver| Installed::own(driver, own));
     ours.into_iter().chain(DEMO.into_iter().filter_map(find)).collect()
 }
 
-/// The peers of the demo: those that every distribution has.
+/// Peers of the demo: those that every distribution has.
 const DEMO: [&Driver; 2] = [&nginx::DRIVER, &haproxy::DRIVER];
 
-/// The names of the demo's peers that are not installed.
+/// Names of the demo's peers that are not installed.
 pub fn missing(installed: &[Installed]) -> Vec<&'static str> {
     let is_there = |name: &str| installed.iter().any(|each| each.name == name);
     DEMO.into_iter().map(|driver| driver.name).filter(|name| !is_there(name)).collect()
 }
 
-/// Whether a plan may name it.
+/// Whether a plan may use this proxy name.
 pub fn is_known(name: &str) -> bool {
     names().contains(&name)
 }
 
-/// All names that a plan may have.
+/// All proxy names that a plan may use.
 pub fn names() -> Vec<&'static str> {
     let ours = [direct::DRIVER.name, vanward::DRIVER.name];
     let peers = PEERS.iter().map(|driver| driver.name);
     ours.into_iter().chain(peers).collect()
 }
 
-/// Those of a plan that are here, in its order, and those that are not.
+/// The installed proxies of a plan in its order, and those that are not installed.
 pub(crate) fn chosen(wanted: &Wanted, own: &Own) -> (Vec<Installed>, Vec<Absent>) {
     let Wanted { names, commands, deviations } = wanted;
     let (mut here, mut absent) = (Vec::new(), Vec::new());
@@ -385,7 +385,7 @@ pub(crate) fn chosen(wanted: &Wanted, own: &Own) -> (Vec<Installed>, Vec<Absent>
     (here, absent)
 }
 
-/// One by its name, or how to get it.
+/// Finds a proxy by name, or says how to install it.
 fn look(name: &str, commands: &[(String, Vec<String>)], own: &Own) -> Result<Installed, String> {
     if let Some((_, template)) = commands.iter().find(|(known, _)| known == name) {
         return Ok(Installed::command(name, template.clone()));
@@ -399,7 +399,7 @@ fn look(name: &str, commands: &[(String, Vec<String>)], own: &Own) -> Result<Ins
     }
 }
 
-/// Each proxy that is known, in the order of [`names`], with its version or how to get it.
+/// Every known proxy in the order of [`names`], with its version or how to install it.
 pub fn census(own: &Own) -> Vec<(&'static str, Result<Installed, String>)> {
     names()
         .into_iter()
@@ -408,7 +408,7 @@ pub fn census(own: &Own) -> Vec<(&'static str, Result<Installed, String>)> {
         .collect()
 }
 
-/// Looks for a peer and asks its version; one that can't tell is not used.
+/// Finds a peer and asks for its version. `None` if it is not installed or reports no version.
 pub fn find(driver: &'static Driver) -> Option<Installed> {
     let (name, version_argument) = driver.program?;
     let program = on_path(name)?;
@@ -420,13 +420,13 @@ pub fn find(driver: &'static Driver) -> Option<Installed> {
     Some(Installed { name, driver, program, version, build, template: Vec::new(), deviation })
 }
 
-/// Servers are often in `sbin`, which is not on the path of people without root.
+/// Path of a program in PATH or a `sbin` folder, which PATH often lacks for users other than root.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let beyond = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
     on_own_path(name).or_else(|| program_in(beyond, name))
 }
 
-/// Where a program is that is started by its name alone.
+/// Path of a program in PATH, as a command name starts it.
 pub(crate) fn on_own_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     program_in(env::split_paths(&path), name)
@@ -441,7 +441,7 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// A path as an argument or in a configuration, which are text.
+/// A path as text, for an argument or a configuration.
 fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

@@ -1,4 +1,4 @@
-//! Durations, sizes and rates as plans write them.
+//! Parses durations, sizes and rates in plans.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ const SIZES: [(&str, f64); 13] = [
     ("MiB", 1_048_576.0),
     ("GiB", 1_073_741_824.0),
 ];
-/// A day: beyond it a duration is a slip.
+/// Maximum duration, a day: more is a mistake.
 const LONGEST_SECONDS: f64 = 86_400.0;
-/// Larger than any memory or network that is measured here.
+/// Maximum size: larger than any memory or network that is measured.
 const LARGEST_BYTES: f64 = 1e15;
 
-/// `50ms`, `1.5s`, `2m`.
+/// Parses a duration: `50ms`, `1.5s`, `2m`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     match scaled(text, &DURATIONS) {
         Some(seconds) if seconds <= LONGEST_SECONDS => Ok(Duration::from_secs_f64(seconds)),
@@ -33,7 +33,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// `512`, `64k`, `256MB`, `64KiB`.
+/// Parses a size in bytes: `512`, `64k`, `256MB`, `64KiB`.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     match scaled(text, &SIZES) {
         Some(bytes) if bytes <= LARGEST_BYTES => Ok(bytes as u64),
@@ -41,7 +41,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// `5KB/s`, `10Mbit/s`: bytes per second.
+/// Parses a rate in bytes per second: `5KB/s`, `10Mbit/s`.
 pub(crate) fn rate(text: &str) -> Result<u64, String> {
     let refused = |_| format!("{text:?} is not a rate; expected one such as 5KB/s or 10Mbit/s");
     match text.trim().strip_suffix("bit/s") {

@@ -1,4 +1,4 @@
-//! Our proxy with its origins, left running for people to try. Nothing is measured.
+//! Vanward with its origins, left running for people to try. Nothing is measured.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -14,7 +14,7 @@ use crate::start::{self, Started};
 
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 
-/// A running proxy. It and its origins end when this is dropped.
+/// A running proxy with its origins. They end when this is dropped.
 #[derive(Debug)]
 pub struct Serving {
     proxy: Started,
@@ -23,7 +23,7 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Starts the origins and the proxy on the cores of this thread, and waits until both answer.
+    /// Starts the origins and the proxy on the cores of this thread, and waits until they answer.
     pub async fn start(own: &Own, origins: NonZeroUsize, workers: NonZeroUsize) -> Result<Self, Error> {
         let folder = tempfile::Builder::new().prefix("vanward-lab-").tempdir();
         let folder = folder.map_err(|source| Error::Write { path: std::env::temp_dir(), source })?;
@@ -55,17 +55,17 @@ impl Serving {
         Ok(Self { proxy, origins, _folder: folder })
     }
 
-    /// Where the proxy listens.
+    /// Listening address of the proxy.
     pub fn address(&self) -> SocketAddr {
         self.proxy.address
     }
 
-    /// How the proxy was started.
+    /// Command line of the proxy.
     pub fn command(&self) -> &str {
         &self.proxy.process.command
     }
 
-    /// Waits until one of them ends by itself.
+    /// Waits until the proxy or an origin ends unexpectedly.
     pub async fn ended(&mut self) -> Error {
         loop {
             if let Some(error) = self.proxy.group.ended().or_else(|| self.origins.ended()) {

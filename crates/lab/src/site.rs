@@ -1,8 +1,8 @@
-//! A machine of a run: its agent, here or at the other end of ssh, asked one thing at a time.
+//! Machine of a run: the connection to its agent, local or over ssh. One order is active at a time.
 //!
-//! What is asked and answered is the same wherever the agent runs; only how it is started differs.
+//! Orders and answers are the same for both; only the start differs.
 
-/// How an agent gets to another machine.
+/// Starts an agent on another machine.
 mod ssh;
 
 use std::convert::Infallible;
@@ -21,56 +21,57 @@ use crate::agent::words::{Answer, Ask, Begun, Share};
 use crate::error::Error;
 use crate::plan::Own;
 
-/// How often an agent is told that it is not forgotten.
+/// Interval of keep-alive messages to an agent.
 const BETWEEN_SIGNS: Duration = Duration::from_secs(3);
-/// An agent at the other end of a network ends after so much silence: nobody else could end it.
+/// Time without messages after which a remote agent ends: nobody else could end it.
 pub(crate) const SILENCE_MOST: Duration = Duration::from_secs(20);
-/// An agent that was left has this long to clean up. One behind a broken network does it by itself.
+/// Time for an agent to clean up. Behind a broken network, it cleans up by itself.
 const PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
-/// What was lost has this long to say why. A process that it left behind could hold its standard error for ever.
+/// Time to read the last messages of a lost agent. A process that it left behind could keep its standard error open
+/// forever.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// Answers that nobody has taken: one for each ask.
+/// Maximum number of unread answers: one for each order.
 const ANSWERS_WAITING_MOST: usize = 4;
-/// What is kept of what was said on standard error.
+/// Maximum bytes that are kept of standard error.
 const SAID_BYTES_MOST: usize = 600;
-/// The clock is asked so often, and the quickest answer counts.
+/// Number of readings of the agent's clock; the quickest answer counts.
 const CLOCK_READINGS: usize = 16;
 
-/// Where a part of the lab is to run.
+/// Machine for a part of the lab.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Host {
-    /// As ssh is told; `None` is this machine.
+    /// Destination for ssh; `None` is this machine.
     pub ssh: Option<String>,
-    /// More arguments for ssh.
+    /// Additional arguments for ssh.
     pub options: Vec<String>,
-    /// Where the other machines reach it; `None` is the address that ssh reached.
+    /// Address for the other machines; `None` is the address that ssh connected to.
     pub address: Option<IpAddr>,
-    /// The binary to run there, on a machine of another kind than this one; `None` is this one's own.
+    /// Program to run there, for a machine of another architecture; `None` is this program.
     pub program: Option<PathBuf>,
 }
 
-/// An agent at work. It ends, and all that it started with it, when this is dropped.
+/// A running agent. It ends with all its processes when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Site {
-    /// As people call it; `None` is this machine.
+    /// Name of the machine; `None` is this one.
     pub(crate) at: Option<String>,
     pub(crate) begun: Begun,
     pub(crate) clock: Clock,
     line: Line,
 }
 
-/// How far an agent's clock is from this process's.
+/// Difference between an agent's clock and this process's.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
-    /// When the agent's clock was 0.
+    /// This process's time when the agent's clock was 0.
     zero: Instant,
-    /// It may be as much earlier or later as this.
+    /// Maximum error of the difference.
     pub(crate) uncertainty: Duration,
 }
 
 impl Site {
-    /// Starts an agent there, with its share of the work.
+    /// Starts an agent on a machine, with its share of the work.
     pub(crate) async fn open(host: &Host, own: &Own, share: Share) -> Result<Self, Error> {
         let mut line = match &host.ssh {
             None => {
@@ -95,36 +96,36 @@ impl Site {
         Ok(Self { at: host.ssh.clone(), begun, clock, line })
     }
 
-    /// Looks again how far its clock is from ours: over hours, clocks drift apart.
+    /// Measures the difference of the clocks again: over hours, clocks drift apart.
     pub(crate) async fn set_clock(&mut self) -> Result<(), Error> {
         self.clock = Clock::of(&mut self.line).await?;
         Ok(())
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends an order and waits for the answer.
     pub(crate) async fn ask(&mut self, ask: &Ask) -> Result<Answer, Error> {
         self.line.tell(ask);
         self.line.answer().await
     }
 
-    /// Asks, without waiting.
+    /// Sends an order without waiting.
     pub(crate) fn tell(&self, ask: &Ask) {
         self.line.tell(ask);
     }
 
-    /// Waits for the answer to what was told.
+    /// Waits for the answer to an order sent with [`Site::tell`].
     pub(crate) async fn answer(&mut self) -> Result<Answer, Error> {
         self.line.answer().await
     }
 
-    /// For an answer that is none to what was asked.
+    /// Error: the answer does not fit the order.
     pub(crate) fn confused(&self) -> Error {
         self.line.confused()
     }
 }
 
 impl Clock {
-    /// The middle between an ask and its answer, of the quickest of several: there the least can have come between.
+    /// Takes the middle between an order and its answer, of the quickest of several: its error is the smallest.
     async fn of(line: &mut Line) -> Result<Self, Error> {
         let mut best: Option<Self> = None;
         for _ in 0..CLOCK_READINGS {
@@ -141,29 +142,29 @@ impl Clock {
         best.ok_or_else(|| line.confused())
     }
 
-    /// What the agent's clock says at an instant of ours.
+    /// The agent's time at an instant of this process.
     pub(crate) fn at(&self, instant: Instant) -> Duration {
         instant.saturating_duration_since(self.zero)
     }
 }
 
-/// What goes to an agent.
+/// Data for an agent's standard input.
 enum Piece {
     Line(Vec<u8>),
-    /// Its program, before it runs.
+    /// The program, copied before it is started.
     Program(Vec<u8>),
 }
 
-/// A process whose standard input and output are the way to an agent: itself, or ssh.
+/// The process at this end of the connection: the agent itself, or ssh.
 #[derive(Debug)]
 struct Line {
     at: Option<String>,
     child: Child,
-    /// `None` once it is to end.
+    /// Queue of the data for standard input; `None` after the end was requested.
     pieces: Option<Sender<Piece>>,
     answers: mpsc::Receiver<Vec<u8>>,
     said: Arc<Mutex<Vec<u8>>>,
-    /// Ends with its standard error.
+    /// Closed at the end of standard error.
     all_said: mpsc::Receiver<Infallible>,
 }
 
@@ -227,7 +228,7 @@ impl Line {
         }
     }
 
-    /// The next line of output.
+    /// Reads the next line of standard output.
     async fn line(&mut self) -> Result<Vec<u8>, Error> {
         if let Some(line) = self.answers.recv().await {
             return Ok(line);
@@ -241,7 +242,7 @@ impl Line {
         self.at.clone().unwrap_or_else(|| "this machine".to_owned())
     }
 
-    /// The end of what it wrote to standard error, on one line.
+    /// The end of standard error, on one line.
     fn said(&self) -> String {
         let said = self.said.lock().map(|said| said.clone()).unwrap_or_default();
         String::from_utf8_lossy(&said).split_whitespace().collect::<Vec<_>>().join(" ")
@@ -274,7 +275,7 @@ impl Drop for Line {
     }
 }
 
-/// Writes what comes, and signs of life between. The input of the process ends with the channel.
+/// Writes the queued data, and keep-alive messages between them. Standard input is closed with the queue.
 fn write(mut input: ChildStdin, pieces: &std::sync::mpsc::Receiver<Piece>) {
     let mut alive = serde_json::to_vec(&Ask::Alive).expect("a word");
     alive.push(b'\n');
@@ -296,7 +297,7 @@ fn write(mut input: ChildStdin, pieces: &std::sync::mpsc::Receiver<Piece>) {
     }
 }
 
-/// Reads all, and keeps the end of it.
+/// Reads standard error to its end, and keeps the last bytes.
 fn keep_last(mut errors: impl Read, kept: &Mutex<Vec<u8>>) {
     let mut piece = [0; 1024];
     while let Ok(count @ 1..) = errors.read(&mut piece) {

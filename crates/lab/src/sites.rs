@@ -1,9 +1,9 @@
-//! The machines of a run and what each is for: clients, the proxy's, the origins'. Often all are this one.
+//! All machines of a run, and their parts: clients, proxy, origins. Often this is a single machine.
 //!
-//! A measurement begins on all of them at one moment, and what they saw becomes one: the load of several clients is one
+//! A measurement begins on all machines at the same time, and their results are combined: several clients make one
 //! load.
 
-/// What several machines saw of one measurement, as one.
+/// Combines the results of several machines.
 mod together;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -22,17 +22,17 @@ use crate::plan::{Own, Payload};
 use crate::proxies::{Installed, Service};
 use crate::site::{Host, Site};
 
-/// Between the order to measure and its beginning: more than any of the orders takes to arrive.
+/// Delay from the order to measure to the beginning: more than any message takes.
 const LEAD: Duration = Duration::from_millis(250);
 
-/// Where the parts of the lab run. Without further word all are here.
+/// Machines for the parts of the lab. Default: all parts on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
-    /// Where load comes from; several make one load.
+    /// Machines of the load generators; several make one load.
     pub clients: Vec<Host>,
-    /// Where the proxies run.
+    /// Machine of the proxies.
     pub proxy: Host,
-    /// Where the origins run.
+    /// Machine of the origins.
     pub origins: Host,
 }
 
@@ -42,7 +42,7 @@ impl Default for Placement {
     }
 }
 
-/// Agents on all machines of a run. They end, with all that they started, when this is dropped.
+/// Agents on all machines of a run. They end with all their processes when this is dropped.
 #[derive(Debug)]
 pub struct Sites {
     all: Vec<Site>,
@@ -52,7 +52,7 @@ pub struct Sites {
     origins: usize,
 }
 
-/// One order to measure, for all machines.
+/// Order to measure, for all machines.
 pub(crate) struct Order<'o> {
     pub(crate) port: u16,
     pub(crate) origin_ports: Vec<u16>,
@@ -61,7 +61,7 @@ pub(crate) struct Order<'o> {
 }
 
 impl Sites {
-    /// Starts an agent on each machine; a proxy of the plan has up to so many workers.
+    /// Starts an agent on each machine. `workers` is the highest number of workers of a proxy in the plan.
     pub async fn open(placement: &Placement, own: &Own, workers: NonZeroUsize) -> Result<Self, Error> {
         let mut hosts: Vec<&Host> = Vec::new();
         let mut number = |host| match hosts.iter().position(|known| *known == host) {
@@ -88,7 +88,7 @@ impl Sites {
         Ok(Self { all, addresses, clients, proxy, origins })
     }
 
-    /// The proxies that are there, in the order that is wanted, and those that are not.
+    /// The installed proxies in the wanted order, and those that are not installed.
     pub async fn look(&mut self, wanted: Wanted) -> Result<(Vec<Installed>, Vec<Absent>), Error> {
         let site = &mut self.all[self.proxy];
         match site.ask(&Ask::Look(wanted)).await? {
@@ -97,7 +97,7 @@ impl Sites {
         }
     }
 
-    /// Why each of these cannot be; `None` where it can.
+    /// Why each of these services is not supported; `None` if it is.
     pub(crate) async fn refusals(
         &mut self,
         all: Vec<(Installed, Service)>,
@@ -109,7 +109,7 @@ impl Sites {
         }
     }
 
-    /// Starts the origins: where each listens, and how it was started.
+    /// Starts the origins. Returns their addresses and how they were started.
     pub(crate) async fn start_origins(
         &mut self,
         count: NonZeroUsize,
@@ -125,7 +125,8 @@ impl Sites {
         }
     }
 
-    /// Gives the proxy and the origins a certificate and its key, and clients the certificate to trust. What the proxy is to use.
+    /// Gives the proxy and the origins a certificate and its key, and clients the certificate to trust. Returns the
+    /// paths for the proxy.
     pub(crate) async fn certify(&mut self) -> Result<Certificate, Error> {
         let pem = Pem::make(self.addresses[self.proxy])?;
         let here = Certificate::within(&self.all[self.proxy].begun.folder);
@@ -146,7 +147,7 @@ impl Sites {
         Ok(here)
     }
 
-    /// Gives clients a file.
+    /// Writes a file on every client.
     pub(crate) async fn put_for_clients(&mut self, name: &str, text: &str) -> Result<(), Error> {
         for &client in &self.clients {
             put(&mut self.all[client], Path::new(name), text.to_owned()).await?;
@@ -154,12 +155,12 @@ impl Sites {
         Ok(())
     }
 
-    /// Where the proxy is to listen, on a port of its choice.
+    /// Address for the proxy, with a port that is chosen later.
     pub(crate) fn any_port_of_proxy(&self) -> SocketAddr {
         SocketAddr::new(self.addresses[self.proxy], 0)
     }
 
-    /// Starts a proxy: where it listens and how it was started; `None` where there is none to start.
+    /// Starts a proxy. Returns its address and how it was started; `None` if there is nothing to start.
     pub(crate) async fn start_proxy(
         &mut self,
         installed: &Installed,
@@ -174,13 +175,13 @@ impl Sites {
         }
     }
 
-    /// Ends the proxy that was started.
+    /// Ends the running proxy.
     pub(crate) async fn stop_proxy(&mut self) -> Result<(), Error> {
         self.all[self.proxy].ask(&Ask::StopProxy).await.map(drop)
     }
 
-    /// Whether all that has to run still does: without it no figure is worth anything. What the clocks of the machines
-    /// say is looked at on the way.
+    /// Checks that all required processes run, because further figures would be worthless. Also measures the clocks
+    /// again.
     pub(crate) async fn are_up(&mut self) -> Result<(), Error> {
         self.all[self.origins].ask(&Ask::AreOriginsUp).await?;
         // One alone begins at once, by no clock.
@@ -192,7 +193,7 @@ impl Sites {
         Ok(())
     }
 
-    /// Sends load from all clients that is not looked at.
+    /// Sends load from all clients without measuring.
     pub(crate) async fn warm_up(&mut self, generator: &Generator, request: &Request) -> Result<(), Error> {
         for (part, &client) in self.clients.iter().enumerate() {
             let load = self.load(generator, request, part);
@@ -207,7 +208,7 @@ impl Sites {
         ended
     }
 
-    /// Measures: how the load was typed, and what came of it, with what everything used meanwhile.
+    /// Measures a load. Returns the generator's command line, and the outcome with the usage of all parts.
     pub(crate) async fn measure(
         &mut self,
         order: &Order<'_>,
@@ -237,7 +238,7 @@ impl Sites {
         together::outcome(seen.into_iter().collect::<Result<_, _>>()?)
     }
 
-    /// The part of a load that one of the clients sends.
+    /// The part of a load that one client sends.
     fn load(&self, generator: &Generator, request: &Request, part: usize) -> Load {
         let folder = &self.all[self.clients[part]].begun.folder;
         Load {
@@ -246,17 +247,17 @@ impl Sites {
         }
     }
 
-    /// The machine of the proxies, for the report.
+    /// Machine of the proxies, for the report.
     pub(crate) fn machine(&self) -> Machine {
         self.all[self.proxy].begun.machine.clone()
     }
 
-    /// Its load averages before the run.
+    /// Load averages of the proxies' machine before the run.
     pub(crate) fn load_before(&self) -> [f64; 3] {
         self.all[self.proxy].begun.load_average
     }
 
-    /// Which cores each part has, over all machines.
+    /// CPU cores of each part, over all machines.
     pub(crate) fn cores(&self) -> Cores {
         let cores = |part: fn(&Cores) -> &Vec<usize>| {
             self.all.iter().flat_map(|site| part(&site.begun.cores)).copied().collect()
@@ -268,13 +269,13 @@ impl Sites {
         }
     }
 
-    /// Cores for each client's load, of the one that has the fewest.
+    /// Number of cores for the load, on the client with the fewest.
     pub(crate) fn load_cores_least(&self) -> usize {
         let cores = self.clients.iter().map(|client| self.all[*client].begun.cores.load.len());
         cores.min().unwrap_or(1)
     }
 
-    /// The machines for the report; none if this is the only one.
+    /// All machines for the report; empty if there is only this one.
     pub(crate) fn places(&self) -> Vec<Place> {
         if self.all.len() == 1 && self.all[0].at.is_none() {
             return Vec::new();
@@ -303,7 +304,7 @@ async fn put(site: &mut Site, path: &Path, text: String) -> Result<(), Error> {
     site.ask(&Ask::Put { name, text }).await.map(drop)
 }
 
-/// Where the machines reach each other: as the plan says, or else as ssh did. One alone needs no network.
+/// Addresses of the machines for each other: from the plan, or those that ssh used. A single machine needs none.
 fn addresses(hosts: &[&Host], sites: &[Site]) -> Result<Vec<IpAddr>, Error> {
     let ours = sites.iter().find_map(|site| site.begun.reached).map(|(ours, _)| ours);
     let address = |(host, site): (&&Host, &Site)| {

@@ -1,4 +1,4 @@
-//! Addresses, probes and commands of what is started: it counts as started when it answers.
+//! Starts processes: addresses, commands and probes. A process counts as started when it answers.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -17,21 +17,21 @@ use crate::group::Group;
 use crate::plan::Payload;
 use crate::proxies::{Installed, Service, Setting};
 
-/// Long enough for the slowest of them on a busy machine.
+/// Timeout of a start: long enough for the slowest program on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN_PROBES: Duration = Duration::from_millis(5);
 const PROBE_LIMIT: Duration = Duration::from_secs(2);
-/// A response head of any server asked here is far below this.
+/// Maximum size of a response head of a probe.
 const HEAD_BYTES_MOST: usize = 16 * 1024;
-/// What an origin counted, path by path, may be megabytes.
+/// Maximum size of a response body: an origin's counters by path may be megabytes.
 const BODY_BYTES_MOST: u64 = 64 * 1024 * 1024;
 
-/// A loopback address whose port is still to be chosen.
+/// Loopback address with a port that is chosen later.
 pub(crate) const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-/// A chosen port can be taken by another before the proxy has it; more often is no accident.
+/// Number of attempts to start on a free port, because another process can take the port before the proxy.
 const ATTEMPTS: usize = 3;
 
-/// A proxy that answers.
+/// A started proxy that answers.
 #[derive(Debug)]
 pub(crate) struct Started {
     pub(crate) group: Group,
@@ -39,7 +39,7 @@ pub(crate) struct Started {
     pub(crate) process: Process,
 }
 
-/// Writes the proxy's files, starts it on its cores on a free port, and waits until it serves `payload`. `None` where
+/// Writes the proxy's files, starts it on its cores on a free port, and waits until it serves `payload`. `None` if
 /// there is nothing to start.
 pub(crate) async fn proxy(
     installed: &Installed,
@@ -74,20 +74,20 @@ pub(crate) async fn proxy(
     }
 }
 
-/// A port of that address that was free a moment ago. Most programs can't be handed a bound socket.
+/// An address with a port that was just free. Most programs cannot take over a bound socket.
 fn free_address(ip: IpAddr) -> Result<SocketAddr, Error> {
     let address = TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr());
     address.map_err(|source| Error::System { action: "find a free port at the proxy's address", source })
 }
 
-/// Writes a new file that nobody else may read.
+/// Writes a new file that only its owner may read.
 pub(crate) fn put_private(path: &Path, text: &str) -> Result<(), Error> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     file.and_then(|mut file| file.write_all(text.as_bytes()))
         .map_err(|source| Error::Write { path: path.to_owned(), source })
 }
 
-/// Waits until a GET of `path` is answered with 200 and a body of that many bytes, where they are known.
+/// Waits until a GET request for `path` is answered with 200 and a body of this size, if it is known.
 async fn until_it_answers(
     group: &mut Group,
     service: &Service,
@@ -125,7 +125,7 @@ async fn until_it_answers(
     }
 }
 
-/// Waits until a setting is taken.
+/// Waits until a setting request succeeds.
 async fn until_it_is_set(group: &mut Group, setting: &Setting) -> Result<(), Error> {
     let deadline = Instant::now() + PATIENCE;
     let Setting { address, path, body } = setting;
@@ -151,7 +151,8 @@ async fn until_it_is_set(group: &mut Group, setting: &Setting) -> Result<(), Err
     }
 }
 
-/// Waits until standard output has so many lines with an address, as the origin writes one for each when it listens.
+/// Waits until standard output has this many lines with an address: an origin writes one for each address when it
+/// listens.
 pub(crate) async fn until_it_says_where(group: &mut Group, count: usize) -> Result<Vec<SocketAddr>, Error> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -181,7 +182,7 @@ fn address_in(line: &str) -> Option<SocketAddr> {
     })
 }
 
-/// A command as a person would type it.
+/// A command as a person would type it in a shell.
 pub(crate) fn typed(command: &[String]) -> String {
     let plain = |word: &String| {
         !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=@%+,[]".contains(c))
@@ -193,13 +194,13 @@ pub(crate) fn typed(command: &[String]) -> String {
     words.join(" ")
 }
 
-/// Status and Content-Length of a response.
+/// Sends a GET request. Returns the status and Content-Length of the response.
 pub(crate) async fn probe(address: SocketAddr, path: &str) -> io::Result<(u16, Option<u64>)> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     asked(address, &request).await
 }
 
-/// The body of a response, of a server that closes the connection after it.
+/// Sends a GET request to a server that closes the connection afterwards. Returns the body.
 pub(crate) async fn body(address: SocketAddr, path: &str) -> io::Result<Vec<u8>> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     let mut stream = TcpStream::connect(address).await?;
@@ -212,7 +213,7 @@ pub(crate) async fn body(address: SocketAddr, path: &str) -> io::Result<Vec<u8>>
     Ok(response.split_off(end + 4))
 }
 
-/// The same for any request.
+/// Sends any request. Returns the status and Content-Length of the response.
 async fn asked(address: SocketAddr, request: &str) -> io::Result<(u16, Option<u64>)> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(request.as_bytes()).await?;
@@ -235,7 +236,7 @@ async fn asked(address: SocketAddr, request: &str) -> io::Result<(u16, Option<u6
     Ok((status.ok_or_else(|| io::Error::other("not an HTTP response"))?, length))
 }
 
-/// The same over TLS or HTTP/2, by the generator: whoever can't talk to it can't be measured.
+/// Probes over TLS or HTTP/2 with the load generator, because this module supports only plain HTTP/1.1.
 async fn probe_by_load(service: &Service, path: &str, limit: Duration) -> io::Result<(u16, Option<u64>)> {
     let trusted = service.trusted().map(Path::to_owned);
     let scheme = if trusted.is_some() { "https" } else { "http" };

@@ -1,7 +1,6 @@
-//! TCP connections and their bytes, as the kernel counts them for each socket: what `ss -ti` shows, asked for in the same
-//! way (sock_diag over netlink).
+//! TCP connections with their byte counts, as `ss -ti` shows them, read over sock_diag (netlink).
 //!
-//! A socket that is closed takes its counts along: what it sent after the last look is not seen.
+//! The counts of a socket end with the socket: bytes sent after the last sample are not counted.
 
 use std::collections::HashMap;
 
@@ -12,22 +11,22 @@ use rustix::net::{
 
 use crate::connections::{Connection, Connections, Ports};
 
-/// The kernel sends so much of a list at once, at most.
+/// Maximum size of a netlink message.
 const PIECE_BYTES: usize = 64 * 1024;
 
 // What the kernel's headers call NLMSG_ERROR, NLMSG_DONE and SOCK_DIAG_BY_FAMILY.
 const REFUSED: u16 = 2;
 const DONE: u16 = 3;
 const SOCKETS_OF_A_FAMILY: u16 = 20;
-/// NLM_F_REQUEST and NLM_F_DUMP.
+/// Flags NLM_F_REQUEST and NLM_F_DUMP.
 const REQUEST_ALL: u16 = 0x301;
-/// INET_DIAG_INFO: the attribute with the counts.
+/// INET_DIAG_INFO, the attribute with the counts.
 const COUNTS: u16 = 2;
 const TCP: u8 = 6;
-/// Sockets in these states are no connections: CLOSE and LISTEN.
+/// States of sockets without a connection: CLOSE and LISTEN.
 const STATES_WITHOUT: u32 = 1 << 7 | 1 << 10;
 
-/// Where things lie in a message, in a socket's part of it, and in its counts.
+/// Offsets in a message, in its socket description, and in its counts.
 const HEADER_BYTES: usize = 16;
 const SOCKET_BYTES: usize = 72;
 const ATTRIBUTE_HEADER_BYTES: usize = 4;
@@ -40,24 +39,24 @@ const SENT_AGAIN_AT: usize = 100;
 const ACKNOWLEDGED_AT: usize = 120;
 const RECEIVED_AT: usize = 128;
 
-/// Every connection of this network namespace at one moment.
+/// All connections of this network namespace at one moment.
 pub(crate) struct Sockets(Vec<Socket>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Socket {
-    /// What tells it from all others until the kernel starts anew.
+    /// Kernel's unique identifier of a socket.
     cookie: u64,
     connection: Connection,
-    /// `None` where the kernel counts no more, or not yet.
+    /// Counts; `None` if the kernel does not count yet or any more.
     counted: Option<Traffic>,
 }
 
-/// What the connections of a part had counted when they were looked at last.
+/// Counts of a part's connections at the last sample.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counted(HashMap<u64, Traffic>);
 
 impl Sockets {
-    /// `None` where the kernel does not tell.
+    /// Reads all connections; `None` if the kernel does not report them.
     pub(crate) fn now() -> Option<Self> {
         let asking = socket_with(
             AddressFamily::NETLINK,
@@ -81,14 +80,14 @@ impl Sockets {
         Some(Self(sockets))
     }
 
-    /// The connections that they are the ends of.
+    /// The connections of these sockets.
     pub(crate) fn connections(&self) -> Connections {
         self.0.iter().map(|socket| socket.connection).collect()
     }
 }
 
 impl Counted {
-    /// Begins with what there is: it is not counted.
+    /// Begins with the present counts, so that only later traffic is counted.
     pub(crate) fn begin(sockets: Option<&Sockets>, ports: &Ports) -> Self {
         let mut counted = Self::default();
         if let Some(sockets) = sockets {
@@ -97,7 +96,7 @@ impl Counted {
         counted
     }
 
-    /// What came and went since the last look, over the connections that are there. Of new ones that is all.
+    /// Traffic since the last sample, over the connections that exist now. Of a new connection, all its traffic.
     pub(crate) fn since_last(&mut self, sockets: &Sockets, ports: &Ports) -> Traffic {
         let mut sum = Traffic::default();
         let theirs = sockets
@@ -116,7 +115,7 @@ impl Counted {
     }
 }
 
-/// Asks for all TCP sockets of a family, with their counts.
+/// Netlink request for all TCP sockets of an address family, with their counts.
 fn request(family: AddressFamily) -> [u8; REQUEST_BYTES] {
     let mut request = [0; REQUEST_BYTES];
     request[..4].copy_from_slice(&(REQUEST_BYTES as u32).to_ne_bytes());
@@ -130,14 +129,14 @@ fn request(family: AddressFamily) -> [u8; REQUEST_BYTES] {
     request
 }
 
-/// Whether more of a list is to come.
+/// Whether more messages of a list follow.
 #[derive(Debug, PartialEq, Eq)]
 enum Rest {
     Follows,
     Nothing,
 }
 
-/// Takes the sockets out of a piece of the list. `None` if the kernel refuses.
+/// Reads the sockets in a message. `None` if the kernel reports an error.
 fn read(mut piece: &[u8], sockets: &mut Vec<Socket>) -> Option<Rest> {
     while let Some(length) = u32_at(piece, 0) {
         let length = (length as usize).clamp(HEADER_BYTES, piece.len().max(HEADER_BYTES));
@@ -152,7 +151,7 @@ fn read(mut piece: &[u8], sockets: &mut Vec<Socket>) -> Option<Rest> {
     Some(Rest::Follows)
 }
 
-/// A socket, with its counts if it has them.
+/// Parses a socket, with its counts if present.
 fn socket(message: &[u8]) -> Option<Socket> {
     let attributes = message.get(SOCKET_BYTES..)?;
     let port = |at: usize| Some(u16::from_be_bytes(message.get(at..at + 2)?.try_into().ok()?));
@@ -164,7 +163,7 @@ fn socket(message: &[u8]) -> Option<Socket> {
     })
 }
 
-/// The counts among what else is told of a socket; `None` if they are not there, or fewer than are looked for.
+/// Finds the counts among the attributes of a socket. `None` if they are missing or too short.
 fn counted(mut attributes: &[u8]) -> Option<Traffic> {
     let counts = loop {
         let length = usize::from(u16_at(attributes, 0)?);
@@ -181,7 +180,7 @@ fn counted(mut attributes: &[u8]) -> Option<Traffic> {
     })
 }
 
-/// Everything begins at a multiple of four.
+/// Rounds up to a multiple of four, the alignment of netlink.
 fn aligned(length: usize) -> usize {
     length.next_multiple_of(4)
 }

@@ -1,8 +1,8 @@
-//! CPU time, memory and threads of a process tree: of all processes in a group and all that they started.
+//! CPU time, memory and threads of a process tree: all processes in a group, and their children.
 //!
-//! CPU time is what the kernel charged their control groups (`charged`), where there are any. Else it comes from the
-//! scheduler's account of each thread, in nanoseconds; where a thread ended in between or
-//! the kernel keeps none, from the ticks of the processes. Only the ticks tell user from system.
+//! CPU time comes from control groups (`charged`) if possible. Otherwise from the scheduler's statistics of each
+//! thread, in nanoseconds; if a thread ended, or without these statistics, from the ticks of the processes. Only ticks
+//! separate user from system time.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -19,55 +19,55 @@ use report::results::Usage;
 use crate::charged::{self, Charged, ControlGroup};
 use crate::error::Error;
 
-/// A piece of a file of /proc: the kernel lets nobody else go on before it has made that.
+/// Maximum bytes read from /proc at once: the kernel produces them without letting other threads run.
 const PIECE_BYTES: usize = 4096;
 
-/// A program that was started, and what it started.
+/// Root of a process tree: a started program and its children.
 #[derive(Debug, Clone)]
 pub(crate) struct Root {
-    /// The first process, which is also the group's id.
+    /// The first process; its ID is the ID of the group.
     pub(crate) process: Pid,
     pub(crate) control: Option<ControlGroup>,
 }
 
-/// What a tree has used until now.
+/// CPU usage of a process tree until now.
 #[derive(Debug, Clone)]
 pub(crate) struct Reading {
     at: Instant,
     user_ticks: u64,
     system_ticks: u64,
-    /// The part of these ticks that children had used which ended.
+    /// Ticks that ended children used, included in the other ticks.
     ended_ticks: u64,
-    /// What the scheduler says, by thread.
+    /// Statistics of the scheduler, by thread.
     scheduled: HashMap<i32, Account>,
-    /// What their control groups were charged, if each has one.
+    /// CPU time of the control groups, if each root has one.
     charged: Option<Charged>,
     processes: usize,
 }
 
-/// What the scheduler says of a thread.
+/// Statistics of the scheduler about a thread.
 #[derive(Debug, Clone, Copy, Default)]
 struct Account {
     /// Nanoseconds on a CPU.
     busy_ns: u64,
-    /// Times that it waited for something.
+    /// Voluntary context switches: the thread waited for something.
     voluntary_switches: u64,
-    /// Times that it had to make room.
+    /// Involuntary context switches: the thread was preempted.
     involuntary_switches: u64,
 }
 
-/// All processes at one moment.
+/// All processes of the system at one moment.
 pub(crate) struct Processes(Vec<Stat>);
 
-/// What a tree holds at this moment.
+/// Memory of a process tree at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Memory {
-    /// Proportional set size: what several processes share is counted in parts. Resident size where it can't be read.
+    /// Proportional set size (PSS): shared pages count in parts. Resident size if PSS cannot be read.
     pub(crate) bytes: u64,
 }
 
 impl Processes {
-    /// Those that end meanwhile are left out.
+    /// Reads all processes. Skips those that end meanwhile.
     pub(crate) fn now() -> Result<Self, Error> {
         let error = |cause: procfs::ProcError| Error::System {
             action: "read the list of processes in /proc",
@@ -81,7 +81,7 @@ impl Processes {
         Ok(Self(all.filter_map(stat).collect()))
     }
 
-    /// The processes of the groups `roots`, and all that descend from one of them.
+    /// Processes of the groups `roots`, and all their descendants.
     fn tree(&self, roots: &[Root]) -> Vec<&Stat> {
         let roots: Vec<i32> = roots.iter().map(|root| root.process.as_raw_nonzero().get()).collect();
         let is_root = |stat: &&Stat| roots.contains(&stat.pgrp) || roots.contains(&stat.pid);
@@ -102,7 +102,7 @@ impl Processes {
 }
 
 impl Reading {
-    /// Of the trees whose first processes are `roots`.
+    /// Reads the usage of the trees with these roots.
     pub(crate) fn of(processes: &Processes, roots: &[Root]) -> Self {
         let tree = processes.tree(roots);
         let at = Instant::now();
@@ -119,24 +119,24 @@ impl Reading {
         }
     }
 
-    /// CPU time used until now. A thread that ended is in it only by the ticks of its process.
+    /// CPU time until now. Ended threads are counted only in the ticks of their process.
     pub(crate) fn cpu_seconds(&self) -> f64 {
         let ticks = self.user_ticks + self.system_ticks;
         let by_ticks = ticks as f64 / procfs::ticks_per_second() as f64;
         by_ticks.max(self.scheduled.values().map(|account| account.busy_ns).sum::<u64>() as f64 / 1e9)
     }
 
-    /// Threads at that moment.
+    /// Number of threads at the reading.
     pub(crate) fn threads(&self) -> usize {
         self.scheduled.len()
     }
 
-    /// When it was read.
+    /// Time of the reading.
     pub(crate) fn at(&self) -> Instant {
         self.at
     }
 
-    /// What was used from an earlier reading to this one. `memory` is the most that was seen meanwhile.
+    /// Usage from an earlier reading to this one. `memory` is the highest value between them.
     pub(crate) fn since(&self, earlier: &Self, memory: Memory) -> Usage {
         let tick_seconds = 1.0 / procfs::ticks_per_second() as f64;
         let user = self.user_ticks.saturating_sub(earlier.user_ticks) as f64 * tick_seconds;
@@ -166,7 +166,7 @@ impl Reading {
         }
     }
 
-    /// User and system time by control groups.
+    /// User and system time from control groups.
     fn charged_seconds_since(&self, earlier: &Self) -> Option<(f64, f64)> {
         let (now, before) = (self.charged?, earlier.charged?);
         let seconds = |now: u64, before: u64| now.saturating_sub(before) as f64 / 1e6;
@@ -174,14 +174,14 @@ impl Reading {
         Some((user, seconds(now.system_microseconds, before.system_microseconds)))
     }
 
-    /// Of the threads that are still there: what one counted that ended is lost.
+    /// Sum of a count over the threads that still exist. Counts of ended threads are lost.
     fn counted_since(&self, earlier: &Self, count: fn(&Account) -> u64) -> u64 {
         let before = |thread: &i32| earlier.scheduled.get(thread).map_or(0, count);
         self.scheduled.iter().map(|(thread, now)| count(now).saturating_sub(before(thread))).sum()
     }
 
-    /// `None` if a thread of the earlier reading is gone, or a process came and went: no account of a thread that is
-    /// still there has what those used.
+    /// CPU time from the scheduler. `None` if a thread or process ended since the earlier reading, because its
+    /// statistics are lost.
     fn scheduled_seconds_since(&self, earlier: &Self) -> Option<f64> {
         let complete = !self.scheduled.is_empty()
             && self.ended_ticks == earlier.ended_ticks
@@ -191,7 +191,7 @@ impl Reading {
 }
 
 impl Memory {
-    /// Of the trees whose first processes are `roots`.
+    /// Reads the memory of the trees with these roots.
     pub(crate) fn of(processes: &Processes, roots: &[Root]) -> Self {
         let tree = processes.tree(roots);
         let bytes = tree
@@ -202,7 +202,7 @@ impl Memory {
     }
 }
 
-/// Each thread of a process with its account; none where the kernel keeps no such thing.
+/// Threads of a process with their statistics; empty if the kernel keeps none.
 fn threads(process: i32) -> Vec<(i32, Account)> {
     let Ok(entries) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
     entries
@@ -218,7 +218,7 @@ fn threads(process: i32) -> Vec<(i32, Account)> {
         .collect()
 }
 
-/// Voluntary and involuntary context switches in the status of a thread.
+/// Voluntary and involuntary context switches, from the status of a thread.
 fn switches(status: &str) -> (u64, u64) {
     let count = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -227,8 +227,8 @@ fn switches(status: &str) -> (u64, u64) {
     (count("voluntary_ctxt_switches:"), count("nonvoluntary_ctxt_switches:"))
 }
 
-/// Proportional set size, but for the pages of the program's own file: the origins and the generator run from the
-/// same file as our proxy, and would take a part of them off its account.
+/// Proportional set size, with the program's own file counted in full: origins and generator run from the file of
+/// Vanward's proxy, and would reduce the proxy's share.
 fn proportional_bytes(process: i32, tree: &[&Stat]) -> Option<u64> {
     let program = |process: i32| fs::read_link(format!("/proc/{process}/exe"));
     let own = program(process).ok()?;
@@ -237,7 +237,7 @@ fn proportional_bytes(process: i32, tree: &[&Stat]) -> Option<u64> {
     Some(mapped_bytes(&maps, &own.to_string_lossy(), sharers as u64))
 }
 
-/// Sums up the kernel's list of mappings. Read-only ones of `own` count whole, divided by `sharers`.
+/// Sums up a process's memory mappings. Read-only mappings of `own` count in full, divided by `sharers`.
 fn mapped_bytes(maps: &str, own: &str, sharers: u64) -> u64 {
     let kib = |line: &str| {
         line.split_whitespace().nth(1).and_then(|number| number.parse::<u64>().ok()).unwrap_or(0)
@@ -258,7 +258,7 @@ fn mapped_bytes(maps: &str, own: &str, sharers: u64) -> u64 {
     bytes
 }
 
-/// Reads what the kernel tells, a piece after the other.
+/// Reads a file of /proc piece by piece.
 fn read(path: impl AsRef<Path>) -> io::Result<String> {
     let (mut file, mut text, mut piece) = (File::open(path)?, Vec::new(), [0; PIECE_BYTES]);
     loop {
@@ -270,8 +270,8 @@ fn read(path: impl AsRef<Path>) -> io::Result<String> {
     }
 }
 
-/// Lets those go first that wait for this core. Without it the kernel has them wait for milliseconds: the generator would be
-/// late, and the proxy slow, by being looked at.
+/// Yields the core to waiting threads. Otherwise they could wait for milliseconds: reading /proc would delay the
+/// generator and the proxy.
 fn give_way() {
     std::thread::yield_now();
 }

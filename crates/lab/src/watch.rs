@@ -1,4 +1,4 @@
-//! What the parts of the lab use while load runs: proxy, generator and origins, once a second and over the whole of it.
+//! Samples the usage of the parts while load runs (proxy, generator, origins), once a second, and in total.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::traffic::{Counted, Sockets};
 use crate::usage::{Memory, Processes, Reading, Root};
 
-/// A part under watch.
+/// A watched part of the lab.
 #[derive(Debug)]
 pub(crate) struct Part {
     roots: Vec<Root>,
@@ -24,7 +24,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Begins to watch the trees of these processes.
+    /// Begins to watch the process trees with these roots.
     pub(crate) fn begin(
         processes: &Processes,
         sockets: Option<&Sockets>,
@@ -61,21 +61,21 @@ impl Part {
         self.last = now;
     }
 
-    /// What was used from the beginning to now.
+    /// Usage from the beginning until now.
     pub(crate) fn until(mut self, processes: &Processes) -> Watched {
         self.most = self.most.max(Memory::of(processes, &self.roots));
         let usage = Reading::of(processes, &self.roots).since(&self.first, self.most);
         Watched { usage, samples: self.samples }
     }
 
-    /// What was used until the last sample: of one that has ended since. `None` if it ended before the first.
+    /// Usage until the last sample, for a part that has ended. `None` if it ended before the first sample.
     pub(crate) fn until_its_end(self) -> Option<Watched> {
         let usage: Usage = self.last.since(&self.first, self.most);
         (!self.samples.is_empty()).then_some(Watched { usage, samples: self.samples })
     }
 }
 
-/// Waits for `load`, and looks at all parts meanwhile.
+/// Waits for `load`, and samples all parts meanwhile.
 pub(crate) async fn watching<T>(
     parts: &mut [&mut Part],
     every: Duration,

@@ -1,10 +1,10 @@
-//! A plan as a file has it, and its way to a [`Plan`]: every combination of a case's lists is a case of its own.
+//! Plan files, and their conversion to a [`Plan`]: every combination of a case's lists becomes a case.
 //!
-//! What is wrong is said with its line and column. Nothing is looked for on the system here but by the caller.
+//! Mistakes are reported with line and column. Nothing here searches the system for programs; the caller does that.
 
-/// Every mistake of a text.
+/// Reports all mistakes of a text.
 mod every;
-/// The machines of a plan.
+/// Tables of the machines.
 mod machines;
 
 use std::collections::{BTreeMap, HashSet};
@@ -27,34 +27,34 @@ use crate::sites::Placement;
 use crate::{proxies, quantity};
 use machines::RawMachines;
 
-/// More cases than anybody reads.
+/// Maximum number of cases: nobody reads more.
 const CASES_MOST: usize = 2_000;
 
-/// What a plan's file says.
+/// Content of a plan file.
 #[derive(Debug, Clone)]
 pub struct Written {
-    /// A heading.
+    /// Heading of the report.
     pub title: String,
-    /// The experiment whose published figures stand beside the measured ones.
+    /// Experiment whose published figures are shown next to the measured ones.
     pub published: Option<String>,
-    /// The proxies.
+    /// Proxies of the plan.
     pub wanted: Wanted,
-    /// Where everything runs.
+    /// Machines for the parts of the lab.
     pub placement: Placement,
-    /// Origins behind each proxy.
+    /// Number of origins behind each proxy.
     pub origins: NonZeroUsize,
-    /// How often and how long.
+    /// Number of rounds, and durations.
     pub timing: Timing,
-    /// What each proxy is asked to do.
+    /// Cases of the plan.
     pub cases: Vec<CasePlan>,
-    /// What figures have to be.
+    /// Expectations of figures.
     pub expectations: Vec<Expect>,
-    /// Whether clients and origins say `Connection: keep-alive`.
+    /// Whether clients and origins send `Connection: keep-alive`.
     pub says_keep_alive: bool,
 }
 
 impl Written {
-    /// Reads the text of `file`; `quick` takes what its `quick` tables say instead.
+    /// Reads the text of `file`. With `quick`, values of its `quick` tables replace the others.
     ///
     /// # Errors
     /// Every mistake, in the order of the file.
@@ -121,7 +121,7 @@ impl Written {
         })
     }
 
-    /// How long a run of it takes, if all its proxies are there and can do what the cases ask.
+    /// Duration of a run, if all proxies are installed and support all cases.
     pub fn forecast(&self) -> Forecast {
         let role = |name: &String| {
             if name == proxies::direct::DRIVER.name { Role::Direct } else { Role::Peer }
@@ -134,7 +134,8 @@ impl Written {
     }
 }
 
-/// A case whose rate follows from a closed loop that is not there: nobody would know it before the run is over.
+/// Mistake: a case whose rate follows from a closed loop that the plan does not have. Otherwise found only at the end
+/// of a run.
 fn without_its_loop(cases: &[CasePlan]) -> Option<String> {
     let is_alone = |case: &&CasePlan| {
         matches!(case.load, Load::ShareOfSlowest(_)) && !cases.iter().any(|one| one.is_closed_loop_of(case))
@@ -176,7 +177,7 @@ struct RawPlan {
     quick: Option<Quick>,
 }
 
-/// Refuses proxies that there are not, and what is said about none of the plan's.
+/// Reports unknown proxies, and settings for proxies that the plan does not have.
 fn check_proxies(raw: &RawPlan, refuse: &mut dyn FnMut(Range<usize>, String)) {
     for name in &raw.proxies {
         let written = name.get_ref();
@@ -196,7 +197,7 @@ fn check_proxies(raw: &RawPlan, refuse: &mut dyn FnMut(Range<usize>, String)) {
     }
 }
 
-/// Every combination of every case, for so many clients.
+/// Every combination of every case, for this number of clients.
 fn cases_of(
     written: &[Spanned<RawCase>],
     quick: bool,
@@ -230,7 +231,7 @@ fn cases_of(
     cases
 }
 
-/// Why nobody can do a case, whatever is installed.
+/// Why a case is impossible for every proxy and generator.
 fn impossible(case: &CasePlan, clients: usize) -> Option<String> {
     let unknown = || {
         let message = origin::serves(&case.payload.path).err()?;
@@ -241,7 +242,7 @@ fn impossible(case: &CasePlan, clients: usize) -> Option<String> {
     case.contradiction().or_else(unknown).or(alone)
 }
 
-/// What one proxy is given otherwise.
+/// Settings that differ for one proxy.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawDeviation {
@@ -257,7 +258,7 @@ impl From<RawDeviation> for Deviation {
     }
 }
 
-/// What holds instead with `--quick`.
+/// Values that `--quick` uses instead.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct Quick {
@@ -299,7 +300,7 @@ struct RawCase {
     quick: Option<QuickCase>,
 }
 
-/// The part of a case that `--quick` may shorten.
+/// Values of a case that `--quick` may reduce.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct QuickCase {
@@ -310,7 +311,7 @@ struct QuickCase {
 }
 
 impl RawCase {
-    /// A case for each combination of its lists.
+    /// One case for each combination of the lists.
     fn plans(&self, quick: bool) -> Vec<CasePlan> {
         let short = self.quick.as_ref().filter(|_| quick);
         let schemes = short.and_then(|short| short.scheme.as_ref()).unwrap_or(&self.scheme);
@@ -380,7 +381,7 @@ impl RawCase {
     }
 }
 
-/// Every combination of two lists, the first varying slowest.
+/// Every combination of two lists; the first changes slowest.
 fn both<'l, A, B>(one: &'l Each<A>, other: &'l Each<B>) -> impl Iterator<Item = (&'l A, &'l B)> {
     one.0.iter().flat_map(|a| other.0.iter().map(move |b| (a, b)))
 }
@@ -399,7 +400,7 @@ struct Variant<'p> {
 }
 
 impl Variant<'_> {
-    /// A name with what it has in braces filled in.
+    /// A case name with its `{…}` placeholders replaced.
     fn filled(&self, template: &str) -> String {
         let load = match self.load {
             Load::Closed => "closed".to_owned(),
@@ -420,7 +421,7 @@ impl Variant<'_> {
     }
 }
 
-/// One value, or a list of them.
+/// One value or a list.
 #[derive(Deserialize)]
 #[serde(try_from = "toml::Value", bound(deserialize = "T: DeserializeOwned"))]
 struct Each<T>(Vec<T>);

@@ -1,6 +1,6 @@
-//! What the lab and its agents say to each other: a line of JSON for each ask, and one for each answer, in order.
+//! Messages between the lab and its agents: an order and its answer are one line of JSON each, in order.
 //!
-//! Both ends are the same version of the same program, which is checked: these words have no history to keep.
+//! Both ends are the same version of the same program, which is checked, so the format needs no compatibility.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,137 +15,137 @@ use crate::origins::{self, Addresses};
 use crate::plan::{Deviation, Payload};
 use crate::proxies::{Installed, Service};
 
-/// What an agent is told to do.
+/// Order to an agent.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Ask {
-    /// The first: what its machine is for.
+    /// First order: the task of the machine.
     Begin(Share),
-    /// What its clock says.
+    /// Asks for the time of the agent's clock.
     Clock,
-    /// Which of these proxies are there.
+    /// Asks which of these proxies are installed.
     Look(Wanted),
-    /// What each of these cannot do of what is asked for.
+    /// Asks what each of these proxies does not support of its service.
     Refusals(Vec<(Installed, Service)>),
-    /// Writes a file into its folder, which nobody else may read.
+    /// Writes a file into the agent's folder, readable only by its owner.
     Put {
-        /// Its name.
+        /// File name.
         name: String,
-        /// Its text.
+        /// Text of the file.
         text: String,
     },
     /// Starts origins.
     Origins(origins::Wanted),
-    /// Whether they still run.
+    /// Asks whether the origins still run.
     AreOriginsUp,
     /// Starts a proxy and waits until it serves the payload.
     Proxy {
-        /// Which.
+        /// The proxy.
         installed: Installed,
-        /// What it is to do.
+        /// Task of the proxy.
         service: Box<Service>,
-        /// What it is probed with.
+        /// Response that the probe requests.
         payload: Payload,
     },
-    /// Ends it.
+    /// Ends the proxy.
     StopProxy,
-    /// Sends load that is not looked at.
+    /// Sends load without measuring.
     WarmUp(Load),
-    /// Watches what runs here, and sends load or waits for [`Ask::Enough`].
+    /// Samples the usage, and sends load or waits for [`Ask::Enough`].
     Measure(Measurement),
-    /// Ends a measurement where no load runs.
+    /// Ends a measurement on a machine that sends no load.
     Enough,
-    /// Nothing: who asks is still there. Has no answer.
+    /// Keep-alive message without an answer.
     Alive,
 }
 
-/// What a machine is for.
+/// Task of a machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Share {
     pub(crate) client: bool,
     pub(crate) proxy: bool,
     pub(crate) origins: bool,
-    /// The most workers that a proxy of the plan has.
+    /// Highest number of workers of a proxy in the plan.
     pub(crate) workers: usize,
 }
 
-/// The proxies that a plan wants.
+/// Proxies of a plan.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Wanted {
-    /// Their names, in order.
+    /// Names of the proxies, in order.
     pub names: Vec<String>,
-    /// Programs that only the plan knows.
+    /// Command lines of programs that only the plan knows.
     pub commands: Vec<(String, Vec<String>)>,
-    /// What some are given otherwise than the others.
+    /// Settings that differ for some proxies.
     pub deviations: BTreeMap<String, Deviation>,
 }
 
-/// Load to be sent.
+/// Load to send.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Load {
-    /// The generator's name.
+    /// Name of the generator.
     pub(crate) generator: String,
     pub(crate) request: Request,
 }
 
-/// One measurement, as one machine takes part in it.
+/// Order to measure, for one machine.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Measurement {
-    /// When it begins by the agent's clock; `None` is at once.
+    /// Start of the measurement by the agent's clock; `None` is at once.
     pub(crate) at: Option<Duration>,
-    /// The longest between two looks at what is used.
+    /// Longest interval between two samples of the usage.
     pub(crate) every: Duration,
-    /// Where the proxy listens, or without one the origin that stands for it.
+    /// Port of the proxy; without a proxy, the port of the origin.
     pub(crate) port: u16,
     pub(crate) origin_ports: Vec<u16>,
     pub(crate) load: Option<Load>,
 }
 
-/// What an agent says.
+/// Answer of an agent.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
     Begun(Box<Begun>),
-    /// Since the agent began.
+    /// Time since the agent began.
     Clock(Duration),
     Looked {
         here: Vec<Installed>,
         absent: Vec<Absent>,
     },
-    /// In the order of what was asked; `None` where nothing is refused.
+    /// Reasons in the order of the services; `None` for a supported one.
     Refusals(Vec<Option<String>>),
     Origins {
         addresses: Addresses,
         processes: Vec<Process>,
     },
-    /// `None` where there is nothing to start.
+    /// Address of the proxy, and how it was started; `None` if there is nothing to start.
     Proxy(Option<(SocketAddr, Process)>),
     Seen(Box<Seen>),
     Done,
-    /// What was asked could not be done.
+    /// The order failed, with the reason.
     Failed(String),
 }
 
-/// An agent that is ready.
+/// First answer: the agent is ready.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Begun {
-    /// The version of its program.
+    /// Version of the program.
     pub(crate) version: String,
     pub(crate) machine: Machine,
     pub(crate) cores: Cores,
     /// Load averages over 1, 5 and 15 minutes.
     pub(crate) load_average: [f64; 3],
-    /// Where its files are.
+    /// Folder of the agent's files.
     pub(crate) folder: PathBuf,
-    /// The addresses of the connection that it is spoken with over, if it is one: of who asks, and its own.
+    /// Addresses of the ssh connection, if there is one: of the lab, and of this machine.
     pub(crate) reached: Option<(IpAddr, IpAddr)>,
 }
 
-/// What a machine saw of a measurement.
+/// Results of one machine for a measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Seen {
-    /// How the load was typed, and what came of it; `None` where none was sent.
+    /// Command line and outcome of the load; `None` if the machine sent none.
     pub(crate) load: Option<(String, Outcome)>,
     pub(crate) proxy: Option<Watched>,
-    /// How the proxy ended, if it did.
+    /// How the proxy ended, if it ended.
     pub(crate) proxy_end: Option<String>,
     pub(crate) origins: Option<Watched>,
     pub(crate) generator: Option<Watched>,

@@ -1,4 +1,4 @@
-//! The plan in the words of the results: proxies, cases, what is alike for all, and who cannot do what.
+//! Describes a plan for the results: proxies, cases, common settings, and unsupported cases.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -12,16 +12,16 @@ use crate::plan::{CasePlan, Load, Plan};
 use crate::proxies::{Installed, Service};
 use crate::sites::Sites;
 
-/// What a run gives every proxy.
+/// Settings of a run for every proxy.
 pub(super) struct Given<'g> {
-    /// Where it listens, on a port of its choice.
+    /// Listening address, with a port that is chosen later.
     pub(super) listen: SocketAddr,
     pub(super) origins: &'g Addresses,
     pub(super) certificate: Option<&'g Certificate>,
 }
 
 impl Given<'_> {
-    /// What every proxy is given in a case.
+    /// Task of every proxy in a case.
     pub(super) fn service(&self, case: &CasePlan) -> Service {
         Service {
             listen: self.listen,
@@ -46,7 +46,7 @@ impl Given<'_> {
     }
 }
 
-/// What is alike for every proxy in every case, a phrase each: what only some cases have is said with those.
+/// What is alike for every proxy in every case, a phrase each. Other settings are listed with their cases.
 pub(super) fn alike(plan: &Plan, given: &Given<'_>) -> Vec<String> {
     let mut phrases: Vec<String> =
         plan.cases.iter().flat_map(|case| given.service(case).features()).collect();
@@ -57,7 +57,7 @@ pub(super) fn alike(plan: &Plan, given: &Given<'_>) -> Vec<String> {
     phrases
 }
 
-/// Every case that a proxy would take part in and cannot do, by asking for its configuration.
+/// Every case that a proxy of the plan does not support, found by making its configuration.
 pub(super) async fn lacking(
     plan: &Plan,
     given: &Given<'_>,

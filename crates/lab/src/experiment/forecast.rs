@@ -1,6 +1,6 @@
-//! How long a run takes: at least, by its plan alone, and what is left of it, by what was seen until now.
+//! Forecast of a run: its minimum duration from the plan, and the remaining time from the measurements so far.
 //!
-//! Starting and stopping processes is not in the plan: only what was seen has it.
+//! The plan does not include the time to start and stop processes; only measured times do.
 
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
@@ -11,18 +11,18 @@ use report::results::Role;
 use super::search;
 use crate::plan::{CasePlan, Load, Timing};
 
-/// What a run has before it.
+/// Forecast of a run.
 #[derive(Debug, Clone)]
 pub struct Forecast {
     cases: Vec<Share>,
 }
 
-/// Who takes part in a case.
+/// Number of participants of a case.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Takers {
-    /// Proxies.
+    /// Number of proxies.
     proxies: usize,
-    /// Whether it is sent without one, too.
+    /// Whether `direct` takes part too.
     has_direct: bool,
 }
 
@@ -35,25 +35,25 @@ impl Takers {
     }
 }
 
-/// A case's share of it.
+/// Share of a case in the forecast.
 #[derive(Debug, Clone)]
 struct Share {
-    /// What one measurement lasts by the plan, on average.
+    /// Average duration of one measurement by the plan.
     planned: Duration,
-    /// Measurements that one round makes of one proxy: a search has steps.
+    /// Measurements per round and proxy: a search has several steps.
     steps: RangeInclusive<usize>,
     is_counted: bool,
-    /// Times that a proxy is to go through it.
+    /// Number of times that a proxy has to do the case.
     total: usize,
-    /// Times that it went through it before.
+    /// Number of times that a proxy did the case in an earlier run.
     skipped: usize,
     done: usize,
-    /// What those took that are done.
+    /// Total time of the completed measurements.
     took: Duration,
 }
 
 impl Forecast {
-    /// Of these cases, with those who take part in each.
+    /// Forecast for these cases, with their participants.
     pub(crate) fn of<'c>(cases: impl IntoIterator<Item = (&'c CasePlan, Takers)>, timing: Timing) -> Self {
         let share = |(case, takers): (&CasePlan, Takers)| Share {
             planned: planned(case, takers, timing),
@@ -67,27 +67,27 @@ impl Forecast {
         Self { cases: cases.into_iter().map(share).collect() }
     }
 
-    /// Measurements, with each search as one of them.
+    /// Number of measurements; a search counts as one.
     pub fn measurements(&self) -> usize {
         self.cases.iter().map(|share| share.total).sum()
     }
 
-    /// Those that are there already, beside these.
+    /// Number of measurements that an earlier run has already made, in addition to [`Forecast::measurements`].
     pub fn skipped(&self) -> usize {
         self.cases.iter().map(|share| share.skipped).sum()
     }
 
-    /// Those of them that end after a number of requests, however long that takes.
+    /// Number of measurements that end after a number of requests, and so have no planned duration.
     pub fn counted(&self) -> usize {
         self.cases.iter().filter(|share| share.is_counted).map(|share| share.total).sum()
     }
 
-    /// It takes no less.
+    /// Minimum duration of the run.
     pub fn least(&self) -> Duration {
         self.by_plan(|share| *share.steps.start())
     }
 
-    /// The same, if every search takes as many steps as it may.
+    /// Minimum duration, if every search takes the maximum number of steps.
     pub fn longest_searches(&self) -> Duration {
         self.by_plan(|share| *share.steps.end())
     }
@@ -96,21 +96,21 @@ impl Forecast {
         self.cases.iter().map(|share| share.planned.mul_f64((steps(share) * share.total) as f64)).sum()
     }
 
-    /// A proxy went through that case, by its place in the plan, and it took so long with all that belongs to it.
+    /// Records how long a proxy took for a case, including starts and stops. `case` is its index in the plan.
     pub(crate) fn took(&mut self, case: usize, time: Duration) {
         let share = &mut self.cases[case];
         share.done += 1;
         share.took += time;
     }
 
-    /// A proxy need not go through that case once more: it did before.
+    /// Records that an earlier run has already measured a proxy in this case.
     pub(crate) fn skip(&mut self, case: usize) {
         let share = &mut self.cases[case];
         share.total = share.total.saturating_sub(1);
         share.skipped += 1;
     }
 
-    /// What the rest takes, each case as long as it did until now; one that has not been seen, as long as its plan says.
+    /// Remaining time: each case takes as long as before; a case not measured yet, as long as planned.
     pub fn left(&self) -> Duration {
         let left = |share: &Share| {
             let each = match share.done {
@@ -123,7 +123,8 @@ impl Forecast {
     }
 }
 
-/// What a measurement lasts at least: one that ends by its requests, what proxies hold them up on purpose.
+/// Minimum duration of a measurement. One that ends after a number of requests takes at least the delay or rate limit
+/// of the proxies.
 fn planned(case: &CasePlan, takers: Takers, timing: Timing) -> Duration {
     let Some(requests) = case.requests else { return timing.warm_up + case.measured(timing) };
     let each = requests.div_ceil(NonZeroUsize::get(case.connections) as u64);

@@ -1,16 +1,15 @@
-//! Going on with a run that was broken off, or that is to have more rounds: what it measured stays, and only the rest is
-//! measured.
+//! Continues an interrupted run, or adds rounds: earlier measurements stay, and only the rest is measured.
 
 use report::figure;
 use report::results::{Arrivals, Machine, Place, Results};
 
 use crate::error::Error;
 
-/// Takes what an earlier run measured into the results of one that has measured nothing yet; says how long that took, in
+/// Copies the measurements of an earlier run into new, empty results. Returns the duration of the earlier run in
 /// seconds.
 ///
 /// # Errors
-/// If the two are not of one plan, program, machine and version of each proxy.
+/// The plan, the program, the machine or the version of a proxy differs.
 pub(super) fn take(mut earlier: Results, now: &mut Results) -> Result<f64, Error> {
     if let Some(difference) = difference(&earlier, now) {
         return Err(Error::Another(difference));
@@ -37,7 +36,7 @@ pub(super) fn take(mut earlier: Results, now: &mut Results) -> Result<f64, Error
     Ok(took_seconds)
 }
 
-/// A constant rate that followed from closed loops stays what it was, though more rounds of those are measured.
+/// Keeps constant rates of the earlier run, although more rounds of their closed loops are measured.
 fn keep_rates(earlier: &Results, now: &mut Results) {
     for case in &mut now.cases {
         let before = earlier.cases.iter().find(|before| before.name == case.name);
@@ -47,14 +46,14 @@ fn keep_rates(earlier: &Results, now: &mut Results) {
     }
 }
 
-/// A search of which some steps are there is begun anew.
+/// Removes incomplete searches, which start again.
 fn drop_begun(earlier: &mut Results) {
     let Some(last) = earlier.runs.last().filter(|run| run.step.is_some()) else { return };
     let begun = (last.proxy.clone(), last.case.clone(), last.round);
     earlier.runs.retain(|run| (&run.proxy, &run.case, run.round) != (&begun.0, &begun.1, begun.2));
 }
 
-/// Why figures of one are not to stand beside those of the other.
+/// Why figures of both runs must not be combined.
 fn difference(earlier: &Results, now: &Results) -> Option<String> {
     if but_for_rounds(&earlier.command) != but_for_rounds(&now.command) {
         return Some(format!("it was `{}`", earlier.command));
@@ -86,7 +85,7 @@ fn difference(earlier: &Results, now: &Results) -> Option<String> {
     (before != these).then(|| format!("it had {}, and here are {}", before.join(", "), these.join(", ")))
 }
 
-/// The words of a command, but for how often all is to be measured.
+/// Words of a command, without the number of rounds.
 fn but_for_rounds(command: &str) -> Vec<&str> {
     let mut words = command.split(' ');
     let mut kept = Vec::new();

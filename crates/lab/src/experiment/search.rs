@@ -1,31 +1,31 @@
-//! The highest rate that meets a bound: bracketed by doubling and halving, then bisected. Not the measuring of it.
+//! Search for the highest rate that meets a bound: doubling and halving, then bisection. No measuring.
 
 use std::ops::RangeInclusive;
 
 use report::summary::SEARCH_CLOSE as CLOSE;
 
-/// Steps of a search that nothing breaks off: two to bracket a rate, and four halve what lies between them until it is
-/// close. More than so many find nothing: the bound is met by chance.
+/// Number of steps of a complete search: two to bracket a rate, then four bisections. At the maximum the search gives
+/// up: the bound is met by chance.
 pub(super) const STEPS: RangeInclusive<usize> = 6..=STEPS_MOST;
 const STEPS_MOST: usize = 16;
-/// Below this a proxy does not work.
+/// Minimum rate: below it, a proxy does not work.
 const RATE_LEAST: f64 = 1.0;
 
-/// Of those, so many say nothing at most: a machine that is this busy finds no rate.
+/// Maximum number of spoiled steps: on a machine this busy, no rate can be found.
 const SPOILED_MOST: usize = 4;
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Tried {
     /// The rate met the bound.
     Met(f64),
-    /// It did not.
+    /// The rate did not meet the bound.
     Missed(f64),
-    /// The generator could not do its part: nothing is known.
+    /// The generator failed to send the load: the step says nothing.
     Spoiled,
 }
 
-/// A search under way, in requests per second.
+/// A search in progress, in requests per second.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Search {
     met: Option<f64>,
@@ -36,12 +36,12 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Begins at this rate.
+    /// Begins a search at this rate.
     pub(super) fn from(first: f64) -> Self {
         Self { met: None, missed: None, first: first.max(RATE_LEAST), steps: 0, spoiled: 0 }
     }
 
-    /// The rate to try next; `None` once it is known.
+    /// The rate to try next; `None` when the search is over.
     pub(super) fn next(&self) -> Option<f64> {
         if self.steps == STEPS_MOST || self.spoiled == SPOILED_MOST {
             return None;
@@ -57,7 +57,7 @@ impl Search {
         }
     }
 
-    /// What came of the rate that was tried; one that was spoiled is tried again.
+    /// Records the result of a step. A spoiled step is repeated.
     pub(super) fn tell(&mut self, tried: Tried) {
         self.steps += 1;
         match tried {

@@ -1,4 +1,4 @@
-//! ab: a closed loop over HTTP/1.0 with keep-alive, by one thread. Its latencies are known to a hundredth of the requests.
+//! ab: a closed loop over HTTP/1.0 with keep-alive, with one thread. It reports latencies by percent of the requests.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use report::results::{Outcome, Version};
 
 use super::{End, Generator, Request, number_after};
 
-/// `ab`.
+/// Driver of `ab`.
 pub(super) const GENERATOR: Generator = Generator {
     name: "ab",
     program: Some("ab"),
@@ -20,7 +20,7 @@ pub(super) const GENERATOR: Generator = Generator {
 };
 
 const PERCENTILES: &str = "ab.csv";
-/// It keeps 40 bytes of memory for each request that it may send.
+/// Limit of requests per second of the run: ab allocates 40 bytes for each request that it may send.
 const REQUESTS_PER_SECOND_MOST: u64 = 100_000;
 
 fn refuses(request: &Request) -> Option<&'static str> {
@@ -65,7 +65,7 @@ fn read(_request: &Request, output: &str, folder: &Path) -> Result<Outcome, Stri
     Ok(super::counted(measured, ""))
 }
 
-/// Lines `percent,milliseconds`: each percent stands for a hundredth of the requests.
+/// Parses lines `percent,milliseconds`: each percent stands for a hundredth of the requests.
 fn latencies(text: &str, requests: u64) -> Latency {
     let us: Vec<u64> = text
         .lines()

@@ -1,5 +1,5 @@
-//! h2load: a closed loop over HTTP/1.1 or HTTP/2. It writes a line for each request, so that nothing is lost of its
-//! latencies; the most there may be of them is bounded by how long it runs.
+//! h2load: a closed loop over HTTP/1.1 or HTTP/2. It writes a line for each request, so its latencies are complete; the
+//! duration of the run limits their number.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -10,7 +10,7 @@ use report::results::{Outcome, Version};
 
 use super::{End, Generator, Request, number_after};
 
-/// `h2load`.
+/// Driver of `h2load`.
 pub(super) const GENERATOR: Generator = Generator {
     name: "h2load",
     program: Some("h2load"),
@@ -63,14 +63,14 @@ fn read(_request: &Request, output: &str, folder: &Path) -> Result<Outcome, Stri
     Ok(super::counted(measured, ""))
 }
 
-/// The number before a word of the line `requests: …`.
+/// The number before a word in the line `requests: …`.
 fn field(output: &str, name: &str) -> Option<u64> {
     let line = output.lines().find_map(|line| line.strip_prefix("requests:"))?;
     let part = line.split(',').map(str::trim).find(|part| part.ends_with(name))?;
     part.split_whitespace().next()?.parse().ok()
 }
 
-/// Microseconds, in the third column of each line whose second is a good status.
+/// Parses latencies: microseconds in the third column of each line with a good status in the second.
 fn latencies(path: &Path) -> Result<Latency, String> {
     let file = File::open(path).map_err(|error| format!("h2load wrote no {}: {error}", path.display()))?;
     let steps = BufReader::new(file).lines().map_while(Result::ok).filter_map(|line| {

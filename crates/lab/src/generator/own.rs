@@ -1,4 +1,4 @@
-//! Ours, `vanward load`, a process for each measurement. It judges itself: late, or a rate that it missed.
+//! `vanward load`, a process for each measurement. It reports itself if it was late or missed a rate.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,12 +10,12 @@ use report::results::{Measured, OWN_GENERATOR, Outcome, Version};
 use super::{End, Generator, Request};
 use crate::certificate::{CIPHER, VERSION};
 
-/// A request without a response hangs if it has been under way for so long …
+/// Minimum age of a hanging request …
 const HUNG_US: u64 = 500_000;
-/// … and for so many times as long as the slowest that was answered.
+/// … and also this many times the slowest response.
 const HUNG_TIMES: u64 = 4;
 
-/// `vanward load`.
+/// Driver of `vanward load`.
 pub(super) const GENERATOR: Generator = Generator {
     name: OWN_GENERATOR,
     program: None,
@@ -59,7 +59,7 @@ fn read(_request: &Request, output: &str, _folder: &Path) -> Result<Outcome, Str
     Ok(outcome(&told))
 }
 
-/// The generator's figures in the report's form, and whether they count.
+/// Converts the generator's figures for the report, with their validity.
 fn outcome(told: &load::Outcome) -> Outcome {
     if told.requests == 0 {
         return Outcome::Failed { reason: format!("no request succeeded{}", examples(told)) };
@@ -84,7 +84,7 @@ fn outcome(told: &load::Outcome) -> Outcome {
     }
 }
 
-/// The buckets of a distribution; none where nothing was recorded.
+/// Buckets of a distribution; empty if nothing was recorded.
 fn counted(distribution: &load::Distribution) -> Result<Latency, String> {
     if distribution.count == 0 {
         return Ok(Latency::default());
@@ -94,7 +94,7 @@ fn counted(distribution: &load::Distribution) -> Result<Latency, String> {
     Ok(Latency::from_counts(steps))
 }
 
-/// Why the figures do not count, if they don't, and whether that was the generator's fault.
+/// Why the figures are invalid, if they are, and whether the generator caused that.
 fn doubt(told: &load::Outcome) -> Option<(String, bool)> {
     if let Some(problem) = told.problems.first() {
         return Some(match *problem {
@@ -125,8 +125,8 @@ fn doubt(told: &load::Outcome) -> Option<(String, bool)> {
     is_other.then(|| (format!("it spoke {} and not {VERSION} {CIPHER}", tls.agreed.join(", ")), false))
 }
 
-/// Requests that had no response when the load ended, long after the slowest of the others had its own: they are
-/// in no figure, and what does not answer is no faster for it.
+/// Hanging requests: without a response at the end of the load, and much older than the slowest response. They are in
+/// no figure, so the other figures would be too good.
 fn hung(told: &load::Outcome) -> Option<(String, bool)> {
     let (oldest_us, slowest_us) = (told.oldest_unfinished_us, told.latency.max_us);
     let is_hung = oldest_us > HUNG_US.max(slowest_us.saturating_mul(HUNG_TIMES));

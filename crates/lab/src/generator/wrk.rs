@@ -1,4 +1,4 @@
-//! wrk: a closed loop over HTTP/1.1. A script of ours has it print its whole histogram, which it corrects for stalls.
+//! wrk: a closed loop over HTTP/1.1. A script makes it print its histogram, which wrk corrects for stalls.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use report::results::{Outcome, Version};
 
 use super::{End, Generator, Request, number_after};
 
-/// `wrk`.
+/// Driver of `wrk`.
 pub(super) const GENERATOR: Generator = Generator {
     name: "wrk",
     program: Some("wrk"),
@@ -19,7 +19,7 @@ pub(super) const GENERATOR: Generator = Generator {
     read,
 };
 
-/// Prints what the usual summary leaves out, one `lab …` line a fact.
+/// Script that prints more than the usual summary, one fact per `lab …` line.
 const SCRIPT: &str = "\
 function done(summary, latency, requests)
   local errors = summary.errors

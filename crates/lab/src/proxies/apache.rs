@@ -1,4 +1,4 @@
-//! Apache httpd with its event MPM, the modules that a proxy needs and no others.
+//! Driver of Apache httpd, with its event MPM and only the modules that a proxy needs.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use report::results::{File, Role, Version};
 use super::{Driver, Installed, Launch, Service, text};
 use crate::error::Error;
 
-/// `apache2` in the foreground.
+/// Driver that runs `apache2` in the foreground.
 pub const DRIVER: Driver = Driver {
     name: "apache",
     role: Role::Peer,
@@ -18,7 +18,7 @@ pub const DRIVER: Driver = Driver {
     configure,
 };
 
-/// Where distributions put them.
+/// Module folders of several distributions.
 const MODULE_FOLDERS: [&str; 3] =
     ["/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/libexec/apache2"];
 const MODULES: [&str; 7] = [
@@ -30,10 +30,10 @@ const MODULES: [&str; 7] = [
     "proxy_balancer",
     "lbmethod_byrequests",
 ];
-/// A request that waits for an origin holds a thread.
+/// Threads per process: a request that waits for an origin occupies a thread.
 const THREADS_PER_PROCESS: usize = 512;
 
-/// From `Server version: Apache/2.4.57 (Debian)`.
+/// Parses the version from `Server version: Apache/2.4.57 (Debian)`.
 fn version(build: &str) -> Option<String> {
     build.split_once("Apache/")?.1.split_whitespace().next().map(str::to_owned)
 }

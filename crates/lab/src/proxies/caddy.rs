@@ -1,4 +1,4 @@
-//! Caddy from a Caddyfile, without its admin endpoint and without certificates of its own.
+//! Driver of Caddy with a Caddyfile, without its admin endpoint and automatic certificates.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use report::results::{File, Role, Version};
 use super::{Driver, IDLE_MOST, Installed, Launch, Service, text};
 use crate::error::Error;
 
-/// `caddy run`.
+/// Driver that runs `caddy run`.
 pub const DRIVER: Driver = Driver {
     name: "caddy",
     role: Role::Peer,
@@ -17,7 +17,7 @@ pub const DRIVER: Driver = Driver {
     configure,
 };
 
-/// From `2.6.2` or `v2.6.2 h1:…`.
+/// Parses the version from `2.6.2` or `v2.6.2 h1:…`.
 fn version(build: &str) -> Option<String> {
     let word = build.split_whitespace().next()?.trim_start_matches('v');
     word.starts_with(|first: char| first.is_ascii_digit()).then(|| word.to_owned())

@@ -1,5 +1,5 @@
-//! Any program, by its command line in the plan: `{listen}`, `{port}`, `{origin}`, `{origins}` and `{workers}` are
-//! filled in. What it does beside passing requests on is its own business, so no features are asked of it.
+//! Driver of any program, by its command line in the plan: `{listen}`, `{port}`, `{origin}`, `{origins}` and
+//! `{workers}` are replaced. It supports no features beside forwarding.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use report::results::Role;
 use super::{Driver, Installed, Launch, Service};
 use crate::error::Error;
 
-/// Whatever the plan says.
+/// Driver that runs the command line of the plan.
 pub const DRIVER: Driver =
     Driver { name: "command", role: Role::Peer, program: None, remedy: "", version: |_| None, configure };
 

@@ -1,4 +1,4 @@
-//! No proxy at all: what client and origin cost and manage by themselves.
+//! No proxy: shows the cost and the limits of client and origin alone.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use report::results::Role;
 use super::{Driver, Installed, Launch, Service};
 use crate::error::Error;
 
-/// Starts nothing.
+/// Driver that starts nothing.
 pub const DRIVER: Driver =
     Driver { name: "direct", role: Role::Direct, program: None, remedy: "", version: |_| None, configure };
 

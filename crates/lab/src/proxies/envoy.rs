@@ -1,4 +1,4 @@
-//! Envoy with a static configuration, without its admin endpoint, its request ids and its limits of connections.
+//! Driver of Envoy with a static configuration, without its admin endpoint, request IDs and connection limits.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use report::results::{File, Role, Version};
 use super::{Driver, Installed, Launch, Service, text};
 use crate::error::Error;
 
-/// `envoy` in the foreground.
+/// Driver that runs `envoy` in the foreground.
 pub const DRIVER: Driver = Driver {
     name: "envoy",
     role: Role::Peer,
@@ -18,7 +18,7 @@ pub const DRIVER: Driver = Driver {
     configure,
 };
 
-/// From `envoy  version: 6d9bb7d9…/1.31.0/Clean/RELEASE/BoringSSL`.
+/// Parses the version from `envoy  version: 6d9bb7d9…/1.31.0/Clean/RELEASE/BoringSSL`.
 fn version(build: &str) -> Option<String> {
     build.split_once("version:")?.1.trim().split('/').nth(1).map(str::to_owned)
 }
@@ -40,7 +40,8 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     Ok(Launch { command, files: vec![file], ..Launch::default() })
 }
 
-/// Python's package puts a script on the path that starts the program beside it: that one is measured.
+/// Path of the program itself: Python's package has a script of this name in PATH that starts the program in its own
+/// folder.
 fn program(found: &Path) -> PathBuf {
     let library = found.canonicalize().ok().and_then(|path| Some(path.parent()?.parent()?.join("lib")));
     let pythons = library.and_then(|library| std::fs::read_dir(library).ok()).into_iter().flatten().flatten();

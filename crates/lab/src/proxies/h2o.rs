@@ -1,4 +1,4 @@
-//! H2O as a reverse proxy. Its release 2.2 knows one origin behind a path, and no TLS 1.3.
+//! Driver of H2O. Its release 2.2 supports one origin per path, and no TLS 1.3.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use report::results::{File, Role};
 use super::{Driver, Installed, Launch, Service, refuse, text};
 use crate::error::Error;
 
-/// `h2o` in the foreground.
+/// Driver that runs `h2o` in the foreground.
 pub const DRIVER: Driver = Driver {
     name: "h2o",
     role: Role::Peer,
@@ -17,7 +17,7 @@ pub const DRIVER: Driver = Driver {
     configure,
 };
 
-/// From `h2o version 2.2.5`.
+/// Parses the version from `h2o version 2.2.5`.
 fn version(build: &str) -> Option<String> {
     build.split_once("h2o version ")?.1.split_whitespace().next().map(str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! HAProxy, sharing connections to the origins between clients and splicing bodies in the kernel.
+//! Driver of HAProxy: clients share connections to the origins, and the kernel splices bodies.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,7 +8,7 @@ use report::results::{File, Layer, Role, Upstream, Version};
 use super::{Driver, Installed, Launch, ORIGIN_NAME, Service, text};
 use crate::error::Error;
 
-/// `haproxy` in the foreground.
+/// Driver that runs `haproxy` in the foreground.
 pub const DRIVER: Driver = Driver {
     name: "haproxy",
     role: Role::Peer,
@@ -18,7 +18,7 @@ pub const DRIVER: Driver = Driver {
     configure,
 };
 
-/// From `HAProxy version 2.6.12-1 2023/12/16 - https://…`; older ones say `HA-Proxy`.
+/// Parses the version from `HAProxy version 2.6.12-1 2023/12/16 - https://…`; older programs print `HA-Proxy`.
 fn version(build: &str) -> Option<String> {
     let mut words = build.split_whitespace();
     words.next().filter(|word| word.to_ascii_lowercase().starts_with("ha"))?;
@@ -81,7 +81,7 @@ fn configuration(installed: &Installed, service: &Service) -> String {
     out
 }
 
-/// What is spoken with a server, as words of its line.
+/// Options of a server line for the protocol of the origins.
 fn upstream(service: &Service) -> String {
     match (service.upstream, &service.origins_certificate) {
         (Upstream::Https, Some(ca)) => {
@@ -95,7 +95,7 @@ fn upstream(service: &Service) -> String {
     }
 }
 
-/// Passing connections on, and splicing their bytes in the kernel.
+/// Configuration for layer 4: forwards connections, with splicing in the kernel.
 fn layer_4(installed: &Installed, service: &Service) -> String {
     let splice = if installed.build.contains("-LINUX_SPLICE") {
         ""

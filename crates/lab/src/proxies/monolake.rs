@@ -1,4 +1,4 @@
-//! monolake, a thread per worker on io_uring where the kernel has it.
+//! Driver of monolake: a thread per worker, with io_uring if the kernel has it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,7 +8,7 @@ use report::results::{File, Role};
 use super::{Driver, Installed, Launch, Service, text};
 use crate::error::Error;
 
-/// `monolake` from a file.
+/// Driver that runs `monolake` with a configuration file.
 pub const DRIVER: Driver = Driver {
     name: "monolake",
     role: Role::Peer,
@@ -18,7 +18,7 @@ pub const DRIVER: Driver = Driver {
     configure,
 };
 
-/// From `monolake 0.3.0`.
+/// Parses the version from `monolake 0.3.0`.
 fn version(build: &str) -> Option<String> {
     build.split_once("monolake ")?.1.split_whitespace().next().map(str::to_owned)
 }

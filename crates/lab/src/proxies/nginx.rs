@@ -1,4 +1,4 @@
-//! nginx, with buffers that hold a large response whole: it then never writes one to disk.
+//! Driver of nginx, with buffers that hold a large response, so that nginx never writes one to disk.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,7 +8,7 @@ use report::results::{File, Layer, Role, Upstream, Version};
 use super::{Driver, IDLE_MOST, Installed, Launch, ORIGIN_NAME, Service, text};
 use crate::error::Error;
 
-/// `nginx` in the foreground.
+/// Driver that runs `nginx` in the foreground.
 pub const DRIVER: Driver = Driver {
     name: "nginx",
     role: Role::Peer,
@@ -18,12 +18,12 @@ pub const DRIVER: Driver = Driver {
     configure,
 };
 
-/// Compiled in by default, and each wants a folder that it may write to; a build can leave it out.
+/// Modules of the default build that each need a writable folder; a build can leave them out.
 const OPTIONAL_MODULES: [&str; 3] = ["fastcgi", "uwsgi", "scgi"];
-/// "Never closes a connection for its age."
+/// Value for no limit on the age of a connection.
 const UNLIMITED: u32 = 1_000_000_000;
 
-/// From `nginx version: nginx/1.22.1 (Distribution)`.
+/// Parses the version from `nginx version: nginx/1.22.1 (Distribution)`.
 fn version(build: &str) -> Option<String> {
     let after = build.split_once("nginx/")?.1;
     after.split_whitespace().next().map(str::to_owned)
@@ -147,7 +147,7 @@ fn configuration(installed: &Installed, service: &Service) -> String {
     out
 }
 
-/// The scheme of the servers, and lines about what is spoken with them.
+/// URL scheme of the origins, and configuration lines for their protocol.
 fn upstream(service: &Service) -> (&'static str, String) {
     let version = |version| format!("            proxy_http_version {version};\n");
     match (service.upstream, &service.origins_certificate) {
@@ -165,7 +165,7 @@ fn upstream(service: &Service) -> (&'static str, String) {
     }
 }
 
-/// Passing connections on.
+/// Configuration for layer 4: forwards connections.
 fn layer_4(service: &Service) -> String {
     let mut out = String::new();
     if rustix::process::geteuid().is_root() {
@@ -190,13 +190,13 @@ fn layer_4(service: &Service) -> String {
     out
 }
 
-/// Whether it can pass on at layer 4. A distribution's module that has to be loaded (`--with-stream=dynamic`) is a package of its
-/// own.
+/// Whether the build supports layer 4. A distribution's loadable module (`--with-stream=dynamic`) is a separate
+/// package.
 pub(super) fn passes_on(installed: &Installed) -> bool {
     installed.build.split_whitespace().any(|argument| argument == "--with-stream")
 }
 
-/// Whether it can speak HTTP/2 with servers.
+/// Whether this version supports HTTP/2 with origins.
 pub(super) fn speaks_h2_to_origins(version: &str) -> bool {
     is_since(version, [1, 29, 4])
 }
@@ -207,7 +207,7 @@ fn is_since(version: &str, first: [u32; 3]) -> bool {
     version >= first
 }
 
-/// What a listener speaks: flags of its line, and lines about its certificate.
+/// Protocol flags of the listen line, and configuration lines for the certificate.
 fn protocol(service: &Service, version: &str) -> (&'static str, String) {
     let is_http2 = service.version == Version::Http2;
     // A flag of the line until 1.25.1, and a line of its own since.

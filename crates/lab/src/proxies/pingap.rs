@@ -1,4 +1,4 @@
-//! Pingap, which is built on Pingora.
+//! Driver of Pingap, which uses Pingora.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,7 +8,7 @@ use report::results::{File, Role, Version};
 use super::{Driver, Installed, Launch, Service, text};
 use crate::error::Error;
 
-/// `pingap` from a file.
+/// Driver that runs `pingap` with a configuration file.
 pub const DRIVER: Driver = Driver {
     name: "pingap",
     role: Role::Peer,
@@ -18,7 +18,7 @@ pub const DRIVER: Driver = Driver {
     configure,
 };
 
-/// From `pingap 0.11.1`.
+/// Parses the version from `pingap 0.11.1`.
 fn version(build: &str) -> Option<String> {
     build.split_once("pingap ")?.1.split_whitespace().next().map(str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! Pound. zproxy, which descends from it, reads the same language with other words here and there.
+//! Driver of Pound. Its fork zproxy reads the same language with some other words.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,7 +8,7 @@ use report::results::{File, Role};
 use super::{Driver, Installed, Launch, Service, text};
 use crate::error::Error;
 
-/// `pound` in the foreground.
+/// Driver that runs `pound` in the foreground.
 pub const DRIVER: Driver = Driver {
     name: "pound",
     role: Role::Peer,
@@ -18,7 +18,7 @@ pub const DRIVER: Driver = Driver {
     configure,
 };
 
-/// From `pound (GNU Pound) 4.12` or `Version 2.8`.
+/// Parses the version from `pound (GNU Pound) 4.12` or `Version 2.8`.
 pub(super) fn version(build: &str) -> Option<String> {
     let is_version =
         |word: &&str| word.starts_with(|first: char| first.is_ascii_digit()) && word.contains('.');
@@ -42,7 +42,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     Ok(Launch { command, files: vec![file], ..Launch::default() })
 }
 
-/// A listener and the service behind it.
+/// Configuration of a listener and its service.
 pub(super) fn listener(service: &Service) -> String {
     let kind = if service.tls.is_some() { "ListenHTTPS" } else { "ListenHTTP" };
     let (ip, port) = (service.listen.ip(), service.listen.port());

@@ -1,4 +1,4 @@
-//! Squid as an accelerator, caching in memory, in one process.
+//! Driver of Squid as an accelerator with a memory cache, in one process.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::{Driver, Installed, Launch, Service, text};
 use crate::error::Error;
 use crate::plan::Features;
 
-/// `squid` in the foreground.
+/// Driver that runs `squid` in the foreground.
 pub const DRIVER: Driver = Driver {
     name: "squid",
     role: Role::Peer,
@@ -19,7 +19,7 @@ pub const DRIVER: Driver = Driver {
     configure,
 };
 
-/// From `Squid Cache: Version 5.7`.
+/// Parses the version from `Squid Cache: Version 5.7`.
 fn version(build: &str) -> Option<String> {
     build.split_once("Version ")?.1.split_whitespace().next().map(str::to_owned)
 }

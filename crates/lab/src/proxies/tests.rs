@@ -1,4 +1,4 @@
-//! Configurations are judged by the programs themselves, where they are installed.
+//! Tests of the configurations, checked by the installed programs themselves.
 
 use super::*;
 use crate::certificate::Pem;
@@ -23,7 +23,7 @@ fn service(workers: usize, keep_alive: bool) -> Service {
     }
 }
 
-/// The peer, or `None` where it may be missing: in CI it may not.
+/// The peer; `None` if it is not installed, which CI does not allow.
 fn peer(driver: &'static Driver) -> Option<Installed> {
     let found = find(driver);
     let ci = env::var_os("CI").is_some();
@@ -31,7 +31,7 @@ fn peer(driver: &'static Driver) -> Option<Installed> {
     found
 }
 
-/// A certificate whose files are in that folder.
+/// A certificate with files in this folder.
 fn certificate(folder: &Path) -> Certificate {
     let certificate = Certificate::within(folder);
     let made = Pem::make([127, 0, 0, 1].into()).expect("a certificate");
@@ -41,12 +41,12 @@ fn certificate(folder: &Path) -> Certificate {
     certificate
 }
 
-/// Before origins that show the certificate of that folder.
+/// A service with origins that use TLS with the certificate in this folder.
 fn behind_tls(folder: &Path) -> Service {
     Service { origins_certificate: Some(Certificate::within(folder).certificate), ..service(1, true) }
 }
 
-/// Writes the configuration, and has the program check it.
+/// Writes the configuration and lets the program check it.
 fn check(driver: &'static Driver, arguments: &[&str]) {
     let Some(installed) = peer(driver) else { return };
     let folder = tempfile::tempdir().expect("a folder");
@@ -115,7 +115,7 @@ fn h2o_accepts_its_configuration() {
     check_if_here(&h2o::DRIVER, &["-t"]);
 }
 
-/// The same for a peer that even CI need not have, in what it can do.
+/// [`check`] for a peer that may be missing even in CI.
 fn check_if_here(driver: &'static Driver, arguments: &[&str]) {
     let Some(installed) = find(driver) else { return };
     let folder = tempfile::tempdir().expect("a folder");

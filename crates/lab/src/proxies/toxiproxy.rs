@@ -1,4 +1,5 @@
-//! Toxiproxy: passes on bytes, late if asked. Its bandwidth is one for each connection, never one for all.
+//! Driver of Toxiproxy: forwards bytes, with a delay if requested. Its rate limit is per connection, never for all
+//! together.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -9,7 +10,7 @@ use super::{Driver, Installed, Launch, Service, Setting, refuse, text};
 use crate::error::Error;
 use crate::plan::Features;
 
-/// `toxiproxy-server`.
+/// Driver that runs `toxiproxy-server`.
 pub const DRIVER: Driver = Driver {
     name: "toxiproxy",
     role: Role::Peer,
@@ -19,7 +20,7 @@ pub const DRIVER: Driver = Driver {
     configure,
 };
 
-/// From `toxiproxy-server version 2.9.0`.
+/// Parses the version from `toxiproxy-server version 2.9.0`.
 fn version(build: &str) -> Option<String> {
     build.split_once("version ")?.1.split_whitespace().next().map(str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! Traefik from two files: its entry point, and the routes that it watches no changes of.
+//! Driver of Traefik with two files: the entry point, and routes that it does not watch for changes.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use report::results::{File, Role, Version};
 use super::{Driver, IDLE_MOST, Installed, Launch, Service, text};
 use crate::error::Error;
 
-/// `traefik` in the foreground.
+/// Driver that runs `traefik` in the foreground.
 pub const DRIVER: Driver = Driver {
     name: "traefik",
     role: Role::Peer,
@@ -17,7 +17,7 @@ pub const DRIVER: Driver = Driver {
     configure,
 };
 
-/// From a line `Version:      3.1.4`.
+/// Parses the version from a line `Version:      3.1.4`.
 fn version(build: &str) -> Option<String> {
     build.lines().find_map(|line| line.trim().strip_prefix("Version:")).map(|rest| rest.trim().to_owned())
 }

@@ -1,4 +1,4 @@
-//! Apache Traffic Server in a folder of its own, without its cache: one origin, HTTP/2 only over TLS.
+//! Driver of Apache Traffic Server in a folder of its own, without its cache: one origin, HTTP/2 only over TLS.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use report::results::{File, Role, Version};
 use super::{Driver, Installed, Launch, Service, text};
 use crate::error::Error;
 
-/// `traffic_server` without its manager.
+/// Driver that runs `traffic_server` without its manager.
 pub const DRIVER: Driver = Driver {
     name: "trafficserver",
     role: Role::Peer,
@@ -17,7 +17,7 @@ pub const DRIVER: Driver = Driver {
     configure,
 };
 
-/// From `Traffic Server 9.2.9 Apr  4 2026 …`.
+/// Parses the version from `Traffic Server 9.2.9 Apr  4 2026 …`.
 fn version(build: &str) -> Option<String> {
     build.split_once("Traffic Server ")?.1.split_whitespace().next().map(str::to_owned)
 }
@@ -44,7 +44,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     Ok(Launch { command, files, ..Launch::default() })
 }
 
-/// Programs and modules are where they were installed, all else is in the folder.
+/// Folder layout: programs and modules as installed, all else in this folder.
 fn layout(program: &Path, folder: &Path) -> String {
     let prefix = program.parent().and_then(Path::parent).map_or_else(|| "/usr".to_owned(), text);
     let mut out = format!(

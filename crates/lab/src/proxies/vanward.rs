@@ -1,4 +1,4 @@
-//! Ours, as anybody would start it: the defaults, by flags, and by a file what there is no flag for.
+//! Driver of Vanward with its defaults: started by flags, or by a file if there is no flag for a setting.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::{Driver, Installed, Launch, ORIGIN_NAME, Service, text};
 use crate::error::Error;
 use crate::plan::Features;
 
-/// `vanward proxy`.
+/// Driver that runs `vanward proxy`, or `vanward run` with a file.
 pub const DRIVER: Driver =
     Driver { name: "vanward", role: Role::Subject, program: None, remedy: "", version: |_| None, configure };
 
@@ -48,7 +48,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     Ok(Launch { command, ..Launch::default() })
 }
 
-/// Passing on at layer 4, or to servers that speak something else than HTTP/1.1 in the clear.
+/// Launch with a file, for layer 4 and for origins with TLS or HTTP/2.
 fn by_file(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     service.has_no_features(DRIVER.name)?;
     let mut out = format!("workers = {}\n", service.workers);

@@ -1,4 +1,4 @@
-//! Varnish, caching in memory. Without a cache it is not compared: it has no other purpose.
+//! Driver of Varnish with a memory cache. It is compared only in cases with a cache.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::{Driver, Installed, Launch, Service, text};
 use crate::error::Error;
 use crate::plan::Features;
 
-/// `varnishd` in the foreground.
+/// Driver that runs `varnishd` in the foreground.
 pub const DRIVER: Driver = Driver {
     name: "varnish",
     role: Role::Peer,
@@ -19,7 +19,7 @@ pub const DRIVER: Driver = Driver {
     configure,
 };
 
-/// From `varnishd (varnish-7.1.1 revision …)`.
+/// Parses the version from `varnishd (varnish-7.1.1 revision …)`.
 fn version(build: &str) -> Option<String> {
     build.split_once("varnish-")?.1.split([' ', ')']).next().map(str::to_owned)
 }

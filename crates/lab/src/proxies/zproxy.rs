@@ -1,4 +1,4 @@
-//! zproxy, in the language of Pound.
+//! Driver of zproxy, with a configuration in Pound's language.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use report::results::{File, Role};
 use super::{Driver, Installed, Launch, Service, pound, text};
 use crate::error::Error;
 
-/// `zproxy` in the foreground.
+/// Driver that runs `zproxy` in the foreground.
 pub const DRIVER: Driver = Driver {
     name: "zproxy",
     role: Role::Peer,

@@ -1,7 +1,7 @@
-//! How an agent gets to another machine: the system's own ssh copies the program there, has the copy's digest compared,
-//! and runs it, all over one connection. Keys, names and jumps are ssh's business and its configuration's.
+//! Starts an agent on another machine: the system's ssh copies the program, verifies the digest of the copy and runs
+//! it, all over one connection. Keys, names and jumps are configured in ssh.
 //!
-//! The copy is in a folder of its own, which goes with the agent: with the end of its input, or of its patience.
+//! The copy is in a temporary folder, which is removed when the agent ends.
 
 use std::fs;
 use std::process::Command;
@@ -12,10 +12,10 @@ use super::{Host, Line, Piece, SILENCE_MOST};
 use crate::error::Error;
 use crate::plan::Own;
 
-/// What the script says when the copy is whole.
+/// Line that the script prints when the copy is complete.
 const COPIED: &[u8] = b"copied\n";
 
-/// Copies the program there and starts it as an agent.
+/// Copies the program to another machine and starts it as an agent.
 pub(super) async fn open(to: &str, host: &Host, own: &Own) -> Result<Line, Error> {
     let path = host.program.as_ref().unwrap_or(&own.program);
     let program = fs::read(path).map_err(|source| Error::Read { path: path.clone(), source })?;
@@ -34,7 +34,7 @@ pub(super) async fn open(to: &str, host: &Host, own: &Own) -> Result<Line, Error
     Ok(line)
 }
 
-/// For any shell of POSIX. `head` reads no more than the program: what is asked of the agent comes only afterwards.
+/// Script for any POSIX shell. `head` reads exactly the program, because the orders follow on the same input.
 fn script(program: &[u8]) -> String {
     let hexadecimal: String =
         digest(&SHA256, program).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -57,7 +57,7 @@ TMPDIR="$folder" "$folder/vanward" lab agent --silence {silence}s
     )
 }
 
-/// As one word of a shell.
+/// Quotes text as one word of a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -1,4 +1,4 @@
-//! What several machines saw of one measurement, as one: counts are added, histograms merged bucket by bucket.
+//! Combines the results of several machines for one measurement: counts are added, histograms merged.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use report::results::{Measured, Network, Outcome, Sample, Usage, Watched};
 use crate::agent::words::Seen;
 use crate::error::Error;
 
-/// How the load was typed, and what came of it all.
+/// Command line of the load, and the combined outcome.
 pub(super) fn outcome(seen: Vec<Seen>) -> Result<(String, Outcome), Error> {
     let mut whole = Meanwhile::default();
     let (mut typed, mut outcomes, mut proxy_end) = (Vec::new(), Vec::new(), None);
@@ -38,7 +38,7 @@ pub(super) fn outcome(seen: Vec<Seen>) -> Result<(String, Outcome), Error> {
     ))
 }
 
-/// What was used meanwhile.
+/// Usage during the measurement.
 #[derive(Default)]
 struct Meanwhile {
     proxy: Option<Watched>,
@@ -69,7 +69,7 @@ impl Meanwhile {
     }
 }
 
-/// What came of a load whose proxy ended under it: the figures are kept, and whatever failed, that is why.
+/// Invalid outcome for a load whose proxy ended during it: keeps the figures, and gives this reason.
 fn spoiled(outcome: Outcome, reason: String) -> Outcome {
     match outcome {
         Outcome::Failed { .. } => Outcome::Failed { reason },
@@ -79,7 +79,7 @@ fn spoiled(outcome: Outcome, reason: String) -> Outcome {
     }
 }
 
-/// Two loads as one. It counts only if both do, and has figures only if both have.
+/// Combines two loads. The result is valid only if both are, and has figures only if both have.
 fn both(one: Outcome, other: Outcome) -> Outcome {
     match (one, other) {
         (Outcome::Failed { reason }, _) | (_, Outcome::Failed { reason }) => Outcome::Failed { reason },
@@ -115,7 +115,7 @@ fn merged(one: Measured, other: Measured) -> Measured {
     }
 }
 
-/// Samples were taken at the same moments, as far as clocks allow.
+/// Combines the samples of two generators, taken at about the same moments.
 fn watched_together(one: Watched, other: Watched) -> Watched {
     let samples = one.samples.into_iter().zip(other.samples).map(|(one, other)| {
         let mut others = one.other_connections;

@@ -1,7 +1,7 @@
-//! Every mistake of a text, by a parser that stops at the first: what that is about is taken out, with spaces in its place
-//! so that all places stay, and the rest is read again.
+//! Reports all mistakes of a text with a parser that stops at the first one: replaces the text of a mistake with
+//! spaces, so that positions stay, and parses again.
 //!
-//! What was taken out is not called missing afterwards.
+//! Removed text is not reported as missing afterwards.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -11,25 +11,25 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// More than anybody reads.
+/// Maximum number of reported mistakes.
 const MISTAKES_MOST: usize = 200;
-/// Deeper than any table of a plan.
+/// Maximum nesting depth: deeper than any table of a plan.
 const DEPTH_MOST: usize = 8;
 
-/// What was read.
+/// Result of reading a text.
 pub(super) struct Every<T> {
-    /// What the text says, as far as that is understood.
+    /// Value of the text, as far as it is understood.
     pub(super) value: Option<T>,
-    /// All that is wrong with it, in its order.
+    /// All mistakes, in the order of the text.
     pub(super) mistakes: Vec<Mistake>,
-    /// No line of it was lost.
+    /// No line of the text was removed.
     is_whole: bool,
-    /// The keys that were taken out, and those that they may have meant.
+    /// Removed keys, and similar known keys.
     taken: HashSet<String>,
 }
 
 impl<T> Every<T> {
-    /// Whether a key that was not found is really not there.
+    /// Whether a missing key is really missing, and was not removed.
     pub(super) fn lacks(&self, key: &str) -> bool {
         self.is_whole && !self.taken.contains(key)
     }
@@ -70,7 +70,7 @@ pub(super) fn read<T: DeserializeOwned>(text: &str, file: &str) -> Every<T> {
     Every { value, mistakes, is_whole, taken }
 }
 
-/// The parser's words, with the name that a misspelt one is nearest to.
+/// Message of the parser; for a misspelt name, with the most similar known name.
 fn told(places: &Places<'_>, span: &Range<usize>, message: &str) -> Mistake {
     let is_unknown = message.starts_with("unknown");
     let mut names = message.split('`').skip(1).step_by(2);
@@ -85,7 +85,7 @@ fn told(places: &Places<'_>, span: &Range<usize>, message: &str) -> Mistake {
     Mistake { expected, ..mistake }
 }
 
-/// One mistake for each line that is no TOML; they are taken out.
+/// Reports one mistake for each line that is no TOML, and removes the lines.
 fn syntax(left: &mut String, places: &Places<'_>) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     for round in 0..MISTAKES_MOST {
@@ -109,7 +109,7 @@ fn syntax(left: &mut String, places: &Places<'_>) -> Vec<Mistake> {
     mistakes
 }
 
-/// Takes out the smallest thing around a place: a key with its value, an element, or a table with its header.
+/// Removes the smallest piece around a position: a key with its value, an element, or a table with its header.
 fn take_piece(left: &mut String, span: &Range<usize>, taken: &mut HashSet<String>) -> bool {
     let Ok(root) = DeTable::parse(left) else { return false };
     let mut pieces = Vec::new();
@@ -131,7 +131,7 @@ fn take_piece(left: &mut String, span: &Range<usize>, taken: &mut HashSet<String
     true
 }
 
-/// Takes out the table with the header at or before a place, and those below it. The top level is none.
+/// Removes the table with the header at or before a position, with its subtables. The top level is no table.
 fn take_table(left: &mut String, span: &Range<usize>, taken: &mut HashSet<String>) -> bool {
     let starts = std::iter::once(0).chain(left.match_indices('\n').map(|(at, _)| at + 1));
     let headers: Vec<usize> = starts.filter(|start| is_header(left, *start)).collect();
@@ -154,7 +154,7 @@ fn is_header(text: &str, at: usize) -> bool {
     text[start..].trim_start_matches([' ', '\t']).starts_with('[')
 }
 
-/// Keys with their values, and elements of arrays, each with its place.
+/// Collects keys with their values, and elements of arrays, each with its position.
 fn collect(table: &DeTable<'_>, depth: usize, pieces: &mut Vec<(Range<usize>, Option<String>)>) {
     for (key, value) in table.iter() {
         let end = value.span().end.max(key.span().end);
@@ -182,7 +182,7 @@ fn collect_value(
     }
 }
 
-/// Puts spaces in the place of what is there, but for the ends of lines.
+/// Replaces text with spaces, and keeps line ends.
 fn blank(text: &mut String, range: Range<usize>) {
     let spaces: String = text[range.clone()]
         .chars()

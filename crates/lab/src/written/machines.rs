@@ -1,4 +1,4 @@
-//! `[machine.client]`, `[machine.proxy]` and `[machine.origin]` of a plan: where everything runs. Without them, here.
+//! Tables `[machine.client]`, `[machine.proxy]` and `[machine.origin]` of a plan. Default: all on this machine.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use super::Each;
 use crate::site::Host;
 use crate::sites::Placement;
 
-/// Where everything runs.
+/// Machines for the parts of the lab.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawMachines {
@@ -19,7 +19,7 @@ pub(super) struct RawMachines {
     origin: Option<RawMachine>,
 }
 
-/// One machine; several only of clients.
+/// One machine; a list only for clients.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawMachine {
