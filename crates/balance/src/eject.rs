@@ -151,10 +151,10 @@ pub struct Ejector {
     unjudged: HashMap<ServerId, Time>,
 }
 
-/// For so many intervals counts are gathered.
+/// The number of intervals over which counts are collected.
 const GATHERED_INTERVALS_MAX: u32 = 10;
 
-/// Who is suspected is judged by this share of the requests that it takes else: one that is slow gets few.
+/// The divisor of `requests_min` for suspected servers, since a slow server gets few requests.
 const SUSPECTED_SHARE: u32 = 4;
 
 impl Ejector {
@@ -207,7 +207,7 @@ impl Ejector {
         judgements
     }
 
-    /// Of one that is seldom asked an ejection is forgiven as well when nothing was heard against it for so long.
+    /// Forgives an ejection of a server with few requests after a time without failures.
     fn forgive_in_time(&mut self, member: &Member, counts: Counts, now: Time, known_for: Duration) {
         if member.health.ejections() == 0 || counts.failures > 0 {
             self.unjudged.remove(&member.id);
@@ -220,7 +220,7 @@ impl Ejector {
         }
     }
 
-    /// Those of the outliers that are more than suspected.
+    /// The outliers that are certain, not only suspected.
     fn sure(
         &mut self,
         fleet: &Fleet,
@@ -258,7 +258,7 @@ impl Outlier {
 }
 
 impl Counts {
-    /// Those of two intervals together.
+    /// The sum of the counts of two intervals.
     fn and(self, other: Self) -> Self {
         let answers = |counts: Self| counts.requests.saturating_sub(counts.failures);
         let all = answers(self) + answers(other);

@@ -16,8 +16,8 @@ pub struct ShedSettings {
     pub tolerance_percent: u32,
     /// The lowest limit; at least 1.
     pub min: u32,
-    /// The most requests in progress that count as a crowd: clients that each wait for a response. Up to it, requests are
-    /// refused only while more arrive than are answered.
+    /// The most requests in progress that count as a crowd: clients that each wait for a response. Up to it, requests
+    /// are refused only while more arrive than are answered.
     pub crowd: u32,
     /// Up to `crowd` requests in progress, requests are refused only if the median latency also exceeds this.
     pub crowd_latency: Duration,
@@ -54,7 +54,7 @@ pub enum Work {
 
 /// The most samples of a window; the latest are kept.
 pub const SAMPLES_MAX: usize = 256;
-/// What is usual follows answers that take longer by this share of the difference in a step, and shorter ones at once.
+/// The share of the difference by which the usual latency rises per step; it falls at once.
 const DRIFT: f64 = 1.0 / 64.0;
 /// A limit that was reached, and under which answers come in time, is raised by this share in a step.
 const RAISE: f64 = 1.0 / 8.0;
@@ -87,15 +87,15 @@ pub struct Shed {
 #[derive(Debug)]
 struct Window {
     began_at: Time,
-    /// What answers took, in microseconds.
+    /// The latencies that were measured, in microseconds.
     samples: Box<[u32; SAMPLES_MAX]>,
-    /// Answers that were timed, their samples kept or not.
+    /// The number of measured responses, whether or not their samples are kept.
     timed: usize,
-    /// Answers that were seen, timed or not.
+    /// The number of responses, measured or not.
     seen: usize,
     overruns: usize,
     admitted: usize,
-    /// Of those that were admitted, whenever that was.
+    /// Requests that ended in the window, whenever they were admitted.
     ended: usize,
     refused: usize,
 }

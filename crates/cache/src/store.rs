@@ -128,7 +128,7 @@ pub enum Joined {
 const SHARD_BYTES_MIN: u64 = 64 << 20;
 const SHARDS_MAX: usize = 64;
 
-/// What follows from the settings.
+/// The layout of a store, which follows from its settings.
 struct Shape {
     shards: usize,
     shard_bytes: u64,

@@ -18,7 +18,7 @@ pub(crate) const INJECTED: Text<Fault> = Text { expected: EXPECTED, read: inject
 const EXPECTED: &str = "503 or another status, \"delay 200ms±50ms\", \"cut 10KB\", \"length +10\", bad-chunk, \
                         \"drip 100ms\", no-trailers, reset, goaway or \"connection reset\"";
 
-/// What holds for a whole listener, or may hold for a part of its connections.
+/// The expected faults of a listener: one for all its connections, or one for a part of them.
 const EXPECTED_OF_LISTENERS: &str =
     "\"connection refuse\" alone, or \"connection reset\" of some connections";
 

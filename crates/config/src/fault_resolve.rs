@@ -142,7 +142,7 @@ fn check_times(written: &FaultWritten, reader: &mut Reader<'_>) {
     }
 }
 
-/// What is known of a connection before anything is read from it is its listener and its client.
+/// Checks a fault of connections: only listener and client are known before a request is read.
 fn check_connection(written: &FaultWritten, names: &Names<'_>, reader: &mut Reader<'_>) {
     let Some(inject) = &written.inject else { return };
     let is_of_client = |part: &Option<RateKeyPart>| {
@@ -167,7 +167,7 @@ fn check_connection(written: &FaultWritten, names: &Names<'_>, reader: &mut Read
     }
 }
 
-/// The kernel refuses connections without a look at who they are from.
+/// Checks a fault that refuses connections: the kernel refuses them without regard to the client.
 fn check_refusal(written: &FaultWritten, at: &Span, names: &Names<'_>, reader: &mut Reader<'_>) {
     let said = [
         ("probability", written.probability != Share::WHOLE),
@@ -192,7 +192,7 @@ fn check_refusal(written: &FaultWritten, at: &Span, names: &Names<'_>, reader: &
     }
 }
 
-/// A handshake can fail only where there is one.
+/// Checks a fault of TLS handshakes, which requires a listener with TLS.
 fn check_handshake(written: &FaultWritten, at: &Span, names: &Names<'_>, reader: &mut Reader<'_>) {
     let named = written.requests.listeners();
     for Located { value, at } in named {
@@ -208,7 +208,7 @@ fn check_handshake(written: &FaultWritten, at: &Span, names: &Names<'_>, reader:
     }
 }
 
-/// Where routes are not known, since they have mistakes, nothing is said: what is missing may have been lost.
+/// Checks the routes that a fault names, unless routes have mistakes and are unknown.
 fn check_routes(written: &FaultWritten, routes: Option<&[KnownRoute<'_>]>, reader: &mut Reader<'_>) {
     let Some(known) = routes.filter(|_| reader.is_whole()) else { return };
     let drops_trailers =

@@ -320,7 +320,7 @@ const KEYS: &[Foreign] = &[
     ),
 ];
 
-/// What others call the words of options.
+/// Names of option values in other proxies.
 const WORDS: &[(&[&str], &str)] = &[
     (&["least_conn", "leastconn", "least_request", "least", "leastconnections", "wlc"], "least-connections"),
     (&["roundrobin", "rr", "wrr", "static_rr", "round_robin"], "round-robin"),

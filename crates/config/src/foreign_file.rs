@@ -7,7 +7,8 @@ struct System {
     tells: &'static [&'static str],
 }
 
-/// Those of one brace or another are told apart by their words; the first of two that fit as well comes first.
+/// Known programs. Formats with equal braces are distinguished by their words; if two fit equally, the first one
+/// counts.
 const SYSTEMS: &[System] = &[
     System {
         name: "Varnish (VCL)",

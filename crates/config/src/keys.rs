@@ -154,7 +154,7 @@ const WORDS: [&str; 11] = [
     "route",
 ];
 
-/// What others call it.
+/// Names of the parts in other proxies.
 const OTHERS: [(&str, &str); 7] = [
     ("client-address", "client"),
     ("ip", "client"),

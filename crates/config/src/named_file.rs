@@ -85,7 +85,7 @@ pub(crate) const PAGE: FileKind<Page> = FileKind {
     path: |page| &page.file,
 };
 
-/// Of what pages are made of.
+/// The content type of a page, from the extension of its file.
 fn content_type(path: &Path) -> &'static str {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     match ending.to_ascii_lowercase().as_str() {

@@ -30,7 +30,7 @@ pub(crate) fn exact(text: &str) -> Result<String, ValueError> {
     })
 }
 
-/// What is wrong, and what was perhaps meant.
+/// What is wrong with a prefix, and what was probably meant.
 fn problem(text: &str) -> Option<(PrefixProblem, Option<String>)> {
     if !text.starts_with('/') {
         return Some((PrefixProblem::Relative, Some(format!("/{text}"))));

@@ -73,7 +73,7 @@ pub(crate) const EXPECTED_RATE: &str = "a rate in bytes/s such as 500k or 1MB/s,
 /// A kind of quantity: its units, and how many of the smallest one each is.
 struct Kind {
     expected: &'static str,
-    /// What the smallest one is called.
+    /// The name of the smallest unit.
     smallest: &'static str,
     units: &'static [(&'static str, u128)],
 }

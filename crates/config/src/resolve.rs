@@ -84,7 +84,7 @@ fn check_families(addresses: &HashMap<ListenAddress, &Span>, reader: &mut Reader
     }
 }
 
-/// What a listener is called: its name, or its address, with a number where that is another's.
+/// The names of listeners: the written name or the address, with a number if it is taken.
 fn listener_names(file: &File) -> Vec<String> {
     let written = file.listen.iter().map(|listen| listen.value.name.as_ref().map(|name| name.value.clone()));
     let address =
@@ -194,7 +194,7 @@ fn routes(file: &File, names: &Names<'_>, reader: &mut Reader<'_>) -> Vec<Option
     routes
 }
 
-/// The same for rules that hold for the same requests, as far as that is seen at once.
+/// A text that is equal for rules that obviously match the same requests.
 fn identity(rule: &Rule) -> String {
     let Rule { listeners, host, path, methods, headers, query, clients } = rule;
     let sorted = |list: &[String]| {
@@ -207,7 +207,7 @@ fn identity(rule: &Rule) -> String {
     format!("{listeners:?} {host:?} {path:?} {:?} {headers:?} {query:?} {clients:?}", sorted(methods))
 }
 
-/// Beside a mistake it is noise: the route that is wrong may be the one that was to lead here.
+/// Warns of unused parts. Does nothing if there are mistakes: the broken route may be the one that uses a part.
 fn warn_of_unused(file: &File, routes: &[Option<Route>], tcp: &[Option<usize>], reader: &mut Reader<'_>) {
     if reader.has_mistakes() {
         return;
@@ -228,7 +228,7 @@ fn warn_of_unused(file: &File, routes: &[Option<Route>], tcp: &[Option<usize>], 
     }
 }
 
-/// What a file without mistakes means.
+/// Converts a file without mistakes to settings.
 fn meaning(
     mut file: File,
     routes: Vec<Option<Route>>,

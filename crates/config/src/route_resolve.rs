@@ -69,7 +69,7 @@ impl Names<'_> {
         found
     }
 
-    /// The same, where HTTP is spoken.
+    /// The index of an upstream whose servers speak HTTP, by name.
     fn http_upstream(&self, option: &str, wanted: &str, at: &Span, reader: &mut Reader<'_>) -> Option<usize> {
         let found = self.upstream(option, wanted, at, reader)?;
         if self.has_bytes_only[found] {
@@ -152,7 +152,7 @@ pub(crate) fn route(
     })
 }
 
-/// What the route wants of the cache.
+/// The cache policy of a route.
 fn cache(written: &RouteWritten, names: &Names<'_>, reader: &mut Reader<'_>) -> Option<cache::Policy> {
     let Element { value, at, .. } = written.cache.as_ref()?;
     if !names.has_cache && reader.is_whole() {
@@ -166,7 +166,7 @@ fn cache(written: &RouteWritten, names: &Names<'_>, reader: &mut Reader<'_>) -> 
     cache_options::policy(value, reader)
 }
 
-/// What a cache answers with waits for nobody, and what it is asked for by many is sent to each at its own pace.
+/// Rejects `response_delay` on a route with a cache, which responds without the delay.
 fn check_response_delay(written: &RouteWritten, reader: &mut Reader<'_>) {
     if let (Some(delay), Some(_)) = (&written.response_delay, &written.cache) {
         let message = "response_delay: a route with cache answers without it";
@@ -377,7 +377,7 @@ fn rewrite(written: &RewriteWritten, path: &PathRule, reader: &mut Reader<'_>) -
     Some(Rewrite { path, host })
 }
 
-/// What was made of a text with variables; a mistake is shown where it is in it.
+/// Adds a mistake for an invalid template, at its position in the text.
 fn template<T>(
     made: Result<T, TemplateError>,
     option: &str,
@@ -435,7 +435,7 @@ fn cookie_prefixes(path: Option<&PathRewrite>) -> Option<(String, String)> {
     (client != server).then(|| (text(client), text(server)))
 }
 
-/// What becomes of cookies where nothing is said of them: as Location does, their Path follows the prefix.
+/// The default cookie rewrite: as with Location, paths follow the prefix of the path rewrite.
 fn mapped_paths(path: Option<&PathRewrite>) -> Option<CookieRewrite> {
     let path = Some(cookie_prefixes(path)?);
     Some(CookieRewrite { path, ..CookieRewrite::default() })
@@ -464,7 +464,7 @@ fn cookies(
     }
 }
 
-/// Says what a route without a server has no use for.
+/// Warns of options that a route without a server does not use.
 fn warn_of_idle(Element { value: written, .. }: &Element<RouteWritten>, reader: &mut Reader<'_>) {
     let places = [
         ("rewrite", written.rewrite.as_ref().map(|it| &it.at)),
@@ -483,7 +483,7 @@ fn warn_of_idle(Element { value: written, .. }: &Element<RouteWritten>, reader: 
     }
 }
 
-/// Says where `$user` stands for nobody.
+/// Warns of `$user` in a route without `auth`, where it is always empty.
 fn warn_of_nobody(written: &RouteWritten, policies: &Policies, reader: &mut Reader<'_>) {
     let edits = [
         ("request_headers", &written.request_headers, &policies.request_headers),
@@ -498,7 +498,7 @@ fn warn_of_nobody(written: &RouteWritten, policies: &Policies, reader: &mut Read
     }
 }
 
-/// Says where what servers are asked for depends on something that does not tell stored responses apart.
+/// Warns of rewrites with variables of the client that are not part of the cache key.
 fn warn_of_unkeyed(
     written: &RouteWritten,
     policies: &Policies,

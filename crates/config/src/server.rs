@@ -92,7 +92,7 @@ fn server(text: &str) -> Result<Server, ValueFault> {
     Ok(Server::at(scheme, host, port))
 }
 
-/// What begins the URL of a server at a Unix socket: there is no authority, so no slashes for one.
+/// The beginning of a server URL with a Unix socket. No slashes follow, because there is no authority.
 const UNIX: &str = "http+unix:";
 
 fn unix_server(path: &str) -> Result<Server, ValueFault> {

@@ -131,7 +131,7 @@ impl<T: Default + Clone> Table<T> {
     }
 }
 
-/// Says what an option is called now, where it is written under its former name. It may be written once, under either.
+/// Warns of an option under its former name, and rejects one written under both names.
 #[cold]
 fn notice_former_name(
     (former, name): (&str, &str),

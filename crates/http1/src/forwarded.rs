@@ -111,8 +111,8 @@ pub(crate) fn push_own_fields(
     out.extend_from_slice(b"\r\n\r\n");
 }
 
-/// The same where a trusted proxy says whom it forwards for. It says so in fields of one kind; those of the other are made of
-/// them (RFC 7239 §7.4), so that a server reads the same in both.
+/// Appends the forwarding fields if a trusted proxy reports the client. It does so in fields of one kind; the other
+/// kind is derived from them (RFC 7239 §7.4), so that a server reads equal values in both.
 #[cold]
 fn push_chain(
     out: &mut Vec<u8>,

@@ -140,7 +140,7 @@ pub fn max_forwards(head: &RequestHead, bytes: &[u8]) -> Option<u64> {
     })
 }
 
-/// What the proxy itself says of the connection to the server.
+/// Appends the fields about the connection to the server.
 fn push_hop_fields(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrite: &RequestRewrite<'_>) {
     if rewrite.framing == Framing::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
@@ -293,7 +293,7 @@ struct Passing<'a> {
     edits: Option<&'a dyn Edits>,
 }
 
-/// The same, with what edits make of the fields that are not dropped.
+/// Copies the fields that are not dropped, and applies edits to them.
 #[cold]
 fn copy_edited(out: &mut Vec<u8>, fields: &Fields, bytes: &[u8], run_start: u32, passing: &Passing<'_>) {
     let mut run = run_start as usize;

@@ -23,9 +23,9 @@ pub struct Encoder {
 
 #[derive(Clone, Copy, Default)]
 struct Place {
-    /// Of a field that was said.
+    /// The hash of a field that was sent.
     hash: u32,
-    /// The number in the table of one with this hash.
+    /// The number of a field with this hash in the dynamic table.
     number: Option<u32>,
 }
 

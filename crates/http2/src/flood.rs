@@ -115,19 +115,19 @@ impl Default for FloodLimits {
 const KINDS: usize = Flood::Overhead as usize + 1;
 /// More frames than are on their way at once, with the windows that we give.
 const CARRIED_MAX: u32 = 1024;
-/// Overhead that is earned and not used, at most: what goes with a window of 16 MiB that is opened a KiB at a time.
+/// The most unused allowance: enough for a window of 16 MiB that is opened a KiB at a time.
 const EARNED_MAX: u32 = 1 << 16;
-/// What a frame of a body earns that is sent: an update of either window, and as many for each KiB of it.
+/// The allowance per sent DATA frame: an update of either window, and as many for each KiB.
 const EARNED_BY_FRAME: u32 = 2;
 const BYTES_EARNING_ONE: usize = 512;
-/// What a request earns: updates of its windows, a priority of the new kind (RFC 9218).
+/// The allowance per request: window updates, and a PRIORITY_UPDATE (RFC 9218).
 const EARNED_BY_REQUEST: u32 = 4;
-/// What a frame of a body earns that was received.
+/// The allowance per received DATA frame.
 const EARNED_BY_RECEIVED: u32 = 1;
 /// A DATA frame shorter than this counts as overhead if the peer's window is the reason for its length.
 pub(crate) const CRUMB: usize = 256;
 
-/// What the frame with this head would be a flood of. Of resets and of what is wrong, only the stream can tell.
+/// The kind of flood that a frame with this header may be part of. Resets and stream errors are counted elsewhere.
 fn flood_of(head: &Head) -> Option<Flood> {
     Some(match head.kind {
         DATA if head.len == 0 && !head.has(END_STREAM) => Flood::EmptyFrames,

@@ -404,7 +404,7 @@ impl Connection {
         self.end_data(data)
     }
 
-    /// So many bytes of the windows are used.
+    /// Subtracts received bytes from the windows.
     fn received(&mut self, data: &Data, count: usize) {
         self.receive_window -= count as i64;
         if let Some(key) = data.key {

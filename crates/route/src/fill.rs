@@ -142,18 +142,18 @@ pub(crate) fn write_query(query: &[u8], out: &mut Vec<u8>) {
     Escape::Url.write(query, out);
 }
 
-/// What becomes of the bytes of a value.
+/// How the bytes of a value are escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Escape {
     /// Control characters become spaces (RFC 9110 §5.5).
     Controls,
-    /// As they are but for what cannot be in a URL: it is part of one already, escapes included.
+    /// Only characters that a URL cannot contain are escaped: the value is already part of a URL.
     Url,
-    /// What is no character of a path is escaped, the percent sign and the question mark included.
+    /// All characters that a path cannot contain are escaped, and the percent sign and the question mark.
     Path,
-    /// So is all that separates parameters.
+    /// Like `Path`, and separators of parameters are escaped as well.
     Query,
-    /// So is all that is not in names of hosts.
+    /// Like `Query`, and all characters that host names cannot contain are escaped as well.
     Host,
 }
 

@@ -12,11 +12,11 @@ use crate::path::{Reading, with_reading};
 /// The longest expression, as it is written.
 pub const PATTERN_BYTES_MAX: usize = 4096;
 
-/// Of a compiled expression, or of those that are searched together.
+/// The size limit of a compiled pattern, or of a compiled set.
 const PROGRAM_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Of what one search may build as it goes.
+/// The size limit of the cache of one search.
 const CACHE_BYTES_MAX: usize = 1024 * 1024;
-/// How deep groups may stand in groups.
+/// The deepest nesting of groups.
 const NESTING_MAX: u32 = 50;
 
 /// A regular expression over bytes, in the syntax of the crate `regex`.

@@ -37,11 +37,11 @@ pub fn covered(rules: &[Rule], listeners: usize) -> Vec<(usize, usize)> {
 /// Rules by host and path.
 struct Index {
     by_place: HashMap<(Key, Key), Vec<usize>>,
-    /// Those with a pattern in either, which no key finds.
+    /// Rules with a pattern in host or path, which cannot be found by key.
     with_patterns: Vec<usize>,
 }
 
-/// Of which kind a host or a path is, and its text.
+/// The kind of a host or path, and its text.
 type Key = (u8, Vec<u8>);
 
 const ANY_HOST: u8 = 0;

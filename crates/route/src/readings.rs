@@ -8,17 +8,17 @@ use crate::path::decoded;
 /// The longest ambiguous path whose readings are compared; a longer one is rejected as ambiguous.
 pub(crate) const READ_BYTES_MAX: usize = 1024;
 
-/// What some servers do with parameters (`;v=1`) of segments.
+/// How a server treats path parameters (`;v=1`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Parameters {
     Keep,
-    /// They are cut off where the `;` is not an escape.
+    /// Removes parameters after an unescaped `;`.
     Cut,
-    /// They are cut off once the path is decoded.
+    /// Removes parameters after decoding the path.
     CutDecoded,
 }
 
-/// What some servers do with dot segments (RFC 3986 §5.2.4).
+/// How a server treats dot segments (RFC 3986 §5.2.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dots {
     Keep,

@@ -125,7 +125,7 @@ impl ValueRule {
         }
     }
 
-    /// How much it says: an exact value most.
+    /// How strict the condition is; an exact value is strictest.
     fn strictness(&self) -> usize {
         match self {
             Self::Present => 1,

@@ -228,7 +228,7 @@ fn add(hosts: &mut Hosts<Paths>, rule: &Rule, route: usize) {
     candidates.push(Candidate { route, conditions: Conditions::of(rule) });
 }
 
-/// What the paths of one host lead to.
+/// The routes of one host, by path.
 #[derive(Debug, Clone, Default)]
 struct Paths {
     exact: TextMap<Vec<Candidate>>,
@@ -236,11 +236,11 @@ struct Paths {
     prefixes: Prefixes<Vec<Candidate>>,
 }
 
-/// One of the routes for a host and a path, in their order.
+/// A possible route for a host and a path.
 #[derive(Debug, Clone)]
 struct Candidate {
     route: usize,
-    /// `None` holds for every request.
+    /// Further conditions; `None` if there are none.
     conditions: Option<Box<Conditions>>,
 }
 
@@ -294,9 +294,9 @@ pub(crate) struct Rank {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HostRank {
     Exact,
-    /// By length: of two that hold for a host the longer one is the nearer.
+    /// Ordered by length: of two parents of a host, the longer one is nearer.
     Below(Reverse<usize>),
-    /// By the first rule with this pattern.
+    /// Ordered by the first rule with this pattern.
     Pattern(usize),
     Any,
 }
@@ -304,7 +304,7 @@ pub(crate) enum HostRank {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PathRank {
     Exact,
-    /// By the first rule with this pattern and this host.
+    /// Ordered by the first rule with this pattern and this host.
     Pattern(usize),
     Prefix(Reverse<usize>),
 }

@@ -370,7 +370,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What ends the host of a URL is text, or a variable that is all of the host and cannot be chosen freely.
+    /// Checks the end of a URL's host: only text, or a variable that is the whole host and cannot be chosen freely.
     fn check_end(&self) -> Result<(), TemplateFault> {
         let (Place::Location, Position::Authority) = (self.place, self.position) else { return Ok(()) };
         match self.pieces.as_slice() {

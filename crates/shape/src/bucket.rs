@@ -20,11 +20,11 @@ pub struct Bucket {
     waiting: Waiting,
 }
 
-/// Whether somebody has something to send and no credit for it.
+/// Whether a sender is waiting for credit.
 #[derive(Debug, Clone, Copy)]
 enum Waiting {
     Somebody,
-    /// Nobody, since then; with what late timers have left of the credit until then.
+    /// No sender has been waiting since `since_ns`. `left` is the credit that late timers left until then.
     Nobody {
         since_ns: u64,
         left: u128,

@@ -5,15 +5,15 @@ use std::num::NonZeroU64;
 /// Nanoseconds per second.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
-/// What a link may make up for after a moment without a sender: less could not be kept apart from the time that it takes
-/// to fetch the next piece.
+/// The time that a link may catch up on after a moment without a sender: less could not be distinguished from the time
+/// for fetching the next data.
 const LINK_SLACK_NS: u64 = 1_000_000;
-/// What is granted to one stream at once lasts this long, so that a total is even over short windows.
+/// The duration of one grant to a stream, so that a shared limit is even over short windows.
 const PIECE_NS: u64 = 1_000_000;
-/// At low rates it may last longer, up to the bytes below: segments of a few bytes cost more than they show.
+/// The duration of a grant at low rates, up to `LONG_PIECE_BYTES_MAX`: tiny segments cost more than they gain.
 const LONG_PIECE_NS: u64 = 10_000_000;
 const LONG_PIECE_BYTES_MAX: u64 = 1460;
-/// However high the rate.
+/// The largest grant at any rate.
 const PIECE_BYTES_MAX: u64 = 256 * 1024;
 
 /// What becomes of time in which nothing is sent.

@@ -397,7 +397,7 @@ impl Stage {
         Some(taken)
     }
 
-    /// What has come is dropped.
+    /// Drops everything that has arrived.
     fn forget(&mut self) {
         self.has_swallowed |= !self.input.is_empty();
         self.input.clear();

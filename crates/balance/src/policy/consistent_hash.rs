@@ -7,19 +7,19 @@
 use crate::picker::Candidates;
 use crate::time::Time;
 
-/// So many servers' loads are added up for a pick, where picks follow each other at once; the sum of all is that old at
-/// most.
+/// How many servers' loads are added up per pick on average, if picks follow closely: the sum is renewed after one pick
+/// for each this many servers.
 const ADDED_PER_PICK: usize = 16;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ConsistentHash {
-    /// What all servers weigh together.
+    /// The weight of all servers together.
     weight: u64,
-    /// What all had under way when they were last added up.
+    /// The load of all servers when it was last added up.
     load: u64,
-    /// Picks until they are added up again.
+    /// The number of picks until the load is added up again.
     picks_left: usize,
-    /// When that was.
+    /// When the load was last added up.
     added_at: Time,
 }
 

@@ -9,25 +9,25 @@ use crate::policy::draw::Urn;
 use crate::policy::load::{Load, NOT_ALLOWED, count};
 use crate::policy::two_choices::of_drawn;
 
-/// Up to so many, all are looked at.
+/// The most servers that are all compared.
 const EXACT_MAX: usize = 64;
-/// Of more, so many, the best of those drawn before among them: see `two_choices`.
+/// The sample size for more servers, in addition to the remembered one: see `two_choices`.
 const DRAWN: usize = 16;
 
 #[derive(Debug, Clone)]
 pub(crate) struct LeastConnections {
-    /// Whether all weigh the same.
+    /// Whether all servers have one weight.
     are_equal: bool,
-    /// While they do, the turn in which each was picked last, by place.
+    /// If all weights are equal, the turn in which each server was last picked, by place.
     picked_in: Vec<u32>,
     turn: u32,
-    /// What each server is owed, by place: as in `round_robin`, with each server a class. Sums to 0.
+    /// The credit of each server, by place: as in `round_robin`, with each server as a class. The sum is 0.
     credits: Vec<i64>,
-    /// What was under way when it was looked at, by place.
+    /// The load of each server when it was last read, by place.
     loads: Vec<Load>,
-    /// For more than are all looked at.
+    /// Draws the sample, if there are more than `EXACT_MAX` servers.
     urn: Urn,
-    /// The place of the least busy of those that were drawn last.
+    /// The place of the least busy server of the last sample.
     remembered: Option<usize>,
     seed: u64,
 }

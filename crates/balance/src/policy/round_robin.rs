@@ -20,15 +20,15 @@ pub struct RoundRobin {
 /// Servers with one weight.
 #[derive(Debug, Clone, Copy)]
 struct Class {
-    /// Of each.
+    /// The weight of each server in the class.
     weight: u32,
-    /// Where the class is among the servers.
+    /// The range of the class among the servers.
     start: u32,
     end: u32,
-    /// Whose turn it is.
+    /// The server whose turn it is.
     next: u32,
-    /// What the class is owed: the weight of its servers for each pick, less that of all servers for each pick that it
-    /// won. Sums to 0 over all classes.
+    /// The credit of the class: it gains its total weight per pick, and loses the weight of all servers per pick that
+    /// it wins. The sum over all classes is 0.
     credit: i64,
 }
 

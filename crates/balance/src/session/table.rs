@@ -265,7 +265,7 @@ impl Hasher for Hashed {
         }
     }
 
-    /// Of a key's halves the last.
+    /// Uses the last half of the key as its hash.
     fn write_u64(&mut self, half: u64) {
         self.0 = half;
     }

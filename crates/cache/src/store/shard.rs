@@ -243,7 +243,7 @@ impl Entry {
         }
     }
 
-    /// What is stored beside an object that comes, to be put back with it; `None` where nothing is.
+    /// Takes the entry's other variants, to be put back together with the new response; `None` if there are none.
     fn take_several(&mut self, coming: &Object) -> Option<Box<Variants>> {
         match self {
             Self::One(object) if object.key() != coming.key() => None,

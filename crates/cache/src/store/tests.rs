@@ -5,17 +5,17 @@ use crate::store::object::Opening;
 use crate::stored::{Stored, Traits};
 use crate::vary::{VariantKey, Vary};
 
-/// What is found, who waits for whom, what a purge leaves.
+/// Look-ups, request collapsing and purges.
 mod behaviour;
-/// What one brings for itself.
+/// Responses to requests that went to a server alone.
 mod apart;
-/// Many variants.
+/// Many variants of one resource.
 mod varied;
-/// More memory, or less.
+/// Changes of the memory limit.
 mod resized;
-/// What is held for those who read it as it comes.
+/// Readers of a body while it arrives.
 mod readers;
-/// What it all takes in memory.
+/// The memory that the store takes.
 mod resident;
 /// Hit rates beside those of other policies.
 mod policies;

@@ -28,7 +28,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader<'_>>, ProxyHeader
     }
 }
 
-/// What stands behind `PROXY `.
+/// Parses the part after `PROXY `.
 fn origin(line: &str) -> Result<ProxyOrigin, ProxyHeaderError> {
     let parts: Vec<&str> = line.splitn(6, ' ').collect();
     let (source, destination) = match parts[..] {

@@ -138,7 +138,7 @@ fn tlvs(mut rest: &[u8]) -> impl Iterator<Item = Result<Tlv<'_>, ProxyHeaderErro
     })
 }
 
-/// All of them are whole, and those of a known kind have its form; the checksum is right, if there is one.
+/// Checks that all TLVs are complete, that known ones are well-formed, and that the checksum is right, if there is one.
 fn check_tlvs(header: &[u8], list: &[u8]) -> Result<(), ProxyHeaderError> {
     const SSL_BYTES_MIN: usize = 5;
     const UNIQUE_ID_BYTES_MAX: usize = 128;
