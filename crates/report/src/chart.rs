@@ -1,12 +1,12 @@
-//! Charts as inline SVG. Colours come from the page's style, so that they follow light, dark and print.
+//! Charts as inline SVG. Their colours come from the style of the page, so they follow light, dark and print.
 //!
-//! Each series has a colour, a dash and a marker of its own: no chart needs its colours to be told apart.
+//! Each series has its own colour, dash and marker: no chart can be read only by colour.
 
 /// Ticks of linear and logarithmic axes.
 mod axis;
-/// Horizontal bars with their spread.
+/// Horizontal bars with the spread.
 mod bars;
-/// Every proxy beside the others, case by case.
+/// Grouped bars of all proxies, case by case.
 mod groups;
 /// Lines through points.
 mod lines;
@@ -22,7 +22,7 @@ pub use percentiles::latency;
 pub(crate) use series::{Look, looks};
 pub use series::{STYLE, legend};
 
-/// Text that may stand between tags or in a quoted attribute.
+/// Escapes text for use between tags or in a quoted attribute.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

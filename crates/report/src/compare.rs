@@ -1,119 +1,119 @@
-//! Two results beside each other: what differs beyond noise and drift.
+//! Compares two results: which differences exceed noise and drift.
 //!
-//! Machines drift between runs. Where both runs hold peers of the same version on the same machine, these are the
-//! controls: each figure is taken beside theirs of the same round before it is compared. Not here: words.
+//! Machines drift between runs. Peers of the same version on the same machine are the controls: each figure is divided
+//! by theirs of the same round before the comparison. The words are in `show`.
 
-/// A comparison as sentences, a table and JSON.
+/// A comparison as sentences, table and JSON.
 pub mod show;
-/// What two runs have unlike before any figure is.
+/// Differences of the plans and machines of two runs.
 mod unlike;
 
 use crate::results::{Arrivals, Case, Proxy, Results, Role, Run};
 use crate::statistics::{Estimate, median};
 use crate::summary::{self, Metric, Summary};
 
-/// The chance of claiming any difference where there is none, over all that is compared at once.
+/// Probability of claiming any difference when there is none, over all compared figures together.
 const FALSE_CLAIM: f64 = 0.04;
-/// Drift that controls do not show, and that which nobody shows where there are none.
+/// Assumed drift that the controls do not show, and assumed drift without controls.
 const DRIFT_BESIDE_CONTROLS: f64 = 0.005;
 const DRIFT_ALONE: f64 = 0.015;
-/// Fewer repeats than this on either side, and nothing is claimed.
+/// Minimum number of repeats in each result for a verdict.
 const REPEATS_LEAST: usize = 3;
-/// The spread of the differences of two values of a normal distribution, halved by their median.
+/// Median distance of two values of a normal distribution, in standard deviations.
 const PAIR_MEDIAN: f64 = 0.954;
-/// What the typical ratio of all pairs spreads more than a mean would.
+/// How much more the typical ratio of all pairs varies than a mean would.
 const PAIRS_COST: f64 = 1.05;
 
-/// Two results, compared.
+/// Comparison of two results.
 #[derive(Debug)]
 pub struct Comparison<'r> {
-    /// The earlier, or whatever the other is compared with.
+    /// Earlier result, the baseline.
     pub before: &'r Results,
-    /// The later.
+    /// Later result.
     pub after: &'r Results,
-    /// What differences were taken beside.
+    /// What the drift was estimated from.
     pub basis: Basis,
-    /// By proxy and metric: over all cases first, then a case each.
+    /// Changes by proxy and metric: first over all cases, then each case.
     pub changes: Vec<Change>,
-    /// Proxies and cases that only one of them has.
+    /// Proxies and cases that only one of the results has.
     pub unmatched: Vec<String>,
-    /// What else the two have unlike: durations, rates, machines; a sentence each.
+    /// Other differences of the two runs (durations, rates, machines), a sentence each.
     pub differences: Vec<String>,
-    /// Whose figures a gate is about: the subject's, and where both runs have none those of programs whose version nobody
-    /// knows. Peers are what a change is seen beside.
+    /// Proxies whose changes a gate checks: the subject; without a subject in either run, programs of unknown version.
+    /// Other peers are only controls.
     pub gated: Vec<String>,
 }
 
-/// What differences are taken beside.
+/// What the drift between two runs was estimated from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Basis {
-    /// Peers that are the same in both: their drift is the machine's.
+    /// Controls: peers that are the same in both runs. Their change is the drift of the machine.
     Controls(Vec<String>),
-    /// One machine, and nothing on it that is known to be the same.
+    /// Both runs are from one machine, without controls.
     SameMachine,
-    /// Two machines: their difference is part of what is compared.
+    /// The runs are from two machines, whose difference is part of each change.
     Machines,
 }
 
-/// How one figure of a proxy changed.
+/// Change of one figure of a proxy.
 #[derive(Debug, Clone)]
 pub struct Change {
-    /// The proxy's name.
+    /// Name of the proxy.
     pub proxy: String,
-    /// The case's name; `None` is all of them together.
+    /// Name of the case; `None` for all cases together.
     pub case: Option<String>,
-    /// Of what.
+    /// The metric.
     pub metric: Metric,
-    /// Both figures; `None` over all cases.
+    /// Figures before and after; `None` over all cases.
     pub figures: Option<[Estimate; 2]>,
-    /// After by before, beside the controls: the typical ratio and where it may lie.
+    /// Ratio of after to before, relative to the controls.
     pub ratio: Interval,
-    /// What may be said.
+    /// Whether the figure became better or worse.
     pub verdict: Verdict,
 }
 
-/// A ratio and where it may lie.
+/// A ratio with its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
-    /// The typical one.
+    /// Typical ratio.
     pub middle: f64,
-    /// The lower end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// The upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
-/// What may be said of a change.
+/// Verdict about a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Better than noise and drift explain.
+    /// Better, by more than noise and drift.
     Better,
-    /// Worse than they explain.
+    /// Worse, by more than noise and drift.
     Worse,
-    /// No difference.
+    /// No difference beyond noise and drift.
     Even,
-    /// Too few repeats.
+    /// Too few repeats for a verdict.
     Unjudged,
-    /// The judge refuses the figure in one of the results: see there.
+    /// The judge refuses to rank the figure in one of the results, which contains the reason.
     Refused,
 }
 
-/// The figures of a proxy, metric and case in both runs, as logarithms beside the controls.
+/// Figures of a proxy, metric and case in both runs, also as logarithms relative to the controls.
 struct Cell<'r> {
     proxy: &'r Proxy,
     case: &'r Case,
     metric: Metric,
     figures: [Estimate; 2],
     logs: [Vec<f64>; 2],
-    /// Which controls they are beside: those that were measured in every round that it was.
+    /// Names of the controls that were measured in every round of this figure.
     controls: Vec<String>,
-    /// Whether the judge refuses it in one of the results.
+    /// Whether the judge refuses to rank the figure in one of the results.
     is_refused: bool,
 }
 
 impl<'r> Comparison<'r> {
-    /// Matches proxies and cases by name, and compares what both have.
+    /// Compares the proxies and cases that both results have, by name.
     pub fn of(before: &'r Results, after: &'r Results) -> Self {
         let mut basis = basis(before, after);
         let controls = match &basis {
@@ -153,13 +153,13 @@ impl<'r> Comparison<'r> {
         Self { before, after, unmatched, differences, basis, changes, gated: gated(before, after) }
     }
 
-    /// What became worse of those that a gate is about, by at least `threshold`, a share.
+    /// Changes for the worse by at least `threshold` (a share), among the gated proxies.
     pub fn regressions(&self, threshold: f64) -> impl Iterator<Item = &Change> {
         self.of_gate()
             .filter(move |change| change.verdict == Verdict::Worse && change.magnitude() >= threshold)
     }
 
-    /// Whether a gate has anything to go by.
+    /// Whether a gate has at least one verdict.
     pub fn has_judged(&self) -> bool {
         self.of_gate().any(|change| !matches!(change.verdict, Verdict::Unjudged | Verdict::Refused))
     }
@@ -170,13 +170,13 @@ impl<'r> Comparison<'r> {
 }
 
 impl Change {
-    /// By how much the figure differs, as a share of what it was.
+    /// Size of the change, as a share of the earlier figure.
     pub fn magnitude(&self) -> f64 {
         (self.ratio.middle - 1.0).abs()
     }
 }
 
-/// A difference of logarithms, and its standard error.
+/// Difference of logarithms, with its standard error.
 #[derive(Debug, Clone, Copy)]
 struct Shift {
     middle: f64,
@@ -198,13 +198,13 @@ impl Cell<'_> {
         !self.is_refused && self.logs.iter().all(|logs| logs.len() >= REPEATS_LEAST)
     }
 
-    /// What may differ though nothing was changed.
+    /// Drift that is allowed without a verdict.
     fn drift(&self) -> f64 {
         if self.controls.is_empty() { DRIFT_ALONE } else { DRIFT_BESIDE_CONTROLS }
     }
 
-    /// The median of all differences between a value after and one before: near the mean in precision, near the
-    /// median in what a disturbed value does to it.
+    /// Median of all differences between a later and an earlier value (Hodges–Lehmann): nearly as precise as the mean,
+    /// nearly as robust as the median.
     fn shift(&self, pooled: f64) -> Shift {
         let [before, after] = &self.logs;
         let mut differences: Vec<f64> =
@@ -218,7 +218,7 @@ impl Cell<'_> {
         Shift { middle: median(&differences), error: spread * (PAIRS_COST * count).sqrt() }
     }
 
-    /// What became of a figure that shifted, where so many errors are still noise.
+    /// The change for a shift, with an interval of this many standard errors and this drift.
     fn change(&self, case: Option<String>, shift: Shift, errors: f64, drift: f64) -> Change {
         let reach = errors * shift.error + drift;
         let ratio = Interval {
@@ -239,7 +239,7 @@ impl Cell<'_> {
     }
 }
 
-/// Controls are what was not changed: the same version of another's program, or no program at all.
+/// Finds the controls: peers of the same version in both runs, and `direct`.
 fn basis(before: &Results, after: &Results) -> Basis {
     let machine = |results: &Results| {
         let machine = &results.machine;
@@ -260,7 +260,7 @@ fn basis(before: &Results, after: &Results) -> Basis {
     if controls.is_empty() { Basis::SameMachine } else { Basis::Controls(controls) }
 }
 
-/// Whom a gate is about.
+/// Names of the proxies that a gate checks.
 fn gated(before: &Results, after: &Results) -> Vec<String> {
     let names = |is_it: &dyn Fn(&Proxy) -> bool| -> Vec<String> {
         let here = before.proxies.iter().filter(|proxy| is_it(proxy));
@@ -277,14 +277,14 @@ fn gated(before: &Results, after: &Results) -> Vec<String> {
     }
 }
 
-/// Whether the judge refuses a figure of a proxy in a case of that summary.
+/// Whether the judge refuses to rank a figure of a proxy in a case.
 fn is_refused(summary: &Summary<'_>, proxy: &str, case: &str, metric: Metric) -> bool {
     let is_rate = metric == Metric::RequestsPerSecond;
     let of_case = summary.cases.iter().filter(|one| one.case.name == case);
     of_case.flat_map(|one| &one.findings).any(|finding| finding.spoils(proxy, is_rate))
 }
 
-/// In the order of the results: proxies, metrics, cases.
+/// Figures in the order of the results: proxies, metrics, cases.
 fn cells<'r>(
     before: &'r Results,
     after: &'r Results,
@@ -325,7 +325,7 @@ fn cells<'r>(
     cells
 }
 
-/// The cells of each proxy and metric.
+/// Figures grouped by proxy and metric.
 fn groups<'c, 'r>(cells: &'c [Cell<'r>]) -> Vec<Vec<&'c Cell<'r>>> {
     cells
         .chunk_by(|one, other| one.proxy.name == other.proxy.name && one.metric == other.metric)
@@ -333,8 +333,8 @@ fn groups<'c, 'r>(cells: &'c [Cell<'r>]) -> Vec<Vec<&'c Cell<'r>>> {
         .collect()
 }
 
-/// The logarithms of a figure in both runs, less the mean of those controls that both measured in every round of it; and
-/// which those are.
+/// Logarithms of a figure in both runs, minus the mean of the controls that were measured in every round of it. Also
+/// returns the names of these controls.
 fn beside(
     before: &Results,
     after: &Results,
@@ -365,7 +365,8 @@ fn beside(
     (logs, names)
 }
 
-/// Round and value of each valid measurement; of repeated ones the last, of a search what it found.
+/// Round and value of each valid measurement. A repeated measurement replaces the earlier; of a search, the found rate
+/// counts.
 fn rounds(results: &Results, proxy: &str, case: &Case, metric: Metric) -> Vec<(usize, f64)> {
     let runs = results.runs.iter().filter(|run| run.proxy == proxy && run.case == case.name);
     let mut runs: Vec<&Run> = runs.collect();
@@ -385,8 +386,8 @@ fn rounds(results: &Results, proxy: &str, case: &Case, metric: Metric) -> Vec<(u
     values
 }
 
-/// How far values of one case and run lie from each other: by the median of their differences, which one disturbed
-/// value in ten does not move.
+/// Scale of the noise within a case and run, from the median of the differences. One disturbed value in ten does not
+/// affect it.
 fn scale<'l>(samples: impl Iterator<Item = &'l Vec<f64>>) -> f64 {
     let mut differences: Vec<f64> = samples
         .flat_map(|values| {
@@ -413,16 +414,16 @@ fn unmatched(before: &Results, after: &Results) -> Vec<String> {
     [only(before, after, "first"), only(after, before, "second")].concat()
 }
 
-/// The value below which a share of the standard normal distribution lies; of shares from a half up, to four digits
-/// (Abramowitz and Stegun, 26.2.23).
+/// Quantile of the standard normal distribution for a share of at least a half, with four digits (Abramowitz and
+/// Stegun, 26.2.23).
 fn normal_quantile(share: f64) -> f64 {
     let t = (-2.0 * (1.0 - share).max(1e-12).ln()).sqrt();
     t - (2.515_517 + t * (0.802_853 + t * 0.010_328))
         / (1.0 + t * (1.432_788 + t * (0.189_269 + t * 0.001_308)))
 }
 
-/// How far a value may lie from the mean, in errors that were estimated from so many independent values: farther than
-/// by the normal distribution, since a few are alike by chance (Student's, by the first term of its expansion).
+/// Quantile of Student's distribution, by the first term of its expansion: with few values, more standard errors are
+/// noise than with the normal distribution.
 fn of_few(normal: f64, values: usize) -> f64 {
     normal + (normal.powi(3) + normal) / (4.0 * values.max(1) as f64)
 }

@@ -1,4 +1,4 @@
-//! Results as files for other programs: CSV, the collector's columns, percentile distributions, charts as SVG files.
+//! Exports results as files: CSV, time series, percentile distributions, charts as SVG.
 
 use crate::chart;
 use crate::latency::Latency;
@@ -6,14 +6,14 @@ use crate::overview;
 use crate::results::{Arrivals, Results, Run, Sample, Watched};
 use crate::summary::{Metric, Summary};
 
-/// Steps of a percentile distribution in each halving of the distance to 100%.
+/// Steps of a percentile distribution per halving of the distance to 100%.
 const STEPS: u32 = 5;
-/// Colours where no page gives them.
+/// Colours for charts without a page.
 const PAPER: &str = ":root{--paper:#fff;--ink:#1b1f24;--quiet:#57606a;--line:#d8dde3;--band:#f5f7f9}\
                      @media (prefers-color-scheme:dark){:root{--paper:#14171b;--ink:#e6e9ed;--quiet:#a3abb5;\
                      --line:#333a42;--band:#1c2127}}svg{background:var(--paper)}";
 
-/// A line for each measurement, the refused ones with their reason.
+/// CSV with a line for each measurement, including invalid ones with their reason.
 pub fn csv(results: &Results) -> String {
     let mut out =
         "proxy,case,round,offered_per_second,began_seconds,seconds,requests,errors,received_bytes,p99_9_latency_us,refused"
@@ -54,7 +54,7 @@ pub fn csv(results: &Results) -> String {
     out
 }
 
-/// The rate that a measurement was offered; `None` in a closed loop.
+/// Offered rate of a measurement; `None` in a closed loop.
 fn offered(results: &Results, run: &Run) -> Option<f64> {
     let case = results.cases.iter().find(|case| case.name == run.case)?;
     match case.arrivals {
@@ -63,8 +63,9 @@ fn offered(results: &Results, run: &Run) -> Option<f64> {
     }
 }
 
-/// What a part used over time. The first columns are those of monolake's collector: time, CPU in percent of a core,
-/// memory in KiB, TCP connections, threads; then bytes received and sent, and segments sent again, since the line before.
+/// Samples of a part over time. The first columns are those of monolake's collector: time, CPU in percent of a core,
+/// memory in KiB, TCP connections, threads. Then, since the previous line: bytes received and sent, retransmitted
+/// segments.
 fn collected(samples: &[Sample]) -> String {
     let mut out = "Time,CPU,Memory,TCP,Thread,Received,Sent,Again\n".to_owned();
     for sample in samples {
@@ -85,7 +86,7 @@ fn collected(samples: &[Sample]) -> String {
     out
 }
 
-/// The percentile distribution in the form that HdrHistogram's plotter reads, in milliseconds.
+/// Percentile distribution in milliseconds, in the format of HdrHistogram's plotter.
 fn hgrm(latency: &Latency) -> String {
     let mut out = "       Value     Percentile TotalCount 1/(1-Percentile)\n\n".to_owned();
     let count = latency.count();
@@ -113,7 +114,7 @@ fn hgrm(latency: &Latency) -> String {
     out
 }
 
-/// The latencies of every proxy in every case, all repeats together: file name and distribution.
+/// Latency distributions of every proxy in every case, over all repeats: file name and content.
 pub fn distributions(summary: &Summary<'_>) -> Vec<(String, String)> {
     let rows = summary.cases.iter().flat_map(|case| case.rows.iter().map(move |row| (case, row)));
     rows.filter(|(_, row)| row.valid > 0)
@@ -123,7 +124,7 @@ pub fn distributions(summary: &Summary<'_>) -> Vec<(String, String)> {
         .collect()
 }
 
-/// What every part used over time, in the last measurement of each proxy in each case: file name and columns.
+/// Samples of every part in the last measurement of each proxy in each case: file name and content.
 pub fn collections(summary: &Summary<'_>) -> Vec<(String, String)> {
     let mut files = Vec::new();
     for case in &summary.cases {
@@ -147,7 +148,7 @@ pub fn collections(summary: &Summary<'_>) -> Vec<(String, String)> {
     files
 }
 
-/// Every chart of the page as a file of its own: name and SVG. They follow light and dark like the page.
+/// Every chart of the page as an SVG file: name and content. The charts follow light and dark.
 pub fn plots(summary: &Summary<'_>) -> Vec<(String, String)> {
     let mut plots = Vec::new();
     let overview = overview::beside_each_other(summary);
@@ -168,13 +169,13 @@ pub fn plots(summary: &Summary<'_>) -> Vec<(String, String)> {
     plots.into_iter().map(|(name, chart)| (name, standalone(&chart))).collect()
 }
 
-/// A chart with the style that its page would give it.
+/// Adds the style of a page to a chart.
 fn standalone(chart: &str) -> String {
     let opened = chart.replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 1);
     opened.replacen("><title", &format!("><style>{PAPER}{}</style><title", chart::STYLE), 1)
 }
 
-/// `cpu-tiny-closed.svg`
+/// File name for a title: `cpu-tiny-closed.svg`.
 fn file_name(words: &str, ending: &str) -> String {
     let plain: String = words
         .chars()

@@ -1,6 +1,6 @@
-//! Numbers as people read them: three significant digits, grouped thousands, the unit that fits.
+//! Formats numbers for people: three significant digits, grouped thousands, a fitting unit.
 
-/// `31,022`
+/// Formats a count: `31,022`.
 pub fn count(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut grouped = String::new();
@@ -13,12 +13,12 @@ pub fn count(value: f64) -> String {
     if value <= -0.5 { format!("-{grouped}") } else { grouped }
 }
 
-/// So many a second: `31,022`, `17.2`, `0.49`. What is rare is not nothing.
+/// Formats a rate per second: `31,022`, `17.2`, `0.49`. A small rate is not shown as 0.
 pub fn rate(value: f64) -> String {
     if value == 0.0 || value.abs() >= 99.95 { count(value) } else { significant(value) }
 }
 
-/// `17.2 µs`, `3.12 ms`, `1.20 s`
+/// Formats a short duration: `17.2 µs`, `3.12 ms`, `1.20 s`.
 pub fn duration_us(value: f64) -> String {
     // Costs of a request are small: their decimals count.
     if value.abs() < 999.5 {
@@ -27,7 +27,7 @@ pub fn duration_us(value: f64) -> String {
     scaled(value, 1000.0, &["µs", "ms", "s"])
 }
 
-/// `45 s`, `8 min 30 s`, `5 h 3 min`: how long something takes
+/// Formats a long duration: `45 s`, `8 min 30 s`, `5 h 3 min`.
 pub fn span(seconds: f64) -> String {
     let seconds = seconds.max(0.0).round() as u64;
     let parts = match seconds {
@@ -40,36 +40,36 @@ pub fn span(seconds: f64) -> String {
     told.collect::<Vec<_>>().join(" ")
 }
 
-/// `1 case`, `2 cases`
+/// Formats a number of things: `1 case`, `2 cases`.
 pub fn things(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// `1.20 MB`, by powers of 1000
+/// Formats bytes, by powers of 1000: `1.20 MB`.
 pub fn bytes(value: f64) -> String {
     scaled(value, 1000.0, &["B", "kB", "MB", "GB", "TB"])
 }
 
-/// `5.10 MiB`, by powers of 1024
+/// Formats memory, by powers of 1024: `5.10 MiB`.
 pub fn memory_bytes(value: f64) -> String {
     scaled(value, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"])
 }
 
-/// `3%`, `0.4%`
+/// Formats a share: `3%`, `0.4%`.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
     if (0.05..0.95).contains(&value.abs()) { format!("{value:.1}%") } else { format!("{value:.0}%") }
 }
 
-/// `0.82`, `12.3`
+/// Formats a ratio: `0.82`, `12.3`.
 pub fn ratio(value: f64) -> String {
     if value < 10.0 { format!("{value:.2}") } else { significant(value) }
 }
 
-/// The last second that a date of four digits has.
+/// The last second of the year 9999.
 const END_OF_9999: u64 = 253_402_300_799;
 
-/// `2026-11-21 03:29 UTC`
+/// Formats a date: `2026-11-21 03:29 UTC`.
 pub fn date(unix_seconds: u64) -> String {
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let unix_seconds = unix_seconds.min(END_OF_9999);
@@ -91,7 +91,7 @@ pub fn date(unix_seconds: u64) -> String {
     format!("{year}-{month:02}-{:02} {:02}:{:02} UTC", day + 1, minute / 60, minute % 60)
 }
 
-/// The number in the largest unit of which there is at least one.
+/// A number in the largest unit that gives at least 1.
 fn scaled(value: f64, step: f64, units: &[&str]) -> String {
     let (mut value, mut unit) = (value, 0);
     // Half a digit early, so that 999.6 µs becomes 1.00 ms and not 1000 µs.
@@ -106,7 +106,7 @@ fn scaled(value: f64, step: f64, units: &[&str]) -> String {
     }
 }
 
-/// Three significant digits, no more than two decimals.
+/// Three significant digits, at most two decimals.
 fn significant(value: f64) -> String {
     match value.abs() {
         magnitude if magnitude < 9.995 => format!("{value:.2}"),

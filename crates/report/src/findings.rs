@@ -1,6 +1,6 @@
-//! What stands out, in sentences: won, lost and even beside each peer, and what limits the figures.
+//! Findings as sentences: wins, losses and ties against each peer, and the limits of the figures.
 //!
-//! Losses are said as fully as wins. No sentence claims more than a verdict of `summary` does.
+//! Losses are reported as completely as wins. No sentence claims more than a verdict of `summary`.
 
 use std::collections::HashSet;
 
@@ -11,21 +11,21 @@ use crate::statistics::{Estimate, median};
 use crate::summary::{self, Beside, CaseSummary, Metric, Row, Summary, Verdict};
 use crate::table::{NOTHING, Table};
 
-/// More cases than this are told as a range: the tables have each.
+/// Maximum number of cases that are listed by name; more are given as a number.
 const LISTED_MOST: usize = 8;
-/// The same where nothing is claimed: the judge names each.
+/// Maximum number of listed cases without a ranking: the judge names each.
 const REFUSED_LISTED_MOST: usize = 3;
-/// Proxies and cases, beyond the first, whose measurements did not count for the same kind of reason, that are listed each.
+/// Maximum number of listed proxies and cases whose measurements are invalid for a similar reason, beyond the first.
 const ALIKE_MOST: usize = 3;
-/// A load average above this share of the cores, before the run began, is another's work.
+/// Load average before the run, as a share of the cores, above which the machine was not idle.
 const IDLE_LOAD: f64 = 0.25;
 
-/// All of it, in the order of the reports that are text.
+/// All sentences, in the order of the text reports.
 pub fn all(summary: &Summary<'_>) -> Vec<String> {
     [sentences(summary), expectations(summary), caveats(summary), judged(summary)].concat()
 }
 
-/// How the subject stands beside each peer: what it costs, then what was lost, won and even.
+/// The subject against each peer: the cost, then losses, wins and ties.
 pub fn sentences(summary: &Summary<'_>) -> Vec<String> {
     let Some(subject) = summary.subject() else { return Vec::new() };
     let subject = subject.name.as_str();
@@ -60,7 +60,7 @@ fn is_never_ranked(summary: &Summary<'_>, peer: &str) -> bool {
     verdicts.peek().is_some() && verdicts.all(|verdict| verdict == Verdict::Refused)
 }
 
-/// What a reader has to know before believing a figure.
+/// Caveats: facts that a reader must know before trusting a figure.
 pub fn caveats(summary: &Summary<'_>) -> Vec<String> {
     let conditions = &summary.results.conditions;
     let cores = summary.results.cores_by_machine();
@@ -101,7 +101,7 @@ pub fn caveats(summary: &Summary<'_>) -> Vec<String> {
     said
 }
 
-/// What the judge says, rule by rule. One that many cases break is explained once, with the first of them.
+/// Findings of the judge, by rule. A rule that many cases break is explained once, with the first case.
 fn judged(summary: &Summary<'_>) -> Vec<String> {
     type Broken<'s> = Vec<(&'s CaseSummary<'s>, &'s Finding)>;
     let mut by_rule: Vec<(&str, Broken<'_>)> = Vec::new();
@@ -135,7 +135,7 @@ fn judged(summary: &Summary<'_>) -> Vec<String> {
     by_rule.into_iter().flat_map(of_rule).collect()
 }
 
-/// Who was left out, and of what: proxies that are not installed, and cases that one cannot do.
+/// Proxies that are not installed, and cases that a proxy does not support.
 fn absences(summary: &Summary<'_>) -> Vec<String> {
     let results = summary.results;
     let not_here = |absent: &Absent| {
@@ -173,7 +173,7 @@ fn absences(summary: &Summary<'_>) -> Vec<String> {
     said
 }
 
-/// Expectations that were missed, then how many came true.
+/// Missed expectations, then the number of met ones.
 pub fn expectations(summary: &Summary<'_>) -> Vec<String> {
     let all = &summary.results.expectations;
     let missed = all.iter().filter(|each| !each.is_met);
@@ -191,7 +191,8 @@ pub fn expectations(summary: &Summary<'_>) -> Vec<String> {
     said
 }
 
-/// A row for each peer and case, a column for each metric: the subject's median by the peer's, and who won.
+/// Table with a row for each peer and case: for each metric, the ratio of the medians (subject to peer) and the
+/// verdict.
 pub fn standings(summary: &Summary<'_>) -> Table {
     let subject = summary.subject().map_or("subject", |proxy| proxy.name.as_str());
     let mut rows = Vec::new();
@@ -220,7 +221,7 @@ pub fn standings(summary: &Summary<'_>) -> Table {
     }
 }
 
-/// One word for a verdict, from the subject's side.
+/// One word for a verdict, from the view of the subject.
 pub fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Won => "won",
@@ -259,7 +260,7 @@ fn costs(summary: &Summary<'_>, subject: &str, peer: &str) -> Option<String> {
         .then(|| format!("CPU time per request of {subject} as a ratio to {peer}'s: {}.", parts.join(", ")))
 }
 
-/// Every metric and case of a verdict; what was lost, with both figures.
+/// Sentence with every metric and case of a verdict. Losses are listed with both figures.
 fn list(summary: &Summary<'_>, peer: &str, verdict: Verdict, opening: &str) -> Option<String> {
     let most = if verdict == Verdict::Refused { REFUSED_LISTED_MOST } else { LISTED_MOST };
     let mut parts: Vec<String> = Vec::new();
@@ -289,7 +290,7 @@ fn list(summary: &Summary<'_>, peer: &str, verdict: Verdict, opening: &str) -> O
     (!parts.is_empty()).then(|| format!("{opening} {}.", parts.join(", ")))
 }
 
-/// Every comparison with a peer: the case, the metric, the verdict, and the estimates of the subject and the peer.
+/// All comparisons with a peer: case, metric, verdict, and the estimates of subject and peer.
 fn besides<'s>(
     summary: &'s Summary<'_>,
     peer: &'s str,
@@ -303,7 +304,7 @@ fn besides<'s>(
     })
 }
 
-/// `128 B HTTPS closed loop`; all that tells it from the others where that is not enough.
+/// Short name of a case: `128 B HTTPS closed loop`. The full title if the short name is ambiguous.
 fn short(summary: &Summary<'_>, case: &CaseSummary<'_>) -> String {
     let name = brief(case);
     let is_ambiguous = summary.cases.iter().filter(|other| brief(other) == name).count() > 1;
@@ -322,7 +323,7 @@ fn brief(case: &CaseSummary<'_>) -> String {
     words.join(" ")
 }
 
-/// Measurements that do not count. What many proxies and cases have of one kind is said once, with the first of them.
+/// Invalid measurements. A similar reason of many proxies and cases is given once, with the first of them.
 fn refusals(summary: &Summary<'_>) -> Vec<String> {
     type Rows<'s> = Vec<(&'s CaseSummary<'s>, &'s Row<'s>)>;
     // Of one kind are reasons that differ in their numbers alone.

@@ -1,7 +1,7 @@
-//! Whether the figures of a case may be ranked beside each other, and if not, why and what to do about it.
+//! Judge: whether the figures of a case may be ranked, and if not, why and what to do.
 //!
-//! A rule is a row of `RULES`. It looks at evidence, which is made of our own results (see `summary`) and of
-//! published tables (see `published`) alike. Not here: who won.
+//! A rule is a row of `RULES`. It checks evidence from our own results (`summary`) or from published tables
+//! (`published`). The winners are decided in `summary`.
 
 /// Evidence from our own results.
 mod evidence;
@@ -13,138 +13,138 @@ use crate::statistics::Estimate;
 
 pub(crate) use evidence::ranking;
 
-/// A generator that uses more of its cores than this has none to spare for being in time.
+/// Maximum CPU utilisation of the generator: above it, requests may be sent late.
 const GENERATOR_BUSY_MOST: f64 = 0.9;
-/// The generator may always be this late …
+/// Lateness of the generator that is always allowed …
 const LATENESS_US: f64 = 1_000.0;
-/// … and by this part of the latency that it reports.
+/// … and also this share of the reported latency.
 const LATENESS_SHARE: f64 = 0.1;
-/// A line filled to this share of its rate is full: the rest is frames and acknowledgements.
+/// Share of a line's rate at which the line is full: the rest is for framing and acknowledgements.
 const LINE_SHARE_MOST: f64 = 0.87;
-/// Failed requests above this share make the rest a measurement of something else.
+/// Maximum share of failed requests.
 const FAILED_SHARE_MOST: f64 = 0.001;
-/// An interval that reaches farther from its median than this cannot rank close figures.
+/// Maximum spread of an interval: a wider one cannot rank close figures.
 const SPREAD_MOST: f64 = 0.15;
-/// Others may use this share of the machine. About a twentieth is the kernel's own on an idle machine, going to sleep and
-/// waking up, and in a short measurement as much again is the lab's, looking.
+/// Maximum share of the machine that other processes use. About a twentieth is the kernel's own on an idle machine, for
+/// sleeping and waking; in a short measurement, the lab's own sampling takes as much again.
 const OTHERS_SHARE_MOST: f64 = 0.15;
-/// Responses of one payload may differ by their heads, in bytes …
+/// Allowed difference of response sizes, in bytes …
 const HEAD_BYTES: f64 = 400.0;
-/// … and by this share of them.
+/// … and as a share of the size.
 const BODY_SHARE: f64 = 0.02;
-/// Who answers this share of what was offered was not asked for more.
+/// If a proxy answers at least this share of the offered rate, it could have answered more.
 const OFFER_ANSWERED: f64 = 0.97;
-/// A proxy that uses less of its workers' cores than this in a closed loop waited for others.
+/// A proxy that uses less of its workers' cores than this in a closed loop waited for something else.
 const SATURATED: f64 = 0.9;
-/// Fewer repeats than this have no spread.
+/// Minimum number of repeats for a spread.
 const REPEATS_LEAST: usize = 3;
 
-/// The rule about what others use.
+/// Name of the rule about other processes on the machine.
 pub(crate) const OTHERS: &str = "others-on-the-machine";
 
-/// What is ranked beside each other.
+/// Entries that are ranked together.
 #[derive(Debug, Clone, Default)]
 pub struct Ranking {
-    /// The case, as its tables call it.
+    /// Title of the case, as in its tables.
     pub case: String,
-    /// Whether requests per second are compared, as they are not where one rate is offered to all.
+    /// Whether requests per second are ranked: not if one rate is offered to all.
     pub ranks_rates: bool,
-    /// A piece of evidence for each of those compared.
+    /// Evidence of each entry.
     pub entries: Vec<Evidence>,
 }
 
-/// What is known of one entry. What is not known is `None` or empty, and no rule then speaks.
+/// Evidence about one entry. Unknown facts are `None` or empty, and no rule uses them.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
-    /// Its name in the tables.
+    /// Name of the entry in the tables.
     pub name: String,
-    /// The figure that is ranked, once a repeat.
+    /// The ranked figure, for each repeat.
     pub repeats: Vec<f64>,
-    /// Requests per second, and how many were offered.
+    /// Requests per second.
     pub per_second: Option<f64>,
-    /// The rate that was offered to it.
+    /// Offered rate.
     pub offered_per_second: Option<f64>,
-    /// The share of requests that failed.
+    /// Share of requests that failed.
     pub failed_share: Option<f64>,
-    /// Measurements without any figures, of how many; `None` where all have some.
+    /// Number of measurements without figures, and of all measurements; `None` if all have figures.
     pub failed_repeats: Option<(usize, usize)>,
     /// Bytes of each response, with its head.
     pub response_bytes: Option<f64>,
-    /// The share of its cores that the generator used.
+    /// CPU utilisation of the generator, as a share of its cores.
     pub generator_share: Option<f64>,
-    /// How late the generator was at its 99th percentile, and the latency at the same, in microseconds.
+    /// Lateness of the generator and latency, both at the 99th percentile, in microseconds.
     pub lateness_us: Option<(f64, f64)>,
-    /// The share of the line's rate that its bytes fill.
+    /// Used share of the line's rate.
     pub line_share: Option<f64>,
-    /// The share of its workers' cores that it used in a closed loop.
+    /// Used share of the workers' cores in a closed loop.
     pub busy_share: Option<f64>,
-    /// The share of the machine that neither the lab nor what it measures used.
+    /// Share of the machine that other processes used: neither the lab nor what it measures.
     pub others_share: Option<f64>,
-    /// How it was set up.
+    /// Settings of the entry.
     pub setup: BTreeMap<Trait, String>,
-    /// What the system had no more of: `Too many open files`.
+    /// Resource that the system had no more of: `Too many open files`.
     pub exhausted: Option<String>,
 }
 
-/// What has to be alike for figures to be compared.
+/// Setting that must be alike for figures to be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trait {
-    /// What is written for each request.
+    /// Logging of requests.
     Logging,
-    /// Threads or processes.
+    /// Number of threads or processes.
     Workers,
-    /// Whether connections are used again, on both sides.
+    /// Whether connections are reused, on both sides.
     KeepAlive,
-    /// Protocol version and cipher suite.
+    /// TLS version and cipher suite.
     Ciphers,
-    /// Whether bodies are compressed.
+    /// Compression of bodies.
     Compression,
 }
 
-/// What cannot be ranked.
+/// Figures that a broken rule makes unfit for ranking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spoils {
-    /// Every figure.
+    /// All figures.
     Everything,
-    /// Requests per second; what a request costs still holds.
+    /// Only requests per second; the cost per request is still valid.
     Rates,
-    /// Nothing, but a reader has to know.
+    /// No figures: only a note for readers.
     Nothing,
 }
 
-/// A rule that was broken.
+/// A broken rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The rule's name, from [`RULES`].
+    /// Name of the rule in [`RULES`].
     pub rule: &'static str,
-    /// The entries whose figures it spoils.
+    /// Entries that break the rule.
     pub entries: Vec<String>,
-    /// Which figures.
+    /// Figures that cannot be ranked.
     pub spoils: Spoils,
-    /// What was seen.
+    /// The observed facts.
     pub seen: String,
-    /// Why it matters, and what to do.
+    /// Why the rule matters, and what to do.
     pub remedy: &'static str,
 }
 
-/// A row of the judge's table.
+/// Rule of the judge.
 #[derive(Debug)]
 pub struct Rule {
-    /// Short and unique: `generator-late`.
+    /// Short, unique name: `generator-late`.
     pub name: &'static str,
-    /// Which figures are spoiled where it is broken.
+    /// Figures that cannot be ranked if the rule is broken.
     pub spoils: Spoils,
-    /// Why it matters, and what to do.
+    /// Why the rule matters, and what to do.
     pub remedy: &'static str,
-    /// The entries that break it, and what was seen.
+    /// Finds the entries that break the rule, with the observed facts.
     find: fn(&Ranking) -> Option<Broken>,
 }
 
-/// The entries that break a rule, and what was seen.
+/// Entries that break a rule, and the observed facts.
 type Broken = (Vec<String>, String);
 
-/// Every rule, in the order in which a reader asks.
+/// All rules, in the order of a reader's questions.
 pub const RULES: [Rule; 16] = [
     Rule {
         name: "generator-bottleneck",
@@ -249,7 +249,7 @@ pub const RULES: [Rule; 16] = [
     },
 ];
 
-/// Every rule that is broken.
+/// All broken rules of a ranking.
 pub fn judge(ranking: &Ranking) -> Vec<Finding> {
     RULES
         .iter()
@@ -261,7 +261,7 @@ pub fn judge(ranking: &Ranking) -> Vec<Finding> {
 }
 
 impl Finding {
-    /// Whether it leaves this entry's requests per second (`of_rates`) or other figures without a rank.
+    /// Whether the finding excludes a figure of this entry from ranking: requests per second (`of_rates`), or another.
     pub fn spoils(&self, entry: &str, of_rates: bool) -> bool {
         let hits = match self.spoils {
             Spoils::Everything => true,
@@ -271,7 +271,7 @@ impl Finding {
         hits && self.entries.iter().any(|name| name == entry)
     }
 
-    /// What was seen, what follows, why, and what to do.
+    /// The observed facts, the consequence, the reason and the remedy.
     pub fn sentence(&self) -> String {
         let mut seen = self.seen.clone();
         if let Some(first) = seen.get(..1).map(str::to_uppercase) {
@@ -280,7 +280,7 @@ impl Finding {
         format!("{seen}. {} {}", self.consequence(), self.remedy)
     }
 
-    /// What follows for the ranking, as a sentence.
+    /// Consequence for the ranking, as a sentence.
     pub fn consequence(&self) -> String {
         let names = self.entries.join(", ");
         match self.spoils {
@@ -292,7 +292,7 @@ impl Finding {
 }
 
 impl Trait {
-    /// Within a sentence.
+    /// Name of the setting within a sentence.
     pub fn phrase(self) -> &'static str {
         match self {
             Self::Logging => "logging",
@@ -304,7 +304,7 @@ impl Trait {
     }
 }
 
-/// Entries with a share above a bound.
+/// Entries whose share exceeds a bound.
 fn above(ranking: &Ranking, phrase: &str, most: f64, share: fn(&Evidence) -> Option<f64>) -> Option<Broken> {
     let hit: Vec<(&Evidence, f64)> = ranking
         .entries
@@ -352,7 +352,7 @@ fn idle(ranking: &Ranking) -> Option<Broken> {
     )
 }
 
-/// The entries that are set up otherwise than the most: all of them where no setting has a majority.
+/// Entries whose setting differs from the majority; all entries if no setting has a majority.
 fn unlike(ranking: &Ranking, which: Trait) -> Option<Broken> {
     let known: Vec<(&Evidence, &str)> =
         ranking.entries.iter().filter_map(|entry| Some((entry, entry.setup.get(&which)?.as_str()))).collect();

@@ -1,26 +1,26 @@
-//! Where latency against rate bends: below it a proxy answers as if alone, above it requests queue.
+//! Knee of latency against rate: below it a proxy answers without queues, above it requests queue.
 //!
-//! By the greatest distance below the chord, after both axes are scaled to 1. It says nothing where nothing bends.
+//! Found as the greatest distance below the chord, after both axes are scaled to 1. No result if there is no bend.
 
-/// Latency has to grow by this much over all rates for there to be a bend.
+/// Minimum growth of the latency over all rates for a knee.
 const GROWTH_LEAST: f64 = 2.0;
-/// And the curve has to hang this far below its chord, as a share of the axis.
+/// Minimum distance of the curve below its chord, as a share of the axis.
 const SAG_LEAST: f64 = 0.2;
-/// Fewer rates than this have no shape.
+/// Minimum number of rates.
 const POINTS_LEAST: usize = 4;
 
-/// The last rate before the bend, and the first behind it.
+/// The last rate before the bend, and the next one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Knee {
-    /// The rate at the bend, in requests per second.
+    /// Rate at the bend, in requests per second.
     pub rate_per_second: f64,
-    /// The latency there.
+    /// Latency at the bend.
     pub latency_us: f64,
-    /// The next rate that was measured: the bend lies before it.
+    /// The next measured rate: the bend lies before it.
     pub next_rate_per_second: f64,
 }
 
-/// The knee of (rate, latency) points, in any order; `None` where latency does not bend within what was measured.
+/// Knee of (rate, latency) points, in any order; `None` if latency does not bend within the measured rates.
 pub fn knee(points: &[(f64, f64)]) -> Option<Knee> {
     let curve = rising(points);
     let (first, last) = (*curve.first()?, *curve.last()?);
@@ -39,7 +39,7 @@ pub fn knee(points: &[(f64, f64)]) -> Option<Knee> {
     })
 }
 
-/// By rate, each latency at least that of the lower rates: one disturbed measurement makes no bend of its own.
+/// Sorts by rate, and makes latencies non-decreasing, so that one disturbed measurement makes no bend.
 fn rising(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut sorted = finite(points);
     sorted.sort_by(|one, other| one.0.total_cmp(&other.0));

@@ -1,10 +1,10 @@
-//! Latencies as counted buckets, so that repeats merge without loss.
+//! Latencies as counted buckets, which merge without loss.
 //!
-//! Not a recorder: the load generator records, this reads.
+//! The load generator records latencies; this module only reads them.
 
 use serde::{Deserialize, Serialize};
 
-/// How often each latency was seen. Buckets ascend and none is empty.
+/// Latencies and how often each was observed. Buckets ascend, and none is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub struct Latency {
@@ -13,7 +13,7 @@ pub struct Latency {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bucket {
-    /// The highest latency that the bucket stands for.
+    /// Highest latency of the bucket.
     latency_us: u64,
     count: u64,
 }
@@ -37,18 +37,19 @@ impl Latency {
         Self { buckets }
     }
 
-    /// All the observations of several as one.
+    /// Merges several distributions.
     pub fn merged<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
         Self::from_counts(parts.into_iter().flat_map(Self::pairs))
     }
 
-    /// How many were observed.
+    /// Number of observations.
     pub fn count(&self) -> u64 {
         // Whatever a file says.
         self.buckets.iter().fold(0, |sum, bucket| sum.saturating_add(bucket.count))
     }
 
-    /// The smallest latency that a share `quantile` (0 to 1) of the observations does not exceed; `None` without any.
+    /// The smallest latency that a share `quantile` (0 to 1) of the observations does not exceed; `None` if there are
+    /// none.
     pub fn at_quantile_us(&self, quantile: f64) -> Option<u64> {
         self.at_quantiles_us(&[quantile]).pop()
     }
@@ -75,7 +76,7 @@ impl Latency {
             .collect()
     }
 
-    /// The highest observed.
+    /// The highest observed latency.
     pub fn max_us(&self) -> Option<u64> {
         self.buckets.last().map(|bucket| bucket.latency_us)
     }
@@ -85,15 +86,15 @@ impl Latency {
     }
 }
 
-/// As a file has them.
+/// Representations in a file.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Written {
-    /// Since schema 4: `[gap, count, count, …]` for each run of buckets that lie equally far apart. The first bucket of
-    /// a run is so many microseconds above the last of the run before (above 0 for the first run), each further one
-    /// again so many. A third of the bytes of pairs, and still plain numbers.
+    /// Since schema 4: `[gap, count, count, …]` for each run of equidistant buckets. The first bucket of a run is `gap`
+    /// microseconds above the last bucket of the previous run (above 0 for the first run), and each further bucket
+    /// another `gap`. A third of the size of pairs, still plain numbers.
     Runs { runs: Vec<Vec<u64>> },
-    /// Until schema 3: latency in microseconds, and count.
+    /// Until schema 3: pairs of latency in microseconds and count.
     Pairs(Vec<(u64, u64)>),
 }
 

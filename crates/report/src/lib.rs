@@ -1,42 +1,42 @@
-//! Turns the results of a lab run into what people read: a terminal table, Markdown, and one HTML page.
+//! Report: turns the results of a lab run into a terminal table, Markdown, and an HTML page.
 //!
-//! Pure: results in, text out. It reads no file, no clock and no network, and measures nothing.
+//! Pure: results in, text out. No files, clock, network or measuring.
 
-/// What a run measured, as `results.json` holds it.
+/// Results of a run, as in `results.json`.
 pub mod results;
 /// Latencies as counted buckets: percentiles and merging.
 pub mod latency;
-/// Medians, intervals, and whether two of them differ.
+/// Medians, intervals, and significant differences.
 pub mod statistics;
-/// Requests per second against workers: the Universal Scalability Law.
+/// Universal Scalability Law: requests per second against workers.
 pub mod scaling;
-/// Where latency against rate bends.
+/// Knee of latency against rate.
 pub mod knee;
-/// Results by case and proxy: each figure with its spread, and how it stands beside Vanward's.
+/// Summary: figures by case and proxy with their spread, and the comparison with Vanward.
 pub mod summary;
-/// Whether figures may be ranked, and if not, why.
+/// Judge: whether figures may be ranked.
 pub mod judge;
-/// What others published of the same experiments, and whether it can be ranked.
+/// Published figures of the same experiments, and their judgement.
 pub mod published;
-/// What stands out, in sentences.
+/// Findings as sentences.
 pub mod findings;
-/// Two results beside each other.
+/// Comparison of two results.
 pub mod compare;
-/// Numbers as people read them, with their units.
+/// Formats numbers with units.
 pub mod figure;
-/// Rows and columns, before they become text, Markdown or HTML.
+/// Tables, before they become text, Markdown or HTML.
 pub mod table;
-/// The terminal report.
+/// Text report for a terminal.
 pub mod text;
-/// The Markdown report.
+/// Markdown report.
 pub mod markdown;
 /// Charts as inline SVG.
 pub mod chart;
-/// What a page shows above the single cases.
+/// Overview of a page: all cases together.
 pub mod overview;
-/// Files for other programs.
+/// Exports as files for other programs.
 pub mod export;
-/// The HTML page.
+/// HTML page.
 pub mod page;
 
 pub use results::Results;

@@ -1,4 +1,4 @@
-//! The Markdown report: the same tables and sentences as on the terminal.
+//! Markdown report, with the tables and sentences of the terminal report.
 
 use crate::compare::{Comparison, show};
 use crate::figure;
@@ -7,7 +7,7 @@ use crate::summary::Summary;
 use crate::table::{self, Table};
 use crate::text;
 
-/// The whole report.
+/// The complete report.
 pub fn render(summary: &Summary<'_>) -> String {
     let results = summary.results;
     let mut out = format!("# {}\n\n", escaped(&results.title));
@@ -30,7 +30,7 @@ pub fn render(summary: &Summary<'_>) -> String {
     out
 }
 
-/// Two results beside each other.
+/// Comparison of two results.
 pub fn comparison(comparison: &Comparison<'_>) -> String {
     let table = show::table(comparison);
     let mut out = format!("# {}\n\n{}\n", escaped(&table.caption), rows(&table));
@@ -53,7 +53,7 @@ fn rows(table: &Table) -> String {
     out
 }
 
-/// What Markdown would take for markup stays text.
+/// Escapes text that Markdown would take for markup.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

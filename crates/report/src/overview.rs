@@ -1,5 +1,5 @@
-//! What a page shows above the single cases: all proxies beside each other, latency against rate, and the published
-//! figures beside ours. Each chart with its table.
+//! Overview of a page: all proxies together, latency against rate, and published figures next to ours. Each chart has a
+//! table.
 
 /// Requests per second against workers.
 mod workers;
@@ -17,17 +17,17 @@ use crate::table::{NOTHING, Table};
 
 pub use workers::by_workers;
 
-/// Samples of a line that are drawn, evenly chosen of more; the tables and files have all.
+/// Maximum number of samples in a drawn line, evenly selected. Tables and files have all samples.
 const DRAWN_MOST: usize = 40;
 
 /// A chart with the table of its figures.
 #[derive(Debug, Serialize)]
 pub struct Shown {
-    /// What it shows.
+    /// Caption of the chart.
     pub caption: String,
-    /// Inline SVG; none where a table says it all.
+    /// Inline SVG; `None` if the table is enough.
     pub chart: Option<String>,
-    /// The samples behind a chart that may be zoomed, as JSON.
+    /// Samples of a chart with zoom, as JSON.
     pub series: Option<String>,
     /// The figures.
     pub table: Table,
@@ -94,7 +94,7 @@ pub fn beside_each_other(summary: &Summary<'_>) -> Vec<Shown> {
         .collect()
 }
 
-/// Latency against the rate that was offered, for each payload that was asked for at several rates.
+/// Latency against offered rate, for each payload with several rates.
 pub fn latency_against_rate(summary: &Summary<'_>) -> Vec<Shown> {
     let key = |case: &CaseSummary<'_>| {
         let case = case.case;
@@ -135,7 +135,7 @@ pub fn latency_against_rate(summary: &Summary<'_>) -> Vec<Shown> {
     shown
 }
 
-/// Every rate that a search tried, and the latency there: the median of the rounds that tried it.
+/// Every rate that a search tried, with its latency: the median of the rounds that tried it.
 fn steps(summary: &Summary<'_>, index: usize, case: &CaseSummary<'_>) -> Option<Shown> {
     let Arrivals::Searched { bound } = &case.case.arrivals else { return None };
     let tried = |name: &str| -> Vec<(f64, f64)> {
@@ -233,8 +233,8 @@ fn against_rate(rates: &[(&CaseSummary<'_>, f64)], index: usize) -> Option<Shown
     Some(Shown { chart: chart.draw(), series: None, caption, table })
 }
 
-/// What the proxies of a case used over time, of the last measurement of each: CPU, memory, threads, connections. `index`
-/// is the case's place in the page.
+/// Usage of the proxies of a case over time, in the last measurement of each: CPU, memory, threads, connections.
+/// `index` is the position of the case in the page.
 pub fn over_time(case: &CaseSummary<'_>, index: usize) -> Vec<Shown> {
     let proxies: Vec<_> = case.rows.iter().map(|row| row.proxy).collect();
     let looks = chart::looks(&proxies);
@@ -249,18 +249,18 @@ pub fn over_time(case: &CaseSummary<'_>, index: usize) -> Vec<Shown> {
     QUANTITIES.iter().filter_map(|quantity| quantity.over_time(case, index, &sampled)).collect()
 }
 
-/// The samples of a proxy.
+/// Samples of a proxy.
 struct Sampled<'s> {
     look: Look,
     row: &'s Row<'s>,
     samples: &'s [Sample],
 }
 
-/// Something that is sampled.
+/// A sampled quantity.
 struct Quantity {
     key: &'static str,
     name: &'static str,
-    /// How the script of the page writes it.
+    /// Unit for the script of the page.
     unit: &'static str,
     of: fn(&Sample) -> f64,
     figure: fn(f64) -> String,
@@ -332,7 +332,7 @@ impl Quantity {
         Some(Shown { caption, chart: Some(chart), series: Some(self.series(sampled)), table })
     }
 
-    /// Every sample, for who zooms in.
+    /// All samples as JSON, for the zoom.
     fn series(&self, sampled: &[Sampled<'_>]) -> String {
         let rounded = |value: f64| (value * 1000.0).round() / 1000.0;
         let lines = sampled.iter().map(|Sampled { look, row, samples }| {
@@ -349,7 +349,7 @@ impl Quantity {
     }
 }
 
-/// What each part used in the last measurement of each proxy: the proxy itself, the generator, the origins.
+/// Usage of each part in the last measurement of each proxy: proxy, generator, origins.
 pub fn parts(case: &CaseSummary<'_>) -> Option<Table> {
     let mut rows = Vec::new();
     for row in &case.rows {
@@ -402,7 +402,7 @@ pub fn parts(case: &CaseSummary<'_>) -> Option<Table> {
     })
 }
 
-/// A part beside the proxy, with what it used.
+/// Row for a part other than the proxy.
 fn watched<'m>(
     part: &'static str,
     watched: &'m Option<Watched>,
@@ -411,7 +411,7 @@ fn watched<'m>(
     (part, watched.as_ref().map(|watched| watched.usage), samples)
 }
 
-/// What the connections of a part passed: bytes received and sent each second, and segments that were sent again.
+/// Traffic of a part's connections: bytes received and sent per second, and retransmitted segments.
 fn passed(samples: &[Sample]) -> [String; 3] {
     let sum = samples
         .iter()
@@ -428,7 +428,7 @@ fn passed(samples: &[Sample]) -> [String; 3] {
     ]
 }
 
-/// What the plan expects, and whether it came true; `None` where it expects nothing.
+/// Expectations of the plan and their results; `None` if there are none.
 pub fn expectations(summary: &Summary<'_>) -> Option<Table> {
     let all = &summary.results.expectations;
     let rows = all.iter().map(|each| {
@@ -443,7 +443,7 @@ pub fn expectations(summary: &Summary<'_>) -> Option<Table> {
     })
 }
 
-/// The rules that cases break, each explained once.
+/// Rules that cases break, each explained once.
 pub fn verdicts(summary: &Summary<'_>) -> Table {
     let mut rows = Vec::new();
     for rule in &judge::RULES {
@@ -471,8 +471,8 @@ pub fn verdicts(summary: &Summary<'_>) -> Table {
     }
 }
 
-/// The published requests per second of each case beside our own, as ratios between proxies where both have the one
-/// that they are taken to; `None` where nobody published anything.
+/// Published requests per second next to our own, as ratios to one proxy that both have; `None` if nothing was
+/// published.
 pub fn published_ratios(summary: &Summary<'_>) -> Option<Table> {
     let rows: Vec<Vec<String>> =
         summary.cases.iter().flat_map(|case| published_beside(summary, case)).collect();
@@ -485,7 +485,7 @@ pub fn published_ratios(summary: &Summary<'_>) -> Option<Table> {
     })
 }
 
-/// Those that were published or measured in a case: the published ones first.
+/// Rows for the systems that were published or measured in a case: published ones first.
 fn published_beside(summary: &Summary<'_>, case: &CaseSummary<'_>) -> Vec<Vec<String>> {
     let Some(name) = case.case.published.as_deref() else { return Vec::new() };
     let rates = summary
@@ -532,7 +532,7 @@ fn published_beside(summary: &Summary<'_>, case: &CaseSummary<'_>) -> Vec<Vec<St
     beside.into_iter().map(row).collect()
 }
 
-/// Whether a published system is this proxy, perhaps by the architecture that it ran on: `squid-arm64`.
+/// Whether a published system is this proxy, possibly with an architecture in its name: `squid-arm64`.
 fn is_published_as(proxy: &str, architecture: &str, system: &str) -> bool {
     let architecture = if architecture == "aarch64" { "arm64" } else { architecture };
     system
@@ -540,7 +540,7 @@ fn is_published_as(proxy: &str, architecture: &str, system: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.strip_prefix('-') == Some(architecture))
 }
 
-/// What the judge says of the published tables, and what their documents show; empty where there are none.
+/// Findings of the judge about the published tables, and remarks about their documents; empty if nothing was published.
 pub fn published_verdicts(summary: &Summary<'_>) -> Vec<String> {
     let is_of = |experiment: &&published::Experiment| {
         summary.results.published.first().is_some_and(|figure| {
@@ -562,7 +562,7 @@ pub fn published_verdicts(summary: &Summary<'_>) -> Vec<String> {
     said
 }
 
-/// A row for each case, a column for each proxy.
+/// Table with a row for each case and a column for each proxy.
 fn by_case(summary: &Summary<'_>, group: &Groups<'_>) -> Table {
     let names: Vec<&str> = summary.results.proxies.iter().map(|proxy| proxy.name.as_str()).collect();
     let cell = |estimate: Estimate| match estimate.count {

@@ -1,6 +1,6 @@
-//! The HTML page: one file that needs no network and no script, in light, dark and on paper.
+//! HTML page: one file that works without network and scripts, in light, dark and print.
 //!
-//! The template only places; every word and number in it was made by the modules that the terminal uses too.
+//! The template only arranges; all words and numbers come from modules that the terminal report uses too.
 
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment};
@@ -14,17 +14,17 @@ use crate::summary::{CaseSummary, Summary};
 use crate::table::{self, Table};
 use crate::{chart, figure, findings, text};
 
-/// The page would be unusable, and a report is meant to be mailed.
+/// Maximum size of a page: a larger page would be hard to use and to mail.
 const BYTES_MOST: usize = 1 << 20;
 
-/// Why there is no page.
+/// Why no page could be made.
 #[derive(Debug)]
 pub enum PageError {
-    /// The template and what it is given do not fit: a bug of ours.
+    /// The template does not fit its data: a bug.
     Template(minijinja::Error),
-    /// More cases than one page can hold.
+    /// The results are too large for one page.
     TooLarge {
-        /// What it came to.
+        /// Size of the page in bytes.
         bytes: usize,
     },
 }
@@ -45,10 +45,10 @@ impl std::fmt::Display for PageError {
 
 impl std::error::Error for PageError {}
 
-/// The whole page.
+/// The complete page.
 ///
-/// A matrix whose charts do not fit has them for its closed loops only, or for none of its single cases; the tables
-/// stay, and a caveat says so.
+/// If the charts of all cases do not fit, only closed loops have charts, or no single case has. The tables stay, and a
+/// caveat explains it.
 pub fn render(summary: &Summary<'_>) -> Result<String, PageError> {
     let mut page = page(summary);
     for detail in [Detail::Full, Detail::ClosedLoops, Detail::Drawn] {
@@ -62,22 +62,22 @@ pub fn render(summary: &Summary<'_>) -> Result<String, PageError> {
     placed(include_str!("page.html"), &page)
 }
 
-/// Which of the single cases have charts.
+/// Which single cases have charts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Detail {
-    /// All.
+    /// All cases, with zoom.
     Full,
-    /// Closed loops: the rates have a chart together.
+    /// Closed loops only: constant rates have one chart together.
     ClosedLoops,
-    /// Those, without what it takes to zoom.
+    /// Closed loops only, without zoom.
     Drawn,
-    /// None.
+    /// No cases.
     Tables,
 }
 
-/// Two results beside each other.
+/// Page with the comparison of two results.
 pub fn comparison(comparison: &Comparison<'_>) -> Result<String, PageError> {
-    /// What the template places.
+    /// Data of the template.
     #[derive(Serialize)]
     struct Page {
         style: &'static str,
@@ -107,7 +107,7 @@ fn placed(template: &str, page: impl Serialize) -> Result<String, PageError> {
     Ok(page)
 }
 
-/// What a page has where a reader may zoom into time series: uPlot, and our script that gives it the samples.
+/// Zoom for time series: uPlot, and the script that gives it the samples.
 #[derive(Serialize)]
 struct Zoom {
     style: &'static str,
@@ -121,7 +121,7 @@ const ZOOM: Zoom = Zoom {
     script: include_str!("zoom.js"),
 };
 
-/// All that the template places.
+/// Data of the template.
 #[derive(Serialize)]
 struct Page<'r> {
     style: &'static str,
@@ -224,7 +224,7 @@ impl Page<'_> {
     }
 }
 
-/// A case: its figures, and two charts with a table each.
+/// Section of a case: its figures, and charts with a table each.
 #[derive(Serialize)]
 struct Section {
     id: String,
@@ -250,7 +250,7 @@ fn section(index: usize, case: &CaseSummary<'_>) -> Section {
     }
 }
 
-/// A list of facts, each with its name.
+/// Named facts.
 type Facts = Vec<(String, String)>;
 
 fn machine(machine: &Machine) -> Facts {
@@ -306,14 +306,14 @@ fn conditions(summary: &Summary<'_>) -> Facts {
     facts
 }
 
-/// ` (10.00 s in http-tiny-highest)`: the cases that say themselves how long they are measured.
+/// Text for cases with their own duration: ` (10.00 s in http-tiny-highest)`.
 fn otherwise_long(cases: &[Case]) -> String {
     let say = |case: &Case| Some(format!("{:.2} s in {}", case.measured_seconds?, case.name));
     let said: Vec<String> = cases.iter().filter_map(say).collect();
     if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) }
 }
 
-/// A machine of several, with what runs on it.
+/// Text for one of several machines, with the parts on it.
 fn place(place: &Place) -> String {
     let Place { name, address, machine, clock_uncertainty_us, .. } = place;
     let parts =
@@ -339,7 +339,7 @@ fn versions(proxies: &[Proxy]) -> Facts {
     named.map(|proxy| (proxy.name.clone(), proxy.version.clone())).collect()
 }
 
-/// What ran, with every file that it read.
+/// Processes with their command and configuration files.
 fn processes<'r>(summary: &Summary<'r>) -> Vec<(String, &'r Process)> {
     let results = summary.results;
     let proxies = results.proxies.iter().filter(|proxy| proxy.role != Role::Direct);
@@ -351,7 +351,7 @@ fn processes<'r>(summary: &Summary<'r>) -> Vec<(String, &'r Process)> {
     of_proxies.chain(origins).collect()
 }
 
-/// The proxy, with what it was given to do there and not everywhere.
+/// Name of a proxy, with the settings that it did not have in all cases.
 fn started_name(proxy: &Proxy, started: &Started) -> String {
     let is_everywhere = |phrase: &String| proxy.started.iter().all(|other| other.given.contains(phrase));
     let own: Vec<&str> =

@@ -1,50 +1,50 @@
-//! What others published of the five experiments, as data with its source, and what the judge says of it.
+//! Published figures of the five experiments, with their sources, and the judge's findings about them.
 //!
-//! The figures are in `published.csv`. Here is what their documents say of how they came about; what they don't say is
-//! left unknown.
+//! `published.csv` has the figures. This module has their conditions, as far as the documents report them; the others
+//! are unknown.
 
 use crate::judge::{self, Evidence, Finding, Ranking, Trait};
 
-/// `experiment,system,case,metric,value,unit`
+/// Lines of `experiment,system,case,metric,value,unit`.
 const FIGURES: &str = include_str!("published.csv");
 
-/// An experiment that others published.
+/// A published experiment.
 #[derive(Debug)]
 pub struct Experiment {
-    /// As the lab calls it.
+    /// Name in the lab.
     pub name: &'static str,
-    /// Who published what.
+    /// Author and document.
     pub source: &'static str,
-    /// What its conditions were, and what no table of figures shows.
+    /// Conditions, and facts that the tables do not show.
     pub remarks: &'static [&'static str],
-    /// Bytes a second that the line carries, where it is known.
+    /// Rate of the network line in bytes per second, if known.
     line_bytes_per_second: Option<f64>,
-    /// How long each measurement was, where it is known.
+    /// Duration of each measurement, if known.
     seconds: Option<f64>,
-    /// How systems were set up, where one differs from the others.
+    /// Settings of systems that differ from the others.
     setup: &'static [(&'static str, Trait, &'static str)],
-    /// System, end of the case's name, and the rate that it was offered.
+    /// Offered rates: system, end of the case's name, rate.
     offers: &'static [(&'static str, &'static str, f64)],
-    /// System, case, requests that were answered and that failed, as the generator printed them.
+    /// Requests that were answered and that failed, as the generator printed them: system, case, answered, failed.
     failures: &'static [(&'static str, &'static str, f64, f64)],
 }
 
-/// One figure of the table.
+/// One published figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figure {
-    /// What was measured: the name of a proxy, where that is one of the lab's.
+    /// Measured system; for a proxy of the lab, its name.
     pub system: &'static str,
-    /// Its case.
+    /// Name of the published case.
     pub case: &'static str,
-    /// `requests_per_second`, `latency_mean`, …
+    /// Metric: `requests_per_second`, `latency_mean`, …
     pub metric: &'static str,
-    /// The figure.
+    /// Value in the unit of `unit`.
     pub value: f64,
-    /// `1/s`, `ms`, …
+    /// Unit: `1/s`, `ms`, …
     pub unit: &'static str,
 }
 
-/// The five, in the order of the documents.
+/// The five experiments, in the order of the documents.
 pub const EXPERIMENTS: [Experiment; 5] = [
     Experiment {
         name: "monolake",
@@ -141,13 +141,13 @@ const SQUID_FAILURES: &[(&str, &str, f64, f64)] = &[
     ("squid-arm64", "client-internal-t12-c400", 14_853.0 + 13_259.0, 2_869_145.0 + 3_008_285.0),
 ];
 
-/// The experiment of that name.
+/// The experiment with this name.
 pub fn experiment(name: &str) -> Option<&'static Experiment> {
     EXPERIMENTS.iter().find(|experiment| experiment.name == name)
 }
 
 impl Experiment {
-    /// Every figure that was published of it.
+    /// All published figures of the experiment.
     pub fn figures(&self) -> impl Iterator<Item = Figure> {
         FIGURES.lines().skip(1).filter_map(move |line| {
             let mut fields = line.strip_prefix(self.name)?.strip_prefix(',')?.split(',');
@@ -157,7 +157,7 @@ impl Experiment {
         })
     }
 
-    /// What its tables rank: each case with all that were measured in it, rounds of one case together.
+    /// Rankings of the published tables: one for each case, with all systems and all rounds.
     pub fn rankings(&self) -> Vec<Ranking> {
         let mut rankings: Vec<Ranking> = Vec::new();
         for figure in self.figures().filter(|figure| figure.metric == "requests_per_second") {
@@ -175,8 +175,8 @@ impl Experiment {
         rankings
     }
 
-    /// What the judge says of its tables: each rule that they break, with the cases that do. A rule that several cases
-    /// break is said once, with what was seen in the first of them.
+    /// Findings of the judge about the published tables: each broken rule with its cases, and the observed facts of the
+    /// first case.
     pub fn findings(&self) -> Vec<(Vec<String>, Finding)> {
         let mut all: Vec<(Vec<String>, Finding)> = Vec::new();
         for ranking in self.rankings() {
@@ -240,12 +240,12 @@ impl Experiment {
     }
 }
 
-/// `driver-t12-c400-round1` without its round.
+/// Case name without its round: `driver-t12-c400` for `driver-t12-c400-round1`.
 fn without_round(case: &'static str) -> &'static str {
     case.split_once("-round").map_or(case, |(case, _)| case)
 }
 
-/// The 25 of `cached-25k-c10`.
+/// Kilobytes in a case name: 25 for `cached-25k-c10`.
 fn kilobytes(case: &str) -> Option<f64> {
     case.strip_prefix("cached-")?.split_once("k-")?.0.parse().ok()
 }

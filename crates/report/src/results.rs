@@ -1,7 +1,7 @@
-//! What a lab run measured, as `results.json` holds it. Every quantity names its unit.
+//! Results of a lab run, as in `results.json`. Every quantity has its unit in its name.
 //!
-//! Nothing here is derived: medians, ratios and verdicts are computed anew from it (see `summary`), so an old file
-//! can be judged by newer rules.
+//! Nothing here is derived: medians, ratios and verdicts are computed by `summary`, so newer rules can judge an old
+//! file.
 
 use std::collections::BTreeMap;
 
@@ -10,57 +10,57 @@ use serde::{Deserialize, Serialize};
 use crate::judge::Trait;
 use crate::latency::Latency;
 
-/// The version of this form. A reader refuses a newer one.
+/// Version of this schema. Readers reject newer versions.
 pub const SCHEMA: u32 = 4;
 
-/// A whole run of the lab.
+/// Results of one run of the lab.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// [`SCHEMA`] when it was written.
+    /// [`SCHEMA`] at the time of writing.
     pub schema: u32,
-    /// What was compared, as a heading.
+    /// Heading of the report.
     pub title: String,
-    /// Program and version that measured.
+    /// Program and version of the lab.
     pub measured_by: String,
     /// The command that repeats the run.
     pub command: String,
-    /// When it began, in seconds since 1970.
+    /// Start of the run, in seconds since 1970.
     pub started_unix_seconds: u64,
-    /// From the first process to the last.
+    /// Duration of the run.
     pub took_seconds: f64,
-    /// Where the proxies ran.
+    /// Machine of the proxies.
     pub machine: Machine,
-    /// All machines that took part; empty if that was the only one.
+    /// All machines of the run; empty if there was only one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<Place>,
-    /// Under which conditions.
+    /// Conditions of all measurements.
     pub conditions: Conditions,
-    /// What was compared, in the order of the tables.
+    /// Compared proxies, in the order of the tables.
     pub proxies: Vec<Proxy>,
-    /// What stood behind the proxies.
+    /// How the origins were started.
     pub origins: Vec<Process>,
-    /// What each was asked to do, in the order of the tables.
+    /// Cases, in the order of the tables.
     pub cases: Vec<Case>,
-    /// Every measurement, in the order in which they were made.
+    /// All measurements, in the order in which they were made.
     pub runs: Vec<Run>,
-    /// What a reader has to know, in whole sentences.
+    /// Notes for readers, in whole sentences.
     pub notes: Vec<String>,
-    /// The plan's text, where the run was made from one.
+    /// Text of the plan, if the run had a plan file.
     #[serde(default)]
     pub plan: Option<File>,
-    /// Proxies that the plan names and that are not installed here.
+    /// Proxies of the plan that are not installed.
     #[serde(default)]
     pub absent: Vec<Absent>,
-    /// Cases that a proxy was left out of, since it cannot do what they ask.
+    /// Cases that a proxy does not support and was left out of.
     #[serde(default)]
     pub lacking: Vec<Lacking>,
-    /// What others published of the same experiment.
+    /// Published figures of the same experiment.
     #[serde(default)]
     pub published: Vec<Published>,
-    /// What the plan expects, and whether it came true.
+    /// Expectations of the plan, and their results.
     #[serde(default)]
     pub expectations: Vec<Expectation>,
-    /// Why measurements are missing that the plan has; `None` if none are.
+    /// Why measurements of the plan are missing; `None` if the run is complete.
     #[serde(default)]
     pub incomplete: Option<String>,
 }
@@ -68,148 +68,148 @@ pub struct Results {
 /// A proxy that is not installed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Absent {
-    /// Its name.
+    /// Name of the proxy.
     pub proxy: String,
-    /// How to get it.
+    /// How to install it.
     pub remedy: String,
 }
 
-/// A case that a proxy cannot do.
+/// A case that a proxy does not support.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lacking {
-    /// The proxy's name.
+    /// Name of the proxy.
     pub proxy: String,
-    /// The case's name.
+    /// Name of the case.
     pub case: String,
-    /// What is asked of it there that it has not.
+    /// The unsupported feature.
     pub reason: String,
 }
 
-/// One figure that others published.
+/// One published figure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Published {
-    /// What was measured: the name of a proxy, where that is one of the lab's.
+    /// Measured system; for a proxy of the lab, its name.
     pub system: String,
-    /// Its case there; [`Case::published`] names the same.
+    /// Name of the published case, as in [`Case::published`].
     pub case: String,
-    /// `requests_per_second`, `latency_mean`, …
+    /// Metric: `requests_per_second`, `latency_mean`, …
     pub metric: String,
-    /// The figure.
+    /// Value in the unit of `unit`.
     pub value: f64,
-    /// `1/s`, `ms`, …
+    /// Unit: `1/s`, `ms`, …
     pub unit: String,
 }
 
-/// What a plan expects of a figure.
+/// Expectation of a plan, with its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expectation {
-    /// As it is written: `p99 < 50ms`.
+    /// Text of the expectation: `p99 < 50ms`.
     pub text: String,
-    /// Of which proxy.
+    /// Name of the proxy.
     pub proxy: String,
-    /// In which case.
+    /// Name of the case.
     pub case: String,
-    /// What was measured, with its unit; `None` where nothing was.
+    /// Measured value with its unit; `None` if nothing was measured.
     pub measured: Option<String>,
-    /// Whether it came true. What was not measured did not.
+    /// Whether the expectation was met. Without a measured value, it was not.
     pub is_met: bool,
 }
 
 /// The machine of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// As the kernel names it.
+    /// Processor, as the kernel names it.
     pub processor: String,
-    /// `x86_64`, `aarch64`, …
+    /// Architecture: `x86_64`, `aarch64`, …
     pub architecture: String,
-    /// Cores that the lab may use.
+    /// Number of cores that the lab may use.
     pub cores: usize,
-    /// Installed memory.
+    /// Installed memory in bytes.
     pub memory_bytes: u64,
     /// Name and release of the kernel.
     pub kernel: String,
-    /// The frequency governor, where the kernel tells.
+    /// Frequency governor, if the kernel reports it.
     pub governor: Option<String>,
-    /// Settings of the kernel that matter to a proxy, by name.
+    /// Kernel settings that matter to a proxy, by name.
     pub settings: BTreeMap<String, String>,
 }
 
-/// A machine that took part in a run on several.
+/// One machine of a run on several.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Place {
-    /// As ssh was told; `here` is the machine that the lab was started on.
+    /// Name given to ssh; `here` is the machine that the lab was started on.
     pub name: String,
-    /// Where the others reached it.
+    /// Address for the other machines.
     pub address: String,
-    /// What ran there, on which of its cores: nothing of what has none.
+    /// Cores of the parts that ran on the machine; a part without cores did not run on it.
     pub cores: Cores,
-    /// What it is.
+    /// Description of the machine.
     pub machine: Machine,
-    /// How exactly its clock was known: measurements began together to within this.
+    /// Maximum error of the clock: measurements began together within this time.
     pub clock_uncertainty_us: u64,
 }
 
-/// What held for every measurement of a run.
+/// Conditions of all measurements of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
     /// Load averages over 1, 5 and 15 minutes before the run.
     pub load_before: [f64; 3],
-    /// How many times every proxy did every case.
+    /// Number of rounds.
     pub rounds: usize,
-    /// What one measurement lasted, but for cases that say it themselves.
+    /// Duration of one measurement, except for cases with their own duration.
     pub measured_seconds: f64,
-    /// Load given before each measurement and not counted.
+    /// Duration of the uncounted load before each measurement.
     pub warm_up_seconds: f64,
-    /// What the order was shuffled with.
+    /// Seed of the random order.
     pub seed: u64,
-    /// Which cores each part had.
+    /// CPU cores of each part.
     pub cores: Cores,
     /// What was alike for all proxies, a phrase each.
     pub alike: Vec<String>,
-    /// What was otherwise than the plan says, as the command line wanted it, a phrase each.
+    /// Command-line changes to the plan, a phrase each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<String>,
 }
 
-/// Which cores each part had to itself.
+/// CPU cores of each part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cores {
-    /// The proxy's.
+    /// Cores of the proxy.
     pub proxy: Vec<usize>,
-    /// The origins'.
+    /// Cores of the origins.
     pub origins: Vec<usize>,
-    /// The load generator's.
+    /// Cores of the load generator.
     pub load: Vec<usize>,
 }
 
-/// One of those compared.
+/// A compared proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "WrittenProxy")]
 pub struct Proxy {
-    /// Short and unique in the run.
+    /// Short name, unique in the run.
     pub name: String,
-    /// What it is in the comparison.
+    /// Role in the comparison.
     pub role: Role,
-    /// As the program says it; empty for `direct`.
+    /// Version that the program reports; empty for `direct`.
     pub version: String,
-    /// How it was started, once for all cases that gave it the same to do.
+    /// How the proxy was started, once for each different configuration.
     pub started: Vec<Started>,
 }
 
 /// How a proxy was started for some of the cases.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Started {
-    /// What it was given to do, a phrase each.
+    /// Settings of the proxy, a phrase each.
     pub given: Vec<String>,
-    /// The names of the cases; empty in files that do not say.
+    /// Names of the cases; empty in older files.
     pub cases: Vec<String>,
-    /// Command and files of the first time: later ones differ in ports and folders only.
+    /// Command and files of the first start. Later starts differ only in ports and folders.
     pub process: Process,
-    /// What has to be alike for figures to be compared, as far as it is known.
+    /// Settings that must be alike for figures to be compared, as far as they are known.
     pub setup: BTreeMap<Trait, String>,
 }
 
-/// A proxy as this and earlier schemas have it.
+/// A proxy in the form of this and earlier schemas.
 #[derive(Deserialize)]
 struct WrittenProxy {
     name: String,
@@ -239,13 +239,13 @@ impl From<WrittenProxy> for Proxy {
     }
 }
 
-/// What one of those compared is.
+/// Role of a proxy in a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// No proxy: the client talks to the origin.
+    /// No proxy: the client connects to the origin.
     Direct,
-    /// The one that the others are compared with.
+    /// The proxy that the others are compared with.
     Subject,
     /// Another proxy.
     Peer,
@@ -254,67 +254,67 @@ pub enum Role {
 /// How a process was started.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Process {
-    /// The command line; empty where there is no process.
+    /// Command line; empty if there is no process.
     pub command: String,
-    /// The files that it read.
+    /// Configuration files of the process.
     pub files: Vec<File>,
 }
 
-/// A configuration file, in full.
+/// A configuration file with its text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct File {
-    /// Its name.
+    /// Name of the file.
     pub name: String,
-    /// Its text.
+    /// Text of the file.
     pub text: String,
 }
 
-/// What is asked of every proxy.
+/// A case: the task of every proxy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Case {
-    /// Short and unique in the run: `tiny-closed`.
+    /// Short name, unique in the run: `tiny-closed`.
     pub name: String,
-    /// What the client speaks; `http` in files that do not say.
+    /// Scheme of the clients; `http` in older files.
     #[serde(default)]
     pub scheme: Scheme,
-    /// Its version of HTTP; HTTP/1.1 in files that do not say.
+    /// HTTP version of the clients; HTTP/1.1 in older files.
     #[serde(default)]
     pub version: Version,
-    /// The payload's name.
+    /// Name of the payload.
     pub payload: String,
     /// Bytes of each response's body.
     pub payload_bytes: u64,
-    /// Client connections.
+    /// Number of client connections.
     pub connections: usize,
     /// When requests are sent.
     pub arrivals: Arrivals,
     /// Worker threads or processes of each proxy.
     #[serde(default = "one")]
     pub workers: usize,
-    /// Requests of one measurement, where their number ends it and not time.
+    /// Number of requests of one measurement, if it ends by number and not by time.
     #[serde(default)]
     pub requests: Option<u64>,
-    /// What a measurement lasted there, or a step of a search, where that is not [`Conditions::measured_seconds`].
+    /// Duration of a measurement, or of a step of a search, if it differs from [`Conditions::measured_seconds`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_seconds: Option<f64>,
-    /// What the origins speak; plain HTTP/1.1 in files that do not say.
+    /// Protocol of the origins; HTTP/1.1 without TLS in older files.
     #[serde(default, skip_serializing_if = "is_default")]
     pub upstream: Upstream,
-    /// The layer at which proxies pass on; 7 in files that do not say.
+    /// Layer at which the proxies forward; 7 in older files.
     #[serde(default, skip_serializing_if = "is_default")]
     pub layer: Layer,
-    /// What else is asked of every proxy, a phrase each: `cache of 256 MB`.
+    /// Features of every proxy beside forwarding, a phrase each: `cache of 256 MB`.
     #[serde(default)]
     pub features: Vec<String>,
-    /// The case of [`Published`] figures to set beside it.
+    /// Case of the [`Published`] figures to compare with.
     #[serde(default)]
     pub published: Option<String>,
-    /// What sends the requests.
+    /// Name of the load generator.
     #[serde(default = "own_generator")]
     pub generator: String,
 }
 
-/// What earlier files had.
+/// Default for older files.
 fn one() -> usize {
     1
 }
@@ -323,51 +323,51 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// The generator that is ours.
+/// Name of Vanward's own generator.
 pub const OWN_GENERATOR: &str = "vanward";
 
 fn own_generator() -> String {
     OWN_GENERATOR.to_owned()
 }
 
-/// What the client speaks.
+/// Scheme of the clients.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheme {
-    /// In the clear.
+    /// HTTP without TLS.
     #[default]
     Http,
-    /// Over TLS: `direct` takes no part.
+    /// HTTPS. `direct` takes no part.
     Https,
 }
 
-/// The client's version of HTTP.
+/// HTTP version of the clients.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Version {
     /// HTTP/1.1.
     #[default]
     #[serde(rename = "1.1")]
     Http1,
-    /// HTTP/2: by ALPN over TLS, by prior knowledge in the clear.
+    /// HTTP/2: with TLS by ALPN, without TLS by prior knowledge.
     #[serde(rename = "2")]
     Http2,
 }
 
-/// What the origins speak.
+/// Protocol of the origins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Upstream {
-    /// HTTP/1.1 in the clear.
+    /// HTTP/1.1 without TLS.
     #[default]
     Http,
-    /// HTTP/1.1 over TLS.
+    /// HTTP/1.1 with TLS.
     Https,
-    /// HTTP/2 in the clear, by prior knowledge.
+    /// HTTP/2 without TLS, by prior knowledge.
     H2,
 }
 
 impl Upstream {
-    /// As plans write it.
+    /// Name in plans: `http`, `https` or `h2`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -377,14 +377,14 @@ impl Upstream {
     }
 }
 
-/// The layer at which proxies pass on.
+/// Layer at which proxies forward.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
 pub enum Layer {
-    /// Requests and responses.
+    /// Layer 7: requests and responses.
     #[default]
     Seven,
-    /// Bytes of connections, whatever they say.
+    /// Layer 4: bytes of connections, of any protocol.
     Four,
 }
 
@@ -413,184 +413,184 @@ impl From<Layer> for u8 {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "kind")]
 pub enum Arrivals {
-    /// As soon as the connection's last response is complete.
+    /// Closed loop: a connection sends its next request when the last response is complete.
     Closed,
-    /// On a schedule of their own, whatever the proxy does.
+    /// Constant rate, independent of the proxy.
     Constant {
-        /// Requests that fall due each second.
+        /// Rate in requests per second.
         rate_per_second: f64,
     },
-    /// At rising and falling rates, for the highest that meets a bound.
+    /// Search for the highest rate that meets a bound.
     Searched {
-        /// `p99 < 10ms`
+        /// The bound: `p99 < 10ms`.
         bound: String,
     },
 }
 
-/// One measurement: a proxy, a case, a round.
+/// One measurement: a proxy, a case and a round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// The proxy's name.
+    /// Name of the proxy.
     pub proxy: String,
-    /// The case's name.
+    /// Name of the case.
     pub case: String,
-    /// From 1.
+    /// Number of the round, from 1.
     pub round: usize,
-    /// When it began, after the start of the whole run.
+    /// Start of the measurement, in seconds after the start of the run.
     pub began_seconds: f64,
-    /// The generator's command line.
+    /// Command line of the generator.
     pub command: String,
-    /// A step of a search; `None` where no rate is searched for.
+    /// Step of a search; `None` without a search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Step>,
-    /// What came of it.
+    /// Result of the measurement.
     pub outcome: Outcome,
 }
 
-/// A step of a search for the highest rate.
+/// Step of a search for the highest rate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// Requests offered each second.
+    /// Offered requests per second.
     pub rate_per_second: f64,
-    /// Whether they were all sent and answered within the bound.
+    /// Whether all requests were sent, and answered within the bound.
     pub is_met: bool,
 }
 
-/// What came of a measurement.
+/// Result of a measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "kind")]
 pub enum Outcome {
-    /// It counts.
+    /// A valid measurement.
     Measured(Measured),
-    /// It ran, but its figures mean something else than they say; kept, not counted.
+    /// An invalid measurement: its figures are kept but not counted.
     Invalid {
-        /// Why.
+        /// Why the measurement is invalid.
         reason: String,
-        /// What was measured all the same.
+        /// The figures.
         measured: Measured,
-        /// Whether it was the generator that could not do its part: that says nothing about the proxy.
+        /// Whether the generator failed to send the load as planned, which says nothing about the proxy.
         #[serde(default)]
         is_generators: bool,
     },
-    /// There are no figures.
+    /// A failed measurement without figures.
     Failed {
-        /// Why.
+        /// Why the measurement failed.
         reason: String,
     },
 }
 
-/// The figures of one measurement.
+/// Figures of one measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// From the first request to the last response.
+    /// Duration from the first request to the last response.
     pub seconds: f64,
-    /// Responses that were whole and right.
+    /// Complete and correct responses.
     pub requests: u64,
-    /// Bytes received in them.
+    /// Bytes received in complete responses.
     pub received_bytes: u64,
-    /// Requests that failed, by cause; none is counted in `requests`.
+    /// Failed requests by cause. None is counted in `requests`.
     pub errors: BTreeMap<String, u64>,
-    /// From when a request was due (or, in a closed loop, sent) to its last byte.
+    /// Latency: from the time when a request was due (in a closed loop, sent) to its last byte.
     pub latency: Latency,
-    /// How late the generator itself was at its 99th percentile; only where requests have a schedule.
+    /// Lateness of the generator at the 99th percentile; only with a schedule.
     pub lateness_p99_us: Option<u64>,
-    /// What the proxy's processes used meanwhile; `None` where there is no proxy.
+    /// Usage of the proxy's processes; `None` without a proxy.
     pub usage: Option<Usage>,
-    /// From sent to the first byte; empty where the generator does not tell.
+    /// Time from sending to the first byte; empty if the generator does not report it.
     #[serde(default)]
     pub first_byte: Latency,
-    /// From connect to connected; empty likewise.
+    /// Time of the TCP connect; empty if the generator does not report it.
     #[serde(default)]
     pub connect: Latency,
     /// CPU time of the generator's load threads.
     #[serde(default)]
     pub load_cpu_seconds: Option<f64>,
-    /// How many threads it had for the load.
+    /// Number of the generator's load threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_threads: Option<usize>,
     /// CPU time of the origins.
     #[serde(default)]
     pub origins_cpu_seconds: Option<f64>,
-    /// Connections that the origins were made while the load ran, those for the load itself where there is no proxy; `None`
-    /// in files that do not say.
+    /// Connections that the origins accepted during the load; without a proxy, these are the connections of the load.
+    /// `None` in older files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin_connections: Option<u64>,
-    /// CPU time of everything on the machine, the lab's processes included.
+    /// CPU time of all processes on the machine, including the lab's.
     #[serde(default)]
     pub machine_cpu_seconds: Option<f64>,
-    /// What the proxy used over time.
+    /// Usage of the proxy over time.
     #[serde(default)]
     pub samples: Vec<Sample>,
-    /// What the generator used, and the origins.
+    /// Usage of the load generator.
     #[serde(default)]
     pub load: Option<Watched>,
-    /// What the origins used.
+    /// Usage of the origins.
     #[serde(default)]
     pub origins: Option<Watched>,
-    /// What the kernel's TCP counted meanwhile, of everybody on the machine.
+    /// TCP counters of the kernel, for all processes on the machine.
     #[serde(default)]
     pub network: Option<Network>,
 }
 
-/// What another part of the lab used during a measurement.
+/// Usage of a part of the lab during a measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Watched {
-    /// Over the whole of it.
+    /// Total usage.
     pub usage: Usage,
-    /// Over time.
+    /// Usage over time.
     pub samples: Vec<Sample>,
 }
 
-/// What the kernel's TCP counted during a measurement, for all processes together.
+/// TCP counters of the kernel during a measurement, for all processes together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
-    /// Segments sent, without those sent again.
+    /// Segments sent, without retransmissions.
     pub sent_segments: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmitted_segments: u64,
-    /// Connections that ended in a reset.
+    /// Connections that ended with a reset.
     pub reset_connections: u64,
-    /// Connections that found the queue of a listener full.
+    /// Connections dropped because the queue of a listener was full.
     pub listen_drops: u64,
-    /// Bytes received on all interfaces, the loopback's included.
+    /// Bytes received on all interfaces, including loopback.
     pub received_bytes: u64,
 }
 
-/// What the whole process tree of a part held and had used at one moment.
+/// Usage of a part's process tree at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Since the measurement began.
+    /// Time since the measurement began.
     pub at_seconds: f64,
-    /// CPU time used since the sample before, by the time between them: 1 is a whole core.
+    /// CPU time since the previous sample, divided by the time between them: 1 is one busy core.
     pub busy_cores: f64,
-    /// The part of it in the kernel.
+    /// Part of `busy_cores` in the kernel.
     #[serde(default)]
     pub system_cores: f64,
     /// Memory, as in [`Usage`].
     pub memory_bytes: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Established TCP connections, of a proxy both from clients and to origins.
+    /// Established TCP connections; for a proxy, from clients and to origins.
     pub connections: usize,
-    /// Those in each other state of TCP: `TIME_WAIT`.
+    /// TCP connections in each other state, such as `TIME_WAIT`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub other_connections: BTreeMap<String, usize>,
-    /// Context switches since the sample before.
+    /// Context switches since the previous sample.
     #[serde(default)]
     pub switches: u64,
-    /// What its connections passed since the sample before; `None` where the kernel does not tell.
+    /// Traffic of the part's connections since the previous sample; `None` if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
 }
 
-/// What TCP connections passed. One that closed takes along what it passed after the last sample.
+/// Traffic of TCP connections. What a closed connection transferred after the last sample is not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Bytes received.
     pub received_bytes: u64,
-    /// Bytes sent that have arrived.
+    /// Bytes sent and acknowledged.
     pub sent_bytes: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub segments_sent_again: u64,
 }
 
@@ -606,56 +606,56 @@ impl std::ops::Add for Traffic {
     }
 }
 
-/// What the whole process tree of a part used during a measurement.
+/// Usage of a part's process tree during a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// The span over which CPU time was read.
+    /// Time span over which the CPU time was read.
     pub seconds: f64,
     /// CPU time in user mode.
     pub user_seconds: f64,
     /// CPU time in the kernel.
     pub system_seconds: f64,
-    /// Whether CPU time is what control groups were charged, all threads and children included; else that of the threads
-    /// that were there at both ends.
+    /// Whether CPU time comes from control groups, which include all threads and children. Otherwise it is that of the
+    /// threads that existed at both ends.
     #[serde(default)]
     pub by_control_group: bool,
-    /// The most memory seen: proportional set size, summed; the program's own file in full.
+    /// Maximum memory: proportional set size, summed; the program's own file counts in full.
     pub memory_bytes: u64,
-    /// Processes at the end.
+    /// Number of processes at the end.
     pub processes: usize,
-    /// Threads at the end.
+    /// Number of threads at the end.
     pub threads: usize,
-    /// Times that a thread waited for something.
+    /// Voluntary context switches: a thread waited for something.
     #[serde(default)]
     pub voluntary_switches: u64,
-    /// Times that a thread had to make room for another.
+    /// Involuntary context switches: a thread was preempted.
     #[serde(default)]
     pub involuntary_switches: u64,
 }
 
 impl Proxy {
-    /// How it was started for a case; `None` where nothing was, or the file does not say.
+    /// How the proxy was started for a case; `None` if it was not, or in older files.
     pub fn started_for(&self, case: &str) -> Option<&Started> {
         self.started.iter().find(|started| started.cases.iter().any(|name| name == case))
     }
 }
 
 impl Case {
-    /// Whether a proxy of that role takes part.
+    /// Whether proxies with this role take part in the case.
     pub fn includes(&self, role: Role) -> bool {
         (self.scheme == Scheme::Http && self.upstream != Upstream::Https) || role != Role::Direct
     }
 }
 
 impl Measured {
-    /// Requests that failed, of every cause.
+    /// Number of failed requests, of all causes.
     pub fn error_count(&self) -> u64 {
         self.errors.values().sum()
     }
 }
 
 impl Outcome {
-    /// The figures, whether they count or not.
+    /// The figures, valid or not; `None` for a failed measurement.
     pub fn figures(&self) -> Option<&Measured> {
         match self {
             Self::Measured(measured) | Self::Invalid { measured, .. } => Some(measured),
@@ -663,7 +663,7 @@ impl Outcome {
         }
     }
 
-    /// The figures, if they count.
+    /// The figures, if they are valid.
     pub fn valid(&self) -> Option<&Measured> {
         match self {
             Self::Measured(measured) => Some(measured),
@@ -671,12 +671,13 @@ impl Outcome {
         }
     }
 
-    /// Whether it says something of the proxy: not where the generator could not do its part.
+    /// Whether the figures say something about the proxy: not if the generator failed to send the load, or without
+    /// figures.
     pub fn tells_of_proxy(&self) -> bool {
         !matches!(self, Self::Invalid { is_generators: true, .. } | Self::Failed { .. })
     }
 
-    /// Why the figures do not count.
+    /// Why the measurement is invalid or failed; `None` if it is valid.
     pub fn refusal(&self) -> Option<&str> {
         match self {
             Self::Measured(_) => None,
@@ -685,12 +686,12 @@ impl Outcome {
     }
 }
 
-/// Why a results file can't be read.
+/// Why a results file cannot be read.
 #[derive(Debug)]
 pub enum ReadError {
-    /// Not JSON, or not of this form.
+    /// The text is not JSON, or has another form.
     Malformed(serde_json::Error),
-    /// Written by a later version.
+    /// The file has a newer schema version.
     Newer(u32),
 }
 
@@ -712,7 +713,7 @@ impl std::fmt::Display for ReadError {
 impl std::error::Error for ReadError {}
 
 impl Results {
-    /// Cores of all machines together.
+    /// Number of cores of all machines together.
     pub fn cores(&self) -> usize {
         match self.machines.iter().map(|place| place.machine.cores).sum() {
             0 => self.machine.cores,
@@ -720,7 +721,7 @@ impl Results {
         }
     }
 
-    /// Which cores the parts had, machine by machine: numbers of different machines say nothing to each other.
+    /// CPU cores of the parts, for each machine: core numbers of different machines are unrelated.
     pub fn cores_by_machine(&self) -> Vec<&Cores> {
         if self.machines.is_empty() {
             return vec![&self.conditions.cores];
@@ -728,9 +729,9 @@ impl Results {
         self.machines.iter().map(|place| &place.cores).collect()
     }
 
-    /// Reads what [`Results::to_json`] wrote, of this or an earlier schema.
+    /// Parses the output of [`Results::to_json`], of this or an earlier schema.
     pub fn from_json(text: &str) -> Result<Self, ReadError> {
-        /// The one field that every version has.
+        /// The only field that every version has.
         #[derive(Deserialize)]
         struct Version {
             schema: u32,
@@ -742,7 +743,7 @@ impl Results {
         serde_json::from_str(text).map_err(ReadError::Malformed)
     }
 
-    /// The text of `results.json`, on one line: the latency buckets would make thousands.
+    /// Text of `results.json`, on one line: indented latency buckets would take thousands of lines.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("results have string keys and finite numbers by their types")
     }

@@ -1,49 +1,49 @@
-//! How requests per second grow with workers: the Universal Scalability Law, fitted, with its interval.
+//! Universal Scalability Law: fits how requests per second grow with workers, with intervals.
 //!
-//! X(n) = λn / (1 + σ(n−1) + κn(n−1)): λ is what one worker does, σ what they wait for each other, κ what it costs
-//! them to agree. Not here: where the points come from.
+//! X(n) = λn / (1 + σ(n−1) + κn(n−1)): λ is the rate of one worker, σ the contention, κ the cost of coherence between
+//! workers.
 
 use crate::statistics::median;
 
-/// Fewer distinct counts of workers than this leave nothing to tell σ from κ by.
+/// Minimum number of different worker counts: with fewer, σ and κ cannot be separated.
 const POINTS_LEAST: usize = 3;
 const RESAMPLES: usize = 500;
 
-/// The law's three numbers.
+/// The three parameters of the law.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Law {
     /// Requests per second of one worker, λ.
     pub single_per_second: f64,
-    /// The share of the work that waits for others, σ.
+    /// Share of the work that is serialised (contention), σ.
     pub contention: f64,
-    /// The cost of each pair of workers that have to agree, κ.
+    /// Cost of each pair of workers that must agree (crosstalk), κ.
     pub crosstalk: f64,
 }
 
-/// A law fitted to measurements.
+/// The law, fitted to measurements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fit {
-    /// The best one.
+    /// Best fit.
     pub law: Law,
-    /// Where σ lies in 95 of 100 resamples.
+    /// 95% interval of σ, from resampling.
     pub contention_interval: (f64, f64),
-    /// Where κ lies in 95 of 100 resamples.
+    /// 95% interval of κ, from resampling.
     pub crosstalk_interval: (f64, f64),
-    /// The share of the variation over the points that the law explains.
+    /// Explained share of the variation between the points.
     pub explained: f64,
-    /// The most workers that were measured: beyond them the law is a guess.
+    /// Highest measured number of workers: beyond it, the law extrapolates.
     pub measured_workers: f64,
 }
 
 impl Law {
-    /// Requests per second of so many workers.
+    /// Predicted requests per second for this number of workers.
     pub fn per_second(&self, workers: f64) -> f64 {
         let Self { single_per_second, contention, crosstalk } = *self;
         let n = workers;
         single_per_second * n / (1.0 + contention * (n - 1.0) + crosstalk * n * (n - 1.0))
     }
 
-    /// The number of workers beyond which more do less; `None` where the law has no such end.
+    /// Number of workers with the highest rate; `None` if the law has no maximum.
     pub fn peak_workers(&self) -> Option<f64> {
         (self.crosstalk > 0.0 && self.contention < 1.0)
             .then(|| ((1.0 - self.contention) / self.crosstalk).sqrt())
@@ -51,8 +51,8 @@ impl Law {
 }
 
 impl Fit {
-    /// To (workers, requests per second), any number of measurements of each; `None` of fewer than three counts of
-    /// workers.
+    /// Fits (workers, requests per second) points, with any number of measurements each; `None` for fewer than three
+    /// worker counts.
     pub fn of(points: &[(f64, f64)]) -> Option<Self> {
         let groups = by_workers(points);
         if groups.len() < POINTS_LEAST {
@@ -88,7 +88,7 @@ impl Fit {
     }
 }
 
-/// Each count of workers with its sorted measurements.
+/// Sorted measurements for each number of workers.
 fn by_workers(points: &[(f64, f64)]) -> Vec<(f64, Vec<f64>)> {
     let mut points: Vec<(f64, f64)> = points
         .iter()
@@ -106,8 +106,8 @@ fn by_workers(points: &[(f64, f64)]) -> Vec<(f64, Vec<f64>)> {
     groups
 }
 
-/// The law with the least squared relative error. The time for which a worker is busy with a request, n/X(n), is
-/// linear in 1/λ, σ/λ and κ/λ, none of which is negative: the best with any of σ and κ left out is one solution each.
+/// The law with the least squared relative error. The busy time of a worker per request, n/X(n), is linear in 1/λ, σ/λ
+/// and κ/λ, and none is negative. So the best solutions without σ, without κ, or without both are also tried.
 fn fitted(points: &[(f64, f64)]) -> Law {
     let candidates =
         [[true, true], [true, false], [false, true], [false, false]].map(|used| solved(points, used));
@@ -119,7 +119,7 @@ fn fitted(points: &[(f64, f64)]) -> Law {
         .unwrap_or(Law { single_per_second: 0.0, contention: 0.0, crosstalk: 0.0 })
 }
 
-/// The solution of the normal equations with σ, κ or both.
+/// Solution of the normal equations with σ, κ or both.
 fn solved(points: &[(f64, f64)], [contention, crosstalk]: [bool; 2]) -> Option<Law> {
     let mut equations = [[0.0; 4]; 3];
     for &(n, per_second) in points {
@@ -147,7 +147,7 @@ fn solved(points: &[(f64, f64)], [contention, crosstalk]: [bool; 2]) -> Option<L
     })
 }
 
-/// Three linear equations by Gauss and Jordan; `None` where they do not determine the unknowns.
+/// Solves three linear equations by Gauss-Jordan elimination; `None` if they are singular.
 fn eliminated(mut rows: [[f64; 4]; 3]) -> Option<[f64; 3]> {
     for column in 0..3 {
         let pivot = (column..3)
@@ -178,7 +178,7 @@ fn explained(law: &Law, points: &[(f64, f64)]) -> f64 {
     if all > 0.0 { 1.0 - left / all } else { 0.0 }
 }
 
-/// The ends of the middle 95%.
+/// Ends of the middle 95% of the values.
 fn middle(mut values: Vec<f64>) -> (f64, f64) {
     values.sort_by(f64::total_cmp);
     (values[RESAMPLES / 40], values[RESAMPLES - 1 - RESAMPLES / 40])

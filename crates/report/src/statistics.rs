@@ -1,32 +1,32 @@
-//! Medians with an interval, and whether two of them differ.
+//! Medians with intervals, and differences between two of them.
 //!
-//! Few repeats are the rule here, so nothing assumes a distribution. Not here: what the numbers mean.
+//! There are usually few repeats, so no distribution is assumed.
 
-/// Below this many values the interval is the range: resampling fewer would pretend to know more than they tell.
+/// Minimum number of values for a bootstrap interval; with fewer, the interval is the range.
 const BOOTSTRAP_MINIMUM: usize = 6;
-/// Of three values the range misses too much: two such ranges of the same thing lie apart in 10 of 100 cases, and
-/// with their ends this much farther from the median in 4 or 5.
+/// Factor that widens the range of three values, which is too narrow: two such ranges of the same quantity are disjoint
+/// in 10 of 100 cases, widened ones in 4 or 5.
 const STRETCH_OF_THREE: f64 = 1.5;
-/// Fewer values than this on either side, and no difference is claimed or denied.
+/// Minimum number of values on each side for a verdict.
 const JUDGED_MINIMUM: usize = 3;
 const RESAMPLES: usize = 2000;
 
-/// A median and where it may lie.
+/// A median with its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// The middle of the values.
+    /// Median of the values.
     pub median: f64,
-    /// The lower end: of three to five values by their range, from six on the 95% bootstrap interval's. It is such
-    /// that two estimates of the same thing overlap in at least 95 of 100 cases.
+    /// Lower end of the interval: from the range for three to five values, otherwise of the 95% bootstrap interval. Two
+    /// estimates of the same quantity overlap in at least 95 of 100 cases.
     pub low: f64,
-    /// The upper end, likewise.
+    /// Upper end of the interval, computed like [`Estimate::low`].
     pub high: f64,
-    /// How many values.
+    /// Number of values.
     pub count: usize,
 }
 
 impl Estimate {
-    /// Of all finite values; `None` if there are none.
+    /// Estimate from all finite values; `None` if there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
@@ -44,7 +44,7 @@ impl Estimate {
         Some(Self { median, low, high, count: sorted.len() })
     }
 
-    /// The farther end of the interval from the median, as a share of the median; 0 for a median of 0.
+    /// Distance of the farther end of the interval from the median, as a share of the median; 0 for a median of 0.
     pub fn spread(&self) -> f64 {
         if self.median == 0.0 {
             return 0.0;
@@ -53,20 +53,20 @@ impl Estimate {
     }
 }
 
-/// How one estimate lies to another.
+/// Position of one estimate relative to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Difference {
-    /// The whole interval lies below the other's.
+    /// The interval lies completely below the other.
     Lower,
     /// The intervals overlap.
     Within,
-    /// The whole interval lies above the other's.
+    /// The interval lies completely above the other.
     Higher,
-    /// Too few repeats to tell.
+    /// Too few repeats for a verdict.
     Unjudged,
 }
 
-/// Whether `value` differs from `other` by more than both of them spread.
+/// Whether two estimates differ by more than their spread.
 pub fn difference(value: &Estimate, other: &Estimate) -> Difference {
     if value.count < JUDGED_MINIMUM || other.count < JUDGED_MINIMUM {
         Difference::Unjudged
@@ -79,13 +79,13 @@ pub fn difference(value: &Estimate, other: &Estimate) -> Difference {
     }
 }
 
-/// The middle of sorted values, of which there has to be one.
+/// Median of sorted values, at least one.
 pub(crate) fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
 }
 
-/// The middle 95% of the medians of resampled values. The seed is fixed: the same results give the same report.
+/// Middle 95% of the medians of resampled values. The seed is fixed, so the same results give the same report.
 fn bootstrap_interval(sorted: &[f64]) -> (f64, f64) {
     let mut random = fastrand::Rng::with_seed(0x7661_6e77_6172_6421);
     let mut resample = vec![0.0; sorted.len()];

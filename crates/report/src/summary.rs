@@ -1,6 +1,7 @@
-//! Results by case and proxy: each figure with its spread over the repeats, and how it stands beside the subject's.
+//! Summary of results by case and proxy: each figure with its spread over the repeats, and the comparison with the
+//! subject.
 //!
-//! Only valid measurements count; those that don't are listed with their reason, never dropped in silence.
+//! Only valid measurements count. Invalid ones are listed with their reason.
 
 use crate::figure;
 use crate::judge::{self, Finding};
@@ -11,27 +12,27 @@ use crate::results::{
 };
 use crate::statistics::{Difference, Estimate, difference};
 
-/// A quantity that is compared.
+/// A compared quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
-    /// Whole responses a second.
+    /// Complete responses per second.
     RequestsPerSecond,
     /// Median latency.
     LatencyP50,
-    /// 99th percentile of latency.
+    /// 99th percentile of the latency.
     LatencyP99,
-    /// CPU time of the proxy for each request.
+    /// CPU time of the proxy per request.
     CpuPerRequest,
     /// Memory of the proxy.
     Memory,
 }
 
 impl Metric {
-    /// In the order of the columns.
+    /// All metrics, in the order of the columns.
     pub const ALL: [Self; 5] =
         [Self::RequestsPerSecond, Self::LatencyP50, Self::LatencyP99, Self::CpuPerRequest, Self::Memory];
 
-    /// As a column heading.
+    /// Column heading of the metric.
     pub fn heading(self) -> &'static str {
         match self {
             Self::RequestsPerSecond => "requests/s",
@@ -42,7 +43,7 @@ impl Metric {
         }
     }
 
-    /// Within a sentence.
+    /// Name of the metric within a sentence.
     pub fn phrase(self) -> &'static str {
         match self {
             Self::RequestsPerSecond => "requests per second",
@@ -53,7 +54,7 @@ impl Metric {
         }
     }
 
-    /// A value with its unit.
+    /// A value with the unit of the metric.
     pub fn figure(self, value: f64) -> String {
         match self {
             Self::RequestsPerSecond => figure::rate(value),
@@ -62,7 +63,7 @@ impl Metric {
         }
     }
 
-    /// The value of one measurement, where it has one.
+    /// Value of the metric in one measurement, if it has one.
     pub(crate) fn value(self, measured: &Measured) -> Option<f64> {
         match self {
             Self::RequestsPerSecond => Some(measured.requests as f64 / measured.seconds),
@@ -73,23 +74,23 @@ impl Metric {
         }
     }
 
-    /// Whether having less or more of it than another says anything in this case.
+    /// Whether a higher or lower value is meaningful in this case.
     pub(crate) fn is_comparable(self, case: &Case) -> bool {
         // Every proxy is offered the same rate: answering it is no achievement over another.
         !(self == Self::RequestsPerSecond && matches!(case.arrivals, Arrivals::Constant { .. }))
     }
 }
 
-/// A search is over when the highest rate that met its bound and the lowest that did not come this close together.
+/// Maximum ratio between the lowest missed and the highest met rate for a search to be complete.
 pub const SEARCH_CLOSE: f64 = 1.05;
 
-/// CPU time for each request, in microseconds.
+/// CPU time per request, in microseconds.
 fn cpu_per_request(measured: &Measured) -> Option<f64> {
     let usage = measured.usage.filter(|_| measured.requests > 0)?;
     Some(1e6 * (usage.user_seconds + usage.system_seconds) / measured.requests as f64)
 }
 
-/// The median of CPU time for each request, as user and system time.
+/// Median CPU time per request, split into user and system time.
 fn cpu_split(valid: &[&Measured]) -> Option<[f64; 2]> {
     let both = Estimate::of(valid.iter().filter_map(|measured| cpu_per_request(measured)))?.median;
     let usages = || valid.iter().filter_map(|measured| measured.usage);
@@ -99,118 +100,118 @@ fn cpu_split(valid: &[&Measured]) -> Option<[f64; 2]> {
     Some([both * user_share, both * (1.0 - user_share)])
 }
 
-/// What the results say.
+/// Summary of results.
 #[derive(Debug)]
 pub struct Summary<'r> {
-    /// What it is the summary of.
+    /// The results themselves.
     pub results: &'r Results,
-    /// In the order of the results.
+    /// Summaries of the cases, in the order of the results.
     pub cases: Vec<CaseSummary<'r>>,
 }
 
-/// What the results say of one case.
+/// Summary of one case.
 #[derive(Debug)]
 pub struct CaseSummary<'r> {
-    /// What was asked.
+    /// The case.
     pub case: &'r Case,
-    /// A row for each proxy that takes part, in the order of the results.
+    /// A row for each proxy of the case, in the order of the results.
     pub rows: Vec<Row<'r>>,
-    /// The rules of the judge that the case breaks.
+    /// Rules of the judge that the case breaks.
     pub findings: Vec<Finding>,
 }
 
-/// What the results say of one proxy in one case.
+/// Summary of one proxy in one case.
 #[derive(Debug)]
 pub struct Row<'r> {
-    /// Which proxy.
+    /// The proxy.
     pub proxy: &'r Proxy,
-    /// Measurements that count.
+    /// Number of valid measurements.
     pub valid: usize,
-    /// Measurements that don't, each with its reason.
+    /// Invalid and failed measurements, with their reasons.
     pub refused: Vec<Refused<'r>>,
-    /// Those of them that have no figures at all.
+    /// Number of refused measurements without any figures.
     pub failed: usize,
     /// A cell for each of [`Metric::ALL`].
     pub cells: Vec<Cell>,
-    /// User and system CPU time for each request, in microseconds: the median of their sum, shared out as in all
-    /// repeats together. A single one is too short for the kernel's count of ticks.
+    /// User and system CPU time per request, in microseconds. Their sum is the median; the split is that of all repeats
+    /// together, because ticks are too coarse for a single repeat.
     pub cpu_split_us: Option<[f64; 2]>,
-    /// The share of one core that the proxy used: the median.
+    /// Median of the CPU cores that the proxy used.
     pub busy_cores: Option<f64>,
-    /// Failed requests of all measurements but those that the generator spoiled: who fails so many that a measurement
-    /// is refused has failed them.
+    /// Failed requests in all measurements, except those that the generator spoiled. Includes measurements that are
+    /// invalid because of many failures.
     pub errors: u64,
-    /// Their share of all that was asked in those measurements; `None` where nothing was.
+    /// Share of failed requests in the measurements that `errors` counts; `None` without requests.
     pub failed_share: Option<f64>,
-    /// Whole responses of all valid measurements.
+    /// Complete responses of all valid measurements.
     pub requests: u64,
-    /// Bytes received in them.
+    /// Bytes received in all valid measurements.
     pub received_bytes: u64,
-    /// How late the generator was at its 99th percentile, in the worst of them.
+    /// Lateness of the generator at the 99th percentile, in the worst valid measurement.
     pub lateness_p99_us: Option<u64>,
     /// The valid measurements.
     measured: Vec<&'r Measured>,
-    /// The latencies of all valid measurements as one.
+    /// Merged latencies of all valid measurements.
     pub latency: Latency,
 }
 
-/// A measurement that does not count.
+/// An invalid or failed measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Refused<'r> {
-    /// Its round.
+    /// Number of its round.
     pub round: usize,
-    /// Why.
+    /// Why it does not count.
     pub reason: &'r str,
 }
 
 /// One figure of one proxy in one case.
 #[derive(Debug, Clone, Copy)]
 pub struct Cell {
-    /// Of what.
+    /// The metric.
     pub metric: Metric,
-    /// `None` where nothing was measured.
+    /// The figure; `None` if nothing was measured.
     pub estimate: Option<Estimate>,
-    /// How it stands beside the subject's; `None` for the subject itself, for `direct`, and where either has no
-    /// figure or the two say nothing beside each other.
+    /// Comparison with the subject. `None` for the subject itself, for `direct`, without a figure of both, and for a
+    /// metric that is not comparable in this case.
     pub beside_subject: Option<Beside>,
 }
 
-/// How a peer's figure stands beside the subject's.
+/// Comparison of a peer's figure with the subject's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Beside {
-    /// The subject's median by the peer's.
+    /// Ratio of the medians, subject to peer.
     pub subject_ratio: f64,
-    /// Who has the better figure.
+    /// Which of both is better.
     pub verdict: Verdict,
 }
 
-/// Who has the better figure.
+/// Which of subject and peer has the better figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The subject.
+    /// The subject is better.
     Won,
-    /// The peer.
+    /// The peer is better.
     Lost,
-    /// They differ by less than they spread.
+    /// The figures differ by less than their spread.
     Even,
-    /// Too few repeats to tell.
+    /// Too few repeats for a verdict.
     Unjudged,
-    /// The judge refuses to rank them: see [`CaseSummary::findings`].
+    /// The judge refuses to rank the figures: see [`CaseSummary::findings`].
     Refused,
 }
 
 impl Row<'_> {
-    /// A metric of each valid measurement that has it.
+    /// Values of a metric in the valid measurements that have it.
     pub fn values(&self, metric: Metric) -> Vec<f64> {
         self.measured.iter().filter_map(|measured| metric.value(measured)).collect()
     }
 
-    /// Bytes received each second.
+    /// Bytes received per second.
     pub fn bytes_per_second(&self) -> Option<Estimate> {
         Estimate::of(self.measured.iter().map(|measured| measured.received_bytes as f64 / measured.seconds))
     }
 
-    /// Why it has no figure, for a chart; `None` where it counts.
+    /// Reason for a missing figure, for a chart; `None` if there are valid measurements.
     pub(crate) fn lacks(&self) -> Option<&'static str> {
         match (self.valid, self.refused.is_empty()) {
             (0, true) => Some("not measured"),
@@ -219,12 +220,12 @@ impl Row<'_> {
         }
     }
 
-    /// Requests of the valid measurements that timed out: they are in no latency.
+    /// Requests of the valid measurements that timed out. They are in no latency.
     pub(crate) fn timeouts(&self) -> u64 {
         self.measured.iter().filter_map(|measured| measured.errors.get("timeout")).sum()
     }
 
-    /// Connections that were made to the origins in each.
+    /// Connections to the origins in each valid measurement.
     pub fn origin_connections(&self) -> Option<Estimate> {
         let counts = self.measured.iter().filter_map(|measured| measured.origin_connections);
         Estimate::of(counts.map(|count| count as f64))
@@ -235,14 +236,14 @@ impl Row<'_> {
         &self.measured
     }
 
-    /// The cell of a metric.
+    /// Cell of a metric.
     pub fn cell(&self, metric: Metric) -> &Cell {
         &self.cells[Metric::ALL.iter().position(|&each| each == metric).expect("ALL lists every metric")]
     }
 }
 
 impl<'r> Summary<'r> {
-    /// Counts, merges and judges.
+    /// Summarises and judges results.
     pub fn of(results: &'r Results) -> Self {
         let cases = results.cases.iter().map(|case| case_summary(results, case)).collect();
         Self { results, cases }
@@ -253,25 +254,25 @@ impl<'r> Summary<'r> {
         self.results.proxies.iter().find(|proxy| proxy.role == Role::Subject)
     }
 
-    /// Whether every proxy has at least one valid measurement of every case that it takes part in.
+    /// Whether every proxy has at least one valid measurement in each of its cases.
     pub fn is_complete(&self) -> bool {
         self.cases.iter().all(|case| case.rows.iter().all(|row| row.valid > 0))
     }
 }
 
 impl CaseSummary<'_> {
-    /// `HTTPS, 128 B, closed loop, 64 connections`
+    /// Title of the case: `HTTPS, 128 B, closed loop, 64 connections`.
     pub fn title(&self) -> String {
         title(self.case)
     }
 
-    /// The row of the subject.
+    /// Row of the subject.
     pub fn subject(&self) -> Option<&Row<'_>> {
         self.rows.iter().find(|row| row.proxy.role == Role::Subject)
     }
 }
 
-/// What tells a case from the others of a plan, the usual left out.
+/// Title of a case: what distinguishes it from others, without the usual settings.
 pub(crate) fn title(case: &Case) -> String {
     let arrivals = match &case.arrivals {
         Arrivals::Closed => "closed loop".to_owned(),
@@ -282,12 +283,12 @@ pub(crate) fn title(case: &Case) -> String {
     [before, vec![arrivals], after].concat().join(", ")
 }
 
-/// The same of several cases that differ in their rate.
+/// Title for several cases that differ only in their rate.
 pub(crate) fn title_but_rate(case: &Case) -> String {
     around_arrivals(case).concat().join(", ")
 }
 
-/// What stands before and after the arrivals.
+/// Parts of a title before and after the arrivals.
 fn around_arrivals(case: &Case) -> [Vec<String>; 2] {
     let mut before = protocol(case);
     before.push(size(case));
@@ -299,7 +300,7 @@ fn around_arrivals(case: &Case) -> [Vec<String>; 2] {
     [before, after]
 }
 
-/// What is unusual between proxies and origins: `layer 4`, `origins over TLS`.
+/// Unusual settings between proxies and origins: `layer 4`, `origins over TLS`.
 fn behind(case: &Case) -> Vec<String> {
     let layer = (case.layer == Layer::Four).then_some("layer 4");
     let upstream = match case.upstream {
@@ -310,14 +311,14 @@ fn behind(case: &Case) -> Vec<String> {
     layer.into_iter().chain(upstream).map(str::to_owned).collect()
 }
 
-/// `HTTPS`, `HTTP/2`; nothing for HTTP/1.1 in the clear.
+/// Protocol words: `HTTPS`, `HTTP/2`; empty for HTTP/1.1 without TLS.
 pub(crate) fn protocol(case: &Case) -> Vec<String> {
     let scheme = (case.scheme == Scheme::Https).then_some("HTTPS");
     let version = (case.version == Version::Http2).then_some("HTTP/2");
     scheme.into_iter().chain(version).map(str::to_owned).collect()
 }
 
-/// Bytes of a body, or what the payload is called where they differ.
+/// Size of a body; the name of the payload if sizes vary.
 pub(crate) fn size(case: &Case) -> String {
     match case.payload_bytes {
         0 => case.payload.clone(),
@@ -361,7 +362,7 @@ fn case_summary<'r>(results: &'r Results, case: &'r Case) -> CaseSummary<'r> {
     CaseSummary { case, rows, findings }
 }
 
-/// The row of a search: in each round the highest rate that met the bound is what counts.
+/// Row of a search: the highest rate of each round that met the bound counts.
 fn found<'r>(proxy: &'r Proxy, runs: &[&'r Run]) -> Row<'r> {
     let rounds = searches(runs);
     let mut row = row(proxy, &rounds.iter().filter_map(|(_, found)| found.ok()).collect::<Vec<_>>());
@@ -370,8 +371,8 @@ fn found<'r>(proxy: &'r Proxy, runs: &[&'r Run]) -> Row<'r> {
     row
 }
 
-/// What the search of each round found among the steps of one proxy: the highest rate that met the bound, or why none
-/// counts. A rate below which nothing was missed is no highest one.
+/// Results of one proxy's searches, by round: the highest rate that met the bound, or why the round does not count.
+/// Without a missed rate close above, the highest rate is unknown.
 pub(crate) fn searches<'r>(steps: &[&'r Run]) -> Vec<(usize, Result<&'r Run, &'static str>)> {
     let mut rounds: Vec<usize> = steps.iter().map(|run| run.round).collect();
     rounds.sort_unstable();

@@ -1,4 +1,4 @@
-//! Rows and columns, before they become text, Markdown or HTML: every form shows the same words.
+//! Tables, before they become text, Markdown or HTML: all forms have the same words.
 
 use serde::Serialize;
 
@@ -7,30 +7,30 @@ use crate::results::Role;
 use crate::statistics::Estimate;
 use crate::summary::{CaseSummary, Cell, Metric, Row, Verdict};
 
-/// Stands where nothing was measured.
+/// Text for a missing figure.
 pub const NOTHING: &str = "—";
-/// Follows a figure that differs from the subject's by less than both spread.
+/// Mark of a figure that differs from the subject's by less than the spread.
 pub const EVEN: &str = "≈";
 
-/// Connections that a proxy made to its origins while there was load, the median over the repeats.
+/// Heading of the connections that a proxy made to its origins during the load, as a median over the repeats.
 const CONNECTIONS: &str = "connects";
 
-/// The percentiles that tables list, and their headings.
+/// Listed percentiles, with their headings.
 pub const PERCENTILES: [(f64, &str); 6] =
     [(0.5, "p50"), (0.75, "p75"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99.9"), (1.0, "max")];
 
-/// Cells of text under a heading each.
+/// A table of text cells with headings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Table {
-    /// What it shows.
+    /// Caption of the table.
     pub caption: String,
-    /// A heading for each column; the first column names the row.
+    /// Headings of the columns; the first column names the row.
     pub headings: Vec<String>,
-    /// As many cells as headings.
+    /// Rows, each with as many cells as headings.
     pub rows: Vec<Vec<String>>,
 }
 
-/// Every figure of a case.
+/// All figures of a case.
 pub fn figures(case: &CaseSummary<'_>) -> Table {
     // Files of earlier versions do not say.
     let tells = case.rows.iter().any(|row| row.origin_connections().is_some());
@@ -54,7 +54,7 @@ pub fn figures(case: &CaseSummary<'_>) -> Table {
     }
 }
 
-/// CPU time for each request in user mode and in the kernel, of the proxies in a case.
+/// CPU time per request of the proxies of a case, in user mode and in the kernel.
 pub fn cpu(case: &CaseSummary<'_>) -> Table {
     let headings = ["", "user", "system", "both", "range", "core use", "subject by it"];
     let subject = case.subject().map_or("subject", |row| row.proxy.name.as_str());
@@ -81,7 +81,7 @@ pub fn cpu(case: &CaseSummary<'_>) -> Table {
     }
 }
 
-/// Latency at the usual percentiles, of all repeats together.
+/// Latency at the usual percentiles, over all repeats.
 pub fn percentiles(case: &CaseSummary<'_>) -> Table {
     let quantiles = PERCENTILES.map(|(quantile, _)| quantile);
     // What timed out took longer than all of these, and is in none of them.
@@ -105,7 +105,7 @@ pub fn percentiles(case: &CaseSummary<'_>) -> Table {
     }
 }
 
-/// `31,022 ±2%`, with [`EVEN`] behind it where it is no different from the subject's.
+/// Text of a cell: `31,022 ±2%`, followed by [`EVEN`] if it does not differ from the subject's.
 fn cell(cell: &Cell) -> String {
     let Some(estimate) = cell.estimate else { return NOTHING.to_owned() };
     let mut text = cell.metric.figure(estimate.median);
@@ -118,7 +118,7 @@ fn cell(cell: &Cell) -> String {
     text
 }
 
-/// `16.9–17.6 µs`
+/// Text of an interval: `16.9–17.6 µs`.
 fn range(metric: Metric, estimate: &Estimate) -> String {
     let (low, high) = (metric.figure(estimate.low), metric.figure(estimate.high));
     match (low.split_once(' '), high.split_once(' ')) {

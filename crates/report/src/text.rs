@@ -1,14 +1,14 @@
-//! The terminal report. Plain text without escapes: it pipes as it reads.
+//! Text report for a terminal, without escape sequences, so that it can be piped.
 
 use crate::compare::{Comparison, show};
 use crate::findings;
 use crate::summary::{CaseSummary, Summary};
 use crate::table::{self, Table};
 
-/// Sentences are broken here; tables are as wide as they have to be.
+/// Width at which sentences are wrapped. Tables may be wider.
 const WIDTH: usize = 96;
 
-/// Every case as a table, then what stands out and what a reader has to know.
+/// The complete report: each case as a table, then findings and caveats.
 pub fn render(summary: &Summary<'_>) -> String {
     let mut out = String::new();
     for case in &summary.cases {
@@ -23,7 +23,7 @@ pub fn render(summary: &Summary<'_>) -> String {
     out
 }
 
-/// Two results beside each other: the table, then what may be said.
+/// Comparison of two results: the table, then sentences.
 pub fn comparison(comparison: &Comparison<'_>) -> String {
     let mut out = aligned(&show::table(comparison));
     out.push('\n');
@@ -33,7 +33,7 @@ pub fn comparison(comparison: &Comparison<'_>) -> String {
     out
 }
 
-/// What the marks in the tables mean.
+/// Explanation of the marks in the tables.
 pub fn legend(summary: &Summary<'_>) -> String {
     let rounds = summary.results.conditions.rounds;
     let subject = summary.subject().map_or("the subject", |proxy| proxy.name.as_str());
@@ -52,7 +52,7 @@ pub fn legend(summary: &Summary<'_>) -> String {
     }
 }
 
-/// Columns as wide as their widest cell; names to the left, figures to the right, marks in a column of their own.
+/// Aligns a table: names left, figures right, marks in their own column.
 fn aligned(table: &Table) -> String {
     let lines: Vec<&Vec<String>> = std::iter::once(&table.headings).chain(&table.rows).collect();
     let is_marked = |cell: &str| cell.ends_with(table::EVEN);
@@ -81,7 +81,7 @@ fn aligned(table: &Table) -> String {
     out
 }
 
-/// A paragraph or list item, broken between words.
+/// A paragraph or list item, wrapped between words.
 fn wrapped(bullet: &str, sentence: &str) -> String {
     let mut out = String::new();
     let mut line = bullet.to_owned();

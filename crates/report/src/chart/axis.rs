@@ -1,6 +1,6 @@
-//! Ticks at round numbers. Not drawing.
+//! Axis ticks at round numbers. No drawing.
 
-/// Round numbers from 0 to at least `most`, about `wanted` of them.
+/// About `wanted` round numbers, from 0 to at least `most`.
 pub(super) fn linear(most: f64, wanted: usize) -> Vec<f64> {
     if !(most.is_finite() && most > 0.0) {
         return vec![0.0, 1.0];
@@ -16,7 +16,8 @@ pub(super) fn linear(most: f64, wanted: usize) -> Vec<f64> {
     (0..=count).map(|index| index as f64 * step).collect()
 }
 
-/// 1, 2 and 5 of every decade that enclose `least` to `most`, both above 0; only the powers of ten over many decades.
+/// Ticks of a logarithmic axis that enclose `least` to `most`, both above 0: 1, 2 and 5 of every decade, or only powers
+/// of ten for many decades.
 pub(super) fn logarithmic(least: f64, most: f64) -> Vec<f64> {
     if !(least.is_finite() && most.is_finite() && least > 0.0 && most >= least) {
         return vec![1.0, 10.0];

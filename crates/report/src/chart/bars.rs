@@ -1,4 +1,4 @@
-//! Horizontal bars: CPU time per request, user and system apart, with the spread of their sum.
+//! Bar chart of the CPU time per request: user and system time, with the spread of the sum.
 
 use std::fmt::Write as _;
 
@@ -16,11 +16,11 @@ const BAR: f64 = 20.0;
 const TOP: f64 = 8.0;
 const BOTTOM: f64 = 40.0;
 
-/// A proxy, and its figure with its parts; `None` where no measurement counts.
+/// A proxy and its figure with user and sum; `None` without a valid measurement.
 type Bar<'c> = (series::Look, &'c Row<'c>, Option<(Estimate, [f64; 2])>);
 
-/// The proxies of a case, the bar from user (full) to user and system (light), a whisker over the range.
-/// `id` is unique in the page. `None` where no proxy has a figure.
+/// Draws the proxies of a case: user time dark, system time light, a whisker for the range. `id` is unique in the page.
+/// `None` if no proxy has a figure.
 pub fn cpu_per_request(case: &CaseSummary<'_>, id: &str) -> Option<String> {
     let proxies: Vec<_> = case.rows.iter().map(|row| row.proxy).collect();
     let figure = |row: &Row<'_>| Some((row.cell(Metric::CpuPerRequest).estimate?, row.cpu_split_us?));
@@ -104,7 +104,7 @@ fn name(row: &Row<'_>, middle: f64) -> String {
     format!("<text class=\"end\" x=\"{at:.1}\" y=\"{baseline:.1}\">{name}</text>")
 }
 
-/// `2.5`, `20`
+/// A number for a tick: `2.5`, `20`.
 fn short_number(value: f64) -> String {
     format!("{value:.2}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -1,4 +1,4 @@
-//! Every proxy beside the others, case by case: a group of horizontal bars for each case, with their spread.
+//! Grouped bar chart of all proxies: a group of horizontal bars for each case, with their spread.
 
 use std::fmt::Write as _;
 
@@ -15,32 +15,32 @@ const HEAD: f64 = 24.0;
 const GAP: f64 = 8.0;
 const BOTTOM: f64 = 42.0;
 
-/// What the bars of a chart show.
+/// Content of a grouped bar chart.
 pub struct Groups<'s> {
-    /// Unique in the page.
+    /// ID, unique in the page.
     pub id: &'s str,
-    /// The chart's name.
+    /// Title of the chart.
     pub title: &'s str,
-    /// Under the axis.
+    /// Label of the axis.
     pub axis: &'s str,
-    /// Which cases have a group.
+    /// Selects the cases.
     pub includes: fn(&CaseSummary<'_>) -> bool,
-    /// The figure of a proxy.
+    /// Figure of a proxy.
     pub value: fn(&Row<'_>) -> Option<Estimate>,
-    /// A figure with its unit.
+    /// Formats a figure with its unit.
     pub figure: fn(f64) -> String,
 }
 
-/// A proxy in a group.
+/// Bar of a proxy in a group.
 struct Bar<'c> {
     look: series::Look,
     row: &'c Row<'c>,
-    /// Its figure, or why it has none.
+    /// The figure, or why it is missing.
     figure: Result<Estimate, &'static str>,
 }
 
 impl Groups<'_> {
-    /// The chart; `None` where nothing was measured.
+    /// Draws the chart; `None` if nothing was measured.
     pub fn draw(&self, summary: &Summary<'_>) -> Option<String> {
         let cases: Vec<&CaseSummary<'_>> = summary
             .cases
@@ -85,7 +85,8 @@ impl Groups<'_> {
         Some(out)
     }
 
-    /// Every proxy of a case: one without a figure has a word in its place, unless there is no such figure of it.
+    /// Bars of all proxies in a case. A missing figure has a word in place of the bar, unless the proxy cannot have
+    /// this figure.
     fn bars<'c>(&self, case: &'c CaseSummary<'c>) -> Vec<Bar<'c>> {
         let proxies: Vec<_> = case.rows.iter().map(|row| row.proxy).collect();
         let looks = series::looks(&proxies).into_iter().zip(&case.rows);
@@ -100,7 +101,7 @@ impl Groups<'_> {
         looks.filter_map(bar).collect()
     }
 
-    /// The bars of a case under its name; where the next begins.
+    /// Draws the bars of a case below its name. Returns the top of the next group.
     fn group(&self, out: &mut String, case: &CaseSummary<'_>, top: f64, x: impl Fn(f64) -> f64) -> f64 {
         let _ = write!(
             out,

@@ -1,4 +1,4 @@
-//! Lines through points: latency against rate, and what a proxy used over time.
+//! Line chart: latency against rate, and the usage of a proxy over time.
 
 use std::fmt::Write as _;
 
@@ -10,29 +10,29 @@ const LEFT: f64 = 74.0;
 const RIGHT: f64 = 26.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
-/// A line with more points than this has no marker at each.
+/// Maximum number of points of a line that has a marker at each.
 const MARKED_MOST: usize = 14;
 
-/// A chart of lines.
+/// Content of a line chart.
 pub(crate) struct Lines<'s> {
-    /// Unique in the page.
+    /// ID, unique in the page.
     pub(crate) id: &'s str,
-    /// The chart's name.
+    /// Title of the chart.
     pub(crate) title: &'s str,
-    /// Under the axis.
+    /// Label of the horizontal axis.
     pub(crate) axis: &'s str,
-    /// Whether every step up is ten times as much.
+    /// Whether the vertical axis is logarithmic.
     pub(crate) is_logarithmic: bool,
-    /// A place on the axis to the right.
+    /// Formats a tick of the horizontal axis.
     pub(crate) across: fn(f64) -> String,
-    /// A place on the axis upwards.
+    /// Formats a tick of the vertical axis.
     pub(crate) upwards: fn(f64) -> String,
-    /// Looks and points, from left to right.
+    /// Lines: the look and the points of each, from left to right.
     pub(crate) lines: Vec<(Look, Vec<(f64, f64)>)>,
 }
 
 impl Lines<'_> {
-    /// The chart; `None` without points.
+    /// Draws the chart; `None` without points.
     pub(crate) fn draw(&self) -> Option<String> {
         let all = || self.lines.iter().flat_map(|(_, points)| points);
         let across = axis::linear(all().map(|point| point.0).reduce(f64::max)?, 5);

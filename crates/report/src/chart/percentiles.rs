@@ -1,6 +1,6 @@
-//! Latency against percentile, on the axis of 1/(1-p): every step to the right is ten times as rare.
+//! Chart of latency against percentile, on the axis 1/(1-p): each step to the right is ten times as rare.
 //!
-//! A curve ends where fewer than ten observations are beyond: what follows is single requests.
+//! A curve ends where fewer than ten observations are beyond, because the rest is single requests.
 
 use std::fmt::Write as _;
 
@@ -15,20 +15,20 @@ const LEFT: f64 = 66.0;
 const RIGHT: f64 = 34.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 44.0;
-/// Points of a curve in each decade.
+/// Points of a curve per decade.
 const POINTS: usize = 12;
-/// Observations that have to lie beyond the end of a curve.
+/// Minimum number of observations beyond the end of a curve.
 const BEYOND: f64 = 10.0;
-/// The rarest percentile shown: 99.9999%.
+/// Highest percentile shown: 99.9999%.
 const DECADES_MOST: f64 = 6.0;
 
-/// One curve through (decades, µs).
+/// A curve through (decades, µs).
 struct Curve {
     look: series::Look,
     points: Vec<(f64, f64)>,
 }
 
-/// The latency curves of every proxy in a case. `id` is unique in the page. `None` without observations.
+/// Latency curves of every proxy in a case. `id` is unique in the page. `None` without observations.
 pub fn latency(case: &CaseSummary<'_>, id: &str) -> Option<String> {
     let proxies: Vec<_> = case.rows.iter().map(|row| row.proxy).collect();
     let curves: Vec<Curve> = series::looks(&proxies)
@@ -68,7 +68,7 @@ pub fn latency(case: &CaseSummary<'_>, id: &str) -> Option<String> {
     Some(out)
 }
 
-/// Where values lie in the drawing.
+/// Converts values to positions in the drawing.
 struct Scale {
     decades: f64,
     /// Logarithms of the lowest and the highest latency.
@@ -87,7 +87,7 @@ impl Scale {
     }
 }
 
-/// The latency at evenly spaced decades, as far as there are enough observations.
+/// Latencies at evenly spaced decades, as far as there are enough observations.
 fn points(latency: &Latency) -> Vec<(f64, f64)> {
     let end = (latency.count() as f64 / BEYOND).log10().min(DECADES_MOST);
     if end <= 0.0 {
@@ -133,7 +133,7 @@ fn grid(out: &mut String, scale: &Scale, ticks: &[f64]) {
     );
 }
 
-/// A line through all points, with a marker at every half decade and at the end.
+/// Draws a curve, with a marker at every half decade and at the end.
 fn draw(out: &mut String, scale: &Scale, curve: &Curve) {
     let at: Vec<(f64, f64)> =
         curve.points.iter().map(|&(decades, us)| (scale.x(decades), scale.y(us))).collect();
@@ -147,7 +147,7 @@ fn draw(out: &mut String, scale: &Scale, curve: &Curve) {
     }
 }
 
-/// 0, 1, 2, 3 become `0%`, `90%`, `99%`, `99.9%`.
+/// Label of a decade: `0%`, `90%`, `99%`, `99.9%` for 0, 1, 2, 3.
 fn percentile(decade: usize) -> String {
     match decade {
         0 => "0%".to_owned(),
@@ -157,7 +157,7 @@ fn percentile(decade: usize) -> String {
     }
 }
 
-/// A tick without decimals: `200 µs`, `5 ms`.
+/// A duration without decimals for a tick: `200 µs`, `5 ms`.
 fn round_duration(us: f64) -> String {
     if us < 1000.0 {
         format!("{us:.0} µs")

@@ -1,26 +1,27 @@
-//! Colour, dash and marker of each series: the palette of Okabe and Ito, lightened or darkened where it would fade
-//! into the page.
+//! Colour, dash and marker of each series: the palette of Okabe and Ito, lightened or darkened for contrast with the
+//! page.
 
 use std::fmt::Write as _;
 
 use super::escaped;
 use crate::results::{Proxy, Role};
 
-/// Colours with their dashes; more series than these begin again with the first, and with other markers.
+/// Number of colours with dashes. Further series repeat them with other markers.
 const STYLES: usize = 8;
 const SHAPES: usize = 4;
 
-/// The style that every page with these charts includes. `--paper` is the page's background.
+/// Style sheet for pages with these charts. `--paper` is the background of the page.
 pub const STYLE: &str = include_str!("chart.css");
 
-/// How one series looks.
+/// Look of one series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Look {
     style: usize,
     shape: usize,
 }
 
-/// The subject has the first look, `direct` the last, so that peers keep theirs whichever are installed.
+/// Looks of the proxies. The subject has the first look and `direct` the last, so that peers keep theirs whichever are
+/// installed.
 pub(crate) fn looks(proxies: &[&Proxy]) -> Vec<Look> {
     let mut peers = 0;
     proxies
@@ -38,17 +39,17 @@ pub(crate) fn looks(proxies: &[&Proxy]) -> Vec<Look> {
 }
 
 impl Look {
-    /// The same style has another shape each time around.
+    /// A style with a different marker for each repetition.
     fn of(style: usize, time_around: usize) -> Self {
         Self { style, shape: (style + time_around) % SHAPES }
     }
 
-    /// The class that carries colour and dash.
+    /// CSS class for colour and dash.
     pub(crate) fn class(self) -> String {
         format!("s{}", self.style)
     }
 
-    /// A shape of about 8 by 8 around a point.
+    /// SVG marker of about 8 by 8 around a point.
     pub(super) fn marker(self, x: f64, y: f64) -> String {
         let class = self.class();
         let polygon = |points: &[(f64, f64)]| {
@@ -65,7 +66,7 @@ impl Look {
     }
 }
 
-/// A key for the charts of these proxies.
+/// Legend for charts of these proxies.
 pub fn legend(proxies: &[&Proxy]) -> String {
     let mut out = String::from("<ul class=\"legend\">");
     for (proxy, look) in proxies.iter().zip(looks(proxies)) {

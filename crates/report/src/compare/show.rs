@@ -1,4 +1,4 @@
-//! A comparison as sentences, a table and JSON. Text, Markdown and the page place what is said here.
+//! A comparison as sentences, table and JSON, for all forms of the report.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use crate::results::Results;
 use crate::summary::{CaseSummary, Metric, Summary};
 use crate::table::{NOTHING, Table};
 
-/// What may be said, then what a reader has to know.
+/// Verdicts as sentences, then caveats.
 pub fn sentences(comparison: &Comparison<'_>) -> Vec<String> {
     let mut said = Vec::new();
     for (verdict, word) in [(Verdict::Worse, "worse"), (Verdict::Better, "better")] {
@@ -57,7 +57,7 @@ pub fn sentences(comparison: &Comparison<'_>) -> Vec<String> {
     said
 }
 
-/// What lasts as long as a run is in all its rounds alike: no interval has it.
+/// Caveat about other processes during a run. If they ran in all its rounds, no interval shows their effect.
 fn disturbed((results, which): (&Results, &str)) -> Option<String> {
     let summary = Summary::of(results);
     let is_disturbed = |case: &&CaseSummary<'_>| case.findings.iter().any(|finding| finding.rule == OTHERS);
@@ -71,7 +71,7 @@ fn disturbed((results, which): (&Results, &str)) -> Option<String> {
     })
 }
 
-/// A row for each change.
+/// Table with a row for each change.
 pub fn table(comparison: &Comparison<'_>) -> Table {
     let row = |change: &Change| {
         let figure = |side: usize| match change.figures {
@@ -112,7 +112,7 @@ pub fn table(comparison: &Comparison<'_>) -> Table {
     }
 }
 
-/// The changes as JSON, a line.
+/// The changes as one line of JSON.
 pub fn json(comparison: &Comparison<'_>) -> String {
     #[derive(Serialize)]
     struct Shown<'c> {
@@ -155,7 +155,7 @@ pub fn json(comparison: &Comparison<'_>) -> String {
     serde_json::to_string(&shown).expect("strings and finite numbers")
 }
 
-/// `+4.9% (3.1% to 6.7%)`
+/// Text of a change: `+4.9% (3.1% to 6.7%)`.
 fn shift(change: &Change) -> String {
     if !is_known(change) {
         return NOTHING.to_owned();
@@ -182,7 +182,7 @@ fn word(verdict: Verdict) -> &'static str {
 }
 
 impl Metric {
-    /// In files that programs read.
+    /// Name of a verdict in files for programs.
     pub fn key(self) -> &'static str {
         match self {
             Self::RequestsPerSecond => "requests_per_second",

@@ -1,10 +1,10 @@
-//! What differs between two runs before any figure does: what was asked, for how long, at which rates, on which machine.
+//! Differences between the plans, durations, rates and machines of two runs.
 
 use crate::figure;
 use crate::results::{Arrivals, Case, Results};
 use crate::summary;
 
-/// Whether figures of the two say anything beside each other: the same was asked of the proxies.
+/// Whether two cases have the same task, so that their figures can be compared.
 pub(super) fn is_same(one: &Case, other: &Case) -> bool {
     let kind = |case: &Case| std::mem::discriminant(&case.arrivals);
     let asked = |case: &Case| {
@@ -19,7 +19,7 @@ pub(super) fn is_same(one: &Case, other: &Case) -> bool {
         && bound(one) == bound(other)
 }
 
-/// What two plans and two machines have unlike, a sentence each.
+/// Differences of two plans and machines, a sentence each.
 pub(super) fn differences(before: &Results, after: &Results) -> Vec<String> {
     let mut said = Vec::new();
     let (one, other) = (&before.conditions, &after.conditions);
@@ -80,7 +80,7 @@ pub(super) fn differences(before: &Results, after: &Results) -> Vec<String> {
     said
 }
 
-/// The cases of one name.
+/// Pairs of cases with the same name.
 fn pairs<'r>(before: &'r Results, after: &'r Results) -> impl Iterator<Item = (&'r Case, &'r Case)> {
     let other = |case: &Case| after.cases.iter().find(|other| other.name == case.name);
     before.cases.iter().filter_map(move |case| Some((case, other(case)?)))

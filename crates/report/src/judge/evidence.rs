@@ -1,11 +1,11 @@
-//! Evidence from our own results.
+//! Evidence from our own results, for the judge.
 
 use super::{Evidence, Ranking};
 use crate::results::{Arrivals, Case, Measured, Results, Role};
 use crate::statistics::Estimate;
 use crate::summary::{Metric, Row};
 
-/// What the kernel says when a limit of its own is reached, and our generator when it sees that it would be.
+/// Error texts of the kernel or the generator for an exhausted limit.
 const EXHAUSTED: [&str; 5] = [
     "Too many open files",
     "open files (ulimit -n)",
@@ -14,7 +14,7 @@ const EXHAUSTED: [&str; 5] = [
     "No buffer space available",
 ];
 
-/// What is ranked in a case: every proxy that was measured.
+/// Ranking of a case: evidence for every measured proxy.
 pub(crate) fn ranking(results: &Results, title: &str, case: &Case, rows: &[Row<'_>]) -> Ranking {
     let ranked = rows.iter().filter(|row| row.proxy.role != Role::Direct);
     Ranking {
@@ -78,7 +78,7 @@ fn evidence(results: &Results, case: &Case, row: &Row<'_>) -> Evidence {
     }
 }
 
-/// The median over the valid measurements.
+/// Median over the valid measurements.
 fn middle(row: &Row<'_>, share: impl Fn(&Measured) -> Option<f64>) -> Option<f64> {
     Estimate::of(row.measured().iter().filter_map(|measured| share(measured))).map(|estimate| estimate.median)
 }

@@ -1,5 +1,5 @@
-//! Requests per second against workers, for what was asked of several numbers of them: a chart, and the Universal
-//! Scalability Law that fits.
+//! Requests per second against workers, for cases with several numbers of workers: a chart, and the fitted Universal
+//! Scalability Law.
 
 use crate::chart::{self, Lines};
 use crate::figure;
@@ -10,7 +10,7 @@ use crate::table::{NOTHING, Table};
 
 use super::Shown;
 
-/// A chart and its table for each group of cases that differ in their workers alone.
+/// A chart and a table for each group of cases that differ only in their workers.
 pub fn by_workers(summary: &Summary<'_>) -> Vec<Shown> {
     let mut groups: Vec<Vec<&CaseSummary<'_>>> = Vec::new();
     // At a rate that is offered all do the same.
@@ -28,7 +28,7 @@ pub fn by_workers(summary: &Summary<'_>) -> Vec<Shown> {
     groups.iter().filter(|group| group.len() > 1).enumerate().filter_map(scaling).collect()
 }
 
-/// Whether two cases differ in nothing but their workers.
+/// Whether two cases differ only in their workers.
 fn is_alike(one: &Case, other: &Case) -> bool {
     let same_workers = Case {
         workers: one.workers,
@@ -88,7 +88,7 @@ fn scaling((index, cases): (usize, &Vec<&CaseSummary<'_>>)) -> Option<Shown> {
     Some(Shown { chart: chart.draw(), series: None, caption, table })
 }
 
-/// What a law says, in the order of the headings; nothing of fewer than three numbers of workers.
+/// Parameters of a fitted law in the order of the headings; empty for fewer than three numbers of workers.
 fn law(fit: Option<Fit>) -> [Option<String>; 4] {
     let Some(fit) = fit else { return Default::default() };
     let share = |value: f64, (low, high): (f64, f64)| {
