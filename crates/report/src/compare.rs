@@ -1,7 +1,7 @@
 //! Compares two results: which differences exceed noise and drift.
 //!
 //! Machines drift between runs. Peers of the same version on the same machine are the controls: each figure is divided
-//! by theirs of the same round before the comparison. The words are in `show`.
+//! by the mean figure of the controls in the same round. The words are in `show`.
 
 /// A comparison as sentences, table and JSON.
 pub mod show;

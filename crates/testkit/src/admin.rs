@@ -1,4 +1,4 @@
-//! The admin API, asked over its socket.
+//! Client of the admin API, over its Unix socket.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

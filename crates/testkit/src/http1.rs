@@ -1,4 +1,4 @@
-//! One end of a connection to the proxy, the client's or a server's, that says and expects bytes.
+//! HTTP/1 client or server, played by a test: sends bytes and expects bytes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -9,21 +9,21 @@ use socket2::SockRef;
 use crate::text::{ANY, show};
 use crate::wait::PATIENCE;
 
-/// One end of an HTTP/1 connection, which the test plays.
+/// HTTP/1 client or server that the test plays.
 pub struct Peer {
-    /// `client` or `server`, for messages.
+    /// Name in messages: `client` or `server`.
     name: &'static str,
     stream: TcpStream,
-    /// What has arrived and is not yet accounted for.
+    /// Received bytes that the test has not expected yet.
     received: Vec<u8>,
 }
 
 /// How a connection ended for its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// By the end of the stream.
+    /// The connection ended with the end of the stream.
     End,
-    /// By a reset.
+    /// The connection ended with a reset.
     Reset,
 }
 
@@ -45,7 +45,7 @@ impl Message {
 }
 
 impl Peer {
-    /// Plays one end of this connection. `name` stands in messages: `client` or `server`.
+    /// Creates a client or server on this connection. `name` is used in messages: `client` or `server`.
     pub fn new(name: &'static str, stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
         stream.set_write_timeout(Some(PATIENCE)).expect("is a socket");
@@ -54,7 +54,7 @@ impl Peer {
         Self { name, stream, received: Vec::new() }
     }
 
-    /// The socket.
+    /// Socket of the connection.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
@@ -78,7 +78,7 @@ impl Peer {
         }
     }
 
-    /// Whether bytes or the end have arrived. Does not wait.
+    /// Whether bytes, or the end of the connection, have arrived. Does not wait.
     pub fn has_something(&self) -> bool {
         self.stream.set_nonblocking(true).expect("is a socket");
         let peeked = self.stream.peek(&mut [0]);
@@ -86,12 +86,12 @@ impl Peer {
         !self.received.is_empty() || peeked.is_ok()
     }
 
-    /// Shuts down the sending side; reading goes on.
+    /// Shuts down the sending side; receiving is still possible.
     pub fn half_closes(&mut self) {
         self.stream.shutdown(Shutdown::Write).expect("is connected");
     }
 
-    /// Closes with a reset.
+    /// Closes the connection with a reset.
     pub fn resets(self) {
         SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).expect("is a socket");
     }
@@ -118,7 +118,7 @@ impl Peer {
         }
     }
 
-    /// Waits for more; the way in which there is none.
+    /// Waits for more bytes. Returns how the connection ended if there are none.
     fn receive(&mut self) -> Option<String> {
         let mut bytes = [0; 64 * 1024];
         match self.stream.read(&mut bytes) {

@@ -14,7 +14,7 @@ pub fn loopback() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
-/// An address where nobody listens: the kernel gives port 1 to nobody who does not ask for it.
+/// Loopback address where nobody listens: the kernel never chooses port 1.
 pub fn nobody() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 1))
 }
@@ -51,7 +51,7 @@ fn with_patience(listener: TcpListener) -> TcpListener {
     listener
 }
 
-/// The address of a listening socket.
+/// Address of a listening socket.
 pub fn address_of(listener: &TcpListener) -> SocketAddr {
     listener.local_addr().expect("it listens")
 }
@@ -65,7 +65,7 @@ pub fn accept(listener: &TcpListener) -> TcpStream {
     TcpStream::from(OwnedFd::from(socket))
 }
 
-/// Accepts a connection if one waits already.
+/// Accepts a connection if one is already waiting.
 pub fn try_accept(listener: &TcpListener) -> Option<TcpStream> {
     listener.set_nonblocking(true).expect("is a socket");
     let accepted = listener.accept();

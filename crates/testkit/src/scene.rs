@@ -1,4 +1,4 @@
-//! A proxy as a file configures it, servers of HTTP/1.1 that the test plays, and clients of either version.
+//! Running proxy with a configuration, HTTP/1.1 servers played by the test, and clients of both HTTP versions.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -15,16 +15,16 @@ use crate::ports;
 /// HTTP version of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spoken {
-    /// HTTP/1.1.
+    /// The client uses HTTP/1.1.
     Http1,
-    /// HTTP/2.
+    /// The client uses HTTP/2.
     Http2,
 }
 
-/// Both versions of clients.
+/// Both HTTP versions, for tests that run with each.
 pub const BOTH: [Spoken; 2] = [Spoken::Http1, Spoken::Http2];
 
-/// A running proxy and its servers.
+/// A running proxy with its servers.
 pub struct Scene {
     running: Running,
     servers: Vec<TcpListener>,
@@ -32,12 +32,12 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Starts a proxy. The text names servers as `{0}`, `{1}`, …, and a temporary folder as `{dir}`.
+    /// Starts a proxy. The configuration text names servers as `{0}`, `{1}`, …, and a temporary folder as `{dir}`.
     pub fn new(routes: &str) -> Self {
         Self::with_files(&[], routes)
     }
 
-    /// Starts a proxy like [`Scene::new`], with these files in the folder.
+    /// Starts a proxy like [`Scene::new`], with these files in its temporary folder.
     pub fn with_files(files: &[(&str, &str)], routes: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         for (name, text) in files {
@@ -57,22 +57,22 @@ impl Scene {
         Self { running, servers, directory }
     }
 
-    /// The proxy.
+    /// The running proxy.
     pub fn running(&self) -> &Running {
         &self.running
     }
 
-    /// The proxy and its folder, for tests that end the proxy.
+    /// The proxy and its temporary folder, for tests that end the proxy.
     pub fn into_parts(self) -> (Running, TempDir) {
         (self.running, self.directory)
     }
 
-    /// Path of a file in the folder.
+    /// Path of a file in the temporary folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// Address of a server.
+    /// Address of a server, by its number.
     pub fn server_address(&self, server: usize) -> String {
         self.servers[server].local_addr().expect("it listens").to_string()
     }
@@ -91,12 +91,13 @@ impl Scene {
         Peer::new("server", ports::accept(&self.servers[server]))
     }
 
-    /// Accepts a connection to a server if one waits already.
+    /// Accepts a connection to a server if one is already waiting.
     pub fn try_accept(&self, server: usize) -> Option<Peer> {
         ports::try_accept(&self.servers[server]).map(|stream| Peer::new("server", stream))
     }
 
-    /// Sends a request on a new connection; the first server answers. Returns the head that it saw, and what the client got.
+    /// Sends a request on a new connection; the first server answers. Returns the head that the server received, and
+    /// the client's response.
     pub fn exchange(&self, spoken: Spoken, request: &Asked<'_>, response: &str) -> (String, Got) {
         let mut client = self.client(spoken);
         client.asks(request);
@@ -119,7 +120,7 @@ pub fn read(text: &str) -> config::Config {
     config::parse(text, "test.toml").unwrap_or_else(|mistakes| panic!("{mistakes:#?}\n{text}"))
 }
 
-/// Checks settings that a test has changed.
+/// Validates settings that a test has changed.
 pub fn valid(settings: config::Settings) -> config::Config {
     config::Config::new(settings).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"))
 }
@@ -142,7 +143,7 @@ pub fn get(target: &str) -> Asked<'_> {
     Asked { method: "GET", host: "test", target, fields: "" }
 }
 
-/// A client of either version.
+/// A client of one of both HTTP versions.
 pub enum Client {
     /// An HTTP/1.1 client.
     One(Peer),
@@ -150,7 +151,7 @@ pub enum Client {
     Two(Box<End>, u32),
 }
 
-/// A response.
+/// A received response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Got {
     /// Status.
@@ -192,7 +193,7 @@ impl Client {
         }
     }
 
-    /// Receives a response to any request but HEAD.
+    /// Receives a response, except to HEAD.
     pub fn gets(&mut self) -> Got {
         match self {
             Self::One(peer) => {
@@ -219,7 +220,7 @@ impl Client {
         }
     }
 
-    /// Receives a response to HEAD.
+    /// Receives a response to HEAD, which has no body.
     pub fn gets_head_alone(&mut self) -> Got {
         match self {
             Self::One(peer) => {

@@ -1,6 +1,6 @@
-//! Expected bytes, written short: `{…}` stands for what the proxy adds to every message.
+//! Expected messages in short form: `{…}` stands for what the proxy adds to every message.
 
-/// Matches any byte.
+/// Placeholder that matches any byte.
 pub const ANY: u8 = 0x01;
 
 /// Length of an HTTP date.
@@ -10,7 +10,7 @@ const DATE_BYTES: usize = 29;
 pub const GET: &str = "GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 /// [`GET`] as a server receives it.
 pub const GET_SEEN: &str = "GET / HTTP/1.1\r\nHost: test\r\n{ours}\r\n";
-/// A response of two bytes.
+/// A response with a body of two bytes.
 pub const OK: &str = "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\n\r\nok";
 /// [`OK`] as a client receives it.
 pub const OK_GOT: &str = "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\n{via}\r\nok";
@@ -41,7 +41,7 @@ pub fn failure_and_close(status: &str, reason: &str) -> String {
     failure(status, "Connection: close\r\n", reason)
 }
 
-/// The proxy's own error response, after which the connection stays open.
+/// The proxy's own error response that keeps the connection open.
 pub fn failure_and_go_on(status: &str, reason: &str) -> String {
     failure(status, "", reason)
 }
@@ -58,7 +58,7 @@ fn failure(status: &str, fields: &str, reason: &str) -> String {
     )
 }
 
-/// Bytes as failure messages show them.
+/// Formats bytes for failure messages.
 pub fn show(bytes: &[u8]) -> String {
     const SHOWN_MAX: usize = 2000;
     let shown =

@@ -1,4 +1,4 @@
-//! How long a test waits, and for what.
+//! Waits with a timeout.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,8 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits until a condition holds. Panics with `otherwise` after [`PATIENCE`].
 ///
-/// For what no socket reports, such as counters. The wait yields and does not sleep: the condition holds soon.
+/// For conditions that no socket reports, such as counters. The wait yields instead of sleeping, because the condition
+/// holds soon.
 #[track_caller]
 pub fn assert_soon(otherwise: &str, is_so: impl FnMut() -> bool) {
     assert!(holds_soon(is_so), "{otherwise}");

@@ -1,5 +1,5 @@
-//! What a request costs, by measures that repeat: the microbenchmarks of the crates (instruction counts, which do not
-//! drift with the machine), then the demo beside the peers installed here.
+//! Repeatable measurements of the cost per request: microbenchmarks of the crates (instruction counts, which do not
+//! drift with the machine), then the demo with the installed peers.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! Everything that CI checks, in its order, stopping at the first failure. `.ci/run` only installs what this needs.
+//! All checks of CI, in order; stops at the first failure. `.ci/run` only installs what they need.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub(crate) struct Args {
     only: Vec<Step>,
 }
 
-/// The steps, in their order.
+/// The checks of CI, in order.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Step {
     /// All tests, by the command of the README.
@@ -39,7 +39,7 @@ enum Step {
 }
 
 const DEMO_SECONDS: &str = "10";
-/// What `vanward` exits with when a figure could not be measured.
+/// Exit code of `vanward` for a run without a valid figure.
 const INVALID_RUN: i32 = 98;
 
 pub(crate) fn run(arguments: &Args) -> Result<(), String> {
@@ -88,7 +88,7 @@ impl Step {
     }
 }
 
-/// The fuzz targets as well, which nothing else here builds: they are a workspace of their own.
+/// Checks all targets with Clippy, and the fuzz targets too: they are a separate workspace that no other check builds.
 fn clippy(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     let root = workspace.root.as_path();
     let words = ["--all-targets", "--", "-D", "warnings"];
@@ -105,7 +105,7 @@ fn clippy(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     })
 }
 
-/// Clippy first: it says of code that only the lab used that nobody does.
+/// Checks a production build. Clippy runs first, because it finds code that only the lab uses.
 fn production(root: &Path, steps: &mut Steps) -> Result<(), String> {
     let mut lint = cargo(root, &["clippy", "-p", "vanward", "--no-default-features", "--", "-D", "warnings"]);
     let mut test = cargo(root, &["test", "-p", "vanward", "--no-default-features"]);
@@ -116,7 +116,7 @@ fn production(root: &Path, steps: &mut Steps) -> Result<(), String> {
     })
 }
 
-/// The demo writes its report to a directory that is removed again, and has to have written one.
+/// Runs the demo with a temporary output directory, and checks that it wrote a report.
 fn demo(root: &Path, steps: &mut Steps) -> Result<(), String> {
     let directory = Scratch::new("demo")?;
     let mut command = cargo(root, &["run", "--release", "--", "demo", "--seconds", DEMO_SECONDS, "--out"]);

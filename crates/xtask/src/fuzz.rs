@@ -1,5 +1,5 @@
-//! Runs each fuzz target of `fuzz/` for a number of inputs. A finding ends the run; libFuzzer has then said where the
-//! input is that made it.
+//! Runs each fuzz target of `fuzz/` with a number of inputs. A finding ends the run; libFuzzer prints the path of its
+//! input.
 
 use std::process::{Command, Stdio};
 

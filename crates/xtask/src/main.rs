@@ -1,21 +1,20 @@
-//! `cargo xtask`: what the project does to itself. CI is `cargo xtask ci` and nothing else, so that what passes here
-//! passes there.
+//! `cargo xtask`: automation of the workspace. CI runs only `cargo xtask ci`, so its checks can be run locally.
 
-/// Where the workspace is and what belongs to it.
+/// Finds the workspace, its packages and text files.
 mod workspace;
-/// The rules of the project that no compiler checks.
+/// Rules of the project that no compiler checks.
 mod tidy;
-/// A directory of our own among the temporary ones.
+/// Temporary directory that is removed at the end.
 mod scratch;
-/// One command of a longer run: named, timed, explained when it fails.
+/// Step of a longer run: a named, timed command.
 mod step;
-/// Everything that CI checks, in its order.
+/// All checks of CI, in order.
 mod ci;
-/// What a proxied request costs, by measures that repeat.
+/// Repeatable measurements of the cost per request.
 mod bench;
-/// The fuzz targets, each for a number of runs.
+/// Runs the fuzz targets.
 mod fuzz;
-/// The proxy among programs that others wrote.
+/// Tests of the proxy with programs of other projects.
 mod strangers;
 
 use std::process::ExitCode;
@@ -86,7 +85,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says something to the person who runs the command.
+/// Prints a line for the person who runs the command.
 #[allow(clippy::print_stderr, reason = "this tool's only output is for a person")]
 fn say(line: impl std::fmt::Display) {
     eprintln!("{line}");

@@ -1,15 +1,15 @@
-//! A directory of our own among the temporary ones, removed with its content at the end.
+//! Temporary directory that is removed with its content at the end.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
 
-/// The directory; dropped, it is gone.
+/// A temporary directory. Dropping it removes the directory.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// `purpose` is unique in this process, and the directory's name ends in it.
+    /// Creates the directory. `purpose` is unique in this process and ends the directory's name.
     pub(crate) fn new(purpose: &str) -> Result<Self, String> {
         let path = env::temp_dir().join(format!("vanward-{}-{purpose}", process::id()));
         fs::create_dir(&path).map_err(|error| format!("{} cannot be created: {error}", path.display()))?;

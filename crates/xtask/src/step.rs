@@ -1,18 +1,18 @@
-//! One command of a longer run: named, timed, and explained when it fails.
+//! Step of a longer run: a named and timed command, with an explanation if it fails.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::say;
 
-/// The steps done so far, with the time that each took.
+/// The completed steps, with their times.
 #[derive(Default)]
 pub(crate) struct Steps {
     done: Vec<(String, Duration)>,
 }
 
 impl Steps {
-    /// Runs `step` under a heading. A failure names the step and says how to repeat it.
+    /// Runs a step under a heading. A failure names the step and the command that repeats it.
     pub(crate) fn run(
         &mut self,
         name: &str,
@@ -33,7 +33,7 @@ impl Steps {
         }
     }
 
-    /// A line for each step, and their sum.
+    /// Summary: a line for each step, and the total time.
     pub(crate) fn summary(&self) -> String {
         let mut summary = String::new();
         let total = self.done.iter().map(|(_, took)| *took).sum();
@@ -45,12 +45,12 @@ impl Steps {
     }
 }
 
-/// Runs a command to its end, its output going where ours goes.
+/// Runs a command to its end, with its output on the terminal.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     run_allowing(command, &[])
 }
 
-/// The same, where some exit codes besides 0 are no failure.
+/// Runs a command to its end; these exit codes and 0 are no failure.
 pub(crate) fn run_allowing(command: &mut Command, codes: &[i32]) -> Result<(), String> {
     let shown = shown(command);
     let status = command.status().map_err(|error| format!("`{shown}` cannot be run: {error}"))?;
@@ -61,7 +61,7 @@ pub(crate) fn run_allowing(command: &mut Command, codes: &[i32]) -> Result<(), S
     }
 }
 
-/// The command as one would type it.
+/// The command as it would be typed in a shell.
 pub(crate) fn shown(command: &Command) -> String {
     let mut shown = String::new();
     for (name, value) in command.get_envs() {

@@ -1,4 +1,4 @@
-//! Where the workspace is and what belongs to it, as git and cargo tell it.
+//! The workspace, with its packages and text files, from git and cargo.
 
 use std::env;
 use std::fs;
@@ -9,20 +9,20 @@ use serde_json::Value;
 
 /// The workspace that this tool was started in.
 pub(crate) struct Workspace {
-    /// Its top directory.
+    /// Top directory of the workspace.
     pub(crate) root: PathBuf,
 }
 
 /// A text file of the project.
 pub(crate) struct TextFile {
-    /// Relative to the top directory, with `/` between its parts.
+    /// Path relative to the top directory, with `/` as separator.
     pub(crate) path: String,
-    /// All of it.
+    /// Complete text.
     pub(crate) text: String,
 }
 
 impl Workspace {
-    /// Cargo tells where this package is; the workspace is two levels up.
+    /// Finds the workspace: two levels above this package.
     pub(crate) fn find() -> Result<Self, String> {
         let package = env::var_os("CARGO_MANIFEST_DIR")
             .ok_or("started outside of cargo; run it as `cargo xtask` in the project's directory")?;
@@ -32,7 +32,7 @@ impl Workspace {
         Ok(Self { root: root.to_owned() })
     }
 
-    /// The text files that are in git or about to be: what it ignores is left out, and so is what is not UTF-8.
+    /// Text files that git tracks or would add. Ignored files, and files that are not UTF-8, are left out.
     pub(crate) fn text_files(&self) -> Result<Vec<TextFile>, String> {
         let listed = output_of(
             Command::new("git")
@@ -50,12 +50,12 @@ impl Workspace {
             .collect())
     }
 
-    /// Where cargo builds.
+    /// Target directory of cargo.
     pub(crate) fn target_directory(&self) -> Result<PathBuf, String> {
         Ok(PathBuf::from(text(&self.metadata("Cargo.toml")?, "target_directory")))
     }
 
-    /// The packages of a manifest's workspace, as `cargo metadata` describes them.
+    /// Packages of a workspace, as `cargo metadata` describes them.
     pub(crate) fn packages(&self, manifest: &str) -> Result<Vec<Value>, String> {
         match self.metadata(manifest)?["packages"].take() {
             Value::Array(packages) => Ok(packages),
@@ -75,12 +75,12 @@ impl Workspace {
     }
 }
 
-/// A text of a package's metadata; empty where there is none.
+/// A text in the metadata of a package; empty if it is missing.
 pub(crate) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// The names of a package's targets of one kind: `bin`, `bench`.
+/// Names of a package's targets of one kind: `bin`, `bench`.
 pub(crate) fn targets<'v>(package: &'v Value, kind: &str) -> Vec<&'v str> {
     let is_kind =
         |target: &&Value| target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|k| k == kind));

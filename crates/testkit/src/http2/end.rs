@@ -1,4 +1,4 @@
-//! One end of a connection of HTTP/2 to the proxy, the client's or a server's, that says what it likes.
+//! HTTP/2 client or server, played by a test, which may also violate the protocol.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -10,20 +10,20 @@ use crate::wait::PATIENCE;
 /// Client connection preface (RFC 9113 §3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// One end of an HTTP/2 connection, which the test plays. SETTINGS and PING are acknowledged, windows kept.
+/// HTTP/2 client or server that the test plays. It acknowledges SETTINGS and PING, and updates windows.
 pub struct End {
     stream: TcpStream,
     received: Vec<u8>,
     reader: Reader,
-    /// Frames that came before the one that was asked for.
+    /// Received frames that the test has not asked for yet.
     passed: Vec<Frame>,
-    /// What the proxy has told of itself.
+    /// Settings of the proxy.
     settings: HashMap<u16, u32>,
-    /// What may still be sent to the proxy, but for what the streams themselves allow.
+    /// Send window of the connection.
     window: i64,
-    /// What each stream may be sent beyond what the settings say.
+    /// Send window of each stream, relative to the initial window of the settings.
     windows: HashMap<u32, i64>,
-    /// Whether received DATA opens the windows again at once.
+    /// Whether received DATA is answered with WINDOW_UPDATE at once.
     pub takes_all: bool,
     /// Whether PING is acknowledged.
     pub answers_pings: bool,
@@ -32,9 +32,9 @@ pub struct End {
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// With GOAWAY of this code.
+    /// The connection ended with GOAWAY and this error code.
     Told(u32),
-    /// Without GOAWAY.
+    /// The connection ended without GOAWAY.
     Untold,
 }
 
@@ -91,14 +91,14 @@ impl End {
         self.stream.write_all(bytes).is_ok()
     }
 
-    /// Waits until the proxy has processed all that was sent: sends PING and receives the acknowledgement.
+    /// Waits until the proxy has processed all sent bytes: sends PING and receives the acknowledgement.
     pub fn is_heard(&mut self) {
         let token = fastrand::u64(..).to_be_bytes();
         self.sends(frame::ping(token));
         self.find(|frame| *frame == Frame::PingAck(token));
     }
 
-    /// Sends DATA within the windows, waiting for them to open. `ends` sets END_STREAM on the last frame.
+    /// Sends DATA within the windows, and waits for them to open. `ends` sets END_STREAM on the last frame.
     pub fn sends_body(&mut self, stream: u32, mut bytes: &[u8], ends: bool) {
         while !bytes.is_empty() {
             let room = self.room(stream);
@@ -116,7 +116,7 @@ impl End {
         }
     }
 
-    /// Sends DATA until the windows are used up and the proxy opens them no more. Returns how many bytes.
+    /// Sends DATA until the windows are used up and the proxy no longer opens them. Returns the number of bytes.
     pub fn sends_what_it_may(&mut self, stream: u32) -> usize {
         let mut sent = 0;
         loop {
@@ -134,14 +134,14 @@ impl End {
         }
     }
 
-    /// How many bytes the windows of stream and connection allow now.
+    /// Number of bytes that the windows of stream and connection allow now.
     pub fn room(&mut self, stream: u32) -> usize {
         let initial = i64::from(self.setting(frame::INITIAL_WINDOW_SIZE).unwrap_or(frame::WINDOW));
         let of_stream = initial + self.windows.get(&stream).copied().unwrap_or(0);
         of_stream.min(self.window).max(0) as usize
     }
 
-    /// A setting of the proxy. Waits for its first SETTINGS.
+    /// Value of a setting of the proxy. Waits for its first SETTINGS.
     pub fn setting(&mut self, setting: u16) -> Option<u32> {
         while self.settings.is_empty() {
             let frame = self.frame();
@@ -155,7 +155,7 @@ impl End {
         *self.windows.entry(stream).or_default() -= count as i64;
     }
 
-    /// The next frame but for what every connection does: settings, pings and windows are seen to here.
+    /// Receives the next frame. Handles SETTINGS, PING and WINDOW_UPDATE itself.
     fn frame(&mut self) -> Frame {
         self.try_frame().unwrap_or_else(|ended| panic!("{ended}; before that {:?}", self.passed))
     }
@@ -260,7 +260,7 @@ impl End {
         assert_eq!(self.next_on(stream), Frame::Reset { stream, code });
     }
 
-    /// Forgets frames that were received and not asked for.
+    /// Discards received frames that the test has not asked for.
     pub fn forgets(&mut self) {
         self.passed.clear();
     }
@@ -323,7 +323,7 @@ fn shown(body: &[u8]) -> String {
     format!("---\n{}\n---\n", String::from_utf8_lossy(body))
 }
 
-/// The version in Via is not what a test here is about, and neither is a time of day.
+/// Replaces the version in Via and the time in Date, which differ between runs.
 fn plain(fields: &str) -> String {
     let line = |line: &str| match line.split_once(": ") {
         Some(("via", name)) if name.ends_with(" vanward") => "via: vanward\n".to_owned(),

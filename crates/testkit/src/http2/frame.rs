@@ -1,5 +1,5 @@
-//! Frames of HTTP/2, written and read by hand (RFC 9113 §4, §6): nothing here knows of `h2`. Fields are written as
-//! literals without indexing and read with a decoder that is not `h2`'s either.
+//! HTTP/2 frames, written and read by hand (RFC 9113 §4, §6), without `h2`. Fields are written as literals without
+//! indexing, and read with a decoder that is not `h2`'s.
 
 use loona_hpack::Decoder;
 
@@ -10,32 +10,32 @@ pub const ACK: u8 = 1;
 /// Flag of HEADERS and CONTINUATION: the field block ends.
 pub const END_HEADERS: u8 = 4;
 
-/// Error code: graceful shutdown.
+/// Error code 0: graceful shutdown.
 pub const NO_ERROR: u32 = 0;
-/// Error code: a rule of the protocol is broken.
+/// Error code 1: a violation of the protocol.
 pub const PROTOCOL_ERROR: u32 = 1;
-/// Error code: the sender has failed.
+/// Error code 2: an internal error of the sender.
 pub const INTERNAL_ERROR: u32 = 2;
-/// Error code: more was sent than the windows allow.
+/// Error code 3: more was sent than the windows allow.
 pub const FLOW_CONTROL_ERROR: u32 = 3;
-/// Error code: the stream was not processed.
+/// Error code 7: the stream was not processed.
 pub const REFUSED_STREAM: u32 = 7;
-/// Error code: the stream is no longer needed.
+/// Error code 8: the stream is no longer needed.
 pub const CANCEL: u32 = 8;
-/// Error code: the peer causes too much load.
+/// Error code 11: the peer causes too much load.
 pub const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// Setting: streams at once.
+/// Setting: maximum number of concurrent streams.
 pub const MAX_CONCURRENT_STREAMS: u16 = 3;
-/// Setting: window of a new stream.
+/// Setting: initial window of a stream.
 pub const INITIAL_WINDOW_SIZE: u16 = 4;
 /// Setting: extended CONNECT (RFC 8441).
 pub const ENABLE_CONNECT_PROTOCOL: u16 = 8;
 
-/// Initial window of a connection, and of its streams unless set otherwise.
+/// Initial window of a connection, and of its streams without another setting.
 pub const WINDOW: u32 = 65_535;
 
-/// A frame as its receiver reads it.
+/// A received frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
     /// HEADERS with its CONTINUATION frames.
@@ -88,7 +88,7 @@ pub enum Frame {
 }
 
 impl Frame {
-    /// The stream of the frame; 0 is the connection.
+    /// Stream identifier of the frame; 0 for the connection.
     pub fn stream(&self) -> u32 {
         match *self {
             Self::Headers { stream, .. }
@@ -100,7 +100,7 @@ impl Frame {
     }
 }
 
-/// A frame of any type and with any payload.
+/// Encodes a frame of any type with any payload.
 pub fn raw(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("is a frame").to_be_bytes();
     let mut bytes = vec![length[1], length[2], length[3], kind, flags];
@@ -109,32 +109,32 @@ pub fn raw(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// HEADERS: a head or trailers, as lines of `name: value`, pseudo-header fields first.
+/// Encodes HEADERS: a head or trailers, as lines of `name: value`, pseudo-header fields first.
 pub fn headers(stream: u32, fields: &str) -> Vec<u8> {
     raw(1, END_HEADERS, stream, &block(fields))
 }
 
-/// HEADERS with END_STREAM.
+/// Encodes HEADERS with END_STREAM.
 pub fn last_headers(stream: u32, fields: &str) -> Vec<u8> {
     raw(1, END_HEADERS | END_STREAM, stream, &block(fields))
 }
 
-/// DATA.
+/// Encodes DATA.
 pub fn data(stream: u32, bytes: impl AsRef<[u8]>) -> Vec<u8> {
     raw(0, 0, stream, bytes.as_ref())
 }
 
-/// DATA with END_STREAM.
+/// Encodes DATA with END_STREAM.
 pub fn last_data(stream: u32, bytes: impl AsRef<[u8]>) -> Vec<u8> {
     raw(0, END_STREAM, stream, bytes.as_ref())
 }
 
-/// RST_STREAM.
+/// Encodes RST_STREAM.
 pub fn reset(stream: u32, code: u32) -> Vec<u8> {
     raw(3, 0, stream, &code.to_be_bytes())
 }
 
-/// SETTINGS: pairs of identifier and value.
+/// Encodes SETTINGS: pairs of identifier and value.
 pub fn settings(values: &[(u16, u32)]) -> Vec<u8> {
     let pairs = values.iter().flat_map(|(key, value)| {
         let (key, value) = (key.to_be_bytes(), value.to_be_bytes());
@@ -143,22 +143,22 @@ pub fn settings(values: &[(u16, u32)]) -> Vec<u8> {
     raw(4, 0, 0, &pairs.collect::<Vec<u8>>())
 }
 
-/// PING.
+/// Encodes PING.
 pub fn ping(payload: [u8; 8]) -> Vec<u8> {
     raw(6, 0, 0, &payload)
 }
 
-/// GOAWAY.
+/// Encodes GOAWAY.
 pub fn go_away(last: u32, code: u32) -> Vec<u8> {
     raw(7, 0, 0, &[last.to_be_bytes(), code.to_be_bytes()].concat())
 }
 
-/// WINDOW_UPDATE.
+/// Encodes WINDOW_UPDATE.
 pub fn window_update(stream: u32, increment: u32) -> Vec<u8> {
     raw(8, 0, stream, &increment.to_be_bytes())
 }
 
-/// A field block: each field a literal without indexing (RFC 7541 §6.2.2).
+/// Encodes a field block: each field a literal without indexing (RFC 7541 §6.2.2).
 pub fn block(fields: &str) -> Vec<u8> {
     let mut block = Vec::new();
     for line in fields.lines() {
@@ -172,7 +172,7 @@ pub fn block(fields: &str) -> Vec<u8> {
     block
 }
 
-/// RFC 7541 §5.2, without Huffman.
+/// Encodes a string without Huffman coding (RFC 7541 §5.2).
 fn put_string(block: &mut Vec<u8>, text: &str) {
     match text.len() {
         len @ 0..127 => block.push(len as u8),
@@ -192,7 +192,7 @@ fn put_string(block: &mut Vec<u8>, text: &str) {
 /// Reads frames from received bytes.
 pub struct Reader {
     decoder: Decoder<'static>,
-    /// A header block that goes on, of a stream and with the flags of its first frame.
+    /// A header block that continues in the next frame: stream, flags of its first frame, bytes.
     unfinished: Option<(u32, u8, Vec<u8>)>,
 }
 
@@ -204,7 +204,7 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// Removes the next frame of a known type from the front of `bytes`, if all of it is there.
+    /// Removes the next frame of a known type from the front of `bytes`, if it is complete.
     pub fn take(&mut self, bytes: &mut Vec<u8>) -> Option<Frame> {
         loop {
             let (header, rest) = bytes.split_first_chunk::<9>()?;

@@ -1,8 +1,8 @@
-//! One end of an HTTP/2 connection, which writes and reads frames by hand.
+//! HTTP/2 client or server, played by a test, with frames written and read by hand.
 
 /// Frames (RFC 9113 §4, §6) and field blocks (RFC 7541).
 pub mod frame;
-/// One end of a connection.
+/// HTTP/2 client or server on one connection.
 mod end;
 
 pub use end::{End, Ended, PREFACE};

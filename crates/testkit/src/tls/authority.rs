@@ -1,4 +1,4 @@
-//! Certificates, and what the test's own ends of TLS start from.
+//! Certificates, and TLS configurations for clients and servers of a test.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct Authority {
     issuer: Issuer<'static, rcgen::KeyPair>,
     certificate: CertificateDer<'static>,
     folder: TempDir,
-    /// File with the CA's own certificate.
+    /// File with the certificate of the CA.
     pub file: PathBuf,
 }
 
@@ -148,7 +148,7 @@ impl Issued {
     }
 }
 
-/// The default provider with one key exchange group more, which the proxy does not know and nobody asks for by default.
+/// The default crypto provider with an additional key exchange group, which the proxy does not support.
 fn provider() -> Arc<CryptoProvider> {
     let mut provider = default_provider();
     provider.kx_groups.push(kx_group::MLKEM768);

@@ -1,4 +1,4 @@
-//! One end of a connection to the proxy, in the clear or with TLS, which sees how the other ends.
+//! Client or server played by a test, with or without TLS; it sees exactly how the connection ends.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -15,29 +15,29 @@ use crate::wait::PATIENCE;
 /// How a connection ended for its reader.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ending {
-    /// By close_notify; without TLS, by the end of the stream.
+    /// With TLS: close_notify. Without TLS: the end of the stream.
     Told,
-    /// By the end of the stream without close_notify.
+    /// The end of the stream without close_notify.
     Cut,
-    /// By a reset.
+    /// A reset.
     Reset,
-    /// By an alert, or by bytes that are no TLS record.
+    /// An alert, or bytes that are no TLS record.
     Refused(Error),
 }
 
-/// One end of a connection, in the clear or with TLS, which the test plays.
+/// Client or server that the test plays, with or without TLS.
 pub struct End {
-    /// The socket.
+    /// TCP socket of the connection.
     pub tcp: TcpStream,
-    /// The state of TLS; `None` in the clear.
+    /// TLS state; `None` without TLS.
     pub tls: Option<Connection>,
     received: Vec<u8>,
-    /// How the other end has ended, if it has.
+    /// How the other side has ended, if it has.
     ending: Option<Ending>,
 }
 
 impl End {
-    /// Plays an end in the clear.
+    /// Creates a client or server without TLS.
     pub fn plain(tcp: TcpStream) -> Self {
         tcp.set_read_timeout(Some(PATIENCE)).expect("is a socket");
         tcp.set_write_timeout(Some(PATIENCE)).expect("is a socket");
@@ -45,20 +45,20 @@ impl End {
         Self { tcp, tls: None, received: Vec::new(), ending: None }
     }
 
-    /// Plays a TLS client, before its handshake.
+    /// Creates a TLS client, before its handshake.
     pub fn client(tcp: TcpStream, config: &Arc<ClientConfig>, name: &str) -> Self {
         let name = ServerName::try_from(name.to_owned()).expect("is a name");
         let connection = ClientConnection::new(Arc::clone(config), name).expect("it can begin");
         Self { tls: Some(connection.into()), ..Self::plain(tcp) }
     }
 
-    /// Plays a TLS server, before its handshake.
+    /// Creates a TLS server, before its handshake.
     pub fn server(tcp: TcpStream, config: &Arc<ServerConfig>) -> Self {
         let connection = ServerConnection::new(Arc::clone(config)).expect("it can begin");
         Self { tls: Some(connection.into()), ..Self::plain(tcp) }
     }
 
-    /// The state of TLS.
+    /// The TLS state. Panics without TLS.
     pub fn tls(&mut self) -> &mut Connection {
         self.tls.as_mut().expect("it has TLS")
     }
@@ -74,7 +74,7 @@ impl End {
         Ok(self.tls().handshake_kind().expect("it is over"))
     }
 
-    /// Completes the handshake but for sending its last message, which leaves with the next bytes.
+    /// Completes the handshake without sending the last message, which is sent with the next bytes.
     pub fn shakes_hands_all_but(&mut self) -> HandshakeKind {
         self.flush();
         while self.tls().is_handshaking() {
@@ -83,7 +83,7 @@ impl End {
         self.tls().handshake_kind().expect("it is over")
     }
 
-    /// Waits until a client has this many TLS 1.3 tickets.
+    /// Waits until the client has this many TLS 1.3 tickets.
     pub fn has_tickets(&mut self, count: u32) {
         while let Some(Connection::Client(client)) = &self.tls
             && client.tls13_tickets_received() < count
@@ -92,7 +92,7 @@ impl End {
         }
     }
 
-    /// Sends what TLS has to send.
+    /// Sends the bytes that TLS has buffered.
     pub fn flush(&mut self) {
         let Some(tls) = &mut self.tls else { return };
         let mut bytes = Vec::new();
@@ -133,7 +133,7 @@ impl End {
         self.sends([head.as_bytes(), body].concat());
     }
 
-    /// Sends close_notify; reading goes on.
+    /// Sends close_notify; receiving is still possible.
     pub fn tells_its_end(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();
@@ -146,7 +146,7 @@ impl End {
         self.tcp.shutdown(Shutdown::Write).expect("is connected");
     }
 
-    /// Waits for more; how it ended, if there is no more.
+    /// Waits for more bytes. Returns how the connection ended if there are none.
     fn receive(&mut self) -> Option<Ending> {
         if self.ending.is_none() {
             let before = self.received.len();
@@ -222,7 +222,7 @@ impl End {
         self.received.drain(..count).collect()
     }
 
-    /// Receives a message whose body has a Content-Length, or none.
+    /// Receives a message with a Content-Length, or without a body.
     pub fn message(&mut self) -> Message {
         let head = self.head();
         let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
@@ -239,7 +239,7 @@ impl End {
         }
     }
 
-    /// Receives the end of the connection in this way, and nothing before it.
+    /// Receives the end of the connection, of this kind, and nothing before it.
     #[track_caller]
     pub fn ends(&mut self, expected: &Ending) {
         let (rest, ending) = self.rest();

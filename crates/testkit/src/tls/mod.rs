@@ -1,10 +1,10 @@
-//! Certificates, and one end of a TLS connection.
+//! Certificates, and TLS client or server played by a test.
 
 /// A certificate authority, its certificates and their files.
 mod authority;
-/// One end of a connection, in the clear or with TLS.
+/// Client or server with or without TLS.
 mod end;
-/// TLS around a TCP connection, on a thread of its own.
+/// TLS around a TCP connection, in a separate thread.
 pub mod tunnel;
 
 pub use authority::{Authority, Issued};

@@ -1,4 +1,4 @@
-//! TLS around a connection: the test's end of it says and reads plain bytes, and a thread seals and opens them.
+//! TLS around a TCP connection: the test sends and receives plaintext, and a thread encrypts and decrypts.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -51,14 +51,14 @@ struct Veil {
     sealed: TcpStream,
     plain: TcpStream,
     tls: Connection,
-    /// What was opened and not passed on yet.
+    /// Decrypted bytes that are not passed on yet.
     opened: Vec<u8>,
-    /// Which of the two, the sealed one and the plain one, says no more.
+    /// Which sides have ended: the encrypted one, the plaintext one.
     ends: [bool; 2],
 }
 
 impl Veil {
-    /// Passes on what comes until both have ended, or one breaks off: then the other does as well.
+    /// Passes bytes on until both sides have ended. If one side fails, resets the other too.
     fn pass(mut self) {
         loop {
             match self.step() {
@@ -74,7 +74,7 @@ impl Veil {
         }
     }
 
-    /// All that can be done at once; whether there is more to come.
+    /// Passes on all that is possible without waiting. Returns whether more may come.
     fn step(&mut self) -> std::io::Result<bool> {
         let Self { sealed, plain, tls, opened, ends } = self;
         if !ends[0] && opened.is_empty() {
@@ -125,7 +125,7 @@ impl Veil {
         Ok(!(ends[0] && opened.is_empty() && (ends[1] || tls.is_handshaking())))
     }
 
-    /// Until something can be done.
+    /// Waits until a socket is ready.
     fn wait(&self) {
         let Self { sealed, plain, tls, opened, ends } = self;
         let mut of_sealed = PollFlags::empty();

@@ -1,4 +1,4 @@
-//! `vanward cache`: what the running proxy has stored.
+//! `vanward cache`: purges and explains the cache of the running proxy.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -111,7 +111,7 @@ fn purge(arguments: &Purge) -> Result<(), ExitCode> {
     if is_nothing && !allow_none { Err(ExitCode::FAILURE) } else { Ok(()) }
 }
 
-/// `purged: 3 stored responses`, and a line for each name if there are several, or if it matched nothing.
+/// Text: `purged: 3 stored responses`, and a line for each name if there are several, or if a name matched nothing.
 fn page(is_soft: bool, purged: &Purged) -> String {
     let counted = |count: usize| match count {
         0 => "nothing".to_owned(),

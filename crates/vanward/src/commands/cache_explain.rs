@@ -1,4 +1,4 @@
-//! `vanward cache explain`: what is stored of a URL, why its last request was no hit, and what to change.
+//! `vanward cache explain`: what is cached for a URL, why its last request was no hit, and what to change.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -100,7 +100,7 @@ fn now(now: &CacheVerdict) -> String {
     }
 }
 
-/// `200, 5 bytes, age 3 s, fresh for 57 s; varies by accept-encoding; ETag "a"`.
+/// Text of a variant: `200, 5 bytes, age 3 s, fresh for 57 s; varies by accept-encoding; ETag "a"`.
 fn variant(stored: &StoredResponse) -> String {
     let StoredResponse { status, body_bytes, age_seconds, ttl_seconds, .. } = stored;
     let mut text = format!("{status}, {body_bytes} bytes, age {age_seconds} s, ");

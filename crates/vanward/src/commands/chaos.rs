@@ -1,4 +1,5 @@
-//! `vanward chaos`: flags, the line that says where its API is, signals. The proxies and their API are in the crate `chaos`.
+//! `vanward chaos`: flags, the line with the address of the API, and signals. The crate `chaos` has the proxies and the
+//! API.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -78,7 +79,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     }
 }
 
-/// Reports the mistakes of the file, with their lines, or as JSON.
+/// Reports the mistakes of the file with their lines, or as JSON.
 fn mistaken(mistakes: &[Mistake], is_json: bool) -> ExitCode {
     if is_json {
         mistakes.iter().for_each(|mistake| message::error(&mistake.to_string()));
@@ -91,7 +92,7 @@ fn mistaken(mistakes: &[Mistake], is_json: bool) -> ExitCode {
     ExitCode::from(super::BAD_CONFIGURATION)
 }
 
-/// Waits for a signal that ends it.
+/// Waits for a signal that ends the command.
 fn wait(running: &Chaos, seed: u64) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -1,7 +1,7 @@
-//! `vanward check`: what a configuration file means, or all that is wrong with it.
+//! `vanward check`: validates a configuration file and reports all mistakes.
 //!
-//! Reads the certificates that it names, and looks for the folders and names that it needs. Starts nothing and opens no
-//! port: a file that is valid here can still meet a port in use.
+//! It reads the certificates of the file, and checks that its directories and host names exist. It starts nothing and
+//! opens no port: a valid file can still use an occupied port.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
@@ -98,9 +98,9 @@ enum Form {
 /// Output and exit code of a check.
 #[derive(Debug, PartialEq)]
 struct Answer {
-    /// For standard output.
+    /// Text for standard output.
     output: String,
-    /// For standard error.
+    /// Text for standard error.
     remarks: String,
     code: u8,
 }
@@ -231,7 +231,7 @@ fn json(mistake: &Mistake, severity: &str) -> serde_json::Value {
     })
 }
 
-/// `2 listeners, 1 route, 1 upstream, 3 servers`.
+/// Text: `2 listeners, 1 route, 1 upstream, 3 servers`.
 fn summary(config: &Config) -> String {
     let servers = config.upstreams.iter().map(|upstream| upstream.servers.len()).sum();
     let counts = [

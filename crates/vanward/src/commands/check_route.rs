@@ -1,4 +1,4 @@
-//! `vanward check --route`: which route a request takes, why, and what it gets there. Nothing is sent anywhere.
+//! `vanward check --route`: which route a request takes, why, and what happens to it. Sends nothing.
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
@@ -160,17 +160,17 @@ impl RouteQuery {
 /// The explanation of a request.
 struct Report<'a> {
     config: &'a Config,
-    /// The route of each rule of the explanation.
+    /// Index of the route for each rule of the explanation.
     of_rule: Vec<usize>,
     listener: &'a Listener,
-    /// The path is ambiguous.
+    /// Whether the path is ambiguous.
     is_ambiguous: bool,
     exchange: Exchange<'a, [(String, String)]>,
     url: &'a str,
     explanation: Explanation,
 }
 
-/// How many routes the text lists before and after the one that matches.
+/// Maximum number of routes that the text lists before and after the matching one.
 const STEPS_TOLD: usize = 20;
 
 impl Report<'_> {
@@ -238,7 +238,7 @@ impl Report<'_> {
         format!("expects listener {}, found {}", names.join(" or "), self.listener.name)
     }
 
-    /// What the request gets, as lines.
+    /// What happens to the request, as lines.
     fn verdict(&self) -> Vec<String> {
         if self.listener.redirect_to_https {
             return vec!["Its listener redirects it to the https URL (308), before routing.".to_owned()];

@@ -1,6 +1,6 @@
-//! `vanward demo`: the lab's shortest run, from nothing to a table and a page.
+//! `vanward demo`: a short run of the lab, with a table and a page.
 //!
-//! It only chooses what is measured and where the report goes; the crates `lab` and `report` do the rest.
+//! This module selects what to measure and where to write the report; the crates `lab` and `report` do the rest.
 
 use std::fs;
 use std::io::{IsTerminal as _, Write as _};
@@ -62,8 +62,8 @@ const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(32).expect("not zero");
 const ORIGINS: NonZeroUsize = NonZeroUsize::new(2).expect("not zero");
 /// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Far enough below the slowest one's capacity that every proxy can hold it, and the load generator as well where it
-/// shares a core with the origins: requests that come one by one cost both of them twice what they cost in batches.
+/// Constant rate, as a share of the slowest proxy's capacity. Every proxy can keep it, and the generator too if it
+/// shares a core with the origins: single requests cost both twice as much as batches.
 const RATE_SHARE: f64 = 0.3;
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
@@ -237,7 +237,7 @@ async fn serve(own: &Own) -> Result<(), String> {
     }
 }
 
-/// Ready at SIGINT or SIGTERM.
+/// Ready after SIGINT or SIGTERM.
 pub(super) async fn interruption() {
     let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
     // Without the handlers these signals end the process at once, as they do by default.
@@ -260,12 +260,12 @@ pub(super) fn print(text: &str) -> Result<(), String> {
     }
 }
 
-/// The clock, in seconds since 1970.
+/// Current time, in seconds since 1970.
 pub(super) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// A line on standard error that is written over, if that is a terminal.
+/// Progress line on standard error that overwrites itself, if standard error is a terminal.
 pub(super) struct ProgressLine {
     is_terminal: bool,
 }

@@ -1,4 +1,4 @@
-//! `vanward faults`: what goes wrong on purpose in the running proxy, changed without a reload.
+//! `vanward faults`: shows, adds and removes injected faults of the running proxy, without a reload.
 
 use std::fmt::Write;
 use std::io::Write as _;

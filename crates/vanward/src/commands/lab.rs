@@ -1,5 +1,5 @@
-//! `vanward lab`: lists, shows and runs experiments. What they are and how they run is in the crate `lab`, what their
-//! results mean in `report`.
+//! `vanward lab`: lists, shows and runs experiments. The crate `lab` runs them, the crate `report` interprets the
+//! results.
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -22,9 +22,9 @@ use super::{lab_compare, lab_files};
 const INVALID_RUN: u8 = 98;
 /// Exit code: an expectation was missed.
 const MISSED: u8 = 99;
-/// A plan is written by hand: more is no plan.
+/// Maximum size of a plan file, which is written by hand.
 const PLAN_BYTES_MAX: u64 = 1024 * 1024;
-/// How often what was measured is kept, against whatever may end the run.
+/// Interval at which results are saved during a run.
 const BETWEEN_KEEPING: Duration = Duration::from_secs(5);
 
 /// Compares proxies: built-in experiments, or your own from a short file.
@@ -172,7 +172,7 @@ fn show(name: &str) -> Result<(), String> {
     print(experiment.text)
 }
 
-/// What an experiment is called, and how long it takes with every proxy, in full and with `--quick`.
+/// Title of an experiment, and its duration with every proxy, in full and with `--quick`.
 fn title_and_times(experiment: experiments::Experiment) -> Result<(String, String), String> {
     let plan = |is_quick| {
         Written::read(experiment.text, experiment.name, is_quick)
@@ -184,7 +184,7 @@ fn title_and_times(experiment: experiments::Experiment) -> Result<(String, Strin
     Ok((title, format!("{times}; with --quick {times_quick}")))
 }
 
-/// Says what is wrong with a plan, each mistake in a line that begins with its place, and what is written there.
+/// Reports the mistakes of a plan: a line with the place of each, and the line of the file.
 fn refused(mistakes: &[Mistake]) -> ExitCode {
     let lines: String = mistakes.iter().map(|mistake| format!("{mistake}\n{}", mistake.shown())).collect();
     // The exit code tells as well, where nobody reads standard error.
@@ -192,7 +192,7 @@ fn refused(mistakes: &[Mistake]) -> ExitCode {
     ExitCode::from(super::BAD_CONFIGURATION)
 }
 
-/// How long a run takes, as far as its plan tells.
+/// Duration of a run, as far as its plan determines it.
 fn times(forecast: &Forecast) -> String {
     let least = forecast.least().as_secs_f64();
     let longest = forecast.longest_searches().as_secs_f64();
@@ -213,7 +213,7 @@ fn own() -> Result<Own, String> {
     Ok(Own { program, version: env!("VANWARD_VERSION").to_owned() })
 }
 
-/// Ends what it started whichever way it is asked to.
+/// Runs the agent, and ends its processes after a signal too.
 fn agent(silence: Option<Duration>) -> Result<(), String> {
     let own = own()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -277,7 +277,7 @@ fn doctor(as_json: bool) -> Result<(), String> {
     print(&out)
 }
 
-/// A measurement of no time measures nothing.
+/// Parses a duration that is not zero.
 fn some_time(text: &str) -> Result<Duration, String> {
     let time = config::duration(text).map_err(|error| error.to_string())?;
     if time.is_zero() { Err("expected more than nothing".to_owned()) } else { Ok(time) }
@@ -323,7 +323,7 @@ fn run_plan(run: &Run) -> ExitCode {
 }
 
 impl Run {
-    /// What is otherwise than the plan's file says, its `quick` tables apart.
+    /// Changes of the command line to the plan, without its `quick` tables.
     fn changes(&self) -> Changes {
         Changes {
             rounds: self.repeats,
@@ -335,7 +335,7 @@ impl Run {
         }
     }
 
-    /// The command that repeats it.
+    /// Command that repeats the run.
     fn command(&self) -> String {
         let list = |flag: &str, names: &[String]| {
             (!names.is_empty()).then(|| format!("{flag} '{}'", names.join(",")))
@@ -356,7 +356,7 @@ impl Run {
     }
 }
 
-/// What is to be measured, and the machines to do it on.
+/// Plan of the run, and its machines.
 async fn plan(
     run: &Run,
     written: Written,
@@ -403,7 +403,7 @@ async fn plan(
     Ok((plan, sites))
 }
 
-/// `lab-zproxy` for `zproxy` and for `plans/zproxy.toml`.
+/// Default output directory: `lab-zproxy` for `zproxy` and for `plans/zproxy.toml`.
 fn folder(run: &Run) -> PathBuf {
     let stem = Path::new(&run.plan).file_stem().unwrap_or_default().to_string_lossy().into_owned();
     run.out.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{stem}")))
@@ -451,7 +451,7 @@ async fn measure(run: &Run, written: Written, changes: Vec<String>, file: File) 
     })
 }
 
-/// Whether each proxy has a figure in each case that it can do.
+/// Whether each proxy has a figure in each case that it supports.
 fn is_complete(results: &Results, summary: &Summary<'_>) -> bool {
     summary.cases.iter().all(|case| {
         case.rows.iter().all(|row| {
@@ -464,12 +464,12 @@ fn is_complete(results: &Results, summary: &Summary<'_>) -> bool {
     })
 }
 
-/// Tells where the run is, and keeps what it measured.
+/// Shows the progress of a run, and saves its results.
 struct Keeper {
     told: ProgressLine,
     folder: PathBuf,
     kept: Instant,
-    /// Why the last try to keep it failed.
+    /// Why the last attempt to save failed.
     failed: Option<String>,
 }
 

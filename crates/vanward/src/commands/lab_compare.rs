@@ -1,4 +1,4 @@
-//! `vanward lab compare`: two results beside each other. What differs is decided by `report`; here is where it goes.
+//! `vanward lab compare`: compares two results. The crate `report` compares; this module writes the output.
 
 use std::fs;
 use std::path::PathBuf;

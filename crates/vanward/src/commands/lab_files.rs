@@ -1,4 +1,4 @@
-//! The files that a run of the lab leaves in its folder, and reading them again. What is in them is made by `report`.
+//! Reads and writes the files of a lab run. The crate `report` makes their content.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Error, ErrorKind, Read};
@@ -7,16 +7,16 @@ use std::path::Path;
 use flate2::bufread::MultiGzDecoder;
 use report::{Results, Summary, export, markdown, page};
 
-/// Results of the largest matrix are far below this.
+/// Maximum size of a results file, far above that of the largest matrix.
 const RESULTS_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// The results in a folder.
+/// Name of the results file.
 const RESULTS: &str = "results.json";
-/// The same as gzip made it: histograms shrink to a fifth, for those who keep or send them.
+/// Name of a results file compressed with gzip, which needs a fifth of the space.
 const RESULTS_GZIPPED: &str = "results.json.gz";
 
-/// Writes all of them; `plots` adds a file for each chart.
+/// Writes all files of a run; `plots` adds a file for each chart.
 ///
-/// The results come first: on a disk that is nearly full they are what matters.
+/// The results are written first, because they matter most on a disk that is nearly full.
 pub(super) fn write(
     folder: &Path,
     results: &Results,
@@ -54,12 +54,12 @@ pub(super) fn write(
     put(folder, "report.html", &page)
 }
 
-/// Writes the results.
+/// Writes the results file.
 pub(super) fn keep(folder: &Path, results: &Results) -> Result<(), String> {
     put(folder, RESULTS, &results.to_json())
 }
 
-/// The results of a folder, or of a file; either may be gzipped.
+/// Reads the results of a directory or a file, also if compressed with gzip.
 pub(super) fn read_results(at: &Path) -> Result<Results, String> {
     let (plain, gzipped) = (at.join(RESULTS), at.join(RESULTS_GZIPPED));
     let path = match at.is_dir() {
@@ -76,13 +76,13 @@ pub(super) fn read_results(at: &Path) -> Result<Results, String> {
     Results::from_json(&text).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
-/// A file of at most so many bytes.
+/// Reads a text file of at most `most` bytes.
 pub(super) fn read(path: &Path, most: u64) -> Result<String, String> {
     let file = File::open(path).map_err(|error| unreadable(path, &error))?;
     read_from(path, file, most)
 }
 
-/// What comes out of a file, at most so many bytes: neither a device nor what was packed small makes more of it.
+/// Reads at most `most` bytes, so that neither a device nor a compressed file can fill the memory.
 fn read_from(path: &Path, content: impl Read, most: u64) -> Result<String, String> {
     let mut text = String::new();
     content.take(most + 1).read_to_string(&mut text).map_err(|error| unreadable(path, &error))?;
@@ -100,12 +100,12 @@ fn unreadable(path: &Path, error: &Error) -> String {
     format!("cannot read {}: {error}{remedy}", path.display())
 }
 
-/// Makes a folder, if it is not there.
+/// Creates a directory if it does not exist.
 pub(super) fn make(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| failed(folder, &error))
 }
 
-/// Writes a file beside the last one first: a full disk leaves that whole, and none that is broken off.
+/// Writes a file under another name, then renames it: on a full disk, the previous file stays intact.
 fn put(folder: &Path, name: &str, text: &str) -> Result<(), String> {
     let (path, beside) = (folder.join(name), folder.join(format!("{name}.part")));
     let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &path));

@@ -1,4 +1,4 @@
-//! `vanward load`: flags to a plan, the live line, and the outcome as text or JSON.
+//! `vanward load`: turns flags into a plan, shows progress, and prints the outcome as text or JSON.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -102,7 +102,7 @@ pub(crate) struct Args {
     hgrm: Option<PathBuf>,
 }
 
-/// Maximum number of failed requests.
+/// Maximum of failed requests: a number, or a share of all requests.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum MaxErrors {
     Count(u64),
@@ -273,7 +273,7 @@ fn url_list(file: &Path, base: Option<&str>) -> Result<Vec<String>, String> {
     Ok(urls)
 }
 
-/// The scheme and authority of a URL.
+/// Scheme and authority of a URL.
 fn authority(url: &str) -> &str {
     let host_at = url.find("://").map_or(0, |at| at + 3);
     url[host_at..].find(['/', '?', '#']).map_or(url, |length| &url[..host_at + length])
@@ -292,7 +292,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     config::duration(text).map(|duration| duration.as_secs_f64()).map_err(|error| error.to_string())
 }
 
-/// A number that may end in k, M or G.
+/// Parses a number that may end in k, M or G.
 fn rate(text: &str) -> Result<f64, String> {
     let (digits, factor) = match text.char_indices().last() {
         Some((at, 'k' | 'K')) => (&text[..at], 1e3),
@@ -347,11 +347,11 @@ fn watched(running: Running) -> Result<Outcome, load::Error> {
     })
 }
 
-/// The line that says each second how a run goes; nothing unless standard error is a terminal.
+/// Progress line, updated every second; nothing unless standard error is a terminal.
 struct LiveLine {
     control: Control,
     is_terminal: bool,
-    /// At the last tick.
+    /// Requests at the last update.
     requests: u64,
     seconds: f64,
 }

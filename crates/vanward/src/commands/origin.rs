@@ -1,4 +1,4 @@
-//! `vanward origin`: flags, the lines that say where it listens, signals. What it serves is the crate `origin`'s.
+//! `vanward origin`: flags, the line with the listening addresses, and signals. The crate `origin` is the server.
 
 use std::io::{self, IsTerminal, Write};
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! `vanward proxy`.
+//! `vanward proxy`: turns flags into a configuration and runs a proxy.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -195,10 +195,10 @@ fn cache_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The same as `memory` of [cache].
+/// Minimum size of the cache, equal to that of `memory` in [cache].
 const CACHE_BYTES_MIN: u64 = 1 << 20;
 
-/// The certificate for clients; `None` is HTTP.
+/// Certificate for clients; `None` for HTTP.
 fn certificates(arguments: &Args) -> Option<Certificates> {
     if arguments.self_signed {
         return Some(Certificates::SelfSigned);

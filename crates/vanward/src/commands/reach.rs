@@ -1,6 +1,6 @@
-//! The running proxy as commands reach it: its admin socket, found by flag or by file, and HTTP over it.
+//! Client of the admin API: finds the admin socket by flag or configuration file, and sends HTTP requests to it.
 //!
-//! What the JSON means is in `proxy::status`.
+//! `proxy::status` defines the JSON of the responses.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -146,7 +146,7 @@ fn mistaken(mistakes: impl Iterator<Item = String>, consequence: &str) -> ExitCo
     super::fail(super::BAD_CONFIGURATION, consequence)
 }
 
-/// The status and the body of a response whose end is that of its connection.
+/// Status and body of a response that ends with its connection.
 fn parse(response: &[u8]) -> Option<Answer> {
     let at = response.windows(4).position(|window| window == b"\r\n\r\n")?;
     let status = response.strip_prefix(b"HTTP/1.1 ")?.first()?;

@@ -1,4 +1,4 @@
-//! `vanward reload`.
+//! `vanward reload`: reloads the configuration of the running proxy.
 
 use std::process::ExitCode;
 

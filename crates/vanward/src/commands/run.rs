@@ -1,4 +1,4 @@
-//! `vanward run`.
+//! `vanward run`: runs a proxy from a configuration file.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ fn read(file: &Path, operation: &super::Operation) -> config::Reading {
     reading
 }
 
-/// Help for a missing file: shows the smallest one, below the name that was not found.
+/// Whether the configuration file does not exist.
 fn is_missing(file: &Path) -> bool {
     file.try_exists().is_ok_and(|exists| !exists)
 }

@@ -1,4 +1,4 @@
-//! `vanward drain`, `restore`, `weigh`, `add` and `remove`: servers of the running proxy, changed without a reload.
+//! `vanward drain`, `restore`, `weigh`, `add` and `remove`: change servers of the running proxy, without a reload.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

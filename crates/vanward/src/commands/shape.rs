@@ -1,4 +1,4 @@
-//! `vanward shape`: how fast and how late things are in the running proxy, changed without a reload.
+//! `vanward shape`: shows and changes rate limits and delays of the running proxy, without a reload.
 
 use std::fmt::Write;
 use std::io::Write as _;
@@ -206,7 +206,7 @@ pub(super) fn table(places: &[ShapingStatus]) -> String {
     })
 }
 
-/// `rate 1MB/s and 100KB/s per client, latency 50ms`.
+/// Text of a place: `rate 1MB/s and 100KB/s per client, latency 50ms`.
 fn told(place: &ShapingStatus) -> String {
     let rates = [("rate", &place.rate), ("upload rate", &place.upload_rate)];
     let rates = rates.into_iter().filter(|(_, rates)| !rates.is_empty());

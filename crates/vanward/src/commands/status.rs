@@ -1,4 +1,4 @@
-//! `vanward status`: a table for people, JSON for scripts.
+//! `vanward status`: shows the state of the running proxy, as a table or as JSON.
 
 /// The part of the status about the cache.
 mod cache;
@@ -158,7 +158,7 @@ fn count(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// `3 d 4 h`, `4 h 5 min`, `5 min 6 s`, `6 s`.
+/// Text of a duration: `3 d 4 h`, `4 h 5 min`, `5 min 6 s`, `6 s`.
 fn time(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {

@@ -1,6 +1,6 @@
-//! http-cache-tests: what is expected of a cache for HTTP, case by case, between a client and a server of its own.
+//! http-cache-tests: a test suite for HTTP caches, with its own client and server around the proxy.
 //!
-//! What its cases call required has to pass, but for what is listed here with a reason; the others are counted.
+//! All required cases must pass, except those listed here with a reason. The other cases are counted.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,12 +16,12 @@ use crate::scratch::Scratch;
 use crate::workspace::Workspace;
 
 const PACKAGE: &str = "http-cache-tests@0.4.5";
-/// The cases of that version. Fewer would mean that some were not run.
+/// Number of cases of this version: fewer mean that some were not run.
 const CASES: usize = 350;
-/// A hundred at a time wait for three seconds or two.
+/// Timeout of the suite: a hundred cases at a time wait two or three seconds.
 const RUN_LIMIT: Duration = Duration::from_secs(120);
 
-/// What fails for a reason that is no fault, by how its name begins.
+/// Accepted failures: the beginning of the case's name, and the reason.
 const ACCEPTED: &[(&str, &str)] = &[
     ("304-etag-update-response-Content-MD5", "RFC 9111 §3.2 has a 304 update it"),
     ("304-etag-update-response-ETag", "a 304 with another ETag is about something else (RFC 9111 §4.3.4)"),
@@ -67,7 +67,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch, against: Against) 
     Err(format!("of what is required of a cache failed:\n{}", lines.join("\n")))
 }
 
-/// The suite's own server.
+/// Starts the suite's server.
 fn server(suite: &Path, folder: &Path) -> Result<(Process, SocketAddr), String> {
     let mut command = Command::new(NODE.find()?);
     command.arg("server/server.mjs").current_dir(suite.join("node_modules/http-cache-tests"));
@@ -79,7 +79,7 @@ fn server(suite: &Path, folder: &Path) -> Result<(Process, SocketAddr), String> 
     Ok((process, SocketAddr::from(([127, 0, 0, 1], address.port()))))
 }
 
-/// What the script says of a case.
+/// Result of a case, as the script prints it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Case {
     has_passed: bool,
@@ -89,7 +89,7 @@ struct Case {
 }
 
 impl Case {
-    /// From a line of four words with tabs between them: what came of it, its kind, its name, why.
+    /// Parses a line of four words with tabs between them: result, kind, name, reason.
     fn of(line: &str) -> Option<Self> {
         let mut words = line.splitn(4, '\t');
         let (outcome, kind) = (words.next()?, words.next()?);
@@ -97,19 +97,19 @@ impl Case {
         Some(Self { has_passed: outcome == "passed", is_required: kind == "required", id, why })
     }
 
-    /// Why it is no fault that it fails.
+    /// Why the failure of the case is accepted; `None` if it is not.
     fn accepted(&self) -> Option<&'static str> {
         ACCEPTED.iter().find(|(beginning, _)| self.id.starts_with(beginning)).map(|(_, reason)| *reason)
     }
 }
 
-/// What is required and fails without a reason.
+/// Required cases that failed without an accepted reason.
 fn faults(cases: &[Case]) -> Vec<&Case> {
     let failed = cases.iter().filter(|case| case.is_required && !case.has_passed);
     failed.filter(|case| case.accepted().is_none()).collect()
 }
 
-/// How many cases have passed, of those that are required and of the others.
+/// Number of passed and of all cases.
 #[derive(Debug, PartialEq, Eq)]
 struct Counts {
     required: (usize, usize),

@@ -1,5 +1,5 @@
-//! gRPC end to end: the interoperability client and server of the Go stack, which shares no code with ours, with the
-//! proxy between them; TLS or in the clear towards the client, in the clear towards the server.
+//! gRPC end to end: the Go stack's interoperability client and server, with the proxy between them. With or without TLS
+//! to the client, without TLS to the server.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ impl Args {
     }
 }
 
-/// What is between client and server.
+/// What is between client and server: a proxy, or nothing.
 #[derive(Clone, Copy)]
 pub(super) enum Through {
     Proxy(Against),
@@ -50,7 +50,7 @@ impl fmt::Display for Through {
 const CLIENT: &str = "google.golang.org/grpc/interop/client";
 const SERVER: &str = "google.golang.org/grpc/interop/server";
 
-/// The cases that need no credentials of a cloud, as the client names them: every kind of call, its end, its metadata.
+/// Test cases that need no cloud credentials, by their names in the client: all kinds of calls, their ends, metadata.
 const CASES: &[&str] = &[
     "empty_unary",
     "large_unary",
@@ -70,9 +70,9 @@ const CASES: &[&str] = &[
     "rpc_soak",
     "channel_soak",
 ];
-/// So many calls that what a peer counts in a second is reached, without a pause between them.
+/// Number of calls without a pause: enough to reach a peer's limits per second.
 const SOAK: [&str; 2] = ["-soak_iterations=400", "-soak_overall_timeout_seconds=50"];
-/// Long enough for the slowest on a busy machine; some have no limit of their own.
+/// Timeout of a case: some have none of their own, and a busy machine is slow.
 const CASE_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch, through: Through) -> Result<(), String> {
@@ -108,13 +108,13 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch, through: Through) 
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
 }
 
-/// What has to stay up during the cases.
+/// Processes that must run during the cases.
 struct Running {
     _subject: Option<Subject>,
     _servers: Vec<Process>,
 }
 
-/// Where the client goes.
+/// Addresses for the client.
 struct Doors {
     tls: SocketAddr,
     plain: SocketAddr,

@@ -1,4 +1,4 @@
-//! h2spec: the conformance suite for HTTP/2 and HPACK, all its cases with the strict ones, over TLS and in the clear.
+//! h2spec: conformance suite for HTTP/2 and HPACK, with all cases including the strict ones, with and without TLS.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,9 +14,9 @@ use crate::scratch::Scratch;
 use crate::workspace::Workspace;
 
 const PACKAGE: &str = "github.com/summerwind/h2spec/cmd/h2spec";
-/// The cases of the version in go.mod. Fewer would mean that some were not run.
+/// Number of cases in the version of go.mod: fewer mean that some were not run.
 const CASES: u32 = 146;
-/// What fails for a reason that is no fault, by way and case, with the reason.
+/// Accepted failures: with or without TLS, the case, and the reason.
 const ACCEPTED: &[(&str, &str, &str)] = &[(
     IN_THE_CLEAR,
     "Sends invalid connection preface",
@@ -24,9 +24,9 @@ const ACCEPTED: &[(&str, &str, &str)] = &[(
 )];
 const IN_THE_CLEAR: &str = "in the clear";
 const OVER_TLS: &str = "over TLS";
-/// How long it waits for each thing that has to come.
+/// Timeout of h2spec for each expected event.
 const CASE_LIMIT_SECONDS: &str = "2";
-/// Every case in turn failing by time would take as long.
+/// Timeout of the suite: enough even if every case times out.
 const RUN_LIMIT: Duration = Duration::from_secs(400);
 
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch, against: Against) -> Result<(), String> {
@@ -72,7 +72,7 @@ fn run(h2spec: &Path, way: &str, more: &[&str], address: SocketAddr, folder: &Pa
     Err(format!("{name}: {status}\n{}", failures(&said)))
 }
 
-/// From `146 tests, 145 passed, 0 skipped, 1 failed`.
+/// Counts in a line `146 tests, 145 passed, 0 skipped, 1 failed`.
 #[derive(Debug, PartialEq, Eq)]
 struct Counts {
     tests: u32,
@@ -89,12 +89,12 @@ impl Counts {
     }
 }
 
-/// What it says at the end of each case that failed.
+/// Details of the failed cases, which h2spec prints at its end.
 fn failures(said: &str) -> &str {
     said.find("\nFailures:").map_or(said, |at| said[at..].trim())
 }
 
-/// The titles of the cases that failed.
+/// Titles of the failed cases.
 fn failed(said: &str) -> Vec<&str> {
     let lines = said.find("\nFailures:").map_or("", |at| &said[at..]).lines();
     let cases = lines.filter_map(|line| line.trim_start().strip_prefix('×'));

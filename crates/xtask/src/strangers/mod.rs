@@ -1,23 +1,23 @@
-//! The proxy among programs that others wrote: a conformance suite, another stack's clients and servers, a scanner,
-//! the clients of another chaos proxy, a suite for caches.
+//! Tests of the proxy with programs of other projects: a conformance suite, clients and servers of another stack, a
+//! scanner, clients of another chaos proxy, a test suite for caches.
 //!
-//! Not here: curl and nginx, which the tests of the crate `proxy` use.
+//! The tests of the crate `proxy` use curl and nginx.
 
-/// A program under way: where it listens, what it says, its end.
+/// A running program: its addresses, output and end.
 mod process;
-/// The Go programs, built in the versions that `strangers/go.mod` of this package names.
+/// Programs of other projects: found on the system, or built in pinned versions.
 mod programs;
-/// What is checked: Vanward, or for comparison nginx, in front of a server.
+/// The tested proxy: Vanward, or nginx for comparison.
 mod subject;
-/// Conformance of HTTP/2, case by case.
+/// HTTP/2 conformance with h2spec.
 mod h2spec;
-/// gRPC of the Go stack through the proxy, case by case.
+/// gRPC interoperability through the proxy.
 mod grpc;
-/// The TLS configuration, as a scanner sees it.
+/// TLS scan with testssl.sh.
 mod testssl;
-/// The chaos proxy, as the clients of Toxiproxy use it.
+/// Chaos proxy with Toxiproxy's clients.
 mod toxiproxy;
-/// The cache, case by case.
+/// HTTP cache tests.
 mod caches;
 
 pub(crate) use grpc::Args as GrpcArgs;
@@ -56,7 +56,7 @@ pub(crate) fn run_grpc(arguments: &GrpcArgs) -> Result<(), String> {
     alone(|workspace, steps| grpc_step(workspace, arguments.through(), steps))
 }
 
-/// All of them on Vanward, for CI. Elsewhere, what needs a program that is not installed is left out.
+/// Runs all tests on Vanward, for CI. Elsewhere, tests whose program is not installed are left out.
 pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     let on_ci = std::env::var_os("CI").is_some();
     let may_run = |name: &str, needed: &[programs::Needed]| {

@@ -1,5 +1,5 @@
-//! A program under way: where it listens, what it says, its end. What it writes goes to a file, so that nothing waits
-//! for a reader; and every wait has an end.
+//! A running program: its addresses, output and end. Its output goes to a file, so that it never waits for a reader,
+//! and every wait has a timeout.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use crate::step;
 
-/// How long a server may take until it listens, on a busy machine.
+/// Time that a server gets to start, on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(30);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
-/// A program that was started; killed when dropped.
+/// A started program. Dropping it kills the program.
 pub(super) struct Process {
     name: String,
     child: Child,
@@ -22,7 +22,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts a program. `name` is unique in the folder, which gets what it writes as `NAME.log`.
+    /// Starts a program. `name` is unique in the folder, where the output is written to `NAME.log`.
     pub(super) fn start(name: &str, command: &mut Command, folder: &Path) -> Result<Self, String> {
         let log = folder.join(format!("{name}.log"));
         let failed = |error| format!("{} cannot be written: {error}", log.display());
@@ -33,12 +33,12 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, log })
     }
 
-    /// What it has written so far.
+    /// Output of the program so far.
     pub(super) fn said(&self) -> String {
         fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 
-    /// The addresses in the line that says where it listens, once it has said so. As `vanward` does.
+    /// Waits for the line with the listening addresses, in the format of `vanward`, and returns the addresses.
     pub(super) fn addresses(&mut self) -> Result<Vec<SocketAddr>, String> {
         self.until(|process| {
             let addresses = process.said().lines().map(listened_on).find(|found| !found.is_empty());
@@ -46,13 +46,13 @@ impl Process {
         })
     }
 
-    /// Waits until connections are taken there, for a program that was told its port.
+    /// Waits until the program accepts connections at an address that it was given.
     pub(super) fn listening_on(mut self, address: SocketAddr) -> Result<Self, String> {
         self.until(|_| TcpStream::connect(address).map(drop).map_err(|_| "it does not listen"))?;
         Ok(self)
     }
 
-    /// Waits until it has ended, for at most that long, and returns how, with all that it wrote.
+    /// Waits until the program ends, at most `limit`. Returns its exit status and complete output.
     pub(super) fn finish(mut self, limit: Duration) -> Result<(ExitStatus, String), String> {
         let began = Instant::now();
         loop {
@@ -97,7 +97,8 @@ impl Drop for Process {
     }
 }
 
-/// `listening http://ADDRESS`, `Listening on http://ADDRESS/` and `vanward: listening on ADDRESS, ADDRESS`.
+/// Addresses in a line such as `listening http://ADDRESS`, `Listening on http://ADDRESS/` or `vanward: listening on
+/// ADDRESS, ADDRESS`.
 fn listened_on(line: &str) -> Vec<SocketAddr> {
     let Some((_, said)) = line.split_once("istening ") else { return Vec::new() };
     let words = said.split([' ', ',']).map(|word| {
@@ -107,7 +108,7 @@ fn listened_on(line: &str) -> Vec<SocketAddr> {
     words.filter_map(|word| word.parse().ok()).collect()
 }
 
-/// A port of the loopback interface that was free a moment ago, for programs that do not let the kernel choose.
+/// Loopback address with a port that was just free, for programs that cannot let the kernel choose one.
 pub(super) fn free_address() -> Result<SocketAddr, String> {
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     bound.map_err(|error| format!("no port on 127.0.0.1 is free: {error}"))

@@ -1,5 +1,5 @@
-//! The programs of others: which are needed from the system, the Go programs that are built from their modules, and the
-//! packages that are installed from their registries.
+//! Programs of other projects: those that the system must have, Go programs built from their modules, and packages
+//! installed from their registries.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::process::Process;
 use crate::step;
 use crate::workspace::Workspace;
 
-/// A program that the system's packages have.
+/// A program that must be installed on the system.
 pub(super) struct Needed {
     program: &'static str,
     package: &'static str,
@@ -25,7 +25,7 @@ pub(super) const PYTHON: Needed = Needed { program: "python3", package: "python3
 pub(super) const TESTSSL: Needed = Needed { program: "testssl", package: "testssl.sh" };
 
 impl Needed {
-    /// Where it is.
+    /// Path of the program.
     pub(super) fn find(&self) -> Result<PathBuf, String> {
         let Self { program, package } = self;
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -36,11 +36,11 @@ impl Needed {
     }
 }
 
-/// Where `strangers.go` and its `go.mod` are.
+/// Directory of `strangers.go` and its `go.mod`.
 pub(super) const MODULE: &str = "crates/xtask/strangers";
 
-/// Builds Go programs into the target directory, and returns where they are, in the order of their packages. Go's own
-/// cache makes this a second's work when nothing has changed.
+/// Builds Go programs in the target directory, and returns their paths in the order of the packages. Takes a second if
+/// nothing has changed, because Go caches the builds.
 pub(super) fn build<const N: usize>(
     workspace: &Workspace,
     packages: [&str; N],
@@ -56,7 +56,7 @@ pub(super) fn build<const N: usize>(
     Ok(packages.map(|package| folder.join(package.rsplit('/').next().unwrap_or(package))))
 }
 
-/// Builds `vanward` as the tests do, so that after them nothing is left to build.
+/// Builds `vanward` with the settings of the tests, so that nothing is built twice.
 pub(super) fn build_vanward(workspace: &Workspace) -> Result<PathBuf, String> {
     let mut command = Command::new("cargo");
     command.args(["build", "--quiet", "-p", "vanward"]).current_dir(&workspace.root);
@@ -66,7 +66,7 @@ pub(super) fn build_vanward(workspace: &Workspace) -> Result<PathBuf, String> {
 
 pub(super) const INSTALL_LIMIT: Duration = Duration::from_secs(180);
 
-/// The folder whose `node_modules` has a package of Node.js, which is given as `NAME@VERSION`.
+/// Folder whose `node_modules` contains a package of Node.js, given as `NAME@VERSION`.
 pub(super) fn from_npm(workspace: &Workspace, package: &str, scratch: &Path) -> Result<PathBuf, String> {
     let name = package.split('@').next().unwrap_or(package);
     let libraries = workspace.target_directory()?.join("strangers");
@@ -77,7 +77,7 @@ pub(super) fn from_npm(workspace: &Workspace, package: &str, scratch: &Path) -> 
     })
 }
 
-/// Installs something into a folder of its own, once for each version.
+/// Installs something into its own folder, once for each version.
 pub(super) fn installed(
     folder: &Path,
     version: &str,
@@ -96,7 +96,7 @@ pub(super) fn installed(
     Ok(folder.to_owned())
 }
 
-/// Runs a program to its end, which is to be a good one.
+/// Runs a program to its end. Fails if its exit status is not 0.
 pub(super) fn run(name: &str, command: &mut Command, folder: &Path, limit: Duration) -> Result<(), String> {
     let (status, said) = Process::start(name, command, folder)?.finish(limit)?;
     if status.success() {

@@ -1,4 +1,4 @@
-//! What is checked: Vanward, or for comparison nginx, with a door for TLS and one in the clear, both for HTTP/2.
+//! The tested proxy: Vanward, or nginx for comparison, with one listener for TLS and one without, both with HTTP/2.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,9 +12,9 @@ use crate::step;
 /// Which proxy.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Against {
-    /// The one of this workspace.
+    /// Vanward of this workspace.
     Vanward,
-    /// The one that is installed.
+    /// The installed nginx.
     Nginx,
 }
 
@@ -27,17 +27,17 @@ impl fmt::Display for Against {
     }
 }
 
-/// A proxy that listens. Dropped, it ends.
+/// A running proxy. Dropping it ends the proxy.
 pub(super) struct Subject {
-    /// TLS, with h2 and http/1.1 by ALPN.
+    /// Address with TLS: h2 and http/1.1 by ALPN.
     pub(super) tls: SocketAddr,
-    /// HTTP/2 by prior knowledge.
+    /// Address without TLS: HTTP/2 by prior knowledge.
     pub(super) plain: SocketAddr,
     _processes: Vec<Process>,
 }
 
 impl Subject {
-    /// In front of a server that speaks HTTP/1.1. Vanward is started from flags and makes its own certificate.
+    /// Starts the proxy in front of an HTTP/1.1 server. Vanward is started from flags and makes its own certificate.
     pub(super) fn before_http1(
         against: Against,
         vanward: &Path,
@@ -60,7 +60,7 @@ impl Subject {
         Ok(Self { tls, plain, _processes: vec![tls_process, plain_process] })
     }
 
-    /// In front of a server that speaks HTTP/2 in the clear. The certificate is a pair of files.
+    /// Starts the proxy in front of an HTTP/2 server without TLS. The certificate is a pair of files.
     pub(super) fn before_http2(
         against: Against,
         vanward: &Path,
@@ -90,7 +90,7 @@ impl Subject {
     }
 }
 
-/// A proxy that keeps what may be kept of what a server says, as it is meant to be used, and where it listens.
+/// Starts the proxy as a cache with its usual settings, and returns its address.
 pub(super) fn cache(
     against: Against,
     vanward: &Path,
@@ -119,7 +119,7 @@ pub(super) fn cache(
     }
 }
 
-/// The origin, with every page that a check may ask for.
+/// Starts `vanward origin`, which has every page that the tests request.
 pub(super) fn origin(vanward: &Path, folder: &Path) -> Result<(Process, SocketAddr), String> {
     let mut command = Command::new(vanward);
     command.args(["origin", "--listen", "127.0.0.1:0"]);
@@ -132,7 +132,7 @@ fn first(addresses: Vec<SocketAddr>) -> Result<SocketAddr, String> {
     addresses.into_iter().next().ok_or_else(|| "vanward listens nowhere".to_owned())
 }
 
-/// A certificate for localhost and its key, in files.
+/// Files of a certificate for localhost and its key.
 pub(super) struct Pair {
     pub(super) cert: PathBuf,
     pub(super) key: PathBuf,
@@ -173,7 +173,7 @@ fn nginx(pair: &Pair, pass: &str, folder: &Path) -> Result<Subject, String> {
     Ok(Subject { tls, plain, _processes: vec![process] })
 }
 
-/// An nginx with these lines in its block `http`.
+/// Starts an nginx with these lines in its block `http`.
 fn nginx_of(lines: &str, folder: &Path) -> Result<Process, String> {
     let own = folder.display();
     let file = folder.join("nginx.conf");

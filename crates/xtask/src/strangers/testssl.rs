@@ -1,7 +1,8 @@
-//! testssl.sh: what a scanner finds in the TLS of a proxy that made its own certificate: protocols, ciphers, forward
-//! secrecy, defaults, and every attack that it knows.
+//! testssl.sh: scans the TLS of a proxy with a self-signed certificate: protocols, ciphers, forward secrecy, defaults,
+//! and known attacks.
 //!
-//! Not here: response header fields, which are the server's own, and simulated clients, which are not rated.
+//! Response header fields are not checked, because the server sets them; simulated clients are not, because they have
+//! no rating.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,17 +17,17 @@ use crate::say;
 use crate::scratch::Scratch;
 use crate::workspace::{Workspace, text};
 
-/// Protocols, cipher categories, forward secrecy, preferences, server defaults, vulnerabilities.
+/// Sections of the scan: protocols, cipher categories, forward secrecy, preferences, server defaults, vulnerabilities.
 const SECTIONS: &[&str] = &["-p", "-s", "-f", "-P", "-S", "-U"];
-/// It takes about a minute.
+/// Timeout of the scan, which takes about a minute.
 const RUN_LIMIT: Duration = Duration::from_secs(600);
 
-/// What is no weakness of the proxy, by id, with the reason.
+/// Accepted findings: ID and reason.
 const ACCEPTED: &[(&str, &str)] = &[
     ("cert_chain_of_trust", "a certificate that was made for trying out is signed by nobody else"),
     ("cert_revocation", "only an authority can say where it revokes"),
 ];
-/// Findings without which the scan was not one.
+/// Findings that every complete scan has.
 const EXPECTED: &[&str] =
     &["TLS1_2", "TLS1_3", "ALPN_HTTP2", "PFS", "cert_keySize", "heartbleed", "ROBOT", "RC4"];
 
@@ -71,7 +72,7 @@ fn judge(findings: &[Value]) -> Result<(), String> {
     if weaknesses.is_empty() { Ok(()) } else { Err(weaknesses.join("\n")) }
 }
 
-/// Medium and above; FATAL is a scan that could not go on. A word that is new is looked at too.
+/// Whether a finding is a weakness: severity medium or higher, FATAL (an aborted scan), or an unknown word.
 fn is_weakness(severity: &str) -> bool {
     // WARN is about the scanner: what the openssl that it uses can't do.
     !matches!(severity, "OK" | "INFO" | "LOW" | "WARN" | "DEBUG")

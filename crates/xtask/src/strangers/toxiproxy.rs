@@ -1,6 +1,6 @@
-//! The chaos proxy as Toxiproxy's own clients use it: its command line, and its libraries for Go, Node.js and Python.
+//! Chaos proxy with Toxiproxy's own clients: its command line, and its libraries for Go, Node.js and Python.
 //!
-//! What they check is in their own languages, in `strangers/toxiproxy`; the command line is used here.
+//! The tests of the libraries are in their languages in `strangers/toxiproxy`; the test of the command line is here.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ use crate::workspace::Workspace;
 const COMMAND_LINE: &str = "github.com/Shopify/toxiproxy/v2/cmd/cli";
 const GO_CLIENT: &str = "vanward/strangers/toxiproxy";
 const NODE_CLIENT: &str = "toxiproxy-node-client@4.1.0";
-/// With what it needs, in versions that fit.
+/// Python client with its dependencies, in matching versions.
 const PYTHON_CLIENT: &[&str] = &["toxiproxy-python==0.1.1", "future==1.0.0", "requests==2.32.3"];
-/// Each takes a second or two; a machine may be busy.
+/// Timeout of a client: it takes a second or two, or longer on a busy machine.
 const CLIENT_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
@@ -52,7 +52,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     Ok(())
 }
 
-/// What the command line is told, with what it has to say then. One that fails says so, and ends with 1.
+/// Runs commands of the command line, and checks their output. A failed command exits with 1.
 fn by_command_line(program: &Path, api: SocketAddr, server: &str, folder: &Path) -> Result<usize, String> {
     let create = format!("create --listen 127.0.0.1:0 --upstream {server} cli");
     let commands = [
@@ -92,7 +92,7 @@ fn by_command_line(program: &Path, api: SocketAddr, server: &str, folder: &Path)
     Ok(commands.len())
 }
 
-/// The Python that has the client.
+/// Python interpreter that has the client.
 fn python_client(libraries: &Path, scratch: &Path) -> Result<PathBuf, String> {
     let folder = installed(&libraries.join("toxiproxy-python"), &PYTHON_CLIENT.join(" "), |folder| {
         let mut make = Command::new(PYTHON.find()?);

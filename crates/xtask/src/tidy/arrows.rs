@@ -1,5 +1,5 @@
-//! The arrows between crates, as `cargo metadata` has them: `vanward -> chaos -> control -> proxy -> transport`, and from
-//! there `-> config, tls, telemetry -> pure`; `vanward -> lab`. The lab reaches proxies over sockets only.
+//! Dependencies between crates, from `cargo metadata`: `vanward -> chaos -> control -> proxy -> transport`, from there
+//! `-> config, tls, telemetry -> pure`, and `vanward -> lab`. The lab reaches proxies only over sockets.
 
 use std::path::Path;
 
@@ -8,40 +8,40 @@ use serde_json::Value;
 use super::Finding;
 use crate::workspace::text;
 
-/// Where a crate stands. Its arrows follow from this.
+/// Layer of a crate; determines its allowed dependencies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layer {
-    /// Bytes and `now` in, decisions out.
+    /// Pure: takes bytes and `now`, and returns decisions.
     Pure,
-    /// Touches the kernel, for the proxy.
+    /// Uses the kernel, for the proxy.
     World,
     /// The configuration, which is read from a file.
     Config,
-    /// Brings about what was configured, apart from the path of a request.
+    /// Implements parts of the configuration, apart from the path of a request.
     Configured,
     /// Byte streams and timers, below the path of a request.
     Transport,
-    /// The path of a request.
+    /// Path of a request.
     Proxy,
-    /// Everything beside that path.
+    /// Control of the proxy beside the path of a request.
     Control,
-    /// The chaos proxy, whose API is served as the admin API is.
+    /// Chaos proxy, whose API is served like the admin API.
     Chaos,
-    /// Servers and clients that proxies are measured with, and the arithmetic of the results.
+    /// Parts of the lab: servers and clients for measurements, and the arithmetic of results.
     LabPart,
     /// Plans and runs measurements.
     Lab,
-    /// The command line.
+    /// Command line.
     Top,
-    /// Support of the tests of the proxy and its command line: a dev-dependency only.
+    /// Support for tests of the proxy and its command line: only a dev-dependency.
     TestSupport,
-    /// How the mistakes of files are told, on both sides. Pure.
+    /// Reports mistakes in files, for the proxy and for the lab. Pure.
     Words,
     /// This tool.
     Tool,
 }
 
-/// Every crate of the workspace. A new one takes its place here first.
+/// Layer of every crate of the workspace. A new crate must be added here first.
 const CRATES: &[(&str, Layer)] = &[
     ("http1", Layer::Pure),
     ("http2", Layer::Pure),
@@ -69,7 +69,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("xtask", Layer::Tool),
 ];
 
-/// Crates that bring sockets, threads or a runtime.
+/// Crates with sockets, threads or a runtime, which pure crates must not use.
 const IMPURE: &[&str] =
     &["tokio", "mio", "socket2", "rustix", "libc", "nix", "hickory-resolver", "crossbeam", "rayon"];
 
@@ -99,8 +99,8 @@ impl Layer {
         }
     }
 
-    /// Tests of the product may use the lab's servers and clients; never the other way round. The lab's own tests do without
-    /// `testkit`, as it brings the proxy.
+    /// Whether tests may depend on a crate. Tests of the proxy may use the lab's servers and clients, but not the
+    /// reverse. Tests of the lab do not use `testkit`, because that depends on the proxy.
     fn tests_may_depend_on(self, other: Self) -> bool {
         match other {
             Self::TestSupport => matches!(self, Self::Proxy | Self::Control | Self::Chaos | Self::Top),
@@ -112,7 +112,7 @@ impl Layer {
     }
 }
 
-/// Whether a crate takes bytes and `now` and returns decisions.
+/// Whether a crate is pure: it takes bytes and `now`, and returns decisions.
 pub(super) fn is_pure(name: &str) -> bool {
     matches!(Layer::of(name), Some(Layer::Pure | Layer::Words))
 }

@@ -1,5 +1,4 @@
-//! What a Rust file looks like from outside: it says its purpose in a few lines, it is not too long, and neither it nor
-//! its folder has a name that could hold anything.
+//! Rules for Rust files: a short doc comment at the head, a maximum length, and no vague names of files and folders.
 
 use super::Finding;
 use crate::workspace::TextFile;
@@ -10,7 +9,7 @@ const HEAD_LINES_MAX: usize = 5;
 /// Files that may be longer, each with its reason. Only tables and tests.
 const LONG_FILES: &[(&str, &str)] = &[];
 
-/// Names that say nothing about what is inside.
+/// Vague names, which do not tell what is inside.
 pub(super) const VAGUE_NAMES: &[&str] =
     &["core", "common", "util", "utils", "helper", "helpers", "manager", "misc"];
 

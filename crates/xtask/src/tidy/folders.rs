@@ -1,5 +1,5 @@
-//! The arrows between the folders of `proxy`: a folder may use those below it. What is against the order is in a list,
-//! which is printed and can only shrink: an entry that nothing needs any more is a finding.
+//! Order of the folders of `proxy`: a folder may use those below it. Exceptions are in a list, which is printed and can
+//! only shrink: an unneeded entry is a finding.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::workspace::TextFile;
 
 const ROOT: &str = "crates/proxy/src/";
 
-/// The folders, from the top: the order of a request, and what it stands on.
+/// The folders from top to bottom: the order of a request, and what it is based on.
 const ORDER: &[&str] = &[
     "worker",
     "connection",
@@ -26,8 +26,8 @@ const ORDER: &[&str] = &[
     "context",
 ];
 
-/// Modules that use a folder above them, and that folder. Most are the knot around the worker: it owns what each stage
-/// keeps, and stages reach it by reference.
+/// Exceptions: modules that use a folder above them, and that folder. Most are around the worker: it owns the state of
+/// each stage, and stages reach it by reference.
 const ALLOWED: &[(&str, &str)] = &[
     ("body/upload", "upstream"),
     ("context/client", "shaping"),
@@ -47,7 +47,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("context/worker", "upstream"),
 ];
 
-/// Says what is allowed, for whoever shortens the list.
+/// Prints the exceptions, for people who shorten the list.
 pub(super) fn allowed() -> String {
     let of = |folder: &str| {
         let entries = ALLOWED.iter().filter(|(module, _)| module.split('/').next() == Some(folder));
@@ -62,7 +62,7 @@ pub(super) fn allowed() -> String {
     format!("{} imports against the order of the folders are allowed:{}", ALLOWED.len(), lines.concat())
 }
 
-/// Checks all files at once: the list is about all of them.
+/// Checks all files at once, because the list is about all of them.
 pub(super) fn check(files: &[TextFile]) -> Vec<Finding> {
     let mut needed = BTreeSet::new();
     let mut findings = Vec::new();
@@ -113,7 +113,7 @@ fn rank(folder: &str) -> Option<usize> {
     ORDER.iter().position(|known| *known == folder)
 }
 
-/// The lines and folders of paths that begin with `crate::`, outside of tests.
+/// Uses of `crate::…` paths outside of tests: line and folder.
 #[derive(Default)]
 struct Uses(Vec<(usize, String)>);
 

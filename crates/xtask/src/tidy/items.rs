@@ -1,5 +1,5 @@
-//! What is inside a Rust file, as its syntax tree has it: lengths of functions, names, docs of modules, reasons for
-//! `unsafe`, and that pure crates stay pure. What a macro makes of its tokens is seen only where said.
+//! Rules for the items of a Rust file, from its syntax tree: function lengths, names, docs of modules, reasons for
+//! `unsafe`, and purity. Tokens of macros are checked only for some rules.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::spanned::Spanned;
@@ -12,7 +12,7 @@ use crate::workspace::TextFile;
 
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// Endings that can be put to any type, and so say nothing.
+/// Vague endings of type names, which fit any type.
 const VAGUE_ENDINGS: &[&str] = &["Manager", "Helper", "Util", "Utils", "Info"];
 
 pub(super) fn check(file: &TextFile, findings: &mut Vec<Finding>) {
@@ -37,7 +37,7 @@ fn is_test_file(path: &str) -> bool {
     path.contains("/tests/") || path.contains("/benches/") || path.ends_with("/tests.rs")
 }
 
-/// `http1` of `crates/http1/src/…`.
+/// Crate of a path: `http1` of `crates/http1/src/…`.
 fn crate_of(path: &str) -> Option<&str> {
     let (name, rest) = path.strip_prefix("crates/")?.split_once('/')?;
     rest.starts_with("src/").then_some(name)
@@ -88,7 +88,7 @@ impl Items<'_> {
         }
     }
 
-    /// A pure crate touches no clock, thread, file or socket: it is told, and it answers.
+    /// Checks that a pure crate uses no clock, thread, file or socket.
     fn check_purity(&mut self, at: Span, segments: &[String]) {
         if self.is_pure && !self.in_tests && is_impure(segments) {
             let what = format!("a pure crate uses `{}`", segments.join("::"));
@@ -96,7 +96,7 @@ impl Items<'_> {
         }
     }
 
-    /// Looks at tokens, so that an `unsafe` inside a macro is found too.
+    /// Checks tokens, to find an `unsafe` inside a macro too.
     fn check_unsafe(&mut self, tokens: TokenStream, lines: &[&str]) {
         for token in tokens {
             match token {
@@ -110,7 +110,7 @@ impl Items<'_> {
         }
     }
 
-    /// Visits what `visit` does with one of the flags changed.
+    /// Calls `visit` with these flags, then restores the previous ones.
     fn within(&mut self, in_tests: bool, in_trait_impl: bool, visit: impl FnOnce(&mut Self)) {
         let before = (self.in_tests, self.in_trait_impl);
         (self.in_tests, self.in_trait_impl) = (in_tests, in_trait_impl);
@@ -190,8 +190,7 @@ impl<'ast> Visit<'ast> for Items<'_> {
     }
 }
 
-/// Counts the lines of tables in a test: arrays, `vec!` and `json!`, and texts over several lines. Each counts as one
-/// line, whatever its length.
+/// Counts the lines of tables in a test: arrays, `vec!`, `json!`, and multi-line texts. Each table counts as one line.
 struct Tables {
     lines: usize,
 }
@@ -220,7 +219,7 @@ fn inner_lines(span: Span) -> usize {
     span.end().line - span.start().line
 }
 
-/// `#[test]`, `#[tokio::test]` and `#[cfg(test)]`.
+/// Whether an attribute is `#[test]`, `#[tokio::test]` or `#[cfg(test)]`.
 pub(super) fn is_test(attribute: &Attribute) -> bool {
     if attribute.path().is_ident("cfg") {
         return attribute.meta.require_list().is_ok_and(|list| list.tokens.to_string() == "test");
@@ -228,7 +227,7 @@ pub(super) fn is_test(attribute: &Attribute) -> bool {
     attribute.path().segments.last().is_some_and(|last| last.ident == "test")
 }
 
-/// A comment with the reason stands right above, over attributes, or above the statement that `unsafe` is part of.
+/// Whether a comment with the reason is directly above, also above attributes or the statement that contains `unsafe`.
 fn has_reason(at: Span, lines: &[&str]) -> bool {
     let mut code_lines_left = 2;
     for line in lines[..at.start().line].iter().rev() {

@@ -1,16 +1,16 @@
-//! The rules of the project that no compiler checks. Each finding says where, what and what to do about it.
+//! Rules of the project that no compiler checks. Each finding has its place, the problem and a remedy.
 //!
-//! Not here: what rustfmt, clippy and rustdoc see already.
+//! What rustfmt, clippy and rustdoc check is not checked here.
 
-/// Which crate may depend on which.
+/// Allowed dependencies between crates.
 mod arrows;
-/// What a Rust file looks like from outside: head, length, name.
+/// Rules for Rust files: head, length, name.
 mod files;
-/// Which folder of the proxy may use which.
+/// Order of the folders of the proxy.
 mod folders;
-/// What is inside a Rust file: functions, modules, names, unsafe, and purity.
+/// Rules for the items of a Rust file: functions, modules, names, unsafe, purity.
 mod items;
-/// Words that have no place in the project.
+/// Forbidden words.
 mod words;
 
 use std::fmt;
@@ -18,11 +18,11 @@ use std::fmt;
 use crate::say;
 use crate::workspace::Workspace;
 
-/// A rule that is broken somewhere.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq)]
 struct Finding {
     path: String,
-    /// From 1; 0 where it is about the file as a whole.
+    /// Line number from 1; 0 for the whole file.
     line: usize,
     what: String,
     remedy: &'static str,

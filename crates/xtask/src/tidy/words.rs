@@ -1,10 +1,10 @@
-//! Words that have no place in the project: paths of one machine, hosts that only a package client should know, and
-//! notes about work that belongs in the tracker. They are written in two halves here, so that this file passes too.
+//! Forbidden words: paths of one machine, hosts that only a package client should know, and notes about work that
+//! belongs in the tracker. They are written in two halves here, so that this file passes too.
 
 use super::Finding;
 use crate::workspace::TextFile;
 
-/// What is looked for, whether it has to stand alone as a word, and what to do instead.
+/// A forbidden text, whether it must be a whole word, and the remedy.
 struct Forbidden {
     text: &'static str,
     whole_word: bool,
@@ -45,7 +45,7 @@ const FORBIDDEN: &[Forbidden] = &[
     host(concat!("deb.debian", ".org")),
 ];
 
-/// Cargo writes its registry into the lock file.
+/// Files that may contain forbidden words: cargo writes its registry into lock files.
 const EXEMPT: &[&str] = &["Cargo.lock", "fuzz/Cargo.lock"];
 
 pub(super) fn check(file: &TextFile, findings: &mut Vec<Finding>) {
@@ -62,7 +62,8 @@ pub(super) fn check(file: &TextFile, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A whole word has no letter, digit or dot before it, nor, unless it ends in a slash, a letter or digit after it.
+/// Whether a line contains the text. A whole word has no letter, digit or dot before it, and no letter or digit after
+/// it, unless it ends with a slash.
 fn contains(line: &str, text: &str, whole_word: bool) -> bool {
     line.match_indices(text).any(|(at, _)| {
         let before = line[..at].chars().next_back();

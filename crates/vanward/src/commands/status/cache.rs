@@ -1,11 +1,11 @@
-//! What `vanward status` says of the cache: how full it is, what more memory would bring, and what it does for each route.
+//! Cache part of `vanward status`: how full the cache is, the effect of more memory, and the results for each route.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use api::status::{CacheStatus, DiskStatus, HitRatesStatus, RouteCacheStatus, RouteStatus};
 
-/// Appends it to a page.
+/// Appends the cache part to the output.
 pub(super) fn told(page: &mut String, cache: &CacheStatus, routes: &[RouteStatus]) {
     // Writing into a String does not fail.
     let _ = writeln!(
