@@ -95,6 +95,11 @@ impl Filters {
         self.0.iter().any(|filter| matches!(filter, Filter::Drip { .. }))
     }
 
+    /// Whether [`Self::begin`] has something to do.
+    pub(crate) fn act_first(&self) -> bool {
+        self.0.iter().any(|filter| matches!(filter, Filter::Drip { .. } | Filter::GoAway))
+    }
+
     /// Does what comes before all else of a response is sent. What of the head has left by then is taken out of it.
     pub(crate) async fn begin(&self, ctx: &ExchangeContext<'_>, head: &mut Vec<u8>) -> Result<(), Failure> {
         for filter in &self.0 {

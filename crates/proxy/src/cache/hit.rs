@@ -21,7 +21,7 @@ use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Request;
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
-use crate::faults::messages::{self, Outline};
+use crate::faults::messages;
 use crate::forward::answer;
 use crate::shaping::{Direction, Pace};
 use transport::cold::cold;
@@ -168,10 +168,11 @@ async fn selected(
     let segments = segments(&extent, object, whole_bytes);
     let length = segments.iter().map(Segment::len).sum();
     let status = extent.status(object.stored());
-    let mut plan = ResponsePlan::new(ctx, routed, status, Framing::Length(length), true);
+    let source = if extent == Extent::NotModified { Framing::None } else { Framing::Length(length) };
+    let mut plan = ResponsePlan::new(ctx, routed, status, source, true);
     if exchange.state.has_fault() {
-        let framing = if extent == Extent::NotModified { Framing::None } else { plan.framing };
-        add_fault(ctx, routed, &mut plan, (status, framing), exchange.state);
+        // Trailers are not stored.
+        messages::add_to_routed(ctx, routed, &mut plan, (status, false), exchange.state);
     }
     begin(exchange, object, &report, (&extent, length, &plan))?;
     let out = &mut exchange.memory.response.out;
@@ -197,21 +198,6 @@ async fn selected(
         }
     }
     Ok(next)
-}
-
-/// Adds the fault that was drawn for the request, if it fits the stored response.
-#[cold]
-pub(super) fn add_fault(
-    ctx: &ExchangeContext<'_>,
-    routed: &RoutedRequest,
-    plan: &mut ResponsePlan,
-    (status, framing): (u16, Framing),
-    state: &mut ExchangeState<'_>,
-) {
-    let framing = if routed.method == Method::Head { Framing::None } else { framing };
-    let (version, is_framed) = (routed.version, ctx.client.socket.frames_itself());
-    // Trailers are not stored.
-    messages::add_to(plan, Outline { version, status, framing, may_have_trailers: false, is_framed }, state);
 }
 
 /// What a request wants of a part of nobody knows how much.

@@ -9,13 +9,14 @@ use bytes::Bytes;
 use http1::{Framing, chunk_prefix};
 
 use super::head::{self, Extent, StoredHead};
-use super::hit::{CacheReport, Wanted, add_fault, cut, unsatisfied, wanted};
+use super::hit::{CacheReport, Wanted, cut, unsatisfied, wanted};
 use crate::body::response_plan::ResponsePlan;
 use crate::body::sink::BodySink;
 use crate::context::client::Next;
 use crate::context::exchange::{Exchange, ExchangeContext};
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
+use crate::faults::messages;
 use transport::tcp::Follows;
 
 /// Sends a response as it arrives in the store.
@@ -51,8 +52,7 @@ pub(super) async fn coming(
     let status = extent.status(&opening.stored);
     let mut plan = ResponsePlan::new(ctx, routed, status, source, true);
     if exchange.state.has_fault() {
-        let framing = plan.framing;
-        add_fault(ctx, routed, &mut plan, (status, framing), exchange.state);
+        messages::add_to_routed(ctx, routed, &mut plan, (status, false), exchange.state);
     }
     let age_seconds = opening.stored.age_seconds(report.now_ms);
     let stored_head = StoredHead {

@@ -6,12 +6,12 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use http1::{ClientConnection, Framing, Version};
+use http1::{ClientConnection, Framing, Method, Version};
 use shape::Fault;
 
 use crate::body::filters::Filter;
 use crate::body::response_plan::ResponsePlan;
-use crate::context::exchange::Exchange;
+use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
 
@@ -71,6 +71,21 @@ pub(crate) struct Outline {
     pub(crate) may_have_trailers: bool,
     /// Whether the body leaves in frames (HTTP/2).
     pub(crate) is_framed: bool,
+}
+
+/// Adds the drawn fault to the plan of a response to a routed request, from a server or from the cache.
+#[cold]
+pub(crate) fn add_to_routed(
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
+    plan: &mut ResponsePlan,
+    (status, may_have_trailers): (u16, bool),
+    state: &mut ExchangeState<'_>,
+) {
+    // A response to HEAD has no body, whatever its head says.
+    let framing = if routed.method == Method::Head { Framing::None } else { plan.framing };
+    let (version, is_framed) = (routed.version, ctx.client.socket.frames_itself());
+    add_to(plan, Outline { version, status, framing, may_have_trailers, is_framed }, state);
 }
 
 /// Adds the drawn fault to the filters of a response, if it fits. Tells the client of it, if clients are told.

@@ -18,7 +18,7 @@ use crate::context::exchange_slot::{Memory, Request, Response};
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
 use crate::context::seen;
-use crate::faults::messages::{self, Outline};
+use crate::faults::messages;
 use crate::forward::Reply;
 use crate::forward::answer;
 use crate::forward::policies::{self, Sender};
@@ -38,15 +38,7 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
     }
     let Memory { request, response } = exchange.memory;
     let status = response.head.start.status;
-    let mut plan = ResponsePlan::new(ctx, routed, status, reply.framing, reply.upload.is_done());
-    if reply.framing == Framing::Chunked
-        && let Some(omitted) = OmittedFields::in_responses(ctx, routed)
-    {
-        plan.filters.push(Filter::OmitTrailers(omitted));
-    }
-    if exchange.state.has_fault() {
-        add_fault(ctx, routed, &mut plan, (status, reply.framing == Framing::Chunked), exchange.state);
-    }
+    let mut plan = plan(ctx, routed, status, &reply, exchange.state);
     render(ctx, routed, request, response, (&reply, &plan, false));
     if !plan.filters.is_empty() {
         plan.filters.change_head(&mut response.out, &mut plan.framing, client.socket.frames_itself());
@@ -57,7 +49,7 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
         return cold(|| switch(exchange, &reply, plan.filters)).await;
     }
     begin(ctx, response, &reply, &mut plan).inspect_err(|_| exchange.state.answers_nothing())?;
-    if !response.body.filters().is_empty() {
+    if response.body.filters().act_first() {
         let Response { body, out, .. } = response;
         cold(|| body.filters().begin(ctx, out)).await?;
     }
@@ -140,13 +132,9 @@ async fn stand_in(exchange: &mut Exchange<'_, '_>, reply: Reply, page: &Page) ->
     answer::push_content(&mut response.added, status, page.content_type, &page.body);
     let length = Framing::Length(page.body.len() as u64);
     let mut plan = ResponsePlan::new(ctx, routed, status, length, reply.upload.is_done());
-    if routed.method == Method::Head {
-        plan.framing = Framing::None;
-    }
     if exchange.state.has_fault() {
-        add_fault(ctx, routed, &mut plan, (status, false), exchange.state);
+        messages::add_to_routed(ctx, routed, &mut plan, (status, false), exchange.state);
     }
-    plan.framing = length;
     render(ctx, routed, request, response, (&reply, &plan, true));
     exchange.state.answers(status);
     let Response { head, buffer, out, body, .. } = response;
@@ -209,18 +197,23 @@ fn next(plan: &ResponsePlan, has_uploaded: bool) -> Next {
     if has_uploaded { plan.next() } else { Next::Linger }
 }
 
-/// Adds the fault that was drawn for the request, where it fits the response.
-#[cold]
-fn add_fault(
+/// Plans the response of a server, with the filters of its route and of the drawn fault.
+fn plan(
     ctx: &ExchangeContext<'_>,
     routed: &RoutedRequest,
-    plan: &mut ResponsePlan,
-    (status, may_have_trailers): (u16, bool),
+    status: u16,
+    reply: &Reply,
     state: &mut ExchangeState<'_>,
-) {
-    let (version, framing) = (routed.version, plan.framing);
-    let is_framed = ctx.client.socket.frames_itself();
-    messages::add_to(plan, Outline { version, status, framing, may_have_trailers, is_framed }, state);
+) -> ResponsePlan {
+    let mut plan = ResponsePlan::new(ctx, routed, status, reply.framing, reply.upload.is_done());
+    let may_have_trailers = reply.framing == Framing::Chunked;
+    if may_have_trailers && let Some(omitted) = OmittedFields::in_responses(ctx, routed) {
+        plan.filters.push(Filter::OmitTrailers(omitted));
+    }
+    if state.has_fault() {
+        messages::add_to_routed(ctx, routed, &mut plan, (status, may_have_trailers), state);
+    }
+    plan
 }
 
 /// Writes the new head to `Response::out`.
