@@ -542,6 +542,8 @@ impl Control {
         if self.reread.is_none() {
             certificates::remark(&plan, Some(&before));
         }
+        drop(open);
+        self.close_copies(&next);
         let given_back = self.tell(plan, &next, opened, log.as_ref());
         self.faults.reread(&file, self.time_ns());
         let mut held = lock(&self.held);
@@ -595,6 +597,14 @@ impl Control {
             opened.push((id, sockets));
         }
         Ok((next, opened))
+    }
+
+    /// Closes the control side's copies of the sockets of listeners that are not in `next`. A copy would keep a socket
+    /// open after the workers close theirs, and clients that the kernel puts there would be reset.
+    fn close_copies(&self, next: &[Open]) {
+        let mut held = lock(&self.held);
+        let goes = |open: &&mut Open| next.iter().all(|kept| kept.id != open.id);
+        held.open.iter_mut().filter(goes).for_each(|open| open.copies = Arc::default());
     }
 
     /// Puts a plan in force. `log` is told if it is another one; what workers had of the one before comes back.

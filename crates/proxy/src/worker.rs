@@ -135,7 +135,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
     while let Some(message) = messages.recv().await {
         match message {
             Message::Connection(stream, peer, listener) => worker.take_over(stream, peer, listener),
-            Message::Change(change) => worker.change(*change),
+            Message::Change(change) => worker.change(*change).await,
             Message::Listen(listener) => worker.listen_again(listener),
             Message::Room(waiting) => worker.call_next(&waiting),
             Message::GiveUpIdle => worker.give_up_own_idle(),
@@ -237,8 +237,9 @@ impl Worker {
         Progress { requests: counters.requests.value(), active: counters.requests_active.value() }
     }
 
-    /// Goes on with another plan: requests that have begun keep to theirs.
-    fn change(self: &Rc<Self>, change: Change) {
+    /// Goes on with another plan: requests that have begun keep to theirs. Returns when the sockets of removed listeners
+    /// are closed: from then on nobody is served there.
+    async fn change(self: &Rc<Self>, change: Change) {
         let Change { plan, listeners, opened, log, done } = change;
         if let LogChange::Other(log) = log {
             let last = self.log.replace(log);
@@ -251,6 +252,10 @@ impl Worker {
         self.listen(&listeners, opened, &before.plan.listeners);
         for (stream, peer, listener) in self.early.take() {
             self.take_over(stream, peer, listener);
+        }
+        let removed = self.removed.borrow().clone();
+        for listening in removed {
+            listening.closed().await;
         }
         drop(done);
     }
@@ -281,7 +286,8 @@ impl Worker {
         }
         for (id, socket) in opened {
             if let Some(listening) = listenings.iter().find(|listening| listening.id == id) {
-                let accept = listen::accept(Rc::clone(self), Rc::clone(listening), socket);
+                let accept =
+                    listen::accept(Rc::clone(self), Rc::clone(listening), socket, listening.settled());
                 self.accepting.borrow_mut().push(tokio::task::spawn_local(accept));
             }
         }

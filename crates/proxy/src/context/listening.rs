@@ -24,7 +24,7 @@ pub(crate) struct Listening {
     /// What was configured for it when it was listened on last.
     last: OnceCell<Arc<Listener>>,
     /// Notifies the tasks that accept for the listener, of which there may be several.
-    pub(crate) settled: watch::Sender<()>,
+    settled: watch::Sender<()>,
 }
 
 impl Listening {
@@ -56,6 +56,16 @@ impl Listening {
         }
         self.look_again();
         place.is_some()
+    }
+
+    /// Notifies a task that accepts for the listener of changes. The task keeps the receiver for as long as its socket.
+    pub(crate) fn settled(&self) -> watch::Receiver<()> {
+        self.settled.subscribe()
+    }
+
+    /// Returns when no task accepts for the listener.
+    pub(crate) async fn closed(&self) {
+        self.settled.closed().await;
     }
 
     /// Makes the accepting tasks check for changes.

@@ -159,7 +159,12 @@ fn is_taken(address: &ListenAddress) -> io::Result<()> {
 }
 
 /// Accepts connections until the worker stops accepting, or its plan no longer has the listener.
-pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listener: TcpListener) {
+pub(crate) async fn accept(
+    worker: Rc<Worker>,
+    listening: Rc<Listening>,
+    listener: TcpListener,
+    mut settled: watch::Receiver<()>,
+) {
     // The runtime's own listener would register each connection before it is known to have to wait. Its stream is any
     // socket whose readiness is told, and is safe where its `AsyncFd` is not.
     let listener = TcpStream::from(OwnedFd::from(listener));
@@ -167,7 +172,6 @@ pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listene
         Ok(listener) => listener,
         Err(error) => return message::error(&format!("cannot listen: {error}")),
     };
-    let mut settled = listening.settled.subscribe();
     settled.mark_changed();
     let mut refuses = false;
     loop {
