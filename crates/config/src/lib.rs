@@ -125,9 +125,9 @@ pub use settings::{
     Access, AccessLog, Action, Auth, Bandwidth, Bandwidths, BodyRule, CacheDisk, CacheStore, Check,
     CookieSecrets, Dns, FaultRule, Faults, First, HostHeader, Http2Limits, Limits, Link, ListenAddress,
     Listener, LogFormat, LogQuery, LogTarget, MemoryBound, MessageFormat, MessageLevel, Messages, Page,
-    Pages, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Respond, Retry, RetryOn, Rewrite,
-    Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server, ServerHost, Settings, Shaping, Shedding,
-    Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, Upstream, Via,
+    Pages, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Require, Respond, Retry, RetryOn,
+    Rewrite, Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server, ServerHost, Settings, Shaping,
+    Shedding, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, Upstream, Via,
 };
 pub use tls::{
     CertificateFiles, Certificates, ClientCertificates, Hsts, KeyPair, ListenerTls, UnknownNames, UpstreamTls,

@@ -20,7 +20,7 @@ use crate::route_options::{
     RouteWritten,
 };
 use crate::settings::{
-    Access, Action, Auth, Bandwidths, Policies, RateLimit, Respond, Rewrite, Route, Shaping,
+    Access, Action, Auth, Bandwidths, Policies, RateLimit, Require, Respond, Rewrite, Route, Shaping,
 };
 use crate::table::{Element, one_of};
 use crate::value_error::{ValueError, ValueFault};
@@ -299,6 +299,7 @@ fn policies(written: &RouteWritten, pattern: Option<&Pattern>, reader: &mut Read
     Some(Policies {
         access: Access { allow: written.allow.clone(), deny: written.deny.clone() },
         auth,
+        require: Require::All,
         rate_limits,
         request_headers: edits(written.request_headers.as_ref(), Stage::Forward, pattern, reader)?,
         response_headers: edits(written.response_headers.as_ref(), Stage::Response, pattern, reader)?,

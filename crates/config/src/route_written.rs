@@ -70,6 +70,7 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
     let Policies {
         access,
         auth,
+        require: _,
         rate_limits,
         rewrite,
         request_headers,

@@ -25,7 +25,7 @@ pub use limits::{
 };
 pub use listeners::{ListenAddress, Listener};
 pub use routes::{
-    Access, Action, Auth, Page, Pages, Policies, RateLimit, Respond, Rewrite, Route, RouteLimits,
+    Access, Action, Auth, Page, Pages, Policies, RateLimit, Require, Respond, Rewrite, Route, RouteLimits,
     RouteTimeouts, Via,
 };
 pub use shaping::{Bandwidth, Bandwidths, Link, Scope, Shaping};

@@ -38,5 +38,7 @@ pub(crate) mod record;
 pub(crate) mod seen;
 /// The plan as one worker uses it.
 pub(crate) mod snapshot;
+/// What an authentication has found out about a client.
+pub(crate) mod vouched;
 /// The state that one worker owns.
 pub mod worker;

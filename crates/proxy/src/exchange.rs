@@ -4,9 +4,9 @@
 
 use crate::forward;
 use crate::forward::answer;
+use crate::forward::authenticate::{self, Course};
 use crate::forward::policies;
 use crate::forward::respond;
-use crate::forward::verify;
 use std::net::IpAddr;
 
 use ::cache::is_unsafe;
@@ -15,9 +15,10 @@ use http1::{ConnectionOptions, Framing, Method, RequestHead, Target, TargetForm}
 use crate::cache::{self, Looked};
 use crate::context::client::Next;
 use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
-use crate::context::exchange_slot::Memory;
+use crate::context::exchange_slot::{Memory, Request};
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
+use crate::context::plan::Policies;
 use crate::context::seen::{self, Fields};
 use crate::faults::messages;
 use crate::shaping::{self};
@@ -50,9 +51,8 @@ async fn run(
     let request = &mut memory.request;
     let mut routed = RoutedRequest::new(ctx, &request.head);
     let admission = admit(&mut routed, ctx, &request.head, request.buffer.filled(), state);
-    // First of all, as whatever answers it may say what it is called.
-    if admission.is_ok() && routed.policies(ctx).is_some_and(|policies| policies.names_request) {
-        policies::name_request(ctx, request);
+    if admission.is_ok() {
+        name_request(ctx, &routed, request);
     }
     let exchange = &mut Exchange { ctx, routed: &routed, memory, state };
     // Faults may meet a request that no route is for.
@@ -71,8 +71,7 @@ async fn run(
         return cold(|| cache::purge(exchange)).await;
     }
     if let Some(port) = ctx.listener.redirect_port
-        && !ctx.snapshot.plan.routes[routed.route].is_for_plain_http
-        && !seen::is_secure(ctx, &request.head, request.head_bytes())
+        && is_redirected(ctx, &routed, request)
     {
         return answer::redirect(exchange, port).await;
     }
@@ -80,9 +79,11 @@ async fn run(
         cache::prepare(ctx, &routed, request);
     }
     if let Some(policies) = routed.policies(ctx) {
-        if let Some(claim) = policies::ask(ctx, policies, &mut routed, &memory.request, state)? {
-            routed.user = Some(cold(|| verify::verify(ctx, claim)).await?);
-            state.knows_user(routed.user);
+        if let Some(course) = admit_client(ctx, policies, &mut routed, memory, state)?
+            && let Some(next) =
+                cold(|| authenticate::in_time(ctx, course, &mut routed, memory, state)).await?
+        {
+            return Ok(next);
         }
         let Memory { request, response } = memory;
         if let Some(answer) = policies::act(ctx, policies, &mut routed, request, &mut response.out)? {
@@ -101,10 +102,7 @@ async fn run(
         cold(|| shaping::hold_back(ctx, delay, exchange.memory)).await;
     }
     let reply = forward::forward(exchange).await?;
-    // Another route may store what this one changes.
-    if is_unsafe(routed.method)
-        && let Some(known) = cache::invalidate(ctx, &routed, exchange.memory)
-    {
+    if let Some(known) = invalidate(ctx, &routed, exchange.memory) {
         cold(|| cache::successor::known(ctx, known)).await;
     }
     if let Some(delay) = &ctx.snapshot.plan.routes[routed.route].response_delay {
@@ -175,6 +173,44 @@ fn choose(
 ) -> Result<usize, Failure> {
     let fields = Fields::of(head, bytes);
     ctx.snapshot.table.choose(&seen::request(ctx, target, bytes, client, &fields, head))
+}
+
+/// Invalidates what another route may have stored of the resource that the request has changed. Returns when the next
+/// process knows, if there is one.
+#[inline]
+fn invalidate(
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
+    memory: &Memory,
+) -> Option<tokio::sync::oneshot::Receiver<()>> {
+    if is_unsafe(routed.method) { cache::invalidate(ctx, routed, memory) } else { None }
+}
+
+/// Gives the request its ID, if the route uses it. First of all, as whatever answers it may say what it is called.
+#[inline]
+fn name_request(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &mut Request) {
+    if routed.policies(ctx).is_some_and(|policies| policies.names_request) {
+        policies::name_request(ctx, request);
+    }
+}
+
+/// Whether a request to a listener that redirects is redirected to https.
+fn is_redirected(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &Request) -> bool {
+    !ctx.snapshot.plan.routes[routed.route].is_for_plain_http
+        && !seen::is_secure(ctx, &request.head, request.head_bytes())
+}
+
+/// Checks whether the client may send the request, and who it is. `Some` if that takes a wait, or an answer.
+fn admit_client<'a>(
+    ctx: &ExchangeContext<'_>,
+    policies: &'a Policies,
+    routed: &mut RoutedRequest,
+    memory: &mut Memory,
+    state: &mut ExchangeState<'_>,
+) -> Result<Option<Course<'a>>, Failure> {
+    policies::permit(ctx, policies, routed, &memory.request, state)?;
+    let Some(authentication) = &policies.authentication else { return Ok(None) };
+    Ok(authenticate::at_once(ctx, authentication, routed, memory, state).err())
 }
 
 /// RFC 9110 §7.6.2: OPTIONS that may make no further hop is answered here.

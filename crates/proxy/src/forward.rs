@@ -14,6 +14,8 @@ pub(crate) mod subrequest;
 pub(crate) mod switch;
 /// Applies the policies of a route to its requests and responses.
 pub(crate) mod policies;
+/// Decides whether a client is let in.
+pub(crate) mod authenticate;
 /// Verifies passwords on separate threads.
 pub(crate) mod verify;
 

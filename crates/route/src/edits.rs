@@ -108,6 +108,27 @@ impl HeaderEdits {
         Ok(Self { written, removed: RemovedFields(Arc::new(removed)) })
     }
 
+    /// The same edits of requests, which remove these fields as well: those that only the proxy writes.
+    #[must_use]
+    pub fn removing<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut removed = Names {
+            names: self.removed.0.names.clone(),
+            lengths: self.removed.0.lengths,
+            ignores_underscores: true,
+        };
+        let before = removed.names.len();
+        for name in names {
+            removed.names.push(name.to_ascii_lowercase().into_bytes().into());
+            removed.lengths |= length_bit(name.len());
+        }
+        if removed.names.len() == before {
+            return self;
+        }
+        removed.names.sort_unstable();
+        removed.names.dedup();
+        Self { removed: RemovedFields(Arc::new(removed)), ..self }
+    }
+
     /// Whether there are no edits.
     pub fn is_empty(&self) -> bool {
         self.written.is_empty() && self.removed().is_none()

@@ -104,6 +104,8 @@ pub struct Policies {
     pub access: Access,
     /// Access control by password.
     pub auth: Option<Auth>,
+    /// Whether one of the ways to prove who one is suffices, where there are several.
+    pub require: Require,
     /// Rate limits; all of them must admit a request.
     pub rate_limits: Vec<RateLimit>,
     /// Rewrites of path and host for servers.
@@ -156,6 +158,16 @@ pub struct Auth {
     pub file: PathBuf,
     /// The users.
     pub users: Arc<Users>,
+}
+
+/// How many of the ways of a route to prove who one is are needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Require {
+    /// Every one of them.
+    #[default]
+    All,
+    /// Any one of them.
+    Any,
 }
 
 /// A rate limit per key.

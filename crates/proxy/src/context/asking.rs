@@ -67,5 +67,5 @@ pub(crate) fn kept_target<'a>(routed: &RoutedRequest, texts: &'a Texts) -> Optio
 /// §3.5): the route asks for a password, and tells the server no user.
 #[inline]
 pub(crate) fn drops_authorization(routed: &RoutedRequest, policies: &Policies) -> bool {
-    policies.auth.is_some() && routed.may_be_stored() && !policies.settings.request_headers.has_user()
+    policies.password().is_some() && routed.may_be_stored() && !policies.settings.request_headers.has_user()
 }

@@ -15,6 +15,7 @@ use http1::{RequestHead, ResponseHead};
 
 use crate::body::pump::Pump;
 use crate::context::client::Client;
+use crate::context::vouched::Vouched;
 use crate::context::worker::Worker;
 use transport::buffer::{self, Buffer, SMALL, TINY};
 
@@ -53,6 +54,15 @@ pub(crate) struct Texts {
     pub(crate) kept_target: Option<Vec<u8>>,
     /// The cache's header lines, in place of the client's conditions; `None` keeps the client's.
     pub(crate) conditions: Option<Vec<u8>>,
+    /// What the authentication has found out about the client, besides a listed user.
+    pub(crate) vouched: Option<Rc<Vouched>>,
+}
+
+impl Texts {
+    /// The name of the user that somebody vouches for; empty if there is none.
+    pub(crate) fn user(&self) -> &str {
+        self.vouched.as_ref().map_or("", |vouched| vouched.user.as_str())
+    }
 }
 
 impl Request {
@@ -85,6 +95,7 @@ impl Request {
         self.head.clear();
         // Exchange slots are shared by connections: what a request is called is no other's to see.
         self.texts.id.clear();
+        self.texts.vouched = None;
     }
 }
 

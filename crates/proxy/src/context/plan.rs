@@ -7,6 +7,8 @@ mod listed;
 pub mod server_state;
 /// Routes and their policies.
 mod routes;
+/// How clients of a route prove who they are.
+mod authentication;
 /// Upstreams and their servers.
 mod upstreams;
 /// Sessions.
@@ -27,6 +29,7 @@ use crate::shaping::Limits;
 use transport::latency_emulation::Link;
 use transport::resolve::Names;
 
+pub(crate) use authentication::{Authentication, Proof};
 pub use routes::{Auth, Policies, Route, Table, secret};
 pub use stickiness::Stickiness;
 pub use upstreams::{ServerPlan, UpstreamPlan};

@@ -336,7 +336,7 @@ impl<'a> Record<'a> {
             client: self.named.unwrap_or(self.ctx.client.address),
             peer: self.named.map(|_| self.ctx.client.address),
             request_id: self.request_id(request, policies),
-            user: policies.map_or("", |policies| policies.user_name(self.user)),
+            user: policies.map_or("", |policies| policies.user(self.user, &request.texts)),
             scheme: if is_whole { seen::scheme(self.ctx, head, bytes) } else { "" },
             // RFC 8441 §5: what is an upgrade here was a CONNECT there.
             method: if is_connect {

@@ -15,7 +15,7 @@ use crate::context::exchange::{Exchange, ExchangeContext};
 use crate::context::exchange_slot::{Memory, Request};
 use crate::context::exchange_state::{ExchangeState, Sent};
 use crate::context::failure::{Failure, Party};
-use crate::context::plan::Policies;
+use crate::context::plan::{Authentication, Policies};
 use crate::context::seen;
 use crate::faults::messages::{self, InjectedAnswer, Outline};
 use crate::forward::grpc;
@@ -310,7 +310,7 @@ pub(crate) async fn failure(
     let told = FailureHead {
         page: page(ctx, policies, facts.status),
         added: seen::added(ctx, &request.head, request.head_bytes()),
-        challenge: policies.and_then(|policies| Some(policies.auth.as_deref()?.challenge.as_str())),
+        authentication: policies.and_then(|policies| policies.authentication.as_ref()),
         retry_after_seconds: state.retry_after_seconds,
     };
     let out = &mut response.out;
@@ -383,7 +383,7 @@ struct FailureHead<'a> {
     /// Lines of the listener.
     added: &'a [u8],
     /// How to say who one is.
-    challenge: Option<&'a str>,
+    authentication: Option<&'a Authentication>,
     /// When to come again; 0 is not said.
     retry_after_seconds: u64,
 }
@@ -419,7 +419,9 @@ fn write_besides(
     }
     if failure == Failure::Unauthorized {
         // RFC 9110 §15.5.2.
-        let _ = write!(out, "WWW-Authenticate: {}\r\n", told.challenge.unwrap_or("Basic"));
+        for challenge in told.authentication.iter().flat_map(|authentication| authentication.challenges()) {
+            let _ = write!(out, "WWW-Authenticate: {challenge}\r\n");
+        }
     }
     let retry_after_seconds = told.retry_after_seconds.max(u64::from(failure.is_of_load()));
     if retry_after_seconds > 0 {
@@ -436,7 +438,7 @@ fn write_besides(
 
 /// Appends a complete minimal response for a failure, after which the connection ends.
 pub(crate) fn last_words(out: &mut Vec<u8>, failure: Failure, date: &[u8]) {
-    let told = FailureHead { page: None, added: b"", challenge: None, retry_after_seconds: 0 };
+    let told = FailureHead { page: None, added: b"", authentication: None, retry_after_seconds: 0 };
     let body = write_content(out, failure, &told);
     let plan = ResponsePlan::own(Framing::Length(body.len() as u64), false);
     write_besides(out, failure, date, (&told, &plan));

@@ -4,11 +4,10 @@
 
 use std::io::Write;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use config::{Action, HostHeader};
 use http1::{RequestRewrite, ResponseRewrite, Target, Via, host_without_port};
-use route::{Access, Captures, Credentials, Exchange, HeaderEdits, LocationRewrite, RateVerdict};
+use route::{Access, Captures, Exchange, HeaderEdits, LocationRewrite, RateVerdict};
 
 use crate::context::asking::{Asking, drops_authorization, kept_target};
 use crate::context::client_tls::ClientTls;
@@ -16,10 +15,9 @@ use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::{Request, Response, Texts};
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
-use crate::context::plan::{Auth, Policies};
+use crate::context::plan::Policies;
 use crate::context::seen::{self, Fields};
 use crate::forward::answer;
-use crate::forward::verify::Claim;
 
 /// Length of a name that a request may bring along.
 const REQUEST_ID_BYTES_MAX: usize = 128;
@@ -40,24 +38,23 @@ impl Subject {
     }
 }
 
-/// Checks whether the request is permitted, by network, rate and password, and identifies the user. Returns a claim if
-/// the password has to be verified.
-pub(crate) fn ask<'a>(
-    ctx: &ExchangeContext<'a>,
-    policies: &'a Policies,
-    routed: &mut RoutedRequest,
+/// Checks whether the request is permitted, by network and rate.
+pub(crate) fn permit(
+    ctx: &ExchangeContext<'_>,
+    policies: &Policies,
+    routed: &RoutedRequest,
     request: &Request,
     state: &mut ExchangeState<'_>,
-) -> Result<Option<Claim<'a>>, Failure> {
+) -> Result<(), Failure> {
     if let Some(access) = &policies.access
         && access.access(routed.client) == Access::Denied
     {
         return Err(Failure::Forbidden);
     }
-    let bytes = request.head_bytes();
-    let fields = Fields::of(&request.head, bytes);
-    let seen = seen::request(ctx, &routed.target, bytes, routed.client, &fields, &request.head);
     if !policies.limits.is_empty() {
+        let bytes = request.head_bytes();
+        let fields = Fields::of(&request.head, bytes);
+        let seen = seen::request(ctx, &routed.target, bytes, routed.client, &fields, &request.head);
         let now_ns = ctx.worker.time_ns();
         for limit in &policies.limits {
             if let RateVerdict::Refused { retry_after_seconds } = limit.limiter.admit(&seen, now_ns) {
@@ -66,36 +63,7 @@ pub(crate) fn ask<'a>(
             }
         }
     }
-    let Some(auth) = &policies.auth else { return Ok(None) };
-    match identify(ctx, auth, &fields)? {
-        Identity::Known(user) => {
-            routed.user = Some(user);
-            state.knows_user(Some(user));
-            Ok(None)
-        }
-        Identity::Claimed(claim) => Ok(Some(claim)),
-    }
-}
-
-/// Who asks.
-enum Identity<'a> {
-    /// A user who was verified lately, by index.
-    Known(usize),
-    /// Credentials that have to be verified.
-    Claimed(Claim<'a>),
-}
-
-/// Whether the request comes from somebody who was verified lately.
-fn identify<'a>(
-    ctx: &ExchangeContext<'_>,
-    auth: &'a Arc<Auth>,
-    fields: &Fields<'_>,
-) -> Result<Identity<'a>, Failure> {
-    let mut values = route::Fields::values(fields, b"authorization");
-    let (Some(value), None) = (values.next(), values.next()) else { return Err(Failure::Unauthorized) };
-    let credentials = Credentials::parse(value).map_err(|_| Failure::Unauthorized)?;
-    let (digest, user) = auth.known(&credentials, ctx.worker.time_ns());
-    Ok(user.map_or_else(|| Identity::Claimed(Claim { auth, credentials, digest }), Identity::Known))
+    Ok(())
 }
 
 /// Decides where the request goes, and its path there. A response without a server is begun in `out`, up to its fields;
@@ -195,8 +163,10 @@ pub(crate) fn write_request(
         None => Ok(rewrite.host),
     };
     let outcome = filled.map(|host| {
-        let edited = Edited { headers: edits, exchange, response: None, has_page: false, besides: None };
-        let edits = (!edits.is_empty()).then_some(&edited as &dyn http1::Edits);
+        let own_lines = texts.vouched.as_ref().map_or(&b""[..], |vouched| &vouched.request_lines);
+        let edited =
+            Edited { headers: edits, own_lines, exchange, response: None, has_page: false, besides: None };
+        let edits = (!edits.is_empty() || !own_lines.is_empty()).then_some(&edited as &dyn http1::Edits);
         let drops_authorization = drops_authorization(routed, policies);
         let asking = Asking::of(conditions.as_deref(), drops_authorization, edits);
         let rewrite = RequestRewrite {
@@ -276,7 +246,9 @@ pub(crate) fn write_response(
     });
     let cookies = policies.settings.cookies.as_ref();
     let response_edits = Some((location, cookies));
-    let edited = Edited { headers, exchange, response: response_edits, has_page, besides: rewrite.edits };
+    let own_lines = response_lines(request);
+    let edited =
+        Edited { headers, own_lines, exchange, response: response_edits, has_page, besides: rewrite.edits };
     let rewrite =
         ResponseRewrite { edits: Some(&edited), via: via(&policies.settings.options.via), ..rewrite };
     let Response { head, buffer, out, .. } = response;
@@ -294,7 +266,8 @@ pub(crate) fn edit_own(
     out: &mut Vec<u8>,
 ) {
     let headers = &policies.settings.response_headers;
-    if headers.is_empty() {
+    let own_lines = response_lines(request);
+    if headers.is_empty() && own_lines.is_empty() {
         return;
     }
     let bytes = request.head_bytes();
@@ -305,8 +278,13 @@ pub(crate) fn edit_own(
         captures: captures.as_ref(),
         ..exchange(ctx, policies, subject, request, &fields, &request.texts.id)
     };
-    let edited = Edited { headers, exchange, response: None, has_page: false, besides: None };
+    let edited = Edited { headers, own_lines, exchange, response: None, has_page: false, besides: None };
     http1::edit_lines(out, start, &edited);
+}
+
+/// What the authentication tells the client besides.
+fn response_lines(request: &Request) -> &[u8] {
+    request.texts.vouched.as_ref().map_or(b"", |vouched| &vouched.response_lines)
 }
 
 /// What is known of the request once its route is.
@@ -322,7 +300,7 @@ fn exchange<'a>(
     let seen = seen::request(ctx, &subject.target, bytes, subject.client, fields, &request.head);
     Exchange {
         request_id: if policies.names_request { id } else { b"" },
-        user: policies.user_name(subject.user),
+        user: policies.user(subject.user, &request.texts),
         route: &ctx.snapshot.plan.routes[subject.route].label,
         tls: ctx.client.tls.as_deref().map(ClientTls::variables).unwrap_or_default(),
         host: host_without_port(seen::authority(ctx, &request.head, bytes, &subject.target)),
@@ -367,6 +345,8 @@ pub(crate) fn name_request(ctx: &ExchangeContext<'_>, request: &mut Request) {
 /// The edits of one message.
 struct Edited<'a> {
     headers: &'a HeaderEdits,
+    /// Lines of the authentication's, each with CRLF.
+    own_lines: &'a [u8],
     exchange: Exchange<'a, Fields<'a>>,
     /// Of a server's response: where its URLs are for clients, and what its cookies are.
     response: Option<(Option<LocationRewrite<'a>>, Option<&'a route::CookieRewrite>)>,
@@ -467,6 +447,7 @@ impl http1::Edits for Edited<'_> {
     }
 
     fn add(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.own_lines);
         self.headers.write(&self.exchange, out);
     }
 }

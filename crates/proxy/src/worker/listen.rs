@@ -223,10 +223,14 @@ pub(crate) async fn accept(
             }
         }
     }
-    // What is in the kernel's queue would be reset with the socket.
+    empty_queue(&worker, &listening, &listener);
+}
+
+/// Accepts what is in the kernel's queue, which would be reset with the socket.
+fn empty_queue(worker: &Rc<Worker>, listening: &Rc<Listening>, listener: &tokio::net::TcpStream) {
     for _ in 0..BACKLOG {
-        match accept_one(&listener, NOWHERE) {
-            Ok((stream, peer)) => admit(&worker, &listening, stream, peer),
+        match accept_one(listener, NOWHERE) {
+            Ok((stream, peer)) => admit(worker, listening, stream, peer),
             Err(_) => return,
         }
     }

@@ -16,7 +16,9 @@ use route::{
     Users, Verified,
 };
 
+use crate::context::exchange_slot::Texts;
 use crate::context::failure::Failure;
+use crate::context::plan::authentication::{Authentication, Proof};
 use crate::context::seen::Fields;
 use crate::context::snapshot::{ClientLimits, TimeoutTicks};
 use crate::shaping::Limits;
@@ -55,7 +57,8 @@ pub struct Policies {
     pub(crate) action: Action,
     pub(crate) access: Option<AccessList>,
     pub(crate) limits: Vec<Limit>,
-    pub(crate) auth: Option<Arc<Auth>>,
+    /// How clients prove who they are, if they have to.
+    pub(crate) authentication: Option<Authentication>,
     /// The configured policies for messages.
     pub(crate) settings: config::Policies,
     /// The path pattern, whose groups edits of fields may use.
@@ -250,10 +253,21 @@ impl Route {
 }
 
 impl Policies {
-    /// The name of a user; empty for `None`.
-    pub(crate) fn user_name(&self, user: Option<usize>) -> &str {
-        let name = || self.auth.as_ref()?.users.name(user?);
+    /// The name of a listed user; empty for `None`.
+    fn user_name(&self, user: Option<usize>) -> &str {
+        let name = || self.password()?.users.name(user?);
         name().unwrap_or_default()
+    }
+
+    /// The name of a request's user, listed or vouched for; empty if there is none.
+    pub(crate) fn user<'a>(&'a self, listed: Option<usize>, texts: &'a Texts) -> &'a str {
+        let vouched = texts.user();
+        if vouched.is_empty() { self.user_name(listed) } else { vouched }
+    }
+
+    /// The listed users, if passwords are asked for.
+    pub(crate) fn password(&self) -> Option<&Arc<Auth>> {
+        self.authentication.as_ref()?.password()
     }
 
     fn new(config: &Config, route: &config::Route, kept: &mut Kept<'_>) -> Self {
@@ -264,18 +278,21 @@ impl Policies {
             PathRule::Pattern(pattern) => Some(pattern.clone()),
             PathRule::Exact(_) | PathRule::Prefix(_) => None,
         });
+        let authentication = kept.authentication(settings);
+        let own_fields = authentication.iter().flat_map(Authentication::own_fields);
+        let request_headers = settings.request_headers.clone().removing(own_fields);
         let has_waits = settings.timeouts != config::RouteTimeouts::default();
         Self {
             action: route.action.clone(),
             access: (!is_open).then(|| AccessList::new(allow.iter().copied(), deny.iter().copied())),
             limits: kept.limits(&route.name, &settings.rate_limits),
-            auth: settings.auth.as_ref().map(|auth| kept.auth(auth)),
+            authentication,
             pattern,
             names_request: names_request(&route.action, settings),
             client_limits: (settings.limits != config::RouteLimits::default())
                 .then(|| ClientLimits::of_route(&config.limits, &settings.limits)),
             ticks: has_waits.then(|| TimeoutTicks::of_route(&config.timeouts, &settings.timeouts)),
-            settings: settings.clone(),
+            settings: config::Policies { request_headers, ..settings.clone() },
         }
     }
 }
@@ -328,7 +345,7 @@ impl<'p> Kept<'p> {
             if !policies.limits.is_empty() {
                 kept.limits.insert(&settings.name, &policies.limits);
             }
-            if let (Some(settings), Some(auth)) = (&settings.policies.auth, &policies.auth) {
+            if let (Some(settings), Some(auth)) = (&settings.policies.auth, policies.password()) {
                 kept.auths.insert((settings.realm.clone(), settings.file.clone()), Arc::clone(auth));
             }
         }
@@ -355,6 +372,12 @@ impl<'p> Kept<'p> {
             Limit { settings: settings.clone(), limiter }
         };
         settings.iter().map(limit).collect()
+    }
+
+    /// The proofs that a route asks for: those that are decided at once come first.
+    fn authentication(&mut self, settings: &config::Policies) -> Option<Authentication> {
+        let password = settings.auth.as_ref().map(|auth| Proof::Password(self.auth(auth)));
+        Authentication::new(settings.require, password)
     }
 
     /// Routes with the same users share who has been verified.

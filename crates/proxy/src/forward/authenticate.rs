@@ -1,0 +1,199 @@
+//! Decides whether a client is let in, by the proofs that its route asks for: all of them, or any.
+//!
+//! What can be decided at once is decided without a wait: a request with a proof that is known by now pays no more. The
+//! rest is a future of its own.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use config::Require;
+use route::Credentials;
+
+use crate::context::client::Next;
+use crate::context::exchange::{ExchangeContext, RoutedRequest};
+use crate::context::exchange_slot::{Memory, Request};
+use crate::context::exchange_state::ExchangeState;
+use crate::context::failure::Failure;
+use crate::context::plan::{Auth, Authentication, Proof};
+use crate::context::seen::Fields;
+use crate::context::vouched::Vouched;
+use crate::forward::verify::{self, Claim};
+
+/// The way to a decision that takes a wait, or that has to be answered.
+pub(crate) struct Course<'a> {
+    authentication: &'a Authentication,
+    /// The number of the proof to judge next.
+    next: usize,
+    /// Why the last one was refused.
+    refusal: Option<Refusal>,
+    verdict: Option<Verdict>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Admitted,
+    Refused,
+}
+
+/// Why a client is not let in.
+enum Refusal {
+    /// The proxy answers.
+    Failure(Failure),
+}
+
+/// Lets a client in whose proofs are known by now.
+///
+/// # Errors
+/// The way that is left, with [`in_time`].
+#[inline]
+pub(crate) fn at_once<'a>(
+    ctx: &ExchangeContext<'_>,
+    authentication: &'a Authentication,
+    routed: &mut RoutedRequest,
+    memory: &mut Memory,
+    state: &mut ExchangeState<'_>,
+) -> Result<(), Course<'a>> {
+    let mut course = Course { authentication, next: 0, refusal: None, verdict: None };
+    while let Some(proof) = course.open() {
+        let Some(judged) = known(ctx, proof, &memory.request) else { return Err(course) };
+        course.take(judged, routed, &mut memory.request, state);
+    }
+    if course.verdict == Some(Verdict::Admitted) { Ok(()) } else { Err(course) }
+}
+
+/// Goes the rest of the way. Returns what follows if the client was refused, and has been answered.
+pub(crate) async fn in_time(
+    ctx: &ExchangeContext<'_>,
+    mut course: Course<'_>,
+    routed: &mut RoutedRequest,
+    memory: &mut Memory,
+    state: &mut ExchangeState<'_>,
+) -> Result<Option<Next>, Failure> {
+    while let Some(proof) = course.open() {
+        let judged = match known(ctx, proof, &memory.request) {
+            Some(judged) => judged,
+            None => found_out(ctx, proof, &memory.request).await,
+        };
+        if let Err(Refusal::Failure(Failure::ClientGone)) = judged {
+            return Err(Failure::ClientGone);
+        }
+        course.take(judged, routed, &mut memory.request, state);
+    }
+    match course.refusal {
+        Some(Refusal::Failure(failure)) if course.verdict == Some(Verdict::Refused) => Err(failure),
+        _ => Ok(None),
+    }
+}
+
+impl<'a> Course<'a> {
+    /// The next proof to judge; `None` once it is decided.
+    fn open(&mut self) -> Option<&'a Proof> {
+        if self.verdict.is_some() {
+            return None;
+        }
+        let proof = self.authentication.proofs.get(self.next);
+        if proof.is_none() {
+            let is_refused = self.authentication.require == Require::Any;
+            self.verdict = Some(if is_refused { Verdict::Refused } else { Verdict::Admitted });
+        }
+        proof
+    }
+
+    /// Takes what came of it.
+    fn take(
+        &mut self,
+        judged: Judged,
+        routed: &mut RoutedRequest,
+        request: &mut Request,
+        state: &mut ExchangeState<'_>,
+    ) {
+        self.next += 1;
+        let require = self.authentication.require;
+        match judged {
+            Ok(identity) => {
+                identity.note(routed, request, state);
+                self.verdict = (require == Require::Any).then_some(Verdict::Admitted);
+            }
+            Err(refusal) => {
+                self.refusal = Some(refusal);
+                self.verdict = (require == Require::All).then_some(Verdict::Refused);
+            }
+        }
+    }
+}
+
+/// Who a client is, by one proof.
+enum Identity {
+    /// A listed user, by index.
+    Listed(usize),
+    /// Somebody that a token or a server vouches for.
+    #[expect(dead_code, reason = "for proofs to come")]
+    Vouched(Rc<Vouched>),
+}
+
+/// What comes of one proof.
+type Judged = Result<Identity, Refusal>;
+
+impl Identity {
+    /// Notes who the client is.
+    fn note(self, routed: &mut RoutedRequest, request: &mut Request, state: &mut ExchangeState<'_>) {
+        match self {
+            Self::Listed(user) => {
+                routed.user = Some(user);
+                state.knows_user(routed.user);
+            }
+            Self::Vouched(vouched) => match &mut request.texts.vouched {
+                Some(before) => Rc::make_mut(before).and(&vouched),
+                none => *none = Some(vouched),
+            },
+        }
+    }
+}
+
+/// What is known of a proof by now; `None` if finding out takes a wait.
+#[inline]
+fn known(ctx: &ExchangeContext<'_>, proof: &Proof, request: &Request) -> Option<Judged> {
+    match proof {
+        Proof::Password(auth) => match password(ctx, auth, request) {
+            Ok(Password::Known(user)) => Some(Ok(Identity::Listed(user))),
+            Ok(Password::Claimed(_)) => None,
+            Err(failure) => Some(Err(Refusal::Failure(failure))),
+        },
+    }
+}
+
+/// Finds out what is not known yet.
+async fn found_out(ctx: &ExchangeContext<'_>, proof: &Proof, request: &Request) -> Judged {
+    match proof {
+        Proof::Password(auth) => {
+            let user = match password(ctx, auth, request) {
+                Ok(Password::Known(user)) => Ok(user),
+                Ok(Password::Claimed(claim)) => verify::verify(ctx, claim).await,
+                Err(failure) => Err(failure),
+            };
+            user.map(Identity::Listed).map_err(Refusal::Failure)
+        }
+    }
+}
+
+/// The user of a password.
+enum Password<'a> {
+    /// A user who was verified lately, by index.
+    Known(usize),
+    /// Credentials that have to be verified.
+    Claimed(Claim<'a>),
+}
+
+/// Whether the request comes from a listed user.
+fn password<'a>(
+    ctx: &ExchangeContext<'_>,
+    auth: &'a Arc<Auth>,
+    request: &Request,
+) -> Result<Password<'a>, Failure> {
+    let fields = Fields::of(&request.head, request.head_bytes());
+    let mut values = route::Fields::values(&fields, b"authorization");
+    let (Some(value), None) = (values.next(), values.next()) else { return Err(Failure::Unauthorized) };
+    let credentials = Credentials::parse(value).map_err(|_| Failure::Unauthorized)?;
+    let (digest, user) = auth.known(&credentials, ctx.worker.time_ns());
+    Ok(user.map_or_else(|| Password::Claimed(Claim { auth, credentials, digest }), Password::Known))
+}
