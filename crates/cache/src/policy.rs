@@ -75,6 +75,8 @@ pub struct Ignore {
     /// Ignores Vary except for Accept-Encoding: there is one variant for all. Responses that differ by client are mixed
     /// up unless `key` distinguishes them. Not stored are responses to a cookie or an Authorization that Vary names.
     pub vary: bool,
+    /// Ignores Origin in Vary: the fields that depend on it are written anew for each request (CORS).
+    pub origin: bool,
     /// Stores responses without their Set-Cookie, instead of not at all.
     pub set_cookie: bool,
 }

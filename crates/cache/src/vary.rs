@@ -53,6 +53,9 @@ impl Vary {
                 // One variant for all of them; but who cannot decode a response has nothing of it.
                 continue;
             }
+            if policy.ignore.origin && name.eq_ignore_ascii_case(b"origin") {
+                continue;
+            }
             if name == b"*" {
                 return Err(Refusal::VaryStar);
             }

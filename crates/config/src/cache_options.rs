@@ -354,6 +354,8 @@ pub(crate) fn policy(written: &RouteCacheWritten, reader: &mut Reader<'_>) -> Op
             request_directives: written.ignore.contains(&Ignored::Requests),
             response_directives: written.ignore.contains(&Ignored::Responses),
             vary: written.ignore.contains(&Ignored::Vary),
+            // Of a route with `cors`: see `route_resolve`.
+            origin: false,
             set_cookie: written.ignore.contains(&Ignored::SetCookie),
         },
         key: KeyOptions {
@@ -397,7 +399,7 @@ pub(crate) fn written(policy: &Policy) -> Element<RouteCacheWritten> {
         Query::Keep(kept) => (names(kept), Vec::new()),
         Query::Drop(dropped) => (Vec::new(), names(dropped)),
     };
-    let Ignore { request_directives, response_directives, vary, set_cookie } = policy.ignore;
+    let Ignore { request_directives, response_directives, vary, set_cookie, origin: _ } = policy.ignore;
     let ignore = [
         (request_directives, Ignored::Requests),
         (response_directives, Ignored::Responses),

@@ -74,6 +74,8 @@ mod watch_options;
 mod retry_options;
 /// Options of the cache.
 mod cache_options;
+/// Options of CORS.
+mod cors_options;
 /// Options of faults.
 mod fault_options;
 /// Options of TLS.

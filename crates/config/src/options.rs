@@ -357,7 +357,7 @@ static LISTEN: Table<Listen> = Table {
     ],
 };
 
-const DAY: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
 pub(crate) const UP_TO_A_DAY: Wait = Wait { range: Duration::from_millis(1)..=DAY };
 pub(crate) const UP_TO_A_YEAR: Wait =
     Wait { range: Duration::from_millis(1)..=Duration::from_secs(365 * 24 * 3600) };

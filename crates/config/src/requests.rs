@@ -51,6 +51,11 @@ impl Requests {
         Rule { listeners, clients: self.clients.clone(), ..Rule::default() }
     }
 
+    /// Whether requests with this method may match.
+    pub(crate) fn has_method(&self, method: &str) -> bool {
+        self.methods.is_empty() || self.methods.iter().any(|known| known == method)
+    }
+
     /// The named listeners.
     pub(crate) fn listeners(&self) -> &[Located<String>] {
         &self.listener

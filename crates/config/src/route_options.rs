@@ -9,6 +9,7 @@ use shape::Delay;
 
 use crate::bandwidth::BANDWIDTH;
 use crate::cache_options::{ROUTE_CACHE, RouteCacheWritten};
+use crate::cors_options::{CORS, CorsWritten};
 use crate::declared::{count, joined, options};
 use crate::delay::DELAY;
 use crate::keys::RATE_KEY;
@@ -38,6 +39,7 @@ pub(crate) struct RouteWritten {
     pub(crate) deny: Vec<IpNet>,
     pub(crate) auth: Option<Element<AuthWritten>>,
     pub(crate) rate_limit: Vec<Element<RateLimitWritten>>,
+    pub(crate) cors: Option<Element<CorsWritten>>,
     pub(crate) rewrite: Option<Element<RewriteWritten>>,
     pub(crate) request_headers: Option<Element<EditsWritten>>,
     pub(crate) response_headers: Option<Element<EditsWritten>>,
@@ -127,6 +129,13 @@ const ENTRIES: &[&dyn Declared<RouteWritten>] = {
             |route: &mut RouteWritten| &mut route.rate_limit,
             "Limits the request rate, over all workers; further requests get 429 with Retry-After. Of \
              several limits all must admit a request.",
+        ),
+        &key(
+            "cors",
+            Maybe(CORS),
+            |route: &mut RouteWritten| &mut route.cors,
+            "Lets pages of other origins read responses (CORS). Preflights are answered here, before \
+             `rate_limit` and `auth`; the CORS fields of servers are replaced.",
         ),
         &key(
             "rewrite",

@@ -11,6 +11,7 @@ use ::route::{
 };
 
 use crate::cache_options;
+use crate::cors_options;
 use crate::kind::Located;
 use crate::matching::FieldName;
 use crate::pairs::Pair;
@@ -130,6 +131,7 @@ pub(crate) fn route(
         warn_of_nobody(written, policies, reader);
     }
     let cache = cache(written, names, reader);
+    check_cors(written, reader);
     if let (Some(policies), Some(cache)) = (&policies, &cache) {
         warn_of_unkeyed(written, policies, cache, reader);
     }
@@ -163,7 +165,24 @@ fn cache(written: &RouteWritten, names: &Names<'_>, reader: &mut Reader<'_>) -> 
             reader,
         );
     }
-    cache_options::policy(value, reader)
+    let mut policy = cache_options::policy(value, reader)?;
+    policy.ignore.origin = written.cors.is_some();
+    Some(policy)
+}
+
+/// Rejects what takes effect against `cors`: methods without that of preflights, and fields that it writes.
+fn check_cors(written: &RouteWritten, reader: &mut Reader<'_>) {
+    let Some(cors) = &written.cors else { return };
+    if !written.requests.has_method("OPTIONS") {
+        let message = "cors: browsers ask with OPTIONS first, which methods of this route leaves out";
+        refuse(&cors.at, message, "methods with \"OPTIONS\"", reader);
+    }
+    let edits =
+        written.response_headers.iter().flat_map(|edits| edits.value.set.iter().chain(&edits.value.add));
+    for edit in edits.filter(|edit| ::route::Cors::replaces(edit.name.0.as_bytes())) {
+        let message = format!("response_headers: cors writes {}", edit.name.0);
+        refuse(&edit.at, &message, "one of both", reader);
+    }
 }
 
 /// Rejects `response_delay` on a route with a cache, which responds without the delay.
@@ -296,6 +315,10 @@ fn policies(written: &RouteWritten, pattern: Option<&Pattern>, reader: &mut Read
         Some(element) => Some(cookies(element, rewrite.path.as_ref(), reader)?),
         None => mapped_paths(rewrite.path.as_ref()),
     };
+    let cors = match &written.cors {
+        Some(element) => Some(cors_options::cors(element, reader)?),
+        None => None,
+    };
     Some(Policies {
         access: Access { allow: written.allow.clone(), deny: written.deny.clone() },
         auth,
@@ -305,6 +328,7 @@ fn policies(written: &RouteWritten, pattern: Option<&Pattern>, reader: &mut Read
         response_headers: edits(written.response_headers.as_ref(), Stage::Response, pattern, reader)?,
         location: written.location.unwrap_or(rewrite != Rewrite::default()),
         rewrite,
+        cors,
         cookies,
         options: written.options.clone(),
         retry: written.retry.as_ref().map(|retry| retry.value.clone()),

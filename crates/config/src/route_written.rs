@@ -3,6 +3,7 @@
 use ::route::{CookieRewrite, HeaderEdit, HeaderEdits, PathRewrite, PathRule, RateKeyPart};
 
 use crate::cache_options;
+use crate::cors_options;
 use crate::kind::located;
 use crate::matching::FieldName;
 use crate::pairs::pair;
@@ -76,6 +77,7 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
         request_headers,
         response_headers,
         location,
+        cors,
         cookies,
         options,
         retry,
@@ -93,6 +95,7 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
         deny: access.deny.clone(),
         auth,
         rate_limit: rate_limits.iter().map(|limit| element(RateLimitWritten::from(limit))).collect(),
+        cors: cors.as_ref().map(|cors| element(cors_options::written(cors))),
         rewrite: written_rewrite(rewrite, path),
         request_headers: written_edits(request_headers),
         response_headers: written_edits(response_headers),

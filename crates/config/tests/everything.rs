@@ -43,7 +43,7 @@ name = "api"
 listener = ["web", "unix:/run/vanward/web.sock"]
 host = ["api.example.com", "*.api.example.com", "~ api-[0-9]+"]
 path = "~ /v(?<version>[0-9]+)/(.*)"
-methods = ["GET", "POST"]
+methods = ["GET", "POST", "OPTIONS"]
 headers = { X-Tenant = "a*", X-Debug = true, X-Kind = "~ (b|c)", Accept = "text/html" }
 query = { page = "1", "a b" = true }
 clients = ["192.0.2.0/24"]
@@ -52,6 +52,7 @@ allow = ["192.0.2.0/25"]
 deny = ["192.0.2.7"]
 auth = { realm = "Staff \"only\"", users = "DIR/users" }
 rate_limit = [{ rate = "100/s", burst = 200, key = ["client/24/56", "header:X-Key"] }, { rate = "5/10s", key = "route" }]
+cors = { origins = ["https://*.example.com:8443", "null"], methods = ["PUT", "PATCH"], headers = "X-Key", expose = ["X-Total"], credentials = true, max_age = "10m", private_network = true }
 rewrite = { path = "/$capture.version/$2", host = "$host.internal:8080" }
 request_headers = { set = { X-Version = "$1" }, add = { X-Via = "vanward" }, remove = ["Cookie"] }
 response_headers = { set = { X-Status = "$status \"$$\"" }, remove = "Server" }
@@ -274,7 +275,7 @@ fn check_api(route: &Route) {
     assert!(matches!((&rule.host, &rule.path), (HostRule::Pattern(_), PathRule::Pattern(_))));
     assert_eq!(
         (&rule.listeners[..], &rule.methods[..]),
-        (&[0, 1][..], &["GET".to_owned(), "POST".to_owned()][..])
+        (&[0, 1][..], &["GET", "POST", "OPTIONS"].map(str::to_owned)[..])
     );
     let headers: Vec<String> = rule.headers.iter().map(|(name, value)| format!("{name} {value}")).collect();
     assert_eq!(headers, ["X-Tenant = a*", "X-Debug is present", "X-Kind ~ (b|c)", "Accept = text/html"]);

@@ -315,6 +315,64 @@ fn mistakes() {
             ],
         ),
         (
+            "upstream = \"app\"\ncors = {}",
+            &["6:8: cors has no origins; expected an origin such as https://app.example.com or \
+                 https://*.example.com, or *, or an array of them"],
+        ),
+        (
+            "upstream = \"app\"\ncors = { origins = [\"https://a.example/\", \"A.example\"] }",
+            &[
+                "6:21: origins: \"https://a.example/\" is no origin, which ends with its host or port; did you mean \
+                 \"https://a.example\"? Expected an origin such as https://app.example.com or https://*.example.com, or *",
+                "6:43: origins: \"A.example\" is no origin, which has a scheme and a host; did you mean \"https://a.example\"? \
+                 Expected an origin such as https://app.example.com or https://*.example.com, or *",
+            ],
+        ),
+        (
+            "upstream = \"app\"\ncors = { origins = [\"https://a.example:443\", \"https://B.example\", \"https://*\"] }",
+            &[
+                "6:21: origins: \"https://a.example:443\" has the port that browsers leave out, since it is the scheme's own; \
+                 did you mean \"https://a.example\"? Expected an origin such as https://app.example.com or \
+                 https://*.example.com, or *",
+                "6:46: origins: \"https://B.example\" is not written as browsers do, in lower-case letters, digits and \
+                 hyphens; did you mean \"https://b.example\"? Expected an origin such as https://app.example.com or \
+                 https://*.example.com, or *",
+                "6:67: origins: \"https://*\" has a * that stands neither alone nor for the first labels of a host; \
+                 expected an origin such as https://app.example.com or https://*.example.com, or *",
+            ],
+        ),
+        (
+            "upstream = \"app\"\ncors = { origins = \"*\", headers = \"*\", credentials = true }",
+            &[
+                "6:20: origins: with credentials, browsers refuse *, and every site could act as your users; expected the \
+                 origins by name, or credentials = false",
+                "6:35: headers: with credentials, browsers take * for a name and not for all; expected the names, or \
+                 credentials = false",
+            ],
+        ),
+        (
+            "upstream = \"app\"\ncors = { origins = [\"*\", \"https://a\"], methods = \"put\", expose = \"X Y\" }",
+            &[
+                "6:21: origins: * allows every origin, also those beside it; expected * alone, or the origins \
+                 without it",
+                "6:50: methods: \"put\" is not in capitals, as methods are; did you mean \"PUT\"? Expected a method such as \
+                 PUT, or *",
+                "6:66: expose: \"X Y\" cannot be the name of a field; expected the name of a header field such as \
+                 Content-Type, or *",
+            ],
+        ),
+        (
+            "upstream = \"app\"\nmethods = [\"GET\", \"PUT\"]\ncors = { origins = \"https://a\" }",
+            &[
+                "7:8: cors: browsers ask with OPTIONS first, which methods of this route leaves out; expected \
+                 methods with \"OPTIONS\"",
+            ],
+        ),
+        (
+            "upstream = \"app\"\ncors = { origins = \"https://a\" }\nresponse_headers = { set = { access-control-allow-origin = \"*\" } }",
+            &["7:30: response_headers: cors writes access-control-allow-origin; expected one of both"],
+        ),
+        (
             "upstream = \"app\"\nretry = { on = [\"conect\"] }",
             &[
                 "6:17: on: \"conect\" is not known here; did you mean \"connect\"? Expected connect, reset, timeout, or a status \

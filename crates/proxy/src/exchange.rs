@@ -79,6 +79,9 @@ async fn run(
         cache::prepare(ctx, &routed, request);
     }
     if let Some(policies) = routed.policies(ctx) {
+        if policies.settings.cors.is_some() && is_preflight(&routed, &exchange.memory.request) {
+            return cold(|| answer::preflight(exchange, policies)).await;
+        }
         if let Some(course) = admit_client(ctx, policies, &mut routed, memory, state)?
             && let Some(next) =
                 cold(|| authenticate::in_time(ctx, course, &mut routed, memory, state)).await?
@@ -211,6 +214,12 @@ fn admit_client<'a>(
     policies::permit(ctx, policies, routed, &memory.request, state)?;
     let Some(authentication) = &policies.authentication else { return Ok(None) };
     Ok(authenticate::at_once(ctx, authentication, routed, memory, state).err())
+}
+
+/// Whether a browser asks whether it may send a request to another origin.
+fn is_preflight(routed: &RoutedRequest, request: &Request) -> bool {
+    routed.method == Method::Options
+        && route::Cors::is_preflight(&Fields::of(&request.head, request.head_bytes()))
 }
 
 /// RFC 9110 §7.6.2: OPTIONS that may make no further hop is answered here.

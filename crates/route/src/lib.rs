@@ -52,6 +52,8 @@ mod split;
 mod rewrite;
 /// Edits of header fields.
 mod edits;
+/// Cross-origin resource sharing.
+mod cors;
 /// Responses without a server.
 mod answer;
 /// Rewriting of Location.
@@ -65,6 +67,7 @@ pub use basic::{
     CREDENTIAL_BYTES_MAX, Credentials, CredentialsDigest, CredentialsError, UserFault, UserFaultKind, Users,
     Verified, challenge,
 };
+pub use cors::{AllowedOrigin, Cors, OriginError};
 pub use edits::{HeaderEdit, HeaderEditError, HeaderEdits, RemovedFields};
 pub use exchange::{ClientTls, Exchange};
 pub use explain::{Explanation, Miss, Outcome, Step};

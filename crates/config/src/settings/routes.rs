@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use route::{
-    CookieRewrite, ErrorPages, FixedResponse, HeaderEdits, HostRewrite, HostRule, PathRewrite, PathRule,
-    Rate, RateKey, Redirect, Rule, Split, Users,
+    CookieRewrite, Cors, ErrorPages, FixedResponse, HeaderEdits, HostRewrite, HostRule, PathRewrite,
+    PathRule, Rate, RateKey, Redirect, Rule, Split, Users,
 };
 
 use super::shaping::Shaping;
@@ -116,6 +116,8 @@ pub struct Policies {
     pub response_headers: HeaderEdits,
     /// Whether Location and similar fields are mapped to the client's view of the server.
     pub location: bool,
+    /// Which other origins may read responses. Preflights are answered after `access`.
+    pub cors: Option<Cors>,
     /// Rewrites of the cookies that servers set.
     pub cookies: Option<CookieRewrite>,
     /// Options whose value needs no conversion: Via, error pages and more.

@@ -82,6 +82,14 @@ pub(crate) async fn redirect(exchange: &mut Exchange<'_, '_>, port: u16) -> Resu
     own(exchange, (308, b"")).await
 }
 
+/// Answers a preflight (Fetch, §3.3.2), for clients from permitted networks. No password and no rate is asked for: browsers
+/// send none with it, and a script can read no 429 to a preflight.
+pub(crate) async fn preflight(exchange: &mut Exchange<'_, '_>, policies: &Policies) -> Result<Next, Failure> {
+    policies::enter(policies, exchange.routed.client)?;
+    begin(&mut exchange.memory.response.out, 204);
+    send_own(exchange, (204, b""), true).await
+}
+
 /// Appends the start line of a response of the proxy's own.
 pub(crate) fn begin(out: &mut Vec<u8>, status: u16) {
     out.clear();
@@ -100,9 +108,14 @@ pub(crate) fn push_content(out: &mut Vec<u8>, status: u16, content_type: &str, b
 }
 
 /// Sends a response of the proxy's own with this status and body; its head has been begun.
-pub(crate) async fn own(
+pub(crate) async fn own(exchange: &mut Exchange<'_, '_>, response: (u16, &[u8])) -> Result<Next, Failure> {
+    send_own(exchange, response, false).await
+}
+
+async fn send_own(
     exchange: &mut Exchange<'_, '_>,
     (told, body): (u16, &[u8]),
+    is_preflight: bool,
 ) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let Memory { request, response } = exchange.memory;
@@ -114,7 +127,8 @@ pub(crate) async fn own(
     push_date(ctx, out);
     if let Some(policies) = routed.policies(ctx) {
         let start = start_line_len(out);
-        policies::edit_own(ctx, policies, &Subject::of(routed), told, request, start, out);
+        let kind = (told, is_preflight);
+        policies::edit_own(ctx, policies, &Subject::of(routed), kind, request, start, out);
     }
     let persists = routed.version != Version::Http10
         && routed.connection.persists(routed.version)
@@ -327,7 +341,7 @@ pub(crate) async fn failure(
     write_besides(out, failure, &ctx.worker.date(), (&told, &plan));
     if let (Some(policies), Some(subject)) = (policies, subject(ctx, request, state)) {
         let start = start_line_len(out);
-        policies::edit_own(ctx, policies, &subject, facts.status, request, start, out);
+        policies::edit_own(ctx, policies, &subject, (facts.status, false), request, start, out);
     }
     out.extend_from_slice(b"\r\n");
     let next = next(&plan);

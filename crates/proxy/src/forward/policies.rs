@@ -2,12 +2,13 @@
 //!
 //! The crate `route` makes the decisions; texts for the request are kept in the exchange slot.
 
+use std::cell::Cell;
 use std::io::Write;
 use std::net::IpAddr;
 
 use config::{Action, HostHeader};
 use http1::{RequestRewrite, ResponseRewrite, Target, Via, host_without_port};
-use route::{Access, Captures, Exchange, HeaderEdits, LocationRewrite, RateVerdict};
+use route::{Access, Captures, Cors, Exchange, HeaderEdits, LocationRewrite, RateVerdict};
 
 use crate::context::asking::{Asking, drops_authorization, kept_target};
 use crate::context::client_tls::ClientTls;
@@ -46,11 +47,7 @@ pub(crate) fn permit(
     request: &Request,
     state: &mut ExchangeState<'_>,
 ) -> Result<(), Failure> {
-    if let Some(access) = &policies.access
-        && access.access(routed.client) == Access::Denied
-    {
-        return Err(Failure::Forbidden);
-    }
+    enter(policies, routed.client)?;
     if !policies.limits.is_empty() {
         let bytes = request.head_bytes();
         let fields = Fields::of(&request.head, bytes);
@@ -64,6 +61,14 @@ pub(crate) fn permit(
         }
     }
     Ok(())
+}
+
+/// Checks whether a client's network may use the route.
+pub(crate) fn enter(policies: &Policies, client: IpAddr) -> Result<(), Failure> {
+    match &policies.access {
+        Some(access) if access.access(client) == Access::Denied => Err(Failure::Forbidden),
+        _ => Ok(()),
+    }
 }
 
 /// Decides where the request goes, and its path there. A response without a server is begun in `out`, up to its fields;
@@ -164,8 +169,15 @@ pub(crate) fn write_request(
     };
     let outcome = filled.map(|host| {
         let own_lines = texts.vouched.as_ref().map_or(&b""[..], |vouched| &vouched.request_lines);
-        let edited =
-            Edited { headers: edits, own_lines, exchange, response: None, has_page: false, besides: None };
+        let edited = Edited {
+            headers: edits,
+            own_lines,
+            exchange,
+            response: None,
+            has_page: false,
+            besides: None,
+            cors: None,
+        };
         let edits = (!edits.is_empty() || !own_lines.is_empty()).then_some(&edited as &dyn http1::Edits);
         let drops_authorization = drops_authorization(routed, policies);
         let asking = Asking::of(conditions.as_deref(), drops_authorization, edits);
@@ -247,27 +259,36 @@ pub(crate) fn write_response(
     let cookies = policies.settings.cookies.as_ref();
     let response_edits = Some((location, cookies));
     let own_lines = response_lines(request);
-    let edited =
-        Edited { headers, own_lines, exchange, response: response_edits, has_page, besides: rewrite.edits };
+    let edited = Edited {
+        headers,
+        own_lines,
+        cors: policies.settings.cors.as_ref().map(|cors| CorsFields::new(cors, false)),
+        exchange,
+        response: response_edits,
+        has_page,
+        besides: rewrite.edits,
+    };
     let rewrite =
         ResponseRewrite { edits: Some(&edited), via: via(&policies.settings.options.via), ..rewrite };
     let Response { head, buffer, out, .. } = response;
     http1::write_response(out, head, buffer.filled(), &rewrite);
 }
 
-/// Applies the edits to a response of the proxy's own, whose fields begin at `start`.
+/// Applies the edits to a response of the proxy's own, whose fields begin at `start`. `is_preflight`: it answers a
+/// preflight.
 pub(crate) fn edit_own(
     ctx: &ExchangeContext<'_>,
     policies: &Policies,
     subject: &Subject,
-    status: u16,
+    (status, is_preflight): (u16, bool),
     request: &Request,
     start: usize,
     out: &mut Vec<u8>,
 ) {
     let headers = &policies.settings.response_headers;
     let own_lines = response_lines(request);
-    if headers.is_empty() && own_lines.is_empty() {
+    let cors = policies.settings.cors.as_ref().map(|cors| CorsFields::new(cors, is_preflight));
+    if headers.is_empty() && own_lines.is_empty() && cors.is_none() {
         return;
     }
     let bytes = request.head_bytes();
@@ -278,7 +299,8 @@ pub(crate) fn edit_own(
         captures: captures.as_ref(),
         ..exchange(ctx, policies, subject, request, &fields, &request.texts.id)
     };
-    let edited = Edited { headers, own_lines, exchange, response: None, has_page: false, besides: None };
+    let edited =
+        Edited { headers, own_lines, exchange, response: None, has_page: false, besides: None, cors };
     http1::edit_lines(out, start, &edited);
 }
 
@@ -354,6 +376,42 @@ struct Edited<'a> {
     has_page: bool,
     /// What is removed whatever the route says.
     besides: Option<&'a dyn http1::Edits>,
+    /// Of a response: which other origins may read it.
+    cors: Option<CorsFields<'a>>,
+}
+
+/// The CORS fields of one response.
+struct CorsFields<'a> {
+    cors: &'a Cors,
+    is_preflight: bool,
+    /// Whether Vary names the origin by now.
+    is_named: Cell<bool>,
+}
+
+impl<'a> CorsFields<'a> {
+    fn new(cors: &'a Cors, is_preflight: bool) -> Self {
+        Self { cors, is_preflight, is_named: Cell::new(!cors.varies()) }
+    }
+
+    /// Appends Vary as a server sent it, and the origin.
+    fn extend_vary(&self, value: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(value);
+        if !Cors::is_named_in(value) && !self.is_named.get() {
+            out.extend_from_slice(if value.is_empty() { b"Origin" } else { b", Origin" });
+        }
+        self.is_named.set(true);
+    }
+
+    fn write(&self, fields: &Fields<'_>, out: &mut Vec<u8>) {
+        if self.is_preflight {
+            self.cors.write_preflight(fields, out);
+        } else {
+            self.cors.write_response(fields, out);
+        }
+        if !self.is_named.get() {
+            out.extend_from_slice(b"Vary: Origin\r\n");
+        }
+    }
 }
 
 /// A field whose value is mapped.
@@ -362,6 +420,8 @@ enum Mapped {
     Location,
     Refresh,
     SetCookie,
+    /// Vary, if the response depends on the origin.
+    Vary,
 }
 
 impl Edited<'_> {
@@ -374,6 +434,7 @@ impl Edited<'_> {
         let (location, cookies) = self.response.as_ref()?;
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         match name.len() {
+            4 if self.cors.is_some() && is(b"vary") => Some(Mapped::Vary),
             8 if location.is_some() && is(b"location") => Some(Mapped::Location),
             16 if location.is_some() && is(b"content-location") => Some(Mapped::Location),
             7 if location.is_some() && is(b"refresh") => Some(Mapped::Refresh),
@@ -386,6 +447,11 @@ impl Edited<'_> {
     fn map(&self, mapped: &Mapped, value: &[u8], out: &mut Vec<u8>) -> bool {
         let Some((location, cookies)) = &self.response else { return false };
         match (mapped, location, cookies) {
+            (Mapped::Vary, ..) => {
+                let Some(cors) = &self.cors else { return false };
+                cors.extend_vary(value, out);
+                true
+            }
             (Mapped::Location, Some(location), _) => location.apply(value, out),
             (Mapped::Refresh, Some(location), _) => {
                 let Some(url) = route::url_of_refresh(value) else { return false };
@@ -433,7 +499,9 @@ impl http1::Edits for Edited<'_> {
     }
 
     fn removes(&self, name: &[u8]) -> bool {
-        self.headers.remove(name) || self.besides.is_some_and(|besides| besides.removes(name))
+        self.headers.remove(name)
+            || self.besides.is_some_and(|besides| besides.removes(name))
+            || (self.cors.is_some() && Cors::replaces(name))
     }
 
     fn replace(&self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
@@ -449,5 +517,8 @@ impl http1::Edits for Edited<'_> {
     fn add(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.own_lines);
         self.headers.write(&self.exchange, out);
+        if let Some(cors) = &self.cors {
+            cors.write(self.exchange.request.fields, out);
+        }
     }
 }

@@ -16,5 +16,7 @@ mod logged;
 mod answered;
 /// Which server a request goes to.
 mod fleet;
+/// Which other origins may read responses.
+mod cors;
 /// Very many routes.
 mod many;

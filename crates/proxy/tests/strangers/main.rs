@@ -1,10 +1,12 @@
-//! Clients and servers that others have written: curl and HAProxy in front, nginx behind. Where one is not installed its tests
+//! Clients and servers that others have written: curl, Chromium and HAProxy in front, nginx behind. Where one is not installed its tests
 //! are left out, but for CI, where it has to be.
 
 /// Which programs there are.
 mod installed;
 /// A client.
 mod curl;
+/// A browser.
+mod chromium;
 /// A server.
 mod nginx;
 /// A proxy in front.
@@ -13,5 +15,7 @@ mod haproxy;
 mod clear;
 /// TLS and HTTP/2, towards clients and towards servers.
 mod secured;
+/// Which other origins may read responses.
+mod cors;
 /// Unix sockets, PROXY headers, and connections that are passed on as they are.
 mod edge;

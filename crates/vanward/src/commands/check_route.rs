@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use config::{Action, Config, Listener, Route};
 use route::{
-    Access, AccessList, Condition, Exchange, Explanation, Miss, Outcome, Request, RouteTable, Rule, Step,
+    Access, AccessList, Condition, Cors, Exchange, Explanation, Miss, Outcome, Request, RouteTable, Rule,
+    Step,
 };
 use serde_json::{Value, json};
 
@@ -260,6 +261,15 @@ impl Report<'_> {
         if access.access(self.exchange.request.client) == Access::Denied {
             lines.push("This client is denied: 403.".to_owned());
         }
+        if let Some(cors) = &policies.cors {
+            if self.exchange.request.method == b"OPTIONS" && Cors::is_preflight(self.exchange.request.fields)
+            {
+                lines.push("It is a preflight (CORS): the proxy answers it with 204.".to_owned());
+                return lines;
+            }
+            let origins: Vec<String> = cors.origins.iter().map(ToString::to_string).collect();
+            lines.push(format!("Pages of these origins can read the response: {}.", origins.join(", ")));
+        }
         for limit in &policies.rate_limits {
             let (requests, per) = limit.rate.requests_per();
             lines.push(format!(
@@ -402,6 +412,7 @@ rewrite = { path = "/v1" }
 split = { app = 3, canary = 1 }
 deny = ["192.0.2.0/24"]
 rate_limit = { rate = "5/s" }
+cors = { origins = "https://*.a.example" }
 [[route]]
 name = "moved"
 listener = "secure"
@@ -458,10 +469,18 @@ The route is /: upstream app, round-robin over 2 servers.
         let verdict = "\
 The route is readers: split between upstreams: app 3 of 4, canary 1 of 4.
 This client is denied: 403.
+Pages of these origins can read the response: https://*.a.example.
 Rate limit: 5 requests in 1s, 5 at once; beyond it 429.
 The server gets /v1/x?y.
 ";
         assert!(is_routed && said.ends_with(verdict), "{said}");
+        let preflight =
+            [("x-tenant", "t"), ("Origin", "https://b.a.example"), ("Access-Control-Request-Method", "PUT")];
+        let (said, _) = text(&RouteQuery {
+            header: preflight.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
+            ..asked("OPTIONS", "http://a.example/api")
+        });
+        assert!(said.ends_with("It is a preflight (CORS): the proxy answers it with 204.\n"), "{said}");
         let (said, _) = text(&asked("GET", "https://b.example/old/a%20b"));
         assert!(said.ends_with("The route is moved: 308 to https://b.example/new/a%20b.\n"), "{said}");
         // Read in the other way it would take another route.

@@ -1,0 +1,197 @@
+//! Options of CORS, declared once, with their relations.
+
+use std::time::Duration;
+
+use ::route::{AllowedOrigin, Cors, OriginError};
+
+use crate::kind::{At, Located, Maybe, Switch, Text, located};
+use crate::matching::{FieldName, METHOD, is_token};
+use crate::options::DAY;
+use crate::pairs::OneOrMany;
+use crate::range::Wait;
+use crate::reader::Reader;
+use crate::table::{Element, Inline, Table, key, required};
+use crate::value_error::{ValueError, ValueFault};
+
+/// The parsed option `cors`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CorsWritten {
+    origins: Vec<Located<AllowedOrigin>>,
+    methods: Vec<Located<String>>,
+    headers: Vec<Located<String>>,
+    expose: Vec<Located<String>>,
+    credentials: bool,
+    max_age: Option<Duration>,
+    private_network: bool,
+}
+
+pub(crate) const CORS: Inline<CorsWritten> = Inline {
+    title: "cors",
+    example: "{ origins = [\"https://app.example.com\"], methods = [\"PUT\"], headers = [\"Content-Type\"] }",
+    table: &Table {
+        options: &[
+            &required(
+                "origins",
+                OneOrMany(At(ORIGIN)),
+                |cors: &mut CorsWritten| &mut cors.origins,
+                "Origins that may read responses: `https://app.example.com`, with the port unless it is the \
+                 scheme's own; `https://*.example.com` for every host below the domain, with this \
+                 scheme and port; `*` for all. `null`, the origin of sandboxed pages and local files, \
+                 only if it is named.",
+            ),
+            &key(
+                "methods",
+                OneOrMany(At(METHOD_OR_ANY)),
+                |cors: &mut CorsWritten| &mut cors.methods,
+                "Methods that are allowed besides GET, HEAD and POST. `*`: any.",
+            ),
+            &key(
+                "headers",
+                OneOrMany(At(FIELD_OR_ANY)),
+                |cors: &mut CorsWritten| &mut cors.headers,
+                "Request fields that are allowed besides the few that need no permission, such as Accept. \
+                 JSON needs `Content-Type`. `*`: any but `Authorization`, which has to be named.",
+            ),
+            &key(
+                "expose",
+                OneOrMany(At(FIELD_OR_ANY)),
+                |cors: &mut CorsWritten| &mut cors.expose,
+                "Response fields that scripts can read, besides the few that they always can, such as \
+                 Content-Type. `*`: all.",
+            ),
+            &key(
+                "credentials",
+                Switch,
+                |cors: &mut CorsWritten| &mut cors.credentials,
+                "Allows requests with cookies, passwords and client certificates. Not together with `*`.",
+            ),
+            &key(
+                "max_age",
+                Maybe(Wait { range: Duration::ZERO..=DAY }),
+                |cors: &mut CorsWritten| &mut cors.max_age,
+                "How long browsers keep the answer to a preflight. Default: not told, which is 5s; Chromium \
+                 keeps none longer than 2h.",
+            ),
+            &key(
+                "private_network",
+                Switch,
+                |cors: &mut CorsWritten| &mut cors.private_network,
+                "Answers preflights of pages on public addresses to a private one with \
+                 Access-Control-Allow-Private-Network.",
+            ),
+        ],
+    },
+};
+
+const ORIGIN: Text<AllowedOrigin> = Text {
+    expected: "an origin such as https://app.example.com or https://*.example.com, or *",
+    read: |text| {
+        text.parse().map_err(|error: OriginError| ValueError {
+            fault: ValueFault::Unknown {
+                written: text.to_owned(),
+                why: error.why(),
+                nearest: meant_origin(text, error),
+            },
+            expected: ORIGIN.expected,
+        })
+    },
+    print: ToString::to_string,
+};
+
+/// The origin that was probably meant: without a path or the scheme's own port, in lower case.
+fn meant_origin(text: &str, error: OriginError) -> Option<String> {
+    let lower = text.to_ascii_lowercase();
+    let meant = match error {
+        OriginError::Form => format!("https://{lower}"),
+        OriginError::Path => {
+            let (scheme, rest) = lower.split_once("://")?;
+            let host = rest.split(['/', '?', '#']).next()?;
+            format!("{scheme}://{host}")
+        }
+        OriginError::OwnPort => lower.rsplit_once(':')?.0.to_owned(),
+        OriginError::Host => lower.trim_end_matches('.').to_owned(),
+        OriginError::Port | OriginError::Wildcard => return None,
+    };
+    meant.parse::<AllowedOrigin>().is_ok().then_some(meant)
+}
+
+const METHOD_OR_ANY: Text<String> = Text {
+    expected: "a method such as PUT, or *",
+    read: |text| match text {
+        "*" => Ok(text.to_owned()),
+        method => {
+            (METHOD.read)(method).map_err(|error| ValueError { expected: METHOD_OR_ANY.expected, ..error })
+        }
+    },
+    print: String::clone,
+};
+
+const FIELD_OR_ANY: Text<String> = Text {
+    expected: "the name of a header field such as Content-Type, or *",
+    read: |text| match text {
+        name if is_token(name) => Ok(name.to_owned()),
+        _ => FieldName::read(text)
+            .map(|name| name.0)
+            .map_err(|error| ValueError { expected: FIELD_OR_ANY.expected, ..error }),
+    },
+    print: String::clone,
+};
+
+/// Converts the option; `None` if there is a mistake.
+pub(crate) fn cors(
+    Element { value: written, .. }: &Element<CorsWritten>,
+    reader: &mut Reader<'_>,
+) -> Option<Cors> {
+    let refused_before = reader.refused();
+    if written.credentials {
+        refuse_any(written, reader);
+    }
+    let any = written.origins.iter().find(|origin| origin.value == AllowedOrigin::Any);
+    if let (Some(any), 2..) = (any, written.origins.len()) {
+        let mistake = reader.mistake(&any.at, "origins: * allows every origin, also those beside it");
+        reader.add(mistake.expecting("* alone, or the origins without it"));
+    }
+    let names = |written: &[Located<String>]| written.iter().map(|name| name.value.clone()).collect();
+    let cors = Cors {
+        origins: written.origins.iter().map(|origin| origin.value.clone()).collect(),
+        methods: names(&written.methods),
+        headers: names(&written.headers),
+        expose: names(&written.expose),
+        credentials: written.credentials,
+        max_age: written.max_age,
+        private_network: written.private_network,
+    };
+    (reader.refused() == refused_before).then_some(cors)
+}
+
+/// Fetch, §3.3.5: with credentials, browsers take `*` for a name, and `*` as the origin for a refusal.
+fn refuse_any(written: &CorsWritten, reader: &mut Reader<'_>) {
+    if let Some(any) = written.origins.iter().find(|origin| origin.value == AllowedOrigin::Any) {
+        let message = "origins: with credentials, browsers refuse *, and every site could act as your users";
+        let mistake = reader.mistake(&any.at, message);
+        reader.add(mistake.expecting("the origins by name, or credentials = false"));
+    }
+    for (option, names) in
+        [("methods", &written.methods), ("headers", &written.headers), ("expose", &written.expose)]
+    {
+        if let Some(any) = names.iter().find(|name| name.value == "*") {
+            let message = format!("{option}: with credentials, browsers take * for a name and not for all");
+            let mistake = reader.mistake(&any.at, message);
+            reader.add(mistake.expecting("the names, or credentials = false"));
+        }
+    }
+}
+
+/// Converts CORS settings back to the option, for printing.
+pub(crate) fn written(cors: &Cors) -> CorsWritten {
+    let names = |names: &[String]| names.iter().cloned().map(located).collect();
+    CorsWritten {
+        origins: cors.origins.iter().cloned().map(located).collect(),
+        methods: names(&cors.methods),
+        headers: names(&cors.headers),
+        expose: names(&cors.expose),
+        credentials: cors.credentials,
+        max_age: cors.max_age,
+        private_network: cors.private_network,
+    }
+}
