@@ -62,6 +62,8 @@ mod message_options;
 mod requests;
 /// Options of routes.
 mod route_options;
+/// The option `compress` of routes.
+mod compress_options;
 /// Kinds of values that only routes have.
 mod route_kinds;
 /// Options of upstreams.
@@ -111,6 +113,7 @@ mod reference;
 
 pub use bandwidth::{bandwidth, written_bandwidth};
 pub use checked::Config;
+pub use compress_options::Compress;
 pub use delay::{delay, loss, written_delay, written_loss};
 pub use fault_kinds::{injection, written_fault, written_share};
 pub use fault_read::{faults, written_rule};

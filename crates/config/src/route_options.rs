@@ -1,6 +1,7 @@
 //! Options of routes, declared once. Their relations are in `route_resolve`.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::route::{DomainRewrite, ErrorPages, PageFor, Pattern, RateKeyPart, RedirectStatus, SameSite};
@@ -9,6 +10,7 @@ use shape::Delay;
 
 use crate::bandwidth::BANDWIDTH;
 use crate::cache_options::{ROUTE_CACHE, RouteCacheWritten};
+use crate::compress_options::{Compress, CompressKind};
 use crate::cors_options::{CORS, CorsWritten};
 use crate::declared::{count, joined, options};
 use crate::delay::DELAY;
@@ -255,6 +257,11 @@ options! {
         replace_errors: bool = Switch,
             "Also replaces the bodies of errors from servers, with these pages and those of the top level. \
              Other response fields stay, except those about the content.";
+        compress: Option<Arc<Compress>> = CompressKind,
+            "Compresses responses for clients that accept it, by Accept-Encoding; `true` has all defaults. \
+             Each piece of a stream leaves at once. With `cache`, a stored response is compressed once for \
+             each coding. Responses that servers have compressed are passed on, and decompressed for clients \
+             that do not accept their coding. Default: nothing is compressed.";
     }
 }
 

@@ -136,6 +136,7 @@ pub(crate) fn route(
         warn_of_unkeyed(written, policies, cache, reader);
     }
     check_response_delay(written, reader);
+    check_compress(element, reader);
     let name = written.name.as_ref().map(|name| name.value.clone());
     let (action, policies) = action.zip(policies)?;
     let name = name.unwrap_or_else(|| Route::default_name(&rules[0]));
@@ -182,6 +183,19 @@ fn check_cors(written: &RouteWritten, reader: &mut Reader<'_>) {
     for edit in edits.filter(|edit| ::route::Cors::replaces(edit.name.0.as_bytes())) {
         let message = format!("response_headers: cors writes {}", edit.name.0);
         refuse(&edit.at, &message, "one of both", reader);
+    }
+}
+
+/// Rejects `compress` where there is nothing to compress, and dictionaries where nothing is stored.
+fn check_compress(element: &Element<RouteWritten>, reader: &mut Reader<'_>) {
+    let written = &element.value;
+    let Some(compress) = &written.options.compress else { return };
+    if written.redirect.is_some() {
+        refuse(&element.at, "compress: a redirect has no body", "a route without compress", reader);
+    }
+    if !compress.dictionaries.is_empty() && written.cache.is_none() {
+        let message = "compress: dictionaries are stored responses, and the route has no cache";
+        refuse(&element.at, message, "cache = {}, or no dictionaries", reader);
     }
 }
 

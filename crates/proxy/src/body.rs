@@ -8,6 +8,10 @@ pub(crate) mod response_plan;
 pub(crate) mod filters;
 /// The body pump, for both directions and for tunnels.
 pub(crate) mod pump;
+/// Takes a body out of its framing.
+pub(crate) mod incoming_body;
+/// Content coding of bodies.
+pub(crate) mod transform;
 /// Writes bodies that the proxy has itself.
 pub(crate) mod sink;
 /// Sends bytes to a client within its time-out.

@@ -8,6 +8,8 @@ pub(crate) mod answer;
 pub(crate) mod grpc;
 /// Sends the response to the client.
 pub(crate) mod respond;
+/// Sends a response in another content coding.
+pub(crate) mod coded;
 /// Requests of the proxy's own.
 pub(crate) mod subrequest;
 /// Checks whether an upgrade is the one that the client asked for.

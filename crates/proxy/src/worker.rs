@@ -19,6 +19,7 @@ use balance::{Time, WaitingWorkers};
 use telemetry::{Counters, Place, Series, WorkerLog};
 use tokio::sync::{Notify, mpsc::UnboundedReceiver, mpsc::UnboundedSender};
 
+use crate::body::transform::Coders;
 use crate::connection::client;
 use crate::context::client::Client;
 use crate::context::exchange_slot::ExchangeSlots;
@@ -103,6 +104,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
         buffers: Buffers::default(),
         records: Records::new(),
         pipes: Pipes::default(),
+        coders: Coders::default(),
         shaper,
         alarms,
         asked_others_at: Cell::new(u32::MAX),

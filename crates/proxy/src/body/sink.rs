@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 
-use http1::Framing;
+use http1::{Framing, chunk_prefix};
 
 use crate::body::response_plan::ResponsePlan;
 use crate::body::send::{send_counted, send_paced};
@@ -14,6 +14,9 @@ use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
 use crate::shaping::{Direction, Pace};
 use transport::tcp::Follows;
+
+/// A part of a body up to this length is copied, so that its chunk leaves in one write.
+const COPIED_BYTES_MAX: usize = 32 << 10;
 
 /// The way of one response to its client.
 pub(crate) struct BodySink<'a> {
@@ -104,6 +107,60 @@ impl<'a> BodySink<'a> {
         if self.is_cut.get() { self.break_off().await } else { Ok(()) }
     }
 
+    /// Sends what is in `out` and a part of the body behind it, framed as the plan says. What is in `out` then has to leave
+    /// before a wait: a client may not look at a chunk before it has its end. `is_last` is of a body whose length the head
+    /// tells.
+    pub(crate) async fn send_part(
+        &self,
+        out: &mut Vec<u8>,
+        part: &[u8],
+        is_last: bool,
+    ) -> Result<(), Failure> {
+        let part = &part[..self.takes(part.len())];
+        let follows = if is_last { self.plan.at_end() } else { Follows::Nothing };
+        if !self.plan.is_chunked(self.ctx) || part.is_empty() {
+            self.send(out, part, follows).await?;
+            out.clear();
+            return Ok(());
+        }
+        push_chunk_size(out, part.len());
+        if part.len() <= COPIED_BYTES_MAX {
+            out.extend_from_slice(part);
+            out.extend_from_slice(b"\r\n");
+            self.send(out, b"", follows).await?;
+            self.sent_bytes.set(self.sent_bytes.get() + part.len() as u64);
+            out.clear();
+        } else {
+            self.send(out, part, follows).await?;
+            out.clear();
+            out.extend_from_slice(b"\r\n");
+        }
+        Ok(())
+    }
+
+    /// Ends a body whose length the head does not tell: sends what is in `out`, the last part, and the trailers, which are
+    /// lines.
+    pub(crate) async fn end(&self, out: &mut Vec<u8>, part: &[u8], trailers: &[u8]) -> Result<(), Failure> {
+        if self.plan.is_chunked(self.ctx) {
+            let part = &part[..self.takes(part.len())];
+            if !part.is_empty() {
+                push_chunk_size(out, part.len());
+                out.extend_from_slice(part);
+                out.extend_from_slice(b"\r\n");
+            }
+            for text in [b"0\r\n".as_slice(), trailers, b"\r\n"] {
+                out.extend_from_slice(text);
+            }
+            self.send(out, b"", self.plan.at_end()).await?;
+            self.sent_bytes.set(self.sent_bytes.get() + part.len() as u64);
+            return Ok(());
+        }
+        let part = &part[..self.takes(part.len())];
+        let follows = if trailers.is_empty() { self.plan.at_end() } else { Follows::More };
+        self.send(out, part, follows).await?;
+        self.ctx.client.socket.end(trailers).map_err(|_| Failure::ClientGone)
+    }
+
     async fn break_off(&self) -> Result<(), Failure> {
         self.plan.filters.break_off(self.ctx).await?;
         let socket = &self.ctx.client.socket;
@@ -112,4 +169,10 @@ impl<'a> BodySink<'a> {
         }
         Err(Failure::FaultInjected)
     }
+}
+
+/// Appends the size of a chunk (RFC 9112 §7.1).
+fn push_chunk_size(out: &mut Vec<u8>, size: usize) {
+    let (text, start) = chunk_prefix(size);
+    out.extend_from_slice(&text[start..]);
 }

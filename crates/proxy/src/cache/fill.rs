@@ -5,9 +5,9 @@ use std::future::poll_fn;
 use std::rc::Rc;
 
 use ::cache::{Fill, Filled, Refusal, Wanted};
-use http1::{ChunkLimits, Chunked, Framing};
 use telemetry::Place;
 
+use crate::body::incoming_body::{IncomingBody, Taken};
 use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Response;
 use crate::context::worker::Worker;
@@ -53,12 +53,12 @@ impl Filling {
     /// Takes over the bytes that arrived behind the head, and receives the rest in a task of its own.
     pub(super) fn begin(mut self, response: &mut Response) {
         response.buffer.consume(response.head.len);
-        let mut body = Body::new(self.reply.framing);
+        let mut body = IncomingBody::new(self.reply.framing);
         let early = response.buffer.filled_mut();
         let step = self.take(&mut body, early);
         let left = step.map(|consumed| early.len() - consumed);
         response.buffer.clear();
-        match (left, body.is_over) {
+        match (left, body.is_over()) {
             // What follows a response belongs to no request, and its connection to none either.
             (Some(left), true) => self.finish(left == 0),
             (Some(_), false) => drop(tokio::task::spawn_local(self.run(body))),
@@ -66,16 +66,16 @@ impl Filling {
         }
     }
 
-    async fn run(mut self, mut body: Body) {
+    async fn run(mut self, mut body: IncomingBody) {
         let mut buffer = vec![0; BULK];
         let mut held = 0;
-        while !body.is_over {
+        while !body.is_over() {
             // Those who read what is not stored set the pace: each is held to its own time-out.
             poll_fn(|context| self.fill.poll_room(context)).await;
             let read = self.reply.socket.read(&mut buffer[held..]);
             let Ok(Ok(count)) = self.deadline.within(self.limit, read).await else { return };
             if count == 0 {
-                if body.framing == Framing::UntilClose {
+                if body.closed() {
                     self.finish(false);
                 }
                 return;
@@ -85,7 +85,7 @@ impl Filling {
             let Some(consumed) = step else { return };
             buffer.copy_within(consumed..filled, 0);
             held = filled - consumed;
-            if body.is_over {
+            if body.is_over() {
                 return self.finish(held == 0);
             }
         }
@@ -93,8 +93,8 @@ impl Filling {
 
     /// Hands on what has arrived of the body, and says how much of it that was; `None` ends it: it is broken, or nobody
     /// wants it.
-    fn take(&mut self, body: &mut Body, bytes: &mut [u8]) -> Option<usize> {
-        let (data, consumed) = body.take(bytes)?;
+    fn take(&mut self, body: &mut IncomingBody, bytes: &mut [u8]) -> Option<usize> {
+        let Taken { data, consumed } = body.take(bytes).ok()?;
         self.worker.counters.upstream_bytes_received.add(data as u64);
         if data > 0 && self.fill.push(&bytes[..data], self.refused_until_seconds) == Wanted::No {
             return None;
@@ -117,40 +117,5 @@ impl Filling {
         if self.reply.persists && is_clean {
             self.server.keep(self.reply, &self.worker.deadlines);
         }
-    }
-}
-
-/// What remains of a body.
-struct Body {
-    framing: Framing,
-    left: u64,
-    decoder: Chunked,
-    is_over: bool,
-}
-
-impl Body {
-    fn new(framing: Framing) -> Self {
-        let left = if let Framing::Length(length) = framing { length } else { 0 };
-        let is_over = framing == Framing::None || framing == Framing::Length(0);
-        Self { framing, left, decoder: Chunked::default(), is_over }
-    }
-
-    /// How much of what has arrived is data, which is then in front, and how much is done with; `None` if it is broken.
-    fn take(&mut self, bytes: &mut [u8]) -> Option<(usize, usize)> {
-        Some(match self.framing {
-            Framing::None => (0, 0),
-            Framing::Length(_) => {
-                let count = self.left.min(bytes.len() as u64);
-                self.left -= count;
-                self.is_over = self.left == 0;
-                (count as usize, count as usize)
-            }
-            Framing::UntilClose => (bytes.len(), bytes.len()),
-            Framing::Chunked => {
-                let decoded = self.decoder.decode(bytes, &ChunkLimits::default()).ok()?;
-                self.is_over = decoded.done;
-                (decoded.data, decoded.consumed)
-            }
-        })
     }
 }

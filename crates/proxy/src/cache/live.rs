@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use ::cache::Reader;
 use bytes::Bytes;
-use http1::{Framing, chunk_prefix};
+use http1::Framing;
 
 use super::head::{self, Extent, StoredHead};
 use super::hit::{CacheReport, Wanted, cut, unsatisfied, wanted};
@@ -101,9 +101,7 @@ impl Sending<'_> {
         state: &mut ExchangeState<'_>,
     ) -> Result<(), Failure> {
         let plan = self.sink.plan();
-        let (at_end, is_chunked) = (plan.at_end(), plan.is_chunked(self.ctx));
         let mut taken_bytes = 0;
-        let mut is_behind_chunk = false;
         self.sink.begin(out).await?;
         while !self.is_whole(taken_bytes) {
             let Some(part) = self.next(reader, out).await? else { break };
@@ -111,28 +109,15 @@ impl Sending<'_> {
             if part.is_empty() {
                 continue;
             }
-            let part = part.slice(..self.sink.takes(part.len()));
-            if is_chunked && !part.is_empty() {
-                let (text, start) = chunk_prefix(part.len());
-                out.extend_from_slice(if is_behind_chunk { b"\r\n" } else { b"" });
-                out.extend_from_slice(&text[start..]);
-                is_behind_chunk = true;
-            }
             taken_bytes += part.len() as u64;
-            let follows = if self.is_whole(taken_bytes) { at_end } else { Follows::Nothing };
-            let sent = self.sink.send(out, &part, follows).await;
+            let sent = self.sink.send_part(out, &part, self.is_whole(taken_bytes)).await;
             state.body_bytes_sent = self.sink.sent_bytes();
             sent?;
-            out.clear();
         }
-        if is_chunked {
-            out.extend_from_slice(if is_behind_chunk { b"\r\n0\r\n\r\n" } else { b"0\r\n\r\n" });
-        }
-        self.sink.send(out, b"", at_end).await?;
         if matches!(plan.framing, Framing::Length(_) | Framing::None) {
-            return Ok(());
+            return self.sink.send(out, b"", plan.at_end()).await;
         }
-        self.ctx.client.socket.end(b"").map_err(|_| Failure::ClientGone)
+        self.sink.end(out, b"", b"").await
     }
 
     /// Whether so many bytes are all of a body whose length was told.

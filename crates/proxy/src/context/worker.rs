@@ -13,6 +13,7 @@ use telemetry::{Counters, Series, WorkerLog};
 use tokio::sync::{Notify, mpsc::UnboundedSender};
 use tokio::task::JoinHandle;
 
+use crate::body::transform::Coders;
 use crate::context::exchange_slot::ExchangeSlots;
 use crate::context::handshake_notices::HandshakeNotices;
 use crate::context::listening::{ListenerId, Listening};
@@ -108,6 +109,7 @@ pub(crate) struct Worker {
     pub(crate) buffers: Buffers,
     pub(crate) records: Rc<Records>,
     pub(crate) pipes: Pipes,
+    pub(crate) coders: Coders,
     pub(crate) shaper: Shaper,
     pub(crate) alarms: Rc<Alarms>,
     /// The tick at which other workers were last asked to close idle connections.

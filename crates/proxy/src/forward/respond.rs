@@ -10,6 +10,7 @@ use crate::body::omitted_fields::{OmittedFields, TAGS};
 use crate::body::pump::{End, Ends, Incoming, Side, Stop};
 use crate::body::response_plan::ResponsePlan;
 use crate::body::send::send;
+use crate::body::transform::Choice;
 use crate::body::tunnel::{self, Flow};
 use crate::body::upload::Until;
 use crate::context::client::Next;
@@ -21,6 +22,7 @@ use crate::context::seen;
 use crate::faults::messages;
 use crate::forward::Reply;
 use crate::forward::answer;
+use crate::forward::coded;
 use crate::forward::policies::{self, Sender};
 use crate::shaping::{Direction, Pace};
 use transport::cold::cold;
@@ -30,15 +32,21 @@ use transport::tcp::Follows;
 /// Passes the response on, and gives the connection back where both ends keep theirs open.
 pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
-    let ExchangeContext { worker, snapshot, client, .. } = *ctx;
+    let ExchangeContext { snapshot, client, .. } = *ctx;
     if let Some(page) =
         answer::stand_in(ctx, routed.policies(ctx), exchange.memory.response.head.start.status)
     {
         return cold(|| stand_in(exchange, reply, page)).await;
     }
     let Memory { request, response } = exchange.memory;
+    if let Some(compress) = &snapshot.plan.routes[routed.route].compress {
+        match coded::choose(routed, compress, request, response) {
+            Choice::Unchanged { .. } => {}
+            choice => return cold(|| coded::respond(exchange, reply, choice, compress)).await,
+        }
+    }
     let status = response.head.start.status;
-    let mut plan = plan(ctx, routed, status, &reply, exchange.state);
+    let mut plan = plan(ctx, routed, status, &reply, reply.framing, exchange.state);
     render(ctx, routed, request, response, (&reply, &plan, false));
     if !plan.filters.is_empty() {
         plan.filters.change_head(&mut response.out, &mut plan.framing, client.socket.frames_itself());
@@ -80,15 +88,28 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
         }
         return Ok(Next::Drop);
     }
-    let has_uploaded = reply.upload.is_done();
     reply.expects_long = is_long;
+    Ok(end(ctx, routed, reply, response, &plan))
+}
+
+/// Gives the connection of a server back whose response has been sent. Says what becomes of the client's.
+#[inline]
+pub(crate) fn end(
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
+    reply: Reply,
+    response: &mut Response,
+    plan: &ResponsePlan,
+) -> Next {
+    let ExchangeContext { worker, snapshot, client, .. } = *ctx;
+    let has_uploaded = reply.upload.is_done();
     // RFC 9112 §9.3: what a server sends beyond its response belongs to no request.
     if reply.persists && has_uploaded && response.buffer.is_empty() {
         let server = &snapshot.upstreams[routed.upstream].servers[reply.server];
         server.release(reply, client, &worker.deadlines);
     }
     worker.buffers.wait(&mut response.buffer);
-    Ok(next(&plan, has_uploaded))
+    next(plan, has_uploaded)
 }
 
 /// Sends a response that is all here where it leaves without a wait: nearly every one. `None` where it does not, or not as
@@ -109,7 +130,7 @@ fn leave_at_once(
 
 /// The head has left: all that can be said now is that the body is not whole.
 #[cold]
-fn break_off(
+pub(crate) fn break_off(
     ctx: &ExchangeContext<'_>,
     plan: &ResponsePlan,
     failure: Failure,
@@ -197,15 +218,17 @@ fn next(plan: &ResponsePlan, has_uploaded: bool) -> Next {
     if has_uploaded { plan.next() } else { Next::Linger }
 }
 
-/// Plans the response of a server, with the filters of its route and of the drawn fault.
-fn plan(
+/// Plans the response of a server, with the filters of its route and of the drawn fault. `source` is the framing in which
+/// the body comes to the client's side.
+pub(crate) fn plan(
     ctx: &ExchangeContext<'_>,
     routed: &RoutedRequest,
     status: u16,
     reply: &Reply,
+    source: Framing,
     state: &mut ExchangeState<'_>,
 ) -> ResponsePlan {
-    let mut plan = ResponsePlan::new(ctx, routed, status, reply.framing, reply.upload.is_done());
+    let mut plan = ResponsePlan::new(ctx, routed, status, source, reply.upload.is_done());
     let may_have_trailers = reply.framing == Framing::Chunked;
     if may_have_trailers && let Some(omitted) = OmittedFields::in_responses(ctx, routed) {
         plan.filters.push(Filter::OmitTrailers(omitted));
@@ -217,7 +240,7 @@ fn plan(
 }
 
 /// Writes the new head to `Response::out`.
-fn render(
+pub(crate) fn render(
     ctx: &ExchangeContext<'_>,
     routed: &RoutedRequest,
     request: &Request,

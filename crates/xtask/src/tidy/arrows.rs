@@ -48,6 +48,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("route", Layer::Pure),
     ("balance", Layer::Pure),
     ("cache", Layer::Pure),
+    ("coding", Layer::Pure),
     ("shape", Layer::Pure),
     ("api", Layer::Pure),
     ("mistake", Layer::Words),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cache::{KeySecret, Space};
-use config::{Action, Config, RateLimit};
+use config::{Action, Compress, Config, RateLimit};
 use route::{
     AccessList, Credentials, CredentialsDigest, PathRule, Pattern, RateLimiter, Request, RouteTable, Rule,
     Users, Verified,
@@ -38,6 +38,8 @@ pub struct Route {
     pub(crate) policies: Option<Box<Policies>>,
     /// Whether responses are cached.
     pub(crate) is_cached: bool,
+    /// How bodies are coded for clients, if they are.
+    pub(crate) compress: Option<Arc<Compress>>,
     /// Whether the route is only for listeners without TLS: then its requests are not redirected to https.
     pub(crate) is_for_plain_http: bool,
     /// What keys are hashed with, for each of its upstreams; empty where nothing is stored.
@@ -206,6 +208,13 @@ fn has_conditions(rule: &Rule) -> bool {
         && clients.is_empty())
 }
 
+/// Whether no policy is set but those that have a place of their own in the route.
+fn is_default(policies: &config::Policies) -> bool {
+    let mut policies = policies.clone();
+    policies.options.compress = None;
+    policies == config::Policies::default()
+}
+
 impl Route {
     fn new(
         config: &Config,
@@ -213,8 +222,7 @@ impl Route {
         kept: &mut Kept<'_>,
         secret: Option<KeySecret>,
     ) -> Self {
-        let is_plain = matches!(settings.action, Action::Upstream(_))
-            && settings.policies == config::Policies::default();
+        let is_plain = matches!(settings.action, Action::Upstream(_)) && is_default(&settings.policies);
         let secret = secret.filter(|_| settings.cache.is_some());
         let key_secrets = secret.map_or_else(Box::default, |secret| {
             let of = |upstream| (upstream, secret.of_space(&space_name(config, settings, upstream)));
@@ -227,6 +235,7 @@ impl Route {
             upstream: settings.action.upstreams().next().unwrap_or_default(),
             label: settings.name.clone(),
             is_cached: settings.cache.is_some() && config.cache.is_some(),
+            compress: settings.policies.options.compress.clone(),
             is_for_plain_http: settings.rules.iter().all(|rule| is_for_plain_http(config, rule)),
             key_secrets,
             limits: Limits::new(

@@ -1,0 +1,161 @@
+//! Decodes a body piece by piece, into bounded memory.
+
+use brotli::enc::StandardAlloc;
+use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
+use flate2::{Decompress, FlushDecompress, Status};
+use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
+
+use crate::{Coding, CodingError};
+
+/// RFC 9659 §3: a larger window need not be supported.
+const ZSTD_WINDOW_MAX: u32 = 23;
+/// The window of gzip: 2^15 bytes.
+const GZIP_WINDOW: u8 = 15;
+
+/// The decoder of one body.
+pub struct Decoder {
+    coding: Coding,
+    kind: Kind,
+    is_over: bool,
+}
+
+enum Kind {
+    Gzip(Decompress),
+    Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
+    Zstd(DCtx<'static>),
+}
+
+/// What one call has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decoded {
+    /// The bytes of the piece that are used. The rest has to be given again.
+    pub used: usize,
+    /// Whether the decoder waits for more input; otherwise it has more output.
+    pub wants_input: bool,
+}
+
+impl Decoder {
+    /// A decoder; `None` for a coding with a dictionary.
+    pub fn new(coding: Coding) -> Option<Self> {
+        let kind = match coding {
+            Coding::Gzip => Kind::Gzip(Decompress::new_gzip(GZIP_WINDOW)),
+            Coding::Brotli => {
+                let alloc = StandardAlloc::default;
+                Kind::Brotli(Box::new(BrotliState::new(alloc(), alloc(), alloc())))
+            }
+            Coding::Zstd => {
+                let mut decoder = DCtx::create();
+                decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_MAX)).ok()?;
+                Kind::Zstd(decoder)
+            }
+            Coding::DictionaryBrotli | Coding::DictionaryZstd => return None,
+        };
+        Some(Self { coding, kind, is_over: false })
+    }
+
+    /// Decodes the start of a piece into `out`, which gets at most `room` bytes more: however well the body is coded,
+    /// it takes no more memory.
+    ///
+    /// # Errors
+    /// The body is not of this coding, or goes on behind its end.
+    pub fn decode(&mut self, piece: &[u8], room: usize, out: &mut Vec<u8>) -> Result<Decoded, CodingError> {
+        let coding = self.coding;
+        let failed = |reason| CodingError { coding, reason };
+        let at = out.len();
+        out.resize(at + room, 0);
+        let decoded = self.decode_into(piece, &mut out[at..]);
+        let (used, written) = match decoded {
+            Ok(counts) => counts,
+            Err(reason) => {
+                out.truncate(at);
+                return Err(failed(reason));
+            }
+        };
+        out.truncate(at + written);
+        Ok(Decoded { used, wants_input: written < room })
+    }
+
+    fn decode_into(&mut self, piece: &[u8], out: &mut [u8]) -> Result<(usize, usize), &'static str> {
+        let (mut used, mut written) = (0, 0);
+        loop {
+            let (piece, out) = (&piece[used..], &mut out[written..]);
+            if piece.is_empty() && (self.is_over || out.is_empty()) {
+                return Ok((used, written));
+            }
+            if self.is_over && !self.begin_next() {
+                return Err("there are bytes behind the end");
+            }
+            let (now_used, now_written, is_over) = match &mut self.kind {
+                Kind::Gzip(decoder) => gzip_step(decoder, piece, out)?,
+                Kind::Brotli(decoder) => brotli_step(decoder, piece, out)?,
+                Kind::Zstd(decoder) => zstd_step(decoder, piece, out)?,
+            };
+            (used, written, self.is_over) = (used + now_used, written + now_written, is_over);
+            let is_stuck = now_used == 0 && now_written == 0 && !is_over;
+            if is_stuck || now_written == out.len() {
+                return Ok((used, written));
+            }
+        }
+    }
+
+    /// RFC 1952 §2.2, RFC 8878 §3.1: members and frames may follow each other.
+    fn begin_next(&mut self) -> bool {
+        self.is_over = false;
+        match &mut self.kind {
+            Kind::Gzip(decoder) => *decoder = Decompress::new_gzip(GZIP_WINDOW),
+            Kind::Zstd(decoder) => drop(decoder.reset(ResetDirective::SessionOnly)),
+            Kind::Brotli(_) => return false,
+        }
+        true
+    }
+
+    /// Whether what came so far is a whole body.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+}
+
+impl std::fmt::Debug for Decoder {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Decoder").field("coding", &self.coding).finish_non_exhaustive()
+    }
+}
+
+/// Bytes used, bytes written, and whether the body is over.
+type Step = Result<(usize, usize, bool), &'static str>;
+
+fn gzip_step(decoder: &mut Decompress, piece: &[u8], out: &mut [u8]) -> Step {
+    let (used, written) = (decoder.total_in(), decoder.total_out());
+    let status = decoder.decompress(piece, out, FlushDecompress::None).map_err(|_| "it is malformed")?;
+    let counts = ((decoder.total_in() - used) as usize, (decoder.total_out() - written) as usize);
+    Ok((counts.0, counts.1, status == Status::StreamEnd))
+}
+
+fn brotli_step(
+    decoder: &mut BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>,
+    piece: &[u8],
+    out: &mut [u8],
+) -> Step {
+    let (mut left, mut used, mut room, mut written, mut total) = (piece.len(), 0, out.len(), 0, 0);
+    let result = BrotliDecompressStream(
+        &mut left,
+        &mut used,
+        piece,
+        &mut room,
+        &mut written,
+        out,
+        &mut total,
+        decoder,
+    );
+    match result {
+        BrotliResult::ResultFailure => Err("it is malformed"),
+        BrotliResult::ResultSuccess => Ok((used, written, true)),
+        BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput => Ok((used, written, false)),
+    }
+}
+
+fn zstd_step(decoder: &mut DCtx<'_>, piece: &[u8], out: &mut [u8]) -> Step {
+    let (mut input, mut output) = (InBuffer::around(piece), OutBuffer::around(out));
+    let left = decoder.decompress_stream(&mut output, &mut input).map_err(zstd_safe::get_error_name)?;
+    Ok((input.pos(), output.pos(), left == 0))
+}
