@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use http1::Head;
+use http1::{Head, Span};
 
 /// The values of all fields with this name, which must be in lower case.
 pub(crate) fn values<'a, Start>(
@@ -18,6 +18,20 @@ pub(crate) fn values<'a, Start>(
 /// The value of the first field with this name, which must be in lower case.
 pub(crate) fn value<'a, Start>(head: &'a Head<Start>, bytes: &'a [u8], name: &'a [u8]) -> Option<&'a [u8]> {
     values(head, bytes, name).next()
+}
+
+/// The place of a field's value in a head of the proxy's own writing; `name` is in lower case.
+pub(crate) fn span_of_field(head: &[u8], name: &[u8]) -> Option<Span> {
+    let mut line_start = 0;
+    for line in head.split_inclusive(|byte| *byte == b'\n') {
+        let value = line.get(name.len()..).and_then(|rest| rest.strip_prefix(b": "));
+        if let Some(value) = value.filter(|_| line[..name.len()].eq_ignore_ascii_case(name)) {
+            let start = line_start + name.len() + 2;
+            return Some(Span { start: start as u32, end: (start + value.trim_ascii_end().len()) as u32 });
+        }
+        line_start += line.len();
+    }
+    None
 }
 
 /// Parses a date in one of its three forms (RFC 9110 §5.6.7), as seconds since 1970. Earlier dates count as 1970.

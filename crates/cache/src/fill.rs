@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
+use crate::key::Key;
 use crate::purge::Force;
 use crate::refusal::Refusal;
 use crate::store::Store;
@@ -412,6 +413,16 @@ impl Reader {
     /// The head of the response, and what is known of it.
     pub fn opening(&self) -> &Opening {
         &self.opening
+    }
+
+    /// The key of the response.
+    pub fn key(&self) -> Key {
+        self.flight.key
+    }
+
+    /// The epoch in which the fetch began.
+    pub fn epoch(&self) -> u64 {
+        self.flight.epoch
     }
 
     /// How many bytes of the body were read.

@@ -45,6 +45,8 @@ mod status;
 mod store;
 /// Request collapsing: one fetch for all clients with equal requests.
 mod fill;
+/// Other content codings of stored bodies.
+mod coded;
 /// Purges, as rules that look-ups check.
 mod purge;
 /// Labels that a response can be purged by.
@@ -59,6 +61,7 @@ mod outcome;
 mod survey;
 
 pub use asked::Asked;
+pub use coded::{FormJoined, FormKey, FormReader, FormWriter, Forms};
 pub use conditional::{Verdict, judge_conditions, range_applies};
 pub use decide::{Decision, Forward, Found, Freshness, OriginError, decide, serves_on_error};
 pub use directives::{RequestDirectives, ResponseDirectives, Source};

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
+use crate::coded::Forms;
 use crate::decide::Forward;
 use crate::fill::flight::{Flight, Keeping, Stage};
 use crate::fill::{Lead, Reader, Wait};
@@ -458,6 +459,11 @@ impl Store {
         self.counts.evicted.fetch_add(left.evicted_count, Relaxed);
         self.counts.evicted_bytes.fetch_add(left.evicted_bytes, Relaxed);
         true
+    }
+
+    /// Counts memory that is kept beside a stored response: other codings of its body.
+    pub(crate) fn add_weight(&self, key: Key, forms: &Arc<Forms>, bytes: u64) {
+        self.shard(key).grow(key, |object| object.has_forms(forms), bytes);
     }
 
     /// Counts a miss and the size of its response for the hit rate estimate.

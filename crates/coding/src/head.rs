@@ -71,6 +71,11 @@ impl<'a> Content<'a> {
         self.varies
     }
 
+    /// The same with this length, if it is known.
+    pub fn with_length(self, length: Option<u64>) -> Self {
+        Self { length: length.or(self.length), ..self }
+    }
+
     /// The length of the body, if it is told.
     pub fn length(&self) -> Option<u64> {
         self.length

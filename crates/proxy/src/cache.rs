@@ -5,6 +5,8 @@
 
 /// Sends a stored response.
 mod hit;
+/// Stored responses in other content codings.
+mod coded;
 /// Writes the head of a stored response.
 mod head;
 /// Sends a response while it is being stored.

@@ -4,12 +4,13 @@
 //! all the memory that it takes, as rounded by the allocator.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use crate::coded::Forms;
 use crate::key::Key;
 use crate::purge::{Force, Label};
 use crate::store::shelf::{Held, Shelved, shelved_bytes};
@@ -33,6 +34,8 @@ pub struct Opening {
     pub labels: Box<[Label]>,
     /// The length of the body, if it is known in advance.
     pub body_bytes: Option<u64>,
+    /// Other codings of the body, if it may have any.
+    pub forms: Option<Arc<Forms>>,
 }
 
 /// A stored response.
@@ -56,7 +59,10 @@ pub struct Object {
     /// When a soft purge made the response stale, in seconds since 1970; 0 if unknown. Takes no memory of its own
     /// beside `standing`.
     stale_since_seconds: AtomicU32,
-    weight_bytes: u64,
+    /// Grows with what is kept beside the body.
+    weight_bytes: AtomicU64,
+    /// Other codings of the body.
+    forms: OnceLock<Arc<Forms>>,
 }
 
 #[derive(Debug, Clone)]
@@ -110,7 +116,7 @@ impl Object {
     }
 
     /// The opening that the response was created from.
-    pub(crate) fn opening(&self) -> Opening {
+    pub fn opening(&self) -> Opening {
         Opening {
             stored: self.stored,
             vary: self.vary.clone(),
@@ -119,6 +125,7 @@ impl Object {
             head: self.head().into(),
             labels: self.labels.clone(),
             body_bytes: Some(self.body_bytes()),
+            forms: self.forms.get().cloned(),
         }
     }
 
@@ -134,7 +141,7 @@ impl Object {
     }
 
     fn assemble(key: Key, epoch: u64, opening: Opening, behind_head: &[Bytes], body: Body) -> Self {
-        let Opening { stored, vary, variant, key_text, head, labels, .. } = opening;
+        let Opening { stored, vary, variant, key_text, head, labels, forms, .. } = opening;
         let behind_bytes: usize = behind_head.iter().map(Bytes::len).sum();
         let head_end = key_text.len() + head.len();
         let mut text = Vec::with_capacity(head_end + behind_bytes);
@@ -143,7 +150,7 @@ impl Object {
         for part in behind_head {
             text.extend_from_slice(part);
         }
-        let mut object = Self {
+        let object = Self {
             key,
             labels,
             text: text.into_boxed_slice(),
@@ -154,12 +161,13 @@ impl Object {
             checked: AtomicU64::new(epoch),
             standing: AtomicU8::new(GOOD),
             stale_since_seconds: AtomicU32::new(0),
-            weight_bytes: 0,
+            weight_bytes: AtomicU64::new(0),
+            forms: forms.map_or_else(OnceLock::new, OnceLock::from),
             stored,
             vary,
             variant,
         };
-        object.weight_bytes = object.weigh();
+        object.weight_bytes.store(object.weigh(), Relaxed);
         object
     }
 
@@ -173,6 +181,7 @@ impl Object {
             + allocated_bytes(self.text.len() as u64)
             + allocated_bytes(size_of_val::<[Label]>(&self.labels) as u64)
             + allocated_bytes(self.vary.as_bytes().len() as u64)
+            + self.forms.get().map_or(0, |forms| forms.weigh())
             + body
     }
 }
@@ -339,7 +348,31 @@ impl Object {
 
     /// All the memory that the response takes.
     pub fn weight_bytes(&self) -> u64 {
-        self.weight_bytes
+        self.weight_bytes.load(Relaxed)
+    }
+
+    /// Counts memory that is kept beside the body. Only for the shard that has the response, which counts it as well.
+    pub(crate) fn add_weight(&self, bytes: u64) {
+        self.weight_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// Other codings of the body.
+    pub fn forms(&self) -> &Arc<Forms> {
+        self.forms.get_or_init(|| {
+            let forms = Arc::<Forms>::default();
+            forms.weigh();
+            forms
+        })
+    }
+
+    /// Other codings of the body, if it has had any.
+    pub(crate) fn forms_if_any(&self) -> Option<&Arc<Forms>> {
+        self.forms.get()
+    }
+
+    /// Whether these are the other codings of the body.
+    pub(crate) fn has_forms(&self, forms: &Arc<Forms>) -> bool {
+        self.forms.get().is_some_and(|own| Arc::ptr_eq(own, forms))
     }
 
     /// Whether a soft purge matched the response, so that it is stale.

@@ -81,6 +81,7 @@ fn joined(earlier: &Object, later: &Object) -> Option<Object> {
     let opening = Opening {
         stored: Stored { part: (!is_whole).then_some(part), ..*later.stored() },
         body_bytes: Some(part.end - part.start),
+        forms: None,
         ..later.opening()
     };
     Some(Object::new(key, earlier.epoch().min(later.epoch()), opening, &body))

@@ -122,6 +122,7 @@ impl Recorded {
             head: Some(head).filter(|head| head.ends_with(b"\r\n\r\n"))?.into(),
             labels: labels?.into(),
             body_bytes: Some(body.len() as u64),
+            forms: None,
         };
         Some(Self { opening, epoch, body })
     }

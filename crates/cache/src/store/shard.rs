@@ -160,6 +160,17 @@ impl Shard {
         left
     }
 
+    /// Counts memory that is kept beside a stored response for which `is_it` holds, and evicts others if necessary.
+    pub(crate) fn grow(&mut self, key: Key, is_it: impl Fn(&Object) -> bool, bytes: u64) {
+        let Some(mut entry) = self.objects.peek_mut(&slot(key)) else { return };
+        // Looked at first: what is changed is weighed anew.
+        match &mut *entry {
+            Entry::One(object) if is_it(object) => object.add_weight(bytes),
+            Entry::One(_) => {}
+            Entry::Several(variants) => drop(variants.grow(is_it, bytes)),
+        }
+    }
+
     /// Removes all responses under a key.
     pub(crate) fn remove(&mut self, key: Key) -> Option<Entry> {
         self.objects.remove(&slot(key)).map(|(_, entry)| entry)

@@ -54,6 +54,7 @@ pub(crate) fn opening(text: &str) -> Opening {
         head: b"HTTP/1.1 200 OK\r\n\r\n"[..].into(),
         labels: Box::new([]),
         body_bytes: None,
+        forms: None,
     }
 }
 

@@ -105,6 +105,14 @@ impl Variants {
         }
     }
 
+    /// Counts memory that is kept beside a response for which `is_it` holds. Returns whether there is one.
+    pub(crate) fn grow(&mut self, is_it: impl Fn(&Object) -> bool, bytes: u64) -> bool {
+        let Some(object) = self.iter().find(|object| is_it(object)) else { return false };
+        object.add_weight(bytes);
+        self.weight_bytes += bytes;
+        true
+    }
+
     fn at(&self, place: &Place) -> Option<&Arc<Object>> {
         is_at(&self.groups, place)
     }

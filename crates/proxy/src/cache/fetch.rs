@@ -13,7 +13,7 @@ use ::cache::{
 use http1::Framing;
 
 use super::fill::Filling;
-use super::{Ask, Looked, Miss, counters, hit, live, pass, sent, serve, uri};
+use super::{Ask, Looked, Miss, coded, counters, hit, live, pass, sent, serve, uri};
 use crate::context::client::Next;
 use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::{Memory, Request, Response};
@@ -350,6 +350,7 @@ impl Renewal {
             head: kept.into(),
             labels: also_labelled(ask.cache.secret, object.labels(), head, bytes),
             body_bytes: Some(object.body_bytes()),
+            forms: None,
         };
         Some(Self { opening, ending })
     }
@@ -378,7 +379,9 @@ impl Renewal {
 
     fn carry_out(self, ask: &Ask<'_>, lead: Lead, object: &Object) -> Arc<Object> {
         if self.ending == Ending::Validated {
-            return lead.renew(object, self.opening);
+            let new = lead.renew(object, self.opening);
+            coded::renew(&ask.cache.store, object, &new);
+            return new;
         }
         lead.release(object, self.opening, ask.now_ms / 1000 + REFUSED_FOR_SECONDS)
     }
@@ -576,6 +579,8 @@ fn opening(
         head: kept.into(),
         labels: labels(ask.cache.secret, &uri, &ask.policy.key, head, bytes),
         body_bytes,
+        // From the beginning, so that what is made of the body while it arrives is kept beside it.
+        forms: coded::may_have_forms(ctx, routed, &stored).then(Default::default),
     })
 }
 

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::io::IoSlice;
 use std::ops::Range;
+use std::sync::Arc;
 
 use ::cache::{
     Asked, Boundary, CacheStatus, Handling, Object, Part, Selection, Stored, Verdict, judge_conditions,
@@ -11,6 +12,7 @@ use ::cache::{
 use http1::{Framing, Method};
 use pages::Region;
 
+use super::coded::{self, Picked};
 use super::counters;
 use super::head::{self, Extent, StoredHead};
 use crate::body::response_plan::ResponsePlan;
@@ -46,6 +48,23 @@ pub(super) struct CacheReport {
 
 /// Sends a stored response.
 pub(super) async fn stored(
+    exchange: &mut Exchange<'_, '_>,
+    object: &Arc<Object>,
+    report: CacheReport,
+) -> Result<Next, Failure> {
+    let Exchange { ctx, routed, .. } = *exchange;
+    let Some(compression) = &ctx.snapshot.plan.routes[routed.route].compress else {
+        return whole(exchange, object, report).await;
+    };
+    match coded::pick(compression, exchange.memory, object) {
+        Picked::AsStored => whole(exchange, object, report).await,
+        Picked::Made(form) => whole(exchange, &form, report).await,
+        Picked::Wanted(choice) => cold(|| coded::make(exchange, object, choice, report)).await,
+    }
+}
+
+/// Sends a stored response in the form in which it is.
+pub(super) async fn whole(
     exchange: &mut Exchange<'_, '_>,
     object: &Object,
     report: CacheReport,

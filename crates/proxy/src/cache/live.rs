@@ -2,14 +2,15 @@
 
 use std::future::poll_fn;
 use std::ops::Range;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
-use ::cache::Reader;
+use ::cache::{FormReader, Opening, ReadError, Reader};
 use bytes::Bytes;
 use http1::Framing;
 
+use super::coded::{self, Arriving};
 use super::head::{self, Extent, StoredHead};
-use super::hit::{CacheReport, Wanted, cut, unsatisfied, wanted};
+use super::hit::{self, CacheReport, Wanted, cut, unsatisfied, wanted};
 use crate::body::response_plan::ResponsePlan;
 use crate::body::sink::BodySink;
 use crate::context::client::Next;
@@ -26,7 +27,42 @@ pub(super) async fn coming(
     report: CacheReport,
 ) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
-    let opening = reader.opening();
+    if ctx.snapshot.plan.routes[routed.route].compress.is_none() {
+        return as_stored(exchange, reader, report).await;
+    }
+    match coded::pick_arriving(ctx, routed, exchange.memory, reader) {
+        Arriving::AsStored(reader) => as_stored(exchange, reader, report).await,
+        Arriving::Form(reader, opening) => form(exchange, reader, &opening, report).await,
+        Arriving::Made(form) => hit::whole(exchange, &form, report).await,
+    }
+}
+
+/// Sends another form of a response as far as it is made.
+pub(super) async fn form(
+    exchange: &mut Exchange<'_, '_>,
+    reader: FormReader,
+    opening: &Opening,
+    report: CacheReport,
+) -> Result<Next, Failure> {
+    send(exchange, Source::Form(reader, 0), opening, report).await
+}
+
+async fn as_stored(
+    exchange: &mut Exchange<'_, '_>,
+    reader: Reader,
+    report: CacheReport,
+) -> Result<Next, Failure> {
+    let opening = reader.opening().clone();
+    send(exchange, Source::Stored(reader), &opening, report).await
+}
+
+async fn send(
+    exchange: &mut Exchange<'_, '_>,
+    source: Source,
+    opening: &Opening,
+    report: CacheReport,
+) -> Result<Next, Failure> {
+    let Exchange { ctx, routed, .. } = *exchange;
     let body_bytes = opening.body_bytes;
     let part = opening.stored.part.map(|part| (part.start..part.end, part.whole_bytes));
     let wanted = match part {
@@ -43,14 +79,14 @@ pub(super) async fn coming(
             return unsatisfied(exchange, whole_bytes, report).await;
         }
     };
-    let source = match (&extent, body_bytes) {
+    let framing = match (&extent, body_bytes) {
         (Extent::NotModified, _) => Framing::None,
         (Extent::Part(range, _), _) => Framing::Length(range.end - range.start),
         (_, Some(length)) => Framing::Length(length),
         (_, None) => Framing::Chunked,
     };
     let status = extent.status(&opening.stored);
-    let mut plan = ResponsePlan::new(ctx, routed, status, source, true);
+    let mut plan = ResponsePlan::new(ctx, routed, status, framing, true);
     if exchange.state.has_fault() {
         messages::add_to_routed(ctx, routed, &mut plan, (status, false), exchange.state);
     }
@@ -74,7 +110,36 @@ pub(super) async fn coming(
     let out = &mut exchange.memory.response.out;
     let sink = BodySink::paced(ctx, routed, plan, out, exchange.state);
     let sending = Sending { ctx, sink, wanted };
-    Ok(sending.run(reader, out, exchange.state).await)
+    Ok(sending.run(source, out, exchange.state).await)
+}
+
+/// Where a body is read.
+enum Source {
+    Stored(Reader),
+    /// A form of it, and how much of that was read.
+    Form(FormReader, u64),
+}
+
+impl Source {
+    fn poll_next(&mut self, context: &Context<'_>) -> Poll<Option<Result<Bytes, ReadError>>> {
+        match self {
+            Self::Stored(reader) => reader.poll_next(context),
+            Self::Form(reader, read_bytes) => {
+                let next = reader.poll_next(context);
+                if let Poll::Ready(Some(Ok(part))) = &next {
+                    *read_bytes += part.len() as u64;
+                }
+                next
+            }
+        }
+    }
+
+    fn read_bytes(&self) -> u64 {
+        match self {
+            Self::Stored(reader) => reader.read_bytes(),
+            Self::Form(_, read_bytes) => *read_bytes,
+        }
+    }
 }
 
 /// A body on its way to one client.
@@ -86,7 +151,7 @@ struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    async fn run(&self, mut reader: Reader, out: &mut Vec<u8>, state: &mut ExchangeState<'_>) -> Next {
+    async fn run(&self, mut reader: Source, out: &mut Vec<u8>, state: &mut ExchangeState<'_>) -> Next {
         match self.body(&mut reader, out, state).await {
             Ok(()) => self.sink.plan().next(),
             Err(failure) => cut(self.ctx, state, failure),
@@ -96,7 +161,7 @@ impl Sending<'_> {
     /// Sends what is in `out`, and the body behind it.
     async fn body(
         &self,
-        reader: &mut Reader,
+        reader: &mut Source,
         out: &mut Vec<u8>,
         state: &mut ExchangeState<'_>,
     ) -> Result<(), Failure> {
@@ -130,7 +195,7 @@ impl Sending<'_> {
     }
 
     /// The next part of the body; what is in `out` leaves before a wait.
-    async fn next(&self, reader: &mut Reader, out: &mut Vec<u8>) -> Result<Option<Bytes>, Failure> {
+    async fn next(&self, reader: &mut Source, out: &mut Vec<u8>) -> Result<Option<Bytes>, Failure> {
         let next = match poll_fn(|context| Poll::Ready(reader.poll_next(context))).await {
             Poll::Ready(next) => next,
             Poll::Pending => {

@@ -30,6 +30,7 @@ use transport::latency_emulation::Link;
 use transport::resolve::Names;
 
 pub(crate) use authentication::{Authentication, Proof};
+pub(crate) use routes::Compression;
 pub use routes::{Auth, Policies, Route, Table, secret};
 pub use stickiness::Stickiness;
 pub use upstreams::{ServerPlan, UpstreamPlan};

@@ -39,7 +39,8 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
         return cold(|| stand_in(exchange, reply, page)).await;
     }
     let Memory { request, response } = exchange.memory;
-    if let Some(compress) = &snapshot.plan.routes[routed.route].compress {
+    if let Some(compression) = &snapshot.plan.routes[routed.route].compress {
+        let compress = &compression.settings;
         match coded::choose(routed, compress, request, response) {
             Choice::Unchanged { .. } => {}
             choice => return cold(|| coded::respond(exchange, reply, choice, compress)).await,

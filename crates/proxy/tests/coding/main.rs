@@ -5,6 +5,8 @@
 
 /// What passes from a server to a client.
 mod passing;
+/// What is stored.
+mod stored;
 
 use coding::{Coding, Decoder};
 use testkit::http2::frame::Frame;

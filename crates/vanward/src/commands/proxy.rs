@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use ::control::Setup;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -46,6 +47,10 @@ pub(crate) struct Args {
     /// Cache responses in this much memory, as a shared cache (RFC 9111).
     #[arg(long, value_name = "SIZE", value_parser = cache_size)]
     cache: Option<u64>,
+
+    /// Compress responses for clients that accept it: gzip, Brotli or Zstandard. Each piece of a stream leaves at once.
+    #[arg(long)]
+    compress: bool,
 
     /// Worker threads [default: one per CPU core that the process may use]
     #[arg(long, value_name = "N")]
@@ -110,7 +115,7 @@ Examples:
   vanward proxy --from 127.0.0.1:8443 --self-signed --to https://www.example.com
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000 --rate 5KB/s --delay 2s±100ms
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000 --profile lte
-  vanward proxy --from 0.0.0.0:80 --to http://127.0.0.1:9000 --cache 256M
+  vanward proxy --from 0.0.0.0:80 --to http://127.0.0.1:9000 --cache 256M --compress
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000 --fail 1%:503 --fail '5%:cut 10KB'
   vanward proxy --from [::1]:8080 --to http://app.internal:9000 --workers 2 --log access.json --log-format json";
 
@@ -131,6 +136,11 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         settings.cache = Some(CacheStore::of(memory_bytes));
         for route in &mut settings.routes {
             route.cache = Some(cache::Policy::default());
+        }
+    }
+    if arguments.compress {
+        for route in &mut settings.routes {
+            route.policies.options.compress = Some(Arc::default());
         }
     }
     settings.faults.seed = arguments.seed;

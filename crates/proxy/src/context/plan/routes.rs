@@ -4,6 +4,7 @@
 //! settings as they were.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,7 +40,7 @@ pub struct Route {
     /// Whether responses are cached.
     pub(crate) is_cached: bool,
     /// How bodies are coded for clients, if they are.
-    pub(crate) compress: Option<Arc<Compress>>,
+    pub(crate) compress: Option<Compression>,
     /// Whether the route is only for listeners without TLS: then its requests are not redirected to https.
     pub(crate) is_for_plain_http: bool,
     /// What keys are hashed with, for each of its upstreams; empty where nothing is stored.
@@ -71,6 +72,22 @@ pub struct Policies {
     pub(crate) ticks: Option<TimeoutTicks>,
     /// The limits on clients, if the route has any of its own.
     pub(crate) client_limits: Option<ClientLimits>,
+}
+
+/// How a route codes bodies.
+#[derive(Debug, Clone)]
+pub(crate) struct Compression {
+    pub(crate) settings: Arc<Compress>,
+    /// Tells the settings from others: what was noted under those does not count.
+    pub(crate) number: u64,
+}
+
+impl Compression {
+    fn new(settings: &Arc<Compress>) -> Self {
+        let mut hash = DefaultHasher::new();
+        format!("{settings:?}").hash(&mut hash);
+        Self { settings: Arc::clone(settings), number: hash.finish() }
+    }
 }
 
 /// A rate limit on requests.
@@ -235,7 +252,7 @@ impl Route {
             upstream: settings.action.upstreams().next().unwrap_or_default(),
             label: settings.name.clone(),
             is_cached: settings.cache.is_some() && config.cache.is_some(),
-            compress: settings.policies.options.compress.clone(),
+            compress: settings.policies.options.compress.as_ref().map(Compression::new),
             is_for_plain_http: settings.rules.iter().all(|rule| is_for_plain_http(config, rule)),
             key_secrets,
             limits: Limits::new(
