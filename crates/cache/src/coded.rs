@@ -370,7 +370,7 @@ impl Store {
         for (key, form) in forms.all_made() {
             let form = Arc::new(form.renewed(new.epoch(), new.opening().with_head(&head_of(&key))));
             new.forms().adopt(key, Arc::clone(&form));
-            self.add_weight(new.key(), new.forms(), form.weight_bytes());
+            self.add_weight(new.key(), &new.forms(), form.weight_bytes());
         }
     }
 }

@@ -4,10 +4,11 @@
 //! all the memory that it takes, as rounded by the allocator.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
-use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 
 use crate::coded::Forms;
@@ -61,8 +62,8 @@ pub struct Object {
     stale_since_seconds: AtomicU32,
     /// Grows with what is kept beside the body.
     weight_bytes: AtomicU64,
-    /// Other codings of the body.
-    forms: OnceLock<Arc<Forms>>,
+    /// Other codings of the body. Takes no memory of its own: without them the struct would be padded.
+    forms: ArcSwapOption<Forms>,
 }
 
 #[derive(Debug, Clone)]
@@ -125,7 +126,7 @@ impl Object {
             head: self.head().into(),
             labels: self.labels.clone(),
             body_bytes: Some(self.body_bytes()),
-            forms: self.forms.get().cloned(),
+            forms: self.forms_if_any(),
         }
     }
 
@@ -162,7 +163,7 @@ impl Object {
             standing: AtomicU8::new(GOOD),
             stale_since_seconds: AtomicU32::new(0),
             weight_bytes: AtomicU64::new(0),
-            forms: forms.map_or_else(OnceLock::new, OnceLock::from),
+            forms: ArcSwapOption::new(forms),
             stored,
             vary,
             variant,
@@ -181,7 +182,7 @@ impl Object {
             + allocated_bytes(self.text.len() as u64)
             + allocated_bytes(size_of_val::<[Label]>(&self.labels) as u64)
             + allocated_bytes(self.vary.as_bytes().len() as u64)
-            + self.forms.get().map_or(0, |forms| forms.weigh())
+            + self.forms_if_any().map_or(0, |forms| forms.weigh())
             + body
     }
 }
@@ -357,22 +358,27 @@ impl Object {
     }
 
     /// Other codings of the body.
-    pub fn forms(&self) -> &Arc<Forms> {
-        self.forms.get_or_init(|| {
-            let forms = Arc::<Forms>::default();
-            forms.weigh();
-            forms
-        })
+    pub fn forms(&self) -> Arc<Forms> {
+        self.forms_if_any().unwrap_or_else(|| self.make_forms())
+    }
+
+    #[cold]
+    fn make_forms(&self) -> Arc<Forms> {
+        let forms = Arc::<Forms>::default();
+        forms.weigh();
+        // Another thread may have been faster: all use the same.
+        self.forms.rcu(|known| Some(known.clone().unwrap_or_else(|| Arc::clone(&forms))));
+        self.forms_if_any().unwrap_or(forms)
     }
 
     /// Other codings of the body, if it has had any.
-    pub(crate) fn forms_if_any(&self) -> Option<&Arc<Forms>> {
-        self.forms.get()
+    pub(crate) fn forms_if_any(&self) -> Option<Arc<Forms>> {
+        self.forms.load_full()
     }
 
     /// Whether these are the other codings of the body.
     pub(crate) fn has_forms(&self, forms: &Arc<Forms>) -> bool {
-        self.forms.get().is_some_and(|own| Arc::ptr_eq(own, forms))
+        self.forms_if_any().is_some_and(|own| Arc::ptr_eq(&own, forms))
     }
 
     /// Whether a soft purge matched the response, so that it is stale.

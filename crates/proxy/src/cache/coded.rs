@@ -52,7 +52,7 @@ pub(super) fn pick(compression: &Compression, memory: &mut Memory, object: &Arc<
     }
     let (stored, forms) = (object.stored(), object.forms());
     let choice =
-        choose(compression, &memory.request, forms, (stored, object.head(), Some(object.body_bytes())));
+        choose(compression, &memory.request, &forms, (stored, object.head(), Some(object.body_bytes())));
     let Some(key) = key_of(choice, &compression.settings) else {
         add_vary(choice, memory);
         return Picked::AsStored;
@@ -143,7 +143,7 @@ pub(super) async fn make(
     let Exchange { ctx, routed, .. } = *exchange;
     let source = Source::Stored(Arc::clone(object), 0);
     let mut opening = object.opening();
-    opening.forms = Some(Arc::clone(object.forms()));
+    opening.forms = Some(object.forms());
     match join(ctx, routed, opening, source, choice) {
         Joined::Made(form) => hit::whole(exchange, &form, report).await,
         Joined::Coming(reader, opening) => live::form(exchange, reader, &opening, report).await,
