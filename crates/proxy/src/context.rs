@@ -6,6 +6,8 @@
 pub(crate) mod asking;
 /// A client's connection, as data.
 pub(crate) mod client;
+/// Coders of bodies, and those that a worker keeps.
+pub(crate) mod coders;
 /// A client's TLS session and certificate.
 pub(crate) mod client_tls;
 /// The context of a request, and the decisions about it.

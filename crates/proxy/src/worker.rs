@@ -19,9 +19,9 @@ use balance::{Time, WaitingWorkers};
 use telemetry::{Counters, Place, Series, WorkerLog};
 use tokio::sync::{Notify, mpsc::UnboundedReceiver, mpsc::UnboundedSender};
 
-use crate::body::transform::Coders;
 use crate::connection::client;
 use crate::context::client::Client;
+use crate::context::coders::Coders;
 use crate::context::exchange_slot::ExchangeSlots;
 use crate::context::handshake_notices::HandshakeNotices;
 use crate::context::listening::{ListenerId, Listening};

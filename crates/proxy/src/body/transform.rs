@@ -1,18 +1,11 @@
-//! Content coding of bodies: whether a response is coded or decoded for a client, and the coders of a worker.
+//! Content coding of bodies: whether a response is coded or decoded for a client.
 
-use std::cell::RefCell;
-
-use coding::{Accepted, Change, Coding, CodingError, Content, Decoder, Encoder, Flush};
+use coding::{Accepted, Change, Coding, Content, Decoder};
 use config::Compress;
 use http1::{RequestHead, ResponseHead};
 
+use crate::context::coders::{Coders, Transform};
 use crate::context::exchange_slot::Request;
-
-/// How many coders a worker keeps for later bodies: each has some 300 KB.
-const SPARE_MAX: usize = 4;
-
-/// So much a decoder makes of a piece at a time.
-const DECODED_BYTES: usize = 32 << 10;
 
 /// What becomes of a response's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +37,20 @@ impl Choice {
             }
         }
         Self::Unchanged { adds_vary: status == 304 && !content.varies() }
+    }
+
+    /// What codes or decodes the body, which has this length if it is known; `None` leaves it as it is.
+    pub(crate) fn transform(
+        self,
+        coders: &Coders,
+        compress: &Compress,
+        size: Option<u64>,
+    ) -> Option<Transform> {
+        match self {
+            Self::Unchanged { .. } | Self::Weaken => None,
+            Self::Decode(coding) => Decoder::new(coding).map(Transform::Decode),
+            Self::Code(coding) => Some(Transform::Encode(coders.take(coding, compress.levels, size))),
+        }
     }
 
     /// What the choice changes in the head.
@@ -83,73 +90,4 @@ pub(crate) fn fields_of_text(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])
         let (name, value) = line.split_at(line.iter().position(|byte| *byte == b':')?);
         Some((name, value[1..].trim_ascii()))
     })
-}
-
-/// Codes or decodes one body.
-#[derive(Debug)]
-pub(crate) enum Transform {
-    Encode(Encoder),
-    Decode(Decoder),
-}
-
-impl Transform {
-    /// Appends what comes of a piece of the body to `out`.
-    pub(crate) fn push(
-        &mut self,
-        mut piece: &[u8],
-        flush: Flush,
-        out: &mut Vec<u8>,
-    ) -> Result<(), CodingError> {
-        let decoder = match self {
-            Self::Encode(encoder) => return encoder.encode(piece, flush, out),
-            Self::Decode(decoder) => decoder,
-        };
-        loop {
-            let decoded = decoder.decode(piece, DECODED_BYTES, out)?;
-            piece = &piece[decoded.used..];
-            if piece.is_empty() && decoded.wants_input {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Whether the body that was pushed is whole.
-    pub(crate) fn is_whole(&self) -> bool {
-        match self {
-            Self::Encode(_) => true,
-            Self::Decode(decoder) => decoder.is_over(),
-        }
-    }
-}
-
-/// The coders of a worker that are ready for another body. To make one costs as much as to code a few kilobytes.
-#[derive(Default)]
-pub(crate) struct Coders(RefCell<Vec<Encoder>>);
-
-impl Coders {
-    /// A coder or decoder for a body, of this length if it is known; `None` leaves the body as it is.
-    pub(crate) fn take(&self, choice: Choice, compress: &Compress, size: Option<u64>) -> Option<Transform> {
-        match choice {
-            Choice::Unchanged { .. } | Choice::Weaken => None,
-            Choice::Decode(coding) => Decoder::new(coding).map(Transform::Decode),
-            Choice::Code(coding) => {
-                let mut spare = self.0.borrow_mut();
-                let known = spare.iter().position(|encoder| encoder.coding() == coding);
-                let ready = known.map(|place| spare.swap_remove(place));
-                let ready = ready.and_then(|mut encoder| encoder.reset(compress.levels).then_some(encoder));
-                Some(Transform::Encode(ready.unwrap_or_else(|| Encoder::new(coding, compress.levels, size))))
-            }
-        }
-    }
-
-    /// Takes a coder back.
-    pub(crate) fn give(&self, transform: Transform) {
-        let mut spare = self.0.borrow_mut();
-        if let Transform::Encode(encoder) = transform
-            && encoder.coding() == Coding::Gzip
-            && spare.len() < SPARE_MAX
-        {
-            spare.push(encoder);
-        }
-    }
 }

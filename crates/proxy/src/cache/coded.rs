@@ -11,8 +11,9 @@ use config::Compress;
 
 use super::hit::{self, CacheReport};
 use super::live;
-use crate::body::transform::{Choice, Transform, accepted, fields_of_text};
+use crate::body::transform::{Choice, accepted, fields_of_text};
 use crate::context::client::Next;
+use crate::context::coders::Transform;
 use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::{Memory, Request};
 use crate::context::failure::Failure;
@@ -219,7 +220,7 @@ fn join(
         FormJoined::No => return Joined::No(source),
         FormJoined::Make(writer, reader) => (writer, reader),
     };
-    let transform = worker.coders.take(choice, &compression.settings, opening.body_bytes);
+    let transform = choice.transform(&worker.coders, &compression.settings, opening.body_bytes);
     let Some(transform) = transform else { return Joined::No(source) };
     let making = Making {
         worker: Rc::clone(worker),

@@ -13,7 +13,7 @@ use telemetry::{Counters, Series, WorkerLog};
 use tokio::sync::{Notify, mpsc::UnboundedSender};
 use tokio::task::JoinHandle;
 
-use crate::body::transform::Coders;
+use crate::context::coders::Coders;
 use crate::context::exchange_slot::ExchangeSlots;
 use crate::context::handshake_notices::HandshakeNotices;
 use crate::context::listening::{ListenerId, Listening};

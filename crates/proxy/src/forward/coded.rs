@@ -12,9 +12,10 @@ use http1::{Framing, HeadLimits};
 
 use crate::body::incoming_body::IncomingBody;
 use crate::body::sink::BodySink;
-use crate::body::transform::{Choice, Transform, fields};
+use crate::body::transform::{Choice, fields};
 use crate::body::upload::Until;
 use crate::context::client::Next;
+use crate::context::coders::Transform;
 use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::{Request, Response};
 use crate::context::failure::Failure;
@@ -91,7 +92,8 @@ pub(crate) async fn respond(
         return Err(failure);
     }
     response.buffer.clear();
-    let transform = ctx.worker.coders.take(choice, compress, size).filter(|_| reply.framing != Framing::None);
+    let transform =
+        choice.transform(&ctx.worker.coders, compress, size).filter(|_| reply.framing != Framing::None);
     let Some(transform) = transform else {
         // RFC 9112 §9.3: what a server sends beyond its response belongs to no request.
         reply.persists &= early.is_empty();
