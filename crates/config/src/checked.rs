@@ -77,7 +77,7 @@ fn dangling(settings: &Settings) -> Vec<Mistake> {
     let known = |index: &usize| *index < settings.upstreams.len();
     let heard = |index: &usize| *index < settings.listeners.len();
     let of_routes = settings.routes.iter().filter(|route| {
-        let leads_nowhere = !route.action.upstreams().all(|index| known(&index));
+        let leads_nowhere = !route.upstreams().all(|index| known(&index));
         leads_nowhere || !route.rules.iter().flat_map(|rule| &rule.listeners).all(heard)
     });
     let of_routes =

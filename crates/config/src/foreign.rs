@@ -289,7 +289,10 @@ const KEYS: &[Foreign] = &[
         &["gzip", "brotli", "encode", "compression", "compress"],
         "responses are not compressed here, but passed on as servers send them",
     ),
-    foreign(&["mirror", "request_mirror_policies", "shadow"], "requests are not mirrored here"),
+    foreign(
+        &["mirror", "mirroring", "request_mirror_policies", "shadow", "mirror_request_body"],
+        "here it is `mirror` of [[route]]: { upstream = \"NAME\", share = \"10%\", bodies = \"64KB\" }",
+    ),
     // Cache.
     foreign(
         &["proxy_cache", "proxy_cache_valid", "default_ttl", "ttl"],

@@ -58,6 +58,8 @@ mod log_options;
 mod http2_options;
 /// Options of messages.
 mod message_options;
+/// The option `mirror`.
+mod mirror_options;
 /// Options that select requests.
 mod requests;
 /// Options of routes.
@@ -129,8 +131,8 @@ pub use route_options::RouteOptions;
 pub use settings::{
     Access, AccessLog, Action, Auth, Bandwidth, Bandwidths, BodyRule, CacheDisk, CacheStore, Check,
     CookieSecrets, Dns, FaultRule, Faults, First, HostHeader, Http2Limits, Limits, Link, ListenAddress,
-    Listener, LogFormat, LogQuery, LogTarget, MemoryBound, MessageFormat, MessageLevel, Messages, Page,
-    Pages, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Require, Respond, Retry, RetryOn,
+    Listener, LogFormat, LogQuery, LogTarget, MemoryBound, MessageFormat, MessageLevel, Messages, Mirror,
+    Page, Pages, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Require, Respond, Retry, RetryOn,
     Rewrite, Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server, ServerHost, Settings, Shaping,
     Shedding, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, Upstream, Via,
 };

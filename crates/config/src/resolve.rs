@@ -212,7 +212,7 @@ fn warn_of_unused(file: &File, routes: &[Option<Route>], tcp: &[Option<usize>], 
     if reader.has_mistakes() {
         return;
     }
-    let of_routes = routes.iter().flatten().flat_map(|route| route.action.upstreams());
+    let of_routes = routes.iter().flatten().flat_map(Route::upstreams);
     let used: HashSet<usize> = of_routes.chain(tcp.iter().flatten().copied()).collect();
     for (index, (at, name, _)) in file.upstreams.iter().enumerate() {
         if !used.contains(&index) {

@@ -17,6 +17,7 @@ use crate::delay::DELAY;
 use crate::keys::RATE_KEY;
 use crate::kind::{At, List, Located, Made, Maybe, Name, Switch, Unless, Word};
 use crate::matching::{FieldName, PATTERN, parameter_name};
+use crate::mirror_options::{MIRROR, MirrorWritten};
 use crate::named_file::{FileKind, PAGE, USERS, UsersFile};
 use crate::options::{NETWORK_KIND, UP_TO_A_DAY, UP_TO_A_YEAR};
 use crate::pairs::{OneOrMany, Pair, Pairs, pair};
@@ -42,6 +43,7 @@ pub(crate) struct RouteWritten {
     pub(crate) auth: Option<Element<AuthWritten>>,
     pub(crate) rate_limit: Vec<Element<RateLimitWritten>>,
     pub(crate) cors: Option<Element<CorsWritten>>,
+    pub(crate) mirror: Option<Element<MirrorWritten>>,
     pub(crate) rewrite: Option<Element<RewriteWritten>>,
     pub(crate) request_headers: Option<Element<EditsWritten>>,
     pub(crate) response_headers: Option<Element<EditsWritten>>,
@@ -138,6 +140,13 @@ const ENTRIES: &[&dyn Declared<RouteWritten>] = {
             |route: &mut RouteWritten| &mut route.cors,
             "Lets pages of other origins read responses (CORS). Preflights are answered here, before \
              `rate_limit` and `auth`; the CORS fields of servers are replaced.",
+        ),
+        &key(
+            "mirror",
+            Maybe(MIRROR),
+            |route: &mut RouteWritten| &mut route.mirror,
+            "Also sends a copy of the requests that are let in to another upstream, and throws its \
+             responses away. Clients never wait for it.",
         ),
         &key(
             "rewrite",

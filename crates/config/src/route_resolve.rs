@@ -14,6 +14,7 @@ use crate::cache_options;
 use crate::cors_options;
 use crate::kind::Located;
 use crate::matching::FieldName;
+use crate::mirror_options;
 use crate::pairs::Pair;
 use crate::reader::{Reader, Span};
 use crate::route_options::{
@@ -71,7 +72,13 @@ impl Names<'_> {
     }
 
     /// The index of an upstream whose servers speak HTTP, by name.
-    fn http_upstream(&self, option: &str, wanted: &str, at: &Span, reader: &mut Reader<'_>) -> Option<usize> {
+    pub(crate) fn http_upstream(
+        &self,
+        option: &str,
+        wanted: &str,
+        at: &Span,
+        reader: &mut Reader<'_>,
+    ) -> Option<usize> {
         let found = self.upstream(option, wanted, at, reader)?;
         if self.has_bytes_only[found] {
             let message = format!("{option}: upstream {wanted:?} has a tcp:// server, which speaks no HTTP");
@@ -123,7 +130,7 @@ pub(crate) fn route(
         PathRule::Exact(_) | PathRule::Prefix(_) => None,
     };
     let action = action(element, pattern, names, reader);
-    let policies = policies(written, pattern, reader);
+    let policies = policies(written, pattern, names, reader);
     if let Some(Action::Redirect(_) | Action::Respond(_)) = &action {
         warn_of_idle(element, reader);
     }
@@ -309,7 +316,12 @@ fn respond_action(written: &RespondWritten, reader: &mut Reader<'_>) -> Option<A
     }
 }
 
-fn policies(written: &RouteWritten, pattern: Option<&Pattern>, reader: &mut Reader<'_>) -> Option<Policies> {
+fn policies(
+    written: &RouteWritten,
+    pattern: Option<&Pattern>,
+    names: &Names<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<Policies> {
     let auth = match &written.auth {
         Some(Element { value, .. }) => {
             let (file, users) = value.users.clone()?;
@@ -338,6 +350,7 @@ fn policies(written: &RouteWritten, pattern: Option<&Pattern>, reader: &mut Read
         auth,
         require: Require::All,
         rate_limits,
+        mirror: mirror_options::mirror(written.mirror.as_ref(), names, reader),
         request_headers: edits(written.request_headers.as_ref(), Stage::Forward, pattern, reader)?,
         response_headers: edits(written.response_headers.as_ref(), Stage::Response, pattern, reader)?,
         location: written.location.unwrap_or(rewrite != Rewrite::default()),
@@ -430,6 +443,18 @@ fn template<T>(
     .ok()
 }
 
+/// The name of a request field that the proxy may write. Otherwise adds a mistake.
+pub(crate) fn field_name(option: &str, name: &Located<String>, reader: &mut Reader<'_>) -> Option<String> {
+    match HeaderEdits::new([HeaderEdit::Remove(&name.value)], Stage::Forward, None) {
+        Ok(_) => Some(name.value.clone()),
+        Err((_, error)) => {
+            let fault = ValueFault::HeaderEdit(error);
+            reader.refuse(&name.at, option, &ValueError { fault, expected: FieldName::EXPECTED });
+            None
+        }
+    }
+}
+
 /// Each is tried alone first, so that every mistake is found.
 fn edits<'w>(
     written: Option<&'w Element<EditsWritten>>,
@@ -506,6 +531,7 @@ fn cookies(
 /// Warns of options that a route without a server does not use.
 fn warn_of_idle(Element { value: written, .. }: &Element<RouteWritten>, reader: &mut Reader<'_>) {
     let places = [
+        ("mirror", written.mirror.as_ref().map(|it| &it.at)),
         ("rewrite", written.rewrite.as_ref().map(|it| &it.at)),
         ("request_headers", written.request_headers.as_ref().map(|it| &it.at)),
         ("cookies", written.cookies.as_ref().map(|it| &it.at)),

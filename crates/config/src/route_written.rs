@@ -6,6 +6,7 @@ use crate::cache_options;
 use crate::cors_options;
 use crate::kind::located;
 use crate::matching::FieldName;
+use crate::mirror_options;
 use crate::pairs::pair;
 use crate::requests::Requests;
 use crate::route_options::{
@@ -21,6 +22,7 @@ use crate::table::{Element, element};
 pub(crate) fn route(route: &Route, config: &Settings) -> RouteWritten {
     let Route { name, rules, action, policies, shaping, cache } = route;
     let path = rules.first().map(|rule| rule.path.clone()).unwrap_or_default();
+    let name_of = |index: usize| config.upstreams.get(index).map(|upstream| upstream.name.clone());
     let written = RouteWritten {
         name: Some(located(name.clone())),
         requests: Requests::written(rules, &config.listeners),
@@ -30,6 +32,7 @@ pub(crate) fn route(route: &Route, config: &Settings) -> RouteWritten {
         delay: shaping.delay.clone(),
         response_delay: shaping.response_delay.clone().map(located),
         cache: cache.as_ref().map(cache_options::written),
+        mirror: policies.mirror.as_ref().map(|mirror| mirror_options::written(mirror, name_of)),
         ..written_policies(policies, &path)
     };
     with_action(written, action, config)
@@ -73,6 +76,7 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
         auth,
         require: _,
         rate_limits,
+        mirror: _,
         rewrite,
         request_headers,
         response_headers,

@@ -25,8 +25,8 @@ pub use limits::{
 };
 pub use listeners::{ListenAddress, Listener};
 pub use routes::{
-    Access, Action, Auth, Page, Pages, Policies, RateLimit, Require, Respond, Rewrite, Route, RouteLimits,
-    RouteTimeouts, Via,
+    Access, Action, Auth, Mirror, Page, Pages, Policies, RateLimit, Require, Respond, Rewrite, Route,
+    RouteLimits, RouteTimeouts, Via,
 };
 pub use shaping::{Bandwidth, Bandwidths, Link, Scope, Shaping};
 pub use upstreams::{

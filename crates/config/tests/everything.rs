@@ -53,6 +53,7 @@ deny = ["192.0.2.7"]
 auth = { realm = "Staff \"only\"", users = "DIR/users" }
 rate_limit = [{ rate = "100/s", burst = 200, key = ["client/24/56", "header:X-Key"] }, { rate = "5/10s", key = "route" }]
 cors = { origins = ["https://*.example.com:8443", "null"], methods = ["PUT", "PATCH"], headers = "X-Key", expose = ["X-Total"], credentials = true, max_age = "10m", private_network = true }
+mirror = { upstream = "canary", share = "0.5%", bodies = "1MB", max_requests = 7, mark = "X-Mirrored" }
 rewrite = { path = "/$capture.version/$2", host = "$host.internal:8080" }
 request_headers = { set = { X-Version = "$1" }, add = { X-Via = "vanward" }, remove = ["Cookie"] }
 response_headers = { set = { X-Status = "$status \"$$\"" }, remove = "Server" }

@@ -74,6 +74,25 @@ fn mistakes() {
                  or https:// servers, or a listener with tcp"],
         ),
         (
+            "upstream = \"app\"\nmirror = { upstream = \"ap\", share = 10, mark = \"Host\" }",
+            &[
+                "6:23: upstream: no upstream is named \"ap\"; did you mean \"app\"? Expected app or db",
+                "6:37: share: this is an integer; expected a share such as 1%, 0.5% or 100%",
+                "6:48: mark: Host cannot be edited: use the host rewrite; expected the name of a header field such as X-Tenant",
+            ],
+        ),
+        (
+            "upstream = \"app\"\nmirror = { upstream = \"db\", bodies = \"1GB\" }",
+            &[
+                "6:23: upstream: upstream \"db\" has a tcp:// server, which speaks no HTTP; expected http:// or https:// servers, or a listener with tcp",
+                "6:38: bodies: 1GB is too large; expected a size in bytes such as 512, 64k, 256MB or 64KiB, 0 to 16MiB",
+            ],
+        ),
+        (
+            "upstream = \"app\"\nmirror = { share = \"10%\" }",
+            &["6:10: mirror has no upstream; expected the name of an upstream: NAME of [upstream.NAME]"],
+        ),
+        (
             "listener = \"bytes\"\nupstream = \"app\"",
             &["5:12: listener: \"bytes\" has tcp, so no route counts there; expected a listener without tcp"],
         ),

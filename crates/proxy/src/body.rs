@@ -20,5 +20,7 @@ pub(crate) mod send;
 pub(crate) mod tunnel;
 /// Fields that are removed from every part of a message.
 pub(crate) mod omitted_fields;
+/// Copies a request's body as it passes.
+pub(crate) mod tee;
 /// Uploads: sends a request's body, while the response may already arrive.
 pub(crate) mod upload;

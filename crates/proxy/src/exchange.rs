@@ -5,7 +5,8 @@
 use crate::forward;
 use crate::forward::answer;
 use crate::forward::authenticate::{self, Course};
-use crate::forward::policies;
+use crate::forward::mirror;
+use crate::forward::policies::{self, Answer};
 use crate::forward::respond;
 use std::net::IpAddr;
 
@@ -88,8 +89,7 @@ async fn run(
         {
             return Ok(next);
         }
-        let Memory { request, response } = memory;
-        if let Some(answer) = policies::act(ctx, policies, &mut routed, request, &mut response.out)? {
+        if let Some(answer) = act(ctx, policies, &mut routed, memory)? {
             let exchange = &mut Exchange { ctx, routed: &routed, memory, state };
             return answer::own(exchange, (answer.status, answer.body)).await;
         }
@@ -220,6 +220,22 @@ fn admit_client<'a>(
 fn is_preflight(routed: &RoutedRequest, request: &Request) -> bool {
     routed.method == Method::Options
         && route::Cors::is_preflight(&Fields::of(&request.head, request.head_bytes()))
+}
+
+/// Decides where the request goes. A response without a server is begun; a request for one is copied, if the route has a
+/// mirror.
+#[inline]
+fn act<'a>(
+    ctx: &ExchangeContext<'a>,
+    policies: &'a Policies,
+    routed: &mut RoutedRequest,
+    Memory { request, response }: &mut Memory,
+) -> Result<Option<Answer<'a>>, Failure> {
+    let answer = policies::act(ctx, policies, routed, request, &mut response.out)?;
+    if let (None, Some(mirror)) = (&answer, &policies.mirror) {
+        mirror::mirror(ctx, mirror, routed, request);
+    }
+    Ok(answer)
 }
 
 /// RFC 9110 §7.6.2: OPTIONS that may make no further hop is answered here.

@@ -12,6 +12,8 @@ pub(crate) mod respond;
 pub(crate) mod coded;
 /// Requests of the proxy's own.
 pub(crate) mod subrequest;
+/// Copies requests for another upstream.
+pub(crate) mod mirror;
 /// Checks whether an upgrade is the one that the client asked for.
 pub(crate) mod switch;
 /// Applies the policies of a route to its requests and responses.
@@ -37,7 +39,7 @@ use crate::body::upload::{self, Until, Upload};
 use crate::context::asking::{Asking, kept_target};
 use crate::context::client::Client;
 use crate::context::client_tls::ClientTls;
-use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
+use crate::context::exchange::{Exchange, ExchangeContext, Purpose, RoutedRequest};
 use crate::context::exchange_slot::{Memory, Request, Response};
 use crate::context::exchange_state::{ExchangeState, Sent};
 use crate::context::explain::INTERIM_MAX;
@@ -99,6 +101,9 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
     exchange.state.record.first_piece_bytes = exchange.memory.request.body.moved;
     let mut choice = Choice::of_request(ctx, upstream, routed, &exchange.memory.request);
     let mut attempts = Attempts::new(ctx.worker, upstream, retry_rules(ctx, upstream, routed), routed.method);
+    if routed.purpose == Purpose::Mirror {
+        attempts.make_last();
+    }
     let mut tried = Vec::new();
     let mut last_failure: Option<(usize, Failure)> = None;
     let mut another = None;
@@ -221,6 +226,7 @@ fn prepare_body(
 ) -> Result<(), Failure> {
     let is_chunked = routed.framing == Framing::Chunked && upstream.plan.config.protocol == Protocol::Http1;
     request.body.begin(routed.framing, is_chunked, routed.client_limits(ctx).body_bytes);
+    request.body.copy_to(request.tee.take());
     if routed.framing == Framing::None {
         return Ok(());
     }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::beside;
 use crate::cached::CacheState;
 use crate::counters::{Causes, Kind, Snapshot};
 use crate::directory::{NAMED_MAX, Totals};
@@ -81,6 +82,7 @@ impl Exposition<'_> {
     pub fn write(&self, syntax: Syntax) -> String {
         let mut text = Text::new(syntax);
         self.routes(&mut text);
+        beside::write(self.totals, self.causes, &mut text);
         self.listeners(&mut text);
         self.causes(&mut text);
         self.counters(&mut text);
@@ -299,7 +301,7 @@ impl Exposition<'_> {
     }
 }
 
-fn is_used(histogram: &Histogram) -> bool {
+pub(crate) fn is_used(histogram: &Histogram) -> bool {
     histogram.buckets().iter().any(|count| *count > 0)
 }
 

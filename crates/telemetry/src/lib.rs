@@ -35,6 +35,8 @@ mod text;
 mod exposition;
 /// Metrics of the cache.
 mod cached;
+/// Metrics of requests that the proxy makes beside those of clients.
+mod beside;
 
 pub use cached::{CacheState, DiskState};
 pub use counters::{CAUSES_MAX, Causes, Counter, Counters, Fields, Gauge, Kind, Reader, Row, Snapshot};
@@ -47,6 +49,7 @@ pub use log::{AccessLog, Target, WorkerLog};
 pub use process::Process;
 pub use query::Query;
 pub use series::{
-    CacheCell, Classes, ListenerCell, Place, Rare, RouteCell, Series, SeriesReader, ServerCell, UpstreamCell,
+    CacheCell, Classes, ListenerCell, MirrorCell, Place, Rare, RouteCell, Series, SeriesReader, ServerCell,
+    Skip, Skipped, UpstreamCell,
 };
 pub use text::{Family, Label, Syntax, Text, Type};

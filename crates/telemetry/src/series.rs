@@ -45,6 +45,8 @@ cell! {
         duration: Histogram,
         /// The counters of the route's cache; empty if it has none.
         cache: Rare<CacheCell>,
+        /// The counters of the route's mirror; empty if it has none.
+        mirror: Rare<MirrorCell>,
     }
 }
 
@@ -65,6 +67,63 @@ cell! {
         misses: Causes,
         /// Responses that were not stored, by the proxy's index of reasons.
         refusals: Causes,
+    }
+}
+
+cell! {
+    /// The counters of copies of a route's requests, for another upstream.
+    MirrorCell {
+        /// Copies by the status class of their response; none of those that failed.
+        responses: Classes,
+        /// Copies that failed, by the proxy's index of causes.
+        failures: Causes,
+        /// Requests that were not copied though it was their turn.
+        skipped: Skipped,
+        /// Time from when a copy was sent to the head of its response.
+        first_byte: Histogram,
+    }
+}
+
+/// Why a request was not copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Skip {
+    /// The body is larger than the bound.
+    BodyTooLarge,
+    /// Too many copies are under way.
+    TooMany,
+    /// The body did not come to its end.
+    Incomplete,
+    /// The request asks for another protocol.
+    Upgrade,
+}
+
+/// The number of requests that were not copied, by cause.
+#[derive(Default)]
+pub struct Skipped([Counter; 4]);
+
+impl Skipped {
+    /// The names of the causes, in order.
+    pub const NAMES: [&'static str; 4] = ["body-too-large", "too-many", "incomplete", "upgrade"];
+
+    /// Counts a request.
+    pub fn count(&self, skip: Skip) {
+        self.0[skip as usize].increment();
+    }
+
+    /// The counts by cause, in the order of the names.
+    #[must_use]
+    pub fn values(&self) -> [u64; 4] {
+        std::array::from_fn(|cause| self.0[cause].value())
+    }
+}
+
+impl Merge for Skipped {
+    fn add_all(&self, other: &Self) {
+        self.0.add_all(&other.0);
+    }
+
+    fn take_off(&self, other: &Self) {
+        self.0.take_off(&other.0);
     }
 }
 

@@ -10,6 +10,8 @@ use route::{
     PathRule, Rate, RateKey, Redirect, Rule, Split, Users,
 };
 
+use shape::Share;
+
 use super::shaping::Shaping;
 use super::upstreams::Retry;
 use crate::route_options::RouteOptions;
@@ -48,6 +50,11 @@ impl Route {
             shaping: Shaping::default(),
             cache: None,
         }
+    }
+
+    /// The upstreams that the route uses: for its requests, and besides.
+    pub fn upstreams(&self) -> impl Iterator<Item = usize> {
+        self.action.upstreams().chain(self.policies.mirror.iter().map(|mirror| mirror.upstream))
     }
 
     /// The default name: host and path.
@@ -108,6 +115,8 @@ pub struct Policies {
     pub require: Require,
     /// Rate limits; all of them must admit a request.
     pub rate_limits: Vec<RateLimit>,
+    /// Copies of requests for another upstream.
+    pub mirror: Option<Mirror>,
     /// Rewrites of path and host for servers.
     pub rewrite: Rewrite,
     /// Edits of request fields. Groups in values refer to the route's path pattern.
@@ -170,6 +179,21 @@ pub enum Require {
     All,
     /// Any one of them.
     Any,
+}
+
+/// Copies of requests for another upstream, whose responses nobody gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mirror {
+    /// The upstream, an index into `Settings::upstreams`.
+    pub upstream: usize,
+    /// The share of the requests.
+    pub share: Share,
+    /// The largest body that is copied.
+    pub body_bytes_max: u64,
+    /// The most copies under way at once, over all workers.
+    pub requests_max: u32,
+    /// The field that tells servers that a request is a copy.
+    pub mark: Option<String>,
 }
 
 /// A rate limit per key.

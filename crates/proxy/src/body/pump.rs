@@ -13,6 +13,7 @@ use std::task::Poll;
 use http1::{ChunkError, ChunkLimits, ChunkRefusal, Chunked, Framing, chunk_prefix};
 
 use crate::body::filters::Filters;
+use crate::body::tee::Tee;
 use crate::context::minimum_rate::{MinimumRate, Progress, TooSlow};
 use crate::context::worker::Worker;
 use crate::shaping::{Pace, Place};
@@ -67,6 +68,8 @@ pub(crate) struct Pump {
     is_cut: bool,
     /// What changes the message on its way; of the body, the pump does.
     filters: Filters,
+    /// What copies the body as it passes.
+    tee: Option<Box<Tee>>,
 }
 
 /// Why a pump stopped before the end of the body.
@@ -141,6 +144,7 @@ impl Pump {
             cut_at: u64::MAX,
             is_cut: false,
             filters: Filters::default(),
+            tee: None,
         }
     }
 
@@ -168,6 +172,12 @@ impl Pump {
         self.cut_at = u64::MAX;
         self.is_cut = false;
         self.filters = Filters::default();
+        self.tee = None;
+    }
+
+    /// Copies the body as it passes, from here on.
+    pub(crate) fn copy_to(&mut self, tee: Option<Box<Tee>>) {
+        self.tee = tee;
     }
 
     /// Passes the body through these filters. For one that has begun, and of which nothing is taken yet.
@@ -276,6 +286,7 @@ impl Pump {
                 self.moved += count;
                 self.unsent = count as usize;
                 self.piece = count as usize;
+                self.copy(buffer.filled(), self.unsent);
             }
             Incoming::UntilClose => {
                 let data = self.up_to_cut(buffer.len());
@@ -295,10 +306,19 @@ impl Pump {
                 }
                 let data = self.up_to_cut(decoded.data);
                 self.moved += data as u64;
+                self.copy(buffer.filled(), data);
                 self.frame(buffer, data, decoded.consumed, decoded.done && !self.is_cut);
             }
         }
         if self.moved > self.limit { Err(Stop::TooLarge) } else { Ok(()) }
+    }
+
+    /// Copies the first `count` bytes, which are the body's, for whoever wants a copy.
+    #[inline]
+    fn copy(&mut self, bytes: &[u8], count: usize) {
+        if let Some(tee) = self.tee.take() {
+            self.tee = tee.take(&bytes[..count], self.incoming == Incoming::Ended);
+        }
     }
 
     /// Puts chunk framing around the first `data` bytes, of `consumed` that were the source's; what is behind those
@@ -557,7 +577,7 @@ impl Pump {
     fn lender<'a>(&self, ends: &Ends<'a>) -> Option<&'a Stream> {
         let Endpoint::Stream(source) = ends.source else { return None };
         let is_known = matches!(self.incoming, Incoming::Length(left) if left <= self.limit - self.moved);
-        let is_plain = is_known && !self.is_chunked_out && !ends.sink.frames_itself();
+        let is_plain = is_known && !self.is_chunked_out && !ends.sink.frames_itself() && self.tee.is_none();
         (is_plain && ends.pace.is_wide(&ends.place)).then_some(source)
     }
 
@@ -588,7 +608,10 @@ impl Pump {
 
     /// Whether what has been read of a body waits for more of it, to leave in one write.
     fn may_gather(&self, ends: &Ends<'_>) -> bool {
-        matches!(self.incoming, Incoming::Length(_)) && !ends.sink.frames_itself() && !self.will_splice(ends)
+        matches!(self.incoming, Incoming::Length(_))
+            && !ends.sink.frames_itself()
+            && !self.will_splice(ends)
+            && self.tee.is_none()
     }
 
     /// Reads more of a body behind what is unsent of it, until that is worth a write; each time waits at most for
@@ -649,7 +672,7 @@ impl Pump {
             Incoming::UntilClose => self.fills && self.cut_at == u64::MAX,
             Incoming::Chunked | Incoming::Ended => false,
         };
-        is_long && !self.is_chunked_out && ends.spliceable().is_some()
+        is_long && !self.is_chunked_out && self.tee.is_none() && ends.spliceable().is_some()
     }
 
     fn give_pipe(&mut self, worker: &Worker) {

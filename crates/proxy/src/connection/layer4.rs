@@ -37,7 +37,14 @@ pub(crate) async fn serve(worker: &Worker, client: Client) {
             let ways = [Flow { body: &mut upward, buffer: up }, Flow { body: &mut downward, buffer: down }];
             let name = note.upstream.as_ref().map_or("", |upstream| upstream.plan.config.name.as_str());
             let upstream = Named { name, index: 0 };
-            let place = Place { worker, client: &client, address: client.address, route: None, upstream };
+            let place = Place {
+                worker,
+                client: &client,
+                address: client.address,
+                is_for_client: true,
+                route: None,
+                upstream,
+            };
             let limit = worker.snapshot().ticks.tunnel_idle;
             let outcome = tunnel::run(place, &connection.socket, limit, ways).await;
             if outcome.is_err() {

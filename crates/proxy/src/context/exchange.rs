@@ -37,6 +37,15 @@ pub(crate) struct Exchange<'x, 's> {
     pub(crate) state: &'x mut ExchangeState<'s>,
 }
 
+/// Whom a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A client waits for it, or what is stored for clients.
+    Client,
+    /// It is a copy: nobody waits for it, and it is not repeated.
+    Mirror,
+}
+
 /// An admitted request, with the decisions about it.
 #[derive(Clone)]
 pub(crate) struct RoutedRequest {
@@ -59,6 +68,7 @@ pub(crate) struct RoutedRequest {
     pub(crate) has_policies: bool,
     /// Whether the route has a cache.
     pub(crate) is_cached: bool,
+    pub(crate) purpose: Purpose,
 }
 
 impl RoutedRequest {
@@ -77,6 +87,7 @@ impl RoutedRequest {
             upstream: 0,
             has_policies: false,
             is_cached: false,
+            purpose: Purpose::Client,
         }
     }
 
@@ -115,6 +126,7 @@ impl RoutedRequest {
             worker,
             client,
             address: self.client,
+            is_for_client: self.purpose == Purpose::Client,
             route: Some(Named { name: &route.label, index: self.route }),
             upstream: Named { name: &upstream.config.name, index: self.upstream },
         }

@@ -14,6 +14,7 @@ use std::task::Poll;
 use http1::{RequestHead, ResponseHead};
 
 use crate::body::pump::Pump;
+use crate::body::tee::Tee;
 use crate::context::client::Client;
 use crate::context::vouched::Vouched;
 use crate::context::worker::Worker;
@@ -37,6 +38,8 @@ pub(crate) struct Request {
     pub(crate) out: Vec<u8>,
     /// Texts that the policies of the route made for the request.
     pub(crate) texts: Texts,
+    /// What is to copy the body, once that begins.
+    pub(crate) tee: Option<Box<Tee>>,
     pub(crate) body: Pump,
 }
 
@@ -96,6 +99,8 @@ impl Request {
         // Exchange slots are shared by connections: what a request is called is no other's to see.
         self.texts.id.clear();
         self.texts.vouched = None;
+        self.tee = None;
+        self.body.copy_to(None);
     }
 }
 
@@ -130,6 +135,7 @@ impl Memory {
                 first_piece: Vec::new(),
                 out: Vec::with_capacity(TINY.min(read_area / 4)),
                 texts: Texts::default(),
+                tee: None,
                 body: Pump::new(),
             },
             response: Response {
@@ -143,13 +149,15 @@ impl Memory {
         }
     }
 
-    /// Memory for a request of the proxy's own with this head, which is not parsed yet.
-    pub(crate) fn of_request(worker: &Worker, head: &[u8]) -> Self {
+    /// Memory for a request of the proxy's own with this head, which is not parsed yet, and this body.
+    pub(crate) fn of_request(worker: &Worker, head: &[u8], body: &[u8]) -> Self {
         let mut memory = Self::new(worker, TINY);
         let buffer = &mut memory.request.buffer;
-        worker.buffers.fit(buffer, head.len());
-        buffer.spare()[..head.len()].copy_from_slice(head);
-        buffer.advance(head.len());
+        worker.buffers.fit(buffer, head.len() + body.len());
+        for part in [head, body] {
+            buffer.spare()[..part.len()].copy_from_slice(part);
+            buffer.advance(part.len());
+        }
         memory
     }
 

@@ -9,6 +9,8 @@ pub mod server_state;
 mod routes;
 /// How clients of a route prove who they are.
 mod authentication;
+/// A route's mirror.
+mod mirror;
 /// Upstreams and their servers.
 mod upstreams;
 /// Sessions.
@@ -30,6 +32,7 @@ use transport::latency_emulation::Link;
 use transport::resolve::Names;
 
 pub(crate) use authentication::{Authentication, Proof};
+pub(crate) use mirror::{Mirror, Place as MirrorPlace};
 pub(crate) use routes::Compression;
 pub use routes::{Auth, Policies, Route, Table, secret};
 pub use stickiness::Stickiness;

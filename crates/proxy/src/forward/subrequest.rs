@@ -3,14 +3,19 @@
 
 use std::rc::Rc;
 
-use http1::Parsed;
+use http1::{Parsed, Version};
 
+use crate::body::pump::Incoming;
 use crate::context::client::Client;
-use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
-use crate::context::exchange_slot::{Memory, Request, Texts};
+use crate::context::exchange::{Exchange, ExchangeContext, Purpose, RoutedRequest};
+use crate::context::exchange_slot::{Memory, Request, Response, Texts};
 use crate::context::exchange_state::ExchangeState;
+use crate::context::failure::Failure;
 use crate::context::snapshot::Snapshot;
+use crate::context::vouched::Vouched;
 use crate::context::worker::Worker;
+use crate::forward::Reply;
+use transport::buffer::SMALL;
 
 /// A request of the proxy's own, before it runs. It owns its data, since the client's request may end first.
 pub(crate) struct Subrequest {
@@ -20,6 +25,10 @@ pub(crate) struct Subrequest {
     routed: RoutedRequest,
     /// The head of the request that it was made from.
     head: Box<[u8]>,
+    /// The version that the client spoke.
+    version: Version,
+    /// The body, framed as the head says.
+    body: Vec<u8>,
     /// What the policies of the route have made for that request.
     texts: Texts,
 }
@@ -33,20 +42,73 @@ impl Subrequest {
             client: Client::detached(ctx.worker, ctx.client),
             routed: routed.detached(),
             head: request.head_bytes()[..request.head.len].into(),
+            version: request.head.start.version,
+            body: Vec::new(),
             texts: request.texts.clone(),
         }
+    }
+
+    /// Sends the request elsewhere.
+    pub(crate) fn retarget(&mut self, upstream: usize, purpose: Purpose) {
+        self.routed.upstream = upstream;
+        self.routed.purpose = purpose;
+    }
+
+    /// Adds a body, framed as the head says.
+    pub(crate) fn set_body(&mut self, body: Vec<u8>) {
+        self.body = body;
+    }
+
+    /// Adds findings about the client, for the server.
+    pub(crate) fn vouch(&mut self, vouched: &Vouched) {
+        Rc::make_mut(self.texts.vouched.get_or_insert_default()).and(vouched);
     }
 
     /// Runs `steps` with the request, and counts bytes sent to and received from servers.
     pub(crate) async fn run(self, steps: impl AsyncFnOnce(&mut Exchange<'_, '_>)) {
         let ctx = ExchangeContext::new(&self.worker, &self.snapshot, &self.client);
-        let mut memory = Memory::of_request(&self.worker, &self.head);
+        let mut memory = Memory::of_request(&self.worker, &self.head, &self.body);
         memory.request.texts = self.texts;
         let parsed = memory.request.head.parse(&self.head, &self.snapshot.head_limits);
         let Ok(Parsed::Complete) = parsed else { return };
+        memory.request.head.start.version = self.version;
         let mut state = ExchangeState::detached(&ctx);
         let (ctx, routed) = (&ctx, &self.routed);
         steps(&mut Exchange { ctx, routed, memory: &mut memory, state: &mut state }).await;
         state.record.count_upstream(&memory);
     }
+}
+
+/// Receives the rest of a response, and throws it away. Its connection is kept if it can be.
+///
+/// # Errors
+/// If it ends early, stalls, or is not valid.
+pub(crate) async fn drain(exchange: &mut Exchange<'_, '_>, reply: Reply) -> Result<(), Failure> {
+    let Exchange { ctx, routed, .. } = *exchange;
+    let Response { head, buffer, body: pump, .. } = &mut exchange.memory.response;
+    buffer.consume(head.len);
+    pump.begin(reply.framing, false, None);
+    let limit = routed.ticks(ctx).upstream_body;
+    loop {
+        pump.take_in(buffer).map_err(|_| Failure::UpstreamFraming)?;
+        pump.sent(buffer, pump.unsent());
+        if pump.is_done() {
+            break;
+        }
+        if buffer.is_empty() {
+            ctx.worker.buffers.grow_to(buffer, SMALL);
+            let read = ctx.client.deadline.within(limit, reply.socket.read(buffer.spare())).await;
+            match read.map_err(|_| Failure::UpstreamStalled)? {
+                Ok(count @ 1..) => buffer.advance(count),
+                Ok(0) if pump.incoming() == Incoming::UntilClose => break,
+                _ => return Err(Failure::UpstreamTruncated),
+            }
+        }
+    }
+    // RFC 9112 §9.3: what a server sends beyond its response belongs to no request.
+    if reply.persists && reply.upload.is_done() && buffer.is_empty() {
+        let server = &ctx.snapshot.upstreams[routed.upstream].servers[reply.server];
+        server.release(reply, ctx.client, &ctx.worker.deadlines);
+    }
+    Ok(())
 }

@@ -30,6 +30,8 @@ pub(crate) struct Place<'a> {
     pub(crate) client: &'a Client,
     /// The client's address.
     pub(crate) address: IpAddr,
+    /// Whether the body is for the client, or from it: else only the limits of its upstream apply.
+    pub(crate) is_for_client: bool,
     /// The route, if the request has one.
     pub(crate) route: Option<Named<'a>>,
     pub(crate) upstream: Named<'a>,
@@ -200,11 +202,12 @@ fn limiters<'s>(
     direction: Direction,
     place: &Place<'s>,
 ) -> impl Iterator<Item = &'s Arc<Limiter>> {
-    let of_listener = snapshot.listener(&place.client.listening).limits.as_ref();
-    let of_route = route(snapshot, place).and_then(|route| route.limits.as_ref());
+    let of_listener = || snapshot.listener(&place.client.listening).limits.as_ref();
+    let of_route = || route(snapshot, place).and_then(|route| route.limits.as_ref());
+    let of_client = if place.is_for_client { [of_listener(), of_route()] } else { [None, None] };
     let upstream = place.upstream.find(&snapshot.plan.upstreams, |upstream| &upstream.config.name);
     let of_upstream = upstream.and_then(|upstream| upstream.limits.as_ref());
-    [of_listener, of_route, of_upstream].into_iter().flatten().flat_map(move |limits| limits.of(direction))
+    of_client.into_iter().chain([of_upstream]).flatten().flat_map(move |limits| limits.of(direction))
 }
 
 fn weight(snapshot: &Snapshot, place: &Place<'_>) -> u32 {

@@ -69,6 +69,11 @@ impl<'a> Attempts<'a> {
         Self { worker, upstream, rules, method, began, count: 1, is_afresh: false }
     }
 
+    /// Makes this attempt the last one, except for a pooled connection that was closed.
+    pub(crate) fn make_last(&mut self) {
+        self.count = ATTEMPTS_MAX;
+    }
+
     /// Starts the first attempt to connect for layer 4: no server has seen a byte of the client's.
     pub(crate) fn of_connection(worker: &'a Worker, upstream: &'a Upstream) -> Self {
         Self::new(worker, upstream, &upstream.plan.config.retry, Method::Get)

@@ -20,6 +20,7 @@ use route::{
 use crate::context::exchange_slot::Texts;
 use crate::context::failure::Failure;
 use crate::context::plan::authentication::{Authentication, Proof};
+use crate::context::plan::mirror::Mirror;
 use crate::context::seen::Fields;
 use crate::context::snapshot::{ClientLimits, TimeoutTicks};
 use crate::shaping::Limits;
@@ -60,6 +61,8 @@ pub struct Policies {
     pub(crate) action: Action,
     pub(crate) access: Option<AccessList>,
     pub(crate) limits: Vec<Limit>,
+    /// Copies requests for another upstream.
+    pub(crate) mirror: Option<Arc<Mirror>>,
     /// How clients prove who they are, if they have to.
     pub(crate) authentication: Option<Authentication>,
     /// The configured policies for messages.
@@ -305,7 +308,8 @@ impl Policies {
             PathRule::Exact(_) | PathRule::Prefix(_) => None,
         });
         let authentication = kept.authentication(settings);
-        let own_fields = authentication.iter().flat_map(Authentication::own_fields);
+        let mark = settings.mirror.iter().filter_map(|mirror| mirror.mark.as_deref());
+        let own_fields = authentication.iter().flat_map(Authentication::own_fields).chain(mark);
         let request_headers = settings.request_headers.clone().removing(own_fields);
         let has_waits = settings.timeouts != config::RouteTimeouts::default();
         Self {
@@ -313,6 +317,7 @@ impl Policies {
             access: (!is_open).then(|| AccessList::new(allow.iter().copied(), deny.iter().copied())),
             limits: kept.limits(&route.name, &settings.rate_limits),
             authentication,
+            mirror: settings.mirror.as_ref().map(|mirror| Arc::new(Mirror::new(mirror))),
             pattern,
             names_request: names_request(&route.action, settings),
             client_limits: (settings.limits != config::RouteLimits::default())

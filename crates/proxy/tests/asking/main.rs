@@ -1,0 +1,106 @@
+//! Requests that the proxy makes beside those of clients: copies for a mirror. Clients of both versions.
+//!
+//! As in the other conversations nothing sleeps to be right.
+
+/// What is copied, and that nobody waits for it.
+mod mirrored;
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use testkit::ports;
+use testkit::scene::{Client, Scene};
+use testkit::wait::holds_soon;
+
+/// A server that answers every request with `answer`, for as long as the process runs. Returns its address.
+pub(crate) fn server(answer: &'static str) -> String {
+    let listener = ports::listen();
+    let address = listener.local_addr().expect("it listens").to_string();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            std::thread::spawn(move || {
+                let (mut seen, mut bytes) = (Vec::new(), [0; 4096]);
+                while let Ok(count @ 1..) = stream.read(&mut bytes) {
+                    seen.extend_from_slice(&bytes[..count]);
+                    while let Some(end) = seen.windows(4).position(|window| window == b"\r\n\r\n") {
+                        seen.drain(..end + 4);
+                        if stream.write_all(answer.as_bytes()).is_err() {
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// The address of a port where nobody listens.
+pub(crate) fn nobody() -> String {
+    ports::listen().local_addr().expect("it listened").to_string()
+}
+
+/// What the metrics say, by series.
+fn series(scene: &Scene) -> BTreeMap<String, f64> {
+    let address = scene.running().metrics_address().expect("metrics are on");
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it can be sent");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("is text");
+    let lines = text.lines().filter_map(|line| line.rsplit_once(' '));
+    lines.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
+}
+
+/// Waits until these series have these values.
+#[track_caller]
+pub(crate) fn assert_told(scene: &Scene, expected: &[(&str, f64)]) {
+    let is_told = || {
+        let told = series(scene);
+        expected.iter().all(|(name, value)| told.get(*name) == Some(value))
+    };
+    if !holds_soon(is_told) {
+        let told = series(scene);
+        let about: Vec<_> = told.iter().filter(|(_, value)| **value != 0.0).collect();
+        panic!("expected {expected:?}, got {about:#?}");
+    }
+}
+
+/// Sends a request with a body in these pieces, with or without its length.
+pub(crate) fn sends_body(client: &mut Client, pieces: &[&[u8]], has_length: bool) {
+    let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+    match client {
+        Client::One(peer) => {
+            let framing = match has_length {
+                true => format!("content-length: {length}"),
+                false => "transfer-encoding: chunked".to_owned(),
+            };
+            peer.sends(format!("POST /up HTTP/1.1\r\nhost: test\r\n{framing}\r\n\r\n"));
+            for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+                if has_length {
+                    peer.sends(piece);
+                } else {
+                    peer.sends(format!("{:x}\r\n", piece.len()));
+                    peer.sends(piece);
+                    peer.sends("\r\n");
+                }
+            }
+            if !has_length {
+                peer.sends("0\r\n\r\n");
+            }
+        }
+        Client::Two(end, stream) => {
+            let length = if has_length { format!("content-length: {length}\n") } else { String::new() };
+            let fields = format!(":method: POST\n:scheme: http\n:authority: test\n:path: /up\n{length}");
+            end.sends(testkit::http2::frame::headers(*stream, &fields));
+            for (index, piece) in pieces.iter().enumerate() {
+                let is_last = index + 1 == pieces.len();
+                if is_last && piece.is_empty() {
+                    end.sends(testkit::http2::frame::last_data(*stream, b""));
+                } else {
+                    end.sends_body(*stream, piece, is_last);
+                }
+            }
+        }
+    }
+}
