@@ -5,6 +5,8 @@ use crate::fault_resolve::{self, KnownRoute, rules};
 use crate::reader::Reader;
 use crate::route_resolve::Names;
 use crate::settings::{FaultRule, Settings};
+use crate::sources::Sources;
+use crate::surroundings::Nowhere;
 use crate::table::{Element, Sections, Table};
 use mistake::Mistake;
 
@@ -29,7 +31,8 @@ static TEXT: Table<Written> = Table {
 /// # Errors
 /// All mistakes, in order.
 pub fn faults(text: &str, name: &str, config: &Settings) -> Result<Vec<FaultRule>, Vec<Mistake>> {
-    let (mut reader, root) = Reader::new(text, name);
+    let sources = Sources::of(text, name, &Nowhere);
+    let (mut reader, root) = Reader::new(&sources, &Nowhere);
     let written = TEXT.read((name, ""), root.get_ref(), &(0..0), &mut reader);
     let named = config.listeners.iter().enumerate();
     let listeners = named.flat_map(|(index, listener)| {
@@ -47,7 +50,7 @@ pub fn faults(text: &str, name: &str, config: &Settings) -> Result<Vec<FaultRule
     };
     let routes: Vec<KnownRoute<'_>> = config.routes.iter().map(KnownRoute::of).collect();
     let rules = rules(&written.faults, &names, Some(&routes), &mut reader);
-    let (mistakes, _) = reader.finish();
+    let mistakes = reader.finish().mistakes;
     rules.filter(|_| mistakes.is_empty()).ok_or(mistakes)
 }
 

@@ -84,7 +84,7 @@ fn check_names(faults: &[Element<FaultWritten>], reader: &mut Reader<'_>) {
         if first != at {
             let mistake = reader.mistake(at, format!("name: {value:?} is there twice"));
             let line = reader.line(first);
-            reader.add(mistake.expecting(format!("a name other than that of line {line}")));
+            reader.add(mistake.expecting(format!("a name other than that of {line}")));
         }
     }
 }

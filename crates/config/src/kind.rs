@@ -10,6 +10,7 @@ use toml::de::DeValue;
 
 use crate::foreign;
 use crate::reader::{Reader, Span};
+use crate::substitution::escaped;
 use crate::table::{Page, Written, one_of};
 use crate::value_error::ValueError;
 use mistake::nearest;
@@ -54,8 +55,13 @@ pub(crate) fn article(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// Quotes a string for TOML.
+/// Quotes a string for TOML, so that nothing is put into it.
 pub(crate) fn quoted(text: &str) -> String {
+    quoted_as_it_is(&escaped(text))
+}
+
+/// Quotes a string for TOML in which `$${` stands for `${` already, or into which nothing is put.
+pub(crate) fn quoted_as_it_is(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
         match character {
@@ -124,6 +130,36 @@ impl Kind<String> for Name {
     }
 }
 
+/// A string with variables of requests, such as `$host`. What was put into it has none.
+pub(crate) struct Template {
+    pub(crate) expected: &'static str,
+}
+
+impl Kind<String> for Template {
+    fn expected(&self) -> String {
+        self.expected.to_owned()
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<String> {
+        let text = Name { expected: self.expected }.read(written, reader)?;
+        let literal = reader.literal(&written.value.span());
+        if literal.is_empty() {
+            return Some(text);
+        }
+        let (mut template, mut rest) = (String::with_capacity(text.len() + 8), 0);
+        for range in literal {
+            template += &text[rest..range.start];
+            template += &text[range.clone()].replace('$', "$$");
+            rest = range.end;
+        }
+        Some(template + &text[rest..])
+    }
+
+    fn print(&self, value: &String) -> Option<String> {
+        Some(quoted_as_it_is(value))
+    }
+}
+
 /// A boolean: `true` or `false`.
 pub(crate) struct Switch;
 
@@ -137,7 +173,11 @@ impl Kind<bool> for Switch {
     }
 
     fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<bool> {
-        let is_on = written.value.get_ref().as_bool();
+        let is_on = match written.value.get_ref() {
+            // `"${DEBUG}"`: in the file it is a string, whatever it stands for.
+            DeValue::String(text) if reader.is_completed(&written.value.span()) => text.parse().ok(),
+            other => other.as_bool(),
+        };
         if is_on.is_none() {
             refuse_type(written, self.expected(), reader);
         }

@@ -28,6 +28,14 @@ mod prefix;
 mod foreign;
 /// Recognises configuration files of other programs.
 mod foreign_file;
+/// What a configuration reads besides its text.
+mod surroundings;
+/// The files of a configuration.
+mod sources;
+/// Environment variables and secrets in texts.
+mod substitution;
+/// Joins the tables of several files.
+mod merge;
 /// State of reading a file: its syntax, and the mistakes so far.
 mod reader;
 /// Declared tables: read, printed and documented from one declaration.
@@ -125,7 +133,7 @@ pub use mistake::Mistake;
 pub use needs::{Need, Needed};
 pub use profile::{OwnProfile, PROFILES, Profile};
 pub use quantity::{duration, size, written_duration};
-pub use read::{NamedFile, Owner, Reading, examine, examine_file, load, parse};
+pub use read::{NamedFile, Owner, Reading, admin_socket, examine, examine_file, examine_in, load, parse};
 pub use reference::{reference, schema};
 pub use route_options::RouteOptions;
 pub use settings::{
@@ -136,6 +144,7 @@ pub use settings::{
     Rewrite, Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server, ServerHost, Settings, Shaping,
     Shedding, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, Upstream, Via,
 };
+pub use surroundings::{Machine, Surroundings};
 pub use tls::{
     CertificateFiles, Certificates, ClientCertificates, Hsts, KeyPair, ListenerTls, UnknownNames, UpstreamTls,
 };

@@ -61,17 +61,22 @@ impl<V> Kind<V> for FileKind<V> {
     }
 }
 
-/// Reads a regular file. Others are rejected: a pipe could block a reload for ever.
+/// Reads a file of the usual size.
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
+    read_at_most(path, LARGEST_FILE_BYTES)
+}
+
+/// Reads a regular file. Others are rejected: a pipe could block a reload for ever.
+pub(crate) fn read_at_most(path: &Path, largest: u64) -> Result<Vec<u8>, String> {
     let failed = |error: std::io::Error| format!("it can't be read: {error}");
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
         return Err("it is not a file".to_owned());
     }
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(failed)?;
-    file.take(LARGEST_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > LARGEST_FILE_BYTES {
-        return Err(format!("it is larger than {} MiB", LARGEST_FILE_BYTES >> 20));
+    file.take(largest + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > largest {
+        return Err(format!("it is larger than {} KiB", largest >> 10));
     }
     Ok(bytes)
 }

@@ -30,7 +30,9 @@ use crate::settings::{
     Bandwidth, Limits, Link, ListenAddress, MemoryBound, Messages, Page as RoutePage, Shedding, Timeouts,
     WAKEUP_COALESCING,
 };
-use crate::table::{Element, Named, Section, Sections, Table, Written, element, key, renamed, required};
+use crate::table::{
+    Element, Joined, Named, Section, Sections, Table, Written, element, key, renamed, required,
+};
 use crate::tls::Hsts;
 use crate::tls_options::{HstsKind, SERVER_TLS, ServerTlsWritten};
 use crate::upstream_options::{UPSTREAM, UPSTREAM_NAME, UpstreamWritten, is_upstream_name};
@@ -39,6 +41,7 @@ use crate::value_error::ValueError;
 /// A parsed file: each value is valid, but their relations are not checked yet.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct File {
+    pub(crate) include: Vec<String>,
     pub(crate) workers: Option<usize>,
     pub(crate) wakeup_coalescing: WakeupCoalescing,
     pub(crate) admin: Option<Located<PathBuf>>,
@@ -71,6 +74,13 @@ impl Default for WakeupCoalescing {
 
 pub(crate) static FILE: Table<File> = Table {
     options: &[
+        &Joined(key(
+            "include",
+            OneOrMany(Name { expected: "a path such as \"conf.d/*.toml\"" }),
+            |file: &mut File| &mut file.include,
+            "Other files of the configuration, relative to this one: a path or a pattern with `*`, `?` and \
+             `[a-z]`, or several. See [Several files](#several-files).",
+        )),
         &key(
             "workers",
             Unless { word: "auto", kind: Count { range: 1..=1024, unit: Unit::Things } },

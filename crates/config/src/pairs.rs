@@ -99,7 +99,7 @@ fn refuse_repeated<N: PartialEq, V>(
         if let Some(first) = pairs[..index].iter().find(|first| first.name == pair.name) {
             let line = reader.line(&first.at);
             let mistake = reader.mistake(&pair.at, format!("{option}: the same name is there twice"));
-            reader.add(mistake.expecting(format!("a name other than that of line {line}")));
+            reader.add(mistake.expecting(format!("a name other than that of {line}")));
         }
     }
 }

@@ -88,6 +88,10 @@ impl Count {
             }
             DeValue::Integer(integer) => return self.integer(integer, written, expected, reader),
             DeValue::String(text) if self.unit != Unit::Things => text,
+            // `"${PORT}"`: in the file it is a string, whatever it stands for.
+            DeValue::String(text) if reader.is_completed(&written.value.span()) => {
+                return text.parse().map_err(|_| refuse_type(written, expected.to_owned(), reader)).ok();
+            }
             _ => {
                 refuse_type(written, expected.to_owned(), reader);
                 return None;

@@ -1,19 +1,18 @@
 //! Reads a file into a `Config`, or into all its mistakes.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::checked::Config;
 use crate::foreign_file;
 use crate::needs::{Need, needs};
 use crate::options::FILE;
-use crate::reader::Reader;
+use crate::reader::{Findings, Reader, in_order};
 use crate::resolve::resolve;
+use crate::sources::{Source, Sources};
+use crate::substitution::Secret;
+use crate::surroundings::{Machine, Surroundings};
 use crate::tls_resolve::named_files;
 use mistake::{Mistake, Places};
-
-/// The largest file that is read: far more than anybody writes, and an end to `/dev/zero`.
-const LARGEST_FILE_BYTES: u64 = 16 << 20;
 
 /// The result of reading a file.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,6 +27,10 @@ pub struct Reading {
     pub files: Vec<NamedFile>,
     /// What else must exist on the machine. It has not been looked up.
     pub needs: Vec<Need>,
+    /// The files of the configuration that were read, in order: each one before those that it includes.
+    pub sources: Vec<String>,
+    /// The secrets that the files refer to.
+    pub(crate) secrets: Vec<Secret>,
 }
 
 /// A file that the configuration names, with its position.
@@ -74,13 +77,20 @@ impl Reading {
         })
     }
 
+    /// Sorts mistakes about the files by their places.
+    pub fn in_order(&self, mistakes: &mut [Mistake]) {
+        in_order(mistakes, &self.sources);
+    }
+
     fn failed(mistake: Mistake) -> Self {
         Self {
             config: None,
+            sources: vec![mistake.file.clone()],
             mistakes: vec![mistake],
             warnings: Vec::new(),
             files: Vec::new(),
             needs: Vec::new(),
+            secrets: Vec::new(),
         }
     }
 }
@@ -101,13 +111,10 @@ pub fn examine_file(path: &Path) -> Reading {
     let failed = |text: &str, offset, message: String| {
         Reading::failed(Places::new(text, &file_name).mistake(&(offset..offset), message))
     };
-    let bytes = match read_bytes(path) {
+    let bytes = match Machine.file(path) {
         Ok(bytes) => bytes,
-        Err(error) => return failed("", 0, format!("the file can't be read: {error}")),
+        Err(why) => return failed("", 0, why),
     };
-    if bytes.len() as u64 > LARGEST_FILE_BYTES {
-        return failed("", 0, format!("the file is larger than {} MiB", LARGEST_FILE_BYTES >> 20));
-    }
     match std::str::from_utf8(&bytes) {
         Ok(text) => examine(text, &file_name),
         Err(error) => {
@@ -117,27 +124,50 @@ pub fn examine_file(path: &Path) -> Reading {
     }
 }
 
-/// A byte more than the largest file tells that there is more.
-fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(LARGEST_FILE_BYTES + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
 /// Parses the text of a file like `parse`, and also returns warnings, files and needs.
 pub fn examine(text: &str, file_name: &str) -> Reading {
-    let (mut reader, root) = Reader::new(text, file_name);
+    examine_in(text, file_name, &Machine)
+}
+
+/// Like `examine`, with other files and environment variables than those of the machine.
+pub fn examine_in(text: &str, file_name: &str, surroundings: &dyn Surroundings) -> Reading {
+    let sources = Sources::of(text, file_name, surroundings);
+    let (mut reader, root) = Reader::new(&sources, surroundings);
     let file = FILE.read(("the file", ""), root.get_ref(), &(0..0), &mut reader);
     let (files, needs) = (named_files(&file, &reader), needs(&file, &reader));
     let settings = resolve(file, &mut reader);
-    let (mistakes, warnings) = reader.finish();
-    if !mistakes.is_empty()
-        && let Some((system, at)) = foreign_file::whose(text)
-    {
-        return Reading::failed(of_another(text, file_name, system, at));
+    let Findings { mistakes, warnings, files: names, secrets } = reader.finish();
+    if !mistakes.is_empty() {
+        let mut whose =
+            sources.files.iter().filter_map(|file| Some((file, foreign_file::whose(&file.text)?)));
+        if let Some((Source { text, name, .. }, (system, at))) = whose.next() {
+            return Reading::failed(of_another(text, name, system, at));
+        }
     }
     // `resolve` has found no mistake, or returned nothing.
-    Reading { config: settings.map(Config::checked), mistakes, warnings, files, needs }
+    let config = settings.map(Config::checked);
+    Reading { config, mistakes, warnings, files, needs, sources: names, secrets }
+}
+
+/// The option `admin` of the file at `path`, whatever is wrong elsewhere in it.
+///
+/// # Errors
+/// If the file cannot be read, or has no `admin` and what is wrong with it may be the reason.
+pub fn admin_socket(path: &Path) -> Result<Option<PathBuf>, Vec<Mistake>> {
+    let file_name = path.display().to_string();
+    let failed = |why: String| vec![Places::new("", &file_name).mistake(&(0..0), why)];
+    let text = Machine.file(path).map_err(failed)?;
+    let text = String::from_utf8(text).map_err(|_| failed("this is not UTF-8 text".to_owned()))?;
+    let sources = Sources::of(&text, &file_name, &Machine);
+    let (reader, root) = Reader::new(&sources, &Machine);
+    let admin = root.get_ref().get_key_value("admin").filter(|(key, _)| !reader.is_broken(&key.span()));
+    match admin.and_then(|(_, value)| value.get_ref().as_str()) {
+        Some(socket) => Ok(Some(PathBuf::from(socket))),
+        None => {
+            let mistakes = reader.finish().mistakes;
+            if mistakes.is_empty() { Ok(None) } else { Err(mistakes) }
+        }
+    }
 }
 
 /// The one mistake of a file that is for another proxy, at the line that tells it.

@@ -4,13 +4,18 @@
 //! not allow are avoided: a broken value is skipped, and nothing is called missing where a part was lost.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::foreign;
+use crate::merge::{merge, shifted};
+use crate::sources::{Problem, Source, Sources};
+use crate::substitution::{Expanded, Secret, Substitution};
+use crate::surroundings::Surroundings;
 use crate::value_error::ValueError;
 use mistake::{Mistake, Places};
 
@@ -20,12 +25,13 @@ const DEEPEST_TABLE: usize = 8;
 /// The most mistakes that are kept. A file with more is probably of another kind.
 const MOST_MISTAKES: usize = 1000;
 
-/// A range of bytes in the text.
+/// A range of bytes in the texts of all files; see `sources`.
 pub(crate) type Span = Range<usize>;
 
-/// Collects the mistakes of one file.
+/// Collects the mistakes of all files.
 pub(crate) struct Reader<'t> {
-    places: Places<'t>,
+    /// The places of each file, and where its text begins.
+    files: Vec<(usize, Places<'t>)>,
     mistakes: Vec<Mistake>,
     /// How many mistakes were dropped because of the limit.
     dropped: usize,
@@ -36,28 +42,116 @@ pub(crate) struct Reader<'t> {
     skipped: usize,
     /// Whether no part of the file was lost to a syntax error.
     whole: bool,
+    /// What was put into strings, by the positions of these; see `Expanded::literal`.
+    literal: HashMap<usize, Vec<Range<usize>>>,
+    /// The secrets that were put in.
+    secrets: Vec<Secret>,
 }
 
 impl<'t> Reader<'t> {
-    /// Parses the syntax of `text`.
-    pub(crate) fn new(text: &'t str, file: &'t str) -> (Self, Spanned<DeTable<'t>>) {
-        let (root, errors) = DeTable::parse_recoverable(text);
+    /// Parses the syntax of all files, puts in what their texts refer to, and joins them.
+    pub(crate) fn new(
+        sources: &'t Sources<'_>,
+        surroundings: &dyn Surroundings,
+    ) -> (Self, Spanned<DeTable<'t>>) {
         let mut reader = Self {
-            places: Places::new(text, file),
+            files: sources
+                .files
+                .iter()
+                .map(|file| (file.start, Places::new(&file.text, &file.name)))
+                .collect(),
             mistakes: Vec::new(),
             dropped: 0,
             warnings: Vec::new(),
             broken: HashSet::new(),
             skipped: 0,
-            whole: true,
+            whole: sources.problems.is_empty(),
+            literal: HashMap::new(),
+            secrets: Vec::new(),
         };
-        reader.syntax_errors(text, &errors, &pieces_of(&root, text));
-        (reader, root)
+        let mut substitution = Substitution::new(surroundings);
+        let mut root: Option<DeTable<'t>> = None;
+        for (index, Source { text, start, folder, .. }) in sources.files.iter().enumerate() {
+            let (table, errors) = DeTable::parse_recoverable(text);
+            reader.syntax_errors(index, text, &errors, &pieces_of(&table, text));
+            let mut table = table.into_inner();
+            if *start > 0 {
+                table = shifted(table, *start);
+            }
+            reader.complete_table(&mut table, folder, &mut substitution);
+            match &mut root {
+                Some(root) => merge(root, table, &mut reader),
+                None => root = Some(table),
+            }
+        }
+        for Problem { at, message, expected } in &sources.problems {
+            let mistake = reader.mistake(at, message.as_str());
+            reader.add(Mistake { expected: expected.map(str::to_owned), ..mistake });
+        }
+        reader.secrets = substitution.secrets;
+        (reader, Spanned::new(0..0, root.unwrap_or_default()))
+    }
+
+    /// Puts in what the strings of a table refer to. One that cannot be completed makes its option a broken one.
+    fn complete_table(
+        &mut self,
+        table: &mut DeTable<'_>,
+        folder: &Path,
+        substitution: &mut Substitution<'_>,
+    ) {
+        for (key, value) in table.iter_mut() {
+            self.complete(key.span().start, value, folder, substitution);
+        }
+    }
+
+    fn complete(
+        &mut self,
+        key: usize,
+        value: &mut Spanned<DeValue<'_>>,
+        folder: &Path,
+        substitution: &mut Substitution<'_>,
+    ) {
+        let at = value.span();
+        match value.get_mut() {
+            DeValue::Table(table) => self.complete_table(table, folder, substitution),
+            DeValue::Array(elements) => {
+                elements.iter_mut().for_each(|element| self.complete(key, element, folder, substitution));
+            }
+            DeValue::String(text) => match substitution.expand(text, folder) {
+                Ok(None) => {}
+                Ok(Some(Expanded { text: completed, literal, is_public })) => {
+                    if let Some(path) = is_public {
+                        let what = format!("{}: every user of this machine may read it", path.display());
+                        let warning = self.mistake(&at, what);
+                        self.warn(warning.expecting("a file that only its owner may read: chmod o-r"));
+                    }
+                    *text = Cow::Owned(completed);
+                    self.literal.insert(at.start, literal);
+                }
+                Err(incomplete) => {
+                    self.broken.insert(key);
+                    let mistake = self.mistake(&self.within(&at, incomplete.offset), incomplete.message);
+                    self.add(mistake.expecting(incomplete.expected));
+                }
+            },
+            _ => {}
+        }
+    }
+
+    /// What was put into the string at a place: there dollar signs name no variables of requests.
+    pub(crate) fn literal(&self, at: &Span) -> &[Range<usize>] {
+        self.literal.get(&at.start).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether something was put into the string at a place, which may then be meant as a number.
+    pub(crate) fn is_completed(&self, at: &Span) -> bool {
+        self.literal.contains_key(&at.start)
     }
 
     /// One mistake for each broken value or, outside of values, for each line: what follows within it is
     /// mostly the parser's guess at what the first error meant.
-    fn syntax_errors(&mut self, text: &str, errors: &[toml::de::Error], pieces: &[Span]) {
+    fn syntax_errors(&mut self, file: usize, text: &str, errors: &[toml::de::Error], pieces: &[Span]) {
+        let start = self.files[file].0;
         let mut spans: Vec<(Span, &str)> =
             errors.iter().map(|error| (error.span().unwrap_or(0..0), error.message())).collect();
         spans.sort_by_key(|(span, _)| span.start);
@@ -71,14 +165,14 @@ impl<'t> Reader<'t> {
             let candidate = pieces.partition_point(|piece| piece.start <= span.start).checked_sub(1);
             let piece = candidate.map(|index| &pieces[index]).filter(|piece| span.start <= piece.end);
             let is_first = match piece {
-                Some(piece) => self.broken.insert(piece.start),
+                Some(piece) => self.broken.insert(start + piece.start),
                 None => {
                     self.whole = false;
-                    lines.insert(self.places.line(span.start))
+                    lines.insert(self.files[file].1.line(span.start))
                 }
             };
             if is_first {
-                let mistake = syntax_mistake(&self.places, text, &span, message);
+                let mistake = syntax_mistake(&self.files[file].1, text, &span, message);
                 // Of other proxies most lines are no TOML.
                 let hint = if piece.is_none() { foreign::line(&mistake.excerpt.text) } else { None };
                 let mistake = mistake.hinting(hint.map(str::to_owned));
@@ -87,10 +181,15 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Whether the value of the key at `key` cannot be used, which is already reported.
+    pub(crate) fn is_broken(&self, key: &Span) -> bool {
+        self.broken.contains(&key.start)
+    }
+
     /// Whether the value of the key at `key` has a syntax error, which is already reported. If so, the value counts as
     /// rejected.
     pub(crate) fn skip_broken(&mut self, key: &Span) -> bool {
-        let is_broken = self.broken.contains(&key.start);
+        let is_broken = self.is_broken(key);
         self.skipped += usize::from(is_broken);
         is_broken
     }
@@ -105,15 +204,25 @@ impl<'t> Reader<'t> {
         self.whole
     }
 
-    /// The line of a position, from 1.
-    pub(crate) fn line(&self, at: &Span) -> usize {
-        self.places.line(at.start)
+    /// Where a position is, for a message about another one: `line 12`, or `conf.d/app.toml:12` of several files.
+    pub(crate) fn line(&self, at: &Span) -> String {
+        let (places, at) = self.place(at);
+        let line = places.line(at.start);
+        if self.files.len() > 1 { format!("{}:{line}", places.file()) } else { format!("line {line}") }
+    }
+
+    /// The file of a position, and the position in it.
+    fn place(&self, at: &Span) -> (&Places<'t>, Span) {
+        let index = self.files.partition_point(|(start, _)| *start <= at.start).saturating_sub(1);
+        let (start, places) = &self.files[index];
+        (places, at.start - start..at.end.saturating_sub(*start))
     }
 
     /// Makes a mistake at a position. Pass it to `add` when it is complete.
     pub(crate) fn mistake(&self, at: &Span, message: impl Into<String>) -> Mistake {
         // Finding a column costs a walk along its line: not for what won't be kept.
-        self.places.mistake(if self.is_full() { &(0..0) } else { at }, message)
+        let (places, at) = self.place(if self.is_full() { &(0..0) } else { at });
+        places.mistake(&at, message)
     }
 
     pub(crate) fn add(&mut self, mistake: Mistake) {
@@ -147,7 +256,8 @@ impl<'t> Reader<'t> {
     fn within(&self, string: &Span, offset: usize) -> Span {
         let quote =
             |text: &str| !text.starts_with(r#"""""#) && !text.starts_with("'''") && !text.contains('\\');
-        let is_verbatim = self.places.text(string).is_some_and(quote);
+        let (places, at) = self.place(string);
+        let is_verbatim = !self.is_completed(string) && places.text(&at).is_some_and(quote);
         let start = if is_verbatim { (string.start + 1 + offset).min(string.end) } else { string.start };
         start..string.end
     }
@@ -156,9 +266,12 @@ impl<'t> Reader<'t> {
         !self.mistakes.is_empty()
     }
 
-    /// Returns all mistakes and warnings, in the order of the file. If there were too many, only the first ones found.
-    pub(crate) fn finish(mut self) -> (Vec<Mistake>, Vec<Mistake>) {
-        self.mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
+    /// Returns all mistakes and warnings, in the order of the files. If there were too many, only the first ones found.
+    pub(crate) fn finish(mut self) -> Findings {
+        let files: Vec<String> = self.files.iter().map(|(_, places)| places.file().to_owned()).collect();
+        in_order(&mut self.mistakes, &files);
+        // What several routes have from one place is one mistake.
+        self.mistakes.dedup();
         if let Some(last) = self.mistakes.last().filter(|_| self.dropped > 0) {
             let message = format!("there are more mistakes than these {MOST_MISTAKES}");
             self.mistakes.push(Mistake {
@@ -169,9 +282,26 @@ impl<'t> Reader<'t> {
                 ..last.clone()
             });
         }
-        self.warnings.sort_by_key(|warning| (warning.line, warning.column));
-        (self.mistakes, self.warnings)
+        in_order(&mut self.warnings, &files);
+        self.warnings.dedup();
+        Findings { mistakes: self.mistakes, warnings: self.warnings, files, secrets: self.secrets }
     }
+}
+
+/// What reading has found, besides the options.
+pub(crate) struct Findings {
+    pub(crate) mistakes: Vec<Mistake>,
+    pub(crate) warnings: Vec<Mistake>,
+    /// The files that were read.
+    pub(crate) files: Vec<String>,
+    pub(crate) secrets: Vec<Secret>,
+}
+
+/// Sorts mistakes as their places are in `files`.
+pub(crate) fn in_order(mistakes: &mut [Mistake], files: &[String]) {
+    mistakes.sort_by_cached_key(|mistake| {
+        (files.iter().position(|file| *file == mistake.file), mistake.line, mistake.column)
+    });
 }
 
 /// Where each key with its value begins and ends, in the order of the file.
@@ -228,11 +358,13 @@ fn syntax_mistake(places: &Places<'_>, text: &str, span: &Span, message: &str) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::surroundings::Machine;
 
     fn of(text: &str) -> (Vec<String>, bool) {
-        let (reader, _) = Reader::new(text, "f");
+        let sources = Sources::of(text, "f", &Machine);
+        let (reader, _) = Reader::new(&sources, &Machine);
         let whole = reader.is_whole();
-        (reader.finish().0.iter().map(ToString::to_string).collect(), whole)
+        (reader.finish().mistakes.iter().map(ToString::to_string).collect(), whole)
     }
 
     #[test]
@@ -280,7 +412,8 @@ mod tests {
             format!("[{}a]", "a.".repeat(100_000)),
             format!("{}a = 1", "a.".repeat(100_000)),
         ] {
-            let (reader, _root) = Reader::new(&text, "f");
+            let sources = Sources::of(&text, "f", &Machine);
+            let (reader, _root) = Reader::new(&sources, &Machine);
             drop(reader);
         }
     }

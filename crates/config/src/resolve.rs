@@ -55,7 +55,7 @@ fn check_listeners(file: &File, reader: &mut Reader<'_>) {
         if first != at {
             let mistake = reader.mistake(at, format!("{option}: {address} is there twice"));
             let line = reader.line(first);
-            reader.add(mistake.expecting(format!("an address other than that of line {line}")));
+            reader.add(mistake.expecting(format!("an address other than that of {line}")));
         }
     }
     check_families(&addresses, reader);
@@ -64,7 +64,7 @@ fn check_listeners(file: &File, reader: &mut Reader<'_>) {
         if first != at {
             let mistake = reader.mistake(at, format!("name: {value:?} is there twice"));
             let line = reader.line(first);
-            reader.add(mistake.expecting(format!("a name other than that of line {line}")));
+            reader.add(mistake.expecting(format!("a name other than that of {line}")));
         }
     }
 }
@@ -78,7 +78,7 @@ fn check_families(addresses: &HashMap<ListenAddress, &Span>, reader: &mut Reader
             {
                 let mistake = reader.mistake(one, format!("address: {other} is a part of {both}"));
                 let line = reader.line(at);
-                reader.add(mistake.expecting(format!("an address other than that of line {line}")));
+                reader.add(mistake.expecting(format!("an address other than that of {line}")));
             }
         }
     }
@@ -160,7 +160,7 @@ fn routes(file: &File, names: &Names<'_>, reader: &mut Reader<'_>) -> Vec<Option
             if first != at {
                 let mistake = reader.mistake(at, format!("name: {value:?} is there twice"));
                 let line = reader.line(first);
-                reader.add(mistake.expecting(format!("a name other than that of line {line}")));
+                reader.add(mistake.expecting(format!("a name other than that of {line}")));
             }
         }
         let route = route(written, names, reader);
@@ -175,9 +175,7 @@ fn routes(file: &File, names: &Names<'_>, reader: &mut Reader<'_>) -> Vec<Option
                     format!("[[route]]: {host} with path {:?} is there twice", rule.path.to_string());
                 let mistake = reader.mistake(&written.at, message);
                 let line = reader.line(first);
-                reader.add(
-                    mistake.expecting(format!("a host, path or condition other than that of line {line}")),
-                );
+                reader.add(mistake.expecting(format!("a host, path or condition other than that of {line}")));
             }
         }
         routes.push(route);
@@ -281,6 +279,7 @@ impl From<&Settings> for File {
             element(Listen { tcp, ..Listen::from(listener) })
         };
         Self {
+            include: Vec::new(),
             workers: config.workers.map(NonZeroUsize::get),
             wakeup_coalescing: WakeupCoalescing(config.wakeup_coalescing),
             admin: config.admin.clone().map(located),

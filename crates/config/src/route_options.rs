@@ -15,7 +15,7 @@ use crate::cors_options::{CORS, CorsWritten};
 use crate::declared::{count, joined, options};
 use crate::delay::DELAY;
 use crate::keys::RATE_KEY;
-use crate::kind::{At, List, Located, Made, Maybe, Name, Switch, Unless, Word};
+use crate::kind::{At, List, Located, Made, Maybe, Name, Switch, Template, Unless, Word};
 use crate::matching::{FieldName, PATTERN, parameter_name};
 use crate::mirror_options::{MIRROR, MirrorWritten};
 use crate::named_file::{FileKind, PAGE, USERS, UsersFile};
@@ -298,7 +298,7 @@ const REDIRECT: Inline<RedirectWritten> = Inline {
         options: &[
             &required(
                 "to",
-                Maybe(At(Name { expected: "a URL such as https://www.example.com$path, or a path" })),
+                Maybe(At(Template { expected: "a URL such as https://www.example.com$path, or a path" })),
                 |redirect: &mut RedirectWritten| &mut redirect.to,
                 "Target: a URL or a path, with variables. `$1` is the first group of the route's `path`, \
                  if that is a regular expression. The client's query is appended unless \
@@ -457,7 +457,7 @@ const REWRITE: Inline<RewriteWritten> = Inline {
         options: &[
             &key(
                 "path",
-                Maybe(At(Name { expected: "a path such as /v1, or with variables /users/$1" })),
+                Maybe(At(Template { expected: "a path such as /v1, or with variables /users/$1" })),
                 |rewrite: &mut RewriteWritten| &mut rewrite.path,
                 "Replaces what the route's `path` matches: a prefix, keeping the rest; or the whole path \
                  if `path` is exact or a regular expression, whose groups are `$1`, `$2` \
@@ -472,7 +472,7 @@ const REWRITE: Inline<RewriteWritten> = Inline {
             ),
             &key(
                 "host",
-                Maybe(At(Name { expected: "a host such as $host or tenant.internal:8080" })),
+                Maybe(At(Template { expected: "a host such as $host or tenant.internal:8080" })),
                 |rewrite: &mut RewriteWritten| &mut rewrite.host,
                 "Host field that servers get, with variables, instead of the upstream's `host`.",
             ),
@@ -488,11 +488,11 @@ pub(crate) struct EditsWritten {
     pub(crate) remove: Vec<Located<String>>,
 }
 
-const FIELDS: Pairs<FieldName, At<Name>> = Pairs {
+const FIELDS: Pairs<FieldName, At<Template>> = Pairs {
     expected: "names with values such as { X-Tenant = \"$host\" }",
     name: FieldName::read,
     print_name: FieldName::print,
-    kind: At(Name { expected: "a value, with variables such as $client_address" }),
+    kind: At(Template { expected: "a value, with variables such as $client_address" }),
 };
 
 const EDITS: Inline<EditsWritten> = Inline {

@@ -8,6 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::foreign;
 use crate::kind::{Kind, article, refuse_type};
+use crate::merge::Merging;
 use crate::reader::{Reader, Span};
 use mistake::nearest;
 
@@ -33,6 +34,10 @@ pub(crate) trait Declared<T>: Sync {
         None
     }
     fn is_required(&self) -> bool;
+    /// How the option of several files becomes one.
+    fn merging(&self) -> Merging {
+        Merging::Once
+    }
     fn expected(&self) -> String;
     fn read(&self, written: &Written<'_>, table: &mut T, reader: &mut Reader<'_>);
     /// Prints `name = value`, if this is an option with a value.
@@ -84,6 +89,11 @@ impl<T: Default + Clone> Table<T> {
             }
         }
         table
+    }
+
+    /// How the option of several files becomes one. Only one file can be right about an unknown one.
+    pub(crate) fn merging(&self, name: &str) -> Merging {
+        self.place_of(name).map_or(Merging::Once, |index| self.options[index].merging())
     }
 
     /// The option of this name, or of this former name.
@@ -326,6 +336,47 @@ impl<T: Clone, V> Declared<T> for Within<T, V> {
     }
 }
 
+/// An option whose values in several files are joined to a list.
+pub(crate) struct Joined<O>(pub(crate) O);
+
+impl<T, O: Declared<T>> Declared<T> for Joined<O> {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn is_required(&self) -> bool {
+        self.0.is_required()
+    }
+
+    fn merging(&self) -> Merging {
+        Merging::Joined
+    }
+
+    fn expected(&self) -> String {
+        self.0.expected()
+    }
+
+    fn read(&self, written: &Written<'_>, table: &mut T, reader: &mut Reader<'_>) {
+        self.0.read(written, table, reader);
+    }
+
+    fn line(&self, table: &T) -> Option<String> {
+        self.0.line(table)
+    }
+
+    fn sections(&self, table: &T, path: &str) -> String {
+        self.0.sections(table, path)
+    }
+
+    fn document(&self, path: &str, page: &mut Page) {
+        self.0.document(path, page);
+    }
+
+    fn schema(&self) -> Value {
+        self.0.schema()
+    }
+}
+
 /// A table `[name]`.
 pub(crate) struct Section<T, V: 'static> {
     pub(crate) name: &'static str,
@@ -412,6 +463,10 @@ impl<T: Clone, V: Default + Clone> Declared<T> for Sections<T, V> {
         self.required
     }
 
+    fn merging(&self) -> Merging {
+        Merging::Joined
+    }
+
     fn expected(&self) -> String {
         format!("at least one [[{}]]", self.name)
     }
@@ -484,6 +539,10 @@ impl<T: Clone, V: Default + Clone> Declared<T> for Named<T, V> {
 
     fn is_required(&self) -> bool {
         false
+    }
+
+    fn merging(&self) -> Merging {
+        Merging::Named
     }
 
     fn expected(&self) -> String {
@@ -591,5 +650,9 @@ pub(crate) fn join(path: &str, name: &str) -> String {
 /// Quotes a TOML key if necessary.
 pub(crate) fn quoted_key(name: &str) -> String {
     let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { crate::kind::quoted(name) }
+    if !name.is_empty() && name.bytes().all(bare) {
+        name.to_owned()
+    } else {
+        crate::kind::quoted_as_it_is(name)
+    }
 }

@@ -36,10 +36,10 @@ pub(crate) fn warn_of_unreachable(file: &File, routes: &[Option<Route>], reader:
             "TRACE is answered 405 before any route".to_owned()
         } else if let Some(by) = own().map(cover).collect::<Option<Vec<usize>>>() {
             let lines: Vec<String> =
-                by.iter().filter_map(|by| Some(reader.line(&file.routes.get(*by)?.at).to_string())).collect();
+                by.iter().filter_map(|by| Some(reader.line(&file.routes.get(*by)?.at))).collect();
             let mut lines = lines;
             lines.dedup();
-            format!("the route of line {} takes its requests", lines.join(" and that of line "))
+            format!("the route of {} takes its requests", lines.join(" and that of "))
         } else {
             continue;
         };

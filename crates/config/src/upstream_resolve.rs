@@ -57,7 +57,7 @@ fn check_servers(at: &Span, written: &UpstreamWritten, reader: &mut Reader<'_>) 
             && let Some(first) = names.insert(name, at)
         {
             let line = reader.line(first);
-            let expected = format!("a name other than that of line {line}");
+            let expected = format!("a name other than that of {line}");
             refuse(at, &format!("servers: the name {name:?} is there twice"), &expected, reader);
         }
         let first = *urls.entry(value.to_string()).or_insert(at);
@@ -65,7 +65,7 @@ fn check_servers(at: &Span, written: &UpstreamWritten, reader: &mut Reader<'_>) 
         if first != at && value.name.is_none() {
             let warning = reader.mistake(at, format!("servers: {value} is there twice"));
             let line = reader.line(first);
-            reader.warn(warning.expecting(format!("a weight on the one of line {line}")));
+            reader.warn(warning.expecting(format!("a weight on the one of {line}")));
         }
     }
 }

@@ -381,7 +381,7 @@ proptest! {
     #[test]
     fn any_value_for_any_option(
         option in any::<prop::sample::Index>(),
-        value in "(\"[ -!#-\\[\\]-~]{0,24}\"|\"~ ?[a-c(|)*/.]{0,8}\"|\"/[$a-z{}.1?]{0,12}\"|[0-9]{1,6}|\"[0-9]{1,4}(%|/s|ms|xx)\"|true|\\[\\]|\\{\\}|\\[\"a\", 1\\]|\"off\")",
+        value in "(\"[ -!#-\\[\\]-~]{0,24}\"|\"[/a$]{0,3}[$]{1,4}\\{(HOME|ABSENT:-x|ABSENT|host|1)\\}[$a]{0,2}\"|\"~ ?[a-c(|)*/.]{0,8}\"|\"/[$a-z{}.1?]{0,12}\"|[0-9]{1,6}|\"[0-9]{1,4}(%|/s|ms|xx)\"|true|\\[\\]|\\{\\}|\\[\"a\", 1\\]|\"off\")",
     ) {
         let directory = tempfile::tempdir().unwrap();
         let text = full(directory.path());

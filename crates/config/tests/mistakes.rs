@@ -26,7 +26,7 @@ fn one_mistake_each() {
         ("", ""),
         (
             "worker = 2",
-            "4:1: unknown key \"worker\" in the file; did you mean \"workers\"? Expected workers, wakeup_coalescing, admin, metrics, error_pages, \
+            "4:1: unknown key \"worker\" in the file; did you mean \"workers\"? Expected include, workers, wakeup_coalescing, admin, metrics, error_pages, \
              trusted_proxies, listen, route, upstream, profile, timeouts, limits, shed, cache, faults, fault, log or messages",
         ),
         ("workers = 0", "4:11: workers: 0 is too small; expected a whole number, 1 to 1024"),
@@ -109,7 +109,7 @@ fn one_mistake_each() {
         ("timeouts = 3", "4:12: timeouts is an integer; expected a table [timeouts]"),
         (
             "[tls]\ncert = \"a\"",
-            "4:2: unknown key \"tls\" in the file; it is an option of [[listen]] and [upstream.NAME]; expected workers, wakeup_coalescing, admin, metrics, error_pages, trusted_proxies, \
+            "4:2: unknown key \"tls\" in the file; it is an option of [[listen]] and [upstream.NAME]; expected include, workers, wakeup_coalescing, admin, metrics, error_pages, trusted_proxies, \
              listen, route, upstream, profile, timeouts, limits, shed, cache, faults, fault, log or messages",
         ),
     ] {

@@ -43,6 +43,7 @@ fn the_examples_of_the_pages_are_right() {
 #[test]
 fn the_mistakes_of_the_page_are_what_is_said() {
     let (_, page) = page();
+    let (_, page) = page.split_once("## Mistakes and warnings").expect("it has this section");
     let text = page.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let file = "[[listen]]\nadress = \"127.0.0.1:8080\"\n\n[[route]]\nupstream = \"ap\"\n\n[upstream.app]\n\
                 servers = [\"http://127.0.0.1:9000\"]\n\n[timeouts]\n\ndrain = 30\n";

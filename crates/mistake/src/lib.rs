@@ -129,6 +129,11 @@ impl<'t> Places<'t> {
         Self { file, text, lines: std::iter::once(0).chain(after_newlines).collect() }
     }
 
+    /// The name of the file.
+    pub fn file(&self) -> &'t str {
+        self.file
+    }
+
     /// The text in a byte range.
     pub fn text(&self, at: &Range<usize>) -> Option<&'t str> {
         self.text.get(at.clone())

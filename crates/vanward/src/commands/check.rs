@@ -118,7 +118,7 @@ fn answer(reading: &Reading, file: &str, form: Form) -> Answer {
     let output = match (config, form) {
         (None, _) => String::new(),
         (Some(config), Form::File) => config.to_toml(),
-        (Some(config), _) => format!("{file}: valid: {}\n", summary(config)),
+        (Some(config), _) => format!("{file}: valid: {}\n{}", summary(config), included(reading)),
     };
     Answer { output, remarks, code }
 }
@@ -134,7 +134,7 @@ pub(super) fn with_files(mut reading: Reading, counts: fn(&Problem) -> bool) -> 
         list.extend(reading.mistake_about(owner, file.as_deref(), &fault.to_string(), fault.expected()));
     }
     for list in [&mut found, &mut warnings] {
-        list.sort_by_key(|mistake: &Mistake| (mistake.line, mistake.column));
+        reading.in_order(list);
     }
     reading.warnings = warnings;
     if !found.is_empty() {
@@ -177,9 +177,12 @@ fn with_needs(mut reading: Reading) -> Reading {
             }
         }
     }
-    for list in [&mut reading.mistakes, &mut reading.warnings] {
-        list.sort_by_key(|mistake| (mistake.line, mistake.column));
+    let (mut mistakes, mut warnings) =
+        (std::mem::take(&mut reading.mistakes), std::mem::take(&mut reading.warnings));
+    for list in [&mut mistakes, &mut warnings] {
+        reading.in_order(list);
     }
+    (reading.mistakes, reading.warnings) = (mistakes, warnings);
     if !reading.mistakes.is_empty() {
         reading.config = None;
     }
@@ -229,6 +232,14 @@ fn json(mistake: &Mistake, severity: &str) -> serde_json::Value {
         "nearest": nearest,
         "hint": hint,
     })
+}
+
+/// The files that were read, if there are several.
+fn included(reading: &Reading) -> String {
+    match reading.sources.as_slice() {
+        [] | [_] => String::new(),
+        [_, included @ ..] => included.iter().map(|file| format!("  includes {file}\n")).collect(),
+    }
 }
 
 /// Text: `2 listeners, 1 route, 1 upstream, 3 servers`.

@@ -95,23 +95,19 @@ impl Reach {
             return Ok(socket.clone());
         }
         let file = self.config.display();
-        let text = std::fs::read_to_string(&self.config).map_err(|error| {
+        std::fs::File::open(&self.config).map_err(|error| {
             super::fail(
                 super::USAGE,
                 format_args!("{file}: {error}; give the proxy's socket with --socket PATH"),
             )
         })?;
-        let table: toml::Table = match text.parse() {
-            Ok(table) => table,
-            Err(_) => {
-                let mistakes = config::examine(&text, &file.to_string()).mistakes;
+        match config::admin_socket(&self.config) {
+            Ok(Some(path)) => Ok(path),
+            Err(mistakes) => {
                 let lines = mistakes.iter().map(ToString::to_string);
-                return Err(mistaken(lines, "nothing was sent to the proxy, and nothing changed there"));
+                Err(mistaken(lines, "nothing was sent to the proxy, and nothing changed there"))
             }
-        };
-        match table.get("admin").and_then(toml::Value::as_str) {
-            Some(path) => Ok(PathBuf::from(path)),
-            None => Err(super::fail(
+            Ok(None) => Err(super::fail(
                 super::USAGE,
                 format_args!("{file} has no `admin` socket; give the proxy's with --socket PATH"),
             )),

@@ -1,0 +1,238 @@
+//! Puts environment variables and the content of files into the texts of a configuration.
+//!
+//! `${NAME}`, `${NAME:-default}`, `${env:name}` and `${file:PATH}`; what is in `${…}` otherwise is a variable of a
+//! request, which is left as it is. Dollar signs in front count in pairs, as in texts with variables of requests.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::surroundings::Surroundings;
+
+/// A text in which something was put.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Expanded {
+    pub(crate) text: String,
+    /// What was put in, or stands for itself: dollar signs there name no variables of requests.
+    pub(crate) literal: Vec<Range<usize>>,
+    /// Whether a file was read that all users may read, and its path.
+    pub(crate) is_public: Option<PathBuf>,
+}
+
+/// Why a text cannot be completed, and where in it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Incomplete {
+    pub(crate) offset: usize,
+    pub(crate) message: String,
+    pub(crate) expected: String,
+}
+
+/// A secret that a configuration refers to.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret {
+    pub(crate) value: String,
+    /// The text that stands for it: `${file:/run/secrets/token}`.
+    pub(crate) reference: String,
+}
+
+/// Without the value.
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.reference)
+    }
+}
+
+/// The content of a file with a secret, and whether all users may read it.
+type SecretFile = Result<(String, bool), String>;
+
+/// What has been put in so far.
+pub(crate) struct Substitution<'s> {
+    surroundings: &'s dyn Surroundings,
+    files: HashMap<PathBuf, SecretFile>,
+    pub(crate) secrets: Vec<Secret>,
+}
+
+const FORMS: &str = "${NAME}, ${NAME:-default}, ${env:name} or ${file:PATH}, or $${ for the text ${";
+
+impl<'s> Substitution<'s> {
+    pub(crate) fn new(surroundings: &'s dyn Surroundings) -> Self {
+        Self { surroundings, files: HashMap::new(), secrets: Vec::new() }
+    }
+
+    /// Completes a text; `None` if there is nothing to put in. Files are relative to `folder`.
+    pub(crate) fn expand(&mut self, text: &str, folder: &Path) -> Result<Option<Expanded>, Incomplete> {
+        if !text.contains("${") {
+            return Ok(None);
+        }
+        let mut expanded = Expanded { text: String::new(), literal: Vec::new(), is_public: None };
+        let mut rest = 0;
+        while let Some(found) = next(&text[rest..]) {
+            let Found { dollars, name, end } = found;
+            let (dollars, end) = (rest + dollars.start..rest + dollars.end, rest + end);
+            expanded.text += &text[rest..dollars.start];
+            let start = expanded.text.len();
+            expanded.text.extend(std::iter::repeat_n('$', dollars.len() / 2));
+            if dollars.len() % 2 == 0 {
+                // It stands for itself.
+                expanded.text += &text[dollars.end..end];
+            } else {
+                let at = dollars.end - 1;
+                let name = name.ok_or_else(|| Incomplete {
+                    offset: at,
+                    message: format!("{} can't be read", &text[at..end]),
+                    expected: FORMS.to_owned(),
+                })?;
+                let value = self.value(&text[at..end], &name, folder, &mut expanded.is_public);
+                expanded.text +=
+                    &value.map_err(|(message, expected)| Incomplete { offset: at, message, expected })?;
+            }
+            expanded.literal.push(start..expanded.text.len());
+            rest = end;
+        }
+        expanded.text += &text[rest..];
+        Ok((rest > 0).then_some(expanded))
+    }
+
+    fn value(
+        &mut self,
+        reference: &str,
+        name: &Name<'_>,
+        folder: &Path,
+        public: &mut Option<PathBuf>,
+    ) -> Result<String, (String, String)> {
+        match *name {
+            Name::Variable { name, default } => {
+                let found = match self.surroundings.variable(name).map(String::from_utf8) {
+                    Some(Ok(value)) => Some(value),
+                    Some(Err(_)) => {
+                        return Err((format!("{name} of the environment is not UTF-8"), "text".to_owned()));
+                    }
+                    None => None,
+                };
+                // As in a shell: an empty variable has the default too.
+                let value = match (found, default) {
+                    (Some(value), None) => value,
+                    (Some(value), Some(_)) if !value.is_empty() => value,
+                    (_, Some(default)) => return Ok(default.to_owned()),
+                    (None, None) => {
+                        let expected =
+                            format!("this environment variable, or a default: ${{{name}:-default}}");
+                        return Err((format!("{name} is not set"), expected));
+                    }
+                };
+                if is_named_like_a_secret(name) {
+                    self.keep(&value, reference.to_owned());
+                }
+                Ok(value)
+            }
+            Name::File(path) => {
+                let path = folder.join(path);
+                let surroundings = self.surroundings;
+                let read = self.files.entry(path.clone()).or_insert_with(|| secret(&path, surroundings));
+                let (value, is_public) = read.clone().map_err(|why| {
+                    let expected = "a file with the text that belongs here".to_owned();
+                    (format!("{}: {why}", path.display()), expected)
+                })?;
+                if is_public {
+                    *public = Some(path.clone());
+                }
+                let path = std::path::absolute(&path).unwrap_or(path);
+                self.keep(&value, format!("${{file:{}}}", path.display()));
+                Ok(value)
+            }
+        }
+    }
+
+    fn keep(&mut self, value: &str, reference: String) {
+        let secret = Secret { value: value.to_owned(), reference };
+        if !value.is_empty() && !self.secrets.contains(&secret) {
+            self.secrets.push(secret);
+        }
+    }
+}
+
+/// Reads a secret. Editors end files with a newline, which does not belong to it.
+fn secret(path: &Path, surroundings: &dyn Surroundings) -> SecretFile {
+    let (bytes, is_public) = surroundings.secret(path)?;
+    let mut text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())?;
+    if text.ends_with('\n') {
+        text.truncate(text.len() - if text.ends_with("\r\n") { 2 } else { 1 });
+    }
+    Ok((text, is_public))
+}
+
+/// Whether a name of a variable or a field says that its value is secret.
+pub(crate) fn is_named_like_a_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["secret", "passw", "passphrase", "token", "key", "credential"].iter().any(|word| name.contains(word))
+}
+
+/// Doubles dollar signs in front of what would be put in, so that a text reads as itself.
+pub(crate) fn escaped(text: &str) -> std::borrow::Cow<'_, str> {
+    if !text.contains("${") {
+        return text.into();
+    }
+    let (mut escaped, mut rest) = (String::with_capacity(text.len() + 8), 0);
+    while let Some(Found { dollars, end, .. }) = next(&text[rest..]) {
+        escaped += &text[rest..rest + dollars.end];
+        escaped.extend(std::iter::repeat_n('$', dollars.len()));
+        escaped += &text[rest + dollars.end..rest + end];
+        rest += end;
+    }
+    escaped += &text[rest..];
+    escaped.into()
+}
+
+/// A place where something may be put in.
+struct Found<'t> {
+    /// The dollar signs in front of the brace.
+    dollars: Range<usize>,
+    /// What is meant; `None` if that cannot be told.
+    name: Option<Name<'t>>,
+    /// Where it ends: behind the closing brace, if there is one.
+    end: usize,
+}
+
+enum Name<'t> {
+    Variable { name: &'t str, default: Option<&'t str> },
+    File(&'t str),
+}
+
+/// The next place in a text. Braces with the name of a request's variable, or a group's number, are none.
+fn next(text: &str) -> Option<Found<'_>> {
+    let mut from = 0;
+    loop {
+        let open = from + text[from..].find("${")? + 1;
+        let inside = &text[open + 1..];
+        from = open + 1;
+        let is_variable = inside.starts_with(|first: char| first.is_ascii_uppercase() || first == '_');
+        if !is_variable && !inside.starts_with("env:") && !inside.starts_with("file:") {
+            continue;
+        }
+        let dollars = text[..open].bytes().rev().take_while(|&byte| byte == b'$').count();
+        let len = inside.find('}');
+        let end = len.map_or(text.len(), |len| open + 1 + len + 1);
+        let name = len.and_then(|len| name(&inside[..len]));
+        return Some(Found { dollars: open - dollars..open, name, end });
+    }
+}
+
+fn name(inside: &str) -> Option<Name<'_>> {
+    if let Some(path) = inside.strip_prefix("file:") {
+        return (!path.is_empty()).then_some(Name::File(path));
+    }
+    let (any_case, inside) = match inside.strip_prefix("env:") {
+        Some(inside) => (true, inside),
+        None => (false, inside),
+    };
+    let (name, default) = match inside.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (inside, None),
+    };
+    let is_part = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    let is_name = !name.is_empty()
+        && !name.starts_with(|first: char| first.is_ascii_digit())
+        && name.bytes().all(|byte| is_part(byte) || (any_case && byte.is_ascii_lowercase()));
+    is_name.then_some(Name::Variable { name, default })
+}
