@@ -112,6 +112,8 @@ mod tls_resolve;
 mod needs;
 /// Reads a file into a `Config`, or into all its mistakes.
 mod read;
+/// Prints a configuration without its secrets.
+mod masked;
 /// Settings without mistakes, and checked edits of them.
 mod checked;
 /// Settings: listeners, routes, upstreams, time-outs, limits.

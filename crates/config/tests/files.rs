@@ -361,3 +361,62 @@ fn files_of_the_machine_are_read() {
     let warning = &config::examine_file(&path("v.toml")).warnings[0];
     assert_eq!((warning.file.as_str(), warning.line), (path("conf.d/b.toml").to_str().unwrap(), 2));
 }
+
+#[test]
+fn what_is_printed_has_no_secrets_and_means_the_same() {
+    let here = Here {
+        variables: [("API_TOKEN", &b"t0ps3cret"[..]), ("HOST", b"a.example"), ("DB_PASSWORD", b"p$host")]
+            .into(),
+        secrets: [("/run/key", (&b"fr0mfile\n"[..], false)), ("/run/longer", (b"fr0mfile.and.more", false))]
+            .into(),
+        ..Here::default()
+    };
+    let fields = |fields: &str| {
+        format!(
+            "{LISTEN}{}",
+            SITE.replace(
+                "host = \"a.example\"",
+                &format!("host = \"${{HOST}}\"\nrequest_headers = {{ set = {{ {fields} }} }}")
+            )
+        )
+    };
+    let set = |reading: &Reading| {
+        let printed = reading.printed().expect("it is valid");
+        let line = printed.lines().find(|line| line.starts_with("request_headers")).unwrap_or_default();
+        let line = line.strip_prefix("request_headers = { set = { ").expect(line);
+        (line.strip_suffix(" } }").expect(line).to_owned(), printed)
+    };
+    // What may be shown is the same afterwards.
+    for (written, shown) in [
+        ("X-A = \"${API_TOKEN}\"", "X-A = \"${API_TOKEN}\""),
+        (
+            "X-A = \"a t0ps3cret b\", X-B = \"${API_TOKEN}\"",
+            "X-A = \"a ${API_TOKEN} b\", X-B = \"${API_TOKEN}\"",
+        ),
+        ("Authorization = \"Bearer ${file:/run/key}\"", "Authorization = \"Bearer ${file:/run/key}\""),
+        ("X-A = \"${file:/run/longer}${file:/run/key}\"", "X-A = \"${file:/run/longer}${file:/run/key}\""),
+        ("X-A = \"${DB_PASSWORD} $host\"", "X-A = \"${DB_PASSWORD} $host\""),
+        ("Cookie = \"$header.Cookie\"", "Cookie = \"$header.Cookie\""),
+        ("X-A = \"${HOST} $${HOST}\"", "X-A = \"a.example $${HOST}\""),
+    ] {
+        let reading = here.examine(&fields(written));
+        let (line, printed) = set(&reading);
+        assert_eq!(line, shown, "{printed}");
+        assert!(!printed.contains("t0ps3cret") && !printed.contains("fr0mfile"), "{printed}");
+        assert_eq!(here.config(&printed), reading.config.expect("it is valid"), "{printed}");
+    }
+    for (written, shown) in [
+        ("Authorization = \"Basic dXNlcjpwYXNz\"", "Authorization = \"***\""),
+        ("cookie = \"session=1\"", "cookie = \"***\""),
+        ("X-Api-Key = \"abc\"", "X-Api-Key = \"***\""),
+        ("X-A = \"$$${API_TOKEN}\"", "X-A = \"***\""),
+        ("X-Keep = \"abc\"", "X-Keep = \"abc\""),
+    ] {
+        let reading = here.examine(&fields(written));
+        let (line, printed) = set(&reading);
+        assert_eq!(line, shown, "{printed}");
+        assert!(here.mistakes(&printed).is_empty(), "{printed}");
+    }
+    assert_eq!(here.examine("a").printed(), None);
+    assert!(!format!("{:?}", here.examine(&fields("X-A = \"${API_TOKEN}\"")).sources).contains("t0ps3cret"));
+}

@@ -26,11 +26,15 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE", default_value = "vanward.toml")]
     file: PathBuf,
 
-    /// Print the configuration with every option, including defaults.
-    #[arg(long, conflicts_with_all = ["json", "route"])]
+    /// Print the configuration as one file with every option, including defaults, and without secrets.
+    ///
+    /// What came from a file or an environment variable with a secret is printed as `${file:PATH}` or `${NAME}`; values of
+    /// Authorization, Cookie and similar fields that are written in the file as `***`.
+    #[arg(long, conflicts_with = "route")]
     print: bool,
 
-    /// Print mistakes and warnings as a JSON array on standard output; with --route, the result as an object.
+    /// Print mistakes and warnings as a JSON array on standard output; with --print, an object with the configuration;
+    /// with --route, the result as an object.
     #[arg(long)]
     json: bool,
 
@@ -45,7 +49,8 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   vanward check vanward.toml
-  vanward check --print vanward.toml        with every default
+  vanward check --print vanward.toml        one file, with every default
+  vanward check --print --json vanward.toml | jq .configuration.upstream
   vanward check --json vanward.toml | jq -r '.[].message'
   vanward check vanward.toml --route GET https://www.example.com/api/users
   vanward check vanward.toml --route POST /login --header 'X-Tenant: a' --client 192.0.2.7 --listener web
@@ -69,7 +74,8 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         };
     }
     let form = match (arguments.json, arguments.print) {
-        (true, _) => Form::Json,
+        (true, true) => Form::PrintedJson,
+        (true, false) => Form::Json,
         (false, true) => Form::File,
         (false, false) => Form::Summary,
     };
@@ -93,6 +99,7 @@ enum Form {
     Summary,
     File,
     Json,
+    PrintedJson,
 }
 
 /// Output and exit code of a check.
@@ -108,16 +115,26 @@ struct Answer {
 fn answer(reading: &Reading, file: &str, form: Form) -> Answer {
     let Reading { config, mistakes, warnings, .. } = reading;
     let code = if config.is_some() { 0 } else { super::BAD_CONFIGURATION };
-    if let Form::Json = form {
+    let findings = || -> serde_json::Value {
         let mistakes = mistakes.iter().map(|mistake| json(mistake, "mistake"));
-        let array: serde_json::Value =
-            mistakes.chain(warnings.iter().map(|warning| json(warning, "warning"))).collect();
-        return Answer { output: format!("{array:#}\n"), remarks: String::new(), code };
+        mistakes.chain(warnings.iter().map(|warning| json(warning, "warning"))).collect()
+    };
+    let value = match form {
+        Form::Json => Some(findings()),
+        Form::PrintedJson => Some(serde_json::json!({
+            "sources": reading.sources,
+            "configuration": reading.printed().and_then(|text| text.parse::<toml::Table>().ok()),
+            "mistakes": findings(),
+        })),
+        Form::Summary | Form::File => None,
+    };
+    if let Some(value) = value {
+        return Answer { output: format!("{value:#}\n"), remarks: String::new(), code };
     }
     let remarks = remarks(reading);
     let output = match (config, form) {
         (None, _) => String::new(),
-        (Some(config), Form::File) => config.to_toml(),
+        (Some(_), Form::File) => reading.printed().unwrap_or_default(),
         (Some(config), _) => format!("{file}: valid: {}\n{}", summary(config), included(reading)),
     };
     Answer { output, remarks, code }
@@ -391,5 +408,22 @@ tls = { self_signed = true, client_certificates = { mode = \"optional\", ca = \"
         }]);
         assert_eq!(serde_json::from_str::<serde_json::Value>(&output).unwrap(), expected);
         assert_eq!((remarks, code), (String::new(), 78));
+    }
+
+    #[test]
+    fn a_printed_configuration_is_json_too_without_secrets() {
+        let secret = "upstream = \"app\"\nrequest_headers = { set = { Authorization = \"Basic abc\" } }";
+        let text = VALID.replace("upstream = \"app\"", secret);
+        let Answer { output, remarks, code } = of(&text, Form::PrintedJson);
+        let printed: serde_json::Value = serde_json::from_str(&output).unwrap();
+        assert_eq!(printed["sources"], serde_json::json!(["f.toml"]));
+        assert_eq!(printed["configuration"]["upstream"]["app"]["servers"].as_array().unwrap().len(), 2);
+        assert_eq!(printed["configuration"]["route"][0]["request_headers"]["set"]["Authorization"], "***");
+        assert_eq!((&printed["mistakes"], remarks.as_str(), code), (&serde_json::json!([]), "", 0));
+        assert!(!of(&text, Form::File).output.contains("abc"));
+        let wrong = of(&VALID.replace("address", "adress"), Form::PrintedJson);
+        let printed: serde_json::Value = serde_json::from_str(&wrong.output).unwrap();
+        assert_eq!((&printed["configuration"], wrong.code), (&serde_json::Value::Null, 78));
+        assert_eq!(printed["mistakes"][0]["line"], 2);
     }
 }
