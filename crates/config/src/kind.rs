@@ -23,6 +23,10 @@ pub(crate) trait Kind<V>: Sync {
     fn brief(&self) -> String {
         self.expected()
     }
+    /// Whether `"off"` can stand for no value, where a value is optional.
+    fn can_be_off(&self) -> bool {
+        false
+    }
     /// Adds the options of a value that may be a table to the reference.
     fn document(&self, _page: &mut Page) {}
     /// The JSON Schema. It accepts whatever `read` accepts, and explains in words what a schema cannot express.
@@ -242,6 +246,10 @@ pub(crate) struct Made<K, W, V> {
 }
 
 impl<K: Kind<W>, W, V> Kind<V> for Made<K, W, V> {
+    fn can_be_off(&self) -> bool {
+        self.kind.can_be_off()
+    }
+
     fn expected(&self) -> String {
         self.kind.expected()
     }
@@ -318,10 +326,18 @@ impl<V, K: Kind<V>> Kind<Option<V>> for Maybe<K> {
     }
 
     fn schema(&self) -> Value {
-        self.0.schema()
+        if self.0.can_be_off() {
+            json!({ "anyOf": [{ "const": "off" }, self.0.schema()] })
+        } else {
+            self.0.schema()
+        }
     }
 
     fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Option<V>> {
+        // A route can have none of what [route_defaults] has.
+        if self.0.can_be_off() && written.value.get_ref().as_str() == Some("off") {
+            return Some(None);
+        }
         self.0.read(written, reader).map(Some)
     }
 
@@ -346,6 +362,10 @@ pub(crate) fn located<V>(value: V) -> Located<V> {
 pub(crate) struct At<K>(pub(crate) K);
 
 impl<V, K: Kind<V>> Kind<Located<V>> for At<K> {
+    fn can_be_off(&self) -> bool {
+        self.0.can_be_off()
+    }
+
     fn expected(&self) -> String {
         self.0.expected()
     }

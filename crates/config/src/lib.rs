@@ -74,6 +74,8 @@ mod requests;
 mod route_options;
 /// The option `compress` of routes.
 mod compress_options;
+/// Options that all routes have unless they have their own.
+mod route_defaults;
 /// Kinds of values that only routes have.
 mod route_kinds;
 /// Options of upstreams.

@@ -23,6 +23,7 @@ use crate::pairs::{OneOrMany, Pair};
 use crate::profile::{PROFILE, ProfileWritten};
 use crate::range::{Count, Unit, Wait};
 use crate::reader::{Reader, Span};
+use crate::route_defaults::{DefaultsWritten, RouteDefaults};
 use crate::route_options::{ERROR_PAGES, ROUTE, RouteWritten};
 use crate::section::Switched;
 use crate::server::socket_path;
@@ -49,6 +50,7 @@ pub(crate) struct File {
     pub(crate) error_pages: Vec<Pair<PageFor, RoutePage>>,
     pub(crate) trusted_proxies: Vec<IpNet>,
     pub(crate) listen: Vec<Element<Listen>>,
+    pub(crate) route_defaults: DefaultsWritten,
     pub(crate) routes: Vec<Element<RouteWritten>>,
     pub(crate) upstreams: Vec<(Span, String, UpstreamWritten)>,
     pub(crate) profiles: Vec<(Span, String, ProfileWritten)>,
@@ -147,6 +149,12 @@ pub(crate) static FILE: Table<File> = Table {
                   an exact path before expressions, then the longest prefix; then more \
                   conditions on methods, headers, query and clients before fewer. \
                   `vanward check FILE --route METHOD URL` explains the choice.",
+        },
+        &RouteDefaults {
+            doc: "Options that each route has unless it has its own: all of `[[route]]` except its `name`, its conditions \
+                  and what it answers with (`upstream`, `split`, `redirect`, `respond`). An option of a route replaces \
+                  the default as a whole; lists and tables are not joined. `\"off\"`, or `[]` for a list, leaves \
+                  the default out: `auth = \"off\"`. See [Defaults for all routes](#defaults-for-all-routes).",
         },
         &Named {
             name: "upstream",

@@ -13,9 +13,11 @@ use toml::de::{DeTable, DeValue};
 
 use crate::foreign;
 use crate::merge::{merge, shifted};
+use crate::route_defaults::Inherited;
 use crate::sources::{Problem, Source, Sources};
 use crate::substitution::{Expanded, Secret, Substitution};
 use crate::surroundings::Surroundings;
+use crate::table::Element;
 use crate::value_error::ValueError;
 use mistake::{Mistake, Places};
 
@@ -46,6 +48,24 @@ pub(crate) struct Reader<'t> {
     literal: HashMap<usize, Vec<Range<usize>>>,
     /// The secrets that were put in.
     secrets: Vec<Secret>,
+    /// The route that is looked at, if it has options from `[route_defaults]`.
+    heir: Option<Heir>,
+    /// Mistakes of `[route_defaults]` that are reported for one route, and hold for all.
+    of_defaults: HashSet<(usize, usize, String)>,
+}
+
+/// A route with options from `[route_defaults]`.
+struct Heir {
+    place: String,
+    /// The options, where they are, and what a message calls that place.
+    inherited: Vec<(&'static str, Scope, String)>,
+}
+
+/// A part of a file: its name, and line and column of the first and the last character.
+struct Scope {
+    file: String,
+    from: (usize, usize),
+    to: (usize, usize),
 }
 
 impl<'t> Reader<'t> {
@@ -68,6 +88,8 @@ impl<'t> Reader<'t> {
             whole: sources.problems.is_empty(),
             literal: HashMap::new(),
             secrets: Vec::new(),
+            heir: None,
+            of_defaults: HashSet::new(),
         };
         let mut substitution = Substitution::new(surroundings);
         let mut root: Option<DeTable<'t>> = None;
@@ -225,7 +247,52 @@ impl<'t> Reader<'t> {
         places.mistake(&at, message)
     }
 
+    /// Begins with a route, and with what it has from `[route_defaults]`: mistakes that follow from that name both.
+    pub(crate) fn enter<V>(&mut self, route: &Element<V>, inherited: &[Inherited]) {
+        if inherited.is_empty() || self.is_full() {
+            return;
+        }
+        let scope = |Inherited { option, at }: &Inherited| {
+            let (first, last) = (self.mistake(at, ""), self.mistake(&(at.end..at.end), ""));
+            let scope =
+                Scope { file: first.file, from: (first.line, first.column), to: (last.line, last.column) };
+            (*option, scope, self.line(at))
+        };
+        let inherited = inherited.iter().map(scope).collect();
+        self.heir = Some(Heir { place: self.line(&route.at), inherited });
+    }
+
+    /// Ends with a route.
+    pub(crate) fn leave(&mut self) {
+        self.heir = None;
+    }
+
+    /// Adds the other place to a mistake that follows from an option of `[route_defaults]`; `None` if it is reported.
+    fn explained(&mut self, mut mistake: Mistake) -> Option<Mistake> {
+        let Some(Heir { place, inherited }) = &self.heir else { return Some(mistake) };
+        let (line, column) = (mistake.line, mistake.column);
+        let is_there =
+            |scope: &Scope| scope.file == mistake.file && (scope.from..=scope.to).contains(&(line, column));
+        if inherited.iter().any(|(_, scope, _)| is_there(scope)) {
+            if !self.of_defaults.insert((line, column, mistake.message.clone())) {
+                return None;
+            }
+            mistake.message += &format!(", for the route of {place}");
+            return Some(mistake);
+        }
+        let is_part = |character: char| !character.is_ascii_alphanumeric() && character != '_';
+        let has = |option: &str| mistake.message.split(is_part).any(|word| word == option);
+        if let Some((option, _, at)) = inherited.iter().find(|(option, ..)| has(option)) {
+            mistake.message += &format!(" ({option} is from [route_defaults], {at})");
+        }
+        Some(mistake)
+    }
+
     pub(crate) fn add(&mut self, mistake: Mistake) {
+        let Some(mistake) = self.explained(mistake) else {
+            self.skipped += 1;
+            return;
+        };
         if self.is_full() {
             self.dropped += 1;
         } else {
@@ -235,6 +302,7 @@ impl<'t> Reader<'t> {
 
     /// Adds a warning: the setting is valid, but probably unintended.
     pub(crate) fn warn(&mut self, warning: Mistake) {
+        let Some(warning) = self.explained(warning) else { return };
         if self.warnings.len() < MOST_MISTAKES && !self.is_full() {
             self.warnings.push(warning);
         }

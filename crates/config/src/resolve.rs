@@ -12,6 +12,7 @@ use crate::log_options::Log;
 use crate::options::{FILE, File, Listen, ShedWritten, WakeupCoalescing};
 use crate::profile::{check_profiles, with_profiles};
 use crate::reader::{Reader, Span};
+use crate::route_defaults::{self, DefaultsWritten, Inherited};
 use crate::route_options::{pages, written_pages};
 use crate::route_resolve::{Names, route};
 use crate::route_written;
@@ -24,12 +25,13 @@ use crate::upstream_resolve::{check_upstream, upstream};
 use ::route::Rule;
 
 /// Converts a file to settings; `None` if there is a mistake, found here or before.
-pub(crate) fn resolve(file: File, reader: &mut Reader<'_>) -> Option<Settings> {
+pub(crate) fn resolve(mut file: File, reader: &mut Reader<'_>) -> Option<Settings> {
+    let inherited = route_defaults::apply(&mut file);
     check_listeners(&file, reader);
     let names = names(&file);
     let tcp: Vec<Option<usize>> =
         file.listen.iter().map(|listen| tcp(&listen.value, &names, reader)).collect();
-    let routes = routes(&file, &names, reader);
+    let routes = routes(&file, &inherited, &names, reader);
     for (at, _, upstream) in &file.upstreams {
         check_upstream(at, upstream, reader);
     }
@@ -146,7 +148,12 @@ fn tcp(listen: &Listen, names: &Names<'_>, reader: &mut Reader<'_>) -> Option<us
     names.upstream("tcp", value, at, reader)
 }
 
-fn routes(file: &File, names: &Names<'_>, reader: &mut Reader<'_>) -> Vec<Option<Route>> {
+fn routes(
+    file: &File,
+    inherited: &[Vec<Inherited>],
+    names: &Names<'_>,
+    reader: &mut Reader<'_>,
+) -> Vec<Option<Route>> {
     if file.routes.is_empty() && names.is_tcp.contains(&false) && reader.is_whole() {
         let mistake = reader.mistake(&(0..0), "the file has no route");
         reader.add(mistake.expecting("at least one [[route]]"));
@@ -154,7 +161,7 @@ fn routes(file: &File, names: &Names<'_>, reader: &mut Reader<'_>) -> Vec<Option
     let mut rules = HashMap::new();
     let mut written_names = HashMap::new();
     let mut routes = Vec::with_capacity(file.routes.len());
-    for written in &file.routes {
+    for (written, inherited) in file.routes.iter().zip(inherited) {
         if let Some(Located { value, at }) = &written.value.name {
             let first = *written_names.entry(value.as_str()).or_insert(at);
             if first != at {
@@ -163,7 +170,9 @@ fn routes(file: &File, names: &Names<'_>, reader: &mut Reader<'_>) -> Vec<Option
                 reader.add(mistake.expecting(format!("a name other than that of {line}")));
             }
         }
+        reader.enter(written, inherited);
         let route = route(written, names, reader);
+        reader.leave();
         for rule in route.iter().flat_map(|route| &route.rules) {
             let first = *rules.entry(identity(rule)).or_insert(&written.at);
             if first != &written.at {
@@ -287,6 +296,7 @@ impl From<&Settings> for File {
             error_pages: written_pages(&config.error_pages),
             trusted_proxies: config.trusted_proxies.clone(),
             listen: config.listeners.iter().map(listen).collect(),
+            route_defaults: DefaultsWritten::default(),
             routes: config.routes.iter().map(|route| element(route_written::route(route, config))).collect(),
             upstreams: config
                 .upstreams

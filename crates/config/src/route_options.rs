@@ -62,52 +62,65 @@ pub(crate) struct RouteWritten {
 }
 
 pub(crate) static ROUTE: Table<RouteWritten> = Table { options: ENTRIES };
+/// The options that all routes may have from `[route_defaults]`.
+pub(crate) static ROUTE_DEFAULTS: Table<RouteWritten> = Table { options: POLICIES };
 
 const ENTRIES: &[&dyn Declared<RouteWritten>] = {
+    const PARTS: &[&[&dyn Declared<RouteWritten>]] = &[OWN, POLICIES];
+    const ALL: [&dyn Declared<RouteWritten>; count(PARTS)] = joined(PARTS);
+    &ALL
+};
+
+/// The options that say which requests a route is for, and what it answers with.
+const OWN: &[&dyn Declared<RouteWritten>] = &[
+    &key(
+        "name",
+        Maybe(At(Name { expected: "a name for the route" })),
+        |route: &mut RouteWritten| &mut route.name,
+        "Name in logs and metrics. Default: its host and path.",
+    ),
+    &Within { place: requests, option: requests::LISTENER },
+    &Within { place: requests, option: requests::HOST },
+    &Within { place: requests, option: requests::PATH },
+    &Within { place: requests, option: requests::METHODS },
+    &Within { place: requests, option: requests::HEADERS },
+    &Within { place: requests, option: requests::QUERY },
+    &Within { place: requests, option: requests::CLIENTS },
+    &key(
+        "upstream",
+        Maybe(At(Name { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
+        |route: &mut RouteWritten| &mut route.upstream,
+        "The upstream that serves these requests. Exactly one of `upstream`, `split`, `redirect` and \
+         `respond` is required.",
+    ),
+    &key(
+        "split",
+        Maybe(At(Pairs {
+            expected: "weights of upstreams such as { app = 9, canary = 1 }",
+            name: parameter_name,
+            print_name: String::clone,
+            kind: Count { range: 0..=1_000_000, unit: Unit::Things },
+        })),
+        |route: &mut RouteWritten| &mut route.split,
+        "Distributes requests over several upstreams by weight: `{ app = 9, canary = 1 }`.",
+    ),
+    &key(
+        "redirect",
+        Maybe(REDIRECT),
+        |route: &mut RouteWritten| &mut route.redirect,
+        "Redirects clients to another URL.",
+    ),
+    &key(
+        "respond",
+        Maybe(RESPOND),
+        |route: &mut RouteWritten| &mut route.respond,
+        "Sends a fixed response, without a server.",
+    ),
+];
+
+/// All other options.
+const POLICIES: &[&dyn Declared<RouteWritten>] = {
     const BEFORE: &[&dyn Declared<RouteWritten>] = &[
-        &key(
-            "name",
-            Maybe(At(Name { expected: "a name for the route" })),
-            |route: &mut RouteWritten| &mut route.name,
-            "Name in logs and metrics. Default: its host and path.",
-        ),
-        &Within { place: requests, option: requests::LISTENER },
-        &Within { place: requests, option: requests::HOST },
-        &Within { place: requests, option: requests::PATH },
-        &Within { place: requests, option: requests::METHODS },
-        &Within { place: requests, option: requests::HEADERS },
-        &Within { place: requests, option: requests::QUERY },
-        &Within { place: requests, option: requests::CLIENTS },
-        &key(
-            "upstream",
-            Maybe(At(Name { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
-            |route: &mut RouteWritten| &mut route.upstream,
-            "The upstream that serves these requests. Exactly one of `upstream`, `split`, `redirect` and \
-             `respond` is required.",
-        ),
-        &key(
-            "split",
-            Maybe(At(Pairs {
-                expected: "weights of upstreams such as { app = 9, canary = 1 }",
-                name: parameter_name,
-                print_name: String::clone,
-                kind: Count { range: 0..=1_000_000, unit: Unit::Things },
-            })),
-            |route: &mut RouteWritten| &mut route.split,
-            "Distributes requests over several upstreams by weight: `{ app = 9, canary = 1 }`.",
-        ),
-        &key(
-            "redirect",
-            Maybe(REDIRECT),
-            |route: &mut RouteWritten| &mut route.redirect,
-            "Redirects clients to another URL.",
-        ),
-        &key(
-            "respond",
-            Maybe(RESPOND),
-            |route: &mut RouteWritten| &mut route.respond,
-            "Sends a fixed response, without a server.",
-        ),
         &key(
             "allow",
             List { kind: NETWORK_KIND, may_be_empty: true },
@@ -225,7 +238,7 @@ const ENTRIES: &[&dyn Declared<RouteWritten>] = {
         ),
         &key(
             "delay",
-            Maybe(DELAY),
+            Unless { word: "off", kind: DELAY },
             |route: &mut RouteWritten| &mut route.delay,
             "Holds each request back for this time. `\"2s±100ms\"`: uniform distribution; `\"2s±100ms \
              normal\"`: normal, with that standard deviation; `\"2s±100ms pareto\"`: only \
@@ -234,7 +247,7 @@ const ENTRIES: &[&dyn Declared<RouteWritten>] = {
         ),
         &key(
             "response_delay",
-            Maybe(At(DELAY)),
+            Unless { word: "off", kind: At(DELAY) },
             |route: &mut RouteWritten| &mut route.response_delay,
             "Holds each response of a server back for this time. Not for routes with `cache`.",
         ),

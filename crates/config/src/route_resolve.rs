@@ -215,7 +215,7 @@ fn check_response_delay(written: &RouteWritten, reader: &mut Reader<'_>) {
 }
 
 fn action(
-    Element { value: written, at, is_intact }: &Element<RouteWritten>,
+    Element { value: written, at, is_intact, .. }: &Element<RouteWritten>,
     pattern: Option<&Pattern>,
     names: &Names<'_>,
     reader: &mut Reader<'_>,
@@ -530,7 +530,17 @@ fn cookies(
 
 /// Warns of options that a route without a server does not use.
 fn warn_of_idle(Element { value: written, .. }: &Element<RouteWritten>, reader: &mut Reader<'_>) {
-    let places = [
+    for (option, at) in for_servers(written) {
+        if let Some(at) = at {
+            let warning = reader.mistake(at, format!("{option}: this route asks no server"));
+            reader.warn(warning);
+        }
+    }
+}
+
+/// The options that only mean something for servers, and where a route has them.
+pub(crate) fn for_servers(written: &RouteWritten) -> [(&'static str, Option<&Span>); 8] {
+    [
         ("mirror", written.mirror.as_ref().map(|it| &it.at)),
         ("rewrite", written.rewrite.as_ref().map(|it| &it.at)),
         ("request_headers", written.request_headers.as_ref().map(|it| &it.at)),
@@ -539,13 +549,7 @@ fn warn_of_idle(Element { value: written, .. }: &Element<RouteWritten>, reader: 
         ("timeouts", written.timeouts.as_ref().map(|it| &it.at)),
         ("limits", written.limits.as_ref().map(|it| &it.at)),
         ("cache", written.cache.as_ref().map(|it| &it.at)),
-    ];
-    for (option, at) in places {
-        if let Some(at) = at {
-            let warning = reader.mistake(at, format!("{option}: this route asks no server"));
-            reader.warn(warning);
-        }
-    }
+    ]
 }
 
 /// Warns of `$user` in a route without `auth`, where it is always empty.

@@ -5,7 +5,7 @@ use toml::de::DeValue;
 
 use crate::kind::{article, quoted};
 use crate::reader::Reader;
-use crate::table::{Declared, Element, Page, Table, Written, join};
+use crate::table::{Declared, Element, Page, Table, Written, element, join};
 
 /// The keyword that switches a feature off.
 const OFF: &str = "off";
@@ -39,7 +39,7 @@ impl<T: Default + Clone, V: Default + Clone> Declared<T> for Switched<T, V> {
                 let refused_before = reader.refused();
                 let value = self.table.read((&format!("[{path}]"), &path), entries, &at, reader);
                 let is_intact = reader.refused() == refused_before;
-                *(self.place)(table) = Some(Element { value, at, is_intact });
+                *(self.place)(table) = Some(Element { at, is_intact, ..element(value) });
             }
             DeValue::String(word) if word == OFF => *(self.place)(table) = None,
             other => {

@@ -17,6 +17,20 @@ pub(crate) struct Table<T: 'static> {
     pub(crate) options: &'static [&'static dyn Declared<T>],
 }
 
+/// Which options of a table the file has, by their places in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Given(u128);
+
+impl Given {
+    fn of(seen: &[bool]) -> Self {
+        Self(seen.iter().enumerate().filter(|(_, seen)| **seen).map(|(index, _)| 1 << index).sum())
+    }
+
+    pub(crate) fn has(self, index: usize) -> bool {
+        self.0 & (1 << index) != 0
+    }
+}
+
 /// A value in the file, and the option that it belongs to.
 pub(crate) struct Written<'a> {
     /// The path of the table: empty, `limits`, `upstream.app`.
@@ -40,6 +54,8 @@ pub(crate) trait Declared<T>: Sync {
     }
     fn expected(&self) -> String;
     fn read(&self, written: &Written<'_>, table: &mut T, reader: &mut Reader<'_>);
+    /// Takes the value that the option has in another table, which stays as it is. For options with a value.
+    fn inherit(&self, _from: &mut T, _to: &mut T) {}
     /// Prints `name = value`, if this is an option with a value.
     fn line(&self, table: &T) -> Option<String>;
     /// Prints the tables below this one with their headers, if this is a table.
@@ -59,6 +75,17 @@ impl<T: Default + Clone> Table<T> {
         at: &Span,
         reader: &mut Reader<'_>,
     ) -> T {
+        self.read_given((title, path), entries, at, reader).0
+    }
+
+    /// Like `read`, and also returns which options there are.
+    fn read_given(
+        &self,
+        (title, path): (&str, &str),
+        entries: &DeTable<'_>,
+        at: &Span,
+        reader: &mut Reader<'_>,
+    ) -> (T, Given) {
         let mut table = T::default();
         let mut seen = vec![false; self.options.len()];
         for (key, value) in entries.iter() {
@@ -82,13 +109,23 @@ impl<T: Default + Clone> Table<T> {
         }
         if reader.is_whole() {
             for (option, _) in
-                self.options.iter().zip(seen).filter(|(option, seen)| option.is_required() && !seen)
+                self.options.iter().zip(&seen).filter(|(option, seen)| option.is_required() && !**seen)
             {
                 let missing = reader.mistake(at, format!("{title} has no {}", option.name()));
                 reader.add(missing.expecting(option.expected()));
             }
         }
-        table
+        (table, Given::of(&seen))
+    }
+
+    /// The place of an option.
+    pub(crate) fn index(&self, name: &str) -> Option<usize> {
+        self.place_of(name)
+    }
+
+    /// An option by its name, or by its former one.
+    pub(crate) fn option(&self, name: &str) -> Option<&'static dyn Declared<T>> {
+        self.place_of(name).map(|index| self.options[index])
     }
 
     /// How the option of several files becomes one. Only one file can be right about an unknown one.
@@ -236,7 +273,7 @@ pub(crate) const fn required<T, V, K: Kind<V>>(
     Key { name, former_name: None, required: true, kind, place, doc }
 }
 
-impl<T: Default + Clone, V, K: Kind<V>> Declared<T> for Key<T, V, K> {
+impl<T: Default + Clone, V: Clone, K: Kind<V>> Declared<T> for Key<T, V, K> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -257,6 +294,10 @@ impl<T: Default + Clone, V, K: Kind<V>> Declared<T> for Key<T, V, K> {
         if let Some(value) = self.kind.read(written, reader) {
             *(self.place)(table) = value;
         }
+    }
+
+    fn inherit(&self, from: &mut T, to: &mut T) {
+        *(self.place)(to) = (self.place)(from).clone();
     }
 
     fn line(&self, table: &T) -> Option<String> {
@@ -317,6 +358,10 @@ impl<T: Clone, V> Declared<T> for Within<T, V> {
 
     fn read(&self, written: &Written<'_>, table: &mut T, reader: &mut Reader<'_>) {
         self.option.read(written, (self.place)(table), reader);
+    }
+
+    fn inherit(&self, from: &mut T, to: &mut T) {
+        self.option.inherit((self.place)(from), (self.place)(to));
     }
 
     fn line(&self, table: &T) -> Option<String> {
@@ -438,11 +483,12 @@ pub(crate) struct Element<V> {
     pub(crate) at: Span,
     /// Whether no value in the table was rejected, so that a default value really means that the option was left out.
     pub(crate) is_intact: bool,
+    pub(crate) given: Given,
 }
 
 /// A table without a position, for printing.
 pub(crate) fn element<V>(value: V) -> Element<V> {
-    Element { value, at: 0..0, is_intact: true }
+    Element { value, at: 0..0, is_intact: true, given: Given::default() }
 }
 
 /// A list of tables `[[name]]`.
@@ -490,9 +536,9 @@ impl<T: Clone, V: Default + Clone> Declared<T> for Sections<T, V> {
             match element.get_ref() {
                 DeValue::Table(entries) => {
                     let refused_before = reader.refused();
-                    let value = self.table.read((&title, self.name), entries, &at, reader);
+                    let (value, given) = self.table.read_given((&title, self.name), entries, &at, reader);
                     let is_intact = reader.refused() == refused_before;
-                    (self.place)(table).push(Element { value, at, is_intact });
+                    (self.place)(table).push(Element { value, at, is_intact, given });
                 }
                 other => {
                     let mistake = reader.mistake(&at, format!("{} has {}", self.name, article(other)));
@@ -610,6 +656,10 @@ pub(crate) struct Inline<V: 'static> {
 }
 
 impl<V: Default + Clone> Kind<Element<V>> for Inline<V> {
+    fn can_be_off(&self) -> bool {
+        true
+    }
+
     fn expected(&self) -> String {
         format!("a table such as {}", self.example)
     }
@@ -633,8 +683,8 @@ impl<V: Default + Clone> Kind<Element<V>> for Inline<V> {
         };
         let at = written.value.span();
         let refused_before = reader.refused();
-        let value = self.table.read((self.title, written.path), entries, &at, reader);
-        Some(Element { value, at, is_intact: reader.refused() == refused_before })
+        let (value, given) = self.table.read_given((self.title, written.path), entries, &at, reader);
+        Some(Element { value, at, is_intact: reader.refused() == refused_before, given })
     }
 
     fn print(&self, element: &Element<V>) -> Option<String> {
