@@ -46,6 +46,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("http1", Layer::Pure),
     ("http2", Layer::Pure),
     ("route", Layer::Pure),
+    ("jwt", Layer::Pure),
     ("balance", Layer::Pure),
     ("cache", Layer::Pure),
     ("coding", Layer::Pure),

@@ -1,0 +1,321 @@
+//! Keys: from PEM files, JWKS documents (RFC 7517) and secrets. A set has public keys or one secret, never both.
+//!
+//! Keys that cannot be used are skipped, with a reason: an issuer may publish keys for other purposes beside its own.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use jsonwebtoken::DecodingKey;
+
+use crate::algorithm::Algorithm;
+use crate::der::{self, PublicKey};
+use crate::json::Json;
+use crate::refusal::Refusal;
+use crate::token::Token;
+
+/// Keys of a set; those beyond are skipped.
+const KEYS_MAX: usize = 128;
+/// Keys that one token is tried with. More fit only a token that names none.
+const TRIED_MAX: usize = 4;
+/// RFC 7518 §3.3 asks for at least 2048 bits; beyond 8192 a signature takes long to verify.
+const RSA_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
+/// RFC 7518 §3.2: as long as the hash.
+const SECRET_BYTES_MIN: usize = 32;
+
+/// Keys that tokens are verified with. `Debug` shows no key.
+#[derive(Clone, PartialEq)]
+pub struct KeySet {
+    keys: Vec<Key>,
+    skipped: Vec<String>,
+}
+
+/// Why keys cannot be used at all.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyFault {
+    /// The text is neither PEM nor JSON.
+    #[error("it has neither a public key in PEM nor a JSON Web Key Set")]
+    Form,
+    /// The PEM text has something else than a public key.
+    #[error("it has a {0}, which is no public key; {1}")]
+    Label(String, &'static str),
+    /// A key in PEM is of a kind that no algorithm uses, or broken.
+    #[error("key {0} of it is no RSA key of 2048 to 8192 bits, and none on P-256, P-384 or Ed25519")]
+    Kind(usize),
+    /// The JSON text is no key set.
+    #[error("it is no JSON Web Key Set: an object with a list \"keys\"")]
+    NoSet,
+    /// No key of the set can be used.
+    #[error("none of its keys can be used{}", listed(.0))]
+    Unusable(Vec<String>),
+    /// The secret is too short.
+    #[error("the secret has fewer than {SECRET_BYTES_MIN} bytes")]
+    Short,
+    /// The secret is a public key, which everybody knows.
+    #[error("it is a key in PEM or a JSON Web Key, and no secret: name it in `keys`")]
+    NoSecret,
+}
+
+fn listed(skipped: &[String]) -> String {
+    if skipped.is_empty() { String::new() } else { format!(": {}", skipped.join("; ")) }
+}
+
+#[derive(Clone)]
+struct Key {
+    id: Option<String>,
+    kind: Kind,
+    /// The only algorithm that the key is for, if it says so.
+    algorithm: Option<Algorithm>,
+    /// What tells keys apart.
+    bytes: Vec<u8>,
+    decoding: DecodingKey,
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.id, self.kind, self.algorithm, &self.bytes)
+            == (&other.id, other.kind, other.algorithm, &other.bytes)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Secret,
+    Rsa,
+    P256,
+    P384,
+    Ed25519,
+}
+
+impl Kind {
+    /// RFC 8725 §3.1: each key is for one kind of algorithm, whatever a token says.
+    fn takes(self, algorithm: Algorithm) -> bool {
+        use Algorithm::{EdDsa, Es256, Es384, Hs256, Hs384, Hs512, Ps256, Ps384, Ps512, Rs256, Rs384, Rs512};
+        match algorithm {
+            Hs256 | Hs384 | Hs512 => self == Self::Secret,
+            Rs256 | Rs384 | Rs512 | Ps256 | Ps384 | Ps512 => self == Self::Rsa,
+            Es256 => self == Self::P256,
+            Es384 => self == Self::P384,
+            EdDsa => self == Self::Ed25519,
+        }
+    }
+}
+
+impl KeySet {
+    /// Reads public keys in PEM, or a JWKS document.
+    ///
+    /// # Errors
+    /// Why there is no key in it that can be used.
+    pub fn parse(text: &[u8]) -> Result<Self, KeyFault> {
+        match text.trim_ascii_start() {
+            [b'{', ..] => Self::jwks(text),
+            _ => Self::pem(std::str::from_utf8(text).map_err(|_| KeyFault::Form)?),
+        }
+    }
+
+    /// Reads a JWKS document. Secrets in it (`oct`) are skipped.
+    ///
+    /// # Errors
+    /// Why there is no key in it that can be used.
+    pub fn jwks(text: &[u8]) -> Result<Self, KeyFault> {
+        let json = Json::parse(text).ok_or(KeyFault::NoSet)?;
+        let list = json.member("keys").and_then(Json::list).ok_or(KeyFault::NoSet)?;
+        let mut set = Self { keys: Vec::new(), skipped: Vec::new() };
+        for (place, jwk) in list.iter().enumerate() {
+            let id = jwk.member("kid").and_then(Json::text);
+            let read = if set.keys.len() == KEYS_MAX { Err("is one too many") } else { of_jwk(jwk) };
+            match read {
+                Ok(key) => set.keys.push(Key { id: id.map(str::to_owned), ..key }),
+                Err(reason) => {
+                    let id = id.map(|id| format!(" ({:.64})", id.escape_debug().to_string()));
+                    let name = format!("key {}{}", place + 1, id.unwrap_or_default());
+                    set.skipped.push(format!("{name} {reason}"));
+                }
+            }
+        }
+        if set.keys.is_empty() { Err(KeyFault::Unusable(set.skipped)) } else { Ok(set) }
+    }
+
+    /// Reads public keys in PEM.
+    fn pem(text: &str) -> Result<Self, KeyFault> {
+        const BEGIN: &str = "-----BEGIN ";
+        let mut keys = Vec::new();
+        let mut rest = text;
+        while let Some((_, found)) = rest.split_once(BEGIN) {
+            let (label, found) = found.split_once("-----").ok_or(KeyFault::Form)?;
+            let (body, found) = found.split_once(&format!("-----END {label}-----")).ok_or(KeyFault::Form)?;
+            rest = found;
+            let body: String = body.split_ascii_whitespace().collect();
+            let bytes = STANDARD.decode(body).map_err(|_| KeyFault::Form)?;
+            let key = match label {
+                "PUBLIC KEY" => der::public_key_info(&bytes),
+                "RSA PUBLIC KEY" => der::rsa(&bytes),
+                other => return Err(KeyFault::Label(other.to_ascii_lowercase(), remedy(other))),
+            };
+            let key = key.and_then(|key| of_public_key(&key));
+            keys.push(key.ok_or(KeyFault::Kind(keys.len() + 1))?);
+        }
+        if keys.is_empty() { Err(KeyFault::Form) } else { Ok(Self { keys, skipped: Vec::new() }) }
+    }
+
+    /// A secret for HMAC: the bytes without white space around them.
+    ///
+    /// # Errors
+    /// If it is too short, or not secret.
+    pub fn secret(text: &[u8]) -> Result<Self, KeyFault> {
+        let secret = text.trim_ascii();
+        // The attack by which algorithms are confused begins with a public key as the secret.
+        if secret.starts_with(b"-----BEGIN ") || Json::parse(secret).is_some() {
+            return Err(KeyFault::NoSecret);
+        }
+        if secret.len() < SECRET_BYTES_MIN {
+            return Err(KeyFault::Short);
+        }
+        let key = key(Kind::Secret, secret.to_vec(), DecodingKey::from_secret(secret));
+        Ok(Self { keys: vec![key], skipped: Vec::new() })
+    }
+
+    /// Why some keys are not used.
+    pub fn skipped(&self) -> &[String] {
+        &self.skipped
+    }
+
+    /// The number of keys.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there is no key. Sets that were read have at least one.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Whether a key is for the algorithm.
+    pub fn takes(&self, algorithm: Algorithm) -> bool {
+        self.keys.iter().any(|key| key.takes(algorithm))
+    }
+
+    /// Verifies the signature of a token.
+    ///
+    /// # Errors
+    /// `UnknownKey` if no key of the set is meant, `Signature` if the signature is wrong.
+    pub(crate) fn verify(&self, token: &Token<'_>) -> Result<(), Refusal> {
+        let is_meant = |key: &&Key| {
+            let is_named = match (&key.id, &token.key_id) {
+                (Some(known), Some(named)) => known == named,
+                // Keys in PEM have no names, and a token need not name its key.
+                (None, _) | (_, None) => true,
+            };
+            is_named && key.takes(token.algorithm)
+        };
+        let mut refusal = Refusal::UnknownKey;
+        for key in self.keys.iter().filter(is_meant).take(TRIED_MAX) {
+            let algorithm = token.algorithm.verifier();
+            let verified =
+                jsonwebtoken::crypto::verify(token.signature, token.signed, &key.decoding, algorithm);
+            if let Ok(true) = verified {
+                return Ok(());
+            }
+            refusal = Refusal::Signature;
+        }
+        Err(refusal)
+    }
+}
+
+impl fmt::Debug for KeySet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids = self.keys.iter().map(|key| (key.kind, &key.id));
+        formatter.debug_list().entries(ids).finish()
+    }
+}
+
+impl Key {
+    fn takes(&self, algorithm: Algorithm) -> bool {
+        self.kind.takes(algorithm) && self.algorithm.is_none_or(|only| only == algorithm)
+    }
+}
+
+/// What to do about PEM that is no public key.
+fn remedy(label: &str) -> &'static str {
+    match label {
+        "CERTIFICATE" => "openssl x509 -pubkey -noout prints the key of a certificate",
+        label if label.ends_with("PRIVATE KEY") => {
+            "keep it at the issuer: openssl pkey -pubout prints its public key"
+        }
+        _ => "openssl pkey -pubin reads those that are",
+    }
+}
+
+fn key(kind: Kind, bytes: Vec<u8>, decoding: DecodingKey) -> Key {
+    Key { id: None, kind, algorithm: None, bytes, decoding }
+}
+
+fn of_public_key(found: &PublicKey<'_>) -> Option<Key> {
+    match *found {
+        PublicKey::Rsa { modulus, exponent } => rsa(modulus, exponent),
+        PublicKey::P256(point) => Some(key(Kind::P256, point.to_vec(), DecodingKey::from_ec_der(point))),
+        PublicKey::P384(point) => Some(key(Kind::P384, point.to_vec(), DecodingKey::from_ec_der(point))),
+        PublicKey::Ed25519(point) => {
+            Some(key(Kind::Ed25519, point.to_vec(), DecodingKey::from_ed_der(point)))
+        }
+    }
+}
+
+fn rsa(modulus: &[u8], exponent: &[u8]) -> Option<Key> {
+    let is_odd = |number: &[u8]| number.last().is_some_and(|last| last % 2 == 1);
+    let is_usable = RSA_BYTES.contains(&modulus.len())
+        && modulus[0] >= 0x80
+        && is_odd(modulus)
+        && exponent.len() <= 8
+        && is_odd(exponent)
+        && exponent != [1];
+    let bytes = [modulus, b"/", exponent].concat();
+    is_usable.then(|| key(Kind::Rsa, bytes, DecodingKey::from_rsa_raw_components(modulus, exponent)))
+}
+
+/// RFC 7517 §4, RFC 7518 §6, RFC 8037 §2.
+fn of_jwk(jwk: &Json) -> Result<Key, &'static str> {
+    let text = |name| jwk.member(name).and_then(Json::text);
+    let bytes = |name| URL_SAFE_NO_PAD.decode(text(name)?).ok();
+    if jwk.member("use").is_some() && text("use") != Some("sig") {
+        return Err("is not for signatures");
+    }
+    if let Some(operations) = jwk.member("key_ops") {
+        let verifies = |operation: &Json| operation.text() == Some("verify");
+        if !operations.list().is_some_and(|list| list.iter().any(verifies)) {
+            return Err("is not for verifying");
+        }
+    }
+    let algorithm = match jwk.member("alg") {
+        None => None,
+        Some(name) => {
+            Some(name.text().and_then(Algorithm::of).ok_or("is for an algorithm that is not supported")?)
+        }
+    };
+    let point = |length: usize| {
+        let (x, y) = (bytes("x")?, bytes("y")?);
+        (x.len() == length && y.len() == length).then(|| [&[4], &x[..], &y[..]].concat())
+    };
+    let read = match (text("kty"), text("crv")) {
+        (Some("RSA"), _) => {
+            let (modulus, exponent) = bytes("n").zip(bytes("e")).ok_or("has no n and e")?;
+            rsa(&modulus, &exponent).ok_or("is no RSA key of 2048 to 8192 bits")?
+        }
+        (Some("EC"), Some("P-256")) => {
+            of_public_key(&PublicKey::P256(&point(32).ok_or("has no x and y")?)).ok_or("is broken")?
+        }
+        (Some("EC"), Some("P-384")) => {
+            of_public_key(&PublicKey::P384(&point(48).ok_or("has no x and y")?)).ok_or("is broken")?
+        }
+        (Some("OKP"), Some("Ed25519")) => {
+            let point = bytes("x").filter(|x| x.len() == 32).ok_or("has no x")?;
+            of_public_key(&PublicKey::Ed25519(&point)).ok_or("is broken")?
+        }
+        (Some("oct"), _) => return Err("is a secret, which is for the option `secret` alone"),
+        _ => return Err("is of a kind that is not supported"),
+    };
+    if algorithm.is_some_and(|algorithm| !read.kind.takes(algorithm)) {
+        return Err("is for an algorithm that it does not fit");
+    }
+    Ok(Key { algorithm, ..read })
+}
