@@ -86,6 +86,12 @@ impl Asked {
         Self { present: self.present & !(Present::Authorization as u16), ..self }
     }
 
+    /// A copy as if it had Authorization, for a server that learns who asks by another field (RFC 9111 §3.5).
+    #[must_use]
+    pub fn with_authorization(self) -> Self {
+        Self { present: self.present | Present::Authorization as u16, ..self }
+    }
+
     #[inline]
     pub(crate) fn has(&self, field: Present) -> bool {
         self.present & field as u16 != 0

@@ -274,6 +274,17 @@ const KEYS: &[Foreign] = &[
         "here it is `auth` of [[route]]",
     ),
     foreign(
+        &[
+            "auth_jwt",
+            "auth_jwt_key_file",
+            "auth_jwt_key_request",
+            "jwt_authn",
+            "http_auth_bearer",
+            "jwtauth",
+        ],
+        "here it is `jwt` of [[route]]",
+    ),
+    foreign(
         &["http_access", "ipallowlist", "ipwhitelist", "remote_ip"],
         "here it is `allow` of [[route]] and `deny` of [[route]]",
     ),

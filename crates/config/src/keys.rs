@@ -6,6 +6,7 @@ use balance::{AddressPrefixes, Source};
 
 use crate::kind::Text;
 use crate::matching::{is_token, unknown};
+use crate::settings::TokenSource;
 use crate::value_error::{ValueError, ValueFault};
 
 /// A part of a request that a key is made of.
@@ -55,6 +56,39 @@ fn written_rate_key(part: &Option<RateKeyPart>) -> String {
         Some(RateKeyPart::Argument(name)) => format!("query:{name}"),
         Some(RateKeyPart::Host) => "host".to_owned(),
         Some(RateKeyPart::Listener) => "listener".to_owned(),
+    }
+}
+
+/// Where a request has its token.
+pub(crate) const TOKEN_SOURCE: Text<TokenSource> =
+    Text { expected: TOKEN, read: token_source, print: written_token_source };
+
+const TOKEN: &str = "bearer, header:NAME or cookie:NAME";
+
+fn token_source(text: &str) -> Result<TokenSource, ValueError> {
+    if text == "bearer" {
+        return Ok(TokenSource::Bearer);
+    }
+    match part(text, TOKEN)? {
+        Part::Header(name) if name.eq_ignore_ascii_case("authorization") => Err(ValueError {
+            fault: ValueFault::Unknown {
+                written: text.to_owned(),
+                why: "has a scheme in front of the token",
+                nearest: Some("bearer".to_owned()),
+            },
+            expected: TOKEN,
+        }),
+        Part::Header(name) => Ok(TokenSource::Header(name)),
+        Part::Cookie(name) => Ok(TokenSource::Cookie(name)),
+        _ => Err(unknown(text, &["bearer", "header:NAME", "cookie:NAME"], TOKEN)),
+    }
+}
+
+fn written_token_source(source: &TokenSource) -> String {
+    match source {
+        TokenSource::Bearer => "bearer".to_owned(),
+        TokenSource::Header(name) => format!("header:{name}"),
+        TokenSource::Cookie(name) => format!("cookie:{name}"),
     }
 }
 

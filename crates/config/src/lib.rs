@@ -70,6 +70,8 @@ mod message_options;
 mod mirror_options;
 /// Options that select requests.
 mod requests;
+/// The option `jwt` of routes.
+mod jwt_options;
 /// Options of routes.
 mod route_options;
 /// The option `compress` of routes.
@@ -142,11 +144,12 @@ pub use reference::{reference, schema};
 pub use route_options::RouteOptions;
 pub use settings::{
     Access, AccessLog, Action, Auth, Bandwidth, Bandwidths, BodyRule, CacheDisk, CacheStore, Check,
-    CookieSecrets, Dns, FaultRule, Faults, First, HostHeader, Http2Limits, Limits, Link, ListenAddress,
-    Listener, LogFormat, LogQuery, LogTarget, MemoryBound, MessageFormat, MessageLevel, Messages, Mirror,
-    Page, Pages, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Require, Respond, Retry, RetryOn,
-    Rewrite, Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server, ServerHost, Settings, Shaping,
-    Shedding, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, Upstream, Via,
+    CookieSecrets, Dns, FaultRule, Faults, First, HostHeader, Http2Limits, Jwt, KeySource, KeyUrl, Limits,
+    Link, ListenAddress, Listener, LogFormat, LogQuery, LogTarget, MemoryBound, MessageFormat, MessageLevel,
+    Messages, Mirror, Page, Pages, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Require,
+    Respond, Retry, RetryOn, Rewrite, Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server, ServerHost,
+    Settings, Shaping, Shedding, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, TokenKeys,
+    TokenSource, Upstream, Via,
 };
 pub use surroundings::{Machine, Surroundings};
 pub use tls::{

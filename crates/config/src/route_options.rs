@@ -14,6 +14,7 @@ use crate::compress_options::{Compress, CompressKind};
 use crate::cors_options::{CORS, CorsWritten};
 use crate::declared::{count, joined, options};
 use crate::delay::DELAY;
+use crate::jwt_options::{JWT, JwtWritten};
 use crate::keys::RATE_KEY;
 use crate::kind::{At, List, Located, Made, Maybe, Name, Switch, Template, Unless, Word};
 use crate::matching::{FieldName, PATTERN, parameter_name};
@@ -41,6 +42,7 @@ pub(crate) struct RouteWritten {
     pub(crate) allow: Vec<IpNet>,
     pub(crate) deny: Vec<IpNet>,
     pub(crate) auth: Option<Element<AuthWritten>>,
+    pub(crate) jwt: Option<Element<JwtWritten>>,
     pub(crate) rate_limit: Vec<Element<RateLimitWritten>>,
     pub(crate) cors: Option<Element<CorsWritten>>,
     pub(crate) mirror: Option<Element<MirrorWritten>>,
@@ -139,6 +141,12 @@ const POLICIES: &[&dyn Declared<RouteWritten>] = {
             Maybe(AUTH),
             |route: &mut RouteWritten| &mut route.auth,
             "Basic authentication; without valid credentials the response is 401.",
+        ),
+        &key(
+            "jwt",
+            Maybe(JWT),
+            |route: &mut RouteWritten| &mut route.jwt,
+            "Requires a JSON Web Token; without a valid one the response is 401. See [JWT](jwt.md).",
         ),
         &key(
             "rate_limit",

@@ -12,6 +12,7 @@ use ::route::{
 
 use crate::cache_options;
 use crate::cors_options;
+use crate::jwt_options;
 use crate::kind::Located;
 use crate::matching::FieldName;
 use crate::mirror_options;
@@ -329,6 +330,11 @@ fn policies(
         }
         None => None,
     };
+    let jwt = match &written.jwt {
+        Some(element) => Some(jwt_options::jwt(element, reader)?),
+        None => None,
+    };
+    check_jwt(written, reader);
     let rate_limits: Vec<RateLimit> =
         written.rate_limit.iter().filter_map(|limit| rate_limit(&limit.value, reader)).collect();
     let rewrite = match &written.rewrite {
@@ -349,6 +355,7 @@ fn policies(
         access: Access { allow: written.allow.clone(), deny: written.deny.clone() },
         auth,
         require: Require::All,
+        jwt,
         rate_limits,
         mirror: mirror_options::mirror(written.mirror.as_ref(), names, reader),
         request_headers: edits(written.request_headers.as_ref(), Stage::Forward, pattern, reader)?,
@@ -552,15 +559,42 @@ pub(crate) fn for_servers(written: &RouteWritten) -> [(&'static str, Option<&Spa
     ]
 }
 
-/// Warns of `$user` in a route without `auth`, where it is always empty.
+/// Rejects what a route with `jwt` cannot have besides.
+fn check_jwt(written: &RouteWritten, reader: &mut Reader<'_>) {
+    let Some(Element { value: jwt, at, .. }) = &written.jwt else { return };
+    if let Some(auth) = &written.auth
+        && jwt.is_bearer()
+    {
+        let message = "auth and jwt need Authorization both, and a request has one";
+        refuse(
+            &auth.at,
+            message,
+            "one of them, or jwt with from = \"header:NAME\" or \"cookie:NAME\"",
+            reader,
+        );
+    }
+    let Some(Element { value: edits, .. }) = &written.request_headers else { return };
+    for Pair { at: edit, name, .. } in edits.set.iter().chain(&edits.add) {
+        if jwt.passes(&name.0) {
+            let line = reader.line(at);
+            let message = format!("request_headers: {} is written by jwt.claims, in line {line}", name.0);
+            refuse(edit, &message, "another name in one of them", reader);
+        }
+    }
+}
+
+/// Warns of `$user` in a route without `auth` or `jwt`, where it is always empty.
 fn warn_of_nobody(written: &RouteWritten, policies: &Policies, reader: &mut Reader<'_>) {
     let edits = [
         ("request_headers", &written.request_headers, &policies.request_headers),
         ("response_headers", &written.response_headers, &policies.response_headers),
     ];
     for (option, written, edits) in edits {
-        if let (None, Some(element), true) = (&policies.auth, written, edits.has_user()) {
-            let what = format!("{option}: $user is always empty here, since the route has no auth");
+        if let (true, Some(element), true) =
+            (policies.auth.is_none() && policies.jwt.is_none(), written, edits.has_user())
+        {
+            let what =
+                format!("{option}: $user is always empty here, since the route has neither auth nor jwt");
             let warning = reader.mistake(&element.at, what);
             reader.warn(warning);
         }

@@ -4,6 +4,7 @@ use ::route::{CookieRewrite, HeaderEdit, HeaderEdits, PathRewrite, PathRule, Rat
 
 use crate::cache_options;
 use crate::cors_options;
+use crate::jwt_options::JwtWritten;
 use crate::kind::located;
 use crate::matching::FieldName;
 use crate::mirror_options;
@@ -75,6 +76,7 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
         access,
         auth,
         require: _,
+        jwt,
         rate_limits,
         mirror: _,
         rewrite,
@@ -98,6 +100,7 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
         allow: access.allow.clone(),
         deny: access.deny.clone(),
         auth,
+        jwt: jwt.as_ref().map(|jwt| element(JwtWritten::from(jwt))),
         rate_limit: rate_limits.iter().map(|limit| element(RateLimitWritten::from(limit))).collect(),
         cors: cors.as_ref().map(|cors| element(cors_options::written(cors))),
         rewrite: written_rewrite(rewrite, path),

@@ -6,6 +6,8 @@
 mod listeners;
 /// Routes and their policies.
 mod routes;
+/// Tokens: keys, rules, and where requests have them.
+mod tokens;
 /// Upstreams: servers, load balancing, checks, pools and retries.
 mod upstreams;
 /// The cache store.
@@ -29,6 +31,7 @@ pub use routes::{
     RouteLimits, RouteTimeouts, Via,
 };
 pub use shaping::{Bandwidth, Bandwidths, Link, Scope, Shaping};
+pub use tokens::{Jwt, KeySource, KeyUrl, TokenKeys, TokenSource};
 pub use upstreams::{
     BodyRule, Check, CookieSecrets, Dns, HostHeader, Pool, Probe, Protocol, QueueSettings, Retry, RetryOn,
     Scheme, Server, ServerHost, Statuses, StickyCookie, StickySessions, StickyTable, Upstream,

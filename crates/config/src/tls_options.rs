@@ -16,7 +16,7 @@ use crate::value_error::{ValueError, ValueFault};
 /// An optional path of a file, with its position.
 pub(crate) type Path = Option<Located<PathBuf>>;
 
-const PATH_KIND: Maybe<At<PathKind>> = Maybe(At(PathKind));
+pub(crate) const PATH_KIND: Maybe<At<PathKind>> = Maybe(At(PathKind));
 
 /// The kind of value for the path of a file, relative to the folder in which vanward was started.
 pub(crate) struct PathKind;

@@ -51,6 +51,7 @@ split = { app = 9, canary = 1 }
 allow = ["192.0.2.0/25"]
 deny = ["192.0.2.7"]
 auth = { realm = "Staff \"only\"", users = "DIR/users" }
+jwt = { keys = "DIR/keys.json", algorithms = ["ES256", "EdDSA"], issuer = "https://id.example.com/", audience = ["api", "web"], leeway = "1m", allow_no_expiry = true, require = { "https://example.com/roles" = ["admin", "owner"], sub = "*" }, from = "cookie:session", token_bytes = "4KiB", remove_token = true, user = "email", claims = { X-User = "sub", X-Roles = "realm_access.roles" } }
 rate_limit = [{ rate = "100/s", burst = 200, key = ["client/24/56", "header:X-Key"] }, { rate = "5/10s", key = "route" }]
 cors = { origins = ["https://*.example.com:8443", "null"], methods = ["PUT", "PATCH"], headers = "X-Key", expose = ["X-Total"], credentials = true, max_age = "10m", private_network = true }
 mirror = { upstream = "canary", share = "0.5%", bodies = "1MB", max_requests = 7, mark = "X-Mirrored" }
@@ -216,12 +217,16 @@ memory = "512MiB"
 concurrency = { latency_floor = "1s", tolerance = "500%", min = 4, crowd = 8, crowd_latency = "2s", window = "1s", samples_min = 1 }
 "#;
 
+/// RFC 7515 Appendix A.3.
+const KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}"#;
+
 /// The text with files that are there.
 fn full(directory: &Path) -> String {
     let put = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
     put("404.html", "<h1>Nothing here</h1>");
     put("error.json", "{}");
     put("users", "ann:$apr1$salt$xxxxxxxxxxxxxxxxxxxxxx\n# nobody else\n");
+    put("keys.json", KEYS);
     put("secret", &format!("{}\n\n{}\n", "a".repeat(32), "b".repeat(64)));
     FULL.replace("DIR", directory.to_str().unwrap())
 }

@@ -486,7 +486,8 @@ fn a_user_whom_nobody_is_asked_for_is_warned_of() {
                 upstream = \"a\"\n[upstream.a]\nservers = [\"http://127.0.0.1:2\"]\n";
     let reading = config::examine(text, "f");
     let warnings: Vec<String> = reading.warnings.iter().map(ToString::to_string).collect();
-    let said = "f:4:19: request_headers: $user is always empty here, since the route has no auth";
+    let said =
+        "f:4:19: request_headers: $user is always empty here, since the route has neither auth nor jwt";
     assert_eq!((reading.mistakes.len(), warnings), (0, vec![said.to_owned()]));
 }
 
@@ -531,5 +532,115 @@ fn a_rewrite_by_what_is_in_no_key_of_the_cache_is_warned_of() {
         ("{ path = \"/$host$path\" }", "cache = {}"),
     ] {
         assert_eq!(warnings(rewrite, cache), Vec::<String>::new(), "{rewrite} {cache}");
+    }
+}
+
+#[test]
+fn tokens() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let key = r#"{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}"#;
+    let keys = put("keys.json", &format!("{{\"keys\":[{key}]}}"));
+    let secret = put("secret", &"s".repeat(32));
+    let broken = put("broken", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    let url = "https://id.example.com/keys";
+    for (route, expected) in [
+        (format!("jwt = {{ keys = {keys:?} }}"), None),
+        (format!("jwt = {{ jwks = {url:?}, issuer = \"a\", audience = \"*\" }}"), None),
+        (format!("jwt = {{ secret = {secret:?}, algorithms = [\"HS256\", \"HS512\"] }}"), None),
+        ("jwt = { jwks = \"http://localhost:9000\" }".to_owned(), None),
+        ("jwt = { jwks = \"http://[::1]/a?b\" }".to_owned(), None),
+        ("jwt = { jwks = \"http://id.example.com/a\", allow_http = true }".to_owned(), None),
+        ("jwt = {}".to_owned(), Some("5:7: jwt has no keys; expected keys, jwks or secret")),
+        (
+            format!("jwt = {{ keys = {keys:?}, jwks = {url:?} }}"),
+            Some("jwt has keys and jwks; expected one of them"),
+        ),
+        (
+            "jwt = { jwks = \"http://id.example.com/a\" }".to_owned(),
+            Some(
+                "5:16: jwks: over http, whoever is on the way can replace the keys; expected an https:// URL, or allow_http = true",
+            ),
+        ),
+        (
+            "jwt = { jwks = \"id.example.com\" }".to_owned(),
+            Some("\"id.example.com\" has no scheme; did you mean \"https://id.example.com\"?"),
+        ),
+        ("jwt = { jwks = \"file:///etc/keys\" }".to_owned(), Some("unknown scheme \"file\"")),
+        (
+            "jwt = { jwks = \"https://me:you@a/b\" }".to_owned(),
+            Some("a server takes no user name or password"),
+        ),
+        ("jwt = { jwks = \"https://a/b c\" }".to_owned(), Some("has characters that a URL does not have")),
+        (
+            "jwt = { jwks = \"https://a/b\\r\\nX: y\" }".to_owned(),
+            Some("has characters that a URL does not have"),
+        ),
+        (format!("jwt = {{ jwks = {url:?}, refresh = \"1s\" }}"), Some("refresh: 1s is too small")),
+        (
+            format!("jwt = {{ keys = {keys:?}, ca = \"ca.pem\" }}"),
+            Some("jwt has ca without jwks; expected an https:// URL in jwks, or no ca"),
+        ),
+        (
+            format!("jwt = {{ keys = {broken:?} }}"),
+            Some(
+                "it has a certificate, which is no public key; openssl x509 -pubkey -noout prints the key of a certificate",
+            ),
+        ),
+        (
+            format!("jwt = {{ secret = {keys:?} }}"),
+            Some("it is a key in PEM or a JSON Web Key, and no secret"),
+        ),
+        (
+            format!("jwt = {{ keys = {keys:?}, algorithms = [\"ES256\", \"HS256\"] }}"),
+            Some("algorithms: HS256 verifies with a secret, and jwt has public keys"),
+        ),
+        (
+            format!("jwt = {{ secret = {secret:?}, algorithms = \"RS256\" }}"),
+            Some("algorithms: RS256 verifies with a public key, and jwt has a secret"),
+        ),
+        (
+            format!("jwt = {{ keys = {keys:?}, algorithms = \"RS256\" }}"),
+            Some("algorithms: none of the keys is for one of them; expected one that fits the keys"),
+        ),
+        (
+            format!("jwt = {{ keys = {keys:?}, algorithms = \"none\" }}"),
+            Some("algorithms: unknown word \"none\""),
+        ),
+        (
+            format!("jwt = {{ keys = {keys:?}, from = \"query:token\" }}"),
+            Some("expected bearer, header:NAME or cookie:NAME"),
+        ),
+        (
+            format!("jwt = {{ keys = {keys:?}, from = \"header:Authorization\" }}"),
+            Some("has a scheme in front of the token; did you mean \"bearer\"?"),
+        ),
+        (
+            format!("jwt = {{ keys = {keys:?}, require = {{ role = [] }} }}"),
+            Some("require: a claim without a value to require"),
+        ),
+        (
+            format!("jwt = {{ keys = {keys:?}, claims = {{ Host = \"sub\" }} }}"),
+            Some("claims: Host cannot be edited: use the host rewrite"),
+        ),
+        (format!("jwt = {{ keys = {keys:?}, claims = {{ \"X User\" = \"sub\" }} }}"), Some("claims: ")),
+        (
+            format!(
+                "jwt = {{ keys = {keys:?}, claims = {{ X-User = \"sub\" }} }}\nrequest_headers = {{ set = {{ x-user = \"a\" }} }}"
+            ),
+            Some("request_headers: x-user is written by jwt.claims, in line 5"),
+        ),
+    ] {
+        let said = said(&format!("{route}\nupstream = \"app\""));
+        match expected {
+            None => assert!(said.is_empty(), "{route}: {said:?}"),
+            Some(expected) => {
+                assert!(said.len() == 1 && said[0].contains(expected), "{route}: {said:?}");
+            }
+        }
     }
 }

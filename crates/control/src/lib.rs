@@ -18,6 +18,8 @@ mod metrics;
 mod notify;
 /// The memory limit.
 mod pressure;
+/// Keys of tokens, which are fetched.
+mod keys;
 /// Active health checks.
 mod probe;
 /// Operators' changes at run time.
@@ -285,7 +287,7 @@ struct ControlWork {
     begun: oneshot::Receiver<Weak<Control>>,
 }
 
-/// What the control thread does until the proxy ends: it resolves names, checks and compares servers, looks at
+/// What the control thread does until the proxy ends: it resolves names, fetches keys, checks and compares servers, looks at
 /// certificates, and serves metrics and the admin API.
 async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
     let guests = service::ServedConnections::default();
@@ -313,6 +315,7 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
             if let Some(epoch) = control.upgrade().map(|control| control.epoch) {
                 let shared = Rc::new(probe::Shared::new(epoch));
                 tokio::task::spawn_local(probe::run(Weak::clone(&control), Rc::clone(&shared)));
+                tokio::task::spawn_local(keys::run(Weak::clone(&control), Rc::clone(&shared)));
                 tokio::task::spawn_local(ejection::run(Weak::clone(&control), shared));
             }
             certificates::watch(control).await;

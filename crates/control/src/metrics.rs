@@ -123,6 +123,13 @@ impl Metrics {
         counter.increment();
     }
 
+    /// Counts a fetch of keys as successful or failed.
+    pub(crate) fn fetched_keys(&self, is_success: bool) {
+        let changes = lock(&self.changes);
+        let counter = if is_success { &changes.token_key_fetches } else { &changes.token_key_fetch_failures };
+        counter.increment();
+    }
+
     /// Assigns places in the counters to the names of `plan`. `None` if nobody reads them: no metrics endpoint and no
     /// cache.
     pub(crate) fn places(&self, plan: &Plan) -> Option<Arc<Places>> {

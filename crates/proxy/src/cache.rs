@@ -288,6 +288,9 @@ impl<'a> Ask<'a> {
         if passing.drops_authorization {
             asked = asked.without_authorization();
         }
+        if passing.tells_user {
+            asked = asked.with_authorization();
+        }
         Some(Self { cache, policy, asked, key, passing, now_ms: ctx.worker.unix_ms() })
     }
 

@@ -22,6 +22,8 @@ pub(crate) mod policies;
 pub(crate) mod authenticate;
 /// Verifies passwords on separate threads.
 pub(crate) mod verify;
+/// Verifies tokens.
+pub(crate) mod token;
 
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};
@@ -447,7 +449,7 @@ impl Attempt<'_> {
         self.ctx.worker.buffers.warm_text(&mut out);
         let outcome = match self.routed.policies(self.ctx) {
             None => {
-                let asking = Asking::of(request.texts.conditions.as_deref(), false, None);
+                let asking = Asking::of(request.texts.conditions.as_deref(), false, None, None);
                 let edits = asking.as_ref().map(|asking| asking as &dyn http1::Edits);
                 let path_and_query = kept_target(self.routed, &request.texts);
                 let rewrite = RequestRewrite { path_and_query, ..rewrite(edits) };

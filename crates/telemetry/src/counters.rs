@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The maximum number of causes of failure. The proxy assigns the indices and the words.
-pub const CAUSES_MAX: usize = 64;
+pub const CAUSES_MAX: usize = 96;
 
 /// Declares the counters: the fields that a worker counts in and the same fields of a snapshot.
 macro_rules! counters {
@@ -144,6 +144,10 @@ counters! {
     reloads: Counter,
     /// Changes of the configuration that were refused, and changed nothing.
     reload_failures: Counter,
+    /// Key sets of tokens that were fetched.
+    token_key_fetches: Counter,
+    /// Key sets of tokens that could not be fetched; the last ones stay in use.
+    token_key_fetch_failures: Counter,
     /// Requests that waited for a server with room.
     requests_queued: Counter,
     /// Requests that were answered from the cache.

@@ -15,6 +15,8 @@ pub mod http1;
 pub mod http2;
 /// Certificates, and TLS client or server played by a test.
 pub mod tls;
+/// Issuer of tokens.
+pub mod tokens;
 /// Client of the admin API.
 pub mod admin;
 /// Running proxy with a configuration, its servers, and clients of both HTTP versions.

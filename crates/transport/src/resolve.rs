@@ -221,6 +221,11 @@ impl Name {
         Self { text: text.to_owned(), found: ArcSwap::default(), trouble: ArcSwapOption::empty() }
     }
 
+    /// The addresses; empty until it is resolved.
+    pub fn addresses(&self) -> Arc<Vec<IpAddr>> {
+        self.found.load_full()
+    }
+
     /// Resolves the name once. Returns whether its addresses changed, and how long they are valid.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ use route::{
 use shape::Share;
 
 use super::shaping::Shaping;
+use super::tokens::Jwt;
 use super::upstreams::Retry;
 use crate::route_options::RouteOptions;
 
@@ -103,7 +104,7 @@ pub struct Respond {
 
 /// Policies of a route; by default none.
 ///
-/// Applied in this order: `access`, `rate_limits`, `auth`, `rewrite` and `request_headers`; to the response `location`,
+/// Applied in this order: `access`, `rate_limits`, `auth` or `jwt`, `rewrite` and `request_headers`; to the response `location`,
 /// `cookies`, `response_headers`, `error_pages`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Policies {
@@ -113,6 +114,8 @@ pub struct Policies {
     pub auth: Option<Auth>,
     /// Whether one of the ways to prove who one is suffices, where there are several.
     pub require: Require,
+    /// Access control by token.
+    pub jwt: Option<Jwt>,
     /// Rate limits; all of them must admit a request.
     pub rate_limits: Vec<RateLimit>,
     /// Copies of requests for another upstream.

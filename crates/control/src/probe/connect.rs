@@ -104,7 +104,7 @@ fn asking_for(tls: &ClientSide, protocols: &[&[u8]]) -> Arc<ClientConfig> {
 }
 
 /// Describes an error of a connection.
-pub(super) fn reason(error: &io::Error) -> String {
+pub(crate) fn reason(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::ConnectionRefused => "connection refused".to_owned(),
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => "it reset the connection".to_owned(),

@@ -15,21 +15,23 @@ pub(super) const HEAD_MAX: usize = 16 * 1024;
 pub(super) const USER_AGENT: &str = concat!("vanward-check/", env!("CARGO_PKG_VERSION"));
 
 /// The request of a health check.
-pub(super) struct Question<'a> {
-    pub(super) host: &'a str,
+pub(crate) struct Question<'a> {
+    pub(crate) host: &'a str,
     /// Path and query of the URL.
-    pub(super) path: &'a str,
-    /// Whether the check examines the body.
-    pub(super) wants_body: bool,
+    pub(crate) path: &'a str,
+    /// The User-Agent.
+    pub(crate) agent: &'a str,
+    /// How much of the body is examined, in bytes.
+    pub(crate) body_bytes_max: usize,
 }
 
 /// The response to a health check.
 #[derive(Debug, Default)]
-pub(super) struct ProbeResponse {
-    pub(super) status: u16,
+pub(crate) struct ProbeResponse {
+    pub(crate) status: u16,
     /// The header fields, with names in lower case.
-    pub(super) headers: Vec<(String, Vec<u8>)>,
-    pub(super) body: Vec<u8>,
+    pub(crate) headers: Vec<(String, Vec<u8>)>,
+    pub(crate) body: Vec<u8>,
 }
 
 /// Sends the request, and checks the response.
@@ -38,7 +40,8 @@ pub(super) async fn ask(subject: &Subject, shared: &Shared) -> Result<(), String
     let question = Question {
         host: host.as_deref().unwrap_or(&subject.server.authority),
         path,
-        wants_body: body.is_some(),
+        agent: USER_AGENT,
+        body_bytes_max: if body.is_some() { BODY_MAX } else { 0 },
     };
     let socket = connect::open(subject, subject.protocol, shared).await?;
     let answer = match subject.protocol {

@@ -3,7 +3,7 @@
 use http1::{ChunkLimits, Chunked, Framing, HeadLimits, Parsed, ResponseHead};
 
 use crate::probe::connect::reason;
-use crate::probe::http::{BODY_MAX, HEAD_MAX, ProbeResponse, Question, USER_AGENT};
+use crate::probe::http::{HEAD_MAX, ProbeResponse, Question};
 use transport::connection::Connection;
 use transport::tcp::Follows;
 
@@ -12,10 +12,10 @@ const LIMITS: HeadLimits = HeadLimits { bytes: HEAD_MAX, fields: 256, target: HE
 const INTERIM_MAX: usize = 8;
 
 /// Sends a GET and reads the response.
-pub(super) async fn ask(connection: &Connection, question: &Question<'_>) -> Result<ProbeResponse, String> {
-    let Question { host, path, .. } = question;
+pub(crate) async fn ask(connection: &Connection, question: &Question<'_>) -> Result<ProbeResponse, String> {
+    let Question { host, path, agent, body_bytes_max } = question;
     let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {USER_AGENT}\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {agent}\r\nAccept: */*\r\nConnection: close\r\n\r\n"
     );
     let mut bytes = request.as_bytes();
     while !bytes.is_empty() {
@@ -28,7 +28,7 @@ pub(super) async fn ask(connection: &Connection, question: &Question<'_>) -> Res
         receive_head(connection, &mut received, &mut head).await?;
         let status = head.start.status;
         if status >= 200 {
-            return answer(connection, &head, received, question.wants_body).await;
+            return answer(connection, &head, received, *body_bytes_max).await;
         }
         received.drain(..head.len);
         head.clear();
@@ -58,7 +58,7 @@ async fn answer(
     connection: &Connection,
     head: &ResponseHead,
     mut received: Vec<u8>,
-    wants_body: bool,
+    body_bytes_max: usize,
 ) -> Result<ProbeResponse, String> {
     let framing =
         http1::response_framing(head, &received, false).map_err(|_| "its answer has no clear end")?;
@@ -67,13 +67,16 @@ async fn answer(
         head.fields.iter().map(|field| (text(field.name), field.value.of(&received).to_vec())).collect();
     let status = head.start.status;
     received.drain(..head.len);
-    let body = if wants_body { receive_body(connection, framing, received).await? } else { Vec::new() };
+    let body = match body_bytes_max {
+        0 => Vec::new(),
+        most => receive_body(connection, (framing, most), received).await?,
+    };
     Ok(ProbeResponse { status, headers, body })
 }
 
 async fn receive_body(
     connection: &Connection,
-    framing: Framing,
+    (framing, most): (Framing, usize),
     mut received: Vec<u8>,
 ) -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
@@ -97,7 +100,7 @@ async fn receive_body(
                 decoded.done
             }
         };
-        if is_done || body.len() >= BODY_MAX {
+        if is_done || body.len() >= most {
             break;
         }
         if receive(connection, &mut received).await? == 0 {
@@ -107,7 +110,7 @@ async fn receive_body(
             break;
         }
     }
-    body.truncate(BODY_MAX);
+    body.truncate(most);
     Ok(body)
 }
 

@@ -53,7 +53,7 @@ impl Shared {
     }
 
     /// Buffers for TLS records, allocated at first use.
-    pub(super) fn records(&self) -> &Rc<Records> {
+    pub(crate) fn records(&self) -> &Rc<Records> {
         self.records.get_or_init(Records::new)
     }
 }

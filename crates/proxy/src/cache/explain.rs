@@ -123,7 +123,7 @@ impl Question {
 
     /// Whether a server sees a field of a name, as a client that nobody trusts would send it.
     fn passes(&self) -> impl Fn(&[u8]) -> bool + Copy {
-        Passing { is_trusted: false, names_fields: false, drops_authorization: false }
+        Passing { is_trusted: false, names_fields: false, drops_authorization: false, tells_user: false }
             .passes(&self.head, &self.bytes)
     }
 

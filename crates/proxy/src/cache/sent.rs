@@ -5,7 +5,7 @@ use config::HostHeader;
 use http1::{Name, RequestHead};
 use route::HeaderEdit;
 
-use crate::context::asking::drops_authorization;
+use crate::context::asking::{drops_authorization, tells_user};
 use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Request;
 
@@ -18,6 +18,8 @@ pub(super) struct Passing {
     pub(super) names_fields: bool,
     /// Whether Authorization is for this proxy alone.
     pub(super) drops_authorization: bool,
+    /// Whether the server learns who asks from a token.
+    pub(super) tells_user: bool,
 }
 
 /// Removes the parts of the query that the cache key leaves out, since a response that depends on them would be stored
@@ -53,6 +55,7 @@ impl Passing {
             drops_authorization: routed
                 .policies(ctx)
                 .is_some_and(|policies| drops_authorization(routed, policies)),
+            tells_user: routed.policies(ctx).is_some_and(tells_user),
         }
     }
 
@@ -107,7 +110,9 @@ pub(super) fn check(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, vary: &Va
             HeaderEdit::Remove(_) => false,
         })
     };
-    if vary.names().any(|name| is_rewritten(name) || is_edited(name)) {
+    let tokens = routed.policies(ctx).and_then(|policies| policies.tokens());
+    let is_claim = |name: &[u8]| tokens.is_some_and(|tokens| tokens.writes(name));
+    if vary.names().any(|name| is_rewritten(name) || is_edited(name) || is_claim(name)) {
         return Err(Refusal::VaryRewritten);
     }
     Ok(())

@@ -9,6 +9,7 @@ use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 
 use http1::{RequestHead, ResponseHead};
@@ -58,7 +59,7 @@ pub(crate) struct Texts {
     /// The cache's header lines, in place of the client's conditions; `None` keeps the client's.
     pub(crate) conditions: Option<Vec<u8>>,
     /// What the authentication has found out about the client, besides a listed user.
-    pub(crate) vouched: Option<Rc<Vouched>>,
+    pub(crate) vouched: Option<Arc<Vouched>>,
 }
 
 impl Texts {

@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use jwt::Refusal;
+
 use crate::context::exchange::ExchangeContext;
 use crate::context::exchange_slot::Memory;
 use crate::context::failure::Failure;
@@ -33,6 +35,8 @@ pub(crate) struct ExchangeState<'a> {
     user: Option<usize>,
     /// For Retry-After: the seconds until a rate-limited client may try again; 0 leaves the field out.
     pub(crate) retry_after_seconds: u64,
+    /// For WWW-Authenticate: why the token was refused.
+    pub(crate) refusal: Option<Refusal>,
     /// The fault that was drawn for the request; whether it is injected may depend on the response.
     drawn: Option<Rc<Drawn>>,
     pub(crate) record: Record<'a>,
@@ -56,6 +60,7 @@ impl<'a> ExchangeState<'a> {
             route: None,
             user: None,
             retry_after_seconds: 0,
+            refusal: None,
             drawn: None,
             record,
         }
@@ -81,6 +86,13 @@ impl<'a> ExchangeState<'a> {
     pub(crate) fn knows_user(&mut self, user: Option<usize>) {
         self.user = user;
         self.record.user = user;
+    }
+
+    /// Notes why the token of the request was refused.
+    #[cold]
+    pub(crate) fn refuses_token(&mut self, refusal: Refusal) {
+        self.refusal = Some(refusal);
+        self.record.detail = Some(refusal.reason().into());
     }
 
     /// Notes that the head of a response with this status is about to leave.

@@ -59,6 +59,9 @@ failures! {
     BadFault Client 400 "bad-fault" "The requested fault is not valid.",
     AmbiguousPath Client 400 "ambiguous-path" "The path is ambiguous.",
     Unauthorized Client 401 "unauthorized" "A user name and a password are required.",
+    TokenMissing Client 401 "token-missing" "A token is required.",
+    TokenRefused Client 401 "token-refused" "The token is not valid here.",
+    TokenInsufficient Client 403 "token-insufficient" "The token does not grant access to this.",
     Forbidden Client 403 "forbidden" "Clients from your network are not allowed.",
     NoRoute Client 404 "no-route" "Nothing is served under this host and path.",
     MethodRefused Client 405 "method-refused" "This method is not supported.",
@@ -101,6 +104,7 @@ failures! {
     UpstreamStatus Upstream 502 "upstream-status" "The server responded with an error.",
     UpstreamUnknown Upstream 503 "upstream-unknown" "The server's name could not be resolved.",
     VerifierBusy Proxy 503 "verifier-busy" "Too many passwords are being verified.",
+    TokenKeysMissing Proxy 503 "token-keys-missing" "The keys that tokens are verified with are not known yet.",
     NoServer Proxy 503 "no-server" "No server is available.",
     Shed Proxy 503 "shed" "Too many requests are in progress.",
     ShortOfMemory Proxy 503 "short-of-memory" "Too many requests are in progress.",
@@ -121,8 +125,8 @@ impl Failure {
     /// Whether the failure is caused by load, so that a later try may succeed.
     pub(crate) fn is_of_load(self) -> bool {
         use Failure::{
-            NoServer, OutOfDescriptors, QueueTimeout, Shed, ShortOfMemory, TooManyConnections, UpstreamFull,
-            VerifierBusy,
+            NoServer, OutOfDescriptors, QueueTimeout, Shed, ShortOfMemory, TokenKeysMissing,
+            TooManyConnections, UpstreamFull, VerifierBusy,
         };
         matches!(
             self,
@@ -131,15 +135,34 @@ impl Failure {
                 | QueueTimeout
                 | Shed
                 | ShortOfMemory
+                | TokenKeysMissing
                 | TooManyConnections
                 | UpstreamFull
                 | VerifierBusy
         )
     }
 
+    /// Whether the response says how a client may prove who it is.
+    pub(crate) fn asks_for_proof(self) -> bool {
+        use Failure::{TokenInsufficient, TokenMissing, TokenRefused, Unauthorized};
+        matches!(self, Unauthorized | TokenMissing | TokenRefused | TokenInsufficient)
+    }
+
     /// Whether no route takes the request, although it is valid.
     pub(crate) fn is_of_policy(self) -> bool {
-        matches!(self, Failure::Unauthorized | Failure::Forbidden | Failure::RateLimited | Failure::NoRoute)
+        use Failure::{
+            Forbidden, NoRoute, RateLimited, TokenInsufficient, TokenMissing, TokenRefused, Unauthorized,
+        };
+        matches!(
+            self,
+            Unauthorized
+                | TokenMissing
+                | TokenRefused
+                | TokenInsufficient
+                | Forbidden
+                | RateLimited
+                | NoRoute
+        )
     }
 }
 

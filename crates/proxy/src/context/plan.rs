@@ -11,6 +11,8 @@ mod routes;
 mod authentication;
 /// A route's mirror.
 mod mirror;
+/// Keys and rules of tokens.
+mod tokens;
 /// Upstreams and their servers.
 mod upstreams;
 /// Sessions.
@@ -36,6 +38,7 @@ pub(crate) use mirror::{Mirror, Place as MirrorPlace};
 pub(crate) use routes::Compression;
 pub use routes::{Auth, Policies, Route, Table, secret};
 pub use stickiness::Stickiness;
+pub use tokens::{Keys, RemoteKeys, Tokens};
 pub use upstreams::{ServerPlan, UpstreamPlan};
 
 /// A compiled configuration.

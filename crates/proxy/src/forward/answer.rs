@@ -6,6 +6,7 @@ use std::io::Write;
 
 use config::Page;
 use http1::{ChainKind, Framing, Method, Span, Target, Version};
+use jwt::Refusal;
 
 use crate::body::response_plan::{ResponsePlan, may_go_on};
 use crate::body::send::send_counted;
@@ -325,6 +326,7 @@ pub(crate) async fn failure(
         page: page(ctx, policies, facts.status),
         added: seen::added(ctx, &request.head, request.head_bytes()),
         authentication: policies.and_then(|policies| policies.authentication.as_ref()),
+        refusal: state.refusal,
         retry_after_seconds: state.retry_after_seconds,
     };
     let out = &mut response.out;
@@ -398,6 +400,8 @@ struct FailureHead<'a> {
     added: &'a [u8],
     /// How to say who one is.
     authentication: Option<&'a Authentication>,
+    /// What is wrong with the client's token.
+    refusal: Option<Refusal>,
     /// When to come again; 0 is not said.
     retry_after_seconds: u64,
 }
@@ -431,9 +435,10 @@ fn write_besides(
         out.extend_from_slice(METHODS);
         out.extend_from_slice(b"\r\n");
     }
-    if failure == Failure::Unauthorized {
-        // RFC 9110 §15.5.2.
-        for challenge in told.authentication.iter().flat_map(|authentication| authentication.challenges()) {
+    if failure.asks_for_proof() {
+        // RFC 9110 §15.5.2; RFC 6750 §3.
+        let asked = told.authentication.iter();
+        for challenge in asked.flat_map(|authentication| authentication.challenges(told.refusal)) {
             let _ = write!(out, "WWW-Authenticate: {challenge}\r\n");
         }
     }
@@ -452,7 +457,8 @@ fn write_besides(
 
 /// Appends a complete minimal response for a failure, after which the connection ends.
 pub(crate) fn last_words(out: &mut Vec<u8>, failure: Failure, date: &[u8]) {
-    let told = FailureHead { page: None, added: b"", authentication: None, retry_after_seconds: 0 };
+    let told =
+        FailureHead { page: None, added: b"", authentication: None, refusal: None, retry_after_seconds: 0 };
     let body = write_content(out, failure, &told);
     let plan = ResponsePlan::own(Framing::Length(body.len() as u64), false);
     write_besides(out, failure, date, (&told, &plan));

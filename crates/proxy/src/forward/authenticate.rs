@@ -3,7 +3,6 @@
 //! What can be decided at once is decided without a wait: a request with a proof that is known by now pays no more. The
 //! rest is a future of its own.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use config::Require;
@@ -17,6 +16,7 @@ use crate::context::failure::Failure;
 use crate::context::plan::{Auth, Authentication, Proof};
 use crate::context::seen::Fields;
 use crate::context::vouched::Vouched;
+use crate::forward::token::{self, Token};
 use crate::forward::verify::{self, Claim};
 
 /// The way to a decision that takes a wait, or that has to be answered.
@@ -39,6 +39,8 @@ enum Verdict {
 enum Refusal {
     /// The proxy answers.
     Failure(Failure),
+    /// The proxy answers, and says what is wrong with the token.
+    Token(jwt::Refusal),
 }
 
 /// Lets a client in whose proofs are known by now.
@@ -81,6 +83,9 @@ pub(crate) async fn in_time(
     }
     match course.refusal {
         Some(Refusal::Failure(failure)) if course.verdict == Some(Verdict::Refused) => Err(failure),
+        Some(Refusal::Token(refused)) if course.verdict == Some(Verdict::Refused) => {
+            Err(token::failure(refused))
+        }
         _ => Ok(None),
     }
 }
@@ -115,6 +120,9 @@ impl<'a> Course<'a> {
                 self.verdict = (require == Require::Any).then_some(Verdict::Admitted);
             }
             Err(refusal) => {
+                if let Refusal::Token(refusal) = refusal {
+                    state.refuses_token(refusal);
+                }
                 self.refusal = Some(refusal);
                 self.verdict = (require == Require::All).then_some(Verdict::Refused);
             }
@@ -127,8 +135,7 @@ enum Identity {
     /// A listed user, by index.
     Listed(usize),
     /// Somebody that a token or a server vouches for.
-    #[expect(dead_code, reason = "for proofs to come")]
-    Vouched(Rc<Vouched>),
+    Vouched(Arc<Vouched>),
 }
 
 /// What comes of one proof.
@@ -143,7 +150,7 @@ impl Identity {
                 state.knows_user(routed.user);
             }
             Self::Vouched(vouched) => match &mut request.texts.vouched {
-                Some(before) => Rc::make_mut(before).and(&vouched),
+                Some(before) => Arc::make_mut(before).and(&vouched),
                 none => *none = Some(vouched),
             },
         }
@@ -159,6 +166,10 @@ fn known(ctx: &ExchangeContext<'_>, proof: &Proof, request: &Request) -> Option<
             Ok(Password::Claimed(_)) => None,
             Err(failure) => Some(Err(Refusal::Failure(failure))),
         },
+        Proof::Token(tokens) => {
+            let token = token::verify(ctx, tokens, request);
+            (!token.may_wait(tokens)).then(|| judged(token))
+        }
     }
 }
 
@@ -173,6 +184,16 @@ async fn found_out(ctx: &ExchangeContext<'_>, proof: &Proof, request: &Request) 
             };
             user.map(Identity::Listed).map_err(Refusal::Failure)
         }
+        Proof::Token(tokens) => judged(token::wait(ctx, tokens, request).await),
+    }
+}
+
+/// What a token proves.
+fn judged(token: Token) -> Judged {
+    match token {
+        Token::Verified(bearer) => Ok(Identity::Vouched(bearer)),
+        Token::Refused(refusal) => Err(Refusal::Token(refusal)),
+        Token::NoKeys => Err(Refusal::Failure(Failure::TokenKeysMissing)),
     }
 }
 

@@ -180,7 +180,8 @@ pub(crate) fn write_request(
         };
         let edits = (!edits.is_empty() || !own_lines.is_empty()).then_some(&edited as &dyn http1::Edits);
         let drops_authorization = drops_authorization(routed, policies);
-        let asking = Asking::of(conditions.as_deref(), drops_authorization, edits);
+        let drops_cookie = policies.tokens().and_then(|tokens| tokens.removed_cookie());
+        let asking = Asking::of(conditions.as_deref(), drops_authorization, drops_cookie, edits);
         let rewrite = RequestRewrite {
             path_and_query: Some(path.as_slice()).filter(|path| !path.is_empty()).or(kept_target),
             host,

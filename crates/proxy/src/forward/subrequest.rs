@@ -2,6 +2,7 @@
 //! no client waits for them, and they are not logged.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use http1::{Parsed, Version};
 
@@ -61,7 +62,7 @@ impl Subrequest {
 
     /// Adds findings about the client, for the server.
     pub(crate) fn vouch(&mut self, vouched: &Vouched) {
-        Rc::make_mut(self.texts.vouched.get_or_insert_default()).and(vouched);
+        Arc::make_mut(self.texts.vouched.get_or_insert_default()).and(vouched);
     }
 
     /// Runs `steps` with the request, and counts bytes sent to and received from servers.

@@ -8,6 +8,8 @@ mod truth;
 mod matched;
 /// Who may come in, and how often.
 mod asked;
+/// Who may come in by a token.
+mod tokens;
 /// What a server sees of a request, and a client of a response.
 mod changed;
 /// What the log says of it.

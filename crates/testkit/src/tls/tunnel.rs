@@ -28,7 +28,12 @@ pub fn client(authority: &Authority, speaks_http2: bool, stream: TcpStream) -> T
 
 /// Wraps a server connection in TLS. Returns the plaintext end.
 pub fn server(authority: &Authority, speaks_http2: bool, stream: TcpStream) -> TcpStream {
-    let mut config = authority.server(&authority.issue(&[NAME]), &rustls::version::TLS13);
+    server_named(authority, NAME, speaks_http2, stream)
+}
+
+/// Wraps a server connection in TLS, with a certificate for this name. Returns the plaintext end.
+pub fn server_named(authority: &Authority, name: &str, speaks_http2: bool, stream: TcpStream) -> TcpStream {
+    let mut config = authority.server(&authority.issue(&[name]), &rustls::version::TLS13);
     config.alpn_protocols = vec![if speaks_http2 { HTTP2 } else { HTTP1 }.to_vec()];
     let connection = ServerConnection::new(Arc::new(config)).expect("it can begin");
     around(stream, connection.into())

@@ -284,6 +284,16 @@ impl Report<'_> {
                 auth.realm
             ));
         }
+        if let Some(jwt) = &policies.jwt {
+            lines.push(format!("It needs a JSON Web Token ({}); otherwise 401.", keys_of(jwt)));
+            if !jwt.rules.required.is_empty() {
+                let claims: Vec<&str> = jwt.rules.required.iter().map(|(claim, _)| claim.as_str()).collect();
+                lines.push(format!(
+                    "The token has to have the required claims {}; otherwise 403.",
+                    claims.join(", ")
+                ));
+            }
+        }
         if let Some(path) = &policies.rewrite.path {
             let mut out = Vec::new();
             match path.apply(&self.exchange, &mut out) {
@@ -382,6 +392,15 @@ impl Report<'_> {
             value.extend(outcome);
         }
         value
+    }
+}
+
+/// Where the keys of tokens come from.
+fn keys_of(jwt: &config::Jwt) -> String {
+    match &jwt.keys {
+        config::TokenKeys::File(path, _) => format!("verified with the keys in {}", path.display()),
+        config::TokenKeys::Secret(path, _) => format!("verified with the secret in {}", path.display()),
+        config::TokenKeys::Fetched(source) => format!("verified with the keys at {}", source.url),
     }
 }
 

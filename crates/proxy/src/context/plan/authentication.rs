@@ -1,10 +1,13 @@
 //! How clients of a route prove who they are.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use config::Require;
+use jwt::Refusal;
 
 use super::routes::Auth;
+use super::tokens::Tokens;
 
 /// The proofs that a route asks for. Without any, everybody is let in.
 pub(crate) struct Authentication {
@@ -19,6 +22,8 @@ pub(crate) struct Authentication {
 pub(crate) enum Proof {
     /// Name and password (RFC 7617).
     Password(Arc<Auth>),
+    /// A token (RFC 7519).
+    Token(Arc<Tokens>),
 }
 
 impl Authentication {
@@ -29,24 +34,32 @@ impl Authentication {
     }
 
     /// The listed users, if passwords are proofs.
-    #[expect(clippy::unnecessary_find_map, reason = "other kinds of proof list no users")]
     pub(crate) fn password(&self) -> Option<&Arc<Auth>> {
         self.proofs.iter().find_map(|proof| match proof {
             Proof::Password(auth) => Some(auth),
+            Proof::Token(_) => None,
+        })
+    }
+
+    /// The rules of tokens, if tokens are proofs.
+    pub(crate) fn tokens(&self) -> Option<&Arc<Tokens>> {
+        self.proofs.iter().find_map(|proof| match proof {
+            Proof::Token(tokens) => Some(tokens),
+            Proof::Password(_) => None,
         })
     }
 
     /// The names of fields that only this proxy tells servers: what a client says under them is removed.
     pub(crate) fn own_fields(&self) -> impl Iterator<Item = &str> {
-        self.proofs.iter().flat_map(|proof| match proof {
-            Proof::Password(_) => [].iter().copied(),
-        })
+        self.tokens().into_iter().flat_map(|tokens| tokens.removed_fields())
     }
 
-    /// RFC 9110 §11.6.1: what a client may prove itself by, each a value of WWW-Authenticate.
-    pub(crate) fn challenges(&self) -> impl Iterator<Item = &str> {
-        self.proofs.iter().map(|proof| match proof {
-            Proof::Password(auth) => auth.challenge.as_str(),
+    /// RFC 9110 §11.6.1: what a client may prove itself by, each a value of WWW-Authenticate. `refusal` says why its token
+    /// was refused.
+    pub(crate) fn challenges(&self, refusal: Option<Refusal>) -> impl Iterator<Item = Cow<'_, str>> {
+        self.proofs.iter().map(move |proof| match proof {
+            Proof::Password(auth) => auth.challenge.as_str().into(),
+            Proof::Token(_) => refusal.unwrap_or(Refusal::Missing).challenge().into(),
         })
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cache::{KeySecret, Space};
-use config::{Action, Compress, Config, RateLimit};
+use config::{Action, Compress, Config, Jwt, KeySource, RateLimit, TokenKeys};
 use route::{
     AccessList, Credentials, CredentialsDigest, PathRule, Pattern, RateLimiter, Request, RouteTable, Rule,
     Users, Verified,
@@ -21,6 +21,7 @@ use crate::context::exchange_slot::Texts;
 use crate::context::failure::Failure;
 use crate::context::plan::authentication::{Authentication, Proof};
 use crate::context::plan::mirror::Mirror;
+use crate::context::plan::tokens::{Keys, Tokens};
 use crate::context::seen::Fields;
 use crate::context::snapshot::{ClientLimits, TimeoutTicks};
 use crate::shaping::Limits;
@@ -269,6 +270,12 @@ impl Route {
         }
     }
 
+    /// The keys of tokens, if they are fetched.
+    pub fn fetched_keys(&self) -> Option<&Arc<Keys>> {
+        let keys = &self.policies.as_ref()?.tokens()?.keys;
+        keys.remote.is_some().then_some(keys)
+    }
+
     /// The secret for the cache keys of an upstream's responses; `None` if the route has no cache.
     #[inline]
     pub(crate) fn key_secret(&self, upstream: usize) -> Option<KeySecret> {
@@ -292,6 +299,11 @@ impl Policies {
     pub(crate) fn user<'a>(&'a self, listed: Option<usize>, texts: &'a Texts) -> &'a str {
         let vouched = texts.user();
         if vouched.is_empty() { self.user_name(listed) } else { vouched }
+    }
+
+    /// The rules of tokens, if tokens are asked for.
+    pub(crate) fn tokens(&self) -> Option<&Arc<Tokens>> {
+        self.authentication.as_ref()?.tokens()
     }
 
     /// The listed users, if passwords are asked for.
@@ -353,6 +365,9 @@ struct Kept<'p> {
     limits: HashMap<&'p str, &'p [Limit]>,
     /// By realm and file.
     auths: HashMap<(String, PathBuf), Arc<Auth>>,
+    tokens: Vec<Arc<Tokens>>,
+    /// Keys that are fetched.
+    keys: HashMap<KeySource, Arc<Keys>>,
 }
 
 impl<'p> Kept<'p> {
@@ -362,6 +377,8 @@ impl<'p> Kept<'p> {
             delays: HashMap::new(),
             limits: HashMap::new(),
             auths: HashMap::new(),
+            tokens: Vec::new(),
+            keys: HashMap::new(),
         };
         let (config, routes) =
             previous.map_or((&[][..], &[][..]), |(config, routes)| (&config.routes, routes));
@@ -378,6 +395,9 @@ impl<'p> Kept<'p> {
             }
             if let (Some(settings), Some(auth)) = (&settings.policies.auth, policies.password()) {
                 kept.auths.insert((settings.realm.clone(), settings.file.clone()), Arc::clone(auth));
+            }
+            if let Some(tokens) = policies.tokens() {
+                kept.keep_tokens(tokens);
             }
         }
         kept
@@ -408,7 +428,29 @@ impl<'p> Kept<'p> {
     /// The proofs that a route asks for: those that are decided at once come first.
     fn authentication(&mut self, settings: &config::Policies) -> Option<Authentication> {
         let password = settings.auth.as_ref().map(|auth| Proof::Password(self.auth(auth)));
-        Authentication::new(settings.require, password)
+        let token = settings.jwt.as_ref().map(|jwt| Proof::Token(self.tokens(jwt)));
+        Authentication::new(settings.require, password.into_iter().chain(token))
+    }
+
+    /// Routes that ask for the same tokens share what has been verified, and those with the same URL their keys.
+    fn tokens(&mut self, settings: &Jwt) -> Arc<Tokens> {
+        if let Some(tokens) = self.tokens.iter().find(|tokens| tokens.settings == *settings) {
+            return Arc::clone(tokens);
+        }
+        let fetched = match &settings.keys {
+            TokenKeys::Fetched(source) => self.keys.get(source).cloned(),
+            TokenKeys::File(..) | TokenKeys::Secret(..) => None,
+        };
+        let tokens = Arc::new(Tokens::new(settings, fetched));
+        self.keep_tokens(&tokens);
+        tokens
+    }
+
+    fn keep_tokens(&mut self, tokens: &Arc<Tokens>) {
+        if let Some(remote) = &tokens.keys.remote {
+            self.keys.insert(remote.source.clone(), Arc::clone(&tokens.keys));
+        }
+        self.tokens.push(Arc::clone(tokens));
     }
 
     /// Routes with the same users share who has been verified.

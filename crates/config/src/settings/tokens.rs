@@ -1,0 +1,78 @@
+//! Settings of tokens (JWT): keys, rules, and where requests have them.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jwt::{KeySet, Rules};
+
+use super::upstreams::Server;
+
+/// Access control by JSON Web Token (RFC 7519).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Jwt {
+    /// The keys that tokens are verified with.
+    pub keys: TokenKeys,
+    /// What is asked of tokens, and taken from them.
+    pub rules: Rules,
+    /// Where requests have their token.
+    pub from: TokenSource,
+    /// Whether the token is removed before a server gets the request.
+    pub remove_token: bool,
+}
+
+/// The keys that tokens are verified with.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TokenKeys {
+    /// Public keys, and the file that they were read from.
+    File(PathBuf, Arc<KeySet>),
+    /// A secret, and the file that it was read from.
+    Secret(PathBuf, Arc<KeySet>),
+    /// Public keys that are fetched.
+    Fetched(KeySource),
+}
+
+/// A URL of public keys, a JWKS document (RFC 7517 §5).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct KeySource {
+    /// The URL.
+    pub url: KeyUrl,
+    /// The CA that signs the server's certificate, in PEM; `None` means the system's roots.
+    pub ca: Option<PathBuf>,
+    /// How long keys are used before they are fetched again, if the response does not say so.
+    pub refresh: Duration,
+}
+
+/// `https://HOST[:PORT]/PATH`, or the same with `http`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyUrl {
+    /// The server.
+    pub server: Server,
+    /// Path and query.
+    pub path: String,
+}
+
+impl fmt::Display for KeyUrl {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}://{}{}", self.server.scheme.as_str(), self.server.authority(), self.path)
+    }
+}
+
+impl std::hash::Hash for KeyUrl {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.to_string().hash(state);
+    }
+}
+
+/// Where a request has its token.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum TokenSource {
+    /// `Authorization: Bearer TOKEN` (RFC 6750 §2.1).
+    #[default]
+    Bearer,
+    /// A field of this name, with the token as its value.
+    Header(String),
+    /// A cookie of this name.
+    Cookie(String),
+}

@@ -1,0 +1,123 @@
+//! Verifies the token of a request (JWT), on the worker: a signature costs less than a trip to another thread.
+//!
+//! A token that was seen before costs a look-up. One whose key is unknown waits a moment for keys to be fetched.
+
+use std::sync::Arc;
+
+use config::TokenSource;
+use jwt::Refusal;
+
+use crate::context::exchange::ExchangeContext;
+use crate::context::exchange_slot::Request;
+use crate::context::failure::Failure;
+use crate::context::plan::Tokens;
+use crate::context::seen::{self, Fields};
+use crate::context::vouched::Vouched;
+use transport::deadline::Ticks;
+
+/// How long a request waits for keys to be fetched.
+const PATIENCE: Ticks = Ticks(30);
+
+/// What comes of a token.
+pub(crate) enum Token {
+    /// Its bearer.
+    Verified(Arc<Vouched>),
+    /// The token is refused.
+    Refused(Refusal),
+    /// No keys are known yet.
+    NoKeys,
+}
+
+impl Token {
+    /// Whether keys that are not known yet may verify it.
+    pub(crate) fn may_wait(&self, tokens: &Tokens) -> bool {
+        tokens.keys.remote.is_some() && matches!(self, Self::NoKeys | Self::Refused(Refusal::UnknownKey))
+    }
+}
+
+/// The failure of a request whose token is refused.
+pub(crate) fn failure(refusal: Refusal) -> Failure {
+    match refusal {
+        Refusal::Missing => Failure::TokenMissing,
+        refusal if refusal.is_of_scope() => Failure::TokenInsufficient,
+        _ => Failure::TokenRefused,
+    }
+}
+
+/// Waits for keys, and verifies the token once more.
+pub(crate) async fn wait(ctx: &ExchangeContext<'_>, tokens: &Tokens, request: &Request) -> Token {
+    let token = verify(ctx, tokens, request);
+    let Some(remote) = tokens.keys.remote.as_ref().filter(|_| token.may_wait(tokens)) else { return token };
+    let first = || remote.first().filter(|_| matches!(token, Token::NoKeys));
+    match first().or_else(|| remote.ask(ctx.worker.time_ns())) {
+        Some(mut fetches) => {
+            // Late or not, it is looked at once more: the keys may be there.
+            let _ = ctx.client.deadline.within(PATIENCE, fetches.changed()).await;
+            verify(ctx, tokens, request)
+        }
+        None => token,
+    }
+}
+
+/// Verifies the token of a request.
+pub(crate) fn verify(ctx: &ExchangeContext<'_>, tokens: &Tokens, request: &Request) -> Token {
+    let rules = &tokens.settings.rules;
+    let fields = Fields::of(&request.head, request.head_bytes());
+    let token = match find(&tokens.settings.from, &fields) {
+        Ok(token) if token.len() <= rules.token_bytes_max => token,
+        Ok(_) => return Token::Refused(Refusal::TooLong),
+        Err(refusal) => return Token::Refused(refusal),
+    };
+    let keys = tokens.keys.current();
+    let Some(keys) = keys.as_ref() else { return Token::NoKeys };
+    let now_s = ctx.worker.unix_seconds();
+    let (digest, bearer) = tokens.known(token, keys, now_s);
+    if let Some(bearer) = bearer {
+        return Token::Verified(bearer);
+    }
+    match rules.check(token, &keys.set, now_s) {
+        Ok(identity) => {
+            let bearer = Arc::new(Vouched {
+                user: identity.user().to_owned(),
+                request_lines: identity.lines().to_vec(),
+                response_lines: Vec::new(),
+            });
+            tokens.keep(digest, keys, identity.until_s(), &bearer);
+            Token::Verified(bearer)
+        }
+        Err(refusal) => Token::Refused(refusal),
+    }
+}
+
+/// The token of a request.
+fn find<'a>(from: &'a TokenSource, fields: &'a Fields<'a>) -> Result<&'a [u8], Refusal> {
+    match from {
+        TokenSource::Bearer => {
+            const SCHEME: &[u8] = b"bearer";
+            let value = only(route::Fields::values(fields, b"authorization"))?;
+            // RFC 9110 §11.1: any case, and then spaces. Another scheme is for somebody else.
+            let (scheme, rest) = value.split_at_checked(SCHEME.len()).ok_or(Refusal::Missing)?;
+            let token = rest.trim_ascii_start();
+            if !scheme.eq_ignore_ascii_case(SCHEME) || (token.len() == rest.len() && !rest.is_empty()) {
+                return Err(Refusal::Missing);
+            }
+            Ok(token)
+        }
+        TokenSource::Header(name) => only(route::Fields::values(fields, name.as_bytes())),
+        TokenSource::Cookie(name) => only(cookies(fields).filter_map(|pair| seen::cookie_value(pair, name))),
+    }
+}
+
+fn only<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Result<&'a [u8], Refusal> {
+    match (values.next(), values.next()) {
+        (None, _) => Err(Refusal::Missing),
+        (Some(value), None) => Ok(value),
+        // The server might take the other one.
+        (Some(_), Some(_)) => Err(Refusal::Repeated),
+    }
+}
+
+/// RFC 6265 §4.2.1: pairs with semicolons between. HTTP/2 may send each in a line of its own (RFC 9113 §8.2.3).
+fn cookies<'a>(fields: &'a Fields<'a>) -> impl Iterator<Item = &'a [u8]> {
+    route::Fields::values(fields, b"cookie").flat_map(|line| line.split(|&byte| byte == b';'))
+}

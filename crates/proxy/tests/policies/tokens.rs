@@ -1,0 +1,408 @@
+//! Who may come in by a token (JWT), and what servers learn of it.
+
+use std::fs;
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex};
+
+use testkit::http1::Peer;
+use testkit::ports;
+use testkit::scene::{Asked, BOTH, Client, Got, Scene, Spoken, get, read};
+use testkit::text::OK;
+use testkit::tls::Authority;
+use testkit::tls::tunnel::server_named;
+use testkit::tokens::{Issuer, key_set};
+
+const ROUTES: &str = r#"
+[log]
+target = "{dir}/access.log"
+format = "json"
+[[route]]
+path = "/"
+upstream = "app"
+jwt = { keys = "{dir}/keys.json", issuer = "id", audience = "api", require = { role = ["admin", "owner"] }, claims = { X-User = "sub", X-Roles = "role" } }
+response_headers = { set = { X-Who = "$user" } }
+[[route]]
+path = "/header"
+upstream = "app"
+jwt = { keys = "{dir}/key.pem", from = "header:X-Token", remove_token = true, user = "email" }
+[[route]]
+path = "/cookie"
+upstream = "app"
+jwt = { keys = "{dir}/keys.json", from = "cookie:session", remove_token = true, token_bytes = 400 }
+[[route]]
+path = "/either"
+upstream = "app"
+auth = { users = "{dir}/users" }
+jwt = { keys = "{dir}/keys.json", from = "header:X-Token" }
+[upstream.app]
+servers = ["http://{0}"]
+"#;
+
+fn scene(issuer: &Issuer) -> Scene {
+    let users = format!("{}\n", crate::asked::USERS);
+    let files = [("keys.json", &*key_set(&[issuer])), ("key.pem", &*issuer.pem()), ("users", users.as_str())];
+    Scene::with_files(&files, ROUTES)
+}
+
+fn bearer(token: &str) -> String {
+    format!("authorization: Bearer {token}\n")
+}
+
+/// What is asked for by WWW-Authenticate.
+fn challenge(error: &str, reason: &str) -> String {
+    format!("Bearer error=\"{error}\", error_description=\"{reason}\"")
+}
+
+#[test]
+fn a_token_lets_in_and_its_claims_are_passed_on() {
+    let issuer = Issuer::new("a");
+    let scene = scene(&issuer);
+    let token = issuer.token(r#""iss":"id","aud":"api","sub":"alice","role":["user","owner"]"#);
+    for spoken in BOTH {
+        let forged = "x-user: root\nX_User: root\nx-roles: admin\nx-kept: 1\n".to_lowercase();
+        let fields = format!("{}{forged}", bearer(&token));
+        // Twice: the second time it is known.
+        for _ in 0..2 {
+            let (seen, got) = scene.exchange(spoken, &Asked { fields: &fields, ..get("/a") }, OK);
+            assert_eq!((got.status, got.field("x-who")), (200, Some("alice")), "{spoken:?}");
+            let of = |name: &str| -> Vec<&str> {
+                let lines = seen.lines().filter_map(|line| line.split_once(": "));
+                lines
+                    .filter(|(known, _)| known.replace('_', "-").eq_ignore_ascii_case(name))
+                    .map(|pair| pair.1)
+                    .collect()
+            };
+            assert_eq!(
+                (of("x-user"), of("x-roles")),
+                (vec!["alice"], vec!["user,owner"]),
+                "{spoken:?}\n{seen}"
+            );
+            assert_eq!((of("x-kept"), of("authorization")), (vec!["1"], vec![&*format!("Bearer {token}")]));
+        }
+    }
+    let (running, directory) = scene.into_parts();
+    running.drain();
+    running.wait();
+    let log = fs::read_to_string(directory.path().join("access.log")).expect("the log is there");
+    assert_eq!(log.lines().filter(|line| line.contains(r#""user":"alice""#)).count(), 4, "{log}");
+    assert!(!log.contains(&token), "no token in the log");
+}
+
+#[test]
+fn without_a_valid_token_nobody_comes_in() {
+    let (issuer, other) = (Issuer::new("a"), Issuer::new("a"));
+    let scene = scene(&issuer);
+    let right = r#""iss":"id","aud":"api","role":"admin""#;
+    let token = issuer.token(right);
+    let missing = ("Bearer".to_owned(), 401);
+    let invalid = |reason: &str| (challenge("invalid_token", reason), 401);
+    let insufficient = (challenge("insufficient_scope", "the token does not grant access to this"), 403);
+    for (fields, (challenge, status)) in [
+        (String::new(), missing.clone()),
+        ("authorization: Basic QTpC\n".to_owned(), missing.clone()),
+        (format!("authorization: {token}\n"), missing.clone()),
+        (format!("authorization: Bearer{token}\n"), missing.clone()),
+        (format!("x-token: {token}\n"), missing.clone()),
+        (format!("cookie: access_token={token}\n"), missing.clone()),
+        ("authorization: Bearer\n".to_owned(), invalid("the token is malformed")),
+        (format!("{}{}", bearer(&token), bearer(&token)), invalid("there is more than one token")),
+        (format!("{}authorization: Basic QTpC\n", bearer(&token)), invalid("there is more than one token")),
+        (format!("authorization: Bearer {token}, Bearer {token}\n"), invalid("the token is malformed")),
+        (bearer(&format!("{token}x")), invalid("the signature of the token is wrong")),
+        (bearer(&format!("{token}.")), invalid("the token is malformed")),
+        (bearer(&other.token(right)), invalid("the signature of the token is wrong")),
+        (bearer(&Issuer::new("b").token(right)), invalid("the key of the token is not known")),
+        (bearer(&issuer.sign("{\"exp\":1}")), invalid("the token has expired")),
+        (bearer(&issuer.sign("{}")), invalid("the token never expires")),
+        (bearer(&issuer.token("\"nbf\":4900000000")), invalid("the token is not valid yet")),
+        (bearer(&issuer.token("\"iss\":\"evil\"")), invalid("the issuer of the token is not accepted")),
+        (
+            bearer(&issuer.token("\"iss\":\"id\",\"aud\":[\"x\"]")),
+            invalid("the token is for another audience"),
+        ),
+        (bearer(&"x".repeat(8193)), invalid("the token is too long")),
+        (bearer("eyJhbGciOiJub25lIn0.e30."), invalid("the algorithm of the token is not accepted")),
+        (bearer(&issuer.token("\"iss\":\"id\",\"aud\":\"api\",\"role\":\"user\"")), insufficient),
+    ] {
+        for spoken in BOTH {
+            let mut client = scene.client(spoken);
+            let got = client.asks_for(&Asked { fields: &fields, ..get("/") });
+            let told = (got.all("www-authenticate").join(", "), got.status);
+            assert_eq!(told, (challenge.clone(), status), "{spoken:?} {fields:.60}");
+            // The connection goes on: nothing is wrong with it.
+            client.asks(&Asked { fields: &bearer(&token), ..get("/") });
+            let mut server = scene.accept(0);
+            server.head();
+            server.sends(OK);
+            assert_eq!(client.gets().status, 200);
+        }
+    }
+    let call = format!("content-type: application/grpc\n{}", bearer("x"));
+    for (fields, status) in [(call.as_str(), "16"), ("content-type: application/grpc\n", "16")] {
+        let got = scene.answer(Spoken::Http2, &Asked { method: "POST", fields, ..get("/") });
+        assert_eq!((got.status, got.field("grpc-status")), (200, Some(status)));
+    }
+}
+
+#[test]
+fn a_token_is_taken_out_of_a_field_or_a_cookie() {
+    let issuer = Issuer::new("a");
+    let scene = scene(&issuer);
+    let token = issuer.token(r#""email":"a@x.test""#);
+    for spoken in BOTH {
+        let fields = format!("x-token: {token}\nauthorization: Basic QTpC\n");
+        let (seen, _) = scene.exchange(spoken, &Asked { fields: &fields, ..get("/header") }, OK);
+        assert!(!seen.contains(&token) && seen.contains("Basic QTpC"), "{spoken:?}\n{seen}");
+
+        for (cookies, left) in [
+            (format!("cookie: a=1; session={token}; b=2\n"), Some("a=1; b=2")),
+            (format!("cookie: session={token}\n"), None),
+            (format!("cookie: session_=x;session={token}\n"), Some("session_=x")),
+        ] {
+            let (seen, _) = scene.exchange(spoken, &Asked { fields: &cookies, ..get("/cookie") }, OK);
+            let sent =
+                seen.lines().find_map(|line| line.to_lowercase().strip_prefix("cookie: ").map(str::to_owned));
+            assert_eq!(sent.as_deref(), left, "{spoken:?}\n{seen}");
+        }
+        for (fields, target) in [
+            (format!("x-token: {token}\nx-token: {token}\n"), "/header"),
+            (format!("cookie: session={token}; session=x\n"), "/cookie"),
+            (format!("cookie: session=\"{token}\"\n"), "/cookie"),
+            (format!("cookie: Session={token}\n"), "/cookie"),
+            (
+                format!("cookie: session={}\n", issuer.token(&format!("\"x\":\"{}\"", "y".repeat(300)))),
+                "/cookie",
+            ),
+        ] {
+            let got = scene.answer(spoken, &Asked { fields: &fields, ..get(target) });
+            assert_eq!(got.status, 401, "{spoken:?} {fields:.40}");
+        }
+    }
+}
+
+#[test]
+fn a_password_and_a_token_may_both_be_needed() {
+    let issuer = Issuer::new("a");
+    let scene = scene(&issuer);
+    let token = format!("x-token: {}\n", issuer.token(""));
+    let password = "authorization: Basic bWU6c2VjcmV0\n";
+    for spoken in BOTH {
+        for fields in ["", password, &token] {
+            let got = scene.answer(spoken, &Asked { fields, ..get("/either") });
+            let schemes = got.all("www-authenticate");
+            assert_eq!((got.status, schemes.len()), (401, 2), "{spoken:?} {fields:.20} {schemes:?}");
+        }
+        let fields = format!("{password}{token}");
+        let (_, got) = scene.exchange(spoken, &Asked { fields: &fields, ..get("/either") }, OK);
+        assert_eq!(got.status, 200, "{spoken:?}");
+    }
+}
+
+/// What claims are passed on in is in no trailer either.
+#[test]
+fn trailers_bring_no_claims() {
+    let issuer = Issuer::new("a");
+    let scene = scene(&issuer);
+    let token = issuer.token(r#""iss":"id","aud":"api","sub":"alice","role":"admin""#);
+    let mut client = scene.client(Spoken::Http1);
+    let Client::One(peer) = &mut client else { unreachable!("it speaks HTTP/1.1") };
+    peer.sends(format!(
+        "POST / HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {token}\r\nTransfer-Encoding: chunked\r\n\r\n\
+         1\r\na\r\n0\r\nX-Kept: 1\r\nX-User: root\r\nx_roles: root\r\n\r\n"
+    ));
+    let mut server = scene.accept(0);
+    let seen = server.head();
+    assert!(seen.to_lowercase().contains("x-user: alice\r\n"), "{seen}");
+    server.gets(b"1\r\na\r\n0\r\nX-Kept: 1\r\n\r\n");
+}
+
+const FETCHED: &str = r#"
+metrics = "127.0.0.1:0"
+[[route]]
+path = "/"
+upstream = "app"
+jwt = { jwks = "http://PUBLISHER/keys?a=b" }
+[[route]]
+path = "/other"
+respond = { status = 204 }
+jwt = { jwks = "http://PUBLISHER/keys?a=b", require = { role = "admin" } }
+[upstream.app]
+servers = ["http://{0}"]
+"#;
+
+/// A server that publishes keys, and answers every fetch.
+struct Publisher {
+    address: String,
+    /// The response, and how often it was fetched.
+    state: Arc<Mutex<(String, usize)>>,
+}
+
+impl Publisher {
+    /// Publishes a response. `open` does what is to be done with a connection first.
+    fn new(response: String, open: impl Fn(TcpStream) -> TcpStream + Send + 'static) -> Self {
+        let listener = ports::listen();
+        let address = listener.local_addr().expect("it listens").to_string();
+        let state = Arc::new(Mutex::new((response, 0)));
+        let shared = Arc::clone(&state);
+        // It ends with the test program.
+        std::thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                let mut peer = Peer::new("publisher", open(stream));
+                let head = peer.head();
+                let asked = head.starts_with("GET /keys?a=b HTTP/1.1\r\n");
+                let (response, count) = &mut *shared.lock().expect("no panic");
+                *count += 1;
+                peer.sends(if asked { response.as_str() } else { "HTTP/1.1 404 No\r\n\r\n" });
+            }
+        });
+        Self { address, state }
+    }
+
+    fn publishes(&self, response: String) {
+        self.state.lock().expect("no panic").0 = response;
+    }
+
+    fn fetches(&self) -> usize {
+        self.state.lock().expect("no panic").1
+    }
+
+    /// A proxy that fetches from here.
+    fn scene(&self) -> Scene {
+        Scene::new(&FETCHED.replace("PUBLISHER", &self.address))
+    }
+}
+
+fn key_response(issuers: &[&Issuer]) -> String {
+    let body = key_set(issuers);
+    format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+fn metrics(scene: &Scene) -> String {
+    let address = scene.running().metrics_address().expect("they are served");
+    let mut peer = Peer::new("scraper", TcpStream::connect(address).expect("it listens"));
+    peer.sends("GET /metrics HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    String::from_utf8(peer.rest().0).expect("is text")
+}
+
+/// The response to a token.
+fn asks(client: &mut Client, token: &str) -> Got {
+    client.asks_for(&Asked { fields: &bearer(token), ..get("/other") })
+}
+
+#[test]
+fn keys_are_fetched_and_rotated_while_requests_come() {
+    let (old, new, newest) = (Issuer::new("old"), Issuer::new("new"), Issuer::new("newest"));
+    let [first, second, third] = [&old, &new, &newest].map(|issuer| issuer.token(r#""role":"admin""#));
+    for spoken in BOTH {
+        let publisher = Publisher::new("HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n".to_owned(), |it| it);
+        let scene = publisher.scene();
+        let mut client = scene.client(spoken);
+        // Nobody is let in before there are keys.
+        let got = asks(&mut client, &first);
+        assert_eq!((got.status, got.field("retry-after")), (503, Some("1")), "{spoken:?}");
+        assert_eq!(got.body, "The keys that tokens are verified with are not known yet.\n");
+        // The next request has them fetched once more, and waits.
+        publisher.publishes(key_response(&[&old]));
+        assert_eq!(asks(&mut client, &first).status, 204, "{spoken:?}");
+        let fetches = publisher.fetches();
+        assert_eq!(asks(&mut client, &first).status, 204, "{spoken:?}");
+        assert_eq!(publisher.fetches(), fetches, "{spoken:?}");
+        // An unknown key has them fetched: both keys count, then the new one alone.
+        publisher.publishes(key_response(&[&old, &new]));
+        assert_eq!(asks(&mut client, &second).status, 204, "{spoken:?}");
+        assert_eq!(asks(&mut client, &first).status, 204, "{spoken:?}");
+        publisher.publishes(key_response(&[&new]));
+        assert_eq!(asks(&mut client, &third).status, 401, "{spoken:?}");
+        // What the old key had verified is forgotten with it. A fetch that fails leaves what there is.
+        publisher.publishes("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}".to_owned());
+        assert_eq!(asks(&mut client, &first).status, 401, "{spoken:?}");
+        assert_eq!(asks(&mut client, &second).status, 204, "{spoken:?}");
+        // Enough: unknown keys do not burden the issuer.
+        for _ in 0..9 {
+            assert_eq!(asks(&mut client, &third).status, 401, "{spoken:?}");
+        }
+        let fetches = publisher.fetches();
+        assert!((4..=7).contains(&fetches), "{spoken:?} {fetches}");
+        assert_eq!(asks(&mut client, &second).status, 204, "{spoken:?}");
+        let metrics = metrics(&scene);
+        assert!(metrics.contains("vanward_token_key_fetches_total 3\n"), "{spoken:?}\n{metrics}");
+        assert!(!metrics.contains("vanward_token_key_fetch_failures_total 0\n"), "{spoken:?}\n{metrics}");
+    }
+}
+
+#[test]
+fn keys_outlive_a_reload() {
+    let issuer = Issuer::new("a");
+    let token = issuer.token(r#""role":"admin""#);
+    let publisher = Publisher::new(key_response(&[&issuer]), |it| it);
+    let scene = publisher.scene();
+    let mut client = scene.client(Spoken::Http1);
+    assert_eq!(asks(&mut client, &token).status, 204);
+    let next = FETCHED.replace("{0}", &scene.server_address(0)).replace("PUBLISHER", &publisher.address);
+    let next = next.replace("require = { role = \"admin\" }", "require = { role = \"*\" }");
+    let listen = "[[listen]]\naddress = \"127.0.0.1:0\"\n";
+    scene.running().reload(read(&format!("workers = 2\n{next}{listen}"))).expect("is valid");
+    // A client of the new configuration, which has other rules, and no other keys.
+    assert_eq!(asks(&mut client, &token).status, 204);
+    assert_eq!(publisher.fetches(), 1, "nothing is fetched anew");
+}
+
+#[test]
+fn keys_are_fetched_over_tls() {
+    let (issuer, authority) = (Issuer::new("a"), Arc::new(Authority::new()));
+    let ca = fs::read_to_string(&authority.file).expect("it is there");
+    for (name, status) in [("127.0.0.1", 204), ("a.example", 503)] {
+        let shared = Arc::clone(&authority);
+        let open = move |stream| server_named(&shared, name, false, stream);
+        let publisher = Publisher::new(key_response(&[&issuer]), open);
+        let url = format!("https://{}/keys?a=b\", ca = \"{{dir}}/ca.pem\"", publisher.address);
+        let scene =
+            Scene::with_files(&[("ca.pem", &ca)], &FETCHED.replace("http://PUBLISHER/keys?a=b\"", &url));
+        let mut client = scene.client(Spoken::Http1);
+        assert_eq!(asks(&mut client, &issuer.token("\"role\":\"admin\"")).status, status, "{name}");
+    }
+}
+
+/// What servers answer to somebody they know is stored only where they say that others may see it (RFC 9111 §3.5).
+#[test]
+fn what_a_token_tells_the_server_is_not_stored_for_others() {
+    let issuer = Issuer::new("a");
+    let keys = key_set(&[&issuer]);
+    let [first, second] = ["alice", "bob"].map(|user| issuer.token(&format!("\"sub\":\"{user}\"")));
+    for (options, cache_control, is_stored) in [
+        ("", "max-age=60", false),
+        ("", "max-age=60, public", true),
+        (", remove_token = true", "max-age=60", true),
+        (", remove_token = true, claims = { X-User = \"sub\" }", "max-age=60", false),
+        (", remove_token = true, claims = { X-User = \"sub\" }", "max-age=60, public", true),
+        (", from = \"cookie:session\"", "max-age=60", false),
+        (", from = \"cookie:session\", remove_token = true", "max-age=60", true),
+        (", from = \"header:X-Token\"", "max-age=60", false),
+    ] {
+        let routes = format!(
+            "[cache]\nmemory = \"16MiB\"\n[[route]]\nupstream = \"app\"\ncache = {{}}\n\
+             jwt = {{ keys = \"{{dir}}/keys.json\"{options} }}\n[upstream.app]\nservers = [\"http://{{0}}\"]\n"
+        );
+        let scene = Scene::with_files(&[("keys.json", &keys)], &routes);
+        let response =
+            format!("HTTP/1.1 200 OK\r\nCache-Control: {cache_control}\r\nContent-Length: 1\r\n\r\na");
+        let fields = |token: &str| match options {
+            cookie if cookie.contains("cookie") => format!("cookie: session={token}\n"),
+            header if header.contains("header") => format!("x-token: {token}\n"),
+            _ => bearer(token),
+        };
+        let mut client = scene.client(Spoken::Http1);
+        let mut server = None;
+        for (token, comes_from_server) in [(&first, true), (&second, !is_stored)] {
+            client.asks(&Asked { fields: &fields(token), ..get("/") });
+            if comes_from_server {
+                let server = server.get_or_insert_with(|| scene.accept(0));
+                server.head();
+                server.sends(&response);
+            }
+            assert_eq!(client.gets().status, 200, "{options} {cache_control}");
+        }
+        // What is stored is only for who may come in.
+        assert_eq!(client.asks_for(&get("/")).status, 401, "{options} {cache_control}");
+    }
+}
