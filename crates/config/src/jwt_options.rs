@@ -264,7 +264,7 @@ pub(crate) const JWT: Inline<JwtWritten> = Inline {
 
 /// Checks the relations of the options; `None` if there is a mistake.
 pub(crate) fn jwt(
-    Element { value: written, at, is_intact }: &Element<JwtWritten>,
+    Element { value: written, at, is_intact, .. }: &Element<JwtWritten>,
     reader: &mut Reader<'_>,
 ) -> Option<Jwt> {
     let refused_before = reader.refused();
