@@ -577,7 +577,7 @@ fn check_jwt(written: &RouteWritten, reader: &mut Reader<'_>) {
     for Pair { at: edit, name, .. } in edits.set.iter().chain(&edits.add) {
         if jwt.passes(&name.0) {
             let line = reader.line(at);
-            let message = format!("request_headers: {} is written by jwt.claims, in line {line}", name.0);
+            let message = format!("request_headers: {} is written by jwt.claims, in {line}", name.0);
             refuse(edit, &message, "another name in one of them", reader);
         }
     }
