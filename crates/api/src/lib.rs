@@ -2,6 +2,8 @@
 
 /// Cache commands: purge orders, and explanations of cache decisions.
 pub mod cache;
+/// Maintenance: orders to switch it, and its status.
+pub mod maintenance;
 /// Shaping: the status of rates and delays, and orders to change them.
 pub mod shaping;
 /// The status of the proxy, and orders about servers and faults.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::maintenance::MaintenanceStatus;
 use crate::shaping::ShapingStatus;
 
 /// The status of the proxy.
@@ -33,6 +34,9 @@ pub struct Status {
     pub cache: Option<CacheStatus>,
     /// The faults, in the order in which requests are matched against them.
     pub faults: Vec<FaultStatus>,
+    /// The routes that are under maintenance, or that a command has taken out of it.
+    #[serde(default)]
+    pub maintenance: Vec<MaintenanceStatus>,
     /// The places with shaping, or with settings that an operator has changed.
     pub shaping: Vec<ShapingStatus>,
     /// Counters since the start, by name.

@@ -92,6 +92,8 @@ mod retry_options;
 mod cache_options;
 /// Options of CORS.
 mod cors_options;
+/// The maintenance switch of routes.
+mod maintenance_options;
 /// Options of faults.
 mod fault_options;
 /// Options of TLS.
@@ -136,6 +138,7 @@ pub use fault_read::{faults, written_rule};
 pub use host::{listen_address, network};
 pub use ipnet::IpNet;
 pub use mistake::Mistake;
+pub use named_file::page;
 pub use needs::{Need, Needed};
 pub use profile::{OwnProfile, PROFILES, Profile};
 pub use quantity::{duration, size, written_duration};
@@ -145,11 +148,11 @@ pub use route_options::RouteOptions;
 pub use settings::{
     Access, AccessLog, Action, Auth, Bandwidth, Bandwidths, BodyRule, CacheDisk, CacheStore, Check,
     CookieSecrets, Dns, FaultRule, Faults, First, HostHeader, Http2Limits, Jwt, KeySource, KeyUrl, Limits,
-    Link, ListenAddress, Listener, LogFormat, LogQuery, LogTarget, MemoryBound, MessageFormat, MessageLevel,
-    Messages, Mirror, Page, Pages, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Require,
-    Respond, Retry, RetryOn, Rewrite, Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server, ServerHost,
-    Settings, Shaping, Shedding, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, TokenKeys,
-    TokenSource, Upstream, Via,
+    Link, ListenAddress, Listener, LogFormat, LogQuery, LogTarget, Maintenance, MemoryBound, MessageFormat,
+    MessageLevel, Messages, Mirror, Page, Pages, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit,
+    Require, Respond, Retry, RetryOn, Rewrite, Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server,
+    ServerHost, Settings, Shaping, Shedding, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts,
+    TokenKeys, TokenSource, Upstream, Via,
 };
 pub use surroundings::{Machine, Surroundings};
 pub use tls::{

@@ -90,6 +90,14 @@ pub(crate) const PAGE: FileKind<Page> = FileKind {
     path: |page| &page.file,
 };
 
+/// Reads a page while the proxy runs.
+///
+/// # Errors
+/// The file cannot be read, or is no file.
+pub fn page(path: &Path) -> Result<Page, String> {
+    (PAGE.make)(path, read_bytes(path)?)
+}
+
 /// The content type of a page, from the extension of its file.
 fn content_type(path: &Path) -> &'static str {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();

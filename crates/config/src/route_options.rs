@@ -17,6 +17,7 @@ use crate::delay::DELAY;
 use crate::jwt_options::{JWT, JwtWritten};
 use crate::keys::RATE_KEY;
 use crate::kind::{At, List, Located, Made, Maybe, Name, Switch, Template, Unless, Word};
+use crate::maintenance_options::MaintenanceKind;
 use crate::matching::{FieldName, PATTERN, parameter_name};
 use crate::mirror_options::{MIRROR, MirrorWritten};
 use crate::named_file::{FileKind, PAGE, USERS, UsersFile};
@@ -26,7 +27,7 @@ use crate::range::{Count, NonZero, Unit, Wait};
 use crate::requests::{self, Requests};
 use crate::retry_options::RETRY_OF_ROUTE;
 use crate::route_kinds::{DomainKind, RATE, REALM, RedirectStatusKind, VIA};
-use crate::settings::{Bandwidth, Page, Pages, Retry, RouteLimits, RouteTimeouts, Via};
+use crate::settings::{Bandwidth, Maintenance, Page, Pages, Retry, RouteLimits, RouteTimeouts, Via};
 use crate::table::{Declared, Element, Inline, Table, Within, key, required};
 use crate::value_error::{ValueError, ValueFault};
 
@@ -282,6 +283,9 @@ options! {
              compress responses to requests with a Via, unless its `gzip_proxied` allows it.) \
              Via fields of others are forwarded; `request_headers` and `response_headers` can \
              remove them.";
+        maintenance: Option<Maintenance> = MaintenanceKind,
+            "Answers with 503 and Retry-After instead of asking a server or the cache. `true` has all \
+             defaults. `vanward maintenance` switches it while the proxy runs.";
         error_pages: Pages = Made { kind: ERROR_PAGES, make: pages, written: written_pages },
             "Error pages of the route; they take precedence over those of the top level.";
         replace_errors: bool = Switch,

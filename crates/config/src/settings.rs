@@ -27,8 +27,8 @@ pub use limits::{
 };
 pub use listeners::{ListenAddress, Listener};
 pub use routes::{
-    Access, Action, Auth, Mirror, Page, Pages, Policies, RateLimit, Require, Respond, Rewrite, Route,
-    RouteLimits, RouteTimeouts, Via,
+    Access, Action, Auth, Maintenance, Mirror, Page, Pages, Policies, RateLimit, Require, Respond, Rewrite,
+    Route, RouteLimits, RouteTimeouts, Via,
 };
 pub use shaping::{Bandwidth, Bandwidths, Link, Scope, Shaping};
 pub use tokens::{Jwt, KeySource, KeyUrl, TokenKeys, TokenSource};

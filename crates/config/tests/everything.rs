@@ -128,6 +128,7 @@ redirect = { to = "https://$host$path_and_query" }
 
 [[route]]
 path = "/health"
+maintenance = { on = false, page = "DIR/404.html", retry_after = "90s", allow = ["10.0.0.0/8"] }
 respond = { status = 200, body = "ok\n\"quoted\" \\", content_type = "text/plain" }
 
 [[route]]

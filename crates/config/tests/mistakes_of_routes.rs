@@ -392,6 +392,23 @@ fn mistakes() {
             &["7:30: response_headers: cors writes access-control-allow-origin; expected one of both"],
         ),
         (
+            "upstream = \"app\"\nmaintenance = \"on\"",
+            &["6:15: maintenance: this is a string; expected true, false, or a table such as { page = \
+                 \"maintenance.html\", retry_after = \"10m\" }"],
+        ),
+        (
+            "upstream = \"app\"\nmaintenance = { page = \"/nowhere/a.html\", retry_after = 10, allow = \"10.0.0.1\", until = \"1h\" }",
+            &[
+                "6:24: page: /nowhere/a.html: it can't be read: No such file or directory (os error 2); expected the path of \
+                 a page such as /etc/vanward/404.html",
+                "6:57: retry_after: 10 has no unit; did you mean \"10s\"? Expected a duration such as 50ms, 1.5s, 2m or 1h, \
+                 1ms to 365d",
+                "6:69: allow: this is a string; expected an array, each a network such as 10.0.0.0/8 or fd00::/8, or one \
+                 address",
+                "6:81: unknown key \"until\" in maintenance; it is an option of [[fault]]; expected on, page, retry_after or allow",
+            ],
+        ),
+        (
             "upstream = \"app\"\nretry = { on = [\"conect\"] }",
             &[
                 "6:17: on: \"conect\" is not known here; did you mean \"connect\"? Expected connect, reset, timeout, or a status \

@@ -29,8 +29,9 @@ fn the_page_has_every_option_as_declared() {
 #[test]
 fn the_examples_of_the_pages_are_right() {
     let (path, page) = page();
-    let headers = std::fs::read_to_string(path.with_file_name("headers.md")).unwrap();
-    let page = page + &headers;
+    let others = ["headers.md", "maintenance.md"]
+        .map(|name| std::fs::read_to_string(path.with_file_name(name)).unwrap());
+    let page = page + &others.concat();
     let examples: Vec<&str> =
         page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert!(examples.len() >= 2);

@@ -10,6 +10,8 @@ mod status;
 mod cache;
 /// Commands for faults.
 mod faults;
+/// Commands for maintenance.
+mod maintenance;
 /// Commands for rates and delays.
 mod shaping;
 
@@ -103,6 +105,9 @@ pub(crate) fn router(control: Weak<Control>) -> Router {
         .route("/cache/explain", post(cache::explain))
         .route("/faults", get(faults::list).post(faults::add).delete(faults::clear))
         .route("/faults/{name}", delete(faults::remove))
+        .route("/maintenance", get(maintenance::list))
+        .route("/maintenance/on", post(maintenance::begin))
+        .route("/maintenance/off", post(maintenance::end))
         .route("/shaping", get(shaping::list).post(shaping::change).delete(shaping::clear))
         .route("/shaping/{place}/{name}", delete(shaping::remove))
         .method_not_allowed_fallback(|| async { refused(StatusCode::METHOD_NOT_ALLOWED, PLACES) })
@@ -110,8 +115,8 @@ pub(crate) fn router(control: Weak<Control>) -> Router {
         .with_state(control)
 }
 
-const PLACES: &str = "there are GET /status, /configuration, /faults and /shaping, POST /reload, /faults, /shaping, /cache/purge \
-                      and explain, and /servers/drain, restore, weigh, add and remove, DELETE /faults, /faults/NAME, \
+const PLACES: &str = "there are GET /status, /configuration, /faults, /maintenance and /shaping, POST /reload, /faults, /shaping, \
+                      /cache/purge and explain, /maintenance/on and off, and /servers/drain, restore, weigh, add and remove, DELETE /faults, /faults/NAME, \
                       /shaping and /shaping/listener, route or upstream/NAME";
 
 async fn status(State(control): State<Weak<Control>>) -> Response {

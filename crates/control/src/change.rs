@@ -23,8 +23,9 @@ use crate::admin::{Admin, AdminPath};
 use crate::certificates;
 use crate::handover::{self, Handover, Inheritance, Purpose};
 use crate::metrics::{Metrics, MetricsAddress};
-use crate::runtime_overrides::{Amendment, Refusal, ReshapeRefusal, RuntimeOverrides};
+use crate::runtime_overrides::{Amendment, MaintenanceRefusal, Refusal, ReshapeRefusal, RuntimeOverrides};
 use crate::{Reread, StartError, speak};
+use api::maintenance::MaintenanceOrder;
 use api::shaping::{PlaceKind, PlaceNamed, ShapingOrder};
 use proxy::cache::Cache;
 use proxy::context::handover_state::HandoverState;
@@ -121,6 +122,8 @@ pub(crate) enum AmendError {
     Refused(#[from] Refusal),
     #[error("{0}")]
     NotReshaped(#[from] ReshapeRefusal),
+    #[error("{0}")]
+    NotSwitched(#[from] MaintenanceRefusal),
     /// The change would make the configuration invalid.
     #[error("{}", sentences(.0))]
     Mistakes(Vec<Mistake>),
@@ -340,6 +343,21 @@ impl Control {
     /// Why nothing was changed.
     pub(crate) fn expire(&self) -> Result<Vec<PlaceNamed>, AmendError> {
         self.overlaid(|_, overrides| Ok(overrides.shaping.expire(self.time())))
+    }
+
+    /// Switches the maintenance of routes at run time. Returns their names. Blocks, as `change` does.
+    ///
+    /// # Errors
+    /// Why nothing was changed.
+    pub(crate) fn switch_maintenance(
+        &self,
+        order: &MaintenanceOrder,
+        begins: bool,
+    ) -> Result<Vec<String>, AmendError> {
+        self.overlaid(|file, overrides| {
+            let maintenance = &mut overrides.maintenance;
+            Ok(if begins { maintenance.begin(order, file) } else { maintenance.end(order, file) }?)
+        })
     }
 
     /// Puts the file in force with other changes than now. Blocks, as `change` does.

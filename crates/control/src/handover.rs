@@ -18,7 +18,7 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 use telemetry::message;
 
-use crate::runtime_overrides::{RuntimeOverrides, ServerChange};
+use crate::runtime_overrides::{MaintenanceHandover, RuntimeOverrides, ServerChange};
 use api::shaping::ShapingOrder;
 use proxy::context::handover_state::MESSAGE_BYTES_MAX;
 use proxy::context::handover_state::{HandoverPart, HandoverState};
@@ -69,6 +69,9 @@ enum Part<C = ServerChange, B = HandoverPart> {
     },
     Shaping {
         order: Box<ShapingOrder>,
+    },
+    Maintenance {
+        switch: Box<MaintenanceHandover>,
     },
     Fault {
         #[serde(rename = "bequest")]
@@ -131,6 +134,7 @@ impl Inheritance {
                 }
                 Part::Server { change } => overrides.insert(change),
                 Part::Shaping { order } => overrides.shaping.inherit(&order),
+                Part::Maintenance { switch } => overrides.maintenance.inherit(*switch),
                 Part::Fault { part } => faults.push(*part),
                 Part::Known { part } => handover_state.push(part),
                 Part::Unknown => {}
@@ -193,6 +197,9 @@ pub(crate) fn give(channel: &OwnedFd, handover: &Handover) -> io::Result<()> {
     }
     for order in &handover.shaping {
         send_part(channel, &Given::Shaping { order: Box::new(order.clone()) }, &[])?;
+    }
+    for switch in handover.overrides.maintenance.handover() {
+        send_part(channel, &Given::Maintenance { switch: Box::new(switch) }, &[])?;
     }
     for part in &handover.faults {
         send_part(channel, &Given::Fault { part: Box::new(part.clone()) }, &[])?;

@@ -3,6 +3,8 @@
 
 /// Operators' changes of rates and delays.
 pub(crate) mod shaping_overrides;
+/// Operators' switches of maintenance.
+mod maintenance_overrides;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use telemetry::message;
 
 use proxy::context::plan::Plan;
 
+pub(crate) use maintenance_overrides::{MaintenanceHandover, MaintenanceOverrides, MaintenanceRefusal};
 pub(crate) use shaping_overrides::{ReshapeRefusal, ShapingOverrides};
 
 /// Servers that may differ from the file.
@@ -25,6 +28,7 @@ pub(crate) struct RuntimeOverrides {
     /// By upstream and server.
     servers: BTreeMap<(String, String), ServerChange>,
     pub(crate) shaping: ShapingOverrides,
+    pub(crate) maintenance: MaintenanceOverrides,
 }
 
 /// The changes of one server.
@@ -180,6 +184,7 @@ impl RuntimeOverrides {
     pub(crate) fn over(&self, file: &Config) -> Result<Config, Vec<Mistake>> {
         file.edit(|settings| {
             self.shaping.over(settings);
+            self.maintenance.over(settings);
             self.servers_over(settings);
         })
     }

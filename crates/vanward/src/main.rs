@@ -47,6 +47,7 @@ enum Command {
     Cache(commands::cache::Args),
     Faults(commands::faults::Args),
     Shape(commands::shape::Args),
+    Maintenance(commands::maintenance::Args),
     Chaos(commands::chaos::Args),
     #[cfg(feature = "lab")]
     Origin(commands::origin::Args),
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
         Command::Cache(arguments) => commands::cache::run(&arguments),
         Command::Faults(arguments) => commands::faults::run(&arguments),
         Command::Shape(arguments) => commands::shape::run(&arguments),
+        Command::Maintenance(arguments) => commands::maintenance::run(&arguments),
         Command::Chaos(arguments) => commands::chaos::run(&arguments),
         #[cfg(feature = "lab")]
         Command::Origin(arguments) => commands::origin::run(&arguments),

@@ -303,6 +303,53 @@ fn what_operators_changed_outlives_reloads_and_upgrades() {
     scene.end();
 }
 
+/// In each way that it can be said, and over a reload and an upgrade, after which its page is gone.
+#[test]
+fn maintenance_outlives_reloads_and_upgrades() {
+    let scene = Scene::start(1);
+    let run = |arguments: &[&str]| run_in(scene.path(), &[&["maintenance"], arguments].concat());
+    std::fs::write(scene.path().join("page.html"), "<p>soon</p>").expect("it can be written");
+    let on = ["on", "--route", "/", "--page", "page.html", "--retry-after", "10m", "--allow", "192.0.2.0/24"];
+    let said = run(&on).with_code(0).errors;
+    assert!(said.contains("route / is under maintenance"), "{said}");
+    let check = |when: &str, body: &str| {
+        let got = get(scene.address, "/tiny");
+        let is_said = got.starts_with("HTTP/1.1 503 ") && got.contains("\r\nRetry-After: 600\r\n");
+        assert!(is_said && got.ends_with(body), "{when}: {got}");
+        let listed = run(&["list"]).with_code(0).output;
+        assert!(listed.contains("503, retry after 10m"), "{when}: {listed}");
+        assert!(listed.contains("for all but 192.0.2.0/24; by command"), "{when}: {listed}");
+        let status = run_in(scene.path(), &["status"]).with_code(0).output;
+        assert!(status.contains("\nmaintenance; ") && status.contains(&listed), "{when}: {status}");
+    };
+    check("at once", "<p>soon</p>");
+    scene.reload();
+    check("after a reload", "<p>soon</p>");
+    scene.upgrade();
+    check("after an upgrade", "<p>soon</p>");
+    std::fs::remove_file(scene.path().join("page.html")).expect("it is there");
+    scene.upgrade();
+    check("after an upgrade without the page", "Down for maintenance; try again later.\n");
+    let json = run(&["list", "--json"]).with_code(0).output;
+    let told: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
+    assert_eq!((&told[0]["route"], &told[0]["is_on"]), (&"/".into(), &true.into()), "{json}");
+    let said = run(&["off", "--all"]).with_code(0).errors;
+    assert!(said.contains("route / is served again"), "{said}");
+    assert!(get(scene.address, "/tiny").starts_with("HTTP/1.1 200 "));
+    assert_eq!(run(&[]).with_code(0).output, "no route is under maintenance\n");
+    for (arguments, told) in [
+        (&["on", "--route", "shop"][..], "no route is named \"shop\"; there are /"),
+        (&["on", "--all", "--page", "/nowhere/a.html"], "/nowhere/a.html: it can't be read"),
+        (&["on", "--all", "--retry-after", "soon"], "retry_after: \"soon\" is not a number"),
+        (&["on", "--all", "--allow", "10.0.0.1/8"], "allow: "),
+    ] {
+        let refused = run(arguments).with_code(1);
+        assert!(refused.errors.contains(told), "{arguments:?}: {}", refused.errors);
+    }
+    run(&["on"]).with_code(2);
+    scene.end();
+}
+
 /// Faults that operators have added go on with their counts and their time, and those that they removed stay away.
 #[test]
 fn faults_outlive_an_upgrade() {

@@ -1,5 +1,6 @@
 //! Settings of routes and their policies.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -152,6 +153,35 @@ pub enum Via {
     Named(String),
     /// No Via of this proxy.
     Off,
+}
+
+/// Maintenance of a route: whether and how its requests are refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Maintenance {
+    /// Whether requests are refused now.
+    pub is_on: bool,
+    /// The page that clients get; `None` means the error page for 503.
+    pub page: Option<Page>,
+    /// When clients may come again.
+    pub retry_after: Duration,
+    /// Networks of clients that are served as usual.
+    pub allow: Vec<IpNet>,
+}
+
+impl Default for Maintenance {
+    fn default() -> Self {
+        Self { is_on: true, page: None, retry_after: RETRY_AFTER, allow: Vec::new() }
+    }
+}
+
+/// When clients may come again where nothing else is said: about how long a deployment takes.
+const RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
+
+impl Maintenance {
+    /// Whether a client is refused.
+    pub fn refuses(&self, client: IpAddr) -> bool {
+        self.is_on && !self.allow.iter().any(|network| network.contains(&client))
+    }
 }
 
 /// Access control by client network; see `route::AccessList`.

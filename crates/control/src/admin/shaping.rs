@@ -13,7 +13,7 @@ use shape::Delay;
 
 use super::{Segments, Sent, elsewhere, ending, json, refused};
 use crate::change::{AmendError, Control};
-use crate::runtime_overrides::ReshapeRefusal;
+use crate::runtime_overrides::{MaintenanceRefusal, ReshapeRefusal};
 
 /// How fast a place is.
 fn place(kind: PlaceKind, name: &str, Bandwidths { down, up }: &Bandwidths) -> ShapingStatus {
@@ -130,8 +130,13 @@ pub(super) fn not_done(error: &AmendError) -> Response {
         AmendError::NotReshaped(ReshapeRefusal::NoPlace { .. } | ReshapeRefusal::NotChanged { .. }) => {
             StatusCode::NOT_FOUND
         }
-        AmendError::NotReshaped(ReshapeRefusal::TooMany) | AmendError::Refused(_) => StatusCode::CONFLICT,
-        AmendError::NotReshaped(_) | AmendError::Mistakes(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        AmendError::NotSwitched(MaintenanceRefusal::NoRoute { .. }) => StatusCode::NOT_FOUND,
+        AmendError::NotReshaped(ReshapeRefusal::TooMany)
+        | AmendError::NotSwitched(MaintenanceRefusal::TooMany)
+        | AmendError::Refused(_) => StatusCode::CONFLICT,
+        AmendError::NotReshaped(_) | AmendError::NotSwitched(_) | AmendError::Mistakes(_) => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
         AmendError::NotPossible(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };
     refused(status, &error.to_string())

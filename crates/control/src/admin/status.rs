@@ -12,7 +12,7 @@ use balance::{Cause, Flow, Time};
 use config::{ListenAddress, Mistake};
 use telemetry::RouteCell;
 
-use super::shaping;
+use super::{maintenance, shaping};
 use crate::change::Control;
 use crate::runtime_overrides::{Presence, RuntimeOverrides, ServerChange};
 use proxy::cache::{self, Cache};
@@ -53,6 +53,7 @@ pub(crate) fn read(control: &Control) -> Status {
         cache: plan.cache.as_ref().map(Cache::report),
         upstreams: plan.upstreams.iter().map(|upstream| of_upstream(upstream, &overrides, now)).collect(),
         faults: faults(control),
+        maintenance: maintenance::routes(control),
         shaping: shaping::places(control).into_iter().filter(|place| !place.is_plain()).collect(),
         counters: counted.each().map(|row| (row.name.to_owned(), row.value)).collect(),
         failures: failures.map(|(word, count)| ((*word).to_owned(), count)).collect(),

@@ -103,6 +103,7 @@ failures! {
     UpstreamTruncated Upstream 502 "upstream-truncated" "The server's response ended early.",
     UpstreamStatus Upstream 502 "upstream-status" "The server responded with an error.",
     UpstreamUnknown Upstream 503 "upstream-unknown" "The server's name could not be resolved.",
+    Maintenance Proxy 503 "maintenance" "Down for maintenance; try again later.",
     VerifierBusy Proxy 503 "verifier-busy" "Too many passwords are being verified.",
     TokenKeysMissing Proxy 503 "token-keys-missing" "The keys that tokens are verified with are not known yet.",
     NoServer Proxy 503 "no-server" "No server is available.",
@@ -151,11 +152,13 @@ impl Failure {
     /// Whether no route takes the request, although it is valid.
     pub(crate) fn is_of_policy(self) -> bool {
         use Failure::{
-            Forbidden, NoRoute, RateLimited, TokenInsufficient, TokenMissing, TokenRefused, Unauthorized,
+            Forbidden, Maintenance, NoRoute, RateLimited, TokenInsufficient, TokenMissing, TokenRefused,
+            Unauthorized,
         };
         matches!(
             self,
-            Unauthorized
+            Maintenance
+                | Unauthorized
                 | TokenMissing
                 | TokenRefused
                 | TokenInsufficient

@@ -323,7 +323,7 @@ pub(crate) async fn failure(
     let policies = state.route().and_then(|route| ctx.snapshot.plan.routes[route].policies.as_deref());
     let persists = outlives(ctx, request, failure);
     let told = FailureHead {
-        page: page(ctx, policies, facts.status),
+        page: page_of_maintenance(policies, failure).or_else(|| page(ctx, policies, facts.status)),
         added: seen::added(ctx, &request.head, request.head_bytes()),
         authentication: policies.and_then(|policies| policies.authentication.as_ref()),
         refusal: state.refusal,
@@ -391,6 +391,12 @@ pub(crate) fn stand_in<'a>(
 fn page<'a>(ctx: &ExchangeContext<'a>, policies: Option<&'a Policies>, status: u16) -> Option<&'a Page> {
     let own = policies.and_then(|policies| policies.settings.options.error_pages.page(status));
     own.or_else(|| ctx.snapshot.plan.config.error_pages.page(status))
+}
+
+/// The page of a route that is under maintenance.
+fn page_of_maintenance(policies: Option<&Policies>, failure: Failure) -> Option<&Page> {
+    let policies = policies.filter(|_| failure == Failure::Maintenance)?;
+    policies.settings.options.maintenance.as_ref()?.page.as_ref()
 }
 
 /// What is said beside a failure.

@@ -39,7 +39,7 @@ impl Subject {
     }
 }
 
-/// Checks whether the request is permitted, by network and rate.
+/// Checks whether the request is permitted, by network, maintenance and rate.
 pub(crate) fn permit(
     ctx: &ExchangeContext<'_>,
     policies: &Policies,
@@ -48,6 +48,12 @@ pub(crate) fn permit(
     state: &mut ExchangeState<'_>,
 ) -> Result<(), Failure> {
     enter(policies, routed.client)?;
+    if let Some(maintenance) = &policies.settings.options.maintenance
+        && maintenance.refuses(routed.client)
+    {
+        state.retry_after_seconds = maintenance.retry_after.as_secs().max(1);
+        return Err(Failure::Maintenance);
+    }
     if !policies.limits.is_empty() {
         let bytes = request.head_bytes();
         let fields = Fields::of(&request.head, bytes);

@@ -20,5 +20,7 @@ mod answered;
 mod fleet;
 /// Which other origins may read responses.
 mod cors;
+/// Routes under maintenance.
+mod maintenance;
 /// Very many routes.
 mod many;

@@ -270,6 +270,12 @@ impl Report<'_> {
             let origins: Vec<String> = cors.origins.iter().map(ToString::to_string).collect();
             lines.push(format!("Pages of these origins can read the response: {}.", origins.join(", ")));
         }
+        if let Some(maintenance) = &policies.options.maintenance
+            && maintenance.refuses(self.exchange.request.client)
+        {
+            let retry_after = config::written_duration(maintenance.retry_after);
+            lines.push(format!("It is under maintenance: 503, retry after {retry_after}."));
+        }
         for limit in &policies.rate_limits {
             let (requests, per) = limit.rate.requests_per();
             lines.push(format!(
@@ -434,6 +440,7 @@ rate_limit = { rate = "5/s" }
 cors = { origins = "https://*.a.example" }
 [[route]]
 name = "moved"
+maintenance = { allow = ["127.0.0.1"] }
 listener = "secure"
 path = "~ /old/(.*)"
 redirect = { to = "https://$host/new/$1" }
@@ -502,6 +509,9 @@ The server gets /v1/x?y.
         assert!(said.ends_with("It is a preflight (CORS): the proxy answers it with 204.\n"), "{said}");
         let (said, _) = text(&asked("GET", "https://b.example/old/a%20b"));
         assert!(said.ends_with("The route is moved: 308 to https://b.example/new/a%20b.\n"), "{said}");
+        let query = asked("GET", "https://b.example/old/a");
+        let (said, _) = text(&RouteQuery { client, ..query });
+        assert!(said.ends_with("It is under maintenance: 503, retry after 5m.\n"), "{said}");
         // Read in the other way it would take another route.
         let (said, is_routed) = text(&asked("POST", "http://a.example/x/../api"));
         assert!(!is_routed && said.contains("rejected with 400"), "{said}");

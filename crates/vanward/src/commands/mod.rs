@@ -36,6 +36,8 @@ mod cache_explain;
 pub(crate) mod faults;
 /// `vanward shape`: changes rate limits and delays of the running proxy.
 pub(crate) mod shape;
+/// `vanward maintenance`: takes routes of the running proxy out of service and back.
+pub(crate) mod maintenance;
 /// `vanward chaos`: runs TCP proxies with faults.
 pub(crate) mod chaos;
 /// `vanward origin`: runs the test server.

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use api::status::{ServerState, ServerStatus, Status, UpstreamStatus};
 
 use super::reach::Reach;
-use super::{faults, shape};
+use super::{faults, maintenance, shape};
 
 /// Shows the state of the running proxy: listeners, upstreams, and each server with its state and the reason.
 #[derive(clap::Args)]
@@ -88,6 +88,10 @@ fn page(status: &Status, has_colour: bool) -> String {
     }
     if let Some(stored) = &status.cache {
         cache::told(&mut page, stored, &status.routes);
+    }
+    if !status.maintenance.is_empty() {
+        let _ = writeln!(page, "\nmaintenance; `vanward maintenance off --all` ends it");
+        page += &maintenance::table(&status.maintenance);
     }
     if !status.faults.is_empty() {
         let _ = writeln!(page, "\nfaults, injected on purpose; `vanward faults clear` removes them");
@@ -239,6 +243,7 @@ mod tests {
             routes: Vec::new(),
             cache: None,
             faults: Vec::new(),
+            maintenance: Vec::new(),
             shaping: Vec::new(),
             upstreams: vec![upstream(), table],
             counters: BTreeMap::new(),
