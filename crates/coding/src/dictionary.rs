@@ -66,6 +66,42 @@ pub fn match_of(value: &[u8]) -> Option<&[u8]> {
     }
 }
 
+/// Whether a body that begins so can be a dictionary of either coding. RFC 9842 §5: it is raw bytes, which Zstandard would
+/// read as a dictionary of its own format if they begin like one.
+pub fn is_dictionary(beginning: &[u8]) -> bool {
+    !beginning.starts_with(&MAGIC_OF_FORMAT)
+}
+
+/// RFC 8878 §5: what a dictionary of Zstandard's own format begins with.
+const MAGIC_OF_FORMAT: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
+
+/// Whether a path is of a pattern, in which `*` stands for anything.
+pub fn matches(pattern: &[u8], path: &[u8]) -> bool {
+    let (mut pattern_at, mut path_at) = (0, 0);
+    // Where the last `*` was, and how much of the path it stands for.
+    let mut star = None;
+    while path_at < path.len() {
+        match pattern.get(pattern_at) {
+            Some(b'*') => {
+                star = Some((pattern_at, path_at));
+                pattern_at += 1;
+            }
+            Some(byte) if *byte == path[path_at] => {
+                pattern_at += 1;
+                path_at += 1;
+            }
+            _ => match star {
+                Some((star_at, taken)) => {
+                    star = Some((star_at, taken + 1));
+                    (pattern_at, path_at) = (star_at + 1, taken + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[pattern_at..].iter().all(|byte| *byte == b'*')
+}
+
 /// A string, a token, or an inner list with nothing looked at, and what follows.
 fn item(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let close = |end: u8| text.iter().skip(1).position(|byte| *byte == end).map(|at| at + 1);
@@ -99,6 +135,24 @@ mod tests {
             b"",
         ] {
             assert_eq!(available_dictionary(wrong), None, "{}", String::from_utf8_lossy(wrong));
+        }
+    }
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for (pattern, path, expected) in [
+            ("/app/*/main.js", "/app/v1/main.js", true),
+            ("/app/*/main.js", "/app/v1/a/main.js", true),
+            ("/app/*/main.js", "/app/main.js", false),
+            ("/*", "/", true),
+            ("/a*b*c", "/abbcbc", true),
+            ("/a*b*c", "/abbcb", false),
+            ("/a", "/a", true),
+            ("/a", "/ab", false),
+            ("/a**", "/a", true),
+            ("/a/*", "/a", false),
+        ] {
+            assert_eq!(matches(pattern.as_bytes(), path.as_bytes()), expected, "{pattern} {path}");
         }
     }
 

@@ -5,7 +5,7 @@ use brotli::enc::encode::{BrotliEncoderOperation, BrotliEncoderParameter, Brotli
 use flate2::{Compress, Compression, FlushCompress};
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, zstd_sys::ZSTD_EndDirective};
 
-use crate::dictionary::{Digest, MAGIC_OF_BROTLI, MAGIC_OF_ZSTD};
+use crate::dictionary::{Digest, MAGIC_OF_BROTLI, MAGIC_OF_ZSTD, is_dictionary};
 use crate::{Coding, CodingError};
 
 /// The levels of the codings: more is smaller and slower.
@@ -129,8 +129,7 @@ impl Encoder {
                 (MAGIC_OF_BROTLI, Kind::Brotli(encoder))
             }
             Coding::DictionaryZstd => {
-                // RFC 9842 §5: a dictionary is raw bytes. These would be read as a dictionary of Zstandard's own format.
-                if dictionary.starts_with(&[0x37, 0xa4, 0x30, 0xec]) {
+                if !is_dictionary(dictionary) {
                     return None;
                 }
                 let least = window(all_bytes, *ZSTD_WINDOWS.start()..=ZSTD_WINDOW_MAX);

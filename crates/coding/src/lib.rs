@@ -19,7 +19,7 @@ mod head;
 
 pub use accepted::Accepted;
 pub use decode::{Decoded, Decoder};
-pub use dictionary::{DICTIONARY_BYTES_MAX, Digest, available_dictionary, match_of};
+pub use dictionary::{DICTIONARY_BYTES_MAX, Digest, available_dictionary, is_dictionary, match_of, matches};
 pub use encode::{Encoder, Flush, Levels};
 pub use head::{Change, Content, VARY, VARY_BY_DICTIONARY, is_of_bytes};
 pub use media::{MediaRange, MediaRangeError, is_among};

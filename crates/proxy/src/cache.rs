@@ -7,6 +7,8 @@
 mod hit;
 /// Stored responses in other content codings.
 mod coded;
+/// Stored responses that are dictionaries for later ones.
+mod dictionaries;
 /// Writes the head of a stored response.
 mod head;
 /// Sends a response while it is being stored.
@@ -54,6 +56,7 @@ use crate::forward;
 use crate::forward::respond;
 use crate::shaping;
 pub use counters::{miss_words, of_route, refusal_words};
+use dictionaries::Dictionaries;
 pub use explain::Question;
 use hit::CacheReport;
 pub(crate) use pass::invalidate;
@@ -71,6 +74,7 @@ pub struct Cache {
     secret: KeySecret,
     second_tier: SecondTier,
     successor: Arc<Successor>,
+    dictionaries: Arc<Dictionaries>,
 }
 
 impl Cache {
@@ -86,7 +90,13 @@ impl Cache {
             Ok(pages) => store = store.with_shelf(Arc::new(pages)),
             Err(error) => message::warn(&format!("cached bodies are copied for each connection: {error}")),
         }
-        Self { store: Arc::new(store), secret, second_tier, successor: Arc::default() }
+        Self {
+            store: Arc::new(store),
+            secret,
+            second_tier,
+            successor: Arc::default(),
+            dictionaries: Arc::default(),
+        }
     }
 
     /// The secret that the secrets of cache spaces derive from.

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use ::cache::{FormJoined, FormKey, FormReader, FormWriter, Forms, Object, Opening, Reader, Store, Stored};
-use coding::{Change, Coding, Content, Flush};
+use coding::{Accepted, Change, Coding, Content, Encoder, Flush};
 use config::Compress;
 
+use super::dictionaries::{self, Dictionary};
 use super::hit::{self, CacheReport};
-use super::live;
+use super::{Cache, live};
 use crate::body::transform::{Choice, accepted, fields_of_text};
 use crate::context::client::Next;
 use crate::context::coders::Transform;
@@ -25,10 +26,12 @@ const AT_ONCE_BYTES_MAX: u64 = 64 << 10;
 /// So much of a longer one is coded before others have a turn.
 const PIECE_BYTES: usize = 32 << 10;
 
-/// What is noted about a stored response: it may get a coding, has one, and needs a line of Vary.
+/// What is noted about a stored response: it may get a coding, has one, needs a line of Vary, and is a dictionary by a
+/// pattern of its route.
 const MAY_BE_CODED: u8 = 1;
 const IS_CODED: u8 = 2;
 const ADDS_VARY: u8 = 4;
+const IS_OFFERED: u8 = 8;
 
 /// Whether responses of the route may have other forms.
 pub(super) fn may_have_forms(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, stored: &Stored) -> bool {
@@ -42,78 +45,186 @@ pub(super) enum Picked {
     /// In a form that is there.
     Made(Arc<Object>),
     /// In a form that has to be made.
-    Wanted(Choice),
+    Wanted(Box<Wanted>),
 }
 
-/// Picks the form of a stored response for a request. What stays as it is gets its line of Vary.
+/// A form that a client is to get.
+pub(super) struct Wanted {
+    choice: Choice,
+    dictionary: Option<Dictionary>,
+}
+
+impl Wanted {
+    /// What tells the form from others; `None` for what is stored.
+    fn key(&self, compress: &Compress) -> Option<FormKey> {
+        /// Of the forms that have lost a coding.
+        const DECODED: u8 = 0x80;
+        let (coding, level) = match self.choice {
+            Choice::Unchanged { .. } | Choice::Weaken => return None,
+            Choice::Code(coding) => (coding as u8, compress.levels.of(coding)),
+            Choice::Decode(coding) => (DECODED | coding as u8, 0),
+        };
+        Some(FormKey {
+            coding,
+            level,
+            dictionary: self.dictionary.as_ref().map(|dictionary| dictionary.digest),
+        })
+    }
+
+    /// What makes the form of a body of this length, if it is known.
+    fn transform(&self, worker: &Worker, compress: &Compress, size: Option<u64>) -> Option<Transform> {
+        let (Choice::Code(coding), Some(Dictionary { digest, object })) = (self.choice, &self.dictionary)
+        else {
+            return self.choice.transform(&worker.coders, compress, size);
+        };
+        let bytes: Vec<u8> = object.body(0..u64::MAX).flatten().copied().collect();
+        Encoder::with_dictionary(coding, compress.levels, size, (&bytes, digest)).map(Transform::Encode)
+    }
+}
+
+/// Picks the form of a stored response for a request. What its head does not say goes to the lines of the response.
 #[inline(never)]
-pub(super) fn pick(compression: &Compression, memory: &mut Memory, object: &Arc<Object>) -> Picked {
+pub(super) fn pick(
+    cache: &Cache,
+    compression: &Compression,
+    memory: &mut Memory,
+    object: &Arc<Object>,
+) -> Picked {
     if object.stored().part.is_some() {
         return Picked::AsStored;
     }
-    let (stored, forms) = (object.stored(), object.forms());
-    let choice =
-        choose(compression, &memory.request, &forms, (stored, object.head(), Some(object.body_bytes())));
-    let Some(key) = key_of(choice, &compression.settings) else {
-        add_vary(choice, memory);
-        return Picked::AsStored;
+    let forms = object.forms();
+    let response = StoredResponse {
+        stored: object.stored(),
+        head: object.head(),
+        key_text: object.key_text(),
+        body_bytes: Some(object.body_bytes()),
     };
-    forms.made(&key).map_or(Picked::Wanted(choice), Picked::Made)
+    let at_first = || cache.dictionaries.consider(object, &compression.settings, dictionary_bytes_max(cache));
+    let wanted = choose(cache, compression, memory, &forms, &response, at_first);
+    match wanted.key(&compression.settings) {
+        None => Picked::AsStored,
+        Some(key) => forms.made(&key).map_or_else(|| Picked::Wanted(Box::new(wanted)), Picked::Made),
+    }
 }
 
-/// Decides about a stored response, of which most is known from the last time.
+/// The memory for dictionaries, which clients may use longer than they are stored.
+pub(super) fn dictionary_bytes_max(cache: &Cache) -> u64 {
+    cache.store.memory_bytes() / 16
+}
+
+/// What is looked at of a stored response.
+struct StoredResponse<'a> {
+    stored: &'a Stored,
+    head: &'a [u8],
+    key_text: &'a [u8],
+    body_bytes: Option<u64>,
+}
+
+/// Decides about a stored response, of which most is known from the last time. `at_first` runs when it is not.
 fn choose(
+    cache: &Cache,
     compression: &Compression,
-    request: &Request,
+    memory: &mut Memory,
     forms: &Forms,
-    (stored, head, body_bytes): (&Stored, &[u8], Option<u64>),
-) -> Choice {
+    response: &StoredResponse<'_>,
+    at_first: impl FnOnce(),
+) -> Wanted {
     let compress = &*compression.settings;
     let note = forms.note(compression.number, || {
-        let content = Content::of(fields_of_text(head)).with_length(body_bytes);
-        let may_be_coded = content.may_be_coded(stored.status, &compress.types, compress.min_size);
-        let flags =
-            [(MAY_BE_CODED, may_be_coded), (IS_CODED, content.is_coded()), (ADDS_VARY, !content.varies())];
-        flags.into_iter().filter(|(_, is_so)| *is_so).fold(0, |note, (flag, _)| note | flag)
+        at_first();
+        judge(compress, response)
     });
-    let adds_vary = note & MAY_BE_CODED != 0 && note & ADDS_VARY != 0;
+    let plain = |choice| Wanted { choice, dictionary: None };
+    let unchanged = Choice::Unchanged { adds_vary: note & MAY_BE_CODED != 0 && note & ADDS_VARY != 0 };
     if note & (MAY_BE_CODED | IS_CODED) == 0 {
-        return Choice::Unchanged { adds_vary };
+        return plain(unchanged);
     }
+    let (request, added) = (&memory.request, &mut memory.response.added);
     let (accepted, forbids) = accepted(&request.head, request.head_bytes());
+    if note & IS_CODED != 0 {
+        let content = Content::of(fields_of_text(response.head));
+        let removed = content.coding_to_remove(response.stored.status, &accepted);
+        let removed = removed.filter(|_| !forbids && field(request, b"range").is_none());
+        return plain(removed.map_or(unchanged, Choice::Decode));
+    }
+    let knows_dictionaries =
+        accepted.takes(Coding::DictionaryZstd) || accepted.takes(Coding::DictionaryBrotli);
+    let dictionary = if knows_dictionaries { available(cache, request, response) } else { None };
     // RFC 9110 §14.2: a range is one of the bytes that are stored.
-    if forbids || has_range(request) {
-        return Choice::Unchanged { adds_vary };
-    }
-    if note & MAY_BE_CODED != 0 {
-        return accepted.choose(&compress.codings).map_or(Choice::Unchanged { adds_vary }, Choice::Code);
-    }
-    let content = Content::of(fields_of_text(head));
-    let removed = content.coding_to_remove(stored.status, &accepted);
-    removed.map_or(Choice::Unchanged { adds_vary }, Choice::Decode)
-}
-
-fn has_range(request: &Request) -> bool {
-    let (head, bytes) = (&request.head, request.head_bytes());
-    head.fields.iter().any(|field| field.name.of(bytes).eq_ignore_ascii_case(b"range"))
-}
-
-fn add_vary(choice: Choice, memory: &mut Memory) {
-    if choice == (Choice::Unchanged { adds_vary: true }) {
-        memory.response.added.extend_from_slice(coding::VARY);
-    }
-}
-
-/// What tells the form of a choice from others; `None` for what is stored.
-fn key_of(choice: Choice, compress: &Compress) -> Option<FormKey> {
-    /// Of the forms that have lost a coding.
-    const DECODED: u8 = 0x80;
-    let (coding, level) = match choice {
-        Choice::Unchanged { .. } | Choice::Weaken => return None,
-        Choice::Code(coding) => (coding as u8, compress.levels.of(coding)),
-        Choice::Decode(coding) => (DECODED | coding as u8, 0),
+    let wanted = if forbids || field(request, b"range").is_some() {
+        plain(unchanged)
+    } else {
+        coded(compress, &accepted, dictionary, response.body_bytes).unwrap_or_else(|| plain(unchanged))
     };
-    Some(FormKey { coding, level, dictionary: None })
+    if wanted.choice == (Choice::Unchanged { adds_vary: true }) {
+        added.extend_from_slice(coding::VARY);
+    }
+    if !compress.dictionaries.is_empty() && wanted.dictionary.is_none() {
+        added.extend_from_slice(coding::VARY_BY_DICTIONARY);
+    }
+    if knows_dictionaries && note & IS_OFFERED != 0 {
+        offer(compress, response.key_text, added);
+    }
+    wanted
+}
+
+/// What holds for a stored response whoever asks for it.
+fn judge(compress: &Compress, response: &StoredResponse<'_>) -> u8 {
+    let content = Content::of(fields_of_text(response.head)).with_length(response.body_bytes);
+    let is_said = |(name, _): (&[u8], &[u8])| name.eq_ignore_ascii_case(b"use-as-dictionary");
+    let is_offered = dictionaries::pattern_of(dictionaries::path(response.key_text), compress).is_some()
+        && !fields_of_text(response.head).any(is_said);
+    let flags = [
+        (MAY_BE_CODED, content.may_be_coded(response.stored.status, &compress.types, compress.min_size)),
+        (IS_CODED, content.is_coded()),
+        (ADDS_VARY, !content.varies()),
+        (IS_OFFERED, is_offered),
+    ];
+    flags.into_iter().filter(|(_, is_so)| *is_so).fold(0, |note, (flag, _)| note | flag)
+}
+
+/// The coding that the client likes best, with the dictionary if it is one that uses that.
+fn coded(
+    compress: &Compress,
+    accepted: &Accepted,
+    dictionary: Option<Dictionary>,
+    body_bytes: Option<u64>,
+) -> Option<Wanted> {
+    let Some(dictionary) = dictionary else {
+        let choice = accepted.choose(&compress.codings).map(Choice::Code)?;
+        return Some(Wanted { choice, dictionary: None });
+    };
+    // Brotli has to know how far the dictionary may be.
+    let can = |coding: &Coding| *coding != Coding::DictionaryBrotli || body_bytes.is_some();
+    let with_dictionary = compress.codings.iter().filter_map(|coding| coding.with_dictionary()).filter(can);
+    let offered: Vec<Coding> = with_dictionary.chain(compress.codings.iter().copied()).collect();
+    let coding = accepted.choose(&offered)?;
+    let uses_it = matches!(coding, Coding::DictionaryBrotli | Coding::DictionaryZstd);
+    Some(Wanted { choice: Choice::Code(coding), dictionary: Some(dictionary).filter(|_| uses_it) })
+}
+
+/// The dictionary that the client has, if it is known here (RFC 9842 §2.2).
+#[cold]
+fn available(cache: &Cache, request: &Request, response: &StoredResponse<'_>) -> Option<Dictionary> {
+    let digest = coding::available_dictionary(field(request, b"available-dictionary")?)?;
+    cache.dictionaries.find(&digest, response.key_text)
+}
+
+/// Offers a response as a dictionary for later ones (RFC 9842 §2.1).
+#[cold]
+fn offer(compress: &Compress, key_text: &[u8], added: &mut Vec<u8>) {
+    if let Some(pattern) = dictionaries::pattern_of(dictionaries::path(key_text), compress) {
+        for part in ["Use-As-Dictionary: match=\"", pattern, "\"\r\n"] {
+            added.extend_from_slice(part.as_bytes());
+        }
+    }
+}
+
+fn field<'a>(request: &'a Request, name: &[u8]) -> Option<&'a [u8]> {
+    let (head, bytes) = (&request.head, request.head_bytes());
+    let mut named = head.fields.iter().filter(|field| field.name.of(bytes).eq_ignore_ascii_case(name));
+    named.next().map(|field| field.value.of(bytes))
 }
 
 /// The head of a form.
@@ -128,7 +239,10 @@ fn head_of(head: &[u8], change: Change) -> Vec<u8> {
 /// The forms of a response that was renewed: their bodies are the same, their heads follow its own.
 pub(super) fn renew(store: &Store, old: &Object, new: &Arc<Object>) {
     let change = |key: &FormKey| {
-        let coding = Coding::PLAIN.into_iter().find(|coding| *coding as u8 == key.coding);
+        let codings = Coding::PLAIN
+            .into_iter()
+            .chain(Coding::PLAIN.iter().filter_map(|coding| coding.with_dictionary()));
+        let coding = codings.into_iter().find(|coding| *coding as u8 == key.coding);
         coding.map_or(Change::Decode, Change::Code)
     };
     store.renew_forms(old, new, |key| head_of(new.head(), change(key)));
@@ -138,14 +252,14 @@ pub(super) fn renew(store: &Store, old: &Object, new: &Arc<Object>) {
 pub(super) async fn make(
     exchange: &mut Exchange<'_, '_>,
     object: &Arc<Object>,
-    choice: Choice,
+    wanted: &Wanted,
     report: CacheReport,
 ) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let source = Source::Stored(Arc::clone(object), 0);
     let mut opening = object.opening();
     opening.forms = Some(object.forms());
-    match join(ctx, routed, opening, source, choice) {
+    match join(ctx, routed, opening, source, wanted) {
         Joined::Made(form) => hit::whole(exchange, &form, report).await,
         Joined::Coming(reader, opening) => live::form(exchange, reader, &opening, report).await,
         Joined::No(_) => hit::whole(exchange, object, report).await,
@@ -169,18 +283,23 @@ pub(super) fn pick_arriving(
     memory: &mut Memory,
     reader: Reader,
 ) -> Arriving {
-    let compression = ctx.snapshot.plan.routes[routed.route].compress.as_ref();
-    let opening = reader.opening().clone();
-    let (Some(compression), Some(forms)) = (compression, &opening.forms) else {
+    let (plan, opening) = (&ctx.snapshot.plan, reader.opening().clone());
+    let compression = plan.routes[routed.route].compress.as_ref();
+    let (Some(compression), Some(cache), Some(forms)) = (compression, &plan.cache, &opening.forms) else {
         return Arriving::AsStored(reader);
     };
-    let known = (&opening.stored, &*opening.head, opening.body_bytes);
-    let choice = choose(compression, &memory.request, forms, known);
-    if key_of(choice, &compression.settings).is_none() {
-        add_vary(choice, memory);
+    let response = StoredResponse {
+        stored: &opening.stored,
+        head: &opening.head,
+        key_text: &opening.key_text,
+        body_bytes: opening.body_bytes,
+    };
+    // Whether it is a dictionary is looked at when it is whole.
+    let wanted = choose(cache, compression, memory, forms, &response, || ());
+    if wanted.key(&compression.settings).is_none() {
         return Arriving::AsStored(reader);
     }
-    match join(ctx, routed, opening, Source::Arriving(reader), choice) {
+    match join(ctx, routed, opening, Source::Arriving(reader), &wanted) {
         Joined::Made(form) => Arriving::Made(form),
         Joined::Coming(reader, opening) => Arriving::Form(reader, opening),
         Joined::No(Source::Arriving(reader)) => Arriving::AsStored(reader),
@@ -202,14 +321,15 @@ fn join(
     routed: &RoutedRequest,
     opening: Opening,
     source: Source,
-    choice: Choice,
+    wanted: &Wanted,
 ) -> Joined {
     let ExchangeContext { worker, snapshot, .. } = *ctx;
     let (route, cache) = (&snapshot.plan.routes[routed.route], &snapshot.plan.cache);
-    let (Some(compression), Some(cache), Some(change)) = (&route.compress, cache, choice.change()) else {
+    let (Some(compression), Some(cache), Some(change)) = (&route.compress, cache, wanted.choice.change())
+    else {
         return Joined::No(source);
     };
-    let (Some(key), Some(forms)) = (key_of(choice, &compression.settings), &opening.forms) else {
+    let (Some(key), Some(forms)) = (wanted.key(&compression.settings), &opening.forms) else {
         return Joined::No(source);
     };
     let head = head_of(&opening.head, change);
@@ -220,7 +340,7 @@ fn join(
         FormJoined::No => return Joined::No(source),
         FormJoined::Make(writer, reader) => (writer, reader),
     };
-    let transform = choice.transform(&worker.coders, &compression.settings, opening.body_bytes);
+    let transform = wanted.transform(worker, &compression.settings, opening.body_bytes);
     let Some(transform) = transform else { return Joined::No(source) };
     let making = Making {
         worker: Rc::clone(worker),

@@ -3,10 +3,14 @@
 
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use ::cache::{Fill, Filled, Refusal, Wanted};
+use config::Compress;
 use telemetry::Place;
 
+use super::Cache;
+use super::coded::dictionary_bytes_max;
 use crate::body::incoming_body::{IncomingBody, Taken};
 use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Response;
@@ -27,6 +31,8 @@ pub(super) struct Filling {
     place: Option<Place>,
     deadline: Deadline,
     limit: Ticks,
+    /// Told of the response when it is whole, if it may be a dictionary.
+    compression: Option<(Cache, Arc<Compress>)>,
 }
 
 impl Filling {
@@ -47,6 +53,7 @@ impl Filling {
             place: ctx.snapshot.plan.places.as_ref().map(|places| places.route(Some(routed.route))),
             deadline: ctx.worker.deadlines.deadline(),
             limit: routed.ticks(ctx).upstream_body,
+            compression: compression(ctx, routed),
         }
     }
 
@@ -105,6 +112,9 @@ impl Filling {
     /// The body is whole.
     fn finish(self, is_clean: bool) {
         let filled = self.fill.finish();
+        if let (Filled::Stored(object), Some((cache, compress))) = (&filled, &self.compression) {
+            cache.dictionaries.consider(object, compress, dictionary_bytes_max(cache));
+        }
         if let Some(place) = self.place {
             let cell = self.worker.series.route(place).cache.cell();
             match filled {
@@ -118,4 +128,11 @@ impl Filling {
             self.server.keep(self.reply, &self.worker.deadlines);
         }
     }
+}
+
+/// The cache and the settings that say which responses are dictionaries, where bodies are coded.
+fn compression(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) -> Option<(Cache, Arc<Compress>)> {
+    let plan = &ctx.snapshot.plan;
+    let compression = plan.routes[routed.route].compress.as_ref()?;
+    Some((plan.cache.clone()?, Arc::clone(&compression.settings)))
 }

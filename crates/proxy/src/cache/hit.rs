@@ -53,13 +53,14 @@ pub(super) async fn stored(
     report: CacheReport,
 ) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
-    let Some(compression) = &ctx.snapshot.plan.routes[routed.route].compress else {
+    let plan = &ctx.snapshot.plan;
+    let (Some(compression), Some(cache)) = (&plan.routes[routed.route].compress, &plan.cache) else {
         return whole(exchange, object, report).await;
     };
-    match coded::pick(compression, exchange.memory, object) {
+    match coded::pick(cache, compression, exchange.memory, object) {
         Picked::AsStored => whole(exchange, object, report).await,
         Picked::Made(form) => whole(exchange, &form, report).await,
-        Picked::Wanted(choice) => cold(|| coded::make(exchange, object, choice, report)).await,
+        Picked::Wanted(wanted) => cold(|| coded::make(exchange, object, &wanted, report)).await,
     }
 }
 

@@ -5,6 +5,8 @@
 
 /// What passes from a server to a client.
 mod passing;
+/// Dictionaries.
+mod dictionary;
 /// What is stored.
 mod stored;
 

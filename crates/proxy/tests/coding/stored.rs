@@ -22,9 +22,8 @@ fn answer(scene: &Scene, spoken: Spoken, target: &str, fields: &str) -> Answer {
 fn serves(server: &mut Peer, fields: &str, body: &[u8]) {
     server.head();
     let length = body.len();
-    let head = format!(
-        "HTTP/1.1 200 OK\r\nDate: Thu, 26 Nov 2026 02:00:00 GMT\r\nCache-Control: max-age=3600\r\n{fields}Content-Length: {length}\r\n\r\n"
-    );
+    let head =
+        format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\n{fields}Content-Length: {length}\r\n\r\n");
     server.sends([head.as_bytes(), body].concat());
 }
 
