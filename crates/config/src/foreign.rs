@@ -285,6 +285,16 @@ const KEYS: &[Foreign] = &[
         "here it is `jwt` of [[route]]",
     ),
     foreign(
+        &["forwardauth", "auth_request", "ext_authz", "forward_auth_url", "auth_url"],
+        "here it is `forward_auth` of [[route]]: { upstream = \"NAME\", path = \"/verify\" }",
+    ),
+    foreign(
+        &["authresponseheaders", "auth_request_set", "authresponseheadersregex"],
+        "here it is `copy_headers` of `forward_auth`",
+    ),
+    foreign(&["authrequestheaders"], "here it is `request_headers` of `forward_auth`"),
+    foreign(&["satisfy"], "here it is `require` of [[route]]"),
+    foreign(
         &["http_access", "ipallowlist", "ipwhitelist", "remote_ip"],
         "here it is `allow` of [[route]] and `deny` of [[route]]",
     ),

@@ -1,7 +1,7 @@
 //! Parses and prints the keys of sessions, hashes and rate limits, in one syntax: `client/24`, `header:X-Key`,
 //! `cookie:id`.
 
-use ::route::RateKeyPart;
+use ::route::{AuthKeyPart, RateKeyPart};
 use balance::{AddressPrefixes, Source};
 
 use crate::kind::Text;
@@ -89,6 +89,46 @@ fn written_token_source(source: &TokenSource) -> String {
         TokenSource::Bearer => "bearer".to_owned(),
         TokenSource::Header(name) => format!("header:{name}"),
         TokenSource::Cookie(name) => format!("cookie:{name}"),
+    }
+}
+
+/// A part of the key of a remembered decision about a client.
+pub(crate) const AUTH_KEY: Text<AuthKeyPart> =
+    Text { expected: AUTH, read: auth_key, print: written_auth_key };
+
+const AUTH: &str = "client, client/24, header:NAME, cookie:NAME, query:NAME, method, host or path";
+
+const AUTH_WORDS: [&str; 7] =
+    ["client", "header:NAME", "cookie:NAME", "query:NAME", "method", "host", "path"];
+
+fn auth_key(text: &str) -> Result<AuthKeyPart, ValueError> {
+    if text == "method" {
+        return Ok(AuthKeyPart::Method);
+    }
+    Ok(match part(text, AUTH)? {
+        Part::Client(AddressPrefixes { v4, v6 }) => AuthKeyPart::ClientNetwork { bits_v4: v4, bits_v6: v6 },
+        Part::Header(name) => AuthKeyPart::Header(name),
+        Part::Cookie(name) => AuthKeyPart::Cookie(name),
+        Part::Query(name) => AuthKeyPart::Query(name),
+        Part::Host => AuthKeyPart::Host,
+        Part::Path => AuthKeyPart::Path,
+        Part::PathParameter(_) | Part::BasicUser | Part::Listener => {
+            return Err(unknown(text, &AUTH_WORDS, AUTH));
+        }
+    })
+}
+
+fn written_auth_key(part: &AuthKeyPart) -> String {
+    match part {
+        AuthKeyPart::ClientNetwork { bits_v4, bits_v6 } => {
+            written_client(AddressPrefixes { v4: *bits_v4, v6: *bits_v6 })
+        }
+        AuthKeyPart::Header(name) => format!("header:{name}"),
+        AuthKeyPart::Cookie(name) => format!("cookie:{name}"),
+        AuthKeyPart::Query(name) => format!("query:{name}"),
+        AuthKeyPart::Method => "method".to_owned(),
+        AuthKeyPart::Host => "host".to_owned(),
+        AuthKeyPart::Path => "path".to_owned(),
     }
 }
 

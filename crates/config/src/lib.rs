@@ -68,6 +68,8 @@ mod http2_options;
 mod message_options;
 /// The option `mirror`.
 mod mirror_options;
+/// The option `forward_auth`.
+mod forward_auth_options;
 /// Options that select requests.
 mod requests;
 /// The option `jwt` of routes.
@@ -146,13 +148,13 @@ pub use read::{NamedFile, Owner, Reading, admin_socket, examine, examine_file, e
 pub use reference::{reference, schema};
 pub use route_options::RouteOptions;
 pub use settings::{
-    Access, AccessLog, Action, Auth, Bandwidth, Bandwidths, BodyRule, CacheDisk, CacheStore, Check,
-    CookieSecrets, Dns, FaultRule, Faults, First, HostHeader, Http2Limits, Jwt, KeySource, KeyUrl, Limits,
-    Link, ListenAddress, Listener, LogFormat, LogQuery, LogTarget, Maintenance, MemoryBound, MessageFormat,
-    MessageLevel, Messages, Mirror, Page, Pages, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit,
-    Require, Respond, Retry, RetryOn, Rewrite, Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server,
-    ServerHost, Settings, Shaping, Shedding, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts,
-    TokenKeys, TokenSource, Upstream, Via,
+    Access, AccessLog, Action, Auth, AuthCache, Bandwidth, Bandwidths, BodyRule, CacheDisk, CacheStore,
+    Check, CookieSecrets, Dns, FaultRule, Faults, First, ForwardAuth, HostHeader, Http2Limits, Jwt,
+    KeySource, KeyUrl, Limits, Link, ListenAddress, Listener, LogFormat, LogQuery, LogTarget, Maintenance,
+    MemoryBound, MessageFormat, MessageLevel, Messages, Mirror, Page, Pages, Policies, Pool, Probe, Protocol,
+    QueueSettings, RateLimit, Require, Respond, Retry, RetryOn, Rewrite, Route, RouteLimits, RouteTimeouts,
+    Scheme, Scope, Server, ServerHost, Settings, Shaping, Shedding, Statuses, StickyCookie, StickySessions,
+    StickyTable, Timeouts, TokenKeys, TokenSource, Upstream, Via,
 };
 pub use surroundings::{Machine, Surroundings};
 pub use tls::{

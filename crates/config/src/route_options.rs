@@ -14,6 +14,7 @@ use crate::compress_options::{Compress, CompressKind};
 use crate::cors_options::{CORS, CorsWritten};
 use crate::declared::{count, joined, options};
 use crate::delay::DELAY;
+use crate::forward_auth_options::{FORWARD_AUTH, ForwardAuthWritten};
 use crate::jwt_options::{JWT, JwtWritten};
 use crate::keys::RATE_KEY;
 use crate::kind::{At, List, Located, Made, Maybe, Name, Switch, Template, Unless, Word};
@@ -27,7 +28,7 @@ use crate::range::{Count, NonZero, Unit, Wait};
 use crate::requests::{self, Requests};
 use crate::retry_options::RETRY_OF_ROUTE;
 use crate::route_kinds::{DomainKind, RATE, REALM, RedirectStatusKind, VIA};
-use crate::settings::{Bandwidth, Maintenance, Page, Pages, Retry, RouteLimits, RouteTimeouts, Via};
+use crate::settings::{Bandwidth, Maintenance, Page, Pages, Require, Retry, RouteLimits, RouteTimeouts, Via};
 use crate::table::{Declared, Element, Inline, Table, Within, key, required};
 use crate::value_error::{ValueError, ValueFault};
 
@@ -44,6 +45,8 @@ pub(crate) struct RouteWritten {
     pub(crate) deny: Vec<IpNet>,
     pub(crate) auth: Option<Element<AuthWritten>>,
     pub(crate) jwt: Option<Element<JwtWritten>>,
+    pub(crate) forward_auth: Option<Element<ForwardAuthWritten>>,
+    pub(crate) require: Option<Located<Require>>,
     pub(crate) rate_limit: Vec<Element<RateLimitWritten>>,
     pub(crate) cors: Option<Element<CorsWritten>>,
     pub(crate) mirror: Option<Element<MirrorWritten>>,
@@ -148,6 +151,19 @@ const POLICIES: &[&dyn Declared<RouteWritten>] = {
             Maybe(JWT),
             |route: &mut RouteWritten| &mut route.jwt,
             "Requires a JSON Web Token; without a valid one the response is 401. See [JWT](jwt.md).",
+        ),
+        &key(
+            "forward_auth",
+            Maybe(FORWARD_AUTH),
+            |route: &mut RouteWritten| &mut route.forward_auth,
+            "Asks another server whether a request is let in: a 2xx answer lets it in, any other is passed \
+             on to the client as a whole.",
+        ),
+        &key(
+            "require",
+            Maybe(At(Word { words: &[("all", Require::All), ("any", Require::Any)] })),
+            |route: &mut RouteWritten| &mut route.require,
+            "How many of several ways to prove who one is are needed. Default: all.",
         ),
         &key(
             "rate_limit",

@@ -12,6 +12,7 @@ use ::route::{
 
 use crate::cache_options;
 use crate::cors_options;
+use crate::forward_auth_options;
 use crate::jwt_options;
 use crate::kind::Located;
 use crate::matching::FieldName;
@@ -335,6 +336,11 @@ fn policies(
         None => None,
     };
     check_jwt(written, reader);
+    let forward_auth = match &written.forward_auth {
+        Some(element) => Some(forward_auth_options::forward_auth(element, names, reader)?),
+        None => None,
+    };
+    check_copied(written, reader);
     let rate_limits: Vec<RateLimit> =
         written.rate_limit.iter().filter_map(|limit| rate_limit(&limit.value, reader)).collect();
     let rewrite = match &written.rewrite {
@@ -354,7 +360,8 @@ fn policies(
     Some(Policies {
         access: Access { allow: written.allow.clone(), deny: written.deny.clone() },
         auth,
-        require: Require::All,
+        require: require(written, reader),
+        forward_auth,
         jwt,
         rate_limits,
         mirror: mirror_options::mirror(written.mirror.as_ref(), names, reader),
@@ -369,6 +376,32 @@ fn policies(
         timeouts: written.timeouts.as_ref().map(|timeouts| timeouts.value).unwrap_or_default(),
         limits: written.limits.as_ref().map(|limits| limits.value).unwrap_or_default(),
     })
+}
+
+/// How many of the ways to prove who one is are needed. Without several the option is a mistake.
+fn require(written: &RouteWritten, reader: &mut Reader<'_>) -> Require {
+    let Some(Located { value, at }) = &written.require else { return Require::All };
+    let ways = [written.auth.is_some(), written.jwt.is_some(), written.forward_auth.is_some()];
+    if ways.into_iter().filter(|way| *way).count() < 2 {
+        refuse(
+            at,
+            "require: there are no several ways to prove who one is",
+            "two of auth, jwt and forward_auth",
+            reader,
+        );
+    }
+    *value
+}
+
+/// Rejects edits of fields that an authentication server writes.
+fn check_copied(written: &RouteWritten, reader: &mut Reader<'_>) {
+    let (Some(auth), Some(edits)) = (&written.forward_auth, &written.request_headers) else { return };
+    for Pair { at, name, .. } in edits.value.set.iter().chain(&edits.value.add) {
+        if auth.value.copies(&name.0) {
+            let message = format!("request_headers: {} is one of forward_auth.copy_headers", name.0);
+            refuse(at, &message, "another name in one of them", reader);
+        }
+    }
 }
 
 fn rate_limit(written: &RateLimitWritten, reader: &mut Reader<'_>) -> Option<RateLimit> {
@@ -564,12 +597,13 @@ fn check_jwt(written: &RouteWritten, reader: &mut Reader<'_>) {
     let Some(Element { value: jwt, at, .. }) = &written.jwt else { return };
     if let Some(auth) = &written.auth
         && jwt.is_bearer()
+        && written.require.as_ref().is_none_or(|require| require.value == Require::All)
     {
         let message = "auth and jwt need Authorization both, and a request has one";
         refuse(
             &auth.at,
             message,
-            "one of them, or jwt with from = \"header:NAME\" or \"cookie:NAME\"",
+            "require = \"any\", one of them, or jwt with from = \"header:NAME\" or \"cookie:NAME\"",
             reader,
         );
     }
@@ -585,16 +619,16 @@ fn check_jwt(written: &RouteWritten, reader: &mut Reader<'_>) {
 
 /// Warns of `$user` in a route without `auth` or `jwt`, where it is always empty.
 fn warn_of_nobody(written: &RouteWritten, policies: &Policies, reader: &mut Reader<'_>) {
+    let forward_auth_names_user = written.forward_auth.as_ref().is_some_and(|auth| auth.value.names_user());
     let edits = [
         ("request_headers", &written.request_headers, &policies.request_headers),
         ("response_headers", &written.response_headers, &policies.response_headers),
     ];
     for (option, written, edits) in edits {
-        if let (true, Some(element), true) =
-            (policies.auth.is_none() && policies.jwt.is_none(), written, edits.has_user())
-        {
+        let is_nobody = policies.auth.is_none() && policies.jwt.is_none() && !forward_auth_names_user;
+        if let (true, Some(element), true) = (is_nobody, written, edits.has_user()) {
             let what =
-                format!("{option}: $user is always empty here, since the route has neither auth nor jwt");
+                format!("{option}: $user is always empty here, since the route does not ask who a client is");
             let warning = reader.mistake(&element.at, what);
             reader.warn(warning);
         }
@@ -635,7 +669,7 @@ fn warn_of_unkeyed(
     }
 }
 
-fn refuse(at: &Span, message: &str, expected: &str, reader: &mut Reader<'_>) {
+pub(crate) fn refuse(at: &Span, message: &str, expected: &str, reader: &mut Reader<'_>) {
     let mistake = reader.mistake(at, message);
     reader.add(mistake.expecting(expected));
 }

@@ -4,6 +4,7 @@ use ::route::{CookieRewrite, HeaderEdit, HeaderEdits, PathRewrite, PathRule, Rat
 
 use crate::cache_options;
 use crate::cors_options;
+use crate::forward_auth_options;
 use crate::jwt_options::JwtWritten;
 use crate::kind::located;
 use crate::matching::FieldName;
@@ -34,6 +35,8 @@ pub(crate) fn route(route: &Route, config: &Settings) -> RouteWritten {
         response_delay: shaping.response_delay.clone().map(located),
         cache: cache.as_ref().map(cache_options::written),
         mirror: policies.mirror.as_ref().map(|mirror| mirror_options::written(mirror, name_of)),
+        forward_auth: (policies.forward_auth.as_ref())
+            .map(|auth| forward_auth_options::written(auth, name_of)),
         ..written_policies(policies, &path)
     };
     with_action(written, action, config)
@@ -75,7 +78,8 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
     let Policies {
         access,
         auth,
-        require: _,
+        require,
+        forward_auth,
         jwt,
         rate_limits,
         mirror: _,
@@ -90,6 +94,8 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
         timeouts,
         limits,
     } = policies;
+    let ways = [auth.is_some(), jwt.is_some(), forward_auth.is_some()];
+    let is_several = ways.into_iter().filter(|way| *way).count() > 1;
     let auth = auth.as_ref().map(|auth| {
         element(AuthWritten {
             realm: auth.realm.clone(),
@@ -101,6 +107,7 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
         deny: access.deny.clone(),
         auth,
         jwt: jwt.as_ref().map(|jwt| element(JwtWritten::from(jwt))),
+        require: is_several.then(|| located(*require)),
         rate_limit: rate_limits.iter().map(|limit| element(RateLimitWritten::from(limit))).collect(),
         cors: cors.as_ref().map(|cors| element(cors_options::written(cors))),
         rewrite: written_rewrite(rewrite, path),

@@ -4,6 +4,8 @@
 
 /// Listeners.
 mod listeners;
+/// Forward authentication.
+mod forward_auth;
 /// Routes and their policies.
 mod routes;
 /// Tokens: keys, rules, and where requests have them.
@@ -21,6 +23,7 @@ mod limits;
 
 pub use cache::{CacheDisk, CacheStore};
 pub use faults::{FaultRule, Faults, First};
+pub use forward_auth::{AuthCache, ForwardAuth};
 pub use limits::{
     AccessLog, Http2Limits, Limits, LogFormat, LogQuery, LogTarget, MemoryBound, MessageFormat, MessageLevel,
     Messages, Shedding, Timeouts,

@@ -93,6 +93,39 @@ fn mistakes() {
             &["6:10: mirror has no upstream; expected the name of an upstream: NAME of [upstream.NAME]"],
         ),
         (
+            "upstream = \"app\"\nforward_auth = { upstream = \"app\", path = \"verify\", copy_headers = [\"Host\", \"X A\"] }",
+            &[
+                "6:43: path: \"verify\" is no path; expected a path such as /verify, with a query if needed",
+                "6:69: copy_headers: Host cannot be edited: use the host rewrite; expected the name of a header field such as X-Tenant",
+                "6:77: copy_headers: \"X A\" is no name of a header field; names are letters, digits and -; expected the name of a header field such as X-Tenant",
+            ],
+        ),
+        (
+            "upstream = \"app\"\nforward_auth = { upstream = \"app\", cache = { key = [\"path\", \"host\"] } }",
+            &[
+                "6:53: key: it tells no clients apart, so that one client's permission would be everybody's; expected a part of the client as well, such as cookie:NAME or client",
+            ],
+        ),
+        (
+            "upstream = \"app\"\nforward_auth = { upstream = \"app\", cache = { key = \"listener\", ttl = \"0s\" } }",
+            &[
+                "6:52: key: \"listener\" is not known here; expected client, client/24, header:NAME, cookie:NAME, query:NAME, method, host or path",
+                "6:70: ttl: 0s is too small; expected a duration such as 50ms, 1.5s, 2m or 1h, 1ms to 365d",
+            ],
+        ),
+        (
+            "upstream = \"app\"\nrequire = \"any\"\nforward_auth = { upstream = \"app\" }",
+            &[
+                "6:11: require: there are no several ways to prove who one is; expected two of auth, jwt and forward_auth",
+            ],
+        ),
+        (
+            "upstream = \"app\"\nforward_auth = { upstream = \"app\", copy_headers = \"X-User\" }\nrequest_headers = { set = { x-user = \"1\" } }",
+            &[
+                "7:29: request_headers: x-user is one of forward_auth.copy_headers; expected another name in one of them",
+            ],
+        ),
+        (
             "listener = \"bytes\"\nupstream = \"app\"",
             &["5:12: listener: \"bytes\" has tcp, so no route counts there; expected a listener without tcp"],
         ),
@@ -504,7 +537,7 @@ fn a_user_whom_nobody_is_asked_for_is_warned_of() {
     let reading = config::examine(text, "f");
     let warnings: Vec<String> = reading.warnings.iter().map(ToString::to_string).collect();
     let said =
-        "f:4:19: request_headers: $user is always empty here, since the route has neither auth nor jwt";
+        "f:4:19: request_headers: $user is always empty here, since the route does not ask who a client is";
     assert_eq!((reading.mistakes.len(), warnings), (0, vec![said.to_owned()]));
 }
 

@@ -20,6 +20,8 @@ pub(crate) mod switch;
 pub(crate) mod policies;
 /// Decides whether a client is let in.
 pub(crate) mod authenticate;
+/// Asks authentication servers.
+pub(crate) mod ask_auth;
 /// Verifies passwords on separate threads.
 pub(crate) mod verify;
 /// Verifies tokens.
@@ -215,8 +217,8 @@ fn is_connect(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) -> bool {
 
 /// The route's own rules, else those of the upstream.
 fn retry_rules<'a>(ctx: &ExchangeContext<'a>, upstream: &'a Upstream, routed: &RoutedRequest) -> &'a Retry {
-    let routes = &ctx.snapshot.plan.config.routes;
-    routes[routed.route].policies.retry.as_ref().unwrap_or(&upstream.plan.config.retry)
+    let own = routed.policies(ctx).and_then(|policies| policies.settings.retry.as_ref());
+    own.unwrap_or(&upstream.plan.config.retry)
 }
 
 /// Frames what is there of the body, so that it leaves with the head.

@@ -46,6 +46,8 @@ mod access;
 mod basic;
 /// Rate limits.
 mod limit;
+/// Keys of remembered decisions about clients.
+mod auth_key;
 /// Traffic splitting by weight.
 mod split;
 /// Rewriting of path and host.
@@ -63,6 +65,7 @@ mod set_cookie;
 
 pub use access::{Access, AccessList};
 pub use answer::{ErrorPages, FixedResponse, FixedResponseError, PageFor, Redirect, RedirectStatus};
+pub use auth_key::{AuthKeyPart, write_auth_key};
 pub use basic::{
     CREDENTIAL_BYTES_MAX, Credentials, CredentialsDigest, CredentialsError, UserFault, UserFaultKind, Users,
     Verified, challenge,

@@ -1,14 +1,19 @@
-//! Metrics of requests that the proxy makes beside those of clients: copies for a mirror.
+//! Metrics of requests that the proxy makes beside those of clients: copies for a mirror, and questions to authentication
+//! servers.
 
+use crate::counters::Causes;
 use crate::directory::Totals;
 use crate::exposition::is_used;
-use crate::series::{Classes, MirrorCell, Skipped};
-use crate::text::{Text, Type};
+use crate::series::{AuthCell, Classes, MirrorCell, Skipped};
+use crate::text::{Family, Text, Type};
 
 /// Writes the families; those of a route that makes no such requests have no samples.
 pub(crate) fn write(totals: &Totals, causes: &[&str], text: &mut Text) {
     let mirrors = || totals.routes.iter().filter_map(|(route, cell)| Some((&**route, cell.mirror.look()?)));
     write_mirrors(mirrors, causes, text);
+    let auths =
+        || totals.routes.iter().filter_map(|(route, cell)| Some((&**route, cell.forward_auth.look()?)));
+    write_auths(auths, causes, text);
 }
 
 fn write_mirrors<'t, Cells>(cells: impl Fn() -> Cells, causes: &[&str], text: &mut Text)
@@ -18,17 +23,12 @@ where
     let help = "Copies of requests for a mirror, by route and class of the response; class none got none.";
     let mut family = text.family("vanward_mirror_requests", Type::Counter, help);
     for (route, cell) in cells() {
-        for (class, count) in Classes::NAMES.into_iter().zip(cell.responses.values()) {
-            family.sample(&[("route", route), ("class", class)], count);
-        }
+        write_classes(&mut family, route, &cell.responses);
     }
     let help = "Copies of requests that failed, by cause.";
     let mut family = text.family("vanward_mirror_failures", Type::Counter, help);
     for (route, cell) in cells() {
-        let counts = causes.iter().zip(cell.failures.values());
-        for (cause, count) in counts.filter(|(_, count)| *count > 0) {
-            family.sample(&[("route", route), ("cause", cause)], count);
-        }
+        write_causes(&mut family, route, causes, &cell.failures);
     }
     let help = "Requests that were not copied for a mirror though it was their turn, by cause.";
     let mut family = text.family("vanward_mirror_skipped", Type::Counter, help);
@@ -43,5 +43,51 @@ where
         if is_used(&cell.first_byte) {
             family.histogram(&[("route", route)], &cell.first_byte);
         }
+    }
+}
+
+fn write_auths<'t, Cells>(cells: impl Fn() -> Cells, causes: &[&str], text: &mut Text)
+where
+    Cells: Iterator<Item = (&'t str, &'t AuthCell)>,
+{
+    let help =
+        "Questions to an authentication server, by route and class of the answer; class none got none.";
+    let mut family = text.family("vanward_forward_auth_requests", Type::Counter, help);
+    for (route, cell) in cells() {
+        write_classes(&mut family, route, &cell.responses);
+    }
+    let help = "Questions to an authentication server that failed, by cause.";
+    let mut family = text.family("vanward_forward_auth_failures", Type::Counter, help);
+    for (route, cell) in cells() {
+        write_causes(&mut family, route, causes, &cell.failures);
+    }
+    let help = "Requests whose decision was remembered, so that no authentication server was asked.";
+    let mut family = text.family("vanward_forward_auth_cached", Type::Counter, help);
+    for (route, cell) in cells() {
+        family.sample(&[("route", route)], cell.cached.value());
+    }
+    let help = "Requests that waited for the answer to another request's question.";
+    let mut family = text.family("vanward_forward_auth_waits", Type::Counter, help);
+    for (route, cell) in cells() {
+        family.sample(&[("route", route)], cell.waits.value());
+    }
+    let help = "From a question to an authentication server to its whole answer.";
+    let mut family = text.family("vanward_forward_auth_duration_seconds", Type::Histogram, help);
+    for (route, cell) in cells() {
+        if is_used(&cell.duration) {
+            family.histogram(&[("route", route)], &cell.duration);
+        }
+    }
+}
+
+fn write_classes(family: &mut Family<'_>, route: &str, classes: &Classes) {
+    for (class, count) in Classes::NAMES.into_iter().zip(classes.values()) {
+        family.sample(&[("route", route), ("class", class)], count);
+    }
+}
+
+fn write_causes(family: &mut Family<'_>, route: &str, causes: &[&str], counts: &Causes) {
+    for (cause, count) in causes.iter().zip(counts.values()).filter(|(_, count)| *count > 0) {
+        family.sample(&[("route", route), ("cause", cause)], count);
     }
 }

@@ -49,7 +49,7 @@ pub use log::{AccessLog, Target, WorkerLog};
 pub use process::Process;
 pub use query::Query;
 pub use series::{
-    CacheCell, Classes, ListenerCell, MirrorCell, Place, Rare, RouteCell, Series, SeriesReader, ServerCell,
-    Skip, Skipped, UpstreamCell,
+    AuthCell, CacheCell, Classes, ListenerCell, MirrorCell, Place, Rare, RouteCell, Series, SeriesReader,
+    ServerCell, Skip, Skipped, UpstreamCell,
 };
 pub use text::{Family, Label, Syntax, Text, Type};

@@ -47,6 +47,8 @@ cell! {
         cache: Rare<CacheCell>,
         /// The counters of the route's mirror; empty if it has none.
         mirror: Rare<MirrorCell>,
+        /// The counters of the route's questions to an authentication server; empty if it has none.
+        forward_auth: Rare<AuthCell>,
     }
 }
 
@@ -81,6 +83,22 @@ cell! {
         skipped: Skipped,
         /// Time from when a copy was sent to the head of its response.
         first_byte: Histogram,
+    }
+}
+
+cell! {
+    /// The counters of questions to an authentication server.
+    AuthCell {
+        /// Questions by the status class of their answer; none of those that failed.
+        responses: Classes,
+        /// Questions that failed, by the proxy's index of causes.
+        failures: Causes,
+        /// Requests whose decision was remembered.
+        cached: Counter,
+        /// Requests that waited for the answer to another request's question.
+        waits: Counter,
+        /// Time from a question to its whole answer.
+        duration: Histogram,
     }
 }
 

@@ -13,6 +13,7 @@ use route::{
 
 use shape::Share;
 
+use super::forward_auth::ForwardAuth;
 use super::shaping::Shaping;
 use super::tokens::Jwt;
 use super::upstreams::Retry;
@@ -56,7 +57,10 @@ impl Route {
 
     /// The upstreams that the route uses: for its requests, and besides.
     pub fn upstreams(&self) -> impl Iterator<Item = usize> {
-        self.action.upstreams().chain(self.policies.mirror.iter().map(|mirror| mirror.upstream))
+        let Policies { mirror, forward_auth, .. } = &self.policies;
+        let mirror = mirror.iter().map(|mirror| mirror.upstream);
+        let auth = forward_auth.iter().map(|auth| auth.upstream);
+        self.action.upstreams().chain(mirror).chain(auth)
     }
 
     /// The default name: host and path.
@@ -113,6 +117,8 @@ pub struct Policies {
     pub access: Access,
     /// Access control by password.
     pub auth: Option<Auth>,
+    /// Access control by another server.
+    pub forward_auth: Option<ForwardAuth>,
     /// Whether one of the ways to prove who one is suffices, where there are several.
     pub require: Require,
     /// Access control by token.

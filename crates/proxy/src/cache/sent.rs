@@ -8,6 +8,7 @@ use route::HeaderEdit;
 use crate::context::asking::{drops_authorization, tells_user};
 use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Request;
+use crate::context::plan::Authentication;
 
 /// Decides which fields of a request are passed on unchanged.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +19,7 @@ pub(super) struct Passing {
     pub(super) names_fields: bool,
     /// Whether Authorization is for this proxy alone.
     pub(super) drops_authorization: bool,
-    /// Whether the server learns who asks from a token.
+    /// Whether the server learns who asks from the authentication.
     pub(super) tells_user: bool,
 }
 
@@ -110,8 +111,11 @@ pub(super) fn check(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, vary: &Va
             HeaderEdit::Remove(_) => false,
         })
     };
-    let tokens = routed.policies(ctx).and_then(|policies| policies.tokens());
-    let is_claim = |name: &[u8]| tokens.is_some_and(|tokens| tokens.writes(name));
+    let authentication = routed.policies(ctx).and_then(|policies| policies.authentication.as_ref());
+    let is_claim = |name: &[u8]| {
+        let mut own = authentication.into_iter().flat_map(Authentication::own_fields);
+        own.any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+    };
     if vary.names().any(|name| is_rewritten(name) || is_edited(name) || is_claim(name)) {
         return Err(Refusal::VaryRewritten);
     }

@@ -1,12 +1,14 @@
 //! Edits to a request for a server that the route's own edits know nothing of: those of the cache (a request for the whole
 //! response, or a revalidation), and the removal of a token.
 
+use std::sync::Arc;
+
 use ::cache::is_replaced_condition;
 use http1::Edits;
 
 use crate::context::exchange::RoutedRequest;
 use crate::context::exchange_slot::Texts;
-use crate::context::plan::{Policies, Tokens};
+use crate::context::plan::{ForwardAuth, Policies, Tokens};
 use crate::context::seen::cookie_value;
 
 /// Removes fields from a request that concern only its client, and replaces its preconditions and ranges by the cache's
@@ -108,10 +110,16 @@ pub(crate) fn drops_authorization(routed: &RoutedRequest, policies: &Policies) -
     is_ours && routed.may_be_stored() && !policies.settings.request_headers.has_user()
 }
 
-/// Whether the server learns who asks from a token, wherever that is: then its response is stored under the conditions
+/// Whether the server learns who asks from a token, wherever that is, or from an authentication server: then its response is stored under the conditions
 /// that hold for requests with Authorization (RFC 9111 §3.5).
 #[inline]
 pub(crate) fn tells_user(policies: &Policies) -> bool {
-    let tells = |tokens: &Tokens| tokens.tells_server() || policies.settings.request_headers.has_user();
-    policies.tokens().is_some_and(|tokens| tells(tokens))
+    let Some(authentication) = &policies.authentication else { return false };
+    let by_token =
+        |tokens: &Arc<Tokens>| tokens.tells_server() || policies.settings.request_headers.has_user();
+    let by_server = |auth: &Arc<ForwardAuth>| {
+        let config::ForwardAuth { copy_headers, user_header, .. } = &auth.settings;
+        !copy_headers.is_empty() || (user_header.is_some() && policies.settings.request_headers.has_user())
+    };
+    authentication.tokens().is_some_and(by_token) || authentication.server().is_some_and(by_server)
 }

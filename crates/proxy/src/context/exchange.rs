@@ -44,6 +44,8 @@ pub(crate) enum Purpose {
     Client,
     /// It is a copy: nobody waits for it, and it is not repeated.
     Mirror,
+    /// It asks whether a client is let in.
+    Auth,
 }
 
 /// An admitted request, with the decisions about it.

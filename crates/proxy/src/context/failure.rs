@@ -102,6 +102,11 @@ failures! {
     UpstreamSwitch Upstream 502 "upstream-switch" "The server switched to a protocol that was not requested.",
     UpstreamTruncated Upstream 502 "upstream-truncated" "The server's response ended early.",
     UpstreamStatus Upstream 502 "upstream-status" "The server responded with an error.",
+    AuthUnreachable Upstream 502 "auth-unreachable" "The authentication server could not be reached.",
+    AuthFailed Upstream 502 "auth-failed" "The authentication server did not give a valid answer.",
+    AuthTooLarge Upstream 502 "auth-too-large" "The answer of the authentication server is too large.",
+    AuthUnavailable Upstream 503 "auth-unavailable" "The authentication server has too many requests in progress.",
+    AuthTimeout Upstream 504 "auth-timeout" "The authentication server did not answer in time.",
     UpstreamUnknown Upstream 503 "upstream-unknown" "The server's name could not be resolved.",
     Maintenance Proxy 503 "maintenance" "Down for maintenance; try again later.",
     VerifierBusy Proxy 503 "verifier-busy" "Too many passwords are being verified.",
@@ -126,12 +131,13 @@ impl Failure {
     /// Whether the failure is caused by load, so that a later try may succeed.
     pub(crate) fn is_of_load(self) -> bool {
         use Failure::{
-            NoServer, OutOfDescriptors, QueueTimeout, Shed, ShortOfMemory, TokenKeysMissing,
+            AuthUnavailable, NoServer, OutOfDescriptors, QueueTimeout, Shed, ShortOfMemory, TokenKeysMissing,
             TooManyConnections, UpstreamFull, VerifierBusy,
         };
         matches!(
             self,
-            NoServer
+            AuthUnavailable
+                | NoServer
                 | OutOfDescriptors
                 | QueueTimeout
                 | Shed

@@ -13,6 +13,8 @@ mod authentication;
 mod mirror;
 /// Keys and rules of tokens.
 mod tokens;
+/// Forward authentication, and its remembered decisions.
+mod forward_auth;
 /// Upstreams and their servers.
 mod upstreams;
 /// Sessions.
@@ -34,6 +36,9 @@ use transport::latency_emulation::Link;
 use transport::resolve::Names;
 
 pub(crate) use authentication::{Authentication, Proof};
+pub(crate) use forward_auth::{
+    Decision as AuthDecision, Decisions, ForwardAuth, Joined, Question as AuthQuestion, RefusedAnswer, Told,
+};
 pub(crate) use mirror::{Mirror, Place as MirrorPlace};
 pub(crate) use routes::Compression;
 pub use routes::{Auth, Policies, Route, Table, secret};

@@ -102,9 +102,14 @@ pub(crate) fn push_content(out: &mut Vec<u8>, status: u16, content_type: &str, b
     if !body.is_empty() {
         let _ = write!(out, "Content-Type: {content_type}\r\n");
     }
+    push_length(out, status, body.len());
+}
+
+/// Appends the length of the body.
+pub(crate) fn push_length(out: &mut Vec<u8>, status: u16, length: usize) {
     // RFC 9110 §8.6: no Content-Length in a 204; that of a 304 would be another response's.
     if status != 204 && status != 304 {
-        let _ = write!(out, "Content-Length: {}\r\n", body.len());
+        let _ = write!(out, "Content-Length: {length}\r\n");
     }
 }
 

@@ -3,21 +3,23 @@
 //! What can be decided at once is decided without a wait: a request with a proof that is known by now pays no more. The
 //! rest is a future of its own.
 
+use std::io::Write;
 use std::sync::Arc;
 
 use config::Require;
 use route::Credentials;
 
 use crate::context::client::Next;
-use crate::context::exchange::{ExchangeContext, RoutedRequest};
+use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::{Memory, Request};
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
-use crate::context::plan::{Auth, Authentication, Proof};
+use crate::context::plan::{Auth, AuthDecision, Authentication, Proof, RefusedAnswer};
 use crate::context::seen::Fields;
 use crate::context::vouched::Vouched;
 use crate::forward::token::{self, Token};
 use crate::forward::verify::{self, Claim};
+use crate::forward::{answer, ask_auth};
 
 /// The way to a decision that takes a wait, or that has to be answered.
 pub(crate) struct Course<'a> {
@@ -41,6 +43,8 @@ enum Refusal {
     Failure(Failure),
     /// The proxy answers, and says what is wrong with the token.
     Token(jwt::Refusal),
+    /// An authentication server has answered.
+    Answer(Arc<RefusedAnswer>),
 }
 
 /// Lets a client in whose proofs are known by now.
@@ -57,7 +61,7 @@ pub(crate) fn at_once<'a>(
 ) -> Result<(), Course<'a>> {
     let mut course = Course { authentication, next: 0, refusal: None, verdict: None };
     while let Some(proof) = course.open() {
-        let Some(judged) = known(ctx, proof, &memory.request) else { return Err(course) };
+        let Some(judged) = known(ctx, proof, routed, &memory.request) else { return Err(course) };
         course.take(judged, routed, &mut memory.request, state);
     }
     if course.verdict == Some(Verdict::Admitted) { Ok(()) } else { Err(course) }
@@ -72,9 +76,9 @@ pub(crate) async fn in_time(
     state: &mut ExchangeState<'_>,
 ) -> Result<Option<Next>, Failure> {
     while let Some(proof) = course.open() {
-        let judged = match known(ctx, proof, &memory.request) {
+        let judged = match known(ctx, proof, routed, &memory.request) {
             Some(judged) => judged,
-            None => found_out(ctx, proof, &memory.request).await,
+            None => found_out(ctx, proof, routed, &memory.request, state).await,
         };
         if let Err(Refusal::Failure(Failure::ClientGone)) = judged {
             return Err(Failure::ClientGone);
@@ -85,6 +89,10 @@ pub(crate) async fn in_time(
         Some(Refusal::Failure(failure)) if course.verdict == Some(Verdict::Refused) => Err(failure),
         Some(Refusal::Token(refused)) if course.verdict == Some(Verdict::Refused) => {
             Err(token::failure(refused))
+        }
+        Some(Refusal::Answer(answer)) if course.verdict == Some(Verdict::Refused) => {
+            let exchange = &mut Exchange { ctx, routed, memory, state };
+            pass_on(exchange, course.authentication, &answer).await.map(Some)
         }
         _ => Ok(None),
     }
@@ -159,7 +167,12 @@ impl Identity {
 
 /// What is known of a proof by now; `None` if finding out takes a wait.
 #[inline]
-fn known(ctx: &ExchangeContext<'_>, proof: &Proof, request: &Request) -> Option<Judged> {
+fn known(
+    ctx: &ExchangeContext<'_>,
+    proof: &Proof,
+    routed: &RoutedRequest,
+    request: &Request,
+) -> Option<Judged> {
     match proof {
         Proof::Password(auth) => match password(ctx, auth, request) {
             Ok(Password::Known(user)) => Some(Ok(Identity::Listed(user))),
@@ -170,11 +183,18 @@ fn known(ctx: &ExchangeContext<'_>, proof: &Proof, request: &Request) -> Option<
             let token = token::verify(ctx, tokens, request);
             (!token.may_wait(tokens)).then(|| judged(token))
         }
+        Proof::Server(auth) => ask_auth::known(ctx, auth, routed, request).map(decided),
     }
 }
 
 /// Finds out what is not known yet.
-async fn found_out(ctx: &ExchangeContext<'_>, proof: &Proof, request: &Request) -> Judged {
+async fn found_out(
+    ctx: &ExchangeContext<'_>,
+    proof: &Proof,
+    routed: &RoutedRequest,
+    request: &Request,
+    state: &mut ExchangeState<'_>,
+) -> Judged {
     match proof {
         Proof::Password(auth) => {
             let user = match password(ctx, auth, request) {
@@ -185,6 +205,10 @@ async fn found_out(ctx: &ExchangeContext<'_>, proof: &Proof, request: &Request) 
             user.map(Identity::Listed).map_err(Refusal::Failure)
         }
         Proof::Token(tokens) => judged(token::wait(ctx, tokens, request).await),
+        Proof::Server(auth) => match ask_auth::ask(ctx, auth, routed, request, state).await {
+            Ok(decision) => decided(decision),
+            Err(failure) => Err(Refusal::Failure(failure)),
+        },
     }
 }
 
@@ -195,6 +219,34 @@ fn judged(token: Token) -> Judged {
         Token::Refused(refusal) => Err(Refusal::Token(refusal)),
         Token::NoKeys => Err(Refusal::Failure(Failure::TokenKeysMissing)),
     }
+}
+
+/// What an authentication server's decision is worth.
+fn decided(decision: AuthDecision) -> Judged {
+    match decision {
+        AuthDecision::Admitted(vouched) => Ok(Identity::Vouched(vouched)),
+        AuthDecision::Refused(answer) => Err(Refusal::Answer(answer)),
+    }
+}
+
+/// Passes the answer of an authentication server on to the client.
+async fn pass_on(
+    exchange: &mut Exchange<'_, '_>,
+    authentication: &Authentication,
+    RefusedAnswer { status, lines, body }: &RefusedAnswer,
+) -> Result<Next, Failure> {
+    let refusal = exchange.state.refusal;
+    let out = &mut exchange.memory.response.out;
+    answer::begin(out, *status);
+    out.extend_from_slice(lines);
+    if *status == 401 && authentication.require == Require::Any {
+        for challenge in authentication.challenges(refusal) {
+            // Writing into a Vec does not fail.
+            let _ = write!(out, "WWW-Authenticate: {challenge}\r\n");
+        }
+    }
+    answer::push_length(out, *status, body.len());
+    answer::own(exchange, (*status, body)).await
 }
 
 /// The user of a password.

@@ -134,7 +134,7 @@ async fn ask(exchange: &mut Exchange<'_, '_>, cell: Option<&MirrorCell>) {
                 cell.first_byte.observe(began.elapsed());
             }
             let status = exchange.memory.response.head.start.status;
-            subrequest::drain(exchange, reply).await.map(|()| status)
+            subrequest::receive(exchange, reply, None).await.map(|()| status)
         }
         Err(failure) => Err(failure),
     };

@@ -92,7 +92,7 @@ pub(crate) fn act<'a>(
     texts.host.clear();
     let bytes = request.head_bytes();
     let fields = Fields::of(&request.head, bytes);
-    let exchange = exchange(ctx, policies, &Subject::of(routed), request, &fields, &texts.id);
+    let exchange = exchange(ctx, policies, &Subject::of(routed), request, &fields, &texts);
     let mut located = Ok(());
     let answer = match &policies.action {
         Action::Upstream(upstream) => {
@@ -150,7 +150,7 @@ pub(crate) fn write_request(
 ) -> Result<(), Failure> {
     let mut texts = std::mem::take(&mut request.texts);
     let mut host_text = std::mem::take(&mut texts.host);
-    let Texts { path, id, conditions, .. } = &texts;
+    let Texts { path, conditions, .. } = &texts;
     let kept_target = kept_target(routed, &texts);
     let bytes = request.head_bytes();
     let fields = Fields::of(&request.head, bytes);
@@ -162,7 +162,7 @@ pub(crate) fn write_request(
         upstream: &ctx.snapshot.plan.upstreams[routed.upstream].config.name,
         server,
         captures: captures.as_ref(),
-        ..exchange(ctx, policies, &Subject::of(routed), request, &fields, id)
+        ..exchange(ctx, policies, &Subject::of(routed), request, &fields, &texts)
     };
     let exchange = with_kept_query(exchange, kept_target);
     host_text.clear();
@@ -239,7 +239,7 @@ pub(crate) fn write_response(
         server,
         status: Some(response.head.start.status),
         captures: captures.as_ref(),
-        ..exchange(ctx, policies, &Subject::of(routed), request, &fields, &request.texts.id)
+        ..exchange(ctx, policies, &Subject::of(routed), request, &fields, &request.texts)
     };
     let authority = routed.target.authority.of(bytes);
     let host = match &upstream.host {
@@ -304,7 +304,7 @@ pub(crate) fn edit_own(
     let exchange = Exchange {
         status: Some(status),
         captures: captures.as_ref(),
-        ..exchange(ctx, policies, subject, request, &fields, &request.texts.id)
+        ..exchange(ctx, policies, subject, request, &fields, &request.texts)
     };
     let edited =
         Edited { headers, own_lines, exchange, response: None, has_page: false, besides: None, cors };
@@ -323,13 +323,13 @@ fn exchange<'a>(
     subject: &Subject,
     request: &'a Request,
     fields: &'a Fields<'a>,
-    id: &'a [u8],
+    texts: &'a Texts,
 ) -> Exchange<'a, Fields<'a>> {
     let bytes = request.head_bytes();
     let seen = seen::request(ctx, &subject.target, bytes, subject.client, fields, &request.head);
     Exchange {
-        request_id: if policies.names_request { id } else { b"" },
-        user: policies.user(subject.user, &request.texts),
+        request_id: if policies.names_request { &texts.id } else { b"" },
+        user: policies.user(subject.user, texts),
         route: &ctx.snapshot.plan.routes[subject.route].label,
         tls: ctx.client.tls.as_deref().map(ClientTls::variables).unwrap_or_default(),
         host: host_without_port(seen::authority(ctx, &request.head, bytes, &subject.target)),

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http1::{Parsed, Version};
+use http1::{ConnectionOptions, Parsed, RequestHead, Target, Version};
 
 use crate::body::pump::Incoming;
 use crate::context::client::Client;
@@ -49,6 +49,42 @@ impl Subrequest {
         }
     }
 
+    /// A question of the proxy's own about a request, with this head, and lines in the place of conditions.
+    ///
+    /// # Errors
+    /// If the head is not valid.
+    pub(crate) fn new(
+        (ctx, about): (&ExchangeContext<'_>, &RoutedRequest),
+        upstream: usize,
+        head: &[u8],
+        lines: Vec<u8>,
+    ) -> Result<Self, Failure> {
+        let mut parsed = RequestHead::default();
+        if !matches!(parsed.parse(head, &ctx.snapshot.head_limits)?, Parsed::Complete) {
+            return Err(Failure::BadRequest);
+        }
+        let routed = RoutedRequest {
+            target: Target::of(&parsed, head)?,
+            connection: ConnectionOptions::of(&parsed, head).map_err(|_| Failure::BadFraming)?,
+            version: Version::Http10,
+            client: about.client,
+            route: about.route,
+            upstream,
+            purpose: Purpose::Auth,
+            ..RoutedRequest::new(ctx, &parsed)
+        };
+        Ok(Self {
+            worker: Rc::clone(ctx.worker),
+            snapshot: Rc::clone(ctx.snapshot),
+            client: Client::detached(ctx.worker, ctx.client),
+            routed,
+            head: head.into(),
+            version: parsed.start.version,
+            body: Vec::new(),
+            texts: Texts { conditions: Some(lines), ..Texts::default() },
+        })
+    }
+
     /// Sends the request elsewhere.
     pub(crate) fn retarget(&mut self, upstream: usize, purpose: Purpose) {
         self.routed.upstream = upstream;
@@ -80,11 +116,15 @@ impl Subrequest {
     }
 }
 
-/// Receives the rest of a response, and throws it away. Its connection is kept if it can be.
+/// Receives the rest of a response: into `body`, up to its bound, or to nowhere. Its connection is kept if it can be.
 ///
 /// # Errors
-/// If it ends early, stalls, or is not valid.
-pub(crate) async fn drain(exchange: &mut Exchange<'_, '_>, reply: Reply) -> Result<(), Failure> {
+/// If it ends early, stalls, is not valid, or is larger than the bound.
+pub(crate) async fn receive(
+    exchange: &mut Exchange<'_, '_>,
+    reply: Reply,
+    mut body: Option<(&mut Vec<u8>, usize)>,
+) -> Result<(), Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let Response { head, buffer, body: pump, .. } = &mut exchange.memory.response;
     buffer.consume(head.len);
@@ -92,7 +132,14 @@ pub(crate) async fn drain(exchange: &mut Exchange<'_, '_>, reply: Reply) -> Resu
     let limit = routed.ticks(ctx).upstream_body;
     loop {
         pump.take_in(buffer).map_err(|_| Failure::UpstreamFraming)?;
-        pump.sent(buffer, pump.unsent());
+        let count = pump.unsent();
+        if let Some((body, bytes_max)) = &mut body {
+            if body.len() + count > *bytes_max {
+                return Err(Failure::AuthTooLarge);
+            }
+            body.extend_from_slice(&buffer.filled()[..count]);
+        }
+        pump.sent(buffer, count);
         if pump.is_done() {
             break;
         }

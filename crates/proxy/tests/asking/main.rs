@@ -1,13 +1,20 @@
-//! Requests that the proxy makes beside those of clients: copies for a mirror. Clients of both versions.
+//! Requests that the proxy makes beside those of clients: copies for a mirror, and questions to authentication servers.
+//! Clients of both versions.
 //!
 //! As in the other conversations nothing sleeps to be right.
 
 /// What is copied, and that nobody waits for it.
 mod mirrored;
+/// Who is let in by another server.
+mod authenticated;
+/// Which decisions are remembered.
+mod remembered;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use testkit::ports;
 use testkit::scene::{Client, Scene};
@@ -15,16 +22,25 @@ use testkit::wait::holds_soon;
 
 /// A server that answers every request with `answer`, for as long as the process runs. Returns its address.
 pub(crate) fn server(answer: &'static str) -> String {
+    counting_server(answer).0
+}
+
+/// The same, with the number of requests so far.
+pub(crate) fn counting_server(answer: &'static str) -> (String, Arc<AtomicUsize>) {
     let listener = ports::listen();
     let address = listener.local_addr().expect("it listens").to_string();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&asked);
     std::thread::spawn(move || {
         while let Ok((mut stream, _)) = listener.accept() {
+            let counter = Arc::clone(&counter);
             std::thread::spawn(move || {
                 let (mut seen, mut bytes) = (Vec::new(), [0; 4096]);
                 while let Ok(count @ 1..) = stream.read(&mut bytes) {
                     seen.extend_from_slice(&bytes[..count]);
                     while let Some(end) = seen.windows(4).position(|window| window == b"\r\n\r\n") {
                         seen.drain(..end + 4);
+                        counter.fetch_add(1, Ordering::Relaxed);
                         if stream.write_all(answer.as_bytes()).is_err() {
                             return;
                         }
@@ -33,7 +49,7 @@ pub(crate) fn server(answer: &'static str) -> String {
             });
         }
     });
-    address
+    (address, asked)
 }
 
 /// The address of a port where nobody listens.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use config::Require;
 use jwt::Refusal;
 
+use super::forward_auth::ForwardAuth;
 use super::routes::Auth;
 use super::tokens::Tokens;
 
@@ -24,6 +25,8 @@ pub(crate) enum Proof {
     Password(Arc<Auth>),
     /// A token (RFC 7519).
     Token(Arc<Tokens>),
+    /// Another server decides.
+    Server(Arc<ForwardAuth>),
 }
 
 impl Authentication {
@@ -37,7 +40,7 @@ impl Authentication {
     pub(crate) fn password(&self) -> Option<&Arc<Auth>> {
         self.proofs.iter().find_map(|proof| match proof {
             Proof::Password(auth) => Some(auth),
-            Proof::Token(_) => None,
+            Proof::Token(_) | Proof::Server(_) => None,
         })
     }
 
@@ -45,21 +48,32 @@ impl Authentication {
     pub(crate) fn tokens(&self) -> Option<&Arc<Tokens>> {
         self.proofs.iter().find_map(|proof| match proof {
             Proof::Token(tokens) => Some(tokens),
-            Proof::Password(_) => None,
+            Proof::Password(_) | Proof::Server(_) => None,
+        })
+    }
+
+    /// What another server is asked, if one is.
+    pub(crate) fn server(&self) -> Option<&Arc<ForwardAuth>> {
+        self.proofs.iter().find_map(|proof| match proof {
+            Proof::Server(auth) => Some(auth),
+            Proof::Token(_) | Proof::Password(_) => None,
         })
     }
 
     /// The names of fields that only this proxy tells servers: what a client says under them is removed.
     pub(crate) fn own_fields(&self) -> impl Iterator<Item = &str> {
-        self.tokens().into_iter().flat_map(|tokens| tokens.removed_fields())
+        let of_server = self.server().into_iter().flat_map(|auth| &auth.settings.copy_headers);
+        let of_token = self.tokens().into_iter().flat_map(|tokens| tokens.removed_fields());
+        of_token.chain(of_server.map(String::as_str))
     }
 
     /// RFC 9110 §11.6.1: what a client may prove itself by, each a value of WWW-Authenticate. `refusal` says why its token
-    /// was refused.
+    /// was refused. An authentication server says it in its answer.
     pub(crate) fn challenges(&self, refusal: Option<Refusal>) -> impl Iterator<Item = Cow<'_, str>> {
-        self.proofs.iter().map(move |proof| match proof {
-            Proof::Password(auth) => auth.challenge.as_str().into(),
-            Proof::Token(_) => refusal.unwrap_or(Refusal::Missing).challenge().into(),
+        self.proofs.iter().filter_map(move |proof| match proof {
+            Proof::Password(auth) => Some(auth.challenge.as_str().into()),
+            Proof::Token(_) => Some(refusal.unwrap_or(Refusal::Missing).challenge().into()),
+            Proof::Server(_) => None,
         })
     }
 }

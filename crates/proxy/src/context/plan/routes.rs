@@ -20,6 +20,7 @@ use route::{
 use crate::context::exchange_slot::Texts;
 use crate::context::failure::Failure;
 use crate::context::plan::authentication::{Authentication, Proof};
+use crate::context::plan::forward_auth::ForwardAuth;
 use crate::context::plan::mirror::Mirror;
 use crate::context::plan::tokens::{Keys, Tokens};
 use crate::context::seen::Fields;
@@ -319,7 +320,7 @@ impl Policies {
             PathRule::Pattern(pattern) => Some(pattern.clone()),
             PathRule::Exact(_) | PathRule::Prefix(_) => None,
         });
-        let authentication = kept.authentication(settings);
+        let authentication = kept.authentication(config, settings);
         let mark = settings.mirror.iter().filter_map(|mirror| mirror.mark.as_deref());
         let own_fields = authentication.iter().flat_map(Authentication::own_fields).chain(mark);
         let request_headers = settings.request_headers.clone().removing(own_fields);
@@ -368,6 +369,7 @@ struct Kept<'p> {
     tokens: Vec<Arc<Tokens>>,
     /// Keys that are fetched.
     keys: HashMap<KeySource, Arc<Keys>>,
+    forward_auths: Vec<Arc<ForwardAuth>>,
 }
 
 impl<'p> Kept<'p> {
@@ -379,6 +381,7 @@ impl<'p> Kept<'p> {
             auths: HashMap::new(),
             tokens: Vec::new(),
             keys: HashMap::new(),
+            forward_auths: Vec::new(),
         };
         let (config, routes) =
             previous.map_or((&[][..], &[][..]), |(config, routes)| (&config.routes, routes));
@@ -393,6 +396,8 @@ impl<'p> Kept<'p> {
             if !policies.limits.is_empty() {
                 kept.limits.insert(&settings.name, &policies.limits);
             }
+            let authentication = policies.authentication.as_ref();
+            kept.forward_auths.extend(authentication.and_then(Authentication::server).cloned());
             if let (Some(settings), Some(auth)) = (&settings.policies.auth, policies.password()) {
                 kept.auths.insert((settings.realm.clone(), settings.file.clone()), Arc::clone(auth));
             }
@@ -426,10 +431,12 @@ impl<'p> Kept<'p> {
     }
 
     /// The proofs that a route asks for: those that are decided at once come first.
-    fn authentication(&mut self, settings: &config::Policies) -> Option<Authentication> {
+    fn authentication(&mut self, config: &Config, settings: &config::Policies) -> Option<Authentication> {
         let password = settings.auth.as_ref().map(|auth| Proof::Password(self.auth(auth)));
         let token = settings.jwt.as_ref().map(|jwt| Proof::Token(self.tokens(jwt)));
-        Authentication::new(settings.require, password.into_iter().chain(token))
+        let server =
+            settings.forward_auth.as_ref().map(|auth| Proof::Server(self.forward_auth(config, auth)));
+        Authentication::new(settings.require, password.into_iter().chain(token).chain(server))
     }
 
     /// Routes that ask for the same tokens share what has been verified, and those with the same URL their keys.
@@ -451,6 +458,17 @@ impl<'p> Kept<'p> {
             self.keys.insert(remote.source.clone(), Arc::clone(&tokens.keys));
         }
         self.tokens.push(Arc::clone(tokens));
+    }
+
+    /// Routes that ask the same question share the decisions.
+    fn forward_auth(&mut self, config: &Config, settings: &config::ForwardAuth) -> Arc<ForwardAuth> {
+        let upstream = config.upstreams[settings.upstream].name.as_str();
+        if let Some(auth) = self.forward_auths.iter().find(|auth| auth.is_alike(upstream, settings)) {
+            return Arc::clone(auth);
+        }
+        let auth = Arc::new(ForwardAuth::new(upstream, settings));
+        self.forward_auths.push(Arc::clone(&auth));
+        auth
     }
 
     /// Routes with the same users share who has been verified.

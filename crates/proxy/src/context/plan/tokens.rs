@@ -88,11 +88,6 @@ impl Tokens {
         of_claims.chain(of_token.filter(|_| self.settings.remove_token))
     }
 
-    /// Whether a claim is passed on in the field of this name.
-    pub(crate) fn writes(&self, name: &[u8]) -> bool {
-        self.settings.rules.passed.iter().any(|(field, _)| field.as_bytes().eq_ignore_ascii_case(name))
-    }
-
     /// Whether the token is in Authorization.
     pub(crate) fn is_bearer(&self) -> bool {
         self.settings.from == TokenSource::Bearer

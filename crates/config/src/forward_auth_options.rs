@@ -1,0 +1,253 @@
+//! The option `forward_auth` of a route: its declaration, its relations, and back.
+
+use std::time::Duration;
+
+use ::route::AuthKeyPart;
+
+use crate::keys::AUTH_KEY;
+use crate::kind::{At, Located, Maybe, Name, Switch, located};
+use crate::matching::FieldName;
+use crate::options::{UP_TO_A_DAY, UP_TO_A_YEAR};
+use crate::pairs::OneOrMany;
+use crate::range::{Count, Unit};
+use crate::reader::Reader;
+use crate::route_resolve::{Names, field_name, refuse};
+use crate::settings::{AuthCache, ForwardAuth};
+use crate::table::{Element, Inline, Table, element, key, required};
+
+/// The parsed option `forward_auth`.
+#[derive(Debug, Clone)]
+pub(crate) struct ForwardAuthWritten {
+    upstream: Option<Located<String>>,
+    path: Option<Located<String>>,
+    timeout: Duration,
+    request_headers: Option<Vec<Located<String>>>,
+    copy_headers: Vec<Located<String>>,
+    user_header: Option<Located<String>>,
+    set_cookie: bool,
+    cache: Option<Element<AuthCacheWritten>>,
+}
+
+/// The parsed option `cache` of `forward_auth`.
+#[derive(Debug, Clone)]
+pub(crate) struct AuthCacheWritten {
+    key: Vec<Located<AuthKeyPart>>,
+    ttl: Duration,
+    negative_ttl: Option<Duration>,
+    entries: usize,
+}
+
+impl Default for ForwardAuthWritten {
+    fn default() -> Self {
+        Self {
+            upstream: None,
+            path: None,
+            timeout: Duration::from_secs(5),
+            request_headers: None,
+            copy_headers: Vec::new(),
+            user_header: None,
+            set_cookie: false,
+            cache: None,
+        }
+    }
+}
+
+impl Default for AuthCacheWritten {
+    fn default() -> Self {
+        Self { key: Vec::new(), ttl: Duration::from_secs(30), negative_ttl: None, entries: 10_000 }
+    }
+}
+
+const PATH: &str = "a path such as /verify, with a query if needed";
+
+pub(crate) const FORWARD_AUTH: Inline<ForwardAuthWritten> = Inline {
+    title: "forward_auth",
+    example: "{ upstream = \"auth\", path = \"/verify\" }",
+    table: &Table {
+        options: &[
+            &required(
+                "upstream",
+                Maybe(At(Name { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
+                |auth: &mut ForwardAuthWritten| &mut auth.upstream,
+                "The upstream with the authentication server.",
+            ),
+            &key(
+                "path",
+                Maybe(At(Name { expected: PATH })),
+                |auth: &mut ForwardAuthWritten| &mut auth.path,
+                "Path that is asked, with a query if needed. Default: `/`.",
+            ),
+            &key(
+                "timeout",
+                UP_TO_A_DAY,
+                |auth: &mut ForwardAuthWritten| &mut auth.timeout,
+                "From the question to the whole answer, with connecting; then 504.",
+            ),
+            &key(
+                "request_headers",
+                Maybe(OneOrMany(At(Name { expected: FieldName::EXPECTED }))),
+                |auth: &mut ForwardAuthWritten| &mut auth.request_headers,
+                "Fields of the client that the authentication server gets, besides `X-Forwarded-…` and \
+                 `X-Original-…`. Default: all, except those about the connection and the \
+                 content, conditions and ranges.",
+            ),
+            &key(
+                "copy_headers",
+                OneOrMany(At(Name { expected: FieldName::EXPECTED })),
+                |auth: &mut ForwardAuthWritten| &mut auth.copy_headers,
+                "Fields of a 2xx answer that the server gets. What the client sends under these names is \
+                 removed, whatever the answer.",
+            ),
+            &key(
+                "user_header",
+                Maybe(At(Name { expected: FieldName::EXPECTED })),
+                |auth: &mut ForwardAuthWritten| &mut auth.user_header,
+                "Field of a 2xx answer with the name of the user, for the log and `$user`. The server gets \
+                 it only if `copy_headers` names it.",
+            ),
+            &key(
+                "set_cookie",
+                Switch,
+                |auth: &mut ForwardAuthWritten| &mut auth.set_cookie,
+                "Adds Set-Cookie of a 2xx answer to the client's response, so that sessions can be renewed. \
+                 Such an answer is for one request only.",
+            ),
+            &key(
+                "cache",
+                Maybe(AUTH_CACHE),
+                |auth: &mut ForwardAuthWritten| &mut auth.cache,
+                "Remembers decisions. Requests with the same key that come at once share one question. \
+                 Default: every request is asked about.",
+            ),
+        ],
+    },
+};
+
+const AUTH_CACHE: Inline<AuthCacheWritten> = Inline {
+    title: "cache of forward_auth",
+    example: "{ key = [\"cookie:session\", \"path\"], ttl = \"30s\" }",
+    table: &Table {
+        options: &[
+            &required(
+                "key",
+                OneOrMany(At(AUTH_KEY)),
+                |cache: &mut AuthCacheWritten| &mut cache.key,
+                "The parts of a request that a decision is for: everything that the authentication server \
+                 looks at. Requests without any of the client's parts are always asked \
+                 about.",
+            ),
+            &key(
+                "ttl",
+                UP_TO_A_YEAR,
+                |cache: &mut AuthCacheWritten| &mut cache.ttl,
+                "How long a 2xx answer counts. `max-age` in its Cache-Control makes that shorter; `no-store` \
+                 and `no-cache` are obeyed.",
+            ),
+            &key(
+                "negative_ttl",
+                Maybe(UP_TO_A_DAY),
+                |cache: &mut AuthCacheWritten| &mut cache.negative_ttl,
+                "How long an answer 401 or 403 without Set-Cookie counts, in the same way. Default: such \
+                 answers are not remembered.",
+            ),
+            &key(
+                "entries",
+                Count { range: 16..=10_000_000, unit: Unit::Things },
+                |cache: &mut AuthCacheWritten| &mut cache.entries,
+                "How many decisions are remembered, over all workers; the oldest make room.",
+            ),
+        ],
+    },
+};
+
+/// Converts the option; `None` if there is a mistake.
+pub(crate) fn forward_auth(
+    Element { value: written, .. }: &Element<ForwardAuthWritten>,
+    names: &Names<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<ForwardAuth> {
+    let upstream = written.upstream.as_ref()?;
+    let refused_before = reader.refused();
+    let path = match &written.path {
+        None => "/".to_owned(),
+        Some(Located { value, at }) => {
+            let is_path = value.starts_with('/') && value.bytes().all(|byte| byte.is_ascii_graphic());
+            if !is_path || value.contains('#') {
+                refuse(at, &format!("path: {value:?} is no path"), PATH, reader);
+            }
+            value.clone()
+        }
+    };
+    let upstream = names.http_upstream("upstream", &upstream.value, &upstream.at, reader);
+    let copy_headers = fields("copy_headers", &written.copy_headers, reader);
+    let user_header = written.user_header.as_ref().and_then(|name| field_name("user_header", name, reader));
+    let request_headers =
+        written.request_headers.as_ref().map(|names| fields("request_headers", names, reader));
+    let cache = match &written.cache {
+        Some(element) => Some(cache(element, reader)?),
+        None => None,
+    };
+    (reader.refused() == refused_before).then_some(ForwardAuth {
+        upstream: upstream?,
+        path,
+        timeout: written.timeout,
+        request_headers,
+        copy_headers,
+        user_header,
+        sets_cookies: written.set_cookie,
+        cache,
+    })
+}
+
+fn fields(option: &str, names: &[Located<String>], reader: &mut Reader<'_>) -> Vec<String> {
+    names.iter().filter_map(|name| field_name(option, name, reader)).collect()
+}
+
+fn cache(element: &Element<AuthCacheWritten>, reader: &mut Reader<'_>) -> Option<AuthCache> {
+    let Element { value: AuthCacheWritten { key, ttl, negative_ttl, entries }, .. } = element;
+    let first = key.first()?;
+    let key: Vec<AuthKeyPart> = key.iter().map(|part| part.value.clone()).collect();
+    if !key.iter().any(AuthKeyPart::is_of_client) {
+        let message = "key: it tells no clients apart, so that one client's permission would be everybody's";
+        refuse(&first.at, message, "a part of the client as well, such as cookie:NAME or client", reader);
+        return None;
+    }
+    Some(AuthCache { key, ttl: *ttl, negative_ttl: *negative_ttl, entries_max: *entries })
+}
+
+impl ForwardAuthWritten {
+    /// Whether a field with this name comes from the authentication server.
+    pub(crate) fn copies(&self, name: &str) -> bool {
+        self.copy_headers.iter().any(|copied| copied.value.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether an answer may name a user.
+    pub(crate) fn names_user(&self) -> bool {
+        self.user_header.is_some()
+    }
+}
+
+/// Converts forward authentication back to the parsed option.
+pub(crate) fn written(
+    auth: &ForwardAuth,
+    name: impl Fn(usize) -> Option<String>,
+) -> Element<ForwardAuthWritten> {
+    let list = |names: &[String]| names.iter().cloned().map(located).collect();
+    element(ForwardAuthWritten {
+        upstream: name(auth.upstream).map(located),
+        path: Some(located(auth.path.clone())),
+        timeout: auth.timeout,
+        request_headers: auth.request_headers.as_deref().map(list),
+        copy_headers: list(&auth.copy_headers),
+        user_header: auth.user_header.clone().map(located),
+        set_cookie: auth.sets_cookies,
+        cache: auth.cache.as_ref().map(|cache| {
+            element(AuthCacheWritten {
+                key: cache.key.iter().cloned().map(located).collect(),
+                ttl: cache.ttl,
+                negative_ttl: cache.negative_ttl,
+                entries: cache.entries_max,
+            })
+        }),
+    })
+}
