@@ -1,4 +1,5 @@
-//! Evaluates preconditions of clients against stored responses (RFC 9110 §13, RFC 9111 §4.3.2).
+//! Evaluates preconditions of clients against stored responses, and other representations with validators (RFC 9110 §13,
+//! RFC 9111 §4.3.2).
 
 use http1::RequestHead;
 
@@ -17,6 +18,19 @@ pub enum Verdict {
     AskOrigin,
 }
 
+/// The validators of a representation (RFC 9110 §8.8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validators<'a> {
+    /// The entity tag as sent.
+    pub etag: Option<&'a [u8]>,
+    /// Last-Modified as sent.
+    pub last_modified: Option<&'a [u8]>,
+    /// When the representation was modified, as far as is known, in seconds since 1970.
+    pub modified_unix_seconds: u64,
+    /// Whether Last-Modified is a strong validator (RFC 9110 §8.8.2.2).
+    pub is_date_strong: bool,
+}
+
 /// Evaluates the preconditions of a request against the stored response that would be sent.
 pub fn judge_conditions(
     asked: &Asked,
@@ -29,28 +43,64 @@ pub fn judge_conditions(
     if !asked.is_conditional() || !(200..300).contains(&stored.status) {
         return Verdict::Proceed;
     }
-    let etag = stored.etag(stored_head);
-    // RFC 9110 §13.1.1, §13.1.4: not for caches; who has another state than what is stored may be right.
-    if asked.has(Present::IfMatch) {
-        if !any_matches(head, bytes, b"if-match", etag, Comparison::Strong) {
-            return Verdict::AskOrigin;
+    Validators::of(stored, stored_head).judge(asked, head, bytes)
+}
+
+impl<'a> Validators<'a> {
+    fn of(stored: &Stored, stored_head: &'a [u8]) -> Self {
+        Self {
+            etag: stored.etag(stored_head),
+            last_modified: stored.last_modified(stored_head),
+            modified_unix_seconds: modified_unix_seconds(stored),
+            // A second or more before Date.
+            is_date_strong: stored.last_modified_unix_seconds < stored.date_unix_seconds,
         }
-    } else if asked.has(Present::IfUnmodifiedSince) {
-        let since = value(head, bytes, b"if-unmodified-since").and_then(date_unix_seconds);
-        if since.is_some_and(|since| modified_unix_seconds(stored) > since) {
-            return Verdict::AskOrigin;
+    }
+
+    /// Evaluates the preconditions of a request that would be a success without them (RFC 9110 §13.2.1). To an origin,
+    /// `AskOrigin` is 412.
+    #[inline]
+    pub fn judge(&self, asked: &Asked, head: &RequestHead, bytes: &[u8]) -> Verdict {
+        if asked.is_conditional() { self.judge_conditional(asked, head, bytes) } else { Verdict::Proceed }
+    }
+
+    fn judge_conditional(&self, asked: &Asked, head: &RequestHead, bytes: &[u8]) -> Verdict {
+        let Self { etag, modified_unix_seconds, .. } = *self;
+        // RFC 9110 §13.1.1, §13.1.4: not for caches; who has another state than what is stored may be right.
+        if asked.has(Present::IfMatch) {
+            if !any_matches(head, bytes, b"if-match", etag, Comparison::Strong) {
+                return Verdict::AskOrigin;
+            }
+        } else if asked.has(Present::IfUnmodifiedSince) {
+            let since = value(head, bytes, b"if-unmodified-since").and_then(date_unix_seconds);
+            if since.is_some_and(|since| modified_unix_seconds > since) {
+                return Verdict::AskOrigin;
+            }
         }
+        if asked.has(Present::IfNoneMatch) {
+            // RFC 9110 §13.1.3: If-Modified-Since is ignored beside it.
+            let has_it = any_matches(head, bytes, b"if-none-match", etag, Comparison::Weak);
+            return if has_it { Verdict::NotModified } else { Verdict::Proceed };
+        }
+        let since = value(head, bytes, b"if-modified-since").and_then(date_unix_seconds);
+        if since.is_some_and(|since| modified_unix_seconds <= since) {
+            return Verdict::NotModified;
+        }
+        Verdict::Proceed
     }
-    if asked.has(Present::IfNoneMatch) {
-        // RFC 9110 §13.1.3: If-Modified-Since is ignored beside it.
-        let has_it = any_matches(head, bytes, b"if-none-match", etag, Comparison::Weak);
-        return if has_it { Verdict::NotModified } else { Verdict::Proceed };
+
+    /// Whether Range applies, according to If-Range (RFC 9110 §13.1.5).
+    pub fn range_applies(&self, asked: &Asked, head: &RequestHead, bytes: &[u8]) -> bool {
+        if !asked.has(Present::IfRange) {
+            return true;
+        }
+        let Some(condition) = value(head, bytes, b"if-range") else { return true };
+        if condition.starts_with(b"\"") || condition.starts_with(b"W/") {
+            return self.etag.is_some_and(|etag| matches(condition, etag, Comparison::Strong));
+        }
+        // RFC 9110 §13.1.5: a date counts if it is the very one, and strong.
+        self.is_date_strong && date_unix_seconds(condition).is_some() && self.last_modified == Some(condition)
     }
-    let since = value(head, bytes, b"if-modified-since").and_then(date_unix_seconds);
-    if since.is_some_and(|since| modified_unix_seconds(stored) <= since) {
-        return Verdict::NotModified;
-    }
-    Verdict::Proceed
 }
 
 /// RFC 9111 §4.3.2: Last-Modified, or Date where there is none.
@@ -66,18 +116,7 @@ pub fn range_applies(
     stored: &Stored,
     stored_head: &[u8],
 ) -> bool {
-    if !asked.has(Present::IfRange) {
-        return true;
-    }
-    let Some(condition) = value(head, bytes, b"if-range") else { return true };
-    if condition.starts_with(b"\"") || condition.starts_with(b"W/") {
-        return stored.etag(stored_head).is_some_and(|etag| matches(condition, etag, Comparison::Strong));
-    }
-    // RFC 9110 §13.1.5: a date counts if it is the very one, and strong (§8.8.2.2): a second or more before Date.
-    let is_strong = stored.last_modified_unix_seconds < stored.date_unix_seconds;
-    is_strong
-        && date_unix_seconds(condition).is_some()
-        && stored.last_modified(stored_head) == Some(condition)
+    Validators::of(stored, stored_head).range_applies(asked, head, bytes)
 }
 
 /// How entity tags are compared (RFC 9110 §8.8.3.2).

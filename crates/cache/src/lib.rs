@@ -62,7 +62,7 @@ mod survey;
 
 pub use asked::Asked;
 pub use coded::{FormJoined, FormKey, FormReader, FormWriter, Forms};
-pub use conditional::{Verdict, judge_conditions, range_applies};
+pub use conditional::{Validators, Verdict, judge_conditions, range_applies};
 pub use decide::{Decision, Forward, Found, Freshness, OriginError, decide, serves_on_error};
 pub use directives::{RequestDirectives, ResponseDirectives, Source};
 pub use encoding::Codings;

@@ -52,7 +52,8 @@ pub(crate) struct KnownRoute<'r> {
 
 impl<'r> KnownRoute<'r> {
     pub(crate) fn of(route: &'r Route) -> Self {
-        let is_answered_here = matches!(route.action, Action::Redirect(_) | Action::Respond(_));
+        let is_answered_here =
+            matches!(route.action, Action::Redirect(_) | Action::Respond(_) | Action::Files(_));
         Self { name: &route.name, is_answered_here }
     }
 }

@@ -96,6 +96,8 @@ mod cache_options;
 mod cors_options;
 /// The maintenance switch of routes.
 mod maintenance_options;
+/// Files of routes: their declaration and relations.
+mod files_options;
 /// Options of faults.
 mod fault_options;
 /// Options of TLS.
@@ -149,7 +151,7 @@ pub use reference::{reference, schema};
 pub use route_options::RouteOptions;
 pub use settings::{
     Access, AccessLog, Action, Auth, AuthCache, Bandwidth, Bandwidths, BodyRule, CacheDisk, CacheStore,
-    Check, CookieSecrets, Dns, FaultRule, Faults, First, ForwardAuth, HostHeader, Http2Limits, Jwt,
+    Check, CookieSecrets, Dns, FaultRule, Faults, Files, First, ForwardAuth, HostHeader, Http2Limits, Jwt,
     KeySource, KeyUrl, Limits, Link, ListenAddress, Listener, LogFormat, LogQuery, LogTarget, Maintenance,
     MemoryBound, MessageFormat, MessageLevel, Messages, Mirror, Page, Pages, Policies, Pool, Probe, Protocol,
     QueueSettings, RateLimit, Require, Respond, Retry, RetryOn, Rewrite, Route, RouteLimits, RouteTimeouts,

@@ -10,7 +10,7 @@ use crate::kind::article;
 use crate::options::File;
 use crate::reader::{Reader, Span};
 use crate::route_options::{ROUTE, ROUTE_DEFAULTS, RouteWritten};
-use crate::route_resolve::for_servers;
+use crate::route_resolve::{FOR_FILES, for_servers};
 use crate::table::{Declared, Element, Page, Table, Written};
 
 /// The parsed table `[route_defaults]`.
@@ -105,6 +105,11 @@ pub(crate) fn apply(file: &mut File) -> Vec<Vec<Inherited>> {
 fn can_use(route: &RouteWritten, option: &str) -> bool {
     let has_server = route.upstream.is_some() || route.split.is_some();
     let is_for_servers = || for_servers(route).iter().any(|(name, _)| *name == option);
+    if route.files.is_some() {
+        // Nothing is stored or compressed of files, and no server is late.
+        return !matches!(option, "cache" | "compress" | "response_delay")
+            && (FOR_FILES.contains(&option) || !is_for_servers());
+    }
     // A redirect has no body.
     (has_server || !is_for_servers()) && (route.redirect.is_none() || option != "compress")
 }

@@ -14,6 +14,7 @@ use crate::compress_options::{Compress, CompressKind};
 use crate::cors_options::{CORS, CorsWritten};
 use crate::declared::{count, joined, options};
 use crate::delay::DELAY;
+use crate::files_options::{FILES, FilesWritten};
 use crate::forward_auth_options::{FORWARD_AUTH, ForwardAuthWritten};
 use crate::jwt_options::{JWT, JwtWritten};
 use crate::keys::RATE_KEY;
@@ -41,6 +42,7 @@ pub(crate) struct RouteWritten {
     pub(crate) split: Option<Located<Vec<Pair<String, u32>>>>,
     pub(crate) redirect: Option<Element<RedirectWritten>>,
     pub(crate) respond: Option<Element<RespondWritten>>,
+    pub(crate) files: Option<Element<FilesWritten>>,
     pub(crate) allow: Vec<IpNet>,
     pub(crate) deny: Vec<IpNet>,
     pub(crate) auth: Option<Element<AuthWritten>>,
@@ -96,8 +98,8 @@ const OWN: &[&dyn Declared<RouteWritten>] = &[
         "upstream",
         Maybe(At(Name { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
         |route: &mut RouteWritten| &mut route.upstream,
-        "The upstream that serves these requests. Exactly one of `upstream`, `split`, `redirect` and \
-         `respond` is required.",
+        "The upstream that serves these requests. Exactly one of `upstream`, `split`, `redirect`, \
+         `respond` and `files` is required.",
     ),
     &key(
         "split",
@@ -121,6 +123,12 @@ const OWN: &[&dyn Declared<RouteWritten>] = &[
         Maybe(RESPOND),
         |route: &mut RouteWritten| &mut route.respond,
         "Sends a fixed response, without a server.",
+    ),
+    &key(
+        "files",
+        Maybe(FILES),
+        |route: &mut RouteWritten| &mut route.files,
+        "Sends files of this machine, without a server: see [files.md](files.md).",
     ),
 ];
 

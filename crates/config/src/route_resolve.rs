@@ -12,6 +12,7 @@ use ::route::{
 
 use crate::cache_options;
 use crate::cors_options;
+use crate::files_options;
 use crate::forward_auth_options;
 use crate::jwt_options;
 use crate::kind::Located;
@@ -132,9 +133,18 @@ pub(crate) fn route(
         PathRule::Exact(_) | PathRule::Prefix(_) => None,
     };
     let action = action(element, pattern, names, reader);
-    let policies = policies(written, pattern, names, reader);
-    if let Some(Action::Redirect(_) | Action::Respond(_)) = &action {
-        warn_of_idle(element, reader);
+    let mut policies = policies(written, pattern, names, reader);
+    match &action {
+        Some(Action::Redirect(_) | Action::Respond(_)) => warn_of_idle(element, &[], reader),
+        Some(Action::Files(_)) => {
+            warn_of_idle(element, FOR_FILES, reader);
+            check_files(written, reader);
+            // What a rewrite of the path maps back is of servers.
+            if let Some(policies) = &mut policies {
+                (policies.cookies, policies.location) = (None, false);
+            }
+        }
+        Some(Action::Upstream(_) | Action::Split(_)) | None => {}
     }
     if let Some(policies) = &policies {
         warn_of_nobody(written, policies, reader);
@@ -202,6 +212,10 @@ fn check_compress(element: &Element<RouteWritten>, reader: &mut Reader<'_>) {
     if written.redirect.is_some() {
         refuse(&element.at, "compress: a redirect has no body", "a route without compress", reader);
     }
+    if let Some(files) = &written.files {
+        let message = "compress: files are sent as they are";
+        refuse(&files.at, message, "files with precompressed = true, or a route without compress", reader);
+    }
     if !compress.dictionaries.is_empty() && written.cache.is_none() {
         let message = "compress: dictionaries are stored responses, and the route has no cache";
         refuse(&element.at, message, "cache = {}, or no dictionaries", reader);
@@ -216,18 +230,31 @@ fn check_response_delay(written: &RouteWritten, reader: &mut Reader<'_>) {
     }
 }
 
+/// Rejects what does not go with `files`.
+fn check_files(written: &RouteWritten, reader: &mut Reader<'_>) {
+    if let Some(cache) = &written.cache {
+        let message = "cache: files are not stored, since the system has them in memory already";
+        refuse(&cache.at, message, "no cache on a route with files", reader);
+    }
+    if let Some(delay) = &written.response_delay {
+        let message = "response_delay: a route with files has no server whose responses could be delayed";
+        refuse(&delay.at, message, "delay", reader);
+    }
+}
+
 fn action(
     Element { value: written, at, is_intact, .. }: &Element<RouteWritten>,
     pattern: Option<&Pattern>,
     names: &Names<'_>,
     reader: &mut Reader<'_>,
 ) -> Option<Action> {
-    let RouteWritten { upstream, split, redirect, respond, .. } = written;
+    let RouteWritten { upstream, split, redirect, respond, files, .. } = written;
     let places = [
         ("upstream", upstream.as_ref().map(|upstream| &upstream.at)),
         ("split", split.as_ref().map(|split| &split.at)),
         ("redirect", redirect.as_ref().map(|redirect| &redirect.at)),
         ("respond", respond.as_ref().map(|respond| &respond.at)),
+        ("files", files.as_ref().map(|files| &files.at)),
     ];
     let mut there = places.iter().filter_map(|(option, at)| at.map(|at| (*option, at)));
     match (there.next(), there.next()) {
@@ -235,7 +262,7 @@ fn action(
             refuse(at, &format!("[[route]] has {first} and {second}"), "one of them", reader);
         }
         (None, _) if *is_intact && reader.is_whole() => {
-            refuse(at, "[[route]] has nothing to do", "upstream, split, redirect or respond", reader);
+            refuse(at, "[[route]] has nothing to do", "upstream, split, redirect, respond or files", reader);
         }
         _ => {}
     }
@@ -245,6 +272,8 @@ fn action(
         split_action(value, at, names, reader)
     } else if let Some(Element { value, .. }) = redirect {
         redirect_action(value, pattern, reader)
+    } else if let Some(Element { value, .. }) = files {
+        files_options::files(value, reader).map(|files| Action::Files(Arc::new(files)))
     } else {
         respond_action(&respond.as_ref()?.value, reader)
     }
@@ -568,15 +597,23 @@ fn cookies(
     }
 }
 
-/// Warns of options that a route without a server does not use.
-fn warn_of_idle(Element { value: written, .. }: &Element<RouteWritten>, reader: &mut Reader<'_>) {
-    for (option, at) in for_servers(written) {
+/// Warns of options that a route without a server does not use, but for those that it does.
+fn warn_of_idle(
+    Element { value: written, .. }: &Element<RouteWritten>,
+    used: &[&str],
+    reader: &mut Reader<'_>,
+) {
+    for (option, at) in for_servers(written).into_iter().filter(|(option, _)| !used.contains(option)) {
         if let Some(at) = at {
             let warning = reader.mistake(at, format!("{option}: this route asks no server"));
             reader.warn(warning);
         }
     }
 }
+
+/// Those of them that mean something for files: they are found by the path that a server would get, and have bodies. That
+/// `cache` does not is a mistake, of which `check_files` tells.
+pub(crate) const FOR_FILES: &[&str] = &["rewrite", "timeouts", "limits", "cache"];
 
 /// The options that only mean something for servers, and where a route has them.
 pub(crate) fn for_servers(written: &RouteWritten) -> [(&'static str, Option<&Span>); 8] {

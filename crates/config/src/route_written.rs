@@ -4,6 +4,7 @@ use ::route::{CookieRewrite, HeaderEdit, HeaderEdits, PathRewrite, PathRule, Rat
 
 use crate::cache_options;
 use crate::cors_options;
+use crate::files_options;
 use crate::forward_auth_options;
 use crate::jwt_options::JwtWritten;
 use crate::kind::located;
@@ -60,6 +61,7 @@ fn with_action(written: RouteWritten, action: &Action, config: &Settings) -> Rou
         Action::Respond(respond) => {
             RouteWritten { respond: Some(element(written_respond(respond))), ..written }
         }
+        Action::Files(files) => RouteWritten { files: Some(files_options::written(files)), ..written },
     }
 }
 

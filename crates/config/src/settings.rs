@@ -18,11 +18,14 @@ mod cache;
 mod shaping;
 /// Faults.
 mod faults;
+/// Settings of routes that answer with files.
+mod files;
 /// Time-outs, limits, shedding and logs.
 mod limits;
 
 pub use cache::{CacheDisk, CacheStore};
 pub use faults::{FaultRule, Faults, First};
+pub use files::Files;
 pub use forward_auth::{AuthCache, ForwardAuth};
 pub use limits::{
     AccessLog, Http2Limits, Limits, LogFormat, LogQuery, LogTarget, MemoryBound, MessageFormat, MessageLevel,
@@ -43,6 +46,7 @@ pub use upstreams::{
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -100,15 +104,26 @@ impl Settings {
     /// # Panics
     /// Without a listener or without a server: the command line requires both.
     pub fn for_servers(listeners: Vec<SocketAddr>, servers: Vec<Server>) -> Self {
-        assert!(!listeners.is_empty() && !servers.is_empty(), "a proxy has a listener and a server");
+        assert!(!servers.is_empty(), "an upstream has a server");
+        Self::of(listeners, Route::to(None, "/", 0), vec![Upstream::of("default", servers)])
+    }
+
+    /// Serves the files beneath a directory to all requests, with every default.
+    pub fn for_files(listeners: Vec<SocketAddr>, files: Files) -> Self {
+        let route = Route { action: Action::Files(Arc::new(files)), ..Route::to(None, "/", 0) };
+        Self::of(listeners, route, Vec::new())
+    }
+
+    fn of(listeners: Vec<SocketAddr>, route: Route, upstreams: Vec<Upstream>) -> Self {
+        assert!(!listeners.is_empty(), "a proxy has a listener");
         Self {
             workers: None,
             wakeup_coalescing: WAKEUP_COALESCING,
             admin: None,
             metrics: None,
             listeners: listeners.into_iter().map(Listener::plain).collect(),
-            routes: vec![Route::to(None, "/", 0)],
-            upstreams: vec![Upstream::of("default", servers)],
+            routes: vec![route],
+            upstreams,
             profiles: Vec::new(),
             trusted_proxies: Vec::new(),
             error_pages: Pages::default(),

@@ -142,6 +142,15 @@ path = "/page"
 headers = { x-none = true }
 respond = { status = 204 }
 
+[[route]]
+path = "/site"
+files = { root = "DIR", index = ["index.html", "index.htm"], fallback = "/app/index.html", precompressed = true, cache_control = " max-age=60 ", listing = true, symlinks = true }
+rewrite = { path = "/" }
+
+[[route]]
+path = "/downloads"
+files = { root = "DIR", index = [] }
+
 [profile.narrow]
 rate = "1MB/s per client"
 upload_rate = "1Mbit/s"
@@ -321,7 +330,7 @@ fn check_api(route: &Route) {
 }
 
 fn check_routes(routes: &[Route]) {
-    let [_, old, exact, moved, _, health, page, none] = routes else { panic!("{routes:?}") };
+    let [_, old, exact, moved, _, health, page, none, site, downloads] = routes else { panic!("{routes:?}") };
     assert!(!old.policies.location && exact.policies.location);
     let prefixes = old.policies.rewrite.path.as_ref().unwrap().prefixes();
     assert_eq!(prefixes, Some((&b"/old"[..], &b"/new"[..])));
@@ -338,6 +347,24 @@ fn check_routes(routes: &[Route]) {
     assert_eq!((response(page).status(), response(page).content_type()), (503, "text/html; charset=utf-8"));
     assert_eq!(response(none).status(), 204);
     assert_eq!((page.name.as_str(), none.name.as_str()), ("/page", "/page #2"));
+    let files = |route: &Route| match &route.action {
+        Action::Files(files) => config::Files::clone(files),
+        other => panic!("{other:?}"),
+    };
+    let root = files(site).root;
+    assert_eq!(
+        files(site),
+        config::Files {
+            root: root.clone(),
+            index: vec!["index.html".to_owned(), "index.htm".to_owned()],
+            fallback: Some("app/index.html".to_owned()),
+            precompressed: true,
+            cache_control: Some("max-age=60".to_owned()),
+            listing: true,
+            symlinks: true,
+        }
+    );
+    assert_eq!(files(downloads), config::Files { index: Vec::new(), ..config::Files::of(root) });
 }
 
 fn check_upstreams(config: &Config) {

@@ -162,7 +162,7 @@ fn routes() {
     for (route, expected) in [
         (
             "[[route]]\npath = \"/a\"",
-            "3:1: [[route]] has nothing to do; expected upstream, split, redirect or respond",
+            "3:1: [[route]] has nothing to do; expected upstream, split, redirect, respond or files",
         ),
         (
             "[[route]]\nupstream = \"ap\"",

@@ -256,6 +256,52 @@ fn mistakes() {
             &["5:34: file: /dev/zero: it is not a file; expected the path of a page such as \
                  /etc/vanward/404.html"],
         ),
+        ("files = {}", &["5:9: files has no root; expected the path of a directory such as /srv/www"]),
+        (
+            "upstream = \"app\"\nfiles = { root = \"/usr\" }",
+            &["6:9: [[route]] has upstream and files; expected one of them"],
+        ),
+        (
+            "files = { root = \"\" }",
+            &["5:18: root: it is empty; expected the path of a directory such as /srv/www"],
+        ),
+        (
+            "files = { root = \"/usr\", index = [\"a/b\", \".x\", \"\"] }",
+            &[
+                "5:35: index: \"a/b\" is not the name of a file that clients may have; expected the name of a \
+                 file such as index.html",
+                "5:42: index: \".x\" is not the name of a file that clients may have; expected the name of a \
+                 file such as index.html",
+                "5:48: index: \"\" is not the name of a file that clients may have; expected the name of a \
+                 file such as index.html",
+            ],
+        ),
+        (
+            "files = { root = \"/usr\", fallback = \"/../etc/passwd\" }",
+            &[
+                "5:37: fallback: \"/../etc/passwd\" is not the path of a file that clients may have; expected \
+                 the path of a file beneath the root such as /index.html",
+            ],
+        ),
+        (
+            "files = { root = \"/usr\", cache_control = \"a\\nb\" }",
+            &[
+                "5:42: cache_control: \"a\\nb\" is not a value for Cache-Control; expected directives such as \
+                 max-age=3600",
+            ],
+        ),
+        (
+            "files = { root = \"/usr\" }\ncompress = true",
+            &[
+                "5:9: compress: files are sent as they are; expected files with precompressed = true, or a route \
+                 without compress",
+            ],
+        ),
+        (
+            "files = { root = \"/usr\" }\nresponse_delay = \"1s\"",
+            &["6:18: response_delay: a route with files has no server whose responses could be delayed; \
+                 expected delay"],
+        ),
         (
             "upstream = \"app\"\nauth = { users = \"/nowhere/users\" }",
             &["6:18: users: /nowhere/users: it can't be read: No such file or directory (os error 2); \

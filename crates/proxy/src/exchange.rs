@@ -22,6 +22,7 @@ use crate::context::failure::Failure;
 use crate::context::plan::Policies;
 use crate::context::seen::{self, Fields};
 use crate::faults::messages;
+use crate::files::{self, AtOnce};
 use crate::shaping::{self};
 use transport::cold::cold;
 
@@ -91,7 +92,7 @@ async fn run(
         }
         if let Some(answer) = act(ctx, policies, &mut routed, memory)? {
             let exchange = &mut Exchange { ctx, routed: &routed, memory, state };
-            return answer::own(exchange, (answer.status, answer.body)).await;
+            return without_server(exchange, answer).await;
         }
     }
     let exchange = &mut Exchange { ctx, routed: &routed, memory, state };
@@ -112,6 +113,20 @@ async fn run(
         cold(|| shaping::hold_back(ctx, delay, exchange.memory)).await;
     }
     respond::respond(exchange, reply).await
+}
+
+/// Answers a request that needs no server.
+async fn without_server(exchange: &mut Exchange<'_, '_>, answer: Answer<'_>) -> Result<Next, Failure> {
+    let files = exchange.routed.policies(exchange.ctx).and_then(|policies| policies.files.as_ref());
+    match (answer, files) {
+        (Answer::Own { status, body }, _) => answer::own(exchange, (status, body)).await,
+        (Answer::File, None) => Err(Failure::NoFile),
+        (Answer::File, Some(files)) => match files::serve_at_once(exchange, files) {
+            AtOnce::Done(outcome) => outcome,
+            AtOnce::Rest(rest) => cold(|| files::serve_rest(exchange, rest)).await,
+            AtOnce::Unanswered => cold(|| files::serve(exchange, files)).await,
+        },
+    }
 }
 
 /// Decides whether a request may go on, and where to.

@@ -1,8 +1,7 @@
 //! The path of a request through the reverse proxy, one thread a core.
 //!
 //! The crate `control` compiles a plan and starts workers with it. The folders are in the order of a request: each may
-//! use those below it (`cargo xtask tidy` checks it). Nothing here reads a file but the access log, knows signals, or
-//! serves the admin API.
+//! use those below it (`cargo xtask tidy` checks it). Nothing here knows signals, or serves the admin API.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +13,8 @@ mod connection;
 mod exchange;
 /// The cache.
 pub mod cache;
+/// Answers with files.
+mod files;
 /// Sends one request to a server, and its response to the client.
 mod forward;
 /// Fault injection.

@@ -31,6 +31,7 @@ use crate::context::snapshot::Snapshot;
 use crate::context::worker::{Change, Loads, LogChange, Message, State, Worker};
 use crate::faults::Faults;
 use crate::faults::connections;
+use crate::files::OpenFiles;
 use crate::shaping::Shaper;
 use crate::upstream::wait_queue::WaitQueue;
 use crate::worker::wakeup_coalescing::{Coalescing, Progress};
@@ -105,6 +106,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
         records: Records::new(),
         pipes: Pipes::default(),
         coders: Coders::default(),
+        open_files: OpenFiles::new(parts.others.len()),
         shaper,
         alarms,
         asked_others_at: Cell::new(u32::MAX),
@@ -185,6 +187,7 @@ async fn tick(worker: Rc<Worker>, coalescing: Rc<Coalescing>) {
             snapshot.lines().for_each(WaitQueue::call_next);
             worker.counters.upstream_connections_active.set(open as u64);
             worker.count_pools(&snapshot);
+            worker.open_files.sweep(worker.deadlines.now());
             worker.accepting.borrow_mut().retain(|task| !task.is_finished());
             // No more of them is used at once than there are requests.
             let requests = worker.counters.requests.value();

@@ -227,6 +227,19 @@ impl Tcp {
         })
     }
 
+    /// Sends the start of `count` bytes of a file from `offset` on, without a copy; 0 if the file ends there.
+    pub fn poll_send_file(
+        &self,
+        context: &mut Context<'_>,
+        file: impl AsFd,
+        offset: u64,
+        count: usize,
+    ) -> Poll<io::Result<usize>> {
+        self.poll_sent(context, |socket| {
+            rustix::fs::sendfile(socket, file.as_fd(), Some(&mut { offset }), count)
+        })
+    }
+
     /// Reads what has arrived without removing it (MSG_PEEK); 0 is the end.
     pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         poll_fn(|context| {

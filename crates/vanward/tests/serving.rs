@@ -49,6 +49,20 @@ fn a_page_of_the_origin_comes_through_the_proxy() {
 }
 
 #[test]
+fn a_directory_is_served_from_flags() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("index.html"), "<p>home").expect("it is writable");
+    let root = folder.path().to_str().expect("is text");
+    let mut proxy = Process::start(&["proxy", "--from", "127.0.0.1:0", "--files", root, "--workers", "1"]);
+    let address = proxy.address();
+    for _ in 0..2 {
+        let page = get(address, "/");
+        assert!(page.starts_with("HTTP/1.1 200 OK\r\n") && page.ends_with("\r\n\r\n<p>home"), "{page}");
+    }
+    assert!(get(address, "/gone").starts_with("HTTP/1.1 404 Not Found\r\n"));
+}
+
+#[test]
 fn load_counts_what_the_origin_saw() {
     let pair = Pair::start();
     let url = format!("http://{}/tiny", pair.address);

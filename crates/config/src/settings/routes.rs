@@ -13,6 +13,7 @@ use route::{
 
 use shape::Share;
 
+use super::files::Files;
 use super::forward_auth::ForwardAuth;
 use super::shaping::Shaping;
 use super::tokens::Jwt;
@@ -83,6 +84,8 @@ pub enum Action {
     Redirect(Redirect),
     /// A fixed response.
     Respond(Respond),
+    /// Files beneath a directory.
+    Files(Arc<Files>),
 }
 
 impl Action {
@@ -91,7 +94,7 @@ impl Action {
         let (one, several) = match self {
             Self::Upstream(upstream) => (Some(*upstream), None),
             Self::Split(split) => (None, Some(split)),
-            Self::Redirect(_) | Self::Respond(_) => (None, None),
+            Self::Redirect(_) | Self::Respond(_) | Self::Files(_) => (None, None),
         };
         one.into_iter()
             .chain(several.into_iter().flat_map(|split| split.shares().map(|(upstream, _)| upstream)))

@@ -2,12 +2,15 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::task::{Context, Poll};
 
 use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::failure::Failure;
+use crate::context::minimum_rate::Progress;
 use crate::shaping::Pace;
 use transport::cold::poll_once;
+use transport::deadline::Ticks;
 use transport::tcp::Follows;
 
 /// Sends bytes to the client.
@@ -79,4 +82,48 @@ pub(crate) async fn in_time(
         }
     };
     written.map_err(|_| Failure::ClientGone)
+}
+
+/// Runs a write of a routed request's response within the limits of its route: the client's time-out, and its minimum rate
+/// over all writes with the same `progress`.
+pub(crate) async fn within_limits(
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
+    progress: &mut Progress,
+    mut write: impl FnMut(&mut Context<'_>) -> Poll<io::Result<usize>>,
+) -> Result<usize, Failure> {
+    if let Some(written) = poll_once(&mut write) {
+        let count = written.map_err(|_| Failure::ClientGone)?;
+        progress.moved += count as u64;
+        return Ok(count);
+    }
+    let limit = routed.ticks(ctx).client_write;
+    let rate = routed.client_limits(ctx).minimum_rate;
+    let deadlines = &ctx.worker.deadlines;
+    let began = deadlines.now();
+    let mut judged = began;
+    let mut write = pin!(poll_fn(write));
+    loop {
+        // The next to be looked at is what comes first: the end of the window, or of the wait.
+        let left = Ticks(limit.0.saturating_sub(judged - began));
+        let slice = rate.map_or(left, |rate| left.min(rate.left(progress)));
+        let outcome = ctx.client.deadline.within(slice, write.as_mut()).await;
+        let now = deadlines.now();
+        progress.waited_ticks += now - judged;
+        judged = now;
+        let written = match outcome {
+            Ok(written) => Some(written.map_err(|_| Failure::ClientGone)?),
+            Err(_) => None,
+        };
+        progress.moved += written.unwrap_or(0) as u64;
+        if let Some(rate) = rate {
+            rate.judge(progress).map_err(|_| Failure::ClientStalled)?;
+        }
+        if let Some(count) = written {
+            return Ok(count);
+        }
+        if now - began >= limit.0 {
+            return Err(Failure::ClientStalled);
+        }
+    }
 }

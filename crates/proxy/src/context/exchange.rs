@@ -123,14 +123,17 @@ impl RoutedRequest {
     /// The client, route and upstream, which select the bandwidth limits.
     pub(crate) fn place<'a>(&self, ctx: &ExchangeContext<'a>) -> Place<'a> {
         let ExchangeContext { worker, snapshot, client, .. } = *ctx;
-        let (route, upstream) = (&snapshot.plan.routes[self.route], &snapshot.plan.upstreams[self.upstream]);
+        let route = &snapshot.plan.routes[self.route];
+        // Files come from no upstream, so no limit of any holds for them.
+        let upstream = snapshot.plan.upstreams.get(self.upstream);
+        let upstream = upstream.map_or("", |upstream| upstream.config.name.as_str());
         Place {
             worker,
             client,
             address: self.client,
             is_for_client: self.purpose == Purpose::Client,
             route: Some(Named { name: &route.label, index: self.route }),
-            upstream: Named { name: &upstream.config.name, index: self.upstream },
+            upstream: Named { name: upstream, index: self.upstream },
         }
     }
 

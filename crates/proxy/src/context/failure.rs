@@ -64,10 +64,14 @@ failures! {
     TokenInsufficient Client 403 "token-insufficient" "The token does not grant access to this.",
     Forbidden Client 403 "forbidden" "Clients from your network are not allowed.",
     NoRoute Client 404 "no-route" "Nothing is served under this host and path.",
+    NoFile Client 404 "no-file" "There is no such file.",
+    FileHidden Client 404 "file-hidden" "There is no such file.",
+    FileMethod Client 405 "file-method" "Files can only be read.",
     MethodRefused Client 405 "method-refused" "This method is not supported.",
     ClientHeaderTimeout Client 408 "client-header-timeout" "The request head did not arrive in time.",
     ClientBodyTimeout Client 408 "client-body-timeout" "The request body did not arrive in time.",
     ClientTooSlow Client 408 "client-too-slow" "The request body arrives too slowly.",
+    PreconditionFailed Client 412 "precondition-failed" "The file is not the one that was expected.",
     BodyTooLarge Client 413 "body-too-large" "The request body is too large.",
     TargetTooLong Client 414 "target-too-long" "The request target is too long.",
     RateLimited Client 429 "rate-limited" "Too many requests; try again later.",
@@ -90,6 +94,9 @@ failures! {
     BadProxyHeader Client 0 "bad-proxy-header" "",
     ProxyHeaderTimeout Client 0 "proxy-header-timeout" "",
     TunnelIdle Client 0 "tunnel-idle" "",
+    FileForbidden Proxy 403 "file-forbidden" "The file must not be read.",
+    FileUnreadable Proxy 500 "file-unreadable" "The file could not be read.",
+    FileTruncated Proxy 0 "file-truncated" "",
     FaultInjected Proxy 0 "fault-injected" "",
     UpstreamRefused Upstream 502 "upstream-refused" "The server could not be reached.",
     UpstreamHandshake Upstream 502 "upstream-handshake" "The TLS or HTTP/2 handshake with the server failed.",
@@ -155,11 +162,11 @@ impl Failure {
         matches!(self, Unauthorized | TokenMissing | TokenRefused | TokenInsufficient)
     }
 
-    /// Whether no route takes the request, although it is valid.
+    /// Whether nothing is served in answer to the request, although it is valid.
     pub(crate) fn is_of_policy(self) -> bool {
         use Failure::{
-            Forbidden, Maintenance, NoRoute, RateLimited, TokenInsufficient, TokenMissing, TokenRefused,
-            Unauthorized,
+            FileHidden, FileMethod, Forbidden, Maintenance, NoFile, NoRoute, PreconditionFailed, RateLimited,
+            TokenInsufficient, TokenMissing, TokenRefused, Unauthorized,
         };
         matches!(
             self,
@@ -171,6 +178,10 @@ impl Failure {
                 | Forbidden
                 | RateLimited
                 | NoRoute
+                | NoFile
+                | FileHidden
+                | FileMethod
+                | PreconditionFailed
         )
     }
 }

@@ -21,6 +21,7 @@ use crate::context::plan::Plan;
 use crate::context::pressure::{ADMITTED_MIN, Pressure};
 use crate::context::snapshot::Snapshot;
 use crate::faults::Faults;
+use crate::files::OpenFiles;
 use crate::shaping::Shaper;
 use crate::upstream::Server;
 use transport::alarm::Alarms;
@@ -110,6 +111,7 @@ pub(crate) struct Worker {
     pub(crate) records: Rc<Records>,
     pub(crate) pipes: Pipes,
     pub(crate) coders: Coders,
+    pub(crate) open_files: OpenFiles,
     pub(crate) shaper: Shaper,
     pub(crate) alarms: Rc<Alarms>,
     /// The tick at which other workers were last asked to close idle connections.
@@ -158,9 +160,12 @@ impl Worker {
         Rc::clone(&self.snapshot.borrow())
     }
 
-    /// Closes idle connections to servers because file descriptors are used up: this worker's, else those of other
-    /// workers. Returns whether descriptors are free now.
+    /// Closes open files and idle connections to servers because file descriptors are used up: this worker's, else those
+    /// of other workers. Returns whether descriptors are free now.
     pub(crate) fn give_up_idle(&self) -> bool {
+        if self.open_files.close() {
+            return true;
+        }
         if self.pooled() > 1 {
             self.give_up_own_idle();
             return true;
@@ -174,6 +179,7 @@ impl Worker {
     }
 
     pub(crate) fn give_up_own_idle(&self) {
+        self.open_files.close();
         // The last one is as good as a descriptor.
         if self.pooled() > 1 {
             let snapshot = self.snapshot();

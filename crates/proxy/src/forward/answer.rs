@@ -175,7 +175,7 @@ fn answers_call(
 /// Whether all of the request's body has been read, so that what follows is the next request. What is here of it is taken,
 /// and thrown away.
 #[cold]
-fn has_taken_body(
+pub(crate) fn has_taken_body(
     ctx: &ExchangeContext<'_>,
     request: &mut Request,
     framing: Result<Framing, http1::FramingError>,
@@ -393,7 +393,11 @@ pub(crate) fn stand_in<'a>(
 }
 
 /// The page for a status: the route's, or that of all.
-fn page<'a>(ctx: &ExchangeContext<'a>, policies: Option<&'a Policies>, status: u16) -> Option<&'a Page> {
+pub(crate) fn page<'a>(
+    ctx: &ExchangeContext<'a>,
+    policies: Option<&'a Policies>,
+    status: u16,
+) -> Option<&'a Page> {
     let own = policies.and_then(|policies| policies.settings.options.error_pages.page(status));
     own.or_else(|| ctx.snapshot.plan.config.error_pages.page(status))
 }
@@ -446,6 +450,10 @@ fn write_besides(
         out.extend_from_slice(METHODS);
         out.extend_from_slice(b"\r\n");
     }
+    if failure == Failure::FileMethod {
+        // RFC 9110 §15.5.6.
+        out.extend_from_slice(b"Allow: GET, HEAD\r\n");
+    }
     if failure.asks_for_proof() {
         // RFC 9110 §15.5.2; RFC 6750 §3.
         let asked = told.authentication.iter();
@@ -484,6 +492,6 @@ fn push_date(ctx: &ExchangeContext<'_>, out: &mut Vec<u8>) {
 }
 
 /// Where the fields begin.
-fn start_line_len(head: &[u8]) -> usize {
+pub(crate) fn start_line_len(head: &[u8]) -> usize {
     head.iter().position(|&byte| byte == b'\n').map_or(0, |at| at + 1)
 }

@@ -109,17 +109,18 @@ pub(crate) fn act<'a>(
             out.extend_from_slice(b"Content-Length: 0\r\nLocation: ");
             located = redirect.location(&exchange, out);
             out.extend_from_slice(b"\r\n");
-            Some(Answer { status, body: b"" })
+            Some(Answer::Own { status, body: b"" })
         }
         Action::Respond(respond) => {
             let response = &respond.response;
             answer::begin(out, response.status());
             answer::push_content(out, response.status(), response.content_type(), response.body());
-            Some(Answer { status: response.status(), body: response.body() })
+            Some(Answer::Own { status: response.status(), body: response.body() })
         }
+        Action::Files(_) => Some(Answer::File),
     };
     let rewritten = match &policies.settings.rewrite.path {
-        Some(rewrite) if answer.is_none() => {
+        Some(rewrite) if !matches!(answer, Some(Answer::Own { .. })) => {
             let kept_target = kept_target(routed, &texts);
             rewrite.apply(&with_kept_query(exchange, kept_target), &mut path)
         }
@@ -133,9 +134,11 @@ pub(crate) fn act<'a>(
 }
 
 /// A response that needs no server.
-pub(crate) struct Answer<'a> {
-    pub(crate) status: u16,
-    pub(crate) body: &'a [u8],
+pub(crate) enum Answer<'a> {
+    /// One whose head has been begun.
+    Own { status: u16, body: &'a [u8] },
+    /// The file of the route that the path names, as it is rewritten.
+    File,
 }
 
 /// Writes the head of the request for the server.

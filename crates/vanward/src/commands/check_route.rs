@@ -344,6 +344,7 @@ impl Report<'_> {
                     response.content_type()
                 )
             }
+            Action::Files(files) => format!("files beneath {}", files.root.display()),
         }
     }
 
@@ -368,6 +369,7 @@ impl Report<'_> {
                 json!({ "redirect": { "status": redirect.status.code(), "location": self.location(redirect) } })
             }
             Action::Respond(respond) => json!({ "respond": { "status": respond.response.status() } }),
+            Action::Files(files) => json!({ "files": files.root }),
         });
         json!({
             "method": self.exchange.request.method.escape_ascii().to_string(),

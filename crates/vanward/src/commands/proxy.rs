@@ -11,12 +11,12 @@ use ::control::Setup;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use config::{
     AccessLog, Bandwidth, Bandwidths, CacheStore, CertificateFiles, Certificates, ClientCertificates, Config,
-    KeyPair, ListenAddress, Listener, ListenerTls, LogFormat, LogTarget, Mistake, PROFILES, Profile, Server,
-    Settings, Shaping, UnknownNames,
+    Files, KeyPair, ListenAddress, Listener, ListenerTls, LogFormat, LogTarget, Mistake, PROFILES, Profile,
+    Server, Settings, Shaping, UnknownNames,
 };
 use shape::{Delay, Fault, Occasion};
 
-/// Runs a reverse proxy from flags.
+/// Runs a reverse proxy, or serves files, from flags.
 ///
 /// The access log is off by default. SIGTERM or Ctrl-C drains: running requests finish; a second one stops at once.
 /// SIGUSR1 reopens the log. SIGUSR2 upgrades to the installed program without losing a request.
@@ -29,8 +29,12 @@ pub(crate) struct Args {
     from: Vec<ListenAddress>,
 
     /// Server to forward to, `http://HOST[:PORT]` or `https://HOST[:PORT]`. If repeated, servers take turns.
-    #[arg(long, value_name = "URL", required = true)]
+    #[arg(long, value_name = "URL", required_unless_present = "files")]
     to: Vec<Server>,
+
+    /// Serve the files of this directory, instead of forwarding: `/` is its index.html.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["to", "cache", "compress"], value_parser = directory)]
+    files: Option<PathBuf>,
 
     /// Serve HTTPS with this certificate, in PEM, followed by the intermediate certificates.
     #[arg(long, value_name = "FILE", requires = "key")]
@@ -116,13 +120,12 @@ Examples:
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000 --rate 5KB/s --delay 2s±100ms
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000 --profile lte
   vanward proxy --from 0.0.0.0:80 --to http://127.0.0.1:9000 --cache 256M --compress
+  vanward proxy --from 127.0.0.1:8080 --files ./public
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000 --fail 1%:503 --fail '5%:cut 10KB'
   vanward proxy --from [::1]:8080 --to http://app.internal:9000 --workers 2 --log access.json --log-format json";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
-    // Clap requires an address.
-    let placeholder = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-    let mut settings = Settings::for_servers(vec![placeholder], arguments.to.clone());
+    let mut settings = source(arguments);
     settings.listeners = arguments.from.iter().cloned().map(Listener::at).collect();
     settings.workers = arguments.workers;
     if arguments.no_shed {
@@ -189,11 +192,31 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     }
 }
 
+/// Settings with what answers requests: servers, or a directory.
+fn source(arguments: &Args) -> Settings {
+    // Clap requires an address.
+    let placeholder = vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)];
+    match &arguments.files {
+        Some(root) => Settings::for_files(placeholder, Files::of(root.clone())),
+        None => Settings::for_servers(placeholder, arguments.to.clone()),
+    }
+}
+
 /// A parser for names of links, with their descriptions.
 fn profiles() -> impl TypedValueParser<Value = &'static Profile> {
     let names = PROFILES.iter().map(|profile| PossibleValue::new(profile.name).help(profile.doc));
     PossibleValuesParser::new(names)
         .try_map(|name| Profile::named(&name).ok_or_else(|| format!("no link is named {name}")))
+}
+
+/// A parser for the path of a directory that there is.
+fn directory(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match path.metadata() {
+        Ok(metadata) if metadata.is_dir() => Ok(path),
+        Ok(_) => Err("it is not a directory".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// A parser for the size of a cache.

@@ -58,6 +58,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("telemetry", Layer::World),
     ("disk", Layer::World),
     ("pages", Layer::World),
+    ("files", Layer::World),
     ("transport", Layer::Transport),
     ("proxy", Layer::Proxy),
     ("control", Layer::Control),

@@ -25,6 +25,7 @@ use crate::context::plan::mirror::Mirror;
 use crate::context::plan::tokens::{Keys, Tokens};
 use crate::context::seen::Fields;
 use crate::context::snapshot::{ClientLimits, TimeoutTicks};
+use crate::files::RouteFiles;
 use crate::shaping::Limits;
 use transport::delay::Delayed;
 
@@ -32,9 +33,12 @@ use transport::delay::Delayed;
 const VERIFIED_MAX: usize = 1024;
 const VERIFIED_FOR: Duration = Duration::from_secs(10 * 60);
 
+/// The index of the upstream of a route that has none.
+const NO_UPSTREAM: usize = usize::MAX;
+
 /// A route of the plan.
 pub struct Route {
-    /// The index of the upstream; meaningless if the policies have another action.
+    /// The index of the upstream; of none if the policies have an action without one.
     pub(crate) upstream: usize,
     /// The name in the log.
     pub label: String,
@@ -69,6 +73,8 @@ pub struct Policies {
     pub(crate) authentication: Option<Authentication>,
     /// The configured policies for messages.
     pub(crate) settings: config::Policies,
+    /// The files, if the route answers with some.
+    pub(crate) files: Option<Arc<RouteFiles>>,
     /// The path pattern, whose groups edits of fields may use.
     pub(crate) pattern: Option<Pattern>,
     /// Whether the policies may need a request ID.
@@ -254,7 +260,7 @@ impl Route {
         let [delay, response_delay] =
             before.map_or([None, None], |route| [&route.delay, &route.response_delay].map(Option::as_ref));
         Self {
-            upstream: settings.action.upstreams().next().unwrap_or_default(),
+            upstream: settings.action.upstreams().next().unwrap_or(NO_UPSTREAM),
             label: settings.name.clone(),
             is_cached: settings.cache.is_some() && config.cache.is_some(),
             compress: settings.policies.options.compress.as_ref().map(Compression::new),
@@ -331,6 +337,10 @@ impl Policies {
             limits: kept.limits(&route.name, &settings.rate_limits),
             authentication,
             mirror: settings.mirror.as_ref().map(|mirror| Arc::new(Mirror::new(mirror))),
+            files: match &route.action {
+                Action::Files(settings) => Some(kept.files(&route.name, settings)),
+                Action::Upstream(_) | Action::Split(_) | Action::Redirect(_) | Action::Respond(_) => None,
+            },
             pattern,
             names_request: names_request(&route.action, settings),
             client_limits: (settings.limits != config::RouteLimits::default())
@@ -346,7 +356,7 @@ fn names_request(action: &Action, policies: &config::Policies) -> bool {
     let is_named = |text: &str| text.contains("request_id");
     let location = match action {
         Action::Redirect(redirect) => Some(redirect.to()),
-        Action::Upstream(_) | Action::Split(_) | Action::Respond(_) => None,
+        Action::Upstream(_) | Action::Split(_) | Action::Respond(_) | Action::Files(_) => None,
     };
     let path = policies.rewrite.path.as_ref().map(route::PathRewrite::to);
     let host = policies.rewrite.host.as_ref().map(route::HostRewrite::as_str);
@@ -364,6 +374,7 @@ struct Kept<'p> {
     /// Those that hold messages back.
     delays: HashMap<&'p str, &'p Route>,
     limits: HashMap<&'p str, &'p [Limit]>,
+    files: HashMap<&'p str, &'p Arc<RouteFiles>>,
     /// By realm and file.
     auths: HashMap<(String, PathBuf), Arc<Auth>>,
     tokens: Vec<Arc<Tokens>>,
@@ -378,6 +389,7 @@ impl<'p> Kept<'p> {
             bandwidths: HashMap::new(),
             delays: HashMap::new(),
             limits: HashMap::new(),
+            files: HashMap::new(),
             auths: HashMap::new(),
             tokens: Vec::new(),
             keys: HashMap::new(),
@@ -398,6 +410,9 @@ impl<'p> Kept<'p> {
             }
             let authentication = policies.authentication.as_ref();
             kept.forward_auths.extend(authentication.and_then(Authentication::server).cloned());
+            if let Some(files) = &policies.files {
+                kept.files.insert(&settings.name, files);
+            }
             if let (Some(settings), Some(auth)) = (&settings.policies.auth, policies.password()) {
                 kept.auths.insert((settings.realm.clone(), settings.file.clone()), Arc::clone(auth));
             }
@@ -469,6 +484,12 @@ impl<'p> Kept<'p> {
         let auth = Arc::new(ForwardAuth::new(upstream, settings));
         self.forward_auths.push(Arc::clone(&auth));
         auth
+    }
+
+    /// The files of a route of this name, if they are the same: what is open of them stays open.
+    fn files(&self, route: &str, settings: &Arc<config::Files>) -> Arc<RouteFiles> {
+        let before = self.files.get(route).filter(|files| files.is_of(settings));
+        before.map_or_else(|| Arc::new(RouteFiles::new(settings)), |files| Arc::clone(files))
     }
 
     /// Routes with the same users share who has been verified.

@@ -1,0 +1,196 @@
+//! One representation of a file: open, with its validators, and the lines of its head that are the same for everybody.
+
+use std::cell::Cell;
+use std::io::Write;
+use std::sync::Arc;
+
+use ::cache::{Validators, write_content_length};
+use ::files::{Accepted, Coding, FoundFile, OpenFile, last_modified, media_type, push_etag};
+use http1::RequestHead;
+
+/// A body up to this length that is in memory is sent without looking again whether it is.
+const WARM_BYTES_MAX: u64 = 1 << 20;
+/// A file that was changed less than this before it was opened may have been changed again since, in the same instant of the
+/// file system's clock.
+const SETTLED_SECONDS: u64 = 2;
+
+/// A file, and its precompressed siblings.
+pub(super) struct ServedFile {
+    identity: Representation,
+    coded: Vec<(Coding, Representation)>,
+}
+
+/// What is sent of one file.
+pub(super) struct Representation {
+    /// Shared with threads that read it from a disk.
+    pub(super) file: Arc<OpenFile>,
+    /// The start line of a response with all of it, and its fields but for those that differ from request to request.
+    whole_head: Box<[u8]>,
+    /// Content-Type, with its CRLF.
+    content_type: Box<[u8]>,
+    /// The other fields about the content.
+    of_content: Box<[u8]>,
+    /// The fields that a 304 has as well.
+    others: Box<[u8]>,
+    etag: Box<[u8]>,
+    last_modified: Box<[u8]>,
+    modified_unix_seconds: u64,
+    opened_unix_seconds: u64,
+    /// Whether all of it was in memory when it was looked for last, and is short enough to stay there.
+    is_warm: Cell<bool>,
+}
+
+impl ServedFile {
+    pub(super) fn new(found: FoundFile, settings: &config::Files, now_unix_seconds: u64) -> Self {
+        let content_type = media_type(&found.path);
+        let varies = !found.siblings.is_empty();
+        let represent = |file, coding| {
+            Representation::new(file, (content_type, coding), (settings, varies), now_unix_seconds)
+        };
+        Self {
+            identity: represent(found.file, None),
+            coded: found
+                .siblings
+                .into_iter()
+                .map(|sibling| (sibling.coding, represent(sibling.file, Some(sibling.coding))))
+                .collect(),
+        }
+    }
+
+    /// What a client is sent, by its Accept-Encoding.
+    #[inline]
+    pub(super) fn choose(&self, head: &RequestHead, bytes: &[u8]) -> &Representation {
+        if self.coded.is_empty() { &self.identity } else { self.choose_coded(head, bytes) }
+    }
+
+    fn choose_coded(&self, head: &RequestHead, bytes: &[u8]) -> &Representation {
+        let is_wanted = |field: &&http1::Field| field.name.of(bytes).eq_ignore_ascii_case(b"accept-encoding");
+        let values = head.fields.iter().filter(is_wanted).map(|field| field.value.of(bytes));
+        let of = |coding| self.coded.iter().find(|(known, _)| *known == coding);
+        let chosen = Accepted::of(values).choose(|coding| of(coding).is_some());
+        chosen.and_then(of).map_or(&self.identity, |(_, representation)| representation)
+    }
+
+    /// Whether this is still what was found just now.
+    pub(super) fn is_still(&self, found: &FoundFile) -> bool {
+        let is_same = |representation: &Representation, file: &OpenFile| {
+            representation.is_settled() && representation.file.state() == file.state()
+        };
+        is_same(&self.identity, &found.file)
+            && self.coded.len() == found.siblings.len()
+            && self.coded.iter().zip(&found.siblings).all(|((coding, representation), sibling)| {
+                *coding == sibling.coding && is_same(representation, &sibling.file)
+            })
+    }
+
+    /// Looks anew whether its bytes are in memory.
+    pub(super) fn look_again(&self) {
+        self.identity.look_again();
+        self.coded.iter().for_each(|(_, representation)| representation.look_again());
+    }
+}
+
+impl Representation {
+    fn new(
+        file: OpenFile,
+        ((media_type, charset), coding): ((&str, &str), Option<Coding>),
+        (settings, varies): (&config::Files, bool),
+        now_unix_seconds: u64,
+    ) -> Self {
+        let mut etag = Vec::new();
+        push_etag(file.state(), coding, &mut etag);
+        let (modified_unix_seconds, last_modified) = last_modified(file.state(), now_unix_seconds);
+        let content_type = format!("Content-Type: {media_type}{charset}\r\n");
+        let mut of_content = b"Accept-Ranges: bytes\r\n".to_vec();
+        // Writing into a Vec does not fail.
+        if let Some(coding) = coding {
+            let _ = write!(of_content, "Content-Encoding: {}\r\n", coding.name());
+        }
+        let mut others = b"ETag: ".to_vec();
+        others.extend_from_slice(&etag);
+        let _ = write!(others, "\r\nLast-Modified: {last_modified}\r\n");
+        if let Some(cache_control) = &settings.cache_control {
+            let _ = write!(others, "Cache-Control: {cache_control}\r\n");
+        }
+        if varies {
+            // RFC 9110 §12.5.5: also where the file itself is sent.
+            others.extend_from_slice(b"Vary: Accept-Encoding\r\n");
+        }
+        let mut whole_head = b"HTTP/1.1 200 OK\r\n".to_vec();
+        write_content_length(&mut whole_head, file.state().bytes);
+        for part in [content_type.as_bytes(), &of_content, &others] {
+            whole_head.extend_from_slice(part);
+        }
+        let representation = Self {
+            file: Arc::new(file),
+            whole_head: whole_head.into(),
+            content_type: content_type.into_bytes().into(),
+            of_content: of_content.into(),
+            others: others.into(),
+            etag: etag.into(),
+            last_modified: last_modified.into_bytes().into(),
+            modified_unix_seconds,
+            opened_unix_seconds: now_unix_seconds,
+            is_warm: Cell::default(),
+        };
+        representation.look_again();
+        representation
+    }
+
+    /// Its length.
+    pub(super) fn bytes(&self) -> u64 {
+        self.file.state().bytes
+    }
+
+    /// All of it, where it is in the memory of this process.
+    #[inline]
+    pub(super) fn content(&self) -> Option<&[u8]> {
+        self.file.content()
+    }
+
+    /// Whether its bytes are in memory, so that nobody waits for them.
+    pub(super) fn is_warm(&self) -> bool {
+        self.is_warm.get()
+    }
+
+    fn look_again(&self) {
+        let bytes = self.bytes();
+        let is_warm =
+            self.file.content().is_some() || (bytes <= WARM_BYTES_MAX && self.file.is_in_memory(0..bytes));
+        self.is_warm.set(is_warm);
+    }
+
+    fn is_settled(&self) -> bool {
+        self.modified_unix_seconds + SETTLED_SECONDS <= self.opened_unix_seconds
+    }
+
+    pub(super) fn validators(&self) -> Validators<'_> {
+        Validators {
+            etag: Some(&self.etag),
+            last_modified: Some(&self.last_modified),
+            modified_unix_seconds: self.modified_unix_seconds,
+            // RFC 9110 §8.8.2.2: it was not changed again in the second that it names.
+            is_date_strong: self.is_settled(),
+        }
+    }
+
+    /// Content-Type and its CRLF.
+    pub(super) fn content_type(&self) -> &[u8] {
+        &self.content_type
+    }
+
+    /// The fields about the content but for its type and length.
+    pub(super) fn of_content(&self) -> &[u8] {
+        &self.of_content
+    }
+
+    /// The fields that a 304 has as well (RFC 9110 §15.4.5).
+    pub(super) fn others(&self) -> &[u8] {
+        &self.others
+    }
+
+    /// The head of a response with all of it, as far as it is the same for everybody.
+    pub(super) fn whole_head(&self) -> &[u8] {
+        &self.whole_head
+    }
+}

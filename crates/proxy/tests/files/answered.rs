@@ -1,0 +1,202 @@
+//! What is found, and what its response says.
+
+use testkit::scene::{Asked, BOTH, Spoken, get};
+
+use crate::scene::{MODIFIED, TREE, answer_twice, scene, write};
+
+#[test]
+fn files_are_found_and_say_what_they_are() {
+    let rows = [
+        ("/page.txt", 200, "text/plain; charset=utf-8", "0123456789"),
+        ("//page.txt", 200, "text/plain; charset=utf-8", "0123456789"),
+        ("/page.txt?v=1", 200, "text/plain; charset=utf-8", "0123456789"),
+        ("/%70age.txt", 200, "text/plain; charset=utf-8", "0123456789"),
+        ("/a%20b&c.txt", 200, "text/plain; charset=utf-8", "spaces"),
+        ("/empty.css", 200, "text/css; charset=utf-8", ""),
+        ("/", 200, "text/html; charset=utf-8", "<p>home"),
+        ("/docs/", 200, "text/html; charset=utf-8", "<p>docs"),
+        ("/plain/sub/x", 200, "application/octet-stream", "x"),
+        ("/.well-known/security.txt", 200, "text/plain; charset=utf-8", "Contact: mailto:a@example.com"),
+        ("/plain/", 404, "text/plain", "There is no such file.\n"),
+        ("/gone", 404, "text/plain", "There is no such file.\n"),
+        ("/page.txt/", 404, "text/plain", "There is no such file.\n"),
+        ("/page.txt/x", 404, "text/plain", "There is no such file.\n"),
+    ];
+    let scene = scene("", "");
+    for spoken in BOTH {
+        for (target, status, content_type, body) in rows {
+            let got = answer_twice(&scene, spoken, &get(target));
+            assert_eq!((got.status, got.body.as_str()), (status, body), "{target}");
+            assert_eq!(got.field("content-type"), Some(content_type), "{target}");
+            assert_eq!(got.all("content-length"), [body.len().to_string()], "{target}");
+            assert!(got.field("date").is_some() && got.field("via").is_none(), "{target}");
+            let is_file = status == 200;
+            assert_eq!(got.field("last-modified"), is_file.then_some(MODIFIED), "{target}");
+            assert_eq!(got.field("accept-ranges"), is_file.then_some("bytes"), "{target}");
+            assert_eq!(got.field("etag").is_some(), is_file, "{target}");
+            assert!(got.field("vary").is_none() && got.field("cache-control").is_none(), "{target}");
+        }
+    }
+}
+
+#[test]
+fn rfc9110_9_3_2_head_is_as_get_without_the_body() {
+    let scene = scene(", cache_control = \"max-age=60\"", "");
+    for spoken in BOTH {
+        for target in ["/page.txt", "/", "/empty.css"] {
+            let whole = answer_twice(&scene, spoken, &get(target));
+            let head = answer_twice(&scene, spoken, &Asked { method: "HEAD", ..get(target) });
+            assert_eq!((head.status, head.body.as_str()), (200, ""));
+            let fields =
+                |fields: &str| fields.lines().filter(|it| !it.starts_with("date")).collect::<String>();
+            assert_eq!(fields(&head.fields), fields(&whole.fields));
+            assert_eq!(whole.field("cache-control"), Some("max-age=60"));
+        }
+    }
+}
+
+#[test]
+fn rfc9110_15_5_6_other_methods_are_not_allowed() {
+    let scene = scene("", "");
+    for spoken in BOTH {
+        for method in ["POST", "PUT", "DELETE", "OPTIONS", "PROPFIND"] {
+            let got = answer_twice(&scene, spoken, &Asked { method, ..get("/page.txt") });
+            assert_eq!((got.status, got.field("allow")), (405, Some("GET, HEAD")), "{method}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_without_its_slash_is_redirected_within_this_host() {
+    let scene = scene("", "");
+    write(&scene, "root/evil.example/x", "x");
+    for spoken in BOTH {
+        for (target, location) in [
+            ("/docs", "/docs/"),
+            ("/docs?a=b", "/docs/?a=b"),
+            ("/plain/sub", "/plain/sub/"),
+            ("/%64ocs", "/%64ocs/"),
+            ("//evil.example", "/evil.example/"),
+            ("///evil.example?//x", "/evil.example/?//x"),
+        ] {
+            let got = answer_twice(&scene, spoken, &get(target));
+            assert_eq!((got.status, got.field("location")), (301, Some(location)), "{target}");
+        }
+    }
+}
+
+#[test]
+fn a_fallback_is_sent_where_there_is_no_file() {
+    let scene = scene(", fallback = \"/index.html\"", "");
+    for spoken in BOTH {
+        for (target, status, body) in [
+            ("/app/view/7", 200, "<p>home"),
+            ("/plain/", 200, "<p>home"),
+            ("/page.txt", 200, "0123456789"),
+            ("/docs/", 200, "<p>docs"),
+            ("/.git/config", 404, "There is no such file.\n"),
+        ] {
+            let got = answer_twice(&scene, spoken, &get(target));
+            assert_eq!((got.status, got.body.as_str()), (status, body), "{target}");
+        }
+    }
+}
+
+#[test]
+fn a_prefix_is_removed_by_rewrite() {
+    let scene = scene(
+        "",
+        "rewrite = { path = \"/\" }\n[[route]]\npath = \"/assets\"\nfiles = { root = \"{dir}/root\" }\nrewrite = { path = \"/plain\" }\n",
+    );
+    for spoken in BOTH {
+        for (target, status, body) in [
+            ("/assets/one.txt", 200, "1"),
+            ("/assets/one.txt?x=/page.txt", 200, "1"),
+            ("/assets/page.txt", 404, "There is no such file.\n"),
+            ("/page.txt", 200, "0123456789"),
+        ] {
+            let got = answer_twice(&scene, spoken, &get(target));
+            assert_eq!((got.status, got.body.as_str()), (status, body), "{target}");
+        }
+        // Where the client finds it, not where the file is.
+        let got = scene.answer(spoken, &get("/assets/sub"));
+        assert_eq!((got.status, got.field("location")), (301, Some("/assets/sub/")));
+    }
+}
+
+#[test]
+fn a_directory_is_listed_where_that_is_wanted() {
+    let scene = scene(", listing = true", "");
+    for spoken in BOTH {
+        let got = answer_twice(&scene, spoken, &get("/plain/"));
+        assert_eq!((got.status, got.field("content-type")), (200, Some("text/html; charset=utf-8")));
+        let links: Vec<&str> =
+            got.body.split("href=\"").skip(1).filter_map(|it| it.split('"').next()).collect();
+        assert_eq!(links, ["../", "./sub/", "./one.txt", "./two.txt"]);
+        // An index stands for its directory.
+        assert_eq!(answer_twice(&scene, spoken, &get("/docs/")).body, "<p>docs");
+        let head = answer_twice(&scene, spoken, &Asked { method: "HEAD", ..get("/plain/") });
+        assert_eq!(head.field("content-length"), Some(got.body.len().to_string().as_str()));
+    }
+}
+
+#[test]
+fn pages_and_fields_of_the_route_hold() {
+    let more = "error_pages = { 404 = \"{dir}/404.html\" }\n\
+                response_headers = { set = { X-From = \"files $status\" }, remove = [\"ETag\"] }\n";
+    let scene = scene("", more);
+    for spoken in BOTH {
+        for (target, status, body) in [("/gone", 404, "<h1>lost</h1>"), ("/page.txt", 200, "0123456789")] {
+            let got = answer_twice(&scene, spoken, &get(target));
+            assert_eq!((got.status, got.body.as_str()), (status, body));
+            assert_eq!(got.field("x-from"), Some(format!("files {status}").as_str()));
+            assert_eq!(got.field("etag"), None);
+        }
+    }
+}
+
+#[test]
+fn connections_are_kept_and_closed_as_clients_want() {
+    let scene = scene("", "");
+    let mut client = scene.client(Spoken::Http1);
+    for _ in 0..2 {
+        for (fields, connection) in [("", None), ("connection: keep-alive", None)] {
+            let got = client.asks_for(&Asked { fields, ..get("/page.txt") });
+            assert_eq!(got.field("connection"), connection);
+        }
+        // A request with a body is no other, and what follows it is seen for what it is.
+        let got = client.asks_for(&Asked { fields: "content-length: 0", ..get("/page.txt") });
+        assert_eq!((got.status, got.field("connection")), (200, None));
+    }
+    let got = client.asks_for(&Asked { fields: "connection: close", ..get("/page.txt") });
+    assert_eq!((got.status, got.field("connection"), got.body.as_str()), (200, Some("close"), "0123456789"));
+    let testkit::scene::Client::One(mut peer) = client else { return };
+    assert_eq!(peer.rest().0, b"");
+    let mut old = testkit::http1::Peer::new(
+        "client",
+        std::net::TcpStream::connect(scene.running().addresses()[0]).expect("the proxy listens"),
+    );
+    old.sends("GET /page.txt HTTP/1.0\r\nHost: test\r\nConnection: keep-alive\r\n\r\n".repeat(2));
+    for _ in 0..2 {
+        assert!(old.message().head.contains("Connection: keep-alive\r\n"));
+    }
+    old.sends("GET /page.txt HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n\r\nabcGET /gone HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert_eq!(old.message().body, b"0123456789");
+    assert_eq!(old.message().status(), 404);
+}
+
+#[test]
+fn every_file_of_the_tree_is_served_or_hidden() {
+    let scene = scene("", "");
+    for (name, text) in TREE {
+        let Some(path) = name.strip_prefix("root") else { continue };
+        let target = path.replace(' ', "%20");
+        let got = scene.answer(Spoken::Http1, &get(&target));
+        let is_hidden = path.split('/').any(|name| name.starts_with('.') && name != ".well-known");
+        if is_hidden {
+            assert_eq!(got.status, 404, "{target}");
+        } else {
+            assert_eq!((got.status, got.body.as_str()), (200, *text), "{target}");
+        }
+    }
+}
