@@ -1,5 +1,5 @@
 //! The chain of filters that a message passes through: what changes its head and its trailers, and cuts its body. None changes
-//! the bytes of a body yet: that would be a step of the pump and of the sink, which both ask the chain what passes.
+//! the bytes of a body: content coding does ([`super::transform`]), before the filters.
 //!
 //! An empty chain, as nearly every message has, costs a branch. A new filter is a variant of [`Filter`] and what it does in
 //! the steps of [`Filters`]; whoever plans a response pushes it ([`super::response_plan`]).

@@ -163,7 +163,8 @@ fn choose(
     if !compress.dictionaries.is_empty() && wanted.dictionary.is_none() {
         added.extend_from_slice(coding::VARY_BY_DICTIONARY);
     }
-    if knows_dictionaries && note & IS_OFFERED != 0 {
+    // A client names no coding with a dictionary before it has one.
+    if note & IS_OFFERED != 0 {
         offer(compress, response.key_text, added);
     }
     wanted

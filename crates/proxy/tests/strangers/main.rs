@@ -15,6 +15,8 @@ mod haproxy;
 mod clear;
 /// TLS and HTTP/2, towards clients and towards servers.
 mod secured;
+/// Content coding.
+mod coding;
 /// Which other origins may read responses.
 mod cors;
 /// Unix sockets, PROXY headers, and connections that are passed on as they are.
