@@ -19,6 +19,7 @@ use crate::context::failure::{Failure, Party};
 use crate::context::plan::{Authentication, Policies};
 use crate::context::seen;
 use crate::faults::messages::{self, InjectedAnswer, Outline};
+use crate::forward::coded;
 use crate::forward::grpc;
 use crate::forward::policies::{self, Subject};
 use transport::cold::cold;
@@ -129,6 +130,11 @@ async fn send_own(
     exchange.state.answers(told);
     let body =
         if told >= 300 && answers_call(ctx, request, told, "", exchange.state, out) { b"" } else { body };
+    let coded = match &ctx.snapshot.plan.routes[routed.route].compress {
+        Some(compression) => coded::own(ctx, compression, request, out, (told, body)),
+        None => None,
+    };
+    let body = coded.as_deref().unwrap_or(body);
     out.extend_from_slice(seen::added(ctx, &request.head, request.head_bytes()));
     push_date(ctx, out);
     if let Some(policies) = routed.policies(ctx) {

@@ -4,6 +4,7 @@
 //! known length is no stream, and waits a moment for more, since each flush makes it longer.
 
 use std::future::poll_fn;
+use std::io::Write;
 use std::pin::pin;
 
 use coding::{Content, Flush, is_of_bytes};
@@ -12,13 +13,14 @@ use http1::{Framing, HeadLimits};
 
 use crate::body::incoming_body::IncomingBody;
 use crate::body::sink::BodySink;
-use crate::body::transform::{Choice, fields};
+use crate::body::transform::{Choice, fields, fields_of_text};
 use crate::body::upload::Until;
 use crate::context::client::Next;
 use crate::context::coders::Transform;
 use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::{Request, Response};
 use crate::context::failure::Failure;
+use crate::context::plan::Compression;
 use crate::forward::respond;
 use crate::forward::{Gone, Reply, unless_gone};
 use transport::cold::poll_once;
@@ -167,6 +169,38 @@ fn change_head(
     head.parse(buffer.filled(), &limits).map_err(|_| Failure::UpstreamMalformed)?;
     head.start.version = version;
     Ok(early)
+}
+
+/// Codes a whole body of the proxy's own, whose head is begun. Returns the coded body; `None` leaves it as it is.
+#[cold]
+pub(crate) fn own(
+    ctx: &ExchangeContext<'_>,
+    compression: &Compression,
+    request: &Request,
+    head: &mut Vec<u8>,
+    (status, body): (u16, &[u8]),
+) -> Option<Vec<u8>> {
+    if body.is_empty() || request.head.len == 0 {
+        return None;
+    }
+    let (compress, size) = (&compression.settings, body.len() as u64);
+    let content = Content::of(fields_of_text(head)).with_length(Some(size));
+    let choice = Choice::of(compress, request, status, &content);
+    if choice == (Choice::Unchanged { adds_vary: true }) {
+        head.extend_from_slice(coding::VARY);
+    }
+    let (change, mut transform) =
+        (choice.change()?, choice.transform(&ctx.worker.coders, compress, Some(size))?);
+    let mut coded = Vec::new();
+    transform.push(body, Flush::End, &mut coded).ok()?;
+    ctx.worker.coders.give(transform);
+    let start = head.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let mut text = head[..start].to_vec();
+    change.write(&mut text, fields_of_text(head));
+    // Writing into a Vec does not fail.
+    let _ = write!(text, "Content-Length: {}\r\n", coded.len());
+    *head = text;
+    Some(coded)
 }
 
 /// A body on its way from a server to a client, in another coding.

@@ -270,3 +270,23 @@ fn a_connection_serves_on_after_a_coded_response() {
         assert_eq!(gets(&mut client).decoded(), text(30_000).as_bytes());
     }
 }
+
+#[test]
+fn what_the_proxy_says_itself_is_coded_as_well() {
+    for spoken in BOTH {
+        let body = text(5000);
+        let routes = format!("[[route]]\nrespond = {{ status = 404, body = \"{body}\" }}\ncompress = true\n");
+        let scene = Scene::new(&routes);
+        for (fields, coding) in
+            [("accept-encoding: gzip\n", Some("gzip")), ("accept-encoding: identity\n", None)]
+        {
+            let mut client = scene.client(spoken);
+            client.asks(&get("/", fields));
+            let answer = gets(&mut client);
+            assert_eq!((answer.status, answer.field("content-encoding")), (404, coding), "{spoken:?}");
+            assert_eq!(answer.all("vary"), ["Accept-Encoding"]);
+            assert_eq!(answer.field("content-length"), Some(&*answer.body.len().to_string()));
+            assert_eq!(answer.decoded(), body.as_bytes());
+        }
+    }
+}
