@@ -19,5 +19,7 @@ mod secured;
 mod coding;
 /// Which other origins may read responses.
 mod cors;
+/// Who is let in by another server, as nginx does it.
+mod forward_auth;
 /// Unix sockets, PROXY headers, and connections that are passed on as they are.
 mod edge;

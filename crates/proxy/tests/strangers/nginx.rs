@@ -64,25 +64,32 @@ impl Nginx {
         std::fs::write(root.join("pages/small.txt"), "hello\n").expect("is writable");
         std::fs::write(root.join("pages/large.bin"), large_body()).expect("is writable");
         let text = configuration(root, [address, introduced], secured.as_ref());
-        std::fs::write(root.join("nginx.conf"), text).expect("is writable");
-        let process = Command::new(program)
-            .arg("-p")
-            .arg(root)
-            .arg("-e")
-            .arg(root.join("error.log"))
-            .arg("-c")
-            .arg(root.join("nginx.conf"))
-            .stdin(Stdio::null())
-            .spawn()
-            .expect("nginx starts");
+        let process = launch(&program, root, &text);
         let nginx = Self { process, directory, address, introduced, secured };
+        nginx.is_there();
+        Some(nginx)
+    }
+
+    /// As a proxy that listens at this address, with these servers in its configuration.
+    pub(crate) fn start_as(address: SocketAddr, servers: &dyn Fn(&str) -> String) -> Option<Self> {
+        let program = installed("nginx")?;
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let root = directory.path();
+        let text = in_http(root, &servers(&root.display().to_string()));
+        let process = launch(&program, root, &text);
+        let nginx = Self { process, directory, address, introduced: address, secured: None };
+        nginx.is_there();
+        Some(nginx)
+    }
+
+    /// Waits until it listens.
+    fn is_there(&self) {
         let began = Instant::now();
-        while TcpStream::connect(address).is_err() {
-            let log = || std::fs::read_to_string(nginx.root().join("error.log")).unwrap_or_default();
+        while TcpStream::connect(self.address).is_err() {
+            let log = || std::fs::read_to_string(self.root().join("error.log")).unwrap_or_default();
             assert!(began.elapsed() < PATIENCE, "nginx does not listen: {}", log());
             std::thread::sleep(Duration::from_millis(10));
         }
-        Some(nginx)
     }
 
     /// A socket in the file system: HTTP/1.1.
@@ -94,6 +101,20 @@ impl Nginx {
     pub(crate) fn root(&self) -> &Path {
         self.directory.path()
     }
+}
+
+fn launch(program: &Path, root: &Path, text: &str) -> Child {
+    std::fs::write(root.join("nginx.conf"), text).expect("is writable");
+    Command::new(program)
+        .arg("-p")
+        .arg(root)
+        .arg("-e")
+        .arg(root.join("error.log"))
+        .arg("-c")
+        .arg(root.join("nginx.conf"))
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("nginx starts")
 }
 
 impl Drop for Nginx {
@@ -114,6 +135,7 @@ pub(crate) fn free_address() -> SocketAddr {
 }
 
 fn configuration(root: &Path, [address, introduced]: [SocketAddr; 2], secured: Option<&Secured>) -> String {
+    let path = root;
     let root = root.display();
     let doors = secured.map_or(String::new(), |Secured { tls, h2c, pair: Pair { cert, key } }| {
         format!(
@@ -121,6 +143,24 @@ fn configuration(root: &Path, [address, introduced]: [SocketAddr; 2], secured: O
              ssl_certificate {cert:?}; ssl_certificate_key {key:?};"
         )
     });
+    in_http(
+        path,
+        &format!(
+            "server {{\n\
+               listen {address}; listen unix:{root}/nginx.sock; {doors} root {root}/pages;\n\
+               location = /seen {{ return 200 \"$http_host $http_x_forwarded_for $http_via\\n\"; }}\n\
+               location = /spoken {{ return 200 \"$server_protocol $ssl_protocol $ssl_server_name\\n\"; }}\n\
+               location /put/ {{ root {root}; dav_methods PUT; create_full_put_path on; }}\n\
+               location = /zipped {{ gzip on; gzip_types *; gzip_min_length 1; alias {root}/pages/large.bin; }}\n\
+             }}\n\
+             server {{ listen {introduced} proxy_protocol; return 200 \"$proxy_protocol_addr $http_x_forwarded_for\\n\"; }}\n"
+        ),
+    )
+}
+
+/// A configuration with these servers.
+fn in_http(root: &Path, servers: &str) -> String {
+    let root = root.display();
     // One process, so that it ends with the test.
     format!(
         "daemon off; master_process off; pid {root}/nginx.pid;\n\
@@ -129,14 +169,7 @@ fn configuration(root: &Path, [address, introduced]: [SocketAddr; 2], secured: O
            access_log off; client_max_body_size 64m;\n\
            client_body_temp_path {root}/body; proxy_temp_path {root}/proxy; fastcgi_temp_path {root}/fastcgi;\n\
            uwsgi_temp_path {root}/uwsgi; scgi_temp_path {root}/scgi;\n\
-           server {{\n\
-             listen {address}; listen unix:{root}/nginx.sock; {doors} root {root}/pages;\n\
-             location = /seen {{ return 200 \"$http_host $http_x_forwarded_for $http_via\\n\"; }}\n\
-             location = /spoken {{ return 200 \"$server_protocol $ssl_protocol $ssl_server_name\\n\"; }}\n\
-             location /put/ {{ root {root}; dav_methods PUT; create_full_put_path on; }}\n\
-             location = /zipped {{ gzip on; gzip_types *; gzip_min_length 1; alias {root}/pages/large.bin; }}\n\
-           }}\n\
-           server {{ listen {introduced} proxy_protocol; return 200 \"$proxy_protocol_addr $http_x_forwarded_for\\n\"; }}\n\
+           {servers}\n\
          }}\n"
     )
 }
