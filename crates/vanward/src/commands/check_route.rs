@@ -283,6 +283,22 @@ impl Report<'_> {
                 limit.rate.burst()
             ));
         }
+        lines.extend(self.proofs(policies));
+        if let Some(path) = &policies.rewrite.path {
+            let mut out = Vec::new();
+            match path.apply(&self.exchange, &mut out) {
+                Ok(true) => lines.push(format!("The server gets {}.", out.escape_ascii())),
+                Ok(false) => {}
+                Err(error) => lines.push(format!("It is rejected with 400: {error}.")),
+            }
+        }
+        lines
+    }
+
+    /// How its client proves who it is, and who gets a copy.
+    fn proofs(&self, policies: &config::Policies) -> Vec<String> {
+        let name = |index: usize| &self.config.upstreams[index].name;
+        let mut lines = Vec::new();
         if let Some(auth) = &policies.auth {
             let file = auth.file.display();
             lines.push(format!(
@@ -300,13 +316,22 @@ impl Report<'_> {
                 ));
             }
         }
-        if let Some(path) = &policies.rewrite.path {
-            let mut out = Vec::new();
-            match path.apply(&self.exchange, &mut out) {
-                Ok(true) => lines.push(format!("The server gets {}.", out.escape_ascii())),
-                Ok(false) => {}
-                Err(error) => lines.push(format!("It is rejected with 400: {error}.")),
-            }
+        if let Some(auth) = &policies.forward_auth {
+            lines.push(format!(
+                "Upstream {} is asked about it ({}); an answer that is not 2xx is the response.",
+                name(auth.upstream),
+                auth.path
+            ));
+        }
+        if policies.require == config::Require::Any {
+            lines.push("One of these proofs is enough.".to_owned());
+        }
+        if let Some(mirror) = &policies.mirror {
+            let percent = f64::from(mirror.share.millionths()) / 10_000.0;
+            lines.push(format!(
+                "Upstream {} gets copies of {percent}% of such requests.",
+                name(mirror.upstream)
+            ));
         }
         lines
     }
@@ -437,6 +462,8 @@ path = "/api"
 headers = { X-Tenant = true }
 rewrite = { path = "/v1" }
 split = { app = 3, canary = 1 }
+forward_auth = { upstream = "canary", path = "/verify" }
+mirror = { upstream = "app", share = "0.5%" }
 deny = ["192.0.2.0/24"]
 rate_limit = { rate = "5/s" }
 cors = { origins = "https://*.a.example" }
@@ -499,6 +526,8 @@ The route is readers: split between upstreams: app 3 of 4, canary 1 of 4.
 This client is denied: 403.
 Pages of these origins can read the response: https://*.a.example.
 Rate limit: 5 requests in 1s, 5 at once; beyond it 429.
+Upstream canary is asked about it (/verify); an answer that is not 2xx is the response.
+Upstream app gets copies of 0.5% of such requests.
 The server gets /v1/x?y.
 ";
         assert!(is_routed && said.ends_with(verdict), "{said}");
