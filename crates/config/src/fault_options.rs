@@ -144,6 +144,7 @@ pub(crate) static FAULT: Table<FaultWritten> = Table {
         &Within { place: requests, option: requests::PATH },
         &Within { place: requests, option: requests::METHODS },
         &Within { place: requests, option: requests::HEADERS },
+        &Within { place: requests, option: requests::COOKIE },
         &Within { place: requests, option: requests::QUERY },
         &Within { place: requests, option: requests::CLIENTS },
     ],

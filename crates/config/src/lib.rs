@@ -92,6 +92,8 @@ mod watch_options;
 mod retry_options;
 /// Options of the cache.
 mod cache_options;
+/// What keeps clients on their side of a split.
+mod split_options;
 /// Options of CORS.
 mod cors_options;
 /// The maintenance switch of routes.
@@ -155,8 +157,8 @@ pub use settings::{
     KeySource, KeyUrl, Limits, Link, ListenAddress, Listener, LogFormat, LogQuery, LogTarget, Maintenance,
     MemoryBound, MessageFormat, MessageLevel, Messages, Mirror, Page, Pages, Policies, Pool, Probe, Protocol,
     QueueSettings, RateLimit, Require, Respond, Retry, RetryOn, Rewrite, Route, RouteLimits, RouteTimeouts,
-    Scheme, Scope, Server, ServerHost, Settings, Shaping, Shedding, Statuses, StickyCookie, StickySessions,
-    StickyTable, Timeouts, TokenKeys, TokenSource, Upstream, Via,
+    Scheme, Scope, Server, ServerHost, Settings, Shaping, Shedding, SplitKey, Statuses, StickyCookie,
+    StickySessions, StickyTable, Timeouts, TokenKeys, TokenSource, Upstream, Via,
 };
 pub use surroundings::{Machine, Surroundings};
 pub use tls::{

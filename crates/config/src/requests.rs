@@ -12,6 +12,7 @@ use crate::pairs::{OneOrMany, Pair, Pairs, pair};
 use crate::reader::Reader;
 use crate::route_resolve::Names;
 use crate::settings::Listener;
+use crate::sticky_options::COOKIE_NAME;
 use crate::table::{Declared, key};
 
 /// Conditions on requests.
@@ -22,6 +23,7 @@ pub(crate) struct Requests {
     pub(crate) path: PathRule,
     methods: Vec<String>,
     headers: Vec<Pair<FieldName, ValueRule>>,
+    cookie: Vec<Pair<String, ValueRule>>,
     query: Vec<Pair<String, ValueRule>>,
     clients: Vec<IpNet>,
 }
@@ -35,6 +37,7 @@ impl Requests {
             path: self.path.clone(),
             methods: self.methods.clone(),
             headers: self.headers.iter().map(|pair| (pair.name.0.clone(), pair.value.clone())).collect(),
+            cookies: self.cookie.iter().map(|pair| (pair.name.clone(), pair.value.clone())).collect(),
             query: self.query.iter().map(|pair| (pair.name.clone(), pair.value.clone())).collect(),
             clients: self.clients.clone(),
         };
@@ -73,6 +76,7 @@ impl Requests {
             ("path", self.path != PathRule::default()),
             ("methods", !self.methods.is_empty()),
             ("headers", !self.headers.is_empty()),
+            ("cookie", !self.cookie.is_empty()),
             ("query", !self.query.is_empty()),
         ];
         said.into_iter().filter_map(|(option, is_said)| is_said.then_some(option))
@@ -90,6 +94,7 @@ impl Requests {
             path: rule.path,
             methods: rule.methods,
             headers: rule.headers.into_iter().map(|(name, value)| pair(FieldName(name), value)).collect(),
+            cookie: rule.cookies.into_iter().map(|(name, value)| pair(name, value)).collect(),
             query: rule.query.into_iter().map(|(name, value)| pair(name, value)).collect(),
             clients: rule.clients,
         }
@@ -141,6 +146,19 @@ pub(crate) static HEADERS: &dyn Declared<Requests> = &key(
     |requests: &mut Requests| &mut requests.headers,
     "Request fields that must match, all of them: by name, `true` for any value, a value, `\"a*\"` for a \
      prefix, or `\"~ regex\"`.",
+);
+
+pub(crate) static COOKIE: &dyn Declared<Requests> = &key(
+    "cookie",
+    Pairs {
+        expected: "a table such as { canary = \"1\", session = true }",
+        name: COOKIE_NAME.read,
+        print_name: String::clone,
+        kind: ValueRuleKind,
+    },
+    |requests: &mut Requests| &mut requests.cookie,
+    "Cookies of the request that must match, written like `headers`. Names are case-sensitive; of several \
+     cookies with one name the first counts.",
 );
 
 pub(crate) static QUERY: &dyn Declared<Requests> = &key(

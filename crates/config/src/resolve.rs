@@ -203,7 +203,7 @@ fn routes(
 
 /// A text that is equal for rules that obviously match the same requests.
 fn identity(rule: &Rule) -> String {
-    let Rule { listeners, host, path, methods, headers, query, clients } = rule;
+    let Rule { listeners, host, path, methods, headers, cookies, query, clients } = rule;
     let sorted = |list: &[String]| {
         let mut list = list.to_vec();
         list.sort_unstable();
@@ -211,7 +211,10 @@ fn identity(rule: &Rule) -> String {
     };
     let mut listeners = listeners.clone();
     listeners.sort_unstable();
-    format!("{listeners:?} {host:?} {path:?} {:?} {headers:?} {query:?} {clients:?}", sorted(methods))
+    format!(
+        "{listeners:?} {host:?} {path:?} {:?} {headers:?} {cookies:?} {query:?} {clients:?}",
+        sorted(methods)
+    )
 }
 
 /// Warns of unused parts. Does nothing if there are mistakes: the broken route may be the one that uses a part.

@@ -30,6 +30,8 @@ use crate::requests::{self, Requests};
 use crate::retry_options::RETRY_OF_ROUTE;
 use crate::route_kinds::{DomainKind, RATE, REALM, RedirectStatusKind, VIA};
 use crate::settings::{Bandwidth, Maintenance, Page, Pages, Require, Retry, RouteLimits, RouteTimeouts, Via};
+use crate::split_options::STICKY_SPLIT;
+use crate::sticky_options::StickyWritten;
 use crate::table::{Declared, Element, Inline, Table, Within, key, required};
 use crate::value_error::{ValueError, ValueFault};
 
@@ -40,6 +42,7 @@ pub(crate) struct RouteWritten {
     pub(crate) requests: Requests,
     pub(crate) upstream: Option<Located<String>>,
     pub(crate) split: Option<Located<Vec<Pair<String, u32>>>>,
+    pub(crate) sticky: Option<Element<StickyWritten>>,
     pub(crate) redirect: Option<Element<RedirectWritten>>,
     pub(crate) respond: Option<Element<RespondWritten>>,
     pub(crate) files: Option<Element<FilesWritten>>,
@@ -92,6 +95,7 @@ const OWN: &[&dyn Declared<RouteWritten>] = &[
     &Within { place: requests, option: requests::PATH },
     &Within { place: requests, option: requests::METHODS },
     &Within { place: requests, option: requests::HEADERS },
+    &Within { place: requests, option: requests::COOKIE },
     &Within { place: requests, option: requests::QUERY },
     &Within { place: requests, option: requests::CLIENTS },
     &key(
@@ -111,6 +115,13 @@ const OWN: &[&dyn Declared<RouteWritten>] = &[
         })),
         |route: &mut RouteWritten| &mut route.split,
         "Distributes requests over several upstreams by weight: `{ app = 9, canary = 1 }`.",
+    ),
+    &key(
+        "sticky",
+        Maybe(STICKY_SPLIT),
+        |route: &mut RouteWritten| &mut route.sticky,
+        "Keeps a client on its side of `split`: `{ by = \"cookie\" }` gives it a number in a signed cookie, \
+         `{ by = \"client\" }` goes by its address. When weights change, only as many clients move as must.",
     ),
     &key(
         "redirect",

@@ -27,6 +27,7 @@ use crate::route_options::{
 use crate::settings::{
     Access, Action, Auth, Bandwidths, Policies, RateLimit, Require, Respond, Rewrite, Route, Shaping,
 };
+use crate::split_options;
 use crate::table::{Element, one_of};
 use crate::value_error::{ValueError, ValueFault};
 use mistake::nearest;
@@ -382,6 +383,7 @@ fn policies(
         Some(element) => Some(cookies(element, rewrite.path.as_ref(), reader)?),
         None => mapped_paths(rewrite.path.as_ref()),
     };
+    let split_key = split_options::split_key(written, reader);
     let cors = match &written.cors {
         Some(element) => Some(cors_options::cors(element, reader)?),
         None => None,
@@ -398,6 +400,7 @@ fn policies(
         response_headers: edits(written.response_headers.as_ref(), Stage::Response, pattern, reader)?,
         location: written.location.unwrap_or(rewrite != Rewrite::default()),
         rewrite,
+        split_key,
         cors,
         cookies,
         options: written.options.clone(),

@@ -19,6 +19,7 @@ use crate::route_options::{
 use crate::settings::{
     Action, Page, Policies, RateLimit, Respond, Rewrite, Route, RouteLimits, RouteTimeouts, Settings,
 };
+use crate::split_options;
 use crate::table::{Element, element};
 
 /// Converts a route back to parsed options, without positions.
@@ -89,6 +90,7 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
         request_headers,
         response_headers,
         location,
+        split_key,
         cors,
         cookies,
         options,
@@ -111,6 +113,7 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
         jwt: jwt.as_ref().map(|jwt| element(JwtWritten::from(jwt))),
         require: is_several.then(|| located(*require)),
         rate_limit: rate_limits.iter().map(|limit| element(RateLimitWritten::from(limit))).collect(),
+        sticky: split_key.as_ref().map(split_options::written),
         cors: cors.as_ref().map(|cors| element(cors_options::written(cors))),
         rewrite: written_rewrite(rewrite, path),
         request_headers: written_edits(request_headers),

@@ -34,7 +34,7 @@ pub use limits::{
 pub use listeners::{ListenAddress, Listener};
 pub use routes::{
     Access, Action, Auth, Maintenance, Mirror, Page, Pages, Policies, RateLimit, Require, Respond, Rewrite,
-    Route, RouteLimits, RouteTimeouts, Via,
+    Route, RouteLimits, RouteTimeouts, SplitKey, Via,
 };
 pub use shaping::{Bandwidth, Bandwidths, Link, Scope, Shaping};
 pub use tokens::{Jwt, KeySource, KeyUrl, TokenKeys, TokenSource};

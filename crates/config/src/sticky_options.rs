@@ -10,6 +10,7 @@ use crate::kind::{At, Located, Maybe, Switch, Text, Unless, Word};
 use crate::matching::is_token;
 use crate::named_file::SECRETS;
 use crate::range::{Count, Unit, Wait};
+use crate::reader::{Reader, Span};
 use crate::settings::CookieSecrets;
 use crate::table::{Table, key, required};
 use crate::value_error::{ValueError, ValueFault};
@@ -65,7 +66,8 @@ pub(crate) static STICKY_TABLE: Table<StickyWritten> = Table {
             "name",
             Maybe(At(COOKIE_NAME)),
             |sticky: &mut StickyWritten| &mut sticky.name,
-            "With `\"cookie\"`: its name. Default: `vanward_` and the upstream's name.",
+            "With `\"cookie\"`: its name. Default: `vanward_` and the upstream's name; of splits, \
+             `vanward_split`.",
         ),
         &key(
             "path",
@@ -108,7 +110,7 @@ pub(crate) static STICKY_TABLE: Table<StickyWritten> = Table {
 
 const TTL_KIND: Wait = Wait { range: Duration::from_secs(1)..=Duration::from_secs(365 * 24 * 3600) };
 
-const COOKIE_NAME: Text<String> = Text {
+pub(crate) const COOKIE_NAME: Text<String> = Text {
     expected: "the name of a cookie",
     read: |text| {
         // RFC 6265 §4.1.1.
@@ -148,4 +150,40 @@ pub(crate) fn attributes(written: &StickyWritten) -> CookieAttributes {
         secure: written.secure.as_ref().map(|secure| secure.value),
         same_site: written.same_site.as_ref().map_or(default.same_site, |same_site| same_site.value),
     }
+}
+
+/// Checks the relations of the options, which depend on how a client is recognized.
+pub(crate) fn check(sticky: &StickyWritten, reader: &mut Reader<'_>) {
+    let cookie_options = [
+        ("name", sticky.name.as_ref().map(|it| &it.at)),
+        ("path", sticky.path.as_ref().map(|it| &it.at)),
+        ("domain", sticky.domain.as_ref().map(|it| &it.at)),
+        ("secure", sticky.secure.as_ref().map(|it| &it.at)),
+        ("same_site", sticky.same_site.as_ref().map(|it| &it.at)),
+        ("secret_file", sticky.secret_file.as_ref().map(|it| &it.at)),
+    ];
+    let Some(Located { value: by, .. }) = &sticky.by else { return };
+    if by.is_some() {
+        for (option, at) in cookie_options.into_iter().filter_map(|(option, at)| Some((option, at?))) {
+            refuse_at(at, &format!("sticky: {option} is for the inserted cookie"), "by = \"cookie\"", reader);
+        }
+        if let Some(Located { value: None, at }) = &sticky.ttl {
+            let message = "sticky: ttl = \"browser\" is for the inserted cookie";
+            refuse_at(at, message, "a duration such as 30m", reader);
+        }
+    } else if let Some(Located { at, .. }) = &sticky.sessions {
+        let message = "sticky: sessions are not remembered with an inserted cookie, which names its server";
+        refuse_at(at, message, "no sessions", reader);
+    }
+    if let Some(Located { value: SameSite::None, at }) = &sticky.same_site
+        && !sticky.secure.as_ref().is_some_and(|secure| secure.value)
+    {
+        let message = "sticky: same_site = \"none\" is refused by browsers without secure";
+        refuse_at(at, message, "secure = true beside it", reader);
+    }
+}
+
+fn refuse_at(at: &Span, message: &str, expected: &str, reader: &mut Reader<'_>) {
+    let mistake = reader.mistake(at, message);
+    reader.add(mistake.expecting(expected));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use balance::{AddressPrefixes, CheckSettings, SERVERS_MAX, SameSite, Settings, Source};
+use balance::{AddressPrefixes, CheckSettings, SERVERS_MAX, Settings, Source};
 
 use crate::kind::{Located, located};
 use crate::matching::FieldName;
@@ -106,32 +106,7 @@ fn check_sticky(
             reader,
         );
     }
-    let cookie_options = [
-        ("name", sticky.name.as_ref().map(|it| &it.at)),
-        ("path", sticky.path.as_ref().map(|it| &it.at)),
-        ("domain", sticky.domain.as_ref().map(|it| &it.at)),
-        ("secure", sticky.secure.as_ref().map(|it| &it.at)),
-        ("same_site", sticky.same_site.as_ref().map(|it| &it.at)),
-        ("secret_file", sticky.secret_file.as_ref().map(|it| &it.at)),
-    ];
-    if by.is_some() {
-        for (option, at) in cookie_options.into_iter().filter_map(|(option, at)| Some((option, at?))) {
-            refuse(at, &format!("sticky: {option} is for the inserted cookie"), "by = \"cookie\"", reader);
-        }
-        if let Some(Located { value: None, at }) = &sticky.ttl {
-            let message = "sticky: ttl = \"browser\" is for the inserted cookie";
-            refuse(at, message, "a duration such as 30m", reader);
-        }
-    } else if let Some(Located { at, .. }) = &sticky.sessions {
-        let message = "sticky: sessions are not remembered with an inserted cookie, which names its server";
-        refuse(at, message, "no sessions", reader);
-    }
-    if let Some(Located { value: SameSite::None, at }) = &sticky.same_site
-        && !sticky.secure.as_ref().is_some_and(|secure| secure.value)
-    {
-        let message = "sticky: same_site = \"none\" is refused by browsers without secure";
-        refuse(at, message, "secure = true beside it", reader);
-    }
+    crate::sticky_options::check(sticky, reader);
 }
 
 fn check_check(

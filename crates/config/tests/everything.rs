@@ -45,9 +45,11 @@ host = ["api.example.com", "*.api.example.com", "~ api-[0-9]+"]
 path = "~ /v(?<version>[0-9]+)/(.*)"
 methods = ["GET", "POST", "OPTIONS"]
 headers = { X-Tenant = "a*", X-Debug = true, X-Kind = "~ (b|c)", Accept = "text/html" }
+cookie = { canary = "1", session = true, kind = "~ (b|c)" }
 query = { page = "1", "a b" = true }
 clients = ["192.0.2.0/24"]
 split = { app = 9, canary = 1 }
+sticky = { by = "cookie", name = "side", ttl = "30d", secure = true, same_site = "strict" }
 allow = ["192.0.2.0/25"]
 deny = ["192.0.2.7"]
 auth = { realm = "Staff \"only\"", users = "DIR/users" }
@@ -93,6 +95,7 @@ host = "*.example.com"
 path = "= /api"
 methods = "POST"
 headers = { X-Debug = true }
+cookie = { debug = "1*" }
 query = { page = "1" }
 clients = ["192.0.2.0/24"]
 
@@ -105,6 +108,11 @@ name = "all"
 inject = "length -3"
 first = 1
 key = "route"
+
+[[route]]
+path = "/sides"
+split = { app = 1, canary = 1 }
+sticky = { by = "client/24" }
 
 [[route]]
 path = "/old"
@@ -330,7 +338,9 @@ fn check_api(route: &Route) {
 }
 
 fn check_routes(routes: &[Route]) {
-    let [_, old, exact, moved, _, health, page, none, site, downloads] = routes else { panic!("{routes:?}") };
+    let [_, _, old, exact, moved, _, health, page, none, site, downloads] = routes else {
+        panic!("{routes:?}")
+    };
     assert!(!old.policies.location && exact.policies.location);
     let prefixes = old.policies.rewrite.path.as_ref().unwrap().prefixes();
     assert_eq!(prefixes, Some((&b"/old"[..], &b"/new"[..])));

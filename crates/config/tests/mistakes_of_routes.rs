@@ -488,6 +488,32 @@ fn mistakes() {
             ],
         ),
         (
+            "upstream = \"app\"\nsticky = { by = \"cookie\" }",
+            &["6:10: sticky: this route has no split; expected split, or sticky of [upstream.NAME]"],
+        ),
+        (
+            "split = { app = 1 }\nsticky = { by = \"origin-cookie:id\" }",
+            &[
+                "6:17: sticky: a client would change its side when its server sets the cookie; expected by = \"cookie\"",
+            ],
+        ),
+        (
+            "split = { app = 1 }\nsticky = { by = \"client\", ttl = \"1h\", sessions = 9, name = \"a\" }",
+            &[
+                "6:33: sticky: a split remembers nothing that could end; expected no ttl",
+                "6:50: sticky: a split remembers no sessions; expected no sessions",
+                "6:60: sticky: name is for the inserted cookie; expected by = \"cookie\"",
+            ],
+        ),
+        (
+            "upstream = \"app\"\ncookie = { \"a b\" = \"1\", c = 1 }",
+            &[
+                "6:12: cookie: \"a b\" cannot be the name of a cookie; expected the name of a cookie",
+                "6:29: cookie: this is an integer; expected true for any value, a value, a beginning such as \"a*\", or \
+                 \"~ regex\"",
+            ],
+        ),
+        (
             "upstream = \"app\"\nretry = { on = [\"conect\"] }",
             &[
                 "6:17: on: \"conect\" is not known here; did you mean \"connect\"? Expected connect, reset, timeout, or a status \

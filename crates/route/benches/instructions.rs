@@ -82,6 +82,7 @@ fn conditions() -> RouteTable {
             path: PathRule::Prefix("/api".to_owned()),
             methods: vec!["GET".to_owned()],
             headers: vec![("X-Beta".to_owned(), value.clone())],
+            cookies: Vec::new(),
             query: vec![("beta".to_owned(), value)],
             clients: vec!["127.0.0.0/8".parse().expect("a network")],
         },

@@ -8,7 +8,7 @@ use std::fmt;
 use crate::host::{HOST_BYTES_MAX, without_dot};
 use crate::path::{end_of_prefix, with_reading};
 use crate::prefixes::canonical_prefix;
-use crate::request::{Fields, Request, parameters};
+use crate::request::{Fields, Request, cookie, parameters};
 use crate::rule::{Condition, Conditions, HostRule, PathRule, Rule, ValueRule};
 use crate::table::{Rank, RouteTable};
 
@@ -96,6 +96,8 @@ impl RouteTable {
             "that one is for fewer methods".to_owned()
         } else if one.strictness.headers != other.strictness.headers {
             "that one asks for more of the headers".to_owned()
+        } else if one.strictness.cookies != other.strictness.cookies {
+            "that one asks for more of the cookies".to_owned()
         } else if one.strictness.query != other.strictness.query {
             "that one asks for more of the query".to_owned()
         } else if one.strictness.client_bits != other.strictness.client_bits {
@@ -148,6 +150,14 @@ fn wanted_and_found<F: Fields + ?Sized>(
         Condition::Header(index) => {
             let part = &rule.headers[index];
             of_part("header", part, request.fields.values(part.0.as_bytes()).map(readable).collect())
+        }
+        Condition::Cookie(index) => {
+            let part = &rule.cookies[index];
+            of_part(
+                "cookie",
+                part,
+                cookie(request.fields, part.0.as_bytes()).map(readable).into_iter().collect(),
+            )
         }
         Condition::Query(index) => {
             let part = &rule.query[index];

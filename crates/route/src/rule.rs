@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use crate::form::FormReading;
 use crate::network::{Networks, host_bits};
 use crate::pattern::Pattern;
-use crate::request::{Fields, Request, parameters};
+use crate::request::{Fields, Request, cookie, parameters};
 
 /// The conditions of a route. All must hold; the default matches every request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct Rule {
     pub methods: Vec<String>,
     /// Required fields: for each name, at least one field line must pass.
     pub headers: Vec<(String, ValueRule)>,
+    /// Required cookies: for each name, the value of the first cookie must pass. Names are case-sensitive.
+    pub cookies: Vec<(String, ValueRule)>,
     /// Required query parameters: for each name, the decoded value of at least one parameter must pass.
     pub query: Vec<(String, ValueRule)>,
     /// The client's networks, of which one must contain the client; empty means all clients.
@@ -33,7 +35,7 @@ pub struct Rule {
 impl Rule {
     /// Whether a condition is a pattern: see [`RouteTable`](crate::RouteTable) for why clones help then.
     pub fn has_pattern(&self) -> bool {
-        let mut values = self.headers.iter().chain(&self.query);
+        let mut values = self.headers.iter().chain(&self.cookies).chain(&self.query);
         matches!(self.host, HostRule::Pattern(_))
             || matches!(self.path, PathRule::Pattern(_))
             || values.any(|(_, value)| matches!(value, ValueRule::Pattern(_)))
@@ -141,6 +143,7 @@ impl ValueRule {
 pub(crate) struct Conditions {
     methods: Vec<Box<[u8]>>,
     headers: Vec<(Box<[u8]>, ValueRule)>,
+    cookies: Vec<(Box<[u8]>, ValueRule)>,
     query: Vec<(Box<[u8]>, ValueRule)>,
     clients: Option<Networks<()>>,
 }
@@ -158,6 +161,8 @@ pub enum Condition {
     Method,
     /// A header field, as an index into `Rule::headers`.
     Header(usize),
+    /// A cookie, as an index into `Rule::cookies`.
+    Cookie(usize),
     /// A query parameter, as an index into `Rule::query`.
     Query(usize),
     /// The client's network (`Rule::clients`).
@@ -175,11 +180,13 @@ impl Conditions {
         let conditions = Self {
             methods: rule.methods.iter().map(|method| method.as_bytes().into()).collect(),
             headers: owned(&rule.headers),
+            cookies: owned(&rule.cookies),
             query: owned(&rule.query),
             clients,
         };
         let is_plain = conditions.methods.is_empty()
             && conditions.headers.is_empty()
+            && conditions.cookies.is_empty()
             && conditions.query.is_empty()
             && conditions.clients.is_none();
         (!is_plain).then(|| Box::new(conditions))
@@ -190,6 +197,7 @@ impl Conditions {
         self.method_holds(request)
             && self.client_holds(request)
             && self.headers.iter().all(|header| header_holds(header, request))
+            && self.cookies.iter().all(|cookie| cookie_holds(cookie, request))
             && self.query.iter().all(|parameter| parameter_holds(parameter, request))
     }
 
@@ -200,12 +208,14 @@ impl Conditions {
     ) -> impl Iterator<Item = Condition> + 's {
         let method = (!self.method_holds(request)).then_some(Condition::Method);
         let headers = self.headers.iter().enumerate().filter(|(_, header)| !header_holds(header, request));
+        let cookies = self.cookies.iter().enumerate().filter(|(_, cookie)| !cookie_holds(cookie, request));
         let query =
             self.query.iter().enumerate().filter(|(_, parameter)| !parameter_holds(parameter, request));
         let client = (!self.client_holds(request)).then_some(Condition::Client);
         method
             .into_iter()
             .chain(headers.map(|(index, _)| Condition::Header(index)))
+            .chain(cookies.map(|(index, _)| Condition::Cookie(index)))
             .chain(query.map(|(index, _)| Condition::Query(index)))
             .chain(client)
     }
@@ -224,6 +234,11 @@ fn header_holds<F: Fields + ?Sized>((name, rule): &(Box<[u8]>, ValueRule), reque
     request.fields.values(name).any(|value| rule.passes(value))
 }
 
+/// RFC 6265 §5.4: a client sends the cookie with the longest path first, which is the one that counts.
+fn cookie_holds<F: Fields + ?Sized>((name, rule): &(Box<[u8]>, ValueRule), request: &Request<'_, F>) -> bool {
+    cookie(request.fields, name).is_some_and(|value| rule.passes(value))
+}
+
 fn parameter_holds<F: ?Sized>((name, rule): &(Box<[u8]>, ValueRule), request: &Request<'_, F>) -> bool {
     let Some(query) = request.query else { return false };
     let same = |written: &[u8]| FormReading::of(written).eq(name.iter().copied());
@@ -237,6 +252,7 @@ pub(crate) struct Strictness {
     pub(crate) methods: usize,
     /// The number of conditions, then their strictness, both subtracted from the largest number.
     pub(crate) headers: (usize, usize),
+    pub(crate) cookies: (usize, usize),
     pub(crate) query: (usize, usize),
     /// The host bits of the widest network; no restriction counts as wider than any network.
     pub(crate) client_bits: u16,
@@ -251,6 +267,7 @@ impl Strictness {
         Self {
             methods: rule.methods.len().wrapping_sub(1),
             headers: laxity(&rule.headers),
+            cookies: laxity(&rule.cookies),
             query: laxity(&rule.query),
             client_bits: rule
                 .clients

@@ -262,13 +262,14 @@ fn rules() -> impl Strategy<Value = Rule> {
         0..2,
     );
     let listeners = prop::collection::vec(0..3_usize, 0..2);
-    (listeners, hosts(), paths(), methods, parts(), parts(), clients).prop_map(
-        |(listeners, host, path, methods, headers, query, clients)| Rule {
+    (listeners, hosts(), paths(), methods, parts(), parts(), parts(), clients).prop_map(
+        |(listeners, host, path, methods, headers, cookies, query, clients)| Rule {
             listeners,
             host,
             path,
             methods,
             headers,
+            cookies,
             query,
             clients,
         },
@@ -288,8 +289,11 @@ proptest! {
         method in prop::sample::select(vec!["GET", "PUT", "POST"]),
         client in prop::sample::select(vec!["10.0.0.1", "10.0.0.2", "10.1.0.1", "11.0.0.1", "::1", "::ffff:10.0.0.1"]),
         fields in prop::collection::vec(("[xyXY]", "[ab]{0,2}"), 0..3),
+        cookies in prop::collection::vec("([xyX]=[ab]{0,2}; ?){0,2}[xy]=[ab]{0,2}", 0..3),
     ) {
         let table = RouteTable::compile(rules);
+        let mut fields = fields;
+        fields.extend(cookies.into_iter().map(|cookies| ("Cookie".to_owned(), cookies)));
         let request = Request {
             listener,
             host: host.as_bytes(),

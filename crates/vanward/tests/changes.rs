@@ -414,6 +414,7 @@ fn what_clients_hold_outlives_an_upgrade() {
     let more = format!(
         "[[listen]]\naddress = \"{secured}\"\ntls = {{ self_signed = true }}\n\
          [[route]]\npath = \"/cookie\"\nupstream = \"cookie\"\n[[route]]\npath = \"/header\"\nupstream = \"header\"\n\
+         [[route]]\npath = \"/split\"\nsplit = {{ cookie = 1 }}\nsticky = {{ by = \"cookie\" }}\n\
          [upstream.cookie]\nservers = [\"http://{server}\"]\nsticky = {{ by = \"cookie\", name = \"stays\" }}\n\
          [upstream.header]\nservers = [\"http://{server}\"]\nsticky = {{ by = \"header:X-User\" }}\n"
     );
@@ -433,9 +434,13 @@ fn what_clients_hold_outlives_an_upgrade() {
         upstreams.iter().find(|upstream| upstream["name"] == "header").expect("it is there")["sessions"]
             .clone()
     };
-    let head = ask("/cookie/tiny", "");
-    let cookie = head.split_once("Set-Cookie: ").expect("one is set").1.split(';').next().expect("its value");
-    let cookie = format!("Cookie: {cookie}\r\n");
+    let cookies_of = |path: &str| {
+        let head = ask(path, "");
+        let values = head.split("Set-Cookie: ").skip(1).filter_map(|rest| rest.split(';').next());
+        format!("Cookie: {}\r\n", values.collect::<Vec<_>>().join("; "))
+    };
+    let (cookie, split) = (cookies_of("/cookie/tiny"), cookies_of("/split/tiny"));
+    assert!(split.contains("vanward_split=") && split.contains("stays="), "{split}");
     ask("/header/tiny", "X-User: one\r\n");
     ask("/header/tiny", "X-User: other\r\n");
     let load = scene.load(|plan| {
@@ -448,8 +453,10 @@ fn what_clients_hold_outlives_an_upgrade() {
         goes_on(&controls);
         scene.upgrade();
         assert_eq!(sessions(), 2, "before any request");
-        let head = ask("/cookie/tiny", &cookie);
-        assert!(!head.contains("Set-Cookie"), "it is known: {head}");
+        for (path, cookie) in [("/cookie/tiny", &cookie), ("/split/tiny", &split)] {
+            let head = ask(path, cookie);
+            assert!(!head.contains("Set-Cookie"), "it is known: {head}");
+        }
     }
     goes_on(&controls);
     let tls = nothing_failed("HTTPS", load).tls.expect("it was spoken");

@@ -17,7 +17,7 @@ use super::files::Files;
 use super::forward_auth::ForwardAuth;
 use super::shaping::Shaping;
 use super::tokens::Jwt;
-use super::upstreams::Retry;
+use super::upstreams::{Retry, StickyCookie};
 use crate::route_options::RouteOptions;
 
 /// A route: conditions on requests, and what happens to matching ones.
@@ -138,6 +138,8 @@ pub struct Policies {
     pub response_headers: HeaderEdits,
     /// Whether Location and similar fields are mapped to the client's view of the server.
     pub location: bool,
+    /// What keeps a client on its side of `Action::Split`; `None` draws for each request.
+    pub split_key: Option<SplitKey>,
     /// Which other origins may read responses. Preflights are answered after `access`.
     pub cors: Option<Cors>,
     /// Rewrites of the cookies that servers set.
@@ -162,6 +164,15 @@ pub enum Via {
     Named(String),
     /// No Via of this proxy.
     Off,
+}
+
+/// What a client's side of a split depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SplitKey {
+    /// A number in a signed cookie, which the proxy gives the client.
+    Cookie(StickyCookie),
+    /// A part of the request, hashed.
+    Source(balance::Source),
 }
 
 /// Maintenance of a route: whether and how its requests are refused.

@@ -53,6 +53,8 @@ pub(crate) struct Texts {
     pub(crate) host: Vec<u8>,
     /// The request ID.
     pub(crate) id: Vec<u8>,
+    /// The Set-Cookie line that keeps the client on its side of a split; empty if it has it.
+    pub(crate) split_cookie: Vec<u8>,
     /// The path and query without the parts that the cache leaves out, if there are such parts; set for each request to
     /// a route with a cache.
     pub(crate) kept_target: Option<Vec<u8>>,

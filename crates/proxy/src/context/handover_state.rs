@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tls::TicketKeys;
 
-use crate::context::plan::{Plan, Stickiness};
+use crate::context::plan::{Plan, SPLITS, Stickiness};
 
 /// The maximum size of a message, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
@@ -124,6 +124,8 @@ impl HandoverState {
                     .push(HandoverPart::TicketKeys { listener: configured.address.to_string(), keys });
             }
         }
+        let secret = Hidden(plan.split_secret.to_vec());
+        handover_state.0.push(HandoverPart::CookieSecret { upstream: SPLITS.to_owned(), secret });
         let mut room = SESSIONS_MAX;
         for upstream in &plan.upstreams {
             let name = &upstream.config.name;

@@ -17,6 +17,8 @@ mod tokens;
 mod forward_auth;
 /// Upstreams and their servers.
 mod upstreams;
+/// What keeps clients on their side of a split.
+mod split_key;
 /// Sessions.
 mod stickiness;
 
@@ -42,6 +44,8 @@ pub(crate) use forward_auth::{
 pub(crate) use mirror::{Mirror, Place as MirrorPlace};
 pub(crate) use routes::Compression;
 pub use routes::{Auth, Policies, Route, Table, secret};
+pub(crate) use split_key::{Asking as SplitAsking, SplitKey};
+use stickiness::CookieSecret;
 pub use stickiness::Stickiness;
 pub use tokens::{Keys, RemoteKeys, Tokens};
 pub use upstreams::{ServerPlan, UpstreamPlan};
@@ -64,6 +68,8 @@ pub struct Plan {
     pub places: Option<Arc<telemetry::Places>>,
     pub(crate) table: Arc<Table>,
     pub(crate) verifier: Arc<Verifier>,
+    /// Signs the cookies of splits, if the configuration has no secret.
+    pub(crate) split_secret: CookieSecret,
     /// The cache, if a route has one.
     pub cache: Option<Cache>,
     /// The names of servers. They are resolved for as long as the plan exists.
@@ -89,6 +95,9 @@ pub struct Listener {
     /// The emulated network link of the clients.
     pub(crate) link: Option<Arc<Link>>,
 }
+
+/// What the secret of splits is handed over as; no upstream is called so.
+pub(crate) const SPLITS: &str = "";
 
 impl Plan {
     /// Loads certificates and compiles the configuration. Unchanged parts of `previous` are taken over; `names` are the
@@ -129,7 +138,9 @@ impl Plan {
             None => config.cache.as_ref().map(Cache::new),
         };
         let before = previous.map(|previous| (&previous.config, &previous.routes[..]));
-        let routes = routes::routes(&config, before, cache.as_ref().map(Cache::secret));
+        let split_secret = previous.map_or_else(routes::secret, |previous| previous.split_secret);
+        let mut routes = routes::routes(&config, before, cache.as_ref().map(Cache::secret));
+        routes.iter_mut().for_each(|route| route.sign_splits(&split_secret));
         let spaces = routes::spaces(&config, &routes);
         let trust = previous.map_or(0, |previous| {
             previous.trust + u64::from(previous.config.trusted_proxies != config.trusted_proxies)
@@ -144,6 +155,7 @@ impl Plan {
             places: None,
             table,
             verifier,
+            split_secret,
             names,
             config,
         })
@@ -160,6 +172,10 @@ impl Plan {
         }
         for upstream in self.upstreams.iter_mut().filter_map(Arc::get_mut) {
             upstream.inherit(handover_state, now);
+        }
+        if let Some(secret) = handover_state.cookie_secret(SPLITS) {
+            self.split_secret = secret;
+            self.routes.iter_mut().for_each(|route| route.sign_splits(&secret));
         }
     }
 

@@ -41,6 +41,12 @@ impl route::Fields for Fields<'_> {
     }
 }
 
+impl balance::Fields for Fields<'_> {
+    fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+        route::Fields::values(self, name.as_bytes())
+    }
+}
+
 /// The request as routes see it: host, path, fields, client.
 pub(crate) fn request<'a>(
     ctx: &ExchangeContext<'_>,

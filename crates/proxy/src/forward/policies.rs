@@ -6,9 +6,10 @@ use std::cell::Cell;
 use std::io::Write;
 use std::net::IpAddr;
 
+use balance::Parts;
 use config::{Action, HostHeader};
 use http1::{RequestRewrite, ResponseRewrite, Target, Via, host_without_port};
-use route::{Access, Captures, Cors, Exchange, HeaderEdits, LocationRewrite, RateVerdict};
+use route::{Access, Captures, Cors, Exchange, HeaderEdits, LocationRewrite, RateVerdict, Split};
 
 use crate::context::asking::{Asking, drops_authorization, kept_target};
 use crate::context::client_tls::ClientTls;
@@ -17,6 +18,7 @@ use crate::context::exchange_slot::{Request, Response, Texts};
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
 use crate::context::plan::Policies;
+use crate::context::plan::{SplitAsking, SplitKey};
 use crate::context::seen::{self, Fields};
 use crate::forward::answer;
 
@@ -90,6 +92,8 @@ pub(crate) fn act<'a>(
     let mut path = std::mem::take(&mut texts.path);
     path.clear();
     texts.host.clear();
+    let mut split_cookie = std::mem::take(&mut texts.split_cookie);
+    split_cookie.clear();
     let bytes = request.head_bytes();
     let fields = Fields::of(&request.head, bytes);
     let exchange = exchange(ctx, policies, &Subject::of(routed), request, &fields, &texts);
@@ -100,7 +104,10 @@ pub(crate) fn act<'a>(
             None
         }
         Action::Split(split) => {
-            routed.upstream = split.draw(fastrand::u64(..));
+            routed.upstream = match &policies.split_key {
+                None => split.draw(fastrand::u64(..)),
+                Some(key) => side(ctx, (split, key), routed, request, &fields, &mut split_cookie),
+            };
             None
         }
         Action::Redirect(redirect) => {
@@ -127,10 +134,32 @@ pub(crate) fn act<'a>(
         _ => Ok(false),
     };
     texts.path = path;
+    texts.split_cookie = split_cookie;
     request.texts = texts;
     rewritten.map_err(|_| Failure::AmbiguousPath)?;
     located.map_err(|_| Failure::BadHost)?;
     Ok(answer)
+}
+
+/// The upstream of a request whose client keeps to its side of a split.
+#[cold]
+fn side(
+    ctx: &ExchangeContext<'_>,
+    (split, key): (&Split, &SplitKey),
+    routed: &RoutedRequest,
+    request: &Request,
+    fields: &Fields<'_>,
+    set_cookie: &mut Vec<u8>,
+) -> usize {
+    let (bytes, target) = (request.head_bytes(), &routed.target);
+    let path = target.path.of(bytes);
+    let query = target.path_and_query.of(bytes).get(path.len() + 1..);
+    let parts = Parts { client: routed.client, path, query, fields };
+    let asking = SplitAsking {
+        unix_seconds: ctx.worker.unix_seconds(),
+        is_https: seen::is_secure(ctx, &request.head, bytes),
+    };
+    key.choose(split, &parts, asking, set_cookie)
 }
 
 /// A response that needs no server.
@@ -181,6 +210,7 @@ pub(crate) fn write_request(
         let edited = Edited {
             headers: edits,
             own_lines,
+            split_cookie: b"",
             exchange,
             response: None,
             has_page: false,
@@ -272,6 +302,7 @@ pub(crate) fn write_response(
     let edited = Edited {
         headers,
         own_lines,
+        split_cookie: &request.texts.split_cookie,
         cors: policies.settings.cors.as_ref().map(|cors| CorsFields::new(cors, false)),
         exchange,
         response: response_edits,
@@ -309,8 +340,16 @@ pub(crate) fn edit_own(
         captures: captures.as_ref(),
         ..exchange(ctx, policies, subject, request, &fields, &request.texts)
     };
-    let edited =
-        Edited { headers, own_lines, exchange, response: None, has_page: false, besides: None, cors };
+    let edited = Edited {
+        headers,
+        own_lines,
+        split_cookie: b"",
+        exchange,
+        response: None,
+        has_page: false,
+        besides: None,
+        cors,
+    };
     http1::edit_lines(out, start, &edited);
 }
 
@@ -379,6 +418,8 @@ struct Edited<'a> {
     headers: &'a HeaderEdits,
     /// Lines of the authentication's, each with CRLF.
     own_lines: &'a [u8],
+    /// Of a response: the line that keeps the client on its side of a split.
+    split_cookie: &'a [u8],
     exchange: Exchange<'a, Fields<'a>>,
     /// Of a server's response: where its URLs are for clients, and what its cookies are.
     response: Option<(Option<LocationRewrite<'a>>, Option<&'a route::CookieRewrite>)>,
@@ -526,6 +567,7 @@ impl http1::Edits for Edited<'_> {
 
     fn add(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.own_lines);
+        out.extend_from_slice(self.split_cookie);
         self.headers.write(&self.exchange, out);
         if let Some(cors) = &self.cors {
             cors.write(self.exchange.request.fields, out);

@@ -22,5 +22,7 @@ mod fleet;
 mod cors;
 /// Routes under maintenance.
 mod maintenance;
+/// Sides of splits, and routes by cookie.
+mod splits;
 /// Very many routes.
 mod many;

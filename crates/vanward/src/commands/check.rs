@@ -314,8 +314,8 @@ servers = [\"http://127.0.0.1:9000\", \"http://127.0.0.1:9001\"]
 f.toml:4:12: upstream: no upstream is named \"ap\"; did you mean \"app\"? Expected app
     4 | upstream = \"ap\"
       |            ^^^^
-f.toml:5:1: unknown key \"hots\" in [[route]]; did you mean \"host\"? Expected name, listener, host, path, methods, headers, query, clients, \
-upstream, split, redirect, respond, files, allow, deny, auth, jwt, forward_auth, require, rate_limit, cors, mirror, rewrite, \
+f.toml:5:1: unknown key \"hots\" in [[route]]; did you mean \"host\"? Expected name, listener, host, path, methods, headers, cookie, query, clients, \
+upstream, split, sticky, redirect, respond, files, allow, deny, auth, jwt, forward_auth, require, rate_limit, cors, mirror, rewrite, \
 request_headers, response_headers, location, cookies, via, maintenance, error_pages, replace_errors, compress, retry, timeouts, limits, rate, \
 upload_rate, weight, delay, response_delay or cache
     5 | hots = \"a\"

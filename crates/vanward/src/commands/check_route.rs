@@ -460,6 +460,7 @@ name = "readers"
 host = "a.example"
 path = "/api"
 headers = { X-Tenant = true }
+cookie = { canary = "1" }
 rewrite = { path = "/v1" }
 split = { app = 3, canary = 1 }
 forward_auth = { upstream = "canary", path = "/verify" }
@@ -496,7 +497,7 @@ GET http://a.example/api/x from 127.0.0.1 at listener 127.0.0.1:80
 
    1. moved (* ~ /old/(.*)): no: expects listener secure, found 127.0.0.1:80; expects path ~ /old/(.*), found /api/x
    2. a.example/api (a.example /api): no: expects method POST, found GET
-   3. readers (a.example /api): no: expects header X-Tenant is present, found none
+   3. readers (a.example /api): no: expects header X-Tenant is present, found none; expects cookie canary = 1, found none
    4. /: taken
 
 The route is /: upstream app, round-robin over 2 servers.
@@ -515,9 +516,10 @@ The route is /: upstream app, round-robin over 2 servers.
             "{said}"
         );
         let tenant = ("x-tenant".to_owned(), "t".to_owned());
+        let canary = ("Cookie".to_owned(), "a=b; canary=1".to_owned());
         let client = "192.0.2.1".parse().unwrap();
         let (said, is_routed) = text(&RouteQuery {
-            header: vec![tenant],
+            header: vec![tenant, canary],
             client,
             ..asked("GET", "http://a.example:8080/api/x?y")
         });
@@ -531,8 +533,12 @@ Upstream app gets copies of 0.5% of such requests.
 The server gets /v1/x?y.
 ";
         assert!(is_routed && said.ends_with(verdict), "{said}");
-        let preflight =
-            [("x-tenant", "t"), ("Origin", "https://b.a.example"), ("Access-Control-Request-Method", "PUT")];
+        let preflight = [
+            ("x-tenant", "t"),
+            ("cookie", "canary=1"),
+            ("Origin", "https://b.a.example"),
+            ("Access-Control-Request-Method", "PUT"),
+        ];
         let (said, _) = text(&RouteQuery {
             header: preflight.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
             ..asked("OPTIONS", "http://a.example/api")

@@ -17,6 +17,8 @@ use route::{
     Users, Verified,
 };
 
+use super::split_key::SplitKey;
+use super::stickiness::CookieSecret;
 use crate::context::exchange_slot::Texts;
 use crate::context::failure::Failure;
 use crate::context::plan::authentication::{Authentication, Proof};
@@ -75,6 +77,8 @@ pub struct Policies {
     pub(crate) settings: config::Policies,
     /// The files, if the route answers with some.
     pub(crate) files: Option<Arc<RouteFiles>>,
+    /// What keeps clients on their side of a split; see `Route::sign_splits`.
+    pub(crate) split_key: Option<SplitKey>,
     /// The path pattern, whose groups edits of fields may use.
     pub(crate) pattern: Option<Pattern>,
     /// Whether the policies may need a request ID.
@@ -228,10 +232,11 @@ fn is_for_plain_http(config: &Config, rule: &Rule) -> bool {
 
 /// Whether more counts of a request than its host and path.
 fn has_conditions(rule: &Rule) -> bool {
-    let Rule { listeners, host: _, path: _, methods, headers, query, clients } = rule;
+    let Rule { listeners, host: _, path: _, methods, headers, cookies, query, clients } = rule;
     !(listeners.is_empty()
         && methods.is_empty()
         && headers.is_empty()
+        && cookies.is_empty()
         && query.is_empty()
         && clients.is_empty())
 }
@@ -281,6 +286,14 @@ impl Route {
     pub fn fetched_keys(&self) -> Option<&Arc<Keys>> {
         let keys = &self.policies.as_ref()?.tokens()?.keys;
         keys.remote.is_some().then_some(keys)
+    }
+
+    /// Has the cookies of the route's split signed with this secret, if the configuration has none.
+    pub(super) fn sign_splits(&mut self, secret: &CookieSecret) {
+        if let Some(policies) = &mut self.policies {
+            let key = policies.settings.split_key.as_ref();
+            policies.split_key = key.map(|key| SplitKey::new(key, secret));
+        }
     }
 
     /// The secret for the cache keys of an upstream's responses; `None` if the route has no cache.
@@ -341,6 +354,7 @@ impl Policies {
                 Action::Files(settings) => Some(kept.files(&route.name, settings)),
                 Action::Upstream(_) | Action::Split(_) | Action::Redirect(_) | Action::Respond(_) => None,
             },
+            split_key: None,
             pattern,
             names_request: names_request(&route.action, settings),
             client_limits: (settings.limits != config::RouteLimits::default())

@@ -1,0 +1,62 @@
+//! The option `sticky` of routes with a split: what keeps a client on its side.
+
+use balance::Source;
+
+use crate::kind::{Located, located};
+use crate::reader::Reader;
+use crate::route_options::RouteWritten;
+use crate::settings::{SplitKey, StickyCookie};
+use crate::sticky_options::{self, STICKY_TABLE, StickyWritten, attributes};
+use crate::table::{Element, Inline, element};
+
+pub(crate) const STICKY_SPLIT: Inline<StickyWritten> =
+    Inline { title: "sticky", example: "{ by = \"cookie\" }", table: &STICKY_TABLE };
+
+/// The default name of the cookie: the same for all splits, so that a client has one number everywhere.
+const COOKIE: &str = "vanward_split";
+
+/// Converts the option; `None` if there is none, or a mistake.
+pub(crate) fn split_key(route: &RouteWritten, reader: &mut Reader<'_>) -> Option<SplitKey> {
+    let Element { value: sticky, at, .. } = route.sticky.as_ref()?;
+    let mut refuse = |at: &crate::reader::Span, message: &str, expected: &str| {
+        let mistake = reader.mistake(at, message);
+        reader.add(mistake.expecting(expected));
+    };
+    if route.split.is_none() {
+        refuse(at, "sticky: this route has no split", "split, or sticky of [upstream.NAME]");
+    }
+    if let Some(Located { at, .. }) = &sticky.sessions {
+        refuse(at, "sticky: a split remembers no sessions", "no sessions");
+    }
+    let by = sticky.by.as_ref()?;
+    match (&by.value, &sticky.ttl) {
+        (Some(Source::Cookie(_)), _) => {
+            let message = "sticky: a client would change its side when its server sets the cookie";
+            refuse(&by.at, message, "by = \"cookie\"");
+        }
+        (Some(_), Some(ttl)) => refuse(&ttl.at, "sticky: a split remembers nothing that could end", "no ttl"),
+        _ => {}
+    }
+    sticky_options::check(&StickyWritten { sessions: None, ttl: None, ..sticky.clone() }, reader);
+    Some(match &by.value {
+        Some(source) => SplitKey::Source(source.clone()),
+        None => SplitKey::Cookie(StickyCookie {
+            attributes: attributes(sticky),
+            name: sticky.name.as_ref().map_or_else(|| COOKIE.to_owned(), |name| name.value.clone()),
+            ttl: sticky.ttl.as_ref().and_then(|ttl| ttl.value),
+            secrets: sticky.secret_file.as_ref().map(|secrets| secrets.value.clone()),
+        }),
+    })
+}
+
+/// Converts back to the option, for printing.
+pub(crate) fn written(key: &SplitKey) -> Element<StickyWritten> {
+    element(match key {
+        SplitKey::Source(source) => {
+            StickyWritten { by: Some(located(Some(source.clone()))), ..StickyWritten::default() }
+        }
+        SplitKey::Cookie(cookie) => {
+            StickyWritten::from(&crate::settings::StickySessions::Cookie(cookie.clone()))
+        }
+    })
+}
