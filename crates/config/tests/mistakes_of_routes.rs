@@ -291,13 +291,6 @@ fn mistakes() {
             ],
         ),
         (
-            "files = { root = \"/usr\" }\ncompress = true",
-            &[
-                "5:9: compress: files are sent as they are; expected files with precompressed = true, or a route \
-                 without compress",
-            ],
-        ),
-        (
             "files = { root = \"/usr\" }\nresponse_delay = \"1s\"",
             &["6:18: response_delay: a route with files has no server whose responses could be delayed; \
                  expected delay"],

@@ -12,6 +12,8 @@ mod representation;
 mod wanted;
 /// Sends files.
 mod send;
+/// Files in another content coding.
+mod coded;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +24,7 @@ use http1::{Framing, Method};
 use open_files::Lookup;
 pub(crate) use open_files::OpenFiles;
 
+use crate::body::transform::Choice;
 use crate::context::client::Next;
 use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Request;
@@ -72,8 +75,17 @@ pub(crate) fn serve_at_once(exchange: &mut Exchange<'_, '_>, files: &RouteFiles)
     }
     let path = path(routed, &exchange.memory.request);
     match ctx.worker.open_files.fresh(files, path, ctx.worker.deadlines.now()) {
-        Some(file) => send::at_once(exchange, file),
-        None => AtOnce::Unanswered,
+        Some(file)
+            if route.compress.as_ref().is_none_or(|compression| {
+                let request = &exchange.memory.request;
+                let representation = file.choose(&request.head, request.head_bytes());
+                let choice = coded::choose(&compression.settings, request, representation);
+                choice == Choice::Unchanged { adds_vary: false }
+            }) =>
+        {
+            send::at_once(exchange, file)
+        }
+        Some(_) | None => AtOnce::Unanswered,
     }
 }
 

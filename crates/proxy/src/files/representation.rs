@@ -8,6 +8,8 @@ use ::cache::{Validators, write_content_length};
 use ::files::{Accepted, Coding, FoundFile, OpenFile, last_modified, media_type, push_etag};
 use http1::RequestHead;
 
+use super::coded::KeptForms;
+
 /// A body up to this length that is in memory is sent without looking again whether it is.
 const WARM_BYTES_MAX: u64 = 1 << 20;
 /// A file that was changed less than this before it was opened may have been changed again since, in the same instant of the
@@ -18,6 +20,8 @@ const SETTLED_SECONDS: u64 = 2;
 pub(super) struct ServedFile {
     identity: Representation,
     coded: Vec<(Coding, Representation)>,
+    /// What was coded of it.
+    pub(super) forms: KeptForms,
 }
 
 /// What is sent of one file.
@@ -54,6 +58,7 @@ impl ServedFile {
                 .into_iter()
                 .map(|sibling| (sibling.coding, represent(sibling.file, Some(sibling.coding))))
                 .collect(),
+            forms: KeptForms::default(),
         }
     }
 

@@ -13,12 +13,13 @@ use ::cache::{Asked, write_content_length, write_unsatisfied_range};
 use ::files::{OpenError, Waits};
 use http1::{Framing, Method};
 
-use super::AtOnce;
 use super::representation::{Representation, ServedFile};
 use super::wanted::{Extent, Segment, Wanted, wanted, write_head};
+use super::{AtOnce, coded};
 use crate::body::response_plan::ResponsePlan;
 use crate::body::send::within_limits;
 use crate::body::sink::BodySink;
+use crate::body::transform::Choice;
 use crate::context::client::Next;
 use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Response;
@@ -150,6 +151,16 @@ pub(super) async fn file(exchange: &mut Exchange<'_, '_>, file: Rc<ServedFile>) 
     let Wanted::Extent(extent) = wanted(request, representation)? else {
         return unsatisfied(exchange, representation.bytes()).await;
     };
+    let compression = ctx.snapshot.plan.routes[routed.route].compress.as_ref();
+    let choice = compression
+        .filter(|_| extent != Extent::NotModified)
+        .map_or(Choice::Unchanged { adds_vary: false }, |compression| {
+            coded::choose(&compression.settings, request, representation)
+        });
+    if let (Some(compression), Choice::Code(_), Extent::Whole) = (compression, choice, &extent) {
+        let how = (choice, &*compression.settings);
+        return coded::send(exchange, &file, how, has_whole_request).await;
+    }
     let mut segments = extent.segments(representation);
     let length = segments.iter().map(Segment::len).sum();
     let status = extent.status();
@@ -159,6 +170,9 @@ pub(super) async fn file(exchange: &mut Exchange<'_, '_>, file: Rc<ServedFile>) 
         messages::add_to_routed(ctx, routed, &mut plan, (status, false), exchange.state);
     }
     write_head(ctx, routed, exchange.memory, (representation, &extent, length), &plan);
+    if choice != (Choice::Unchanged { adds_vary: false }) {
+        coded::add_line(&mut exchange.memory.response.out, coding::VARY);
+    }
     exchange.state.answers(status);
     if routed.method == Method::Head || length == 0 {
         segments = vec![Segment::default()];
@@ -259,7 +273,7 @@ fn end(
 
 /// Breaks off a response whose head may have left: its connection is reset, so that it is seen to be incomplete.
 #[cold]
-fn cut(ctx: &ExchangeContext<'_>, state: &mut ExchangeState<'_>, failure: Failure) -> Next {
+pub(super) fn cut(ctx: &ExchangeContext<'_>, state: &mut ExchangeState<'_>, failure: Failure) -> Next {
     // What ends on purpose has said how.
     if failure != Failure::FaultInjected {
         ctx.client.socket.reset_on_drop();
@@ -375,7 +389,7 @@ impl Sender<'_> {
 }
 
 /// Reads the next bytes of a range into an empty buffer, as many as the client's side has room for.
-async fn read_piece(
+pub(super) async fn read_piece(
     ctx: &ExchangeContext<'_>,
     representation: &Representation,
     buffer: &mut Buffer,

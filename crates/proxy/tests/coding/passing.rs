@@ -290,3 +290,44 @@ fn what_the_proxy_says_itself_is_coded_as_well() {
         }
     }
 }
+
+#[test]
+fn files_are_coded_and_kept_so() {
+    for spoken in BOTH {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let write = |name: &str, bytes: usize| {
+            std::fs::write(folder.path().join(name), text(bytes)).expect("is writable");
+        };
+        write("short.css", 5_000);
+        write("long.css", 2_000_000);
+        write("picture.png", 5_000);
+        let root = folder.path().display();
+        let scene = Scene::new(&format!("[[route]]\nfiles = {{ root = \"{root}\" }}\ncompress = true\n"));
+        for (path, bytes) in [("/short.css", 5_000), ("/long.css", 2_000_000), ("/short.css", 5_000)] {
+            for (fields, coding) in [
+                ("accept-encoding: gzip\n", Some("gzip")),
+                ("accept-encoding: br\n", Some("br")),
+                ("accept-encoding: identity\n", None),
+                ("accept-encoding: br\n", Some("br")),
+            ] {
+                let mut client = scene.client(spoken);
+                client.asks(&get(path, fields));
+                let answer = gets(&mut client);
+                assert_eq!((answer.status, answer.field("content-encoding")), (200, coding), "{spoken:?} {path}");
+                assert_eq!(answer.all("vary"), ["Accept-Encoding"]);
+                assert!(answer.decoded() == text(bytes).as_bytes(), "{spoken:?} {path} {coding:?}");
+                assert_eq!(answer.field("etag").is_some_and(|tag| tag.starts_with("W/")), coding.is_some());
+            }
+        }
+        for (path, fields, status) in [
+            ("/picture.png", "accept-encoding: gzip\n", 200),
+            ("/short.css", "accept-encoding: gzip\nrange: bytes=0-9\n", 206),
+        ] {
+            let mut client = scene.client(spoken);
+            client.asks(&get(path, fields));
+            let answer = gets(&mut client);
+            assert_eq!((answer.status, answer.field("content-encoding")), (status, None), "{path}");
+            assert!(answer.field("content-length").is_some());
+        }
+    }
+}
