@@ -33,7 +33,10 @@ thread_local! {
 
 /// The coded forms of a file that a worker keeps.
 #[derive(Default)]
-pub(super) struct KeptForms(RefCell<Vec<(Coding, u8, Rc<[u8]>)>>);
+pub(super) struct KeptForms(RefCell<Vec<KeptForm>>);
+
+/// A coding, its level, and the coded file.
+type KeptForm = (Coding, u8, Rc<[u8]>);
 
 impl KeptForms {
     fn get(&self, coding: Coding, level: u8) -> Option<Rc<[u8]>> {
