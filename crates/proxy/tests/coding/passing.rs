@@ -313,7 +313,11 @@ fn files_are_coded_and_kept_so() {
                 let mut client = scene.client(spoken);
                 client.asks(&get(path, fields));
                 let answer = gets(&mut client);
-                assert_eq!((answer.status, answer.field("content-encoding")), (200, coding), "{spoken:?} {path}");
+                assert_eq!(
+                    (answer.status, answer.field("content-encoding")),
+                    (200, coding),
+                    "{spoken:?} {path}"
+                );
                 assert_eq!(answer.all("vary"), ["Accept-Encoding"]);
                 assert!(answer.decoded() == text(bytes).as_bytes(), "{spoken:?} {path} {coding:?}");
                 assert_eq!(answer.field("etag").is_some_and(|tag| tag.starts_with("W/")), coding.is_some());

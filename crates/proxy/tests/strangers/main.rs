@@ -23,3 +23,5 @@ mod cors;
 mod forward_auth;
 /// Unix sockets, PROXY headers, and connections that are passed on as they are.
 mod edge;
+/// Files.
+mod files;

@@ -151,7 +151,8 @@ fn configuration(root: &Path, [address, introduced]: [SocketAddr; 2], secured: O
                location = /seen {{ return 200 \"$http_host $http_x_forwarded_for $http_via\\n\"; }}\n\
                location = /spoken {{ return 200 \"$server_protocol $ssl_protocol $ssl_server_name\\n\"; }}\n\
                location /put/ {{ root {root}; dav_methods PUT; create_full_put_path on; }}\n\
-               location = /zipped {{ gzip on; gzip_types *; gzip_min_length 1; alias {root}/pages/large.bin; }}\n\
+               location /coded/ {{ gzip_static on; gzip_vary on; }}\n\
+             location = /zipped {{ gzip on; gzip_types *; gzip_min_length 1; alias {root}/pages/large.bin; }}\n\
              }}\n\
              server {{ listen {introduced} proxy_protocol; return 200 \"$proxy_protocol_addr $http_x_forwarded_for\\n\"; }}\n"
         ),
