@@ -47,6 +47,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("http2", Layer::Pure),
     ("route", Layer::Pure),
     ("jwt", Layer::Pure),
+    ("signatures", Layer::Pure),
     ("balance", Layer::Pure),
     ("cache", Layer::Pure),
     ("coding", Layer::Pure),

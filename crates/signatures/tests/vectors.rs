@@ -1,0 +1,177 @@
+//! Signatures that others have made, and what is refused.
+
+use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use signatures::{Fault, Message, Times, bot_signature};
+
+/// RFC 9421 Appendix B.1.4, `test-key-ed25519`: d and x.
+const SECRET: &str = "n4Ni-HpISpVObnQMW0wOhCKROaIKqKtW_2ZYb2p9KcU";
+const PUBLIC: &str = "JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs";
+const THUMBPRINT: &str = "poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U";
+
+const NOW: u64 = 1_735_689_700;
+const TIMES: Times = Times { now_s: NOW, leeway_s: 5, lifetime_max_s: 86_400 };
+
+fn decoded(text: &str) -> Vec<u8> {
+    URL_SAFE_NO_PAD.decode(text).expect("is base64url")
+}
+
+fn verifies(base: &[u8], signature: &[u8]) -> bool {
+    UnparsedPublicKey::new(&ED25519, decoded(PUBLIC)).verify(base, signature).is_ok()
+}
+
+/// RFC 9421 Appendix B.2.6, but for its tag and expiry, which a bot's signature has: the text is theirs, line by line.
+#[test]
+fn the_text_of_the_rfc_is_what_its_signature_signs() {
+    let theirs = "\"date\": Tue, 20 Apr 2021 02:07:55 GMT\n\"@method\": POST\n\"@path\": /foo\n\
+                  \"@authority\": example.com\n\"content-type\": application/json\n\"content-length\": 18\n\
+                  \"@signature-params\": (\"date\" \"@method\" \"@path\" \"@authority\" \"content-type\" \
+                  \"content-length\");created=1618884473;keyid=\"test-key-ed25519\"";
+    let signature =
+        "wqcAqbmYJ2ji2glfAMaRy4gruYYnx2nEFN2HN6jrnDnQCK1u02Gb04v9EDgwUPiu4A0w6vuQv5lIp5WPpBKRCw==";
+    assert!(verifies(theirs.as_bytes(), &STANDARD.decode(signature).expect("is base64")));
+    let parameters = ";created=1618884473;keyid=\"test-key-ed25519\"";
+    let more = format!("{parameters};expires=1618884999;tag=\"web-bot-auth\"");
+    let input = format!(
+        "sig=(\"date\" \"@method\" \"@path\" \"@authority\" \"content-type\" \"content-length\"){more}"
+    );
+    let fields: [(&[u8], &[u8]); 5] = [
+        (b"Date", b"Tue, 20 Apr 2021 02:07:55 GMT"),
+        (b"Content-Type", b" application/json "),
+        (b"content-length", b"18"),
+        (b"Signature-Input", input.as_bytes()),
+        (b"Signature", b"sig=:AAAA:"),
+    ];
+    let message = Message {
+        method: b"POST",
+        scheme: "https",
+        authority: b"Example.com:443",
+        path: b"/foo",
+        query: Some(b"param=Value&Pet=dog"),
+        fields: fields.to_vec(),
+    };
+    let times = Times { now_s: 1_618_884_475, ..TIMES };
+    let found = bot_signature(&message, times).expect("has one");
+    assert_eq!(String::from_utf8(found.base).expect("is text"), theirs.replace(parameters, &more));
+    assert_eq!((found.key_id.as_str(), found.agent), ("test-key-ed25519", None));
+}
+
+/// A request for `https://example.com/a?b` with these fields.
+fn message<'m>(fields: &'m [(&'m str, String)]) -> Message<'m> {
+    Message {
+        method: b"GET",
+        scheme: "https",
+        authority: b"example.com",
+        path: b"/a",
+        query: Some(b"b"),
+        fields: fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect(),
+    }
+}
+
+fn parameters(more: &str) -> String {
+    format!(";created={};expires={};keyid=\"{THUMBPRINT}\"{more};tag=\"web-bot-auth\"", NOW - 10, NOW + 50)
+}
+
+#[test]
+fn what_a_bot_signs_is_verified() {
+    let key = Ed25519KeyPair::from_seed_and_public_key(&decoded(SECRET), &decoded(PUBLIC)).expect("is a key");
+    let agent = "\"https://bot.example\"";
+    for (components, agent, lines) in [
+        ("(\"@authority\")", None, "\"@authority\": example.com\n"),
+        (
+            "(\"@authority\" \"signature-agent\")",
+            Some(agent.to_owned()),
+            "\"@authority\": example.com\n\"signature-agent\": \"https://bot.example\"\n",
+        ),
+        (
+            "(\"@target-uri\" \"signature-agent\";key=\"s\")",
+            Some(format!("r=\"https://other.example\",s={agent}")),
+            "\"@target-uri\": https://example.com/a?b\n\"signature-agent\";key=\"s\": \"https://bot.example\"\n",
+        ),
+        (
+            "(\"@scheme\" \"@authority\" \"@query\" \"@request-target\" \"@path\" \"@method\")",
+            None,
+            "\"@scheme\": https\n\"@authority\": example.com\n\"@query\": ?b\n\"@request-target\": /a?b\n\
+             \"@path\": /a\n\"@method\": GET\n",
+        ),
+    ] {
+        let parameters =
+            parameters(";alg=\"ed25519\";nonce=\"e8N7S2MFd/qrd6T2R3tdfAuuANngKI7LFtKYI/vowzk4\"");
+        let base = format!("{lines}\"@signature-params\": {components}{parameters}");
+        let signature = STANDARD.encode(key.sign(base.as_bytes()));
+        let mut fields = vec![
+            ("Signature-Input", format!("other=(\"@method\");created=1, s={components}{parameters}")),
+            ("Signature", format!("other=:AAAA:, s=:{signature}:")),
+        ];
+        fields.extend(agent.map(|agent| ("Signature-Agent", agent)));
+        let has_agent = fields.len() > 2;
+        let found = bot_signature(&message(&fields), TIMES).expect("has one");
+        assert_eq!(String::from_utf8_lossy(&found.base), base);
+        assert!(verifies(&found.base, &found.signature));
+        assert_eq!(found.agent.as_deref(), has_agent.then_some("https://bot.example"));
+        // For another host it is something else.
+        let other = Message { authority: b"example.org", ..message(&fields) };
+        let found = bot_signature(&other, TIMES).expect("has one");
+        assert!(!verifies(&found.base, &found.signature));
+    }
+}
+
+#[test]
+fn what_is_no_signature_of_a_bot_is_told() {
+    let covered = "(\"@authority\" \"signature-agent\")";
+    let right = format!("s={covered}{}", parameters(""));
+    let times = |created: u64, expires: u64| {
+        format!("s={covered};created={created};expires={expires};keyid=\"k\";tag=\"web-bot-auth\"")
+    };
+    for (input, signature, expected) in [
+        (right.clone(), "s=:AAAA:", None),
+        (String::new(), "s=:AAAA:", Some(Fault::Missing)),
+        (right.replace("web-bot-auth", "other"), "s=:AAAA:", Some(Fault::Missing)),
+        (right.replace(";tag=\"web-bot-auth\"", ""), "s=:AAAA:", Some(Fault::Missing)),
+        (right.replace("\"web-bot-auth\"", "web-bot-auth"), "s=:AAAA:", Some(Fault::Missing)),
+        (format!("{right}, t={covered}{}", parameters("")), "s=:AAAA:, t=:AAAA:", Some(Fault::Repeated)),
+        (format!("{right},"), "s=:AAAA:", Some(Fault::Malformed)),
+        (format!("{right}, {right}"), "s=:AAAA:", Some(Fault::Malformed)),
+        (right.clone(), "t=:AAAA:", Some(Fault::Malformed)),
+        (right.clone(), "s=\"AAAA\"", Some(Fault::Malformed)),
+        (right.clone(), "s=:A:", Some(Fault::Malformed)),
+        (right.replace("\"@authority\" ", ""), "s=:AAAA:", Some(Fault::Uncovered)),
+        (right.replace(" \"signature-agent\"", ""), "s=:AAAA:", Some(Fault::Uncovered)),
+        (right.replace("\"@authority\"", "\"@authority\";req"), "s=:AAAA:", Some(Fault::Uncovered)),
+        (right.replace("(\"@", "(\"x-missing\" \"@"), "s=:AAAA:", Some(Fault::Uncovered)),
+        (right.replace("(\"@", "(\"@status\" \"@"), "s=:AAAA:", Some(Fault::Uncovered)),
+        (right.replace("(\"@", "(\"@query-param\";name=\"b\" \"@"), "s=:AAAA:", Some(Fault::Uncovered)),
+        (right.replace("(\"@", "(\"@authority\" \"@"), "s=:AAAA:", Some(Fault::Uncovered)),
+        (right.replace("signature-agent", "Signature-Agent"), "s=:AAAA:", Some(Fault::Uncovered)),
+        (right.replace("\"@authority\"", "@authority"), "s=:AAAA:", Some(Fault::Malformed)),
+        (right.replace(";keyid", ";kid"), "s=:AAAA:", Some(Fault::Parameters)),
+        (right.replace(";expires", ";until"), "s=:AAAA:", Some(Fault::Parameters)),
+        (right.replace(";created=", ";created=-"), "s=:AAAA:", Some(Fault::Parameters)),
+        (format!("{right};alg=\"hmac-sha256\""), "s=:AAAA:", Some(Fault::Algorithm)),
+        (format!("{right};alg=ed25519"), "s=:AAAA:", Some(Fault::Algorithm)),
+        (times(NOW + 5, NOW + 10), "s=:AAAA:", None),
+        (times(NOW + 6, NOW + 10), "s=:AAAA:", Some(Fault::NotYetValid)),
+        (times(NOW - 60, NOW - 4), "s=:AAAA:", None),
+        (times(NOW - 60, NOW - 5), "s=:AAAA:", Some(Fault::Expired)),
+        (times(NOW - 60, NOW - 60 + 86_400), "s=:AAAA:", None),
+        (times(NOW - 60, NOW - 60 + 86_401), "s=:AAAA:", Some(Fault::Expired)),
+    ] {
+        let mut fields = vec![
+            ("signature", signature.to_owned()),
+            ("signature-agent", "\"https://bot.example\"".to_owned()),
+        ];
+        if !input.is_empty() {
+            fields.push(("signature-input", input.clone()));
+        }
+        assert_eq!(bot_signature(&message(&fields), TIMES).err(), expected, "{input} {signature}");
+    }
+    for agent in ["https://bot.example", "s=\"https://bot.example\"", "\"a\", \"b\"", "1", ""] {
+        let fields = [
+            ("signature", "s=:AAAA:".to_owned()),
+            ("signature-agent", agent.to_owned()),
+            ("signature-input", right.clone()),
+        ];
+        assert_eq!(bot_signature(&message(&fields), TIMES).err(), Some(Fault::Malformed), "{agent}");
+    }
+}
