@@ -22,7 +22,7 @@ use crate::value_error::{ValueError, ValueFault};
 /// The value that stands for any value of a claim, and for any audience.
 const ANY: &str = "*";
 /// How long fetched keys may be used. Shorter times would be a burden for issuers, longer ones keep revoked keys.
-const REFRESH: std::ops::RangeInclusive<Duration> =
+pub(crate) const REFRESH: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(60)..=Duration::from_secs(24 * 60 * 60);
 
 /// The parsed option `jwt`.
@@ -95,7 +95,7 @@ const URL: &str = "the URL of a JSON Web Key Set such as https://id.example.com/
 /// The kind of value for a URL of keys.
 const KEY_URL: Text<KeyUrl> = Text { expected: URL, read: key_url, print: ToString::to_string };
 
-fn key_url(text: &str) -> Result<KeyUrl, ValueError> {
+pub(crate) fn key_url(text: &str) -> Result<KeyUrl, ValueError> {
     let refuse = |fault| ValueError { fault, expected: URL };
     let unknown = |why| refuse(ValueFault::Unknown { written: text.to_owned(), why, nearest: None });
     let Some(authority) = text.find("://").map(|at| at + 3) else {
@@ -346,7 +346,7 @@ fn keys(written: &JwtWritten, (at, is_intact): (&Span, bool), reader: &mut Reade
     }
 }
 
-fn is_loopback(host: &ServerHost) -> bool {
+pub(crate) fn is_loopback(host: &ServerHost) -> bool {
     match host {
         ServerHost::Address(address) => address.is_loopback(),
         ServerHost::Name(name) => name.trim_end_matches('.').eq_ignore_ascii_case("localhost"),
@@ -454,6 +454,11 @@ impl JwtWritten {
     /// Whether requests have the token in Authorization.
     pub(crate) fn is_bearer(&self) -> bool {
         self.from == TokenSource::Bearer
+    }
+
+    /// The fields that claims are passed on in, and where they are written.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&Span, &str)> {
+        self.claims.iter().map(|pair| (&pair.at, pair.name.0.as_str()))
     }
 
     /// Whether a claim is passed on in the field of this name.

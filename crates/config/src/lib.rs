@@ -74,6 +74,8 @@ mod forward_auth_options;
 mod requests;
 /// The option `jwt` of routes.
 mod jwt_options;
+/// The option `web_bot_auth` of routes.
+mod bot_options;
 /// Options of routes.
 mod route_options;
 /// The option `compress` of routes.
@@ -158,7 +160,7 @@ pub use settings::{
     MemoryBound, MessageFormat, MessageLevel, Messages, Mirror, Page, Pages, Policies, Pool, Probe, Protocol,
     QueueSettings, RateLimit, Require, Respond, Retry, RetryOn, Rewrite, Route, RouteLimits, RouteTimeouts,
     Scheme, Scope, Server, ServerHost, Settings, Shaping, Shedding, SplitKey, Statuses, StickyCookie,
-    StickySessions, StickyTable, Timeouts, TokenKeys, TokenSource, Upstream, Via,
+    StickySessions, StickyTable, Timeouts, TokenKeys, TokenSource, Upstream, Via, WebBotAuth,
 };
 pub use surroundings::{Machine, Surroundings};
 pub use tls::{

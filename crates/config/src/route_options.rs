@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use shape::Delay;
 
 use crate::bandwidth::BANDWIDTH;
+use crate::bot_options::{BotsWritten, WEB_BOT_AUTH};
 use crate::cache_options::{ROUTE_CACHE, RouteCacheWritten};
 use crate::compress_options::{Compress, CompressKind};
 use crate::cors_options::{CORS, CorsWritten};
@@ -50,6 +51,7 @@ pub(crate) struct RouteWritten {
     pub(crate) deny: Vec<IpNet>,
     pub(crate) auth: Option<Element<AuthWritten>>,
     pub(crate) jwt: Option<Element<JwtWritten>>,
+    pub(crate) web_bot_auth: Option<Element<BotsWritten>>,
     pub(crate) forward_auth: Option<Element<ForwardAuthWritten>>,
     pub(crate) require: Option<Located<Require>>,
     pub(crate) rate_limit: Vec<Element<RateLimitWritten>>,
@@ -170,6 +172,13 @@ const POLICIES: &[&dyn Declared<RouteWritten>] = {
             Maybe(JWT),
             |route: &mut RouteWritten| &mut route.jwt,
             "Requires a JSON Web Token; without a valid one the response is 401. See [JWT](jwt.md).",
+        ),
+        &key(
+            "web_bot_auth",
+            Maybe(WEB_BOT_AUTH),
+            |route: &mut RouteWritten| &mut route.web_bot_auth,
+            "Requires the signature of a bot (Web Bot Auth, RFC 9421); without a valid one the response is 403. See \
+             [bots](bots.md).",
         ),
         &key(
             "forward_auth",

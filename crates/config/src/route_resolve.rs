@@ -10,6 +10,7 @@ use ::route::{
     TemplateError,
 };
 
+use crate::bot_options;
 use crate::cache_options;
 use crate::cors_options;
 use crate::files_options;
@@ -364,6 +365,10 @@ fn policies(
         None => None,
     };
     check_copied(written, reader);
+    let web_bot_auth = match &written.web_bot_auth {
+        Some(element) => Some(bot_options::web_bot_auth(element, reader)?),
+        None => None,
+    };
     let rate_limits: Vec<RateLimit> =
         written.rate_limit.iter().filter_map(|limit| rate_limit(&limit.value, reader)).collect();
     let rewrite = match &written.rewrite {
@@ -387,6 +392,7 @@ fn policies(
         require: require(written, reader),
         forward_auth,
         jwt,
+        web_bot_auth,
         rate_limits,
         mirror: mirror_options::mirror(written.mirror.as_ref(), names, reader),
         request_headers: edits(written.request_headers.as_ref(), Stage::Forward, pattern, reader)?,
@@ -406,12 +412,17 @@ fn policies(
 /// How many of the ways to prove who one is are needed. Without several the option is a mistake.
 fn require(written: &RouteWritten, reader: &mut Reader<'_>) -> Require {
     let Some(Located { value, at }) = &written.require else { return Require::All };
-    let ways = [written.auth.is_some(), written.jwt.is_some(), written.forward_auth.is_some()];
+    let ways = [
+        written.auth.is_some(),
+        written.jwt.is_some(),
+        written.web_bot_auth.is_some(),
+        written.forward_auth.is_some(),
+    ];
     if ways.into_iter().filter(|way| *way).count() < 2 {
         refuse(
             at,
             "require: there are no several ways to prove who one is",
-            "two of auth, jwt and forward_auth",
+            "two of auth, jwt, web_bot_auth and forward_auth",
             reader,
         );
     }
@@ -640,6 +651,12 @@ fn check_jwt(written: &RouteWritten, reader: &mut Reader<'_>) {
             reader,
         );
     }
+    if let Some(Element { value: forward_auth, .. }) = &written.forward_auth
+        && let Some((at, name)) = jwt.fields().find(|(_, name)| forward_auth.copies(name))
+    {
+        let message = format!("claims: {name} is one of forward_auth.copy_headers");
+        refuse(at, &message, "another name in one of them", reader);
+    }
     let Some(Element { value: edits, .. }) = &written.request_headers else { return };
     for Pair { at: edit, name, .. } in edits.set.iter().chain(&edits.add) {
         if jwt.passes(&name.0) {
@@ -650,7 +667,7 @@ fn check_jwt(written: &RouteWritten, reader: &mut Reader<'_>) {
     }
 }
 
-/// Warns of `$user` in a route without `auth` or `jwt`, where it is always empty.
+/// Warns of `$user` in a route without `auth`, `jwt` or `web_bot_auth`, where it is always empty.
 fn warn_of_nobody(written: &RouteWritten, policies: &Policies, reader: &mut Reader<'_>) {
     let forward_auth_names_user = written.forward_auth.as_ref().is_some_and(|auth| auth.value.names_user());
     let edits = [
@@ -658,7 +675,10 @@ fn warn_of_nobody(written: &RouteWritten, policies: &Policies, reader: &mut Read
         ("response_headers", &written.response_headers, &policies.response_headers),
     ];
     for (option, written, edits) in edits {
-        let is_nobody = policies.auth.is_none() && policies.jwt.is_none() && !forward_auth_names_user;
+        let is_nobody = policies.auth.is_none()
+            && policies.jwt.is_none()
+            && policies.web_bot_auth.is_none()
+            && !forward_auth_names_user;
         if let (true, Some(element), true) = (is_nobody, written, edits.has_user()) {
             let what =
                 format!("{option}: $user is always empty here, since the route does not ask who a client is");

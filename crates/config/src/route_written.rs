@@ -2,6 +2,7 @@
 
 use ::route::{CookieRewrite, HeaderEdit, HeaderEdits, PathRewrite, PathRule, RateKeyPart};
 
+use crate::bot_options::BotsWritten;
 use crate::cache_options;
 use crate::cors_options;
 use crate::files_options;
@@ -84,6 +85,7 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
         require,
         forward_auth,
         jwt,
+        web_bot_auth,
         rate_limits,
         mirror: _,
         rewrite,
@@ -98,7 +100,7 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
         timeouts,
         limits,
     } = policies;
-    let ways = [auth.is_some(), jwt.is_some(), forward_auth.is_some()];
+    let ways = [auth.is_some(), jwt.is_some(), web_bot_auth.is_some(), forward_auth.is_some()];
     let is_several = ways.into_iter().filter(|way| *way).count() > 1;
     let auth = auth.as_ref().map(|auth| {
         element(AuthWritten {
@@ -112,6 +114,7 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
         auth,
         jwt: jwt.as_ref().map(|jwt| element(JwtWritten::from(jwt))),
         require: is_several.then(|| located(*require)),
+        web_bot_auth: web_bot_auth.as_ref().map(|bots| element(BotsWritten::from(bots))),
         rate_limit: rate_limits.iter().map(|limit| element(RateLimitWritten::from(limit))).collect(),
         sticky: split_key.as_ref().map(split_options::written),
         cors: cors.as_ref().map(|cors| element(cors_options::written(cors))),

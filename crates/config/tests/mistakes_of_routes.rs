@@ -116,7 +116,7 @@ fn mistakes() {
         (
             "upstream = \"app\"\nrequire = \"any\"\nforward_auth = { upstream = \"app\" }",
             &[
-                "6:11: require: there are no several ways to prove who one is; expected two of auth, jwt and forward_auth",
+                "6:11: require: there are no several ways to prove who one is; expected two of auth, jwt, web_bot_auth and forward_auth",
             ],
         ),
         (
@@ -749,6 +749,12 @@ fn tokens() {
             ),
             Some("request_headers: x-user is written by jwt.claims, in line 5"),
         ),
+        (
+            format!(
+                "jwt = {{ keys = {keys:?}, claims = {{ X-User = \"sub\" }} }}\nforward_auth = {{ upstream = \"app\", path = \"/\", copy_headers = \"x-user\" }}"
+            ),
+            Some("claims: X-User is one of forward_auth.copy_headers; expected another name in one of them"),
+        ),
     ] {
         let said = said(&format!("{route}\nupstream = \"app\""));
         match expected {
@@ -756,6 +762,38 @@ fn tokens() {
             Some(expected) => {
                 assert!(said.len() == 1 && said[0].contains(expected), "{route}: {said:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn bots() {
+    for (route, expected) in [
+        ("web_bot_auth = { agents = \"https://bot.example.com\" }", None),
+        ("web_bot_auth = { agents = [\"https://bot.example.com:8443/\", \"http://localhost\"] }", None),
+        (
+            "web_bot_auth = {}",
+            Some("web_bot_auth has no agents; expected the URL of an agent such as https://bot.example.com"),
+        ),
+        (
+            "web_bot_auth = { agents = [] }",
+            Some("web_bot_auth: nobody is let in; expected agents: the URL of an agent"),
+        ),
+        (
+            "web_bot_auth = { agents = \"http://bot.example.com\" }",
+            Some(
+                "agents: over http, whoever is on the way can replace the keys; expected an https:// URL, or allow_http = true",
+            ),
+        ),
+        (
+            "web_bot_auth = { agents = \"https://bot.example.com/keys\" }",
+            Some("has a path, and agents are told by their host; expected the URL of an agent"),
+        ),
+    ] {
+        let said = said(&format!("{route}\nupstream = \"app\""));
+        match expected {
+            None => assert!(said.is_empty(), "{route}: {said:?}"),
+            Some(expected) => assert!(said.len() == 1 && said[0].contains(expected), "{route}: {said:?}"),
         }
     }
 }

@@ -7,10 +7,11 @@ const BEFORE: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n[cache]\nmemory 
 const AFTER: &str = "[upstream.app]\nservers = [\"http://127.0.0.1:9000\"]\n";
 
 /// Options that routes may have from there.
-const OPTIONS: [&str; 24] = [
+const OPTIONS: [&str; 25] = [
     "allow = [\"10.0.0.0/8\"]",
     "deny = [\"10.1.0.0/16\"]",
     "jwt = { jwks = \"https://a.example/keys\" }",
+    "web_bot_auth = { agents = \"https://bot.example\" }",
     "rate_limit = { rate = \"10/s\" }",
     "cors = { origins = [\"https://a.example\"] }",
     "rewrite = { path = \"/v1\" }",

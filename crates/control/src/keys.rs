@@ -1,4 +1,4 @@
-//! Keys of tokens (JWKS): fetched, kept, and fetched again before they grow old. A task for each URL, on the control
+//! Keys of tokens and of bots (JWKS): fetched, kept, and fetched again before they grow old. A task for each URL, on the control
 //! thread.
 //!
 //! A fetch that fails changes nothing: the last keys stay in use.
@@ -12,7 +12,7 @@ use std::time::Duration;
 use config::{KeySource, KeyUrl, Scheme, ServerHost, Upstream, UpstreamTls};
 use hickory_resolver::TokioResolver;
 use jwt::KeySet;
-use proxy::context::plan::{Keys, Plan, RemoteKeys};
+use proxy::context::plan::{Keys, Plan, RemoteKeys, Route};
 use telemetry::message;
 use tls::ClientSide;
 use tokio::sync::OnceCell;
@@ -69,7 +69,7 @@ pub(crate) async fn run(control: Weak<Control>, shared: Rc<probe::Shared>) {
 }
 
 fn fetched_keys(plan: &Plan) -> impl Iterator<Item = &Arc<Keys>> {
-    plan.routes.iter().filter_map(|route| route.fetched_keys())
+    plan.routes.iter().flat_map(Route::fetched_keys)
 }
 
 struct Task {

@@ -7,6 +7,7 @@ use std::fmt;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use jsonwebtoken::DecodingKey;
+use sha2::{Digest, Sha256};
 
 use crate::algorithm::Algorithm;
 use crate::der::{self, PublicKey};
@@ -195,6 +196,19 @@ impl KeySet {
         self.keys.iter().any(|key| key.takes(algorithm))
     }
 
+    /// Verifies an Ed25519 signature (RFC 8032) by the key of this thumbprint (RFC 7638).
+    ///
+    /// # Errors
+    /// `UnknownKey` if the set has no such key, `Signature` if the signature is wrong.
+    pub fn verify_message(&self, thumbprint: &str, message: &[u8], signature: &[u8]) -> Result<(), Refusal> {
+        let is_meant = |key: &&Key| key.kind == Kind::Ed25519 && key.thumbprint() == thumbprint;
+        let key = self.keys.iter().find(is_meant).ok_or(Refusal::UnknownKey)?;
+        let signature = URL_SAFE_NO_PAD.encode(signature);
+        let algorithm = Algorithm::EdDsa.verifier();
+        let verified = jsonwebtoken::crypto::verify(&signature, message, &key.decoding, algorithm);
+        if let Ok(true) = verified { Ok(()) } else { Err(Refusal::Signature) }
+    }
+
     /// Verifies the signature of a token.
     ///
     /// # Errors
@@ -232,6 +246,12 @@ impl fmt::Debug for KeySet {
 impl Key {
     fn takes(&self, algorithm: Algorithm) -> bool {
         self.kind.takes(algorithm) && self.algorithm.is_none_or(|only| only == algorithm)
+    }
+
+    /// RFC 8037 Appendix A.3: the thumbprint of an Ed25519 key.
+    fn thumbprint(&self) -> String {
+        let x = URL_SAFE_NO_PAD.encode(&self.bytes);
+        URL_SAFE_NO_PAD.encode(Sha256::digest(format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}"#)))
     }
 }
 

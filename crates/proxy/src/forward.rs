@@ -26,6 +26,8 @@ pub(crate) mod ask_auth;
 pub(crate) mod verify;
 /// Verifies tokens.
 pub(crate) mod token;
+/// Verifies signatures of bots.
+pub(crate) mod bots;
 
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};

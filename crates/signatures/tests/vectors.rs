@@ -57,6 +57,50 @@ fn the_text_of_the_rfc_is_what_its_signature_signs() {
     assert_eq!((found.key_id.as_str(), found.agent), ("test-key-ed25519", None));
 }
 
+/// draft-meunier-web-bot-auth-architecture-05 Appendix A.2.1 and A.2.3, and the vector for a dictionary of Appendix B.3.
+#[test]
+fn the_requests_of_the_draft_are_those_of_its_bot() {
+    const AGENT: &str = "https://signature-agent.test";
+    let string = format!("\"{AGENT}\"");
+    let dictionary = format!("agent2=\"{AGENT}\"");
+    for (components, agent, expires, nonce, signature) in [
+        (
+            "(\"@authority\")",
+            None,
+            4_889_289_600_u64,
+            "g0iqFa9e1ffijlyOScDkXpfSmTbYpRNSGPJrQ1It20ahwgzB3jOUcdgLgFxUg7RMtW4V8IILaKKtA+YuSyIgJQ==",
+            "FFASViSdcgsyaqqYiCnkHreeZzbNKcTzDvZC5uVlP/dn9IbWj8j0o4wKFTH3rBnUiSUBduwm1Gp5VlIPCp01Ag==",
+        ),
+        (
+            "(\"@authority\" \"signature-agent\")",
+            Some(string),
+            1_735_693_200,
+            "e8N7S2MFd/qrd6T2R3tdfAuuANngKI7LFtKYI/vowzk4lAZYadIX6wW25MwG7DCT9RUKAJ0qVkU0mEeLElW1qg==",
+            "jdq0SqOwHdyHr9+r5jw3iYZH6aNGKijYp/EstF4RQTQdi5N5YYKrD+mCT1HA1nZDsi6nJKuHxUi/5Syp3rLWBA==",
+        ),
+        (
+            "(\"@authority\" \"signature-agent\";key=\"agent2\")",
+            Some(dictionary),
+            4_889_289_600,
+            "n9p433xm+NJ3ph3upfBIGmsuwHw387YV7Q/F+6BSpGCVjYCqQw6rznNA8PVVLySrAWsv0hQtFioQb6E1YsauiA==",
+            "RdNFx5Bj6au3YgAMQL/RzmUlZE8QZLIaXGRpw985hWnwPfMxT228NMk6ehRS1PSl4e8PhbNZACSanGdhEwYCCg==",
+        ),
+    ] {
+        let input = format!(
+            "sig={components};created=1735689600;keyid=\"{THUMBPRINT}\";alg=\"ed25519\";expires={expires};\
+             nonce=\"{nonce}\";tag=\"web-bot-auth\""
+        );
+        let has_agent = agent.is_some();
+        let mut fields = vec![("Signature-Input", input), ("Signature", format!("sig=:{signature}:"))];
+        fields.extend(agent.map(|agent| ("Signature-Agent", agent)));
+        let times = Times { lifetime_max_s: u64::MAX, ..TIMES };
+        let found = bot_signature(&message(&fields), times).expect("has one");
+        assert!(verifies(&found.base, &found.signature), "{}", String::from_utf8_lossy(&found.base));
+        assert_eq!(found.key_id, THUMBPRINT);
+        assert_eq!(found.agent.as_deref(), has_agent.then_some(AGENT));
+    }
+}
+
 /// A request for `https://example.com/a?b` with these fields.
 fn message<'m>(fields: &'m [(&'m str, String)]) -> Message<'m> {
     Message {

@@ -1,8 +1,9 @@
 //! An issuer of tokens (JWT), with one Ed25519 key.
 
 use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use rcgen::{PublicKeyData, SigningKey};
+use sha2::{Digest, Sha256};
 
 /// An issuer, whose key has a name.
 pub struct Issuer {
@@ -21,6 +22,17 @@ impl Issuer {
     pub fn jwk(&self) -> String {
         let x = URL_SAFE_NO_PAD.encode(self.key.der_bytes());
         format!(r#"{{"kty":"OKP","crv":"Ed25519","use":"sig","kid":"{}","x":"{x}"}}"#, self.id)
+    }
+
+    /// The thumbprint of the key (RFC 7638).
+    pub fn thumbprint(&self) -> String {
+        let x = URL_SAFE_NO_PAD.encode(self.key.der_bytes());
+        URL_SAFE_NO_PAD.encode(Sha256::digest(format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}"#)))
+    }
+
+    /// The signature of a text, in base64.
+    pub fn signature(&self, text: &str) -> String {
+        STANDARD.encode(self.key.sign(text.as_bytes()).expect("it signs"))
     }
 
     /// The public key in PEM.

@@ -16,7 +16,7 @@ use shape::Share;
 use super::files::Files;
 use super::forward_auth::ForwardAuth;
 use super::shaping::Shaping;
-use super::tokens::Jwt;
+use super::tokens::{Jwt, WebBotAuth};
 use super::upstreams::{Retry, StickyCookie};
 use crate::route_options::RouteOptions;
 
@@ -126,6 +126,8 @@ pub struct Policies {
     pub require: Require,
     /// Access control by token.
     pub jwt: Option<Jwt>,
+    /// Access control by signatures of bots.
+    pub web_bot_auth: Option<WebBotAuth>,
     /// Rate limits; all of them must admit a request.
     pub rate_limits: Vec<RateLimit>,
     /// Copies of requests for another upstream.

@@ -53,9 +53,27 @@ pub struct KeyUrl {
     pub path: String,
 }
 
+/// Access control by HTTP Message Signatures of bots (RFC 9421, Web Bot Auth).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebBotAuth {
+    /// The agents that are let in, by the directories of their keys.
+    pub agents: Vec<KeySource>,
+    /// The longest accepted time from `created` to `expires`, in seconds.
+    pub lifetime_s: u64,
+    /// How far the clocks of agent and proxy may be apart, in seconds.
+    pub leeway_s: u64,
+}
+
+impl KeyUrl {
+    /// The URL without its path: `https://HOST[:PORT]`.
+    pub fn origin(&self) -> String {
+        format!("{}://{}", self.server.scheme.as_str(), self.server.authority())
+    }
+}
+
 impl fmt::Display for KeyUrl {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}://{}{}", self.server.scheme.as_str(), self.server.authority(), self.path)
+        write!(formatter, "{}{}", self.origin(), self.path)
     }
 }
 

@@ -121,5 +121,8 @@ pub(crate) fn tells_user(policies: &Policies) -> bool {
         let config::ForwardAuth { copy_headers, user_header, .. } = &auth.settings;
         !copy_headers.is_empty() || (user_header.is_some() && policies.settings.request_headers.has_user())
     };
-    authentication.tokens().is_some_and(by_token) || authentication.server().is_some_and(by_server)
+    let by_bot = || authentication.bots().is_some() && policies.settings.request_headers.has_user();
+    authentication.tokens().is_some_and(by_token)
+        || authentication.server().is_some_and(by_server)
+        || by_bot()
 }

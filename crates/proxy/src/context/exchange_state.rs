@@ -95,6 +95,12 @@ impl<'a> ExchangeState<'a> {
         self.record.detail = Some(refusal.reason().into());
     }
 
+    /// Notes why the signature of the request was refused.
+    #[cold]
+    pub(crate) fn refuses_bot(&mut self, reason: &str) {
+        self.record.detail = Some(reason.into());
+    }
+
     /// Notes that the head of a response with this status is about to leave.
     pub(crate) fn answers(&mut self, status: u16) {
         self.sent = Sent::Head { status };

@@ -62,6 +62,8 @@ failures! {
     TokenMissing Client 401 "token-missing" "A token is required.",
     TokenRefused Client 401 "token-refused" "The token is not valid here.",
     TokenInsufficient Client 403 "token-insufficient" "The token does not grant access to this.",
+    BotUnsigned Client 403 "bot-unsigned" "The signature of a bot is required.",
+    BotRefused Client 403 "bot-refused" "The signature of the bot is not valid here.",
     Forbidden Client 403 "forbidden" "Clients from your network are not allowed.",
     NoRoute Client 404 "no-route" "Nothing is served under this host and path.",
     NoFile Client 404 "no-file" "There is no such file.",
@@ -165,8 +167,8 @@ impl Failure {
     /// Whether nothing is served in answer to the request, although it is valid.
     pub(crate) fn is_of_policy(self) -> bool {
         use Failure::{
-            FileHidden, FileMethod, Forbidden, Maintenance, NoFile, NoRoute, PreconditionFailed, RateLimited,
-            TokenInsufficient, TokenMissing, TokenRefused, Unauthorized,
+            BotRefused, BotUnsigned, FileHidden, FileMethod, Forbidden, Maintenance, NoFile, NoRoute,
+            PreconditionFailed, RateLimited, TokenInsufficient, TokenMissing, TokenRefused, Unauthorized,
         };
         matches!(
             self,
@@ -175,6 +177,8 @@ impl Failure {
                 | TokenMissing
                 | TokenRefused
                 | TokenInsufficient
+                | BotUnsigned
+                | BotRefused
                 | Forbidden
                 | RateLimited
                 | NoRoute

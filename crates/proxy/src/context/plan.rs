@@ -15,6 +15,8 @@ mod mirror;
 mod tokens;
 /// Forward authentication, and its remembered decisions.
 mod forward_auth;
+/// Bots, and their keys.
+mod bots;
 /// Upstreams and their servers.
 mod upstreams;
 /// What keeps clients on their side of a split.
@@ -38,6 +40,7 @@ use transport::latency_emulation::Link;
 use transport::resolve::Names;
 
 pub(crate) use authentication::{Authentication, Proof};
+pub(crate) use bots::{Agent, Bots};
 pub(crate) use forward_auth::{
     Decision as AuthDecision, Decisions, ForwardAuth, Joined, Question as AuthQuestion, RefusedAnswer, Told,
 };

@@ -17,6 +17,7 @@ use crate::context::failure::Failure;
 use crate::context::plan::{Auth, AuthDecision, Authentication, Proof, RefusedAnswer};
 use crate::context::seen::Fields;
 use crate::context::vouched::Vouched;
+use crate::forward::bots::{self, Bot, Unverified};
 use crate::forward::token::{self, Token};
 use crate::forward::verify::{self, Claim};
 use crate::forward::{answer, ask_auth};
@@ -45,6 +46,8 @@ enum Refusal {
     Token(jwt::Refusal),
     /// An authentication server has answered.
     Answer(Arc<RefusedAnswer>),
+    /// The proxy answers; the log says what is wrong with the signature.
+    Bot(Unverified),
 }
 
 /// Lets a client in whose proofs are known by now.
@@ -94,6 +97,9 @@ pub(crate) async fn in_time(
             let exchange = &mut Exchange { ctx, routed, memory, state };
             pass_on(exchange, course.authentication, &answer).await.map(Some)
         }
+        Some(Refusal::Bot(unverified)) if course.verdict == Some(Verdict::Refused) => {
+            Err(unverified.failure())
+        }
         _ => Ok(None),
     }
 }
@@ -130,6 +136,9 @@ impl<'a> Course<'a> {
             Err(refusal) => {
                 if let Refusal::Token(refusal) = refusal {
                     state.refuses_token(refusal);
+                }
+                if let Refusal::Bot(unverified) = refusal {
+                    state.refuses_bot(unverified.reason());
                 }
                 self.refusal = Some(refusal);
                 self.verdict = (require == Require::All).then_some(Verdict::Refused);
@@ -184,6 +193,11 @@ fn known(
             (!token.may_wait(tokens)).then(|| judged(token))
         }
         Proof::Server(auth) => ask_auth::known(ctx, auth, routed, request).map(decided),
+        Proof::Bot(bots) => match bots::verify(ctx, bots, request) {
+            Bot::Verified(vouched) => Some(Ok(Identity::Vouched(vouched))),
+            Bot::Refused(unverified) => Some(Err(Refusal::Bot(unverified))),
+            Bot::Unknown(..) => None,
+        },
     }
 }
 
@@ -209,6 +223,10 @@ async fn found_out(
             Ok(decision) => decided(decision),
             Err(failure) => Err(Refusal::Failure(failure)),
         },
+        Proof::Bot(bots) => {
+            let verified = bots::wait(ctx, bots, request).await;
+            verified.map(Identity::Vouched).map_err(Refusal::Bot)
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use jwt::Refusal;
 use crate::context::exchange::ExchangeContext;
 use crate::context::exchange_slot::Request;
 use crate::context::failure::Failure;
-use crate::context::plan::Tokens;
+use crate::context::plan::{Keys, Tokens};
 use crate::context::seen::{self, Fields};
 use crate::context::vouched::Vouched;
 use transport::deadline::Ticks;
@@ -47,16 +47,22 @@ pub(crate) fn failure(refusal: Refusal) -> Failure {
 /// Waits for keys, and verifies the token once more.
 pub(crate) async fn wait(ctx: &ExchangeContext<'_>, tokens: &Tokens, request: &Request) -> Token {
     let token = verify(ctx, tokens, request);
-    let Some(remote) = tokens.keys.remote.as_ref().filter(|_| token.may_wait(tokens)) else { return token };
-    let first = || remote.first().filter(|_| matches!(token, Token::NoKeys));
-    match first().or_else(|| remote.ask(ctx.worker.time_ns())) {
-        Some(mut fetches) => {
-            // Late or not, it is looked at once more: the keys may be there.
-            let _ = ctx.client.deadline.within(PATIENCE, fetches.changed()).await;
-            verify(ctx, tokens, request)
-        }
-        None => token,
+    let has_none = matches!(token, Token::NoKeys);
+    if token.may_wait(tokens) && keys_come(ctx, &tokens.keys, has_none).await {
+        return verify(ctx, tokens, request);
     }
+    token
+}
+
+/// Has keys fetched, unless they were too often, and waits for them. Returns whether there may be others now. Where there
+/// are none so far, the first fetch may be under way.
+pub(crate) async fn keys_come(ctx: &ExchangeContext<'_>, keys: &Keys, has_none: bool) -> bool {
+    let Some(remote) = &keys.remote else { return false };
+    let first = if has_none { remote.first() } else { None };
+    let Some(mut fetches) = first.or_else(|| remote.ask(ctx.worker.time_ns())) else { return false };
+    // Late or not, it is worth another look: the keys may be there.
+    let _ = ctx.client.deadline.within(PATIENCE, fetches.changed()).await;
+    true
 }
 
 /// Verifies the token of a request.

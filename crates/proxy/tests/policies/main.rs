@@ -10,6 +10,8 @@ mod matched;
 mod asked;
 /// Who may come in by a token.
 mod tokens;
+/// Which bots may come in by a signature.
+mod bots;
 /// What a server sees of a request, and a client of a response.
 mod changed;
 /// What the log says of it.

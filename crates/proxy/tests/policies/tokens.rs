@@ -34,6 +34,13 @@ path = "/either"
 upstream = "app"
 auth = { users = "{dir}/users" }
 jwt = { keys = "{dir}/keys.json", from = "header:X-Token" }
+[[route]]
+path = "/any"
+upstream = "app"
+auth = { users = "{dir}/users" }
+jwt = { keys = "{dir}/keys.json" }
+require = "any"
+response_headers = { set = { X-Who = "$user" } }
 [upstream.app]
 servers = ["http://{0}"]
 "#;
@@ -198,6 +205,29 @@ fn a_password_and_a_token_may_both_be_needed() {
     }
 }
 
+#[test]
+fn a_password_or_a_token_may_be_enough() {
+    let issuer = Issuer::new("a");
+    let scene = scene(&issuer);
+    for spoken in BOTH {
+        for (fields, user) in [
+            ("authorization: Basic bWU6c2VjcmV0\n".to_owned(), "me"),
+            (bearer(&issuer.token("\"sub\":\"alice\"")), "alice"),
+        ] {
+            let (_, got) = scene.exchange(spoken, &Asked { fields: &fields, ..get("/any") }, OK);
+            assert_eq!((got.status, got.field("x-who")), (200, Some(user)), "{spoken:?}");
+        }
+        let got =
+            scene.answer(spoken, &Asked { fields: &bearer(&issuer.sign("{\"exp\":1}")), ..get("/any") });
+        let schemes = got.all("www-authenticate").join(", ");
+        let expired = challenge("invalid_token", "the token has expired");
+        assert!(
+            got.status == 401 && schemes.starts_with("Basic ") && schemes.ends_with(&expired),
+            "{schemes}"
+        );
+    }
+}
+
 /// What claims are passed on in is in no trailer either.
 #[test]
 fn trailers_bring_no_claims() {
@@ -231,15 +261,15 @@ servers = ["http://{0}"]
 "#;
 
 /// A server that publishes keys, and answers every fetch.
-struct Publisher {
-    address: String,
+pub(crate) struct Publisher {
+    pub(crate) address: String,
     /// The response, and how often it was fetched.
     state: Arc<Mutex<(String, usize)>>,
 }
 
 impl Publisher {
     /// Publishes a response. `open` does what is to be done with a connection first.
-    fn new(response: String, open: impl Fn(TcpStream) -> TcpStream + Send + 'static) -> Self {
+    pub(crate) fn new(response: String, open: impl Fn(TcpStream) -> TcpStream + Send + 'static) -> Self {
         let listener = ports::listen();
         let address = listener.local_addr().expect("it listens").to_string();
         let state = Arc::new(Mutex::new((response, 0)));
@@ -249,7 +279,8 @@ impl Publisher {
             while let Ok((stream, _)) = listener.accept() {
                 let mut peer = Peer::new("publisher", open(stream));
                 let head = peer.head();
-                let asked = head.starts_with("GET /keys?a=b HTTP/1.1\r\n");
+                let known = ["/keys?a=b", "/.well-known/http-message-signatures-directory"];
+                let asked = known.iter().any(|path| head.starts_with(&format!("GET {path} HTTP/1.1\r\n")));
                 let (response, count) = &mut *shared.lock().expect("no panic");
                 *count += 1;
                 peer.sends(if asked { response.as_str() } else { "HTTP/1.1 404 No\r\n\r\n" });
@@ -258,11 +289,11 @@ impl Publisher {
         Self { address, state }
     }
 
-    fn publishes(&self, response: String) {
+    pub(crate) fn publishes(&self, response: String) {
         self.state.lock().expect("no panic").0 = response;
     }
 
-    fn fetches(&self) -> usize {
+    pub(crate) fn fetches(&self) -> usize {
         self.state.lock().expect("no panic").1
     }
 
@@ -272,7 +303,7 @@ impl Publisher {
     }
 }
 
-fn key_response(issuers: &[&Issuer]) -> String {
+pub(crate) fn key_response(issuers: &[&Issuer]) -> String {
     let body = key_set(issuers);
     format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }

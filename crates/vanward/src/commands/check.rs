@@ -315,7 +315,7 @@ f.toml:4:12: upstream: no upstream is named \"ap\"; did you mean \"app\"? Expect
     4 | upstream = \"ap\"
       |            ^^^^
 f.toml:5:1: unknown key \"hots\" in [[route]]; did you mean \"host\"? Expected name, listener, host, path, methods, headers, cookie, query, clients, \
-upstream, split, sticky, redirect, respond, files, allow, deny, auth, jwt, forward_auth, require, rate_limit, cors, mirror, rewrite, \
+upstream, split, sticky, redirect, respond, files, allow, deny, auth, jwt, web_bot_auth, forward_auth, require, rate_limit, cors, mirror, rewrite, \
 request_headers, response_headers, location, cookies, via, maintenance, error_pages, replace_errors, compress, retry, timeouts, limits, rate, \
 upload_rate, weight, delay, response_delay or cache
     5 | hots = \"a\"

@@ -316,6 +316,10 @@ impl Report<'_> {
                 ));
             }
         }
+        if let Some(bots) = &policies.web_bot_auth {
+            let agents: Vec<String> = bots.agents.iter().map(|source| source.url.origin()).collect();
+            lines.push(format!("It needs the signature of a bot of {}; otherwise 403.", agents.join(", ")));
+        }
         if let Some(auth) = &policies.forward_auth {
             lines.push(format!(
                 "Upstream {} is asked about it ({}); an answer that is not 2xx is the response.",

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use config::Require;
 use jwt::Refusal;
 
+use super::bots::Bots;
 use super::forward_auth::ForwardAuth;
 use super::routes::Auth;
 use super::tokens::Tokens;
@@ -27,6 +28,8 @@ pub(crate) enum Proof {
     Token(Arc<Tokens>),
     /// Another server decides.
     Server(Arc<ForwardAuth>),
+    /// The signature of a bot (RFC 9421).
+    Bot(Arc<Bots>),
 }
 
 impl Authentication {
@@ -40,7 +43,7 @@ impl Authentication {
     pub(crate) fn password(&self) -> Option<&Arc<Auth>> {
         self.proofs.iter().find_map(|proof| match proof {
             Proof::Password(auth) => Some(auth),
-            Proof::Token(_) | Proof::Server(_) => None,
+            Proof::Token(_) | Proof::Server(_) | Proof::Bot(_) => None,
         })
     }
 
@@ -48,7 +51,7 @@ impl Authentication {
     pub(crate) fn tokens(&self) -> Option<&Arc<Tokens>> {
         self.proofs.iter().find_map(|proof| match proof {
             Proof::Token(tokens) => Some(tokens),
-            Proof::Password(_) | Proof::Server(_) => None,
+            Proof::Password(_) | Proof::Server(_) | Proof::Bot(_) => None,
         })
     }
 
@@ -56,7 +59,15 @@ impl Authentication {
     pub(crate) fn server(&self) -> Option<&Arc<ForwardAuth>> {
         self.proofs.iter().find_map(|proof| match proof {
             Proof::Server(auth) => Some(auth),
-            Proof::Token(_) | Proof::Password(_) => None,
+            Proof::Token(_) | Proof::Password(_) | Proof::Bot(_) => None,
+        })
+    }
+
+    /// The bots that are let in, if their signatures are proofs.
+    pub(crate) fn bots(&self) -> Option<&Arc<Bots>> {
+        self.proofs.iter().find_map(|proof| match proof {
+            Proof::Bot(bots) => Some(bots),
+            Proof::Password(_) | Proof::Token(_) | Proof::Server(_) => None,
         })
     }
 
@@ -74,6 +85,8 @@ impl Authentication {
             Proof::Password(auth) => Some(auth.challenge.as_str().into()),
             Proof::Token(_) => Some(refusal.unwrap_or(Refusal::Missing).challenge().into()),
             Proof::Server(_) => None,
+            // There is no scheme for it.
+            Proof::Bot(_) => None,
         })
     }
 }

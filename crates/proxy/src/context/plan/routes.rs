@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cache::{KeySecret, Space};
-use config::{Action, Compress, Config, Jwt, KeySource, RateLimit, TokenKeys};
+use config::{Action, Compress, Config, Jwt, KeySource, RateLimit, TokenKeys, WebBotAuth};
 use route::{
     AccessList, Credentials, CredentialsDigest, PathRule, Pattern, RateLimiter, Request, RouteTable, Rule,
     Users, Verified,
@@ -22,6 +22,7 @@ use super::stickiness::CookieSecret;
 use crate::context::exchange_slot::Texts;
 use crate::context::failure::Failure;
 use crate::context::plan::authentication::{Authentication, Proof};
+use crate::context::plan::bots::Bots;
 use crate::context::plan::forward_auth::ForwardAuth;
 use crate::context::plan::mirror::Mirror;
 use crate::context::plan::tokens::{Keys, Tokens};
@@ -282,10 +283,13 @@ impl Route {
         }
     }
 
-    /// The keys of tokens, if they are fetched.
-    pub fn fetched_keys(&self) -> Option<&Arc<Keys>> {
-        let keys = &self.policies.as_ref()?.tokens()?.keys;
-        keys.remote.is_some().then_some(keys)
+    /// The keys of tokens and of bots that are fetched.
+    pub fn fetched_keys(&self) -> impl Iterator<Item = &Arc<Keys>> {
+        let policies = self.policies.as_deref();
+        let of_tokens = policies.and_then(Policies::tokens).map(|tokens| &tokens.keys);
+        let bots = policies.and_then(Policies::bots);
+        let of_bots = bots.into_iter().flat_map(|bots| bots.agents.iter().map(|agent| &agent.keys));
+        of_tokens.into_iter().chain(of_bots).filter(|keys| keys.remote.is_some())
     }
 
     /// Has the cookies of the route's split signed with this secret, if the configuration has none.
@@ -319,6 +323,11 @@ impl Policies {
     pub(crate) fn user<'a>(&'a self, listed: Option<usize>, texts: &'a Texts) -> &'a str {
         let vouched = texts.user();
         if vouched.is_empty() { self.user_name(listed) } else { vouched }
+    }
+
+    /// The bots that are let in, if their signatures are asked for.
+    fn bots(&self) -> Option<&Arc<Bots>> {
+        self.authentication.as_ref()?.bots()
     }
 
     /// The rules of tokens, if tokens are asked for.
@@ -392,6 +401,7 @@ struct Kept<'p> {
     /// By realm and file.
     auths: HashMap<(String, PathBuf), Arc<Auth>>,
     tokens: Vec<Arc<Tokens>>,
+    bots: Vec<Arc<Bots>>,
     /// Keys that are fetched.
     keys: HashMap<KeySource, Arc<Keys>>,
     forward_auths: Vec<Arc<ForwardAuth>>,
@@ -406,6 +416,7 @@ impl<'p> Kept<'p> {
             files: HashMap::new(),
             auths: HashMap::new(),
             tokens: Vec::new(),
+            bots: Vec::new(),
             keys: HashMap::new(),
             forward_auths: Vec::new(),
         };
@@ -432,6 +443,9 @@ impl<'p> Kept<'p> {
             }
             if let Some(tokens) = policies.tokens() {
                 kept.keep_tokens(tokens);
+            }
+            if let Some(bots) = policies.bots() {
+                kept.keep_bots(bots);
             }
         }
         kept
@@ -465,7 +479,8 @@ impl<'p> Kept<'p> {
         let token = settings.jwt.as_ref().map(|jwt| Proof::Token(self.tokens(jwt)));
         let server =
             settings.forward_auth.as_ref().map(|auth| Proof::Server(self.forward_auth(config, auth)));
-        Authentication::new(settings.require, password.into_iter().chain(token).chain(server))
+        let bot = settings.web_bot_auth.as_ref().map(|bots| Proof::Bot(self.bots(bots)));
+        Authentication::new(settings.require, password.into_iter().chain(token).chain(bot).chain(server))
     }
 
     /// Routes that ask for the same tokens share what has been verified, and those with the same URL their keys.
@@ -480,6 +495,28 @@ impl<'p> Kept<'p> {
         let tokens = Arc::new(Tokens::new(settings, fetched));
         self.keep_tokens(&tokens);
         tokens
+    }
+
+    /// Routes that let in the same bots share them, and agents their keys.
+    fn bots(&mut self, settings: &WebBotAuth) -> Arc<Bots> {
+        if let Some(bots) = self.bots.iter().find(|bots| bots.settings == *settings) {
+            return Arc::clone(bots);
+        }
+        let keys = settings.agents.iter().map(|source| {
+            let new = || Arc::new(Keys::new(&TokenKeys::Fetched(source.clone())));
+            Arc::clone(self.keys.entry(source.clone()).or_insert_with(new))
+        });
+        let keys: Vec<Arc<Keys>> = keys.collect();
+        let bots = Arc::new(Bots::new(settings, keys));
+        self.keep_bots(&bots);
+        bots
+    }
+
+    fn keep_bots(&mut self, bots: &Arc<Bots>) {
+        for (source, agent) in bots.settings.agents.iter().zip(&bots.agents) {
+            self.keys.insert(source.clone(), Arc::clone(&agent.keys));
+        }
+        self.bots.push(Arc::clone(bots));
     }
 
     fn keep_tokens(&mut self, tokens: &Arc<Tokens>) {

@@ -133,7 +133,7 @@ struct Asked {
 }
 
 impl Keys {
-    fn new(keys: &TokenKeys) -> Self {
+    pub(super) fn new(keys: &TokenKeys) -> Self {
         let keys_of = |set: &Arc<KeySet>, remote| {
             let current = ArcSwapOption::empty();
             current.store(Some(Arc::new(NumberedKeys::new(Arc::clone(set)))));
