@@ -106,8 +106,8 @@ fn can_use(route: &RouteWritten, option: &str) -> bool {
     let has_server = route.upstream.is_some() || route.split.is_some();
     let is_for_servers = || for_servers(route).iter().any(|(name, _)| *name == option);
     if route.files.is_some() {
-        // Nothing is stored or compressed of files, and no server is late.
-        return !matches!(option, "cache" | "compress" | "response_delay")
+        // Nothing is stored of files, and no server is late.
+        return !matches!(option, "cache" | "response_delay")
             && (FOR_FILES.contains(&option) || !is_for_servers());
     }
     // A redirect has no body.

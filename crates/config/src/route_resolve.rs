@@ -207,10 +207,13 @@ fn check_cors(written: &RouteWritten, reader: &mut Reader<'_>) {
     }
 }
 
-/// Rejects dictionaries of a route that stores nothing.
+/// Rejects `compress` where there is nothing to compress, and dictionaries of a route that stores nothing.
 fn check_compress(element: &Element<RouteWritten>, reader: &mut Reader<'_>) {
     let written = &element.value;
     let Some(compress) = &written.options.compress else { return };
+    if written.redirect.is_some() {
+        refuse(&element.at, "compress: a redirect has no body", "a route without compress", reader);
+    }
     if !compress.dictionaries.is_empty() && written.cache.is_none() {
         let message = "compress: dictionaries are stored responses, and the route has no cache";
         refuse(&element.at, message, "cache = {}, or no dictionaries", reader);
