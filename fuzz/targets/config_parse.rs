@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(config::examine(&printed, "printed").config.as_ref(), Some(&config), "{printed}");
     for upstream in &config.upstreams {
         assert!(!upstream.servers.is_empty());
-        assert!(upstream.servers.iter().all(|server| (1..=1000).contains(&server.weight)));
+        assert!(upstream.servers.iter().all(|server| (0..=1000).contains(&server.weight)));
     }
     for route in &config.routes {
         assert!(!route.rules.is_empty());

@@ -62,6 +62,8 @@ pub enum Cause {
     Ejection,
     /// An operator drains the server; its sessions may finish.
     Drain,
+    /// An operator has taken the server out; its sessions move.
+    Disabled,
 }
 
 impl Cause {
@@ -70,6 +72,7 @@ impl Cause {
             Cause::Check => 1,
             Cause::Ejection => 2,
             Cause::Drain => 4,
+            Cause::Disabled => 8,
         }
     }
 }
@@ -83,7 +86,7 @@ pub enum State {
     Draining,
     /// The server gets no requests until its ejection ends.
     Ejected,
-    /// The server gets no requests until checks succeed.
+    /// The server gets no requests until checks succeed, or an operator restores it.
     Down,
 }
 
@@ -156,7 +159,7 @@ impl ServerHealth {
         let stopped = self.stopped.load(Acquire);
         let holds = |cause: Cause| stopped & cause.bit() != 0;
         match () {
-            () if holds(Cause::Check) => State::Down,
+            () if holds(Cause::Check) || holds(Cause::Disabled) => State::Down,
             () if holds(Cause::Ejection) => State::Ejected,
             () if holds(Cause::Drain) => State::Draining,
             () => State::Up,
@@ -166,6 +169,12 @@ impl ServerHealth {
     /// Whether this cause stops the server.
     pub fn is_stopped_by(&self, cause: Cause) -> bool {
         self.stopped.load(Acquire) & cause.bit() != 0
+    }
+
+    /// Whether an operator wants no new requests there, not even as a last resort.
+    pub fn is_withdrawn(&self) -> bool {
+        let withdrawn = Cause::Drain.bit() | Cause::Disabled.bit();
+        self.stopped.load(Acquire) & withdrawn != 0
     }
 
     /// Stops the server for a cause. Returns whether that is a change.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::breaker::Flow;
 use crate::fleet::{Fleet, Member};
 use crate::hash::{ServerId, below, mix};
-use crate::health::{Cause, ServerHealth, State};
+use crate::health::{ServerHealth, State};
 use crate::policy::Policy;
 use crate::time::Time;
 use crate::view::{Difference, View};
@@ -110,7 +110,7 @@ impl Picker {
         self.fleet.members.iter().enumerate().any(|(index, member)| {
             let is_asked = self.view.place(index).is_some()
                 || matches!(member.health.state(), State::Ejected | State::Down)
-                    && !member.health.is_stopped_by(Cause::Drain);
+                    && !member.health.is_withdrawn();
             is_asked
                 && !ask.tried.contains(&index)
                 && (room == Room::OrNot || has_room(member))
@@ -124,7 +124,7 @@ impl Picker {
         let of = |state: State| {
             let is_one = |(index, member): &(usize, &Member)| {
                 member.health.state() == state
-                    && !member.health.is_stopped_by(Cause::Drain)
+                    && !member.health.is_withdrawn()
                     && !ask.tried.contains(index)
                     && has_room(member)
                     && self.flows(*index, ask.now)

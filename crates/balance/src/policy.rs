@@ -156,7 +156,7 @@ mod tests {
     use crate::fleet::{Fleet, Member, NoneUp, Settings};
     use crate::hash::{ServerId, mix};
     use crate::health::{Cause, ServerHealth, State};
-    use crate::picker::{Ask, Loss, Pick, Picker};
+    use crate::picker::{Ask, Loss, Pick, Picker, Room};
     use crate::time::Time;
 
     fn fleet(policy: &'static PolicyRow, weights: &[u32], limit: Option<u32>) -> Arc<Fleet> {
@@ -286,5 +286,28 @@ mod tests {
         assert_eq!(picker.follow(id(0), &Ask { tried: &[0], ..ask }), Err(Loss::Tried));
         let _busy = fleet.begin(0);
         assert_eq!(picker.follow(id(0), &ask), Err(Loss::Full));
+    }
+
+    #[test]
+    fn a_disabled_server_gets_nothing_not_even_as_the_last_resort() {
+        let fleet = fleet(DEFAULT, &[1, 1], None);
+        let mut picker = Picker::new(Arc::clone(&fleet), 3);
+        let [disabled, other] = [0, 1].map(|server: usize| &fleet.members()[server].health);
+        let (ask, id) = (ask(0, &[]), fleet.members()[0].id);
+        disabled.stop(Cause::Disabled);
+        assert_eq!(disabled.state(), State::Down);
+        assert_eq!(picker.follow(id, &ask), Err(Loss::Stopped), "its sessions move");
+        assert_eq!(picker.pick(&ask), Pick::Server(1));
+        // One that checks have found down is asked when all others were tried.
+        other.stop(Cause::Check);
+        assert_eq!(picker.last_resort(&ask), Some(1));
+        let tried = Ask { tried: &[1], ..ask };
+        assert_eq!((picker.last_resort(&tried), picker.has_untried(&tried, Room::OrNot)), (None, false));
+        // Checks that succeed do not bring it back.
+        disabled.stop(Cause::Check);
+        disabled.restore(Cause::Check, Time::START);
+        assert_eq!(disabled.state(), State::Down);
+        disabled.restore(Cause::Disabled, Time::START);
+        assert_eq!(picker.follow(id, &ask), Ok(0));
     }
 }

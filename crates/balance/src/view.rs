@@ -76,7 +76,7 @@ impl View {
         std::mem::swap(&mut self.weights, &mut self.weights_before);
         let is_any_up = self.fill(fleet, now, is_up);
         if !is_any_up && fleet.settings.none_up == NoneUp::TryAll {
-            self.fill(fleet, now, |health, _| !health.is_stopped_by(Cause::Drain));
+            self.fill(fleet, now, |health, _| !health.is_withdrawn());
         }
         self.places.fill(None);
         for (place, &server) in (0..).zip(&self.servers) {

@@ -47,6 +47,7 @@ pub fn faults(text: &str, name: &str, config: &Settings) -> Result<Vec<FaultRule
         upstream_names: Vec::new(),
         has_bytes_only: Vec::new(),
         has_cache: config.cache.is_some(),
+        header_sets: Default::default(),
     };
     let routes: Vec<KnownRoute<'_>> = config.routes.iter().map(KnownRoute::of).collect();
     let rules = rules(&written.faults, &names, Some(&routes), &mut reader);

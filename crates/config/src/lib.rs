@@ -112,6 +112,8 @@ mod resolve;
 mod unreachable;
 /// Checks and converts the options of routes.
 mod route_resolve;
+/// Named sets of header edits, and the one that is built in.
+mod header_sets;
 /// Converts routes back to parsed options, for printing.
 mod route_written;
 /// Checks and converts the options of upstreams.

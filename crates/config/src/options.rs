@@ -24,7 +24,7 @@ use crate::profile::{PROFILE, ProfileWritten};
 use crate::range::{Count, Unit, Wait};
 use crate::reader::{Reader, Span};
 use crate::route_defaults::{DefaultsWritten, RouteDefaults};
-use crate::route_options::{ERROR_PAGES, ROUTE, RouteWritten};
+use crate::route_options::{ERROR_PAGES, EditsWritten, HEADER_SET, ROUTE, RouteWritten};
 use crate::section::Switched;
 use crate::server::socket_path;
 use crate::settings::{
@@ -53,6 +53,7 @@ pub(crate) struct File {
     pub(crate) route_defaults: DefaultsWritten,
     pub(crate) routes: Vec<Element<RouteWritten>>,
     pub(crate) upstreams: Vec<(Span, String, UpstreamWritten)>,
+    pub(crate) headers: Vec<(Span, String, EditsWritten)>,
     pub(crate) profiles: Vec<(Span, String, ProfileWritten)>,
     pub(crate) faults: FaultsWritten,
     pub(crate) fault: Vec<Element<FaultWritten>>,
@@ -164,6 +165,15 @@ pub(crate) static FILE: Table<File> = Table {
             expected_name: UPSTREAM_NAME,
             doc: "A group of servers that serve the same routes. NAME is 1 to 64 letters, digits, `.`, `-` \
                   and `_`.",
+        },
+        &Named {
+            name: "headers",
+            table: &HEADER_SET,
+            place: |file: &mut File| &mut file.headers,
+            is_name: is_upstream_name,
+            expected_name: UPSTREAM_NAME,
+            doc: "A set of header edits, for `use` in `request_headers` and `response_headers` of routes. NAME has \
+                  the same form as an upstream's. See [Sets of headers](#sets-of-headers).",
         },
         &Named {
             name: "profile",

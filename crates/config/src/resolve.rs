@@ -7,6 +7,7 @@ use std::num::NonZeroUsize;
 
 use crate::cache_options::CacheWritten;
 use crate::fault_resolve::{self, faults};
+use crate::header_sets::check_header_sets;
 use crate::kind::{Located, located};
 use crate::log_options::Log;
 use crate::options::{FILE, File, Listen, ShedWritten, WakeupCoalescing};
@@ -39,6 +40,7 @@ pub(crate) fn resolve(mut file: File, reader: &mut Reader<'_>) -> Option<Setting
     check_profiles(&file, reader);
     file.log.check(reader);
     let faults = faults(&file, &names, &routes, reader);
+    check_header_sets(&file, reader);
     warn_of_unused(&file, &routes, &tcp, reader);
     warn_of_unreachable(&file, &routes, reader);
     if reader.has_mistakes() { None } else { meaning(file, routes, tcp, faults) }
@@ -135,6 +137,7 @@ fn names(file: &File) -> Names<'_> {
         upstreams: upstream_names.iter().copied().zip(0..).collect(),
         upstream_names,
         has_cache: file.cache.is_some(),
+        header_sets: file.headers.iter().map(|(_, name, edits)| (name.as_str(), edits)).collect(),
         has_bytes_only: file.upstreams.iter().map(|(_, _, written)| is_bytes(written)).collect(),
     }
 }
@@ -307,6 +310,8 @@ impl From<&Settings> for File {
                 .map(|each| (0..0, each.name.clone(), UpstreamWritten::from(each)))
                 .collect(),
             // Listeners have what theirs says already.
+            // Routes have what theirs say already.
+            headers: Vec::new(),
             profiles: config.profiles.iter().map(|own| (0..0, own.name.clone(), own.into())).collect(),
             faults: fault_resolve::written_section(&config.faults),
             fault: fault_resolve::written(&config.faults.rules, &config.listeners),

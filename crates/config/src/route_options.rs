@@ -322,6 +322,9 @@ options! {
     /// Options of a route whose value needs no conversion. To add one without relations to others, add one entry here;
     /// the proxy reads it from the `options` of `Policies`.
     pub struct RouteOptions in RouteWritten.options as USED_AS_WRITTEN {
+        access_log: Option<bool> = Maybe(Switch),
+            "Whether the requests of the route are in the access log of `[log]`. `false` leaves all of them out, also \
+             those that fail; metrics count them. Default: true.";
         via: Via = VIA,
             "Name of this proxy in Via, in requests and responses; `\"off\"` adds no Via. (nginx does not \
              compress responses to requests with a Via, unless its `gzip_proxied` allows it.) \
@@ -552,6 +555,8 @@ const REWRITE: Inline<RewriteWritten> = Inline {
 /// The parsed options `request_headers` and `response_headers`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EditsWritten {
+    pub(crate) uses: Vec<Located<String>>,
+    pub(crate) default: Vec<Pair<FieldName, Located<String>>>,
     pub(crate) set: Vec<Pair<FieldName, Located<String>>>,
     pub(crate) add: Vec<Pair<FieldName, Located<String>>>,
     pub(crate) remove: Vec<Located<String>>,
@@ -570,26 +575,50 @@ const EDITS: Inline<EditsWritten> = Inline {
     table: &Table {
         options: &[
             &key(
-                "set",
-                FIELDS,
-                |edits: &mut EditsWritten| &mut edits.set,
-                "Fields that get this value and no other. If the value is empty, the field is removed.",
+                "use",
+                OneOrMany(At(Name { expected: "the name of a set: NAME of [headers.NAME], or security" })),
+                |edits: &mut EditsWritten| &mut edits.uses,
+                "Sets of `[headers.NAME]`, in order; `\"security\"` is built in, for responses. What is written \
+                 here replaces what they say of the same field.",
             ),
-            &key(
-                "add",
-                FIELDS,
-                |edits: &mut EditsWritten| &mut edits.add,
-                "Fields that are added to those that exist.",
-            ),
-            &key(
-                "remove",
-                OneOrMany(At(Name { expected: FieldName::EXPECTED })),
-                |edits: &mut EditsWritten| &mut edits.remove,
-                "Fields that are removed, from trailers too.",
-            ),
+            SET,
+            ADD,
+            DEFAULT,
+            REMOVE,
         ],
     },
 };
+
+/// The table `[headers.NAME]`.
+pub(crate) static HEADER_SET: Table<EditsWritten> = Table { options: &[SET, ADD, DEFAULT, REMOVE] };
+
+const SET: &dyn Declared<EditsWritten> = &key(
+    "set",
+    FIELDS,
+    |edits: &mut EditsWritten| &mut edits.set,
+    "Fields that get this value and no other. If the value is empty, the field is removed.",
+);
+
+const ADD: &dyn Declared<EditsWritten> = &key(
+    "add",
+    FIELDS,
+    |edits: &mut EditsWritten| &mut edits.add,
+    "Fields that are added to those that exist.",
+);
+
+const DEFAULT: &dyn Declared<EditsWritten> = &key(
+    "default",
+    FIELDS,
+    |edits: &mut EditsWritten| &mut edits.default,
+    "Fields that get this value if the message has none.",
+);
+
+const REMOVE: &dyn Declared<EditsWritten> = &key(
+    "remove",
+    OneOrMany(At(Name { expected: FieldName::EXPECTED })),
+    |edits: &mut EditsWritten| &mut edits.remove,
+    "Fields that are removed, from trailers too.",
+);
 
 /// The parsed option `cookies`.
 #[derive(Debug, Clone)]

@@ -5,9 +5,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use ::route::{
-    CookieRewrite, FixedResponse, FixedResponseError, HeaderEdit, HeaderEditError, HeaderEdits, HostRewrite,
-    OfClient, PathRewrite, PathRule, Pattern, Rate, RateError, RateKey, Redirect, Split, Stage,
-    TemplateError,
+    CookieRewrite, FixedResponse, FixedResponseError, HeaderEdit, HeaderEdits, HostRewrite, OfClient,
+    PathRewrite, PathRule, Pattern, Rate, RateError, RateKey, Redirect, Split, Stage, TemplateError,
 };
 
 use crate::bot_options;
@@ -15,6 +14,7 @@ use crate::cache_options;
 use crate::cors_options;
 use crate::files_options;
 use crate::forward_auth_options;
+use crate::header_sets::edits;
 use crate::jwt_options;
 use crate::kind::Located;
 use crate::matching::FieldName;
@@ -51,6 +51,8 @@ pub(crate) struct Names<'f> {
     pub(crate) has_bytes_only: Vec<bool>,
     /// Whether there is a cache store.
     pub(crate) has_cache: bool,
+    /// The sets of header edits.
+    pub(crate) header_sets: HashMap<&'f str, &'f EditsWritten>,
 }
 
 impl Names<'_> {
@@ -152,7 +154,7 @@ pub(crate) fn route(
         warn_of_nobody(written, policies, reader);
     }
     let cache = cache(written, names, reader);
-    check_cors(written, reader);
+    check_cors(written, names, reader);
     if let (Some(policies), Some(cache)) = (&policies, &cache) {
         warn_of_unkeyed(written, policies, cache, reader);
     }
@@ -193,14 +195,17 @@ fn cache(written: &RouteWritten, names: &Names<'_>, reader: &mut Reader<'_>) -> 
 }
 
 /// Rejects what takes effect against `cors`: methods without that of preflights, and fields that it writes.
-fn check_cors(written: &RouteWritten, reader: &mut Reader<'_>) {
+fn check_cors(written: &RouteWritten, names: &Names<'_>, reader: &mut Reader<'_>) {
     let Some(cors) = &written.cors else { return };
     if !written.requests.has_method("OPTIONS") {
         let message = "cors: browsers ask with OPTIONS first, which methods of this route leaves out";
         refuse(&cors.at, message, "methods with \"OPTIONS\"", reader);
     }
-    let edits =
-        written.response_headers.iter().flat_map(|edits| edits.value.set.iter().chain(&edits.value.add));
+    let tables = written.response_headers.iter().flat_map(|edits| {
+        let used = |name: &Located<String>| names.header_sets.get(name.value.as_str()).copied();
+        edits.value.uses.iter().filter_map(used).chain([&edits.value])
+    });
+    let edits = tables.flat_map(|edits| edits.set.iter().chain(&edits.add).chain(&edits.default));
     for edit in edits.filter(|edit| ::route::Cors::replaces(edit.name.0.as_bytes())) {
         let message = format!("response_headers: cors writes {}", edit.name.0);
         refuse(&edit.at, &message, "one of both", reader);
@@ -389,6 +394,7 @@ fn policies(
         Some(element) => Some(cors_options::cors(element, reader)?),
         None => None,
     };
+    let of_responses = (Stage::Response, pattern);
     Some(Policies {
         access: Access { allow: written.allow.clone(), deny: written.deny.clone() },
         auth,
@@ -398,8 +404,8 @@ fn policies(
         web_bot_auth,
         rate_limits,
         mirror: mirror_options::mirror(written.mirror.as_ref(), names, reader),
-        request_headers: edits(written.request_headers.as_ref(), Stage::Forward, pattern, reader)?,
-        response_headers: edits(written.response_headers.as_ref(), Stage::Response, pattern, reader)?,
+        request_headers: edits(written.request_headers.as_ref(), (Stage::Forward, pattern), names, reader)?,
+        response_headers: edits(written.response_headers.as_ref(), of_responses, names, reader)?,
         location: written.location.unwrap_or(rewrite != Rewrite::default()),
         rewrite,
         split_key,
@@ -532,43 +538,6 @@ pub(crate) fn field_name(option: &str, name: &Located<String>, reader: &mut Read
             None
         }
     }
-}
-
-/// Each is tried alone first, so that every mistake is found.
-fn edits<'w>(
-    written: Option<&'w Element<EditsWritten>>,
-    stage: Stage,
-    pattern: Option<&Pattern>,
-    reader: &mut Reader<'_>,
-) -> Option<HeaderEdits> {
-    let Some(Element { value: EditsWritten { set, add, remove }, .. }) = written else {
-        return Some(HeaderEdits::default());
-    };
-    type Field = Pair<FieldName, Located<String>>;
-    let mut all = Vec::with_capacity(set.len() + add.len() + remove.len());
-    let set_one =
-        |Pair { at, name, value }: &'w Field| ("set", HeaderEdit::Set(&name.0, &value.value), at, &value.at);
-    let add_one =
-        |Pair { at, name, value }: &'w Field| ("add", HeaderEdit::Add(&name.0, &value.value), at, &value.at);
-    all.extend(set.iter().map(set_one));
-    all.extend(add.iter().map(add_one));
-    all.extend(remove.iter().map(|name| ("remove", HeaderEdit::Remove(&name.value), &name.at, &name.at)));
-    let refused_before = reader.refused();
-    for (option, edit, name_at, value_at) in &all {
-        if let Err((_, error)) = HeaderEdits::new([*edit], stage, pattern) {
-            let is_value = matches!(error, HeaderEditError::Value(_));
-            let (at, expected) = if is_value {
-                (*value_at, "a value, with variables such as $client_address")
-            } else {
-                (*name_at, FieldName::EXPECTED)
-            };
-            reader.refuse(at, option, &ValueError { fault: ValueFault::HeaderEdit(error), expected });
-        }
-    }
-    if reader.refused() > refused_before {
-        return None;
-    }
-    HeaderEdits::new(all.iter().map(|(_, edit, ..)| *edit), stage, pattern).ok()
 }
 
 /// Prefixes that paths of cookies are mapped back by.

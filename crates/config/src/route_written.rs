@@ -172,6 +172,7 @@ fn written_edits(edits: &HeaderEdits) -> Option<Element<EditsWritten>> {
         match edit {
             HeaderEdit::Set(name, value) => written.set.push(field(name, value)),
             HeaderEdit::Add(name, value) => written.add.push(field(name, value)),
+            HeaderEdit::Default(name, value) => written.default.push(field(name, value)),
             HeaderEdit::Remove(name) => written.remove.push(located(name.to_owned())),
         }
     }

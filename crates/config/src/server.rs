@@ -49,7 +49,7 @@ impl Server {
     }
 
     fn at(scheme: Scheme, host: ServerHost, port: u16) -> Self {
-        Self { name: None, scheme, host, port, weight: 1, priority: 0, max_requests: None }
+        Self { name: None, scheme, host, port, weight: 1, down: false, priority: 0, max_requests: None }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::delay::{DELAY, LOSS};
 use crate::foreign;
 use crate::host::{HOST_HEADER, host_header};
 use crate::keys::HASH_KEY;
-use crate::kind::{At, Kind, List, Located, Maybe, Text, Unless, Word, quoted, refuse_type};
+use crate::kind::{At, Kind, List, Located, Maybe, Switch, Text, Unless, Word, quoted, refuse_type};
 use crate::options::UP_TO_A_DAY;
 use crate::pairs::OneOrMany;
 use crate::range::{Count, NonZero, Unit, Wait};
@@ -327,13 +327,14 @@ struct ServerWritten {
     url: Option<Server>,
     name: Option<String>,
     weight: u32,
+    down: bool,
     priority: u16,
     max_requests: Option<NonZeroU32>,
 }
 
 impl Default for ServerWritten {
     fn default() -> Self {
-        Self { url: None, name: None, weight: 1, priority: 0, max_requests: None }
+        Self { url: None, name: None, weight: 1, down: false, priority: 0, max_requests: None }
     }
 }
 
@@ -349,9 +350,17 @@ static SERVER_WRITTEN: Table<ServerWritten> = Table {
         ),
         &key(
             "weight",
-            Count { range: 1..=1000, unit: Unit::Things },
+            Count { range: 0..=1000, unit: Unit::Things },
             |server: &mut ServerWritten| &mut server.weight,
-            "Share of the requests, relative to the other servers.",
+            "Share of the requests, relative to the other servers. 0: no new clients; those whose sticky session is \
+             there stay, as with `vanward drain`. `vanward weigh` changes it in the running proxy.",
+        ),
+        &key(
+            "down",
+            Switch,
+            |server: &mut ServerWritten| &mut server.down,
+            "The server gets no requests at all, and its sticky sessions move to others, until `vanward restore` or a \
+             reload without this option.",
         ),
         &key(
             "priority",
@@ -407,8 +416,8 @@ impl Kind<Server> for ServerKind {
             DeValue::Table(entries) => {
                 let names = ("this server", written.path);
                 let server = SERVER_WRITTEN.read(names, entries, &written.value.span(), reader);
-                let ServerWritten { url, name, weight, priority, max_requests } = server;
-                Some(Server { name, weight, priority, max_requests, ..url? })
+                let ServerWritten { url, name, weight, down, priority, max_requests } = server;
+                Some(Server { name, weight, down, priority, max_requests, ..url? })
             }
             _ => {
                 refuse_type(written, self.expected(), reader);
@@ -418,12 +427,13 @@ impl Kind<Server> for ServerKind {
     }
 
     fn print(&self, server: &Server) -> Option<String> {
-        let Server { name, weight, priority, max_requests, .. } = server;
-        let (name, weight, priority, max_requests) = (name.clone(), *weight, *priority, *max_requests);
-        if (&name, weight, priority, max_requests) == (&None, 1, 0, None) {
+        let Server { name, weight, down, priority, max_requests, .. } = server;
+        let (name, weight, down) = (name.clone(), *weight, *down);
+        let (priority, max_requests) = (*priority, *max_requests);
+        if (&name, weight, down, priority, max_requests) == (&None, 1, false, 0, None) {
             return URL_KIND.print(server);
         }
-        let written = ServerWritten { url: Some(server.clone()), name, weight, priority, max_requests };
+        let written = ServerWritten { url: Some(server.clone()), name, weight, down, priority, max_requests };
         Some(format!("{{ {} }}", SERVER_WRITTEN.print(&written, "").trim_end().replace('\n', ", ")))
     }
 }

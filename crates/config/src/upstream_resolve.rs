@@ -10,7 +10,8 @@ use crate::pairs::pair;
 use crate::reader::{Reader, Span};
 use crate::retry_options::RetryWritten;
 use crate::settings::{
-    Bandwidths, Check, Probe, Protocol, Scheme, Statuses, StickyCookie, StickySessions, StickyTable, Upstream,
+    Bandwidths, Check, Probe, Protocol, Scheme, Server, Statuses, StickyCookie, StickySessions, StickyTable,
+    Upstream,
 };
 use crate::sticky_options::{SESSIONS, StickyWritten, TTL, attributes};
 use crate::table::{Element, element};
@@ -49,6 +50,11 @@ pub(crate) fn check_upstream(at: &Span, written: &UpstreamWritten, reader: &mut 
 fn check_servers(at: &Span, written: &UpstreamWritten, reader: &mut Reader<'_>) {
     if written.servers.len() > SERVERS_MAX {
         refuse(at, "servers: there are too many", &format!("at most {SERVERS_MAX}"), reader);
+    }
+    let is_out = |server: &Located<Server>| server.value.down || server.value.weight == 0;
+    if !written.servers.is_empty() && written.servers.iter().all(is_out) {
+        let warning = reader.mistake(at, "servers: all have weight 0 or are down, so nothing is answered");
+        reader.warn(warning);
     }
     let mut urls = HashMap::new();
     let mut names = HashMap::new();

@@ -62,7 +62,8 @@ require = "any"
 mirror = { upstream = "canary", share = "0.5%", bodies = "1MB", max_requests = 7, mark = "X-Mirrored" }
 rewrite = { path = "/$capture.version/$2", host = "$host.internal:8080" }
 request_headers = { set = { X-Version = "$1" }, add = { X-Via = "vanward" }, remove = ["Cookie"] }
-response_headers = { set = { X-Status = "$status \"$$\"" }, remove = "Server" }
+response_headers = { use = ["security", "own"], set = { X-Status = "$status \"$$\"" }, default = { Server-Timing = "a" }, remove = "Server" }
+access_log = false
 cookies = { names = ["id"], domain = { "app.internal" = "example.com" }, secure = true, http_only = false, same_site = "none" }
 error_pages = { 503 = "DIR/error.json" }
 replace_errors = true
@@ -160,6 +161,8 @@ rewrite = { path = "/" }
 path = "/downloads"
 files = { root = "DIR", index = [] }
 
+[headers.own]
+add = { X-Own = "$host" }
 [profile.narrow]
 rate = "1MB/s per client"
 upload_rate = "1Mbit/s"
@@ -170,6 +173,7 @@ loss = "1% 200ms"
 [upstream.app]
 servers = [
     { url = "https://a.example:8443", name = "a", weight = 3, priority = 1, max_requests = 100 },
+    { url = "https://b.example:8443", weight = 0, down = true },
     "http://b.example",
 ]
 dns = "one"

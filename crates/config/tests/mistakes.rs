@@ -27,7 +27,7 @@ fn one_mistake_each() {
         (
             "worker = 2",
             "4:1: unknown key \"worker\" in the file; did you mean \"workers\"? Expected include, workers, wakeup_coalescing, admin, metrics, error_pages, \
-             trusted_proxies, listen, route, route_defaults, upstream, profile, timeouts, limits, shed, cache, faults, fault, log or messages",
+             trusted_proxies, listen, route, route_defaults, upstream, headers, profile, timeouts, limits, shed, cache, faults, fault, log or messages",
         ),
         ("workers = 0", "4:11: workers: 0 is too small; expected a whole number, 1 to 1024"),
         ("workers = \"all\"", "4:11: workers: this is a string; expected a whole number, 1 to 1024"),
@@ -110,7 +110,7 @@ fn one_mistake_each() {
         (
             "[tls]\ncert = \"a\"",
             "4:2: unknown key \"tls\" in the file; it is an option of [[listen]] and [upstream.NAME]; expected include, workers, wakeup_coalescing, admin, metrics, error_pages, trusted_proxies, \
-             listen, route, route_defaults, upstream, profile, timeouts, limits, shed, cache, faults, fault, log or messages",
+             listen, route, route_defaults, upstream, headers, profile, timeouts, limits, shed, cache, faults, fault, log or messages",
         ),
     ] {
         let expected: Vec<&str> = Some(expected).filter(|line| !line.is_empty()).into_iter().collect();
@@ -225,7 +225,7 @@ fn upstreams() {
         ),
         (
             "[upstream.app]\nservers = [{ url = \"http://a\", weight = 1001 }]",
-            "4:41: weight: 1001 is too large; expected a whole number, 1 to 1000".to_owned(),
+            "4:41: weight: 1001 is too large; expected a whole number, 0 to 1000".to_owned(),
         ),
         ("[upstream.app]\nservers = [{ weight = 2 }]", format!("4:12: this server has no url; expected {server}")),
         (
@@ -450,7 +450,7 @@ adress = \"127.0.0.1:80\"
 path = \"api\"
 upstream = \"ap\"
 [upstream.app]
-servers = [\"ftp://x\", { url = \"http://y\", weight = 0 }]
+servers = [\"ftp://x\", { url = \"http://y\", weight = -1 }]
 balance = \"random\"
 [timeouts]
 drain = 30

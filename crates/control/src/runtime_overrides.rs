@@ -6,8 +6,7 @@ pub(crate) mod shaping_overrides;
 /// Operators' switches of maintenance.
 mod maintenance_overrides;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
 
 use balance::{Cause, Time, WEIGHT_MAX};
 use config::{Config, Mistake, Server, Settings};
@@ -38,6 +37,9 @@ pub(crate) struct ServerChange {
     /// Its URL, with the port.
     server: String,
     pub(crate) is_drained: bool,
+    /// Whether it gets requests although it is `down` in the file.
+    #[serde(default)]
+    pub(crate) is_restored: bool,
     pub(crate) weight: Option<u32>,
     pub(crate) presence: Presence,
 }
@@ -80,8 +82,10 @@ pub(crate) enum Refusal {
     IsThere(String, String),
     #[error("{0} is the only server of {1}: an upstream has at least one")]
     TheLast(String, String),
-    #[error("a weight of {0}: it is from 1 to {WEIGHT_MAX}; drain a server to send it nothing")]
-    Weight(u32),
+    #[error("a weight of {0}: it is from {1} to {WEIGHT_MAX}")]
+    Weight(u32, u32),
+    #[error("{0} has a weight of 0: give it another one, with vanward weigh")]
+    NoWeight(String),
     #[error("more than {CHANGES_MAX} servers differ from the file: put them into it")]
     TooMany,
 }
@@ -93,13 +97,17 @@ impl ServerChange {
             upstream: upstream.to_owned(),
             server: server.to_owned(),
             is_drained: false,
+            is_restored: false,
             weight: None,
             presence: Presence::AsInTheFile,
         }
     }
 
     fn is_none(&self) -> bool {
-        !self.is_drained && self.weight.is_none() && self.presence == Presence::AsInTheFile
+        !self.is_drained
+            && !self.is_restored
+            && self.weight.is_none()
+            && self.presence == Presence::AsInTheFile
     }
 }
 
@@ -132,10 +140,12 @@ impl RuntimeOverrides {
         upstream: Option<&str>,
         (file, effective): (&Config, &Config),
     ) -> Result<Vec<(String, String)>, Refusal> {
-        if let Amendment::Weigh(weight) | Amendment::Add(weight) = amendment
-            && !(1..=WEIGHT_MAX).contains(weight)
-        {
-            return Err(Refusal::Weight(*weight));
+        match amendment {
+            Amendment::Weigh(weight) if *weight > WEIGHT_MAX => return Err(Refusal::Weight(*weight, 0)),
+            Amendment::Add(weight) if !(1..=WEIGHT_MAX).contains(weight) => {
+                return Err(Refusal::Weight(*weight, 1));
+            }
+            _ => {}
         }
         if let Some(name) = upstream
             && !effective.upstreams.iter().any(|upstream| upstream.name == name)
@@ -153,7 +163,15 @@ impl RuntimeOverrides {
                 self.servers.get(&key).cloned().unwrap_or_else(|| ServerChange::none(upstream, url));
             match amendment {
                 Amendment::Drain => change.is_drained = true,
-                Amendment::Restore => change.is_drained = false,
+                Amendment::Restore => {
+                    let of_file = server_of(file, upstream, url);
+                    let weight = change.weight.or(of_file.map(|server| server.weight));
+                    if weight == Some(0) {
+                        return Err(Refusal::NoWeight(url.clone()));
+                    }
+                    change.is_drained = false;
+                    change.is_restored = of_file.is_some_and(|server| server.down);
+                }
                 Amendment::Weigh(weight) => change.weight = Some(*weight),
                 Amendment::Add(weight) => {
                     change = ServerChange::none(upstream, url);
@@ -224,16 +242,26 @@ impl RuntimeOverrides {
         }
     }
 
-    /// Drains the servers of a plan that the overrides drain, and no others.
+    /// Takes the servers of a plan out that the overrides or the configuration take out, and no others.
     pub(crate) fn settle(&self, plan: &Plan, now: Time) {
         for upstream in &plan.upstreams {
+            let out = upstream.config.servers.iter().filter(|server| server.down || server.weight == 0);
+            let out: HashMap<String, &Server> = out.map(|server| (server.to_string(), server)).collect();
             for (server, member) in upstream.servers.iter().zip(upstream.fleet.members()) {
                 let change = self.of(&upstream.config.name, &server.config);
-                let health = Arc::as_ref(&member.health);
-                if change.is_some_and(|change| change.is_drained) {
-                    health.stop(Cause::Drain);
-                } else {
-                    health.restore(Cause::Drain, now);
+                let out = if out.is_empty() { None } else { out.get(&server.config.to_string()) };
+                let is_drained = change.is_some_and(|change| change.is_drained);
+                let is_restored = change.is_some_and(|change| change.is_restored);
+                let causes = [
+                    (Cause::Drain, is_drained || out.is_some_and(|server| server.weight == 0)),
+                    (Cause::Disabled, !is_restored && out.is_some_and(|server| server.down)),
+                ];
+                for (cause, holds) in causes {
+                    if holds {
+                        member.health.stop(cause);
+                    } else {
+                        member.health.restore(cause, now);
+                    }
                 }
             }
         }
@@ -241,8 +269,12 @@ impl RuntimeOverrides {
 }
 
 fn has(config: &Config, upstream: &str, url: &str) -> bool {
+    server_of(config, upstream, url).is_some()
+}
+
+fn server_of<'c>(config: &'c Config, upstream: &str, url: &str) -> Option<&'c Server> {
     let mut servers = config.upstreams.iter().filter(|of| of.name == upstream).flat_map(|of| &of.servers);
-    servers.any(|server| server.to_string() == url)
+    servers.find(|server| server.to_string() == url)
 }
 
 /// The servers that an operator means: in one upstream, or in all.
@@ -352,13 +384,42 @@ servers = [\"http://two:2\"]
     }
 
     #[test]
+    fn servers_that_are_out_in_the_file_come_back_by_command() {
+        use Amendment::{Drain, Restore, Weigh};
+        let text = FILE
+            .replace("weight = 7", "weight = 0")
+            .replace("\"http://one:1\"", "{ url = \"http://one:1\", down = true }");
+        let file = config::parse(&text, "f").expect("is valid");
+        let mut overrides = RuntimeOverrides::default();
+        let mut amend = |amendment: Amendment, server: &str| {
+            let effective = overrides.over(&file).expect("it is valid");
+            overrides.amend(&amendment, server, Some("a"), (&file, &effective)).map(|_| {
+                let change = |server: &Server| overrides.of("a", server).cloned();
+                let [one, two] = &file.upstreams[0].servers[..] else { panic!("{file:?}") };
+                (change(one), change(two), shown(&overrides.over(&file).expect("it is valid")))
+            })
+        };
+        let (one, two, _) = amend(Restore, "one:1").expect("is done");
+        assert!(one.is_some_and(|change| change.is_restored && !change.is_drained) && two.is_none());
+        let refusal = amend(Restore, "two:2").expect_err("is refused").to_string();
+        assert_eq!(refusal, "http://two:2 has a weight of 0: give it another one, with vanward weigh");
+        let (_, _, weights) = amend(Weigh(4), "two:2").expect("is done");
+        assert_eq!(weights, "a: one:1*1 two:2*4; b: two:2*1");
+        amend(Drain, "two:2").expect("is done");
+        let (_, two, _) = amend(Restore, "two:2").expect("it has a weight by now");
+        assert!(two.is_some_and(|change| !change.is_drained && !change.is_restored));
+        let (_, _, weights) = amend(Weigh(0), "two:2").expect("is done");
+        assert_eq!(weights, "a: one:1*1 two:2*0; b: two:2*1");
+    }
+
+    #[test]
     fn what_cannot_be_is_refused() {
         use Amendment::{Add, Drain, Remove, Weigh};
         let cases = [
             (Drain, "four:4", None, "no server is \"four:4\""),
             (Drain, "one:1", Some("b"), "no server is"),
             (Drain, "one:1", Some("c"), "no upstream is named \"c\""),
-            (Weigh(0), "one:1", None, "a weight of 0"),
+            (Add(0), "http://four:4", Some("a"), "a weight of 0"),
             (Weigh(1001), "one:1", None, "a weight of 1001"),
             (Remove, "two:2", None, "http://two:2 is the only server of b"),
             (Add(1), "http://two:2", Some("b"), "http://two:2 is a server of b already"),

@@ -27,12 +27,19 @@ const UNTOUCHED: [(&str, &str); 11] = [
 /// Edits of a header section.
 ///
 /// First, all fields that are set or removed are taken out; then the set and added fields are written, in the order of
-/// the list. A field whose value is empty, because a variable in it has no value, is not written.
+/// the list, and defaults of fields that are not there. A field whose value is empty, because a variable in it has no
+/// value, is not written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeaderEdits {
     written: Vec<Written>,
     removed: RemovedFields,
+    /// The lengths of the names that have a default, as bits; see `Names::lengths`.
+    default_lengths: u64,
 }
+
+/// Which fields with a default a message has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Present(u64);
 
 /// Names of the fields that edits remove from the head and the trailers of a message. Clones share the names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -53,8 +60,16 @@ struct Names {
 struct Written {
     name: Box<str>,
     value: Template,
-    /// Whether the field is set, so that existing fields with its name are removed.
-    is_only: bool,
+    mode: Mode,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// Existing fields with this name are removed.
+    Set,
+    Add,
+    /// Only if there is none: the bit in `Present`.
+    Default(u32),
 }
 
 /// An edit of a header section.
@@ -64,9 +79,14 @@ pub enum HeaderEdit<'a> {
     Set(&'a str, &'a str),
     /// Adds a field line.
     Add(&'a str, &'a str),
+    /// Sets a field if there is none.
+    Default(&'a str, &'a str),
     /// Removes all fields with a name.
     Remove(&'a str),
 }
+
+/// The most defaults of one list: a bit each.
+const DEFAULTS_MAX: u32 = 64;
 
 /// Why an edit is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -82,6 +102,9 @@ pub enum HeaderEditError {
         /// What to do instead, or the reason.
         because: &'static str,
     },
+    /// There are more defaults than `DEFAULTS_MAX`.
+    #[error("there are more than {DEFAULTS_MAX} defaults")]
+    Defaults,
     /// The value is not a valid template.
     #[error("{0}")]
     Value(#[from] TemplateError),
@@ -105,7 +128,9 @@ impl HeaderEdits {
         removed.names.dedup();
         // Without names it says nothing, and edits that do nothing are all the same.
         removed.ignores_underscores = stage == Stage::Forward && !removed.names.is_empty();
-        Ok(Self { written, removed: RemovedFields(Arc::new(removed)) })
+        let defaults = written.iter().filter(|written| matches!(written.mode, Mode::Default(_)));
+        let default_lengths = defaults.fold(0, |bits, written| bits | length_bit(written.name.len()));
+        Ok(Self { written, removed: RemovedFields(Arc::new(removed)), default_lengths })
     }
 
     /// The same edits of requests, which remove these fields as well: those that only the proxy writes.
@@ -141,15 +166,14 @@ impl HeaderEdits {
 
     /// Edits that are equivalent to the original ones. Removed names come last, in lower case.
     pub fn edits(&self) -> impl Iterator<Item = HeaderEdit<'_>> {
-        let written = self.written.iter().map(|Written { name, value, is_only }| {
-            if *is_only {
-                HeaderEdit::Set(name, value.as_str())
-            } else {
-                HeaderEdit::Add(name, value.as_str())
-            }
+        let written = self.written.iter().map(|Written { name, value, mode }| match mode {
+            Mode::Set => HeaderEdit::Set(name, value.as_str()),
+            Mode::Add => HeaderEdit::Add(name, value.as_str()),
+            Mode::Default(_) => HeaderEdit::Default(name, value.as_str()),
         });
         let is_set = |removed: &str| {
-            self.written.iter().any(|written| written.is_only && written.name.eq_ignore_ascii_case(removed))
+            let mut set = self.written.iter().filter(|written| written.mode == Mode::Set);
+            set.any(|written| written.name.eq_ignore_ascii_case(removed))
         };
         let removed = self.removed.0.names.iter().filter_map(|name| std::str::from_utf8(name).ok());
         written.chain(removed.filter(move |name| !is_set(name)).map(HeaderEdit::Remove))
@@ -171,9 +195,26 @@ impl HeaderEdits {
         self.removed.has(name)
     }
 
-    /// Appends the set and added field lines, each with CRLF.
-    pub fn write<F: Fields + ?Sized>(&self, exchange: &Exchange<'_, F>, out: &mut Vec<u8>) {
-        for Written { name, value, .. } in &self.written {
+    /// Notes that the message has a field with this name, which stays.
+    #[inline]
+    pub fn note(&self, name: &[u8], present: &mut Present) {
+        if self.default_lengths & length_bit(name.len()) != 0 {
+            for Written { name: known, mode, .. } in &self.written {
+                if let Mode::Default(bit) = mode
+                    && known.as_bytes().eq_ignore_ascii_case(name)
+                {
+                    present.0 |= 1 << bit;
+                }
+            }
+        }
+    }
+
+    /// Appends the set and added field lines, and the defaults of fields that are not `present`, each with CRLF.
+    pub fn write<F: Fields + ?Sized>(&self, exchange: &Exchange<'_, F>, present: Present, out: &mut Vec<u8>) {
+        for Written { name, value, mode } in &self.written {
+            if matches!(mode, Mode::Default(bit) if present.0 & (1 << bit) != 0) {
+                continue;
+            }
             let start = out.len();
             out.extend_from_slice(name.as_bytes());
             out.extend_from_slice(b": ");
@@ -215,17 +256,27 @@ fn push(
     stage: Stage,
     pattern: Option<&Pattern>,
 ) -> Result<(), HeaderEditError> {
-    let (HeaderEdit::Set(name, _) | HeaderEdit::Add(name, _) | HeaderEdit::Remove(name)) = edit;
+    let (HeaderEdit::Set(name, _)
+    | HeaderEdit::Add(name, _)
+    | HeaderEdit::Default(name, _)
+    | HeaderEdit::Remove(name)) = edit;
     check_name(name)?;
     if let HeaderEdit::Set(..) | HeaderEdit::Remove(_) = edit {
         removed.names.push(name.to_ascii_lowercase().into_bytes().into());
         removed.lengths |= length_bit(name.len());
     }
-    if let HeaderEdit::Set(_, value) | HeaderEdit::Add(_, value) = edit {
-        let value = Template::new(value, Place::FieldValue, stage, pattern)?;
-        let is_only = matches!(edit, HeaderEdit::Set(..));
-        written.push(Written { name: name.into(), value, is_only });
-    }
+    let (value, mode) = match edit {
+        HeaderEdit::Set(_, value) => (value, Mode::Set),
+        HeaderEdit::Add(_, value) => (value, Mode::Add),
+        HeaderEdit::Default(_, value) => {
+            let defaults = written.iter().filter(|written| matches!(written.mode, Mode::Default(_)));
+            let bit = u32::try_from(defaults.count()).ok().filter(|bit| *bit < DEFAULTS_MAX);
+            (value, Mode::Default(bit.ok_or(HeaderEditError::Defaults)?))
+        }
+        HeaderEdit::Remove(_) => return Ok(()),
+    };
+    let value = Template::new(value, Place::FieldValue, stage, pattern)?;
+    written.push(Written { name: name.into(), value, mode });
     Ok(())
 }
 
@@ -292,7 +343,8 @@ mod tests {
             fields: &fields,
         };
         let mut out = Vec::new();
-        edits.write(&Exchange { status: Some(200), ..Exchange::of(request, "http") }, &mut out);
+        let exchange = Exchange { status: Some(200), ..Exchange::of(request, "http") };
+        edits.write(&exchange, Present::default(), &mut out);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "X-Client: 192.0.2.1\r\nX-Tag: a\r\nx-tag: b  X-Evil: 1\r\nX-Status: 200\r\nX-Note: []\r\n"
@@ -303,6 +355,45 @@ mod tests {
         assert_eq!(listed.last(), Some(&Remove("server")));
         assert_eq!(HeaderEdits::new(listed, Stage::Response, None), Ok(edits));
         assert!(!HeaderEdits::default().remove(b"Server"));
+    }
+
+    #[test]
+    fn defaults_are_for_fields_that_are_not_there() {
+        let list = [
+            HeaderEdit::Default("X-Frame-Options", "DENY"),
+            HeaderEdit::Default("Referrer-Policy", "no-referrer"),
+            HeaderEdit::Default("X-Empty", "$tls.subject"),
+        ];
+        let edits = HeaderEdits::new(list, Stage::Response, None).unwrap();
+        assert!(!edits.is_empty() && edits.removed().is_none() && edits.edits().eq(list));
+        let fields: [(&str, &str); 0] = [];
+        let request = Request {
+            listener: 0,
+            host: b"a",
+            path: b"/",
+            query: None,
+            method: b"GET",
+            client: [192, 0, 2, 1].into(),
+            fields: &fields,
+        };
+        let exchange = Exchange::of(request, "http");
+        let with = |names: &[&str]| {
+            let (mut present, mut out) = (Present::default(), Vec::new());
+            names.iter().for_each(|name| edits.note(name.as_bytes(), &mut present));
+            edits.write(&exchange, present, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        let both = "X-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n";
+        assert_eq!(with(&[]), both);
+        assert_eq!(with(&["Server", "X-Frame-Option_", "", "Referrer_Policy"]), both);
+        assert_eq!(with(&["x-frame-OPTIONS", "Server"]), "Referrer-Policy: no-referrer\r\n");
+        assert_eq!(with(&["Referrer-Policy", "X-Frame-Options", "X-Frame-Options"]), "");
+        let many: Vec<String> = (0..65).map(|index| format!("X-{index}")).collect();
+        let defaults = |count: usize| {
+            let list = many[..count].iter().map(|name| HeaderEdit::Default(name, "1"));
+            HeaderEdits::new(list, Stage::Response, None).map(|_| ())
+        };
+        assert_eq!((defaults(64), defaults(65)), (Ok(()), Err((64, HeaderEditError::Defaults))));
     }
 
     /// CGI (RFC 3875 §4.1.18) and its heirs call both HTTP_X_USER.

@@ -71,7 +71,7 @@ pub use basic::{
     Verified, challenge,
 };
 pub use cors::{AllowedOrigin, Cors, OriginError};
-pub use edits::{HeaderEdit, HeaderEditError, HeaderEdits, RemovedFields};
+pub use edits::{HeaderEdit, HeaderEditError, HeaderEdits, Present, RemovedFields};
 pub use exchange::{ClientTls, Exchange};
 pub use explain::{Explanation, Miss, Outcome, Step};
 pub use limit::{

@@ -2,8 +2,8 @@
 
 use allocation_counter::measure;
 use route::{
-    Access, AccessList, Exchange, HeaderEdit, HeaderEdits, HostRule, PathRewrite, PathRule, Pattern, Rate,
-    RateKey, RateKeyPart, RateLimiter, Request, RouteTable, Rule, Split, Stage, ValueRule,
+    Access, AccessList, Exchange, HeaderEdit, HeaderEdits, HostRule, PathRewrite, PathRule, Pattern, Present,
+    Rate, RateKey, RateKeyPart, RateLimiter, Request, RouteTable, Rule, Split, Stage, ValueRule,
 };
 
 const FIELDS: [(&str, &str); 2] = [("Host", "www.example.com"), ("X-Beta", "1")];
@@ -72,7 +72,7 @@ fn what_every_request_asks_for_allocates_nothing() {
         assert_eq!(access.access(request.client), Access::Allowed);
         split.draw(7);
         split.of_key(b"key");
-        edits.write(&exchange, &mut out);
+        edits.write(&exchange, Present::default(), &mut out);
         assert!(edits.remove(b"x-powered-by"));
         assert_eq!(rewrite.apply(&exchange, &mut out), Ok(true));
     });

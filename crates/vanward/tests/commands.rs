@@ -66,7 +66,6 @@ fn wrong_usage_is_told_with_code_2() {
         (&["proxy", "--from", "127.0.0.1:0", "--files", "/nowhere"], "No such file or directory"),
         (&["proxy", "--from", "127.0.0.1:0", "--files", "/dev/null"], "it is not a directory"),
         (&["proxy", "--from", "127.0.0.1:0", "--files", "/usr", "--to", "http://a"], "'--files <DIR>'"),
-        (&["check", "--json", "--print", "f.toml"], "--print"),
         (&["check", "--route", "GET"], "--route"),
         (&["check", "--header", "A: b"], "--route"),
         (&["check", "--print", "--route", "GET", "/"], "--route"),

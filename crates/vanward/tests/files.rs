@@ -93,3 +93,47 @@ fn upgraded(path: &Path, proxy: &Process, check: impl FnOnce()) {
         patience.wait_a_little("the last process does not end");
     }
 }
+
+/// What the file takes out comes back by command, and what is said of it.
+#[test]
+fn servers_that_are_out_in_the_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path();
+    let text = format!(
+        "admin = \"{}\"\nworkers = 1\n[[listen]]\naddress = \"127.0.0.1:0\"\n[[route]]\nupstream = \"app\"\n\
+         [upstream.app]\nservers = [\"http://127.0.0.1:1\", {{ url = \"http://127.0.0.1:2\", weight = 0 }}, \
+         {{ url = \"http://127.0.0.1:3\", down = true }}]\n",
+        path.join("admin").display()
+    );
+    write(path, "vanward.toml", &text);
+    let mut proxy = Process::start_in(path, &["run"]);
+    proxy.address();
+    let servers = || {
+        let status = run_in(path, &["status", "--json"]).with_code(0).output;
+        let status: serde_json::Value = serde_json::from_str(&status).expect("it is JSON");
+        let servers = status["upstreams"][0]["servers"].as_array().expect("a list").clone();
+        let told =
+            |server: &serde_json::Value| format!("{} {}", server["state"], server["weight"]).replace('"', "");
+        (servers.iter().map(told).collect::<Vec<_>>(), servers[2]["reason"].clone())
+    };
+    assert_eq!(
+        servers(),
+        (["up 1", "draining 0", "down 1"].map(str::to_owned).into(), "down in the file".into())
+    );
+    let refused = run_in(path, &["restore", "127.0.0.1:2"]).with_code(1);
+    assert!(
+        refused.errors.contains("has a weight of 0: give it another one, with vanward weigh"),
+        "{refused:?}"
+    );
+    run_in(path, &["weigh", "127.0.0.1:2", "5"]).with_code(0);
+    run_in(path, &["restore", "127.0.0.1:3"]).with_code(0);
+    assert_eq!(servers().0, ["up 1", "up 5", "up 1"]);
+    // As all that operators change it outlives a reload.
+    run_in(path, &["reload"]).with_code(0);
+    assert_eq!(servers().0, ["up 1", "up 5", "up 1"]);
+    run_in(path, &["weigh", "127.0.0.1:1", "0"]).with_code(0);
+    run_in(path, &["drain", "127.0.0.1:3"]).with_code(0);
+    assert_eq!(servers().0, ["draining 0", "up 5", "draining 1"]);
+    proxy.signal(Signal::TERM);
+    proxy.ended().with_code(0);
+}

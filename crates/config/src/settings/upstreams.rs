@@ -105,8 +105,10 @@ pub struct Server {
     pub host: ServerHost,
     /// The port; by default that of the scheme, and 0 for a Unix socket.
     pub port: u16,
-    /// The weight relative to the other servers, from 1 to 1000.
+    /// The weight relative to the other servers, up to 1000. With 0 the server gets only requests of its sessions.
     pub weight: u32,
+    /// Whether the server gets no requests at all, until an operator restores it.
+    pub down: bool,
     /// The priority group. The lowest number is used first, the next one if too few servers are up.
     pub priority: u16,
     /// The most requests in progress over all workers; if the name stands for several servers, per server. `None` means

@@ -97,7 +97,7 @@ fn of_upstream(upstream: &Arc<UpstreamPlan>, overrides: &RuntimeOverrides, now: 
             label: server.label.clone(),
             state,
             reason,
-            weight: member.weight,
+            weight: weight(upstream, index),
             priority: member.priority,
             requests: member.health.in_flight(),
             response_time_ms: fleet.response_time(index, now).map(|time| time.as_secs_f64() * 1e3),
@@ -115,11 +115,24 @@ fn of_upstream(upstream: &Arc<UpstreamPlan>, overrides: &RuntimeOverrides, now: 
     }
 }
 
+/// The weight of a server. One with 0 has another in its fleet, where it gets only requests of its sessions.
+fn weight(upstream: &UpstreamPlan, index: usize) -> u32 {
+    let member = &upstream.fleet.members()[index];
+    let url = || upstream.servers[index].config.to_string();
+    let has_none = |url: String| {
+        upstream.config.servers.iter().any(|server| server.weight == 0 && server.to_string() == url)
+    };
+    if member.health.is_stopped_by(Cause::Drain) && has_none(url()) { 0 } else { member.weight }
+}
+
 fn state(upstream: &UpstreamPlan, index: usize, now: Time) -> (ServerState, Option<String>) {
     let health = &upstream.fleet.members()[index].health;
     let rest = |until: Time| seconds(until.since(now));
     let findings = upstream.watches[index].findings();
     match (health.state(), upstream.fleet.flow(index, now)) {
+        (balance::State::Down, _) if health.is_stopped_by(Cause::Disabled) => {
+            (ServerState::Down, Some("down in the file".to_owned()))
+        }
         (balance::State::Down, _) => {
             let why = findings.failure.map(|failure| format!(": {failure}")).unwrap_or_default();
             (ServerState::Down, Some(format!("its checks fail{why}")))
@@ -157,6 +170,7 @@ fn changes(change: &ServerChange) -> Vec<String> {
     let each = [
         (change.presence == Presence::Added, "added"),
         (change.is_drained, "drained"),
+        (change.is_restored, "restored"),
         (change.weight.is_some(), "weight"),
     ];
     each.into_iter().filter(|(holds, _)| *holds).map(|(_, word)| word.to_owned()).collect()

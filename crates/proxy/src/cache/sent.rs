@@ -105,7 +105,9 @@ pub(super) fn check(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, vary: &Va
             routed.policies(ctx).into_iter().flat_map(|policies| policies.settings.request_headers.edits());
         // A constant is the same for all, whatever they sent.
         edits.into_iter().any(|edit| match edit {
-            HeaderEdit::Set(known, value) | HeaderEdit::Add(known, value) => {
+            HeaderEdit::Set(known, value)
+            | HeaderEdit::Add(known, value)
+            | HeaderEdit::Default(known, value) => {
                 value.contains('$') && known.as_bytes().eq_ignore_ascii_case(name)
             }
             HeaderEdit::Remove(_) => false,

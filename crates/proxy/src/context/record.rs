@@ -291,7 +291,10 @@ impl<'a> Record<'a> {
                 worker.series.upstream(places.upstream(upstream)).queue.observe(duration);
             }
         }
-        if let Some(log) = worker.log.borrow_mut().as_mut() {
+        let routes = &self.ctx.snapshot.plan.routes;
+        if self.route.is_none_or(|route| routes[route].is_logged)
+            && let Some(log) = worker.log.borrow_mut().as_mut()
+        {
             self.log(log, &memory.request, began, duration);
         }
     }

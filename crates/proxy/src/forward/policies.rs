@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use balance::Parts;
 use config::{Action, HostHeader};
 use http1::{RequestRewrite, ResponseRewrite, Target, Via, host_without_port};
-use route::{Access, Captures, Cors, Exchange, HeaderEdits, LocationRewrite, RateVerdict, Split};
+use route::{Access, Captures, Cors, Exchange, HeaderEdits, LocationRewrite, Present, RateVerdict, Split};
 
 use crate::context::asking::{Asking, drops_authorization, kept_target};
 use crate::context::client_tls::ClientTls;
@@ -209,6 +209,7 @@ pub(crate) fn write_request(
         let own_lines = texts.vouched.as_ref().map_or(&b""[..], |vouched| &vouched.request_lines);
         let edited = Edited {
             headers: edits,
+            present: Cell::default(),
             own_lines,
             split_cookie: b"",
             exchange,
@@ -301,6 +302,7 @@ pub(crate) fn write_response(
     let own_lines = response_lines(request);
     let edited = Edited {
         headers,
+        present: Cell::default(),
         own_lines,
         split_cookie: &request.texts.split_cookie,
         cors: policies.settings.cors.as_ref().map(|cors| CorsFields::new(cors, false)),
@@ -342,6 +344,7 @@ pub(crate) fn edit_own(
     };
     let edited = Edited {
         headers,
+        present: Cell::default(),
         own_lines,
         split_cookie: b"",
         exchange,
@@ -416,6 +419,8 @@ pub(crate) fn name_request(ctx: &ExchangeContext<'_>, request: &mut Request) {
 /// The edits of one message.
 struct Edited<'a> {
     headers: &'a HeaderEdits,
+    /// The fields with a default that have been seen by now.
+    present: Cell<Present>,
     /// Lines of the authentication's, each with CRLF.
     own_lines: &'a [u8],
     /// Of a response: the line that keeps the client on its side of a split.
@@ -550,9 +555,15 @@ impl http1::Edits for Edited<'_> {
     }
 
     fn removes(&self, name: &[u8]) -> bool {
-        self.headers.remove(name)
+        let is_removed = self.headers.remove(name)
             || self.besides.is_some_and(|besides| besides.removes(name))
-            || (self.cors.is_some() && Cors::replaces(name))
+            || (self.cors.is_some() && Cors::replaces(name));
+        if !is_removed {
+            let mut present = self.present.get();
+            self.headers.note(name, &mut present);
+            self.present.set(present);
+        }
+        is_removed
     }
 
     fn replace(&self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
@@ -568,7 +579,7 @@ impl http1::Edits for Edited<'_> {
     fn add(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.own_lines);
         out.extend_from_slice(self.split_cookie);
-        self.headers.write(&self.exchange, out);
+        self.headers.write(&self.exchange, self.present.get(), out);
         if let Some(cors) = &self.cors {
             cors.write(self.exchange.request.fields, out);
         }

@@ -101,6 +101,56 @@ fn requests_without_a_session_take_turns() {
     }
 }
 
+/// Weight 0 is for new clients, `down` for all.
+#[test]
+fn a_server_without_weight_keeps_its_sessions_and_one_that_is_down_does_not() {
+    for spoken in BOTH {
+        let sticky = "sticky = { by = \"header:X-Session\" }";
+        let mut fleet = Fleet::new(sticky);
+        let urls = [0, 1].map(|server| format!("http://{}", fleet.scene.server_address(server)));
+        let [first, second] = &urls;
+        let reload = |fleet: &Fleet, servers: String| {
+            let text = format!(
+                "workers = 2\n[[route]]\nupstream = \"app\"\n[upstream.app]\nservers = [{servers}]\n{sticky}\n\
+                 [[listen]]\naddress = \"127.0.0.1:0\"\n"
+            );
+            fleet.scene.running().reload(testkit::scene::read(&text)).expect("it is valid");
+        };
+        let mut client = fleet.scene.client(spoken);
+        let session = |name: &str| format!("x-session: {name}\n");
+        let mut server_of = |fleet: &mut Fleet, name: &str| {
+            fleet.server_of(&mut client, &Asked { fields: &session(name), ..get("/") })
+        };
+        // They take turns.
+        let old: Vec<(String, usize)> = (0..4)
+            .map(|number| format!("old{number}"))
+            .map(|name| (name.clone(), server_of(&mut fleet, &name)))
+            .collect();
+        assert!([0, 1].iter().all(|server| old.iter().any(|(_, of)| of == server)), "{old:?}");
+
+        reload(&fleet, format!("\"{first}\", {{ url = \"{second}\", weight = 0 }}"));
+        for (name, server) in &old {
+            assert_eq!(server_of(&mut fleet, name), *server, "{spoken:?}: sessions stay");
+        }
+        for number in 0..4 {
+            assert_eq!(server_of(&mut fleet, &format!("new{number}")), 0, "{spoken:?}: others go elsewhere");
+        }
+
+        reload(&fleet, format!("\"{first}\", {{ url = \"{second}\", down = true }}"));
+        for (name, _) in &old {
+            assert_eq!(server_of(&mut fleet, name), 0, "{spoken:?}: sessions move");
+        }
+
+        reload(&fleet, format!("{{ url = \"{first}\", down = true }}, \"{second}\""));
+        assert_eq!(server_of(&mut fleet, "old0"), 1, "{spoken:?}: it is back");
+        // Nobody is left, and none that is down is tried.
+        reload(&fleet, format!("{{ url = \"{first}\", down = true }}, {{ url = \"{second}\", weight = 0 }}"));
+        let mut other = fleet.scene.client(spoken);
+        let got = other.asks_for(&Asked { fields: &session("newer"), ..get("/") });
+        assert_eq!(got.status, 503, "{spoken:?}");
+    }
+}
+
 #[test]
 fn a_cookie_names_the_server_and_cannot_be_made_up() {
     for spoken in BOTH {

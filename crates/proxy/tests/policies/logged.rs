@@ -107,3 +107,38 @@ fn a_line_and_the_server_have_the_user_who_gave_the_right_password() {
         assert_eq!(users, [&Value::from("me"), &Value::from("me"), &Value::Null], "{lines:#?}");
     }
 }
+
+#[test]
+fn a_route_can_be_left_out_of_the_log() {
+    const ROUTES: &str = r#"
+[log]
+target = "{dir}/access.log"
+format = "json"
+[route_defaults]
+access_log = false
+[[route]]
+path = "/quiet"
+upstream = "app"
+[[route]]
+path = "/refused"
+respond = { status = 200 }
+deny = ["127.0.0.1"]
+[[route]]
+path = "/told"
+upstream = "app"
+access_log = true
+[upstream.app]
+servers = ["http://{0}"]
+"#;
+    for spoken in BOTH {
+        let lines = logged(Scene::new(ROUTES), |scene| {
+            scene.exchange(spoken, &get("/quiet"), OK);
+            scene.exchange(spoken, &get("/told"), OK);
+            assert_eq!(scene.answer(spoken, &get("/refused")).status, 403);
+            // It takes no route.
+            assert_eq!(scene.answer(spoken, &get("/none")).status, 404);
+        });
+        let targets: Vec<&str> = lines.iter().filter_map(|line| line["target"].as_str()).collect();
+        assert_eq!(targets, ["/none", "/told"], "{spoken:?}");
+    }
+}

@@ -26,5 +26,7 @@ mod cors;
 mod maintenance;
 /// Sides of splits, and routes by cookie.
 mod splits;
+/// Sets of header edits, and defaults.
+mod headers;
 /// Very many routes.
 mod many;

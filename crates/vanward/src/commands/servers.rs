@@ -34,7 +34,7 @@ Examples:
   vanward drain 10.0.0.1:9000 --upstream app
   vanward drain 10.0.0.1:9000 --wait && ssh 10.0.0.1 systemctl restart app && vanward restore 10.0.0.1:9000";
 
-/// Sends requests to a drained server again.
+/// Sends requests to a server again that is drained, or `down` in the file.
 #[derive(clap::Args)]
 #[command(after_help = RESTORE_EXAMPLES)]
 pub(crate) struct Restore {
@@ -49,7 +49,7 @@ Examples:
   vanward restore 10.0.0.1:9000
   vanward restore http://10.0.0.1:9000 --upstream app";
 
-/// Changes the weight of a server.
+/// Changes the weight of a server. With 0 it gets only requests of its sticky sessions.
 ///
 /// The change survives reloads and upgrades; a restart forgets it.
 #[derive(clap::Args)]
@@ -57,7 +57,7 @@ Examples:
 pub(crate) struct Weigh {
     #[command(flatten)]
     target: Target,
-    /// Weight relative to the other servers, 1 to 1000
+    /// Weight relative to the other servers, 0 to 1000
     weight: u32,
     #[command(flatten)]
     reach: Reach,

@@ -49,6 +49,8 @@ pub struct Route {
     pub(crate) policies: Option<Box<Policies>>,
     /// Whether responses are cached.
     pub(crate) is_cached: bool,
+    /// Whether requests are in the access log.
+    pub(crate) is_logged: bool,
     /// How bodies are coded for clients, if they are.
     pub(crate) compress: Option<Compression>,
     /// Whether the route is only for listeners without TLS: then its requests are not redirected to https.
@@ -246,6 +248,7 @@ fn has_conditions(rule: &Rule) -> bool {
 fn is_default(policies: &config::Policies) -> bool {
     let mut policies = policies.clone();
     policies.options.compress = None;
+    policies.options.access_log = None;
     policies == config::Policies::default()
 }
 
@@ -269,6 +272,7 @@ impl Route {
             upstream: settings.action.upstreams().next().unwrap_or(NO_UPSTREAM),
             label: settings.name.clone(),
             is_cached: settings.cache.is_some() && config.cache.is_some(),
+            is_logged: settings.policies.options.access_log != Some(false),
             compress: settings.policies.options.compress.as_ref().map(Compression::new),
             is_for_plain_http: settings.rules.iter().all(|rule| is_for_plain_http(config, rule)),
             key_secrets,
@@ -386,7 +390,9 @@ fn names_request(action: &Action, policies: &config::Policies) -> bool {
     let mut edits = policies.request_headers.edits().chain(policies.response_headers.edits());
     [location, path, host].into_iter().flatten().any(is_named)
         || edits.any(|edit| match edit {
-            route::HeaderEdit::Set(_, value) | route::HeaderEdit::Add(_, value) => is_named(value),
+            route::HeaderEdit::Set(_, value)
+            | route::HeaderEdit::Add(_, value)
+            | route::HeaderEdit::Default(_, value) => is_named(value),
             route::HeaderEdit::Remove(_) => false,
         })
 }

@@ -111,7 +111,8 @@ impl UpstreamPlan {
             members.push(Member {
                 priority: server.priority,
                 in_flight_max: server.max_requests,
-                ..Member::new(one.id, server.weight, &health)
+                // With 0 it is drained, and its sessions need no weight.
+                ..Member::new(one.id, server.weight.max(1), &health)
             });
             watches.push(watch_of(known.map(|(previous, index)| &previous.watches[index])));
             let same =
