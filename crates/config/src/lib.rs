@@ -157,12 +157,13 @@ pub use reference::{reference, schema};
 pub use route_options::RouteOptions;
 pub use settings::{
     Access, AccessLog, Action, Auth, AuthCache, Bandwidth, Bandwidths, BodyRule, CacheDisk, CacheStore,
-    Check, CookieSecrets, Dns, FaultRule, Faults, Files, First, ForwardAuth, HostHeader, Http2Limits, Jwt,
-    KeySource, KeyUrl, Limits, Link, ListenAddress, Listener, LogFormat, LogQuery, LogTarget, Maintenance,
-    MemoryBound, MessageFormat, MessageLevel, Messages, Mirror, Page, Pages, Policies, Pool, Probe, Protocol,
-    QueueSettings, RateLimit, Require, Respond, Retry, RetryOn, Rewrite, Route, RouteLimits, RouteTimeouts,
-    Scheme, Scope, Server, ServerHost, Settings, Shaping, Shedding, SplitKey, Statuses, StickyCookie,
-    StickySessions, StickyTable, Timeouts, TokenKeys, TokenSource, Upstream, Via, WebBotAuth,
+    Check, ClientCertFields, CookieSecrets, Dns, FaultRule, Faults, Files, First, ForwardAuth, HostHeader,
+    Http2Limits, Jwt, KeySource, KeyUrl, Limits, Link, ListenAddress, Listener, LogFormat, LogQuery,
+    LogTarget, Maintenance, MemoryBound, MessageFormat, MessageLevel, Messages, Mirror, Page, Pages,
+    Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Require, Respond, Retry, RetryOn, Rewrite,
+    Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server, ServerHost, Settings, Shaping, Shedding,
+    SplitKey, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, TokenKeys, TokenSource,
+    Upstream, Via, WebBotAuth,
 };
 pub use surroundings::{Machine, Surroundings};
 pub use tls::{

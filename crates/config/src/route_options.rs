@@ -30,7 +30,9 @@ use crate::range::{Count, NonZero, Unit, Wait};
 use crate::requests::{self, Requests};
 use crate::retry_options::RETRY_OF_ROUTE;
 use crate::route_kinds::{DomainKind, RATE, REALM, RedirectStatusKind, VIA};
-use crate::settings::{Bandwidth, Maintenance, Page, Pages, Require, Retry, RouteLimits, RouteTimeouts, Via};
+use crate::settings::{
+    Bandwidth, ClientCertFields, Maintenance, Page, Pages, Require, Retry, RouteLimits, RouteTimeouts, Via,
+};
 use crate::split_options::STICKY_SPLIT;
 use crate::sticky_options::StickyWritten;
 use crate::table::{Declared, Element, Inline, Table, Within, key, required};
@@ -330,6 +332,14 @@ options! {
              compress responses to requests with a Via, unless its `gzip_proxied` allows it.) \
              Via fields of others are forwarded; `request_headers` and `response_headers` can \
              remove them.";
+        client_cert: Option<ClientCertFields> = Maybe(Word {
+                words: &[
+                    ("certificate", ClientCertFields::Certificate),
+                    ("chain", ClientCertFields::Chain),
+                ],
+            }),
+            "Tells servers the client's certificate in `Client-Cert` (RFC 9440), with `\"chain\"` also the \
+             certificates behind it in `Client-Cert-Chain`. Clients cannot send these fields themselves.";
         maintenance: Option<Maintenance> = MaintenanceKind,
             "Answers with 503 and Retry-After instead of asking a server or the cache. `true` has all \
              defaults. `vanward maintenance` switches it while the proxy runs.";

@@ -33,8 +33,8 @@ pub use limits::{
 };
 pub use listeners::{ListenAddress, Listener};
 pub use routes::{
-    Access, Action, Auth, Maintenance, Mirror, Page, Pages, Policies, RateLimit, Require, Respond, Rewrite,
-    Route, RouteLimits, RouteTimeouts, SplitKey, Via,
+    Access, Action, Auth, ClientCertFields, Maintenance, Mirror, Page, Pages, Policies, RateLimit, Require,
+    Respond, Rewrite, Route, RouteLimits, RouteTimeouts, SplitKey, Via,
 };
 pub use shaping::{Bandwidth, Bandwidths, Link, Scope, Shaping};
 pub use tokens::{Jwt, KeySource, KeyUrl, TokenKeys, TokenSource, WebBotAuth};

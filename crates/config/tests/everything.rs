@@ -113,6 +113,7 @@ key = "route"
 
 [[route]]
 path = "/sides"
+client_cert = "chain"
 split = { app = 1, canary = 1 }
 sticky = { by = "client/24" }
 

@@ -13,7 +13,7 @@ macro_rules! names {
             XForwardedOther,
             /// A forwarding field spelt with underscores instead of hyphens. CGI-like servers take it for the real one.
             DisguisedForwarded,
-            /// A name that starts with `X-Client-Cert-`: a proxy reports the client's certificate in such fields.
+            /// `Client-Cert`, `Client-Cert-Chain` (RFC 9440), and names that start with `X-Client-Cert-`: a proxy reports the client's certificate in such fields.
             XClientCert,
             /// Any other name.
             Other,
@@ -81,6 +81,7 @@ impl Name {
             (10, b'c') if is(name, b"connection") => Name::Connection,
             (10, b'k') if is(name, b"keep-alive") => Name::KeepAlive,
             (10, b'u') if is(name, b"user-agent") => Name::UserAgent,
+            (11, b'c') if begins_like(name, b"client-cert") => Name::XClientCert,
             (12, b'm') if is(name, b"max-forwards") => Name::MaxForwards,
             (14, b'c') if is(name, b"content-length") => Name::ContentLength,
             (14, b'c') if is(name, b"content_length") => Name::DisguisedContentLength,
@@ -88,6 +89,7 @@ impl Name {
             (15, b'x') if is(name, b"x-forwarded-for") => Name::XForwardedFor,
             (16, b'x') if is(name, b"x-forwarded-host") => Name::XForwardedHost,
             (16, b'p') if is(name, b"proxy-connection") => Name::ProxyConnection,
+            (17, b'c') if begins_like(name, b"client-cert-chain") => Name::XClientCert,
             (17, b't') if is(name, b"transfer-encoding") => Name::TransferEncoding,
             (17, b't') if is(name, b"transfer_encoding") => Name::DisguisedTransferEncoding,
             (17, b'x') if is(name, b"x-forwarded-proto") => Name::XForwardedProto,

@@ -230,6 +230,8 @@ pub struct Agreed {
     pub is_resumed: bool,
     /// The peer's own certificate, verified as configured.
     pub certificate: Option<CertificateDer<'static>>,
+    /// The certificates that the peer sent behind it, up to the one that its trust anchor has signed.
+    pub chain: Vec<CertificateDer<'static>>,
 }
 
 impl Agreed {
@@ -258,6 +260,11 @@ impl Agreed {
                 .peer_certificates()
                 .and_then(<[_]>::first)
                 .map(|first| first.clone().into_owned()),
+            chain: common
+                .peer_certificates()
+                .and_then(|all| all.get(1..))
+                .map(|chain| chain.iter().map(|one| one.clone().into_owned()).collect())
+                .unwrap_or_default(),
         }
     }
 }

@@ -168,6 +168,15 @@ pub enum Via {
     Off,
 }
 
+/// What servers are told of a client's certificate (RFC 9440).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientCertFields {
+    /// The certificate: Client-Cert.
+    Certificate,
+    /// Also those behind it: Client-Cert-Chain.
+    Chain,
+}
+
 /// What a client's side of a split depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SplitKey {

@@ -226,6 +226,10 @@ pub(crate) fn write_request(
             path_and_query: Some(path.as_slice()).filter(|path| !path.is_empty()).or(kept_target),
             host,
             via: via(&policies.settings.options.via),
+            added: match (policies.settings.options.client_cert, ctx.client.tls.as_deref()) {
+                (Some(wanted), Some(tls)) => tls.lines_with(wanted),
+                _ => rewrite.added,
+            },
             edits: asking.as_ref().map_or(edits, |asking| Some(asking)),
             ..rewrite
         };

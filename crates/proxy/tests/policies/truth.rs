@@ -214,3 +214,24 @@ fn a_rewrite_is_undone_in_locations_refreshes_and_cookies_alike() {
         }
     }
 }
+
+/// RFC 9440 §4: from trusted proxies alone.
+#[test]
+fn what_clients_say_of_certificates_is_believed_of_trusted_ones() {
+    for (trusted, expected) in [("", 0), ("\"127.0.0.1\"", 2)] {
+        let scene = Scene::new(&format!(
+            "trusted_proxies = [{trusted}]\n[[route]]\nupstream = \"app\"\nclient_cert = \"chain\"\n\
+             [upstream.app]\nservers = [\"http://{{0}}\"]\n"
+        ));
+        for spoken in BOTH {
+            let fields = "client-cert: :AAAA:\nclient-cert-chain: :AAAA:\nx-client: a\n";
+            let (seen, _) = scene.exchange(
+                spoken,
+                &Asked { fields, ..get("/") },
+                "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n",
+            );
+            assert_eq!(seen.matches("client-cert").count(), expected, "{spoken:?} {trusted}: {seen}");
+            assert!(seen.contains("x-client: a"), "{seen}");
+        }
+    }
+}

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use config::ClientCertificates;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use config::{ClientCertFields, ClientCertificates};
 use rustls::client::Resumption;
 use rustls::version::TLS13;
 use rustls::{AlertDescription, Error};
@@ -55,6 +57,49 @@ fn clients_prove_who_they_are() {
         }
         let wrong = seen(scene.authority.client_showing(&stranger));
         assert!(matches!(wrong, Err(Ending::Refused(Error::AlertReceived(_)))), "{wrong:?}");
+    }
+}
+
+/// RFC 9440: what servers are told of a certificate, and what strangers say of one.
+#[test]
+fn servers_are_told_certificates() {
+    let clients = Authority::new();
+    let known = clients.issue(&["client"]);
+    let text = |certificate: &[u8]| format!(":{}:", BASE64_STANDARD.encode(certificate));
+    let [own, behind] = [&known.certificate, clients.own_certificate()].map(|one| text(one));
+    for (wanted, shown) in [
+        (None, vec![]),
+        (Some(ClientCertFields::Certificate), vec![format!("Client-Cert: {own}")]),
+        (
+            Some(ClientCertFields::Chain),
+            vec![format!("Client-Cert: {own}"), format!("Client-Cert-Chain: {behind}")],
+        ),
+    ] {
+        let scene = Scene::with(|config, _| {
+            let ca = clients.file.clone();
+            listener_tls(config).client_certificates = ClientCertificates::Optional { ca };
+            config.routes[0].policies.options.client_cert = wanted;
+        });
+        let nobody = scene.authority.client(&[&TLS13]);
+        let chain = scene.authority.client_showing_chain(&known, &clients);
+        for (config, shown) in [(nobody, &vec![]), (chain, &shown)] {
+            let mut client = End::client(scene.connect(), &Arc::new(config), "a.example");
+            client.shakes_hands().expect("it is let in");
+            client.sends(
+                "GET / HTTP/1.1\r\nHost: a.example\r\nClient-Cert: :AAAA:\r\nclient-cert-chain: :AAAA:\r\n\
+                 Client_Cert: :AAAA:\r\nCLIENT-CERT_CHAIN: :AAAA:\r\nX-Other: a\r\nConnection: close\r\n\r\n",
+            );
+            let mut server = scene.accept();
+            let head = server.message().head;
+            let told: Vec<&str> = head
+                .lines()
+                .filter(|line| line.to_ascii_lowercase().replace('_', "-").starts_with("client-cert"))
+                .collect();
+            assert_eq!(told, *shown, "{wanted:?}");
+            assert!(head.contains("\r\nX-Other: a\r\n"), "{head}");
+            server.sends("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
+            client.head();
+        }
     }
 }
 

@@ -122,6 +122,20 @@ impl Authority {
         shown.expect("the key fits")
     }
 
+    /// Configuration of a client with this certificate of another authority, and that authority's own behind it.
+    pub fn client_showing_chain(&self, issued: &Issued, authority: &Self) -> ClientConfig {
+        let builder = ClientConfig::builder_with_provider(provider());
+        let builder = builder.with_safe_default_protocol_versions().expect("they are spoken");
+        let chain = vec![issued.certificate.clone(), authority.certificate.clone()];
+        let shown = builder.with_root_certificates(self.roots());
+        shown.with_client_auth_cert(chain, issued.private_key()).expect("the key fits")
+    }
+
+    /// The authority's own certificate.
+    pub fn own_certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
+    }
+
     /// Configuration of a server with this certificate.
     pub fn server(&self, issued: &Issued, version: &'static SupportedProtocolVersion) -> ServerConfig {
         let builder = ServerConfig::builder_with_provider(provider());
