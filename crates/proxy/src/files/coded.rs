@@ -85,22 +85,10 @@ pub(super) async fn send(
     let may_be_kept = length <= KEPT_FILE_BYTES_MAX;
     let kept = file.forms.get(coding, level).filter(|_| may_be_kept);
     let framing = kept.as_ref().map_or(Framing::Chunked, |form| Framing::Length(form.len() as u64));
-    let mut plan = ResponsePlan::new(ctx, routed, 200, framing, has_whole_request);
-    if exchange.state.has_fault() {
-        messages::add_to_routed(ctx, routed, &mut plan, (200, false), exchange.state);
-    }
+    let plan = planned(exchange, framing, has_whole_request);
     write_head(ctx, routed, exchange.memory, (representation, &Extent::Whole, length), &plan);
     let Response { out, buffer, .. } = &mut exchange.memory.response;
-    let start = out.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    let mut head = out[..start].to_vec();
-    change.write(&mut head, fields_of_text(out));
-    match plan.framing {
-        Framing::Length(length) => ::cache::write_content_length(&mut head, length),
-        Framing::Chunked => head.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-        Framing::None | Framing::UntilClose => {}
-    }
-    head.extend_from_slice(b"\r\n");
-    *out = head;
+    *out = coded_head(out, plan.framing, |head| change.write(head, fields_of_text(out)));
     exchange.state.answers(200);
     let sink = BodySink::paced(ctx, routed, plan, out, exchange.state);
     let next = if has_whole_request { sink.plan().next() } else { Next::Linger };
@@ -115,7 +103,7 @@ pub(super) async fn send(
         }
         let mut transform =
             choice.transform(&ctx.worker.coders, compress, Some(length)).ok_or(Failure::FileUnreadable)?;
-        let (mut at, mut coded, mut whole) = (0, Vec::new(), Vec::new());
+        let (mut at, mut coded) = (0, Vec::new());
         while at < length {
             read_piece(ctx, representation, buffer, at..length).await?;
             at += buffer.len() as u64;
@@ -135,8 +123,7 @@ pub(super) async fn send(
         transform.push(b"", Flush::End, &mut coded).map_err(|_| Failure::FileUnreadable)?;
         ctx.worker.coders.give(transform);
         if may_be_kept {
-            std::mem::swap(&mut coded, &mut whole);
-            let form: Rc<[u8]> = whole.into();
+            let form: Rc<[u8]> = coded.into();
             file.forms.keep(coding, level, &form);
             return sink.end(out, &form, b"").await;
         }
@@ -146,10 +133,31 @@ pub(super) async fn send(
     exchange.state.body_bytes_sent = sink.sent_bytes();
     buffer.clear();
     ctx.worker.buffers.wait(buffer);
-    Ok(match outcome {
-        Ok(()) => next,
-        Err(failure) => cut(ctx, exchange.state, failure),
-    })
+    Ok(outcome.map_or_else(|failure| cut(ctx, exchange.state, failure), |()| next))
+}
+
+/// Plans the response, with the fault that was drawn for it.
+fn planned(exchange: &mut Exchange<'_, '_>, framing: Framing, has_whole_request: bool) -> ResponsePlan {
+    let Exchange { ctx, routed, .. } = *exchange;
+    let mut plan = ResponsePlan::new(ctx, routed, 200, framing, has_whole_request);
+    if exchange.state.has_fault() {
+        messages::add_to_routed(ctx, routed, &mut plan, (200, false), exchange.state);
+    }
+    plan
+}
+
+/// A head with other fields about its content, in this framing.
+fn coded_head(whole: &[u8], framing: Framing, write_fields: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let start = whole.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let mut head = whole[..start].to_vec();
+    write_fields(&mut head);
+    match framing {
+        Framing::Length(length) => ::cache::write_content_length(&mut head, length),
+        Framing::Chunked => head.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        Framing::None | Framing::UntilClose => {}
+    }
+    head.extend_from_slice(b"\r\n");
+    head
 }
 
 /// Adds a line to a head that is written.
