@@ -329,6 +329,11 @@ fn maintenance_outlives_reloads_and_upgrades() {
     check("after an upgrade", "<p>soon</p>");
     std::fs::remove_file(scene.path().join("page.html")).expect("it is there");
     scene.upgrade();
+    // The process before may take a last connection.
+    let patience = Patience::new();
+    while get(scene.address, "/tiny").ends_with("<p>soon</p>") {
+        patience.wait_a_little("the process before goes on to answer");
+    }
     check("after an upgrade without the page", "Down for maintenance; try again later.\n");
     let json = run(&["list", "--json"]).with_code(0).output;
     let told: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
