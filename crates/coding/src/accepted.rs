@@ -1,5 +1,7 @@
 //! Accept-Encoding (RFC 9110 §12.5.3).
 
+use std::borrow::Borrow;
+
 use crate::Coding;
 
 /// The weight of a coding, in thousandths; 0 is not acceptable.
@@ -52,11 +54,12 @@ impl Accepted {
     }
 
     /// The coding that the client likes best; of several, the first of `offered`. `None` is none of them.
-    pub fn choose(&self, offered: &[Coding]) -> Option<Coding> {
+    pub fn choose(&self, offered: impl IntoIterator<Item = impl Borrow<Coding>>) -> Option<Coding> {
         // `identity` wins only where the client says that it likes that more.
         let least = self.identity.unwrap_or(0).max(1);
         let mut best = None;
-        for &coding in offered {
+        for coding in offered {
+            let coding = *coding.borrow();
             let weight = self.weight(coding);
             if weight >= least && best.is_none_or(|(_, known)| weight > known) {
                 best = Some((coding, weight));
@@ -131,6 +134,43 @@ mod tests {
         for (values, expected) in rows {
             assert_eq!(of(values).choose(&ALL), *expected, "{values:?}");
         }
+    }
+
+    /// Of what is offered some may not be there, as the precompressed siblings of a file.
+    #[test]
+    fn only_what_is_there_is_chosen() {
+        use Coding::{Brotli, Gzip, Zstd};
+        const ALL: &[Coding] = &[Brotli, Zstd, Gzip];
+        for (accepts, there, expected) in [
+            ("", ALL, None),
+            ("br", ALL, Some(Brotli)),
+            ("gzip, deflate, br, zstd", ALL, Some(Brotli)),
+            ("gzip, deflate, br, zstd", &[Gzip, Zstd][..], Some(Zstd)),
+            ("gzip, deflate", &[Brotli][..], None),
+            ("GZIP", ALL, Some(Gzip)),
+            ("x-gzip", ALL, Some(Gzip)),
+            ("gzip;q=1.0, br;q=0.5", ALL, Some(Gzip)),
+            ("gzip ; q=0.001, br;q=0", ALL, Some(Gzip)),
+            ("gzip;q=0", ALL, None),
+            ("*", ALL, Some(Brotli)),
+            ("*;q=0, gzip", ALL, Some(Gzip)),
+            ("*;q=0", ALL, None),
+            ("br;q=0, *", ALL, Some(Zstd)),
+            ("identity, gzip;q=0.9", ALL, None),
+            ("identity;q=0.5, gzip;q=0.5", ALL, Some(Gzip)),
+            ("identity;q=0, gzip;q=0.1", ALL, Some(Gzip)),
+            ("identity;q=0", ALL, None),
+            // What is malformed is ignored.
+            ("br;q=2, gzip", ALL, Some(Gzip)),
+            ("br;q=1.001, zstd;q=0.0001, gzip", ALL, Some(Gzip)),
+            ("br;q=x", ALL, None),
+            (" , ,br,", ALL, Some(Brotli)),
+        ] {
+            let offered: Vec<Coding> = ALL.iter().copied().filter(|coding| there.contains(coding)).collect();
+            assert_eq!(of(&[accepts]).choose(&offered), expected, "{accepts} {there:?}");
+        }
+        // Several fields are one list (RFC 9110 §5.3).
+        assert_eq!(of(&["gzip;q=0.1", "zstd"]).choose(ALL), Some(Zstd));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Finds the file for a path: the file itself, the index of a directory, or the fallback.
 
-use crate::coding::Coding;
+use coding::Coding;
+
 use crate::path::Form;
 use crate::root::{OpenError, OpenFile, Opened, Root, Waits};
+use crate::siblings::{SIBLINGS, extension};
 
 /// Where files are looked for.
 #[derive(Debug, Clone, Copy)]
@@ -113,8 +115,8 @@ fn siblings(
     open: impl Fn(&[u8]) -> Result<Opened, OpenError>,
 ) -> Result<Vec<Sibling>, OpenError> {
     let mut siblings = Vec::new();
-    for coding in Coding::ALL {
-        match open(&[path, coding.extension().as_bytes()].concat()) {
+    for coding in SIBLINGS {
+        match open(&[path, extension(coding).as_bytes()].concat()) {
             Ok(Opened::File(file)) => siblings.push(Sibling { coding, file }),
             Err(error @ (OpenError::WouldWait | OpenError::NoDescriptor)) => return Err(error),
             // What cannot be sent is as good as none: the file itself can.

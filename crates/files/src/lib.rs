@@ -12,14 +12,13 @@ mod root;
 mod find;
 /// Media types by file name.
 mod media_type;
-/// Chooses a precompressed sibling by Accept-Encoding.
-mod coding;
+/// The precompressed siblings of a file.
+mod siblings;
 /// Validators of files: ETag and Last-Modified.
 mod validators;
 /// Lists a directory as HTML.
 mod listing;
 
-pub use coding::{Accepted, Coding};
 pub use find::{Found, FoundFile, Places, Sibling, find};
 pub use listing::{ENTRIES_MAX, Entry, entries, page};
 pub use media_type::media_type;

@@ -3,13 +3,15 @@
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::coding::Coding;
+use coding::Coding;
+
 use crate::root::State;
+use crate::siblings::extension;
 
 /// Appends the entity tag of a file with its quotes. A coded sibling is another representation (RFC 9110 §8.8.3.3), with
 /// a tag of its own even where length and time are the same.
 pub fn push_etag(state: &State, coding: Option<Coding>, out: &mut Vec<u8>) {
-    let suffix = coding.map_or("", Coding::extension).replace('.', "-");
+    let suffix = coding.map_or("", extension).replace('.', "-");
     // Writing into a Vec does not fail.
     let _ = write!(out, "\"{:x}-{:x}{suffix}\"", state.modified_ns, state.bytes);
 }
@@ -35,7 +37,7 @@ mod tests {
         };
         assert_eq!(etag(&state, None), "\"17fa4bd86f294001-ff\"");
         let later = State { modified_ns: state.modified_ns + 1, ..state };
-        let coded = Coding::ALL.map(|coding| etag(&state, Some(coding)));
+        let coded = crate::siblings::SIBLINGS.map(|coding| etag(&state, Some(coding)));
         let mut tags = vec![etag(&state, None), etag(&later, None)];
         tags.extend(coded);
         tags.sort_unstable();

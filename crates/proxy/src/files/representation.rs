@@ -5,7 +5,8 @@ use std::io::Write;
 use std::sync::Arc;
 
 use ::cache::{Validators, write_content_length};
-use ::files::{Accepted, Coding, FoundFile, OpenFile, last_modified, media_type, push_etag};
+use ::files::{FoundFile, OpenFile, last_modified, media_type, push_etag};
+use coding::{Accepted, Coding};
 use http1::RequestHead;
 
 use super::coded::KeptForms;
@@ -72,7 +73,7 @@ impl ServedFile {
         let is_wanted = |field: &&http1::Field| field.name.of(bytes).eq_ignore_ascii_case(b"accept-encoding");
         let values = head.fields.iter().filter(is_wanted).map(|field| field.value.of(bytes));
         let of = |coding| self.coded.iter().find(|(known, _)| *known == coding);
-        let chosen = Accepted::of(values).choose(|coding| of(coding).is_some());
+        let chosen = Accepted::of(values).choose(self.coded.iter().map(|(coding, _)| *coding));
         chosen.and_then(of).map_or(&self.identity, |(_, representation)| representation)
     }
 
