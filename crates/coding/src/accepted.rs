@@ -132,7 +132,7 @@ mod tests {
             (&["gzipp, xgzip, deflate"], None),
         ];
         for (values, expected) in rows {
-            assert_eq!(of(values).choose(&ALL), *expected, "{values:?}");
+            assert_eq!(of(values).choose(ALL), *expected, "{values:?}");
         }
     }
 

@@ -65,14 +65,32 @@ impl Choice {
 
 /// What the client accepts, and whether it forbids any change (RFC 9111 §5.2.1.6).
 pub(crate) fn accepted(head: &RequestHead, bytes: &[u8]) -> (Accepted, bool) {
-    let values = |name: &'static [u8]| {
-        let is_named = move |field: &&http1::Field| field.name.of(bytes).eq_ignore_ascii_case(name);
-        head.fields.iter().filter(is_named).map(|field| field.value.of(bytes))
-    };
-    let forbids = values(b"cache-control")
+    let forbids = values(head, bytes, b"cache-control")
         .flat_map(|value| value.split(|byte| *byte == b','))
         .any(|directive| directive.trim_ascii().eq_ignore_ascii_case(b"no-transform"));
-    (Accepted::of(values(b"accept-encoding")), forbids)
+    (Accepted::of(values(head, bytes, b"accept-encoding")), forbids)
+}
+
+/// The values of all fields of a request with this name.
+pub(crate) fn values<'a>(
+    head: &'a RequestHead,
+    bytes: &'a [u8],
+    name: &'a [u8],
+) -> impl Iterator<Item = &'a [u8]> {
+    let is_named = move |field: &&http1::Field| field.name.of(bytes).eq_ignore_ascii_case(name);
+    head.fields.iter().filter(is_named).map(|field| field.value.of(bytes))
+}
+
+/// The start of a head whose body changes: its start line and its fields, without their end and the new length.
+pub(crate) fn changed_head<'a>(
+    head: &[u8],
+    fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    change: Change,
+) -> Vec<u8> {
+    let start = head.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let mut text = head[..start].to_vec();
+    change.write(&mut text, fields);
+    text
 }
 
 /// The fields of a head, name and value of each.

@@ -12,7 +12,7 @@ use config::Compress;
 use super::dictionaries::{self, Dictionary};
 use super::hit::{self, CacheReport};
 use super::{Cache, live};
-use crate::body::transform::{Choice, accepted, fields_of_text};
+use crate::body::transform::{Choice, accepted, changed_head, fields_of_text, values};
 use crate::context::client::Next;
 use crate::context::coders::Transform;
 use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
@@ -222,17 +222,14 @@ fn offer(compress: &Compress, key_text: &[u8], added: &mut Vec<u8>) {
     }
 }
 
-fn field<'a>(request: &'a Request, name: &[u8]) -> Option<&'a [u8]> {
+fn field<'a>(request: &'a Request, name: &'a [u8]) -> Option<&'a [u8]> {
     let (head, bytes) = (&request.head, request.head_bytes());
-    let mut named = head.fields.iter().filter(|field| field.name.of(bytes).eq_ignore_ascii_case(name));
-    named.next().map(|field| field.value.of(bytes))
+    values(head, bytes, name).next()
 }
 
 /// The head of a form.
 fn head_of(head: &[u8], change: Change) -> Vec<u8> {
-    let start = head.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    let mut text = head[..start].to_vec();
-    change.write(&mut text, fields_of_text(head));
+    let mut text = changed_head(head, fields_of_text(head), change);
     text.extend_from_slice(b"\r\n");
     text
 }

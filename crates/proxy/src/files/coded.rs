@@ -12,7 +12,7 @@ use super::send::{cut, read_piece};
 use super::wanted::{Extent, write_head};
 use crate::body::response_plan::ResponsePlan;
 use crate::body::sink::BodySink;
-use crate::body::transform::{Choice, fields_of_text};
+use crate::body::transform::{Choice, changed_head, fields_of_text};
 use crate::context::client::Next;
 use crate::context::exchange::Exchange;
 use crate::context::exchange_slot::{Request, Response};
@@ -88,7 +88,7 @@ pub(super) async fn send(
     let plan = planned(exchange, framing, has_whole_request);
     write_head(ctx, routed, exchange.memory, (representation, &Extent::Whole, length), &plan);
     let Response { out, buffer, .. } = &mut exchange.memory.response;
-    *out = coded_head(out, plan.framing, |head| change.write(head, fields_of_text(out)));
+    *out = coded_head(changed_head(out, fields_of_text(out), change), plan.framing);
     exchange.state.answers(200);
     let sink = BodySink::paced(ctx, routed, plan, out, exchange.state);
     let next = if has_whole_request { sink.plan().next() } else { Next::Linger };
@@ -146,11 +146,8 @@ fn planned(exchange: &mut Exchange<'_, '_>, framing: Framing, has_whole_request:
     plan
 }
 
-/// A head with other fields about its content, in this framing.
-fn coded_head(whole: &[u8], framing: Framing, write_fields: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let start = whole.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    let mut head = whole[..start].to_vec();
-    write_fields(&mut head);
+/// Ends a head whose body has this framing.
+fn coded_head(mut head: Vec<u8>, framing: Framing) -> Vec<u8> {
     match framing {
         Framing::Length(length) => ::cache::write_content_length(&mut head, length),
         Framing::Chunked => head.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),

@@ -10,6 +10,7 @@ use coding::{Accepted, Coding};
 use http1::RequestHead;
 
 use super::coded::KeptForms;
+use crate::body::transform::values;
 
 /// A body up to this length that is in memory is sent without looking again whether it is.
 const WARM_BYTES_MAX: u64 = 1 << 20;
@@ -70,10 +71,9 @@ impl ServedFile {
     }
 
     fn choose_coded(&self, head: &RequestHead, bytes: &[u8]) -> &Representation {
-        let is_wanted = |field: &&http1::Field| field.name.of(bytes).eq_ignore_ascii_case(b"accept-encoding");
-        let values = head.fields.iter().filter(is_wanted).map(|field| field.value.of(bytes));
         let of = |coding| self.coded.iter().find(|(known, _)| *known == coding);
-        let chosen = Accepted::of(values).choose(self.coded.iter().map(|(coding, _)| *coding));
+        let chosen = Accepted::of(values(head, bytes, b"accept-encoding"))
+            .choose(self.coded.iter().map(|(coding, _)| *coding));
         chosen.and_then(of).map_or(&self.identity, |(_, representation)| representation)
     }
 

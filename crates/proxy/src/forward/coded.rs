@@ -7,13 +7,13 @@ use std::future::poll_fn;
 use std::io::Write;
 use std::pin::pin;
 
-use coding::{Content, Flush, is_of_bytes};
+use coding::{Change, Content, Flush, is_of_bytes};
 use config::Compress;
 use http1::{Framing, HeadLimits};
 
 use crate::body::incoming_body::IncomingBody;
 use crate::body::sink::BodySink;
-use crate::body::transform::{Choice, fields, fields_of_text};
+use crate::body::transform::{Choice, changed_head, fields, fields_of_text, values};
 use crate::body::upload::Until;
 use crate::context::client::Next;
 use crate::context::coders::Transform;
@@ -57,14 +57,12 @@ pub(crate) fn choose(
 ///
 /// RFC 9111 §4.3.4: a cache on the way finds what it has stored by the tag of the 304, so that has to be weak, too.
 fn has_weakened_tag(request: &Request, response: &Response) -> bool {
-    let (head, bytes) = (&request.head, request.head_bytes());
-    let known =
-        head.fields.iter().filter(|field| field.name.of(bytes).eq_ignore_ascii_case(b"if-none-match"));
+    let mut known = values(&request.head, request.head_bytes(), b"if-none-match");
     let mut tags = fields(&response.head, response.buffer.filled())
         .filter(|(name, value)| name.eq_ignore_ascii_case(b"etag") && value.starts_with(b"\""));
     let Some((_, tag)) = tags.next() else { return false };
     let weak = [b"W/", tag].concat();
-    known.flat_map(|field| field.value.of(bytes).windows(weak.len())).any(|known| known == weak)
+    known.any(|value| value.windows(weak.len()).any(|known| known == weak))
 }
 
 /// Sends a response whose body changes.
@@ -84,7 +82,8 @@ pub(crate) async fn respond(
     let plan = respond::plan(ctx, routed, status, &reply, source, exchange.state);
     exchange.state.record.received_apart(exchange.memory.response.head.len as u64);
     let is_stream = !matches!(reply.framing, Framing::Length(_)) || is_unbuffered(&exchange.memory.response);
-    let mut early = change_head(ctx, &mut exchange.memory.response, choice)?;
+    let change = choice.change().ok_or(Failure::UpstreamFraming)?;
+    let mut early = change_head(ctx, &mut exchange.memory.response, change)?;
     let (request, response) = (&mut exchange.memory.request, &mut exchange.memory.response);
     respond::render(ctx, routed, request, response, (&reply, &plan, false));
     exchange.state.answers(status);
@@ -147,16 +146,11 @@ fn is_unbuffered(response: &Response) -> bool {
 fn change_head(
     ctx: &ExchangeContext<'_>,
     response: &mut Response,
-    choice: Choice,
+    change: Change,
 ) -> Result<Vec<u8>, Failure> {
     let Response { head, buffer, .. } = response;
     let bytes = buffer.filled();
-    let mut text = Vec::with_capacity(head.len + 64);
-    let start_len = bytes.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    text.extend_from_slice(&bytes[..start_len]);
-    if let Some(change) = choice.change() {
-        change.write(&mut text, fields(head, bytes));
-    }
+    let mut text = changed_head(bytes, fields(head, bytes), change);
     text.extend_from_slice(b"\r\n");
     let early = bytes[head.len..].to_vec();
     buffer.clear();
@@ -194,9 +188,7 @@ pub(crate) fn own(
     let mut coded = Vec::new();
     transform.push(body, Flush::End, &mut coded).ok()?;
     ctx.worker.coders.give(transform);
-    let start = head.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    let mut text = head[..start].to_vec();
-    change.write(&mut text, fields_of_text(head));
+    let mut text = changed_head(head, fields_of_text(head), change);
     // Writing into a Vec does not fail.
     let _ = write!(text, "Content-Length: {}\r\n", coded.len());
     *head = text;
