@@ -12,7 +12,7 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 
 fuzz_target!(|bytes: &[u8]| {
     let accepted = Accepted::of(bytes.split(|byte| *byte == b'\n'));
-    if let Some(coding) = accepted.choose(&Coding::PLAIN) {
+    if let Some(coding) = accepted.choose(Coding::PLAIN) {
         assert!(accepted.takes(coding));
     }
     let fields = bytes.split(|byte| *byte == b'\n').filter_map(|line| {
