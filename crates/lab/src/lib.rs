@@ -13,8 +13,6 @@ mod changes;
 pub mod experiments;
 /// Expectations of a plan, and their results.
 pub mod expect;
-/// Parses durations, sizes and rates.
-mod quantity;
 /// Drivers of the proxies, one file each.
 pub mod proxies;
 /// Assignment of CPU cores.

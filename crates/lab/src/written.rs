@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use mistake::{Mistake, Places, nearest};
+use report::quantity;
 use report::results::{Layer, Role, Scheme, Upstream, Version};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -23,8 +24,8 @@ use crate::expect::{Bound, Expect};
 use crate::experiment::{Forecast, Takers};
 use crate::generator::{self, Generator};
 use crate::plan::{CasePlan, Deviation, Features, Load, Payload, Timing, UrlList};
+use crate::proxies;
 use crate::sites::Placement;
-use crate::{proxies, quantity};
 use machines::RawMachines;
 
 /// Maximum number of cases: nobody reads more.
@@ -670,7 +671,11 @@ mod tests {
             (format!("{SHORTEST}{case}delay = \"5\"\n"), "f:7:9: ", "duration"),
             (format!("{SHORTEST}{case}{case}"), "f:4:", "two cases"),
             (SHORTEST.replace("direct", "ngnix") + case, "f:2:12: ", "nginx"),
-            (format!("expect = [\"direct: p99 < much\"]\n{SHORTEST}{case}"), "f:1:", "p99 < 50ms"),
+            (
+                format!("expect = [\"direct: p99 < much\"]\n{SHORTEST}{case}"),
+                "f:1:",
+                "\"much\" is not a duration",
+            ),
             (format!("{SHORTEST}{case}load = \"errors < 1\"\n"), "f:7:8: ", "p99 < 10ms"),
             (format!("{SHORTEST}{case}generator = \"siege\"\n"), "f:7:13: ", "h2load"),
             (format!("{SHORTEST}{case}[proxy.nginx]\nworkers = 2\n"), "f:1:1: ", "none of the plan's"),
@@ -718,9 +723,9 @@ mod tests {
             "1:1 unknown field `titel`; did you mean \"title\"? Expected one of",
             "2:22 no proxy is called \"ngnix\"; did you mean \"nginx\"?",
             "3:12 invalid type: integer `5`; expected a string",
-            "4:11 an expectation is",
+            "4:11 \"much\" is not a duration",
             "4:33 the plan has no proxy \"nginx\"",
-            "4:52 an expectation is",
+            "4:52 \"\" is not a duration",
             "7:15 invalid value",
             "8:1 unknown field `lod`; did you mean \"load\"?",
             "13:1 unknown field `duratoin`; did you mean \"duration\"?",

@@ -54,8 +54,8 @@ mod error;
 
 pub use error::Error;
 pub use outcome::{
-    Cpu, Distribution, ErrorClass, Errors, MissedBy, Outcome, Problem, SCHEMA, ScheduleKept, Settings,
-    TlsMade,
+    Cpu, Distribution, ErrorClass, Errors, Expectation, MissedBy, Outcome, Problem, SCHEMA, ScheduleKept,
+    Settings, TlsMade,
 };
 pub use plan::{Arrival, CONNECTIONS_MAX, Plan, STREAMS_MAX, THREADS_MAX, Tls, TlsVersion, URLS_MAX};
 pub use run::{Control, Progress, Running, run, start};

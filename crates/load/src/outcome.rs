@@ -75,6 +75,9 @@ pub struct Outcome {
     pub cpu: Cpu,
     /// Reasons why the run is invalid; empty for a valid run.
     pub problems: Vec<Problem>,
+    /// What was expected of the run, and whether it was met; filled by who expects it.
+    #[serde(default)]
+    pub expectations: Vec<Expectation>,
 }
 
 impl Outcome {
@@ -82,6 +85,17 @@ impl Outcome {
     pub fn is_valid(&self) -> bool {
         self.problems.is_empty()
     }
+}
+
+/// Expectation of a run, with its result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expectation {
+    /// Text of the expectation: `p99 < 50ms`.
+    pub text: String,
+    /// Measured value with its unit; `None` if nothing was measured.
+    pub measured: Option<String>,
+    /// Whether the expectation was met. Without a measured value, it was not.
+    pub is_met: bool,
 }
 
 /// Settings of a run, as they were understood.

@@ -145,6 +145,7 @@ pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, ending: Ending) -> 
         schedule,
         cpu,
         problems,
+        expectations: Vec::new(),
     }
 }
 

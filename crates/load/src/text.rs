@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::error::Error;
-use crate::outcome::{Distribution, MissedBy, Outcome, Problem, TlsMade};
+use crate::outcome::{Distribution, Expectation, MissedBy, Outcome, Problem, TlsMade};
 use crate::plan::Arrival;
 
 /// Lines of the percentile format per halving of the distance to 100%.
@@ -68,7 +68,7 @@ fn write_report(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     for problem in &outcome.problems {
         writeln!(text, "\nINVALID: {}", words(problem))?;
     }
-    Ok(())
+    write_expectations(text, &outcome.expectations)
 }
 
 fn write_settings(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
@@ -191,6 +191,17 @@ fn write_errors(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
         writeln!(text, "  Statuses   {}", statuses.join(", "))?;
     }
     Ok(())
+}
+
+fn write_expectations(text: &mut String, expectations: &[Expectation]) -> std::fmt::Result {
+    if !expectations.is_empty() {
+        writeln!(text)?;
+    }
+    expectations.iter().try_for_each(|Expectation { text: expected, measured, is_met }| {
+        let verdict = if *is_met { "met" } else { "MISSED" };
+        let measured = measured.as_deref().unwrap_or("nothing was measured");
+        writeln!(text, "  {verdict:<6}  expected {expected}, measured {measured}")
+    })
 }
 
 fn words(problem: &Problem) -> String {

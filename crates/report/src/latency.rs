@@ -81,6 +81,13 @@ impl Latency {
         self.buckets.last().map(|bucket| bucket.latency_us)
     }
 
+    /// Mean latency, from the highest of each bucket; `None` without observations.
+    pub fn mean_us(&self) -> Option<f64> {
+        let count = self.count();
+        let sum: f64 = self.pairs().map(|(latency_us, count)| latency_us as f64 * count as f64).sum();
+        (count > 0).then(|| sum / count as f64)
+    }
+
     fn pairs(&self) -> impl Iterator<Item = (u64, u64)> {
         self.buckets.iter().map(|bucket| (bucket.latency_us, bucket.count))
     }
@@ -150,6 +157,7 @@ mod tests {
         }
         assert_eq!(latency.at_quantiles_us(&[0.5, 0.5, 0.99, 1.0]), [100, 100, 200, 300]);
         assert_eq!(latency.max_us(), Some(300));
+        assert_eq!((latency.mean_us(), Latency::default().mean_us()), (Some(151.0), None));
     }
 
     #[test]

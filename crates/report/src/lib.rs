@@ -24,6 +24,10 @@ pub mod findings;
 pub mod compare;
 /// Formats numbers with units.
 pub mod figure;
+/// Parses durations, sizes and rates.
+pub mod quantity;
+/// Conditions on figures: `p99 < 50ms`.
+pub mod condition;
 /// Tables, before they become text, Markdown or HTML.
 pub mod table;
 /// Text report for a terminal.

@@ -1,14 +1,20 @@
 //! `vanward load`: turns flags into a plan, shows progress, and prints the outcome as text or JSON.
 
+/// Expectations of a run.
+mod expect;
+
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use load::{Arrival, Control, Outcome, Plan, Running, Tls, TlsVersion};
+use report::condition::Condition;
 
 /// Exit code: the run is invalid.
 const INVALID: u8 = 98;
+/// Exit code: an expectation was missed.
+const MISSED: u8 = 99;
 /// A body or a URL list is read whole into memory.
 const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Duration of a run without -d and -n.
@@ -88,9 +94,13 @@ pub(crate) struct Args {
     /// Timeout of a request, until its response is complete
     #[arg(long, value_name = "DURATION", value_parser = seconds, default_value = "10s")]
     timeout: f64,
-    /// Exit with 1 if more requests fail than this number or percentage: 10, 0.1%
-    #[arg(long, value_name = "N", value_parser = max_errors, default_value = "0")]
-    max_errors: MaxErrors,
+    /// Exit with 1 if more requests fail than this number or percentage: 10, 0.1% [default: 0, or no limit if --expect is
+    /// about errors]
+    #[arg(long, value_name = "N", value_parser = max_errors)]
+    max_errors: Option<MaxErrors>,
+    /// Exit with 99 unless this holds: 'p99 < 50ms', 'errors < 0.1%', 'rate > 1000/s'. Can be repeated
+    #[arg(long = "expect", value_name = "CONDITION", value_parser = expect::condition)]
+    expectations: Vec<Condition>,
     /// Warm-up: send load for this time without counting it
     #[arg(long, value_name = "DURATION", value_parser = seconds, default_value = "0s")]
     warm_up: f64,
@@ -147,6 +157,7 @@ Examples:
   vanward load --ca ca.pem -c 64 https://localhost:8443/    over TLS, with your own CA
   vanward load --insecure --no-keepalive https://[::1]/     handshakes per second; --no-resume for full ones
   vanward load --h2 -c 16 -m 32 https://127.0.0.1:8443/     32 concurrent requests on each of 16 connections
+  vanward load -R 500 --expect 'p99 < 50ms' --expect 'errors < 0.1%' http://127.0.0.1:8080/   a gate for CI
   vanward load --body @order.json -H 'Content-Type: application/json' http://127.0.0.1:8080/orders
 
 Times with -R count from when a request is due: due to done (the main figure: a stall of the server counts for all
@@ -164,7 +175,12 @@ every connection failed at least twice.
 A run with -R is invalid (exit code 98) if own lateness at p99 is above 1 ms and above a tenth of the main figure's
 p99; if the last request was sent later than a hundredth of the run (at least 10 ms); or if more than one request
 in a hundred was never sent. The exit code is 1 without a success, if the server was gone before the end, or if more
-requests failed than --max-errors allows.";
+requests failed than --max-errors allows.
+
+--expect takes a figure, one of < <= = >= >, and a value. Figures: any percentile of the main figure (p50, p99, p99.9),
+mean and max; errors, 2xx, 3xx, 4xx and 5xx as a number or with % as a share of all requests; rate, successful requests
+per second. Each is printed with what was measured. If one is missed the exit code is 99, before all other codes; what
+was not measured is missed.";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
     let plan = match plan(arguments) {
@@ -172,7 +188,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Err(message) => return super::fail(2, message),
     };
     let outcome = match load::start(&plan).and_then(watched) {
-        Ok(outcome) => outcome,
+        Ok(outcome) => Outcome { expectations: expect::judge(&arguments.expectations, &outcome), ..outcome },
         Err(
             error @ (load::Error::Plan { .. }
             | load::Error::Url { .. }
@@ -182,12 +198,13 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Err(error) => return super::fail(super::FAILED, error),
     };
     match present(arguments, &outcome) {
+        Ok(()) if let Some(message) = expect::missed(&outcome) => super::fail(MISSED, message),
         Ok(()) if let Some(reason) = &outcome.server_gone => {
             super::fail(super::FAILED, format_args!("the server is gone: {reason}"))
         }
         Ok(()) if outcome.requests == 0 => super::fail(super::FAILED, "no request succeeded"),
-        Ok(()) if arguments.max_errors.are_exceeded_by(&outcome) => {
-            let (failed, most) = (outcome.errors.total(), arguments.max_errors);
+        Ok(()) if let Some(most) = max_errors_of(arguments).filter(|most| most.are_exceeded_by(&outcome)) => {
+            let failed = outcome.errors.total();
             super::fail(super::FAILED, format_args!("{failed} requests failed, and --max-errors is {most}"))
         }
         Ok(()) if !outcome.is_valid() => ExitCode::from(INVALID),
@@ -196,6 +213,12 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Err(Unwritten::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => super::fail(super::FAILED, error),
     }
+}
+
+/// Limit on failed requests: none by default if an expectation is about them.
+fn max_errors_of(arguments: &Args) -> Option<MaxErrors> {
+    let is_expected = arguments.expectations.iter().any(expect::is_about_errors);
+    arguments.max_errors.or((!is_expected).then_some(MaxErrors::Count(0)))
 }
 
 fn plan(arguments: &Args) -> Result<Plan, String> {

@@ -96,7 +96,8 @@ impl Layer {
             Proxy => other == Transport || Transport.may_depend_on(other),
             Control => other == Proxy || Proxy.may_depend_on(other),
             Chaos => other != Proxy && (other == Control || Control.may_depend_on(other)),
-            LabPart | Tool => false,
+            LabPart => other == Words,
+            Tool => false,
             Lab => matches!(other, LabPart | Words),
             Top => !matches!(other, Tool | Top | TestSupport),
             TestSupport => other == Control || Control.may_depend_on(other),
@@ -219,6 +220,7 @@ mod tests {
             ("load", "proxy", Some("dev"), false),
             ("load", "http1", None, false),
             ("origin", "report", None, false),
+            ("report", "mistake", None, true),
             ("config", "proxy", Some("build"), false),
             ("http1", "xtask", None, false),
         ] {

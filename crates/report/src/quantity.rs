@@ -1,4 +1,4 @@
-//! Parses durations, sizes and rates in plans.
+//! Parses durations, sizes and rates, as they stand in plans and conditions.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const LONGEST_SECONDS: f64 = 86_400.0;
 const LARGEST_BYTES: f64 = 1e15;
 
 /// Parses a duration: `50ms`, `1.5s`, `2m`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     match scaled(text, &DURATIONS) {
         Some(seconds) if seconds <= LONGEST_SECONDS => Ok(Duration::from_secs_f64(seconds)),
         _ => {
@@ -34,7 +34,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses a size in bytes: `512`, `64k`, `256MB`, `64KiB`.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
+pub fn size(text: &str) -> Result<u64, String> {
     match scaled(text, &SIZES) {
         Some(bytes) if bytes <= LARGEST_BYTES => Ok(bytes as u64),
         _ => Err(format!("{text:?} is not a size; expected one such as 512, 64k, 256MB or 64KiB")),
@@ -42,7 +42,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 }
 
 /// Parses a rate in bytes per second: `5KB/s`, `10Mbit/s`.
-pub(crate) fn rate(text: &str) -> Result<u64, String> {
+pub fn rate(text: &str) -> Result<u64, String> {
     let refused = |_| format!("{text:?} is not a rate; expected one such as 5KB/s or 10Mbit/s");
     match text.trim().strip_suffix("bit/s") {
         Some(bits) => size(bits).map(|bits| bits / 8).map_err(refused),

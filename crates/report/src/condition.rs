@@ -1,0 +1,266 @@
+//! Conditions on figures: `p99 < 50ms`, `errors < 0.1%`, `rate > 1000/s`. One grammar for the plans of the lab and for
+//! `vanward load --expect`.
+
+use crate::figure;
+use crate::quantity;
+
+/// A condition on one figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Condition {
+    text: String,
+    figure: Figure,
+    comparison: Comparison,
+    value: f64,
+}
+
+/// A figure of a condition.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Figure {
+    /// Quantile of the latency, from 0 to 1, in microseconds.
+    Quantile(f64),
+    /// Mean latency, in microseconds.
+    Mean,
+    /// Number of failed requests.
+    Errors,
+    /// Share of failed requests, from 0 to 1.
+    ErrorShare,
+    /// Number of responses with a status of this class: 4 for 4xx.
+    Status(u16),
+    /// Share of responses with a status of this class.
+    StatusShare(u16),
+    /// Successful requests per second.
+    Rate,
+    /// CPU time per request, in microseconds. Only the lab measures it.
+    CpuPerRequest,
+    /// Memory in bytes. Only the lab measures it.
+    Memory,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Comparison {
+    Less,
+    AtMost,
+    Equal,
+    AtLeast,
+    More,
+}
+
+/// Names of the figures, and what stands for any percentile.
+const NAMES: [&str; 17] = [
+    "p50",
+    "p75",
+    "p90",
+    "p95",
+    "p99",
+    "p99.9",
+    "p99.99",
+    "mean",
+    "max",
+    "errors",
+    "rate",
+    "requests/s",
+    "2xx",
+    "3xx",
+    "4xx",
+    "5xx",
+    "cpu/request",
+];
+const EXPECTED: &str = "expected a figure (a percentile such as p50, p99 or p99.9, mean, max, errors, 4xx, 5xx, rate, cpu/request or \
+                        memory), one of < <= = >= >, and a value, such as 'p99 < 50ms', 'errors < 0.1%' or 'rate > 1000/s'";
+
+impl Condition {
+    /// Parses a condition. The error says what is wrong, with the nearest figure, and what is expected.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let Some((name, comparison, value)) = split(text) else {
+            return Err(format!("it has no comparison; {EXPECTED}"));
+        };
+        let (figure, value) = read(name, value)?;
+        if !value.is_finite() {
+            return Err(format!("its value is not finite; {EXPECTED}"));
+        }
+        Ok(Self { text: text.trim().to_owned(), figure, comparison, value })
+    }
+
+    /// The condition as it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The figure that it is about.
+    pub fn figure(&self) -> Figure {
+        self.figure
+    }
+
+    /// Whether it sets an upper limit.
+    pub fn is_upper_limit(&self) -> bool {
+        matches!(self.comparison, Comparison::Less | Comparison::AtMost)
+    }
+
+    /// Whether a measured value meets it.
+    pub fn is_met_by(&self, measured: f64) -> bool {
+        match self.comparison {
+            Comparison::Less => measured < self.value,
+            Comparison::AtMost => measured <= self.value,
+            Comparison::Equal => measured == self.value,
+            Comparison::AtLeast => measured >= self.value,
+            Comparison::More => measured > self.value,
+        }
+    }
+
+    /// A value of its figure with the unit.
+    pub fn told(&self, value: f64) -> String {
+        match self.figure {
+            Figure::Quantile(_) | Figure::Mean | Figure::CpuPerRequest => figure::duration_us(value),
+            Figure::Errors | Figure::Status(_) => figure::count(value),
+            // Three digits of a small share: it is compared with one.
+            Figure::ErrorShare | Figure::StatusShare(_) => format!("{:.3}%", value * 100.0),
+            Figure::Rate => format!("{}/s", figure::rate(value)),
+            Figure::Memory => figure::memory_bytes(value),
+        }
+    }
+}
+
+/// Figure, comparison and value; with or without spaces around the comparison.
+fn split(text: &str) -> Option<(&str, Comparison, &str)> {
+    let at = text.find(['<', '>', '='])?;
+    let (name, rest) = text.split_at(at);
+    let comparisons = [
+        ("<=", Comparison::AtMost),
+        (">=", Comparison::AtLeast),
+        ("==", Comparison::Equal),
+        ("<", Comparison::Less),
+        (">", Comparison::More),
+        ("=", Comparison::Equal),
+    ];
+    let (sign, comparison) = comparisons.into_iter().find(|(sign, _)| rest.starts_with(sign))?;
+    Some((name.trim(), comparison, rest[sign.len()..].trim()))
+}
+
+fn read(name: &str, value: &str) -> Result<(Figure, f64), String> {
+    let us = || quantity::duration(value).map(|span| span.as_secs_f64() * 1e6);
+    // A number, or with % a share.
+    let counted = |count: Figure, share: Figure| match value.strip_suffix('%') {
+        None => number(value).map(|value| (count, value)),
+        Some(percent) => number(percent).map(|value| (share, value / 100.0)),
+    };
+    match name {
+        "mean" => Ok((Figure::Mean, us()?)),
+        "max" => Ok((Figure::Quantile(1.0), us()?)),
+        "errors" => counted(Figure::Errors, Figure::ErrorShare),
+        "rate" | "requests/s" => Ok((Figure::Rate, number(value.strip_suffix("/s").unwrap_or(value))?)),
+        "cpu/request" => Ok((Figure::CpuPerRequest, us()?)),
+        "memory" => Ok((Figure::Memory, quantity::size(value)? as f64)),
+        "2xx" | "3xx" | "4xx" | "5xx" => {
+            let class = u16::from(name.as_bytes()[0] - b'0');
+            counted(Figure::Status(class), Figure::StatusShare(class))
+        }
+        _ => match percentile(name) {
+            Some(quantile) => Ok((Figure::Quantile(quantile), us()?)),
+            None => Err(unknown(name)),
+        },
+    }
+}
+
+/// The quantile of `p99.9`.
+fn percentile(name: &str) -> Option<f64> {
+    let digits = name.strip_prefix('p')?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let percent: f64 = digits.parse().ok().filter(|_| is_number)?;
+    // 99.9 / 100 is not 0.999 as a float.
+    let quantile = (percent * 1e6).round() / 1e8;
+    (quantile > 0.0 && quantile <= 1.0).then_some(quantile)
+}
+
+fn unknown(name: &str) -> String {
+    let meant = mistake::nearest(name, NAMES.into_iter().chain(["memory"]));
+    let meant = meant.map(|meant| format!("; did you mean {meant:?}")).unwrap_or_default();
+    let mark = if meant.is_empty() { "" } else { "?" };
+    format!("unknown figure {name:?}{meant}{mark}; {EXPECTED}")
+}
+
+/// A number that may end in k or M.
+fn number(text: &str) -> Result<f64, String> {
+    let text = text.trim();
+    let (digits, factor) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 1e3),
+        Some(b'M') => (&text[..text.len() - 1], 1e6),
+        _ => (text, 1.0),
+    };
+    let number = digits.trim_end().parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
+    number.map(|number| number * factor).ok_or_else(|| format!("{text:?} is not a number; {EXPECTED}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Condition {
+        Condition::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn conditions_are_read_with_their_units_and_compared() {
+        let cases = [
+            ("p99 < 50ms", Figure::Quantile(0.99), 49_999.0, 50_000.0),
+            ("p99<50ms", Figure::Quantile(0.99), 49_999.0, 50_000.0),
+            ("p99.9 <= 1s", Figure::Quantile(0.999), 1e6, 1e6 + 1.0),
+            ("p87.5 < 1s", Figure::Quantile(0.875), 1.0, 1e6),
+            ("mean < 2m", Figure::Mean, 1.0, 1.2e8),
+            ("max < 250us", Figure::Quantile(1.0), 249.0, 250.0),
+            ("errors = 0", Figure::Errors, 0.0, 1.0),
+            ("errors == 0", Figure::Errors, 0.0, 1.0),
+            ("errors < 0.1%", Figure::ErrorShare, 0.000_9, 0.001),
+            ("5xx < 10", Figure::Status(5), 9.0, 10.0),
+            ("4xx <= 2 %", Figure::StatusShare(4), 0.02, 0.021),
+            ("requests/s >= 1000", Figure::Rate, 1000.0, 999.0),
+            ("rate > 1000/s", Figure::Rate, 1001.0, 1000.0),
+            ("rate>1.5k/s", Figure::Rate, 1501.0, 1500.0),
+            ("cpu/request < 30us", Figure::CpuPerRequest, 29.0, 30.0),
+            ("memory < 10MB", Figure::Memory, 1e6, 1e7),
+        ];
+        for (text, figure, good, bad) in cases {
+            let condition = parse(text);
+            assert_eq!(condition.figure(), figure, "{text}");
+            assert!(condition.is_met_by(good) && !condition.is_met_by(bad), "{text}");
+            assert!(!condition.is_met_by(f64::NAN), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_named_with_what_was_meant() {
+        let cases = [
+            ("", "it has no comparison; expected a figure"),
+            ("p99", "it has no comparison"),
+            ("< 5ms", "unknown figure \"\""),
+            ("p99 < 50", "\"50\" is not a duration"),
+            ("p99 <", "\"\" is not a duration"),
+            ("p99 < 5 <", "is not a duration"),
+            ("p0 < 1s", "unknown figure \"p0\""),
+            ("p101 < 1s", "unknown figure \"p101\""),
+            ("p1e1 < 1s", "unknown figure \"p1e1\""),
+            ("errros = 0", "unknown figure \"errros\"; did you mean \"errors\"?"),
+            ("memry < 1MB", "did you mean \"memory\"?"),
+            ("errors ~ 0", "it has no comparison"),
+            ("errors = NaN", "\"NaN\" is not a number"),
+            ("errors < -1%", "\"-1\" is not a number"),
+            ("rate > inf/s", "\"inf\" is not a number"),
+            ("6xx = 0", "did you mean"),
+        ];
+        for (text, expected) in cases {
+            let error = Condition::parse(text).expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn values_are_told_in_the_unit_of_the_figure() {
+        for (text, value, expected) in [
+            ("p99 < 1s", 61_200.0, "61.2 ms"),
+            ("errors = 0", 1_200.0, "1,200"),
+            ("errors < 1%", 0.001_234, "0.123%"),
+            ("rate > 5", 31_022.4, "31,022/s"),
+        ] {
+            assert_eq!(parse(text).told(value), expected);
+        }
+    }
+}

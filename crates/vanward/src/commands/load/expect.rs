@@ -1,0 +1,72 @@
+//! Expectations of a run: `--expect 'p99 < 50ms'`. Parsed with the other flags, and judged by the outcome.
+
+use load::{Expectation, Outcome};
+use report::condition::{Condition, Figure};
+
+/// Parses the value of `--expect`.
+pub(super) fn condition(text: &str) -> Result<Condition, String> {
+    let condition = Condition::parse(text)?;
+    match condition.figure() {
+        Figure::CpuPerRequest | Figure::Memory => Err(
+            "that is a figure of the server, which a generator does not see; `vanward lab run` measures it"
+                .to_owned(),
+        ),
+        _ => Ok(condition),
+    }
+}
+
+/// Whether it limits failed requests.
+pub(super) fn is_about_errors(condition: &Condition) -> bool {
+    matches!(condition.figure(), Figure::Errors | Figure::ErrorShare)
+}
+
+/// Judges each expectation.
+pub(super) fn judge(conditions: &[Condition], outcome: &Outcome) -> Vec<Expectation> {
+    let judged = conditions.iter().map(|condition| {
+        let measured = measured(condition.figure(), outcome);
+        Expectation {
+            text: condition.text().to_owned(),
+            measured: measured.map(|value| condition.told(value)),
+            is_met: measured.is_some_and(|value| condition.is_met_by(value)),
+        }
+    });
+    judged.collect()
+}
+
+/// The figure of a run; `None` if it was not measured.
+fn measured(figure: Figure, outcome: &Outcome) -> Option<f64> {
+    let latency = Some(&outcome.latency).filter(|latency| latency.count > 0);
+    let failed = outcome.errors.total();
+    let all = outcome.requests + failed;
+    let of_class = |class: u16| {
+        let is_in = |(status, _): &(&u16, &u64)| **status / 100 == class;
+        outcome.statuses.iter().filter(is_in).map(|(_, count)| *count).sum::<u64>()
+    };
+    let share = |count: u64| (all > 0).then(|| count as f64 / all as f64);
+    match figure {
+        Figure::Quantile(quantile) => {
+            let histogram = latency?.histogram().ok()?;
+            Some(histogram.value_at_quantile(quantile) as f64)
+        }
+        Figure::Mean => latency.map(|latency| latency.mean_us),
+        Figure::Errors => (all > 0).then_some(failed as f64),
+        Figure::ErrorShare => share(failed),
+        Figure::Status(class) => (all > 0).then(|| of_class(class) as f64),
+        Figure::StatusShare(class) => share(of_class(class)),
+        Figure::Rate => (outcome.measured_seconds > 0.0).then_some(outcome.requests_per_second),
+        Figure::CpuPerRequest | Figure::Memory => None,
+    }
+}
+
+/// Error message if an expectation was missed.
+pub(super) fn missed(outcome: &Outcome) -> Option<String> {
+    let missed: Vec<String> = outcome
+        .expectations
+        .iter()
+        .filter(|each| !each.is_met)
+        .map(|each| format!("{} (measured {})", each.text, each.measured.as_deref().unwrap_or("nothing")))
+        .collect();
+    let all = outcome.expectations.len();
+    (!missed.is_empty())
+        .then(|| format!("{} of {all} expectations were missed: {}", missed.len(), missed.join(", ")))
+}
