@@ -16,6 +16,7 @@ use rustix::time::{
 use tokio::io::unix::AsyncFd;
 
 use crate::schedule::{Dispatch, Schedule, Window};
+use crate::think::Thinking;
 
 /// Permission to send one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,12 +44,13 @@ pub(crate) enum Arrivals {
 impl Arrivals {
     pub(crate) fn new(
         schedule: Option<Schedule>,
+        thinking: Option<Thinking>,
         window: Window,
         requests: Option<u64>,
         connections: usize,
     ) -> io::Result<Self> {
         Ok(match schedule {
-            None => Self::Closed(Closed { start: window.start, remaining: Cell::new(requests) }),
+            None => Self::Closed(Closed { start: window.start, remaining: Cell::new(requests), thinking }),
             Some(schedule) => Self::Open(Open {
                 dispatch: RefCell::new(Dispatch::new(schedule, window, requests)),
                 start: window.start,
@@ -66,7 +68,7 @@ impl Arrivals {
         context: &mut Context<'_>,
     ) -> Poll<Next> {
         match self {
-            Self::Closed(closed) => Poll::Ready(closed.next(free)),
+            Self::Closed(closed) => closed.poll_next(connection, free, context),
             Self::Open(open) => open.poll_next(connection, free, context),
         }
     }
@@ -109,12 +111,24 @@ pub(crate) struct Closed {
     start: Instant,
     /// Requests that are left in the measured window.
     remaining: Cell<Option<u64>>,
+    /// Pauses between requests, if there are any.
+    thinking: Option<Thinking>,
 }
 
 impl Closed {
     /// Takes a turn for a connection that could not be opened. Returns true if none was left.
     pub(crate) fn is_over(&self, free: Instant) -> bool {
         self.next(free) == Next::Over
+    }
+
+    fn poll_next(&self, connection: usize, free: Instant, context: &mut Context<'_>) -> Poll<Next> {
+        // Who has nothing more to send does not think about it.
+        match &self.thinking {
+            Some(thinking) if self.remaining.get() != Some(0) => {
+                thinking.poll(connection, free, context).map(|free| self.next(free))
+            }
+            _ => Poll::Ready(self.next(free)),
+        }
     }
 
     fn next(&self, free: Instant) -> Next {
@@ -262,16 +276,16 @@ mod tests {
     }
 
     fn open(requests: u64, rate: f64, load: Instant) -> Arrivals {
-        let schedule = Schedule::new(Arrival::Constant { requests_per_second: rate }, 0, 1);
+        let schedule = Schedule::new(&Arrival::Constant { requests_per_second: rate }, 0.0, 0, 1);
         let window = Window { load, start: load, end: None };
-        Arrivals::new(schedule, window, Some(requests), 2).expect("a timer")
+        Arrivals::new(schedule, None, window, Some(requests), 2).expect("a timer")
     }
 
     #[test]
     fn a_closed_loop_gives_turns_at_once_until_the_count_is_used_up() {
         let load = Instant::now();
         let window = Window { load, start: load + Duration::from_secs(1), end: None };
-        let arrivals = Arrivals::new(None, window, Some(2), 1).expect("no timer");
+        let arrivals = Arrivals::new(None, None, window, Some(2), 1).expect("no timer");
         let mut context = Context::from_waker(Waker::noop());
         let mut next = |free| arrivals.poll_next(0, free, &mut context);
         let send = |due, counted| Poll::Ready(Next::Send(Turn { due, counted }));

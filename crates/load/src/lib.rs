@@ -9,6 +9,8 @@ mod plan;
 mod target;
 /// Seeded randomness.
 mod random;
+/// Rates that change: when requests of stages are due. No I/O.
+mod stages;
 /// Schedule of the requests, and which connection sends each. No I/O.
 mod schedule;
 /// Starts and ends the threads of a run.
@@ -17,6 +19,8 @@ mod run;
 mod worker;
 /// Turns for connections: when each may send.
 mod arrivals;
+/// Pauses of connections between requests.
+mod think;
 /// Opens connections: TCP and the TLS handshake.
 mod connect;
 /// Connection of a sender: TCP, with or without TLS.
@@ -43,6 +47,8 @@ mod check;
 mod chunked;
 /// Measurements of one thread.
 mod record;
+/// Measurements by status class, URL, name or stage.
+mod breakdown;
 /// Combines the records of threads into the outcome, and judges its validity.
 mod summary;
 /// Result of a run, the schema of `--json`.
@@ -54,9 +60,12 @@ mod error;
 
 pub use error::Error;
 pub use outcome::{
-    Cpu, Distribution, ErrorClass, Errors, Expectation, MissedBy, Outcome, Problem, SCHEMA, ScheduleKept,
-    Settings, TlsMade,
+    BrokenDown, BrokenDownRow, Cpu, Distribution, ErrorClass, Errors, Expectation, MissedBy, Outcome,
+    Problem, SCHEMA, ScheduleKept, Settings, TlsMade,
 };
-pub use plan::{Arrival, CONNECTIONS_MAX, Plan, STREAMS_MAX, THREADS_MAX, Tls, TlsVersion, URLS_MAX};
+pub use plan::{
+    Arrival, Breakdown, CONNECTIONS_MAX, Plan, STREAMS_MAX, Stage, THREADS_MAX, ThinkTime, Tls, TlsVersion,
+    URLS_MAX,
+};
 pub use run::{Control, Progress, Running, run, start};
 pub use text::{percentiles, report};

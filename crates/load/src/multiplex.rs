@@ -286,7 +286,8 @@ impl Sender {
         let Requests::Http2(messages) = &worker.shared.targets.requests else {
             unreachable!("the requests of a run are of one protocol")
         };
-        let message = &messages[worker.next_request(messages.len())];
+        let chosen = worker.next_request(messages.len());
+        let message = &messages[chosen];
         let sent = if worker.is_open_model { Instant::now() } else { turn.due };
         let number = turn.counted.then(|| worker.departure(&turn, free, sent));
         let mut attempt = 1;
@@ -311,6 +312,15 @@ impl Sender {
                 record.response(response, &Moments { due: turn.due, sent, first_byte, done });
             }
             drop(record);
+            if worker.has_tables() {
+                let began = if worker.is_open_model { turn.due } else { sent };
+                let done = exchanged.as_ref().ok();
+                worker.break_down(
+                    chosen,
+                    turn.due,
+                    done.map(|done| (done.response.status, done.done - began)),
+                );
+            }
             worker.settled(number);
         }
         match exchanged {

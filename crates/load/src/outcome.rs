@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Arrival, Tls};
+use crate::plan::{Arrival, Breakdown, ThinkTime, Tls};
 
 /// Version of this schema. It changes when a field changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
@@ -69,6 +69,9 @@ pub struct Outcome {
     /// TLS handshakes of the window, for `https` URLs.
     #[serde(default)]
     pub tls: Option<TlsMade>,
+    /// Figures by part of the run: by status, URL or name on request, and by stage.
+    #[serde(default)]
+    pub breakdowns: Vec<BrokenDown>,
     /// How well the schedule was kept, for runs with a rate.
     pub schedule: Option<ScheduleKept>,
     /// CPU time of the generator.
@@ -130,6 +133,9 @@ pub struct Settings {
     pub threads: usize,
     /// When requests were sent.
     pub arrival: Arrival,
+    /// Pause of each connection between requests.
+    #[serde(default)]
+    pub think_time: Option<ThinkTime>,
     /// Requested duration.
     pub duration_seconds: Option<f64>,
     /// Requested number of requests.
@@ -158,6 +164,30 @@ pub struct TlsMade {
     pub handshake: Distribution,
     /// Agreed versions and cipher suites, also before the window: `TLSv1.3 TLS_AES_128_GCM_SHA256`.
     pub agreed: Vec<String>,
+}
+
+/// Figures of a run by one of its parts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BrokenDown {
+    /// What the rows stand for.
+    pub by: Breakdown,
+    /// The rows that have a request.
+    pub rows: Vec<BrokenDownRow>,
+}
+
+/// Figures of one part. Connects that fail before a request is chosen are in none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BrokenDownRow {
+    /// The part: `4xx`, a URL, a name, `2: 10s at 500/s`.
+    pub name: String,
+    /// Complete responses with status 2xx or 3xx.
+    pub requests: u64,
+    /// Failed requests, by any class of failure.
+    pub failed: u64,
+    /// `requests` per second of the run, or of the stage.
+    pub requests_per_second: f64,
+    /// Latency of `requests`; by status, of all complete responses.
+    pub latency: Distribution,
 }
 
 /// Failed requests by class. None is counted as a success.

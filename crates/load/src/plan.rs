@@ -16,6 +16,8 @@ pub const CONNECTIONS_MAX: usize = 100_000;
 pub const STREAMS_MAX: usize = 1_000;
 /// Maximum number of URLs in a list.
 pub const URLS_MAX: usize = 1_000_000;
+/// Maximum number of stages.
+const STAGES_MAX: usize = 1_000;
 /// Maximum duration of a run or a wait: a year.
 const SECONDS_MAX: f64 = 366.0 * 86_400.0;
 /// Maximum requests per second, over all threads.
@@ -49,7 +51,11 @@ pub struct Plan {
     pub threads: usize,
     /// When requests are sent.
     pub arrival: Arrival,
-    /// Ends the run after this time; `None` runs until `requests` are done.
+    /// Closed loop: pause of each connection between a response and its next request.
+    pub think_time: Option<ThinkTime>,
+    /// Tables of figures by part of the run.
+    pub breakdowns: Vec<Breakdown>,
+    /// Ends the run after this time; `None` runs until `requests` are done. Not for stages, which have their own end.
     pub duration_seconds: Option<f64>,
     /// Ends the run after this many requests, failed ones included; `None` runs for `duration_seconds`.
     pub requests: Option<u64>,
@@ -92,8 +98,53 @@ pub enum TlsVersion {
     Tls13,
 }
 
-/// When requests are sent.
+/// Pause of a connection between requests, uniformly random between two values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ThinkTime {
+    /// Shortest pause.
+    pub least_seconds: f64,
+    /// Longest pause.
+    pub most_seconds: f64,
+}
+
+/// What the rows of a table stand for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Breakdown {
+    /// The class of the status: `2xx`, `4xx`. Times of all complete responses, not only of successes.
+    Status,
+    /// The URL.
+    Url,
+    /// The name of the URL: its fragment, otherwise its path without the query.
+    Name,
+    /// The stage of the schedule in which the request was due.
+    Stage,
+}
+
+/// Part of a schedule: a rate that holds, or changes linearly.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Stage {
+    /// Duration.
+    pub seconds: f64,
+    /// Rate at its start, over all threads.
+    pub from_per_second: f64,
+    /// Rate at its end.
+    pub to_per_second: f64,
+}
+
+impl std::fmt::Display for Stage {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { seconds, from_per_second: from, to_per_second: to } = self;
+        if from == to {
+            write!(formatter, "{seconds}s at {to}/s")
+        } else {
+            write!(formatter, "{seconds}s from {from}/s to {to}/s")
+        }
+    }
+}
+
+/// When requests are sent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Arrival {
     /// Closed loop: each connection sends its next request as soon as a response is complete.
@@ -110,16 +161,37 @@ pub enum Arrival {
         /// Seed: the same seed gives the same arrivals.
         seed: u64,
     },
+    /// Rates that hold or change linearly, one after the other. The run ends with the last stage.
+    Stages {
+        /// The stages, at least one.
+        stages: Vec<Stage>,
+        /// Seed of random arrivals (a Poisson process); `None` for equal intervals at a rate that holds.
+        seed: Option<u64>,
+    },
 }
 
 impl Arrival {
-    /// The requested rate; `None` for a closed loop.
+    /// The requested rate, of stages their mean; `None` for a closed loop.
     pub fn requests_per_second(&self) -> Option<f64> {
-        match *self {
+        match self {
             Self::Closed => None,
             Self::Constant { requests_per_second } | Self::Poisson { requests_per_second, .. } => {
-                Some(requests_per_second)
+                Some(*requests_per_second)
             }
+            Self::Stages { stages, .. } => {
+                let requests =
+                    |stage: &Stage| stage.seconds * (stage.from_per_second + stage.to_per_second) / 2.0;
+                let seconds: f64 = stages.iter().map(|stage| stage.seconds).sum();
+                Some(stages.iter().map(requests).sum::<f64>() / seconds)
+            }
+        }
+    }
+
+    /// The stages; empty for other arrivals.
+    pub fn stages(&self) -> &[Stage] {
+        match self {
+            Self::Stages { stages, .. } => stages,
+            _ => &[],
         }
     }
 }
@@ -139,6 +211,8 @@ impl Default for Plan {
             connections: 10,
             threads: 1,
             arrival: Arrival::Closed,
+            think_time: None,
+            breakdowns: Vec::new(),
             duration_seconds: Some(10.0),
             requests: None,
             warm_up_seconds: 0.0,
@@ -151,6 +225,20 @@ impl Plan {
     /// A closed loop of 10 connections on one URL for 10 s, as a start for other plans.
     pub fn new(url: impl Into<String>) -> Self {
         Self { urls: vec![url.into()], ..Self::default() }
+    }
+
+    /// Duration of the measured window: of the stages together, or as planned.
+    pub fn window_seconds(&self) -> Option<f64> {
+        match self.arrival.stages() {
+            [] => self.duration_seconds,
+            stages => Some(stages.iter().map(|stage| stage.seconds).sum()),
+        }
+    }
+
+    /// Tables of the run: the requested ones, and one by stage if there are several.
+    pub(crate) fn tables(&self) -> Vec<Breakdown> {
+        let has_stages = self.arrival.stages().len() > 1 && !self.breakdowns.contains(&Breakdown::Stage);
+        has_stages.then_some(Breakdown::Stage).into_iter().chain(self.breakdowns.iter().copied()).collect()
     }
 
     /// Reports values out of range. URLs and headers are checked where they are parsed.
@@ -184,13 +272,14 @@ impl Plan {
                 "1 without HTTP/2 (--h2) and connections that are kept".to_owned(),
             );
         }
-        if self.duration_seconds.is_none() && self.requests.is_none() {
+        self.check_arrival()?;
+        if self.window_seconds().is_none() && self.requests.is_none() {
             return wrong("the end of the run", "a duration (-d) or a number of requests (-n)".to_owned());
         }
         if self.requests == Some(0) {
             return wrong("the number of requests (-n)", "at least 1".to_owned());
         }
-        if self.duration_seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds <= SECONDS_MAX)) {
+        if self.window_seconds().is_some_and(|seconds| !(seconds > 0.0 && seconds <= SECONDS_MAX)) {
             return wrong("the duration (-d)", "more than 0 and at most a year".to_owned());
         }
         if !(self.timeout_seconds > 0.0 && self.timeout_seconds <= SECONDS_MAX) {
@@ -201,10 +290,55 @@ impl Plan {
         }
         match self.arrival.requests_per_second() {
             Some(rate) if !(rate > 0.0 && rate <= RATE_MAX) => {
-                wrong("the rate (-R)", format!("more than 0 and at most {RATE_MAX} requests a second"))
+                let flag = if self.arrival.stages().is_empty() {
+                    "the rate (-R)"
+                } else {
+                    "the mean rate (--stages)"
+                };
+                wrong(flag, format!("more than 0 and at most {RATE_MAX} requests a second"))
             }
             _ => Ok(()),
         }
+    }
+
+    fn check_arrival(&self) -> Result<(), Error> {
+        let wrong = |what: &'static str, expected: String| Err(Error::Plan { what, expected });
+        let stages = self.arrival.stages();
+        if matches!(self.arrival, Arrival::Stages { .. }) {
+            if stages.is_empty() || stages.len() > STAGES_MAX {
+                return wrong("the number of stages (--stages)", format!("1 to {STAGES_MAX}"));
+            }
+            if self.duration_seconds.is_some() {
+                return wrong(
+                    "the duration (-d)",
+                    "left out: the stages have their own (--stages)".to_owned(),
+                );
+            }
+        }
+        let is_rate = |rate: f64| (0.0..=RATE_MAX).contains(&rate);
+        let is_good = |stage: &Stage| {
+            stage.seconds > 0.0 && is_rate(stage.from_per_second) && is_rate(stage.to_per_second)
+        };
+        if !stages.iter().all(is_good) {
+            return wrong(
+                "a stage (--stages)",
+                format!("longer than 0, with rates from 0 to {RATE_MAX} requests a second"),
+            );
+        }
+        let Some(ThinkTime { least_seconds, most_seconds }) = self.think_time else { return Ok(()) };
+        if self.arrival != Arrival::Closed {
+            return wrong(
+                "the think time (--think-time)",
+                "left out with a rate: the schedule says when requests are sent".to_owned(),
+            );
+        }
+        if !(0.0..=most_seconds).contains(&least_seconds) || most_seconds > SECONDS_MAX {
+            return wrong(
+                "the think time (--think-time)",
+                "a range from 0 to a year, such as 100ms..1s".to_owned(),
+            );
+        }
+        Ok(())
     }
 }
 
@@ -215,7 +349,23 @@ mod tests {
     #[test]
     fn a_plan_that_cannot_run_is_refused_by_the_name_of_its_flag() {
         let base = || Plan::new("http://127.0.0.1/");
-        let cases: [(Plan, &str); 13] = [
+        let stage =
+            |seconds, from_per_second, to_per_second| Stage { seconds, from_per_second, to_per_second };
+        let staged = |stages: &[Stage]| Plan {
+            duration_seconds: None,
+            arrival: Arrival::Stages { stages: stages.to_vec(), seed: None },
+            ..base()
+        };
+        staged(&[stage(1.0, 0.0, 5.0)]).check().expect("a ramp runs");
+        let think = |least_seconds, most_seconds| Some(ThinkTime { least_seconds, most_seconds });
+        let cases: [(Plan, &str); 20] = [
+            (staged(&[]), "--stages"),
+            (staged(&[stage(0.0, 1.0, 1.0)]), "--stages"),
+            (staged(&[stage(1.0, -1.0, 1.0)]), "--stages"),
+            (staged(&[stage(1.0, 0.0, 0.0)]), "mean rate"),
+            (Plan { duration_seconds: Some(1.0), ..staged(&[stage(1.0, 1.0, 1.0)]) }, "-d"),
+            (Plan { think_time: think(2.0, 1.0), ..base() }, "--think-time"),
+            (Plan { think_time: think(0.0, 1.0), ..staged(&[stage(1.0, 1.0, 1.0)]) }, "--think-time"),
             (Plan::default(), "URLs"),
             (Plan { threads: 0, ..base() }, "-t"),
             (Plan { threads: 4, connections: 3, ..base() }, "-c"),

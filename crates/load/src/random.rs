@@ -33,6 +33,11 @@ impl Random {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
+    /// Uniform number between two values.
+    pub(crate) fn between(&mut self, least: f64, most: f64) -> f64 {
+        least + (most - least) * self.unit()
+    }
+
     /// Interval of a Poisson process with this mean (exponential distribution).
     pub(crate) fn exponential(&mut self, mean: f64) -> f64 {
         -self.unit().ln() * mean

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use rustls::{CipherSuite, ProtocolVersion};
 
+use crate::breakdown::Rows;
 use crate::check::Response;
 use crate::outcome::{ErrorClass, Errors};
 use crate::secure::Agreed;
@@ -33,6 +34,15 @@ impl Times {
         let histogram = Histogram::new_with_bounds(1, LONGEST_US, SIGNIFICANT_DIGITS);
         #[allow(clippy::expect_used, reason = "constant bounds, checked by every test")]
         let histogram = histogram.expect("1 us to an hour with 3 digits is a histogram");
+        Self { histogram, clamped: 0 }
+    }
+
+    /// A histogram that grows with its times, for many of which most stay small.
+    pub(crate) fn growing() -> Self {
+        let histogram = Histogram::new(SIGNIFICANT_DIGITS);
+        #[allow(clippy::expect_used, reason = "a constant, checked by every test")]
+        let mut histogram = histogram.expect("3 digits are a histogram");
+        histogram.auto(true);
         Self { histogram, clamped: 0 }
     }
 
@@ -82,6 +92,8 @@ pub(crate) struct Record {
     pub(crate) own_lateness: Times,
     /// Complete responses by status.
     pub(crate) statuses: Vec<u64>,
+    /// Measurements for the tables of the run.
+    pub(crate) rows: Rows,
     pub(crate) requests: u64,
     pub(crate) errors: Errors,
     pub(crate) error_examples: BTreeMap<ErrorClass, String>,
@@ -113,6 +125,7 @@ impl Record {
             lateness: Times::new(),
             own_lateness: Times::new(),
             statuses: vec![0; STATUSES],
+            rows: Rows::default(),
             requests: 0,
             errors: Errors::default(),
             error_examples: BTreeMap::new(),
@@ -224,6 +237,7 @@ impl Record {
         for (count, more) in self.statuses.iter_mut().zip(other.statuses) {
             *count += more;
         }
+        self.rows.merge(other.rows);
         self.requests += other.requests;
         self.errors.add(&other.errors);
         for (class, words) in other.error_examples {

@@ -191,7 +191,7 @@ impl Drop for StopOnFailure {
 
 fn window(plan: &Plan, load: Instant) -> Window {
     let start = load + Duration::from_secs_f64(plan.warm_up_seconds);
-    Window { load, start, end: plan.duration_seconds.map(|seconds| start + Duration::from_secs_f64(seconds)) }
+    Window { load, start, end: plan.window_seconds().map(|seconds| start + Duration::from_secs_f64(seconds)) }
 }
 
 /// Runs one load thread, from its runtime to its record.

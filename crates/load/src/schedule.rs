@@ -3,10 +3,12 @@
 //! A backlog needs no queue: only the next due time is stored, however late the server is.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::plan::Arrival;
 use crate::random::Random;
+use crate::stages::Profile;
 
 /// Infinite due times of one thread, as offsets from the start.
 #[derive(Debug, Clone)]
@@ -16,12 +18,20 @@ pub(crate) enum Schedule {
     /// Poisson process. Each thread has its share of the rate: a sum of independent Poisson processes is a Poisson
     /// process.
     Poisson { mean_ns: f64, at_ns: f64, random: Random },
+    /// Stages: a position in the requests of all threads, and when it is due. With random steps between positions it is
+    /// a Poisson process with a rate that changes.
+    Stages { profile: Arc<Profile>, count: f64, due: Duration, threads: f64, random: Option<Random> },
 }
 
 impl Schedule {
     /// Schedule of one thread; `None` for a closed loop.
-    pub(crate) fn new(arrival: Arrival, thread: usize, threads: usize) -> Option<Self> {
-        match arrival {
+    pub(crate) fn new(
+        arrival: &Arrival,
+        warm_up_seconds: f64,
+        thread: usize,
+        threads: usize,
+    ) -> Option<Self> {
+        match *arrival {
             Arrival::Closed => None,
             Arrival::Constant { requests_per_second } => Some(Self::Constant {
                 interval_ns: 1e9 / requests_per_second,
@@ -34,6 +44,16 @@ impl Schedule {
                 let at_ns = random.exponential(mean_ns);
                 Some(Self::Poisson { mean_ns, at_ns, random })
             }
+            Arrival::Stages { ref stages, seed } => {
+                let profile = Arc::new(Profile::new(stages, warm_up_seconds));
+                let mut random = seed.map(|seed| Random::of_thread(seed, thread));
+                let count = match &mut random {
+                    Some(random) => random.exponential(threads as f64),
+                    None => thread as f64,
+                };
+                let due = profile.due(count);
+                Some(Self::Stages { profile, count, due, threads: threads as f64, random })
+            }
         }
     }
 
@@ -43,6 +63,7 @@ impl Schedule {
             // From the index each time: adding up intervals would drift.
             Self::Constant { interval_ns, index, .. } => index as f64 * interval_ns,
             Self::Poisson { at_ns, .. } => at_ns,
+            Self::Stages { due, .. } => return due,
         };
         Duration::from_nanos(nanoseconds as u64)
     }
@@ -51,6 +72,13 @@ impl Schedule {
         match self {
             Self::Constant { index, stride, .. } => *index += *stride,
             Self::Poisson { mean_ns, at_ns, random } => *at_ns += random.exponential(*mean_ns),
+            Self::Stages { profile, count, due, threads, random } => {
+                *count += match random {
+                    Some(random) => random.exponential(*threads),
+                    None => *threads,
+                };
+                *due = profile.due(*count);
+            }
         }
     }
 }
@@ -162,8 +190,8 @@ mod tests {
 
     use super::*;
 
-    fn dues(arrival: Arrival, thread: usize, threads: usize, count: usize) -> Vec<Duration> {
-        let mut schedule = Schedule::new(arrival, thread, threads).expect("an open model");
+    fn dues(arrival: &Arrival, thread: usize, threads: usize, count: usize) -> Vec<Duration> {
+        let mut schedule = Schedule::new(arrival, 0.0, thread, threads).expect("an open model");
         let next = || {
             let due = schedule.due();
             schedule.advance();
@@ -178,31 +206,31 @@ mod tests {
     }
 
     fn thousand_a_second() -> Schedule {
-        Schedule::new(Arrival::Constant { requests_per_second: 1000.0 }, 0, 1).expect("an open model")
+        Schedule::new(&Arrival::Constant { requests_per_second: 1000.0 }, 0.0, 0, 1).expect("an open model")
     }
 
     #[test]
     fn threads_of_a_constant_rate_interleave() {
         let arrival = Arrival::Constant { requests_per_second: 1000.0 };
-        assert_eq!(dues(arrival, 0, 2, 3), [0, 2, 4].map(Duration::from_millis));
-        assert_eq!(dues(arrival, 1, 2, 3), [1, 3, 5].map(Duration::from_millis));
+        assert_eq!(dues(&arrival, 0, 2, 3), [0, 2, 4].map(Duration::from_millis));
+        assert_eq!(dues(&arrival, 1, 2, 3), [1, 3, 5].map(Duration::from_millis));
     }
 
     #[test]
     fn a_constant_rate_does_not_drift() {
         let arrival = Arrival::Constant { requests_per_second: 3.0 };
-        assert_eq!(dues(arrival, 0, 1, 3001)[3000], Duration::from_secs(1000));
+        assert_eq!(dues(&arrival, 0, 1, 3001)[3000], Duration::from_secs(1000));
     }
 
     #[test]
     fn poisson_arrivals_keep_their_rate_and_repeat_with_their_seed() {
         let arrival = |seed| Arrival::Poisson { requests_per_second: 1000.0, seed };
-        let first = dues(arrival(1), 0, 2, 50_000);
+        let first = dues(&arrival(1), 0, 2, 50_000);
         let seconds = first[49_999].as_secs_f64();
         assert!((98.0..102.0).contains(&seconds), "50,000 requests at 500/s took {seconds} s");
-        assert_eq!(first, dues(arrival(1), 0, 2, 50_000));
-        assert_ne!(first, dues(arrival(1), 1, 2, 50_000));
-        assert_ne!(first, dues(arrival(2), 0, 2, 50_000));
+        assert_eq!(first, dues(&arrival(1), 0, 2, 50_000));
+        assert_ne!(first, dues(&arrival(1), 1, 2, 50_000));
+        assert_ne!(first, dues(&arrival(2), 0, 2, 50_000));
     }
 
     #[test]
@@ -242,7 +270,7 @@ mod tests {
         #[test]
         fn every_due_request_is_claimed_once_in_order(rate in 1.0..50_000.0f64, polls_us in prop::collection::vec(0u64..5_000, 1..50)) {
             let start = Instant::now();
-            let schedule = Schedule::new(Arrival::Constant { requests_per_second: rate }, 0, 1).expect("open");
+            let schedule = Schedule::new(&Arrival::Constant { requests_per_second: rate }, 0.0, 0, 1).expect("open");
             let mut dispatch = Dispatch::new(schedule, window(start, 0, None), None);
             let (mut now, mut claimed) = (start, Vec::new());
             for pause_us in polls_us {

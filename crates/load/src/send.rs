@@ -169,7 +169,8 @@ impl Connection {
         let Requests::Http1(requests) = &worker.shared.targets.requests else {
             unreachable!("the requests of a run are of one protocol")
         };
-        let request = &requests[worker.next_request(requests.len())];
+        let chosen = worker.next_request(requests.len());
+        let request = &requests[chosen];
         let sent = if worker.is_open_model { Instant::now() } else { turn.due };
         let number = turn.counted.then(|| worker.departure(&turn, free, sent));
         let mut progress = Progress::default();
@@ -182,6 +183,15 @@ impl Connection {
                 record.response(response, &moments);
             }
             drop(record);
+            if worker.has_tables() {
+                let began = if worker.is_open_model { turn.due } else { sent };
+                let done = exchanged.as_ref().ok();
+                worker.break_down(
+                    chosen,
+                    turn.due,
+                    done.map(|done| (done.response.status, done.done - began)),
+                );
+            }
             worker.settled(number);
         }
         match exchanged {

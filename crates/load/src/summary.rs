@@ -8,9 +8,10 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 
 use crate::error::Error;
 use crate::outcome::{
-    Cpu, Distribution, ErrorClass, MissedBy, Outcome, Problem, SCHEMA, ScheduleKept, Settings, TlsMade,
+    BrokenDown, BrokenDownRow, Cpu, Distribution, ErrorClass, MissedBy, Outcome, Problem, SCHEMA,
+    ScheduleKept, Settings, TlsMade,
 };
-use crate::plan::Plan;
+use crate::plan::{Breakdown, Plan};
 use crate::record::{Record, Times};
 use crate::schedule::Window;
 use crate::tls;
@@ -142,6 +143,7 @@ pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, ending: Ending) -> 
         first_byte: distribution(&record.first_byte),
         connect: distribution(&record.connect),
         tls: shared.targets.tls.as_ref().map(|_| tls_made(record, measured_seconds)),
+        breakdowns: breakdowns(shared, record, measured_seconds),
         schedule,
         cpu,
         problems,
@@ -163,12 +165,34 @@ fn settings(plan: &Plan) -> Settings {
         streams: plan.streams,
         connections: plan.connections,
         threads: plan.threads,
-        arrival: plan.arrival,
-        duration_seconds: plan.duration_seconds,
+        arrival: plan.arrival.clone(),
+        think_time: plan.think_time,
+        duration_seconds: plan.window_seconds(),
         requests: plan.requests,
         warm_up_seconds: plan.warm_up_seconds,
         timeout_seconds: plan.timeout_seconds,
     }
+}
+
+fn breakdowns(shared: &Shared, record: &Record, measured_seconds: f64) -> Vec<BrokenDown> {
+    let stages = shared.plan.arrival.stages();
+    let told = shared.targets.tables.iter().enumerate().map(|(number, table)| {
+        let rows = record.rows.of(number).map(|(index, row)| {
+            let stage = stages.get(index).filter(|_| table.by == Breakdown::Stage);
+            BrokenDownRow {
+                name: table.labels[index].clone(),
+                requests: row.requests,
+                failed: row.failed,
+                requests_per_second: ratio(
+                    row.requests as f64,
+                    stage.map_or(measured_seconds, |stage| stage.seconds),
+                ),
+                latency: distribution(&row.times),
+            }
+        });
+        BrokenDown { by: table.by, rows: rows.collect() }
+    });
+    told.collect()
 }
 
 fn tls_made(record: &Record, measured_seconds: f64) -> TlsMade {

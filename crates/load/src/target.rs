@@ -8,8 +8,9 @@ use ::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
+use crate::breakdown::Table;
 use crate::error::Error;
-use crate::plan::{CONNECTIONS_MAX, Plan};
+use crate::plan::{Breakdown, CONNECTIONS_MAX, Plan};
 use crate::random::Random;
 use crate::tls;
 
@@ -23,6 +24,8 @@ pub(crate) struct Targets {
     pub(crate) servers: Vec<Server>,
     /// TLS configuration, if any server uses TLS.
     pub(crate) tls: Option<ClientConfig>,
+    /// Tables that the requests are recorded in.
+    pub(crate) tables: Vec<Table>,
 }
 
 /// Rendered requests, at least one, for the run's HTTP version.
@@ -89,9 +92,11 @@ impl Targets {
                 return Err(Error::Plan { what: "the URL list, with the body for each", expected });
             }
         }
+        let mut tables = tables(plan);
         if let Some(seed) = plan.shuffle_seed {
             Random::new(seed).shuffle(&mut requests);
             Random::new(seed).shuffle(&mut messages);
+            tables.iter_mut().for_each(|table| table.reorder(|rows| Random::new(seed).shuffle(rows)));
         }
         let servers = servers.all;
         if plan.http2 && servers.len() * plan.connections > CONNECTIONS_MAX {
@@ -101,7 +106,28 @@ impl Targets {
         let wants_tls = servers.iter().any(|server| server.tls_name.is_some());
         let tls = wants_tls.then(|| tls::config(plan)).transpose()?;
         let requests = if plan.http2 { Requests::Http2(messages) } else { Requests::Http1(requests) };
-        Ok(Self { requests, servers, tls })
+        Ok(Self { requests, servers, tls, tables })
+    }
+}
+
+/// Tables of a run, with the labels of its URLs.
+fn tables(plan: &Plan) -> Vec<Table> {
+    let made = plan.tables().into_iter().map(|by| match by {
+        Breakdown::Name => Table::new(by, plan, |url| name(url).to_owned()),
+        _ => Table::new(by, plan, |url| url.split('#').next().unwrap_or(url).to_owned()),
+    });
+    made.collect()
+}
+
+/// Name of a request in tables: the fragment of its URL, which is not sent (RFC 9110 §7.1), otherwise the path.
+fn name(url: &str) -> &str {
+    match url.split_once('#') {
+        Some((_, fragment)) if !fragment.is_empty() => fragment,
+        _ => {
+            let target = Url::parse(url).map_or("", |url| url.target);
+            let path = target.split('?').next().unwrap_or_default();
+            if path.is_empty() { "/" } else { path }
+        }
     }
 }
 
@@ -421,6 +447,19 @@ mod tests {
         let targets = Targets::new(&plan).expect("a good plan");
         let names: Vec<bool> = targets.servers.iter().map(|server| server.tls_name.is_some()).collect();
         assert_eq!((names, targets.tls.is_some()), (vec![false, true], true));
+    }
+
+    #[test]
+    fn a_name_is_the_fragment_of_the_url_or_its_path() {
+        for (url, expected) in [
+            ("http://a/b?c#search", "search"),
+            ("http://a/b?c#", "/b"),
+            ("http://a/b/c?d=/e", "/b/c"),
+            ("http://a?x", "/"),
+            ("http://a", "/"),
+        ] {
+            assert_eq!(name(url), expected, "{url}");
+        }
     }
 
     #[test]

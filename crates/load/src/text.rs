@@ -1,13 +1,18 @@
 //! Prints an outcome as text, and in the percentile format of HdrHistogram's plotters. No I/O.
 
+use std::cmp::Reverse;
 use std::fmt::Write;
 
 use crate::error::Error;
-use crate::outcome::{Distribution, Expectation, MissedBy, Outcome, Problem, TlsMade};
-use crate::plan::Arrival;
+use crate::outcome::{
+    BrokenDown, BrokenDownRow, Distribution, Expectation, MissedBy, Outcome, Problem, TlsMade,
+};
+use crate::plan::{Arrival, Breakdown, ThinkTime};
 
 /// Lines of the percentile format per halving of the distance to 100%.
 const LINES_PER_HALVING: u32 = 5;
+/// Rows of a table that are printed.
+const ROWS_SHOWN: usize = 30;
 /// Utilisation of its threads from which the generator may limit a closed loop.
 const SATURATED: f64 = 0.95;
 
@@ -65,6 +70,7 @@ fn write_report(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     }
     write_schedule(text, outcome)?;
     write_errors(text, outcome)?;
+    outcome.breakdowns.iter().try_for_each(|table| write_breakdown(text, table))?;
     for problem in &outcome.problems {
         writeln!(text, "\nINVALID: {}", words(problem))?;
     }
@@ -75,8 +81,20 @@ fn write_settings(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     let settings = &outcome.settings;
     let list = if settings.urls > 1 { format!(" and {} more", settings.urls - 1) } else { String::new() };
     writeln!(text, "{} {}{list}", settings.method, settings.url)?;
-    let arrival = match settings.arrival {
-        Arrival::Closed => "closed loop".to_owned(),
+    let arrival = match &settings.arrival {
+        Arrival::Closed => match settings.think_time {
+            None => "closed loop".to_owned(),
+            Some(ThinkTime { least_seconds, most_seconds }) if least_seconds == most_seconds => {
+                format!("closed loop, think time {}", seconds(most_seconds))
+            }
+            Some(ThinkTime { least_seconds, most_seconds }) => {
+                format!("closed loop, think time {} to {}", seconds(least_seconds), seconds(most_seconds))
+            }
+        },
+        Arrival::Stages { stages, seed } => {
+            let seed = seed.map(|seed| format!(", Poisson arrivals of seed {seed}")).unwrap_or_default();
+            format!("{}{seed}", count(stages.len(), "stage"))
+        }
         Arrival::Constant { requests_per_second } => {
             format!("{requests_per_second} requests/s at equal intervals")
         }
@@ -189,6 +207,40 @@ fn write_errors(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
         let statuses: Vec<String> =
             outcome.statuses.iter().map(|(status, count)| format!("{status}: {count}")).collect();
         writeln!(text, "  Statuses   {}", statuses.join(", "))?;
+    }
+    Ok(())
+}
+
+/// Table by status, URL, name or stage; of many rows those with the most requests.
+fn write_breakdown(text: &mut String, table: &BrokenDown) -> std::fmt::Result {
+    let heading = match table.by {
+        Breakdown::Status => "status",
+        Breakdown::Url => "URL",
+        Breakdown::Name => "name",
+        Breakdown::Stage => "stage",
+    };
+    let mut rows: Vec<_> = table.rows.iter().collect();
+    if matches!(table.by, Breakdown::Url | Breakdown::Name) {
+        rows.sort_by_key(|row| Reverse(row.requests + row.failed));
+    }
+    let left_out = rows.len().saturating_sub(ROWS_SHOWN);
+    rows.truncate(ROWS_SHOWN);
+    let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).max(heading.len());
+    write!(text, "\n  {heading:<width$}{:>11}{:>9}{:>12}", "requests", "failed", "requests/s")?;
+    ["p50", "p90", "p99", "max"].iter().try_for_each(|column| write!(text, "{column:>9}"))?;
+    writeln!(text)?;
+    for row in rows {
+        let BrokenDownRow { name, requests, failed, requests_per_second, latency } = row;
+        write!(text, "  {name:<width$}{requests:>11}{failed:>9}{requests_per_second:>12.2}")?;
+        let times = [latency.p50_us, latency.p90_us, latency.p99_us, latency.max_us];
+        for time_us in times {
+            let shown = if latency.count == 0 { "–".to_owned() } else { time(time_us as f64) };
+            write!(text, "{shown:>9}")?;
+        }
+        writeln!(text)?;
+    }
+    if left_out > 0 {
+        writeln!(text, "  and {left_out} more, with fewer requests; --json has all")?;
     }
     Ok(())
 }

@@ -12,11 +12,13 @@ use rustls::pki_types::ServerName;
 use tokio::sync::{Notify, watch};
 
 use crate::arrivals::{Arrivals, Turn};
+use crate::breakdown;
 use crate::plan::{Arrival, Plan};
 use crate::record::Record;
 use crate::schedule::{Schedule, Window};
 use crate::send::Scratch;
 use crate::target::Targets;
+use crate::think::Thinking;
 use crate::tls::Sessions;
 use crate::vigil::Vigil;
 
@@ -183,12 +185,14 @@ impl Worker {
     /// Creates the arrivals of the window, before the connections are started.
     pub(crate) fn begin(&self, window: Window) -> io::Result<()> {
         let plan = &self.shared.plan;
-        let schedule = Schedule::new(plan.arrival, self.thread, plan.threads);
+        let schedule = Schedule::new(&plan.arrival, plan.warm_up_seconds, self.thread, plan.threads);
         let requests = plan.requests.map(|requests| {
             let (threads, thread) = (plan.threads as u64, self.thread as u64);
             requests / threads + u64::from(thread < requests % threads)
         });
-        let arrivals = Arrivals::new(schedule, window, requests, senders(plan, self.thread))?;
+        let thinking =
+            plan.think_time.map(|time| Thinking::new(time, senders(plan, self.thread), self.thread));
+        let arrivals = Arrivals::new(schedule, thinking, window, requests, senders(plan, self.thread))?;
         let begun = self.begun.set((window, arrivals));
         debug_assert!(begun.is_ok(), "a load begins once");
         self.has_begun.notify_waiters();
@@ -274,6 +278,24 @@ impl Worker {
     pub(crate) fn settled(&self, number: usize) {
         self.under_way.borrow_mut().remove(number);
         self.publish();
+    }
+
+    /// Records a counted request in the tables of the run, if it has any. `done` is the status of a complete response, and
+    /// its time.
+    pub(crate) fn break_down(&self, request: usize, due: Instant, done: Option<(u16, Duration)>) {
+        let start = self.begun.get().map_or(due, |(window, _)| window.start);
+        let part = breakdown::Part {
+            request,
+            due: due.saturating_duration_since(start),
+            status: done.map(|(status, _)| status),
+        };
+        let Shared { plan, targets, .. } = &*self.shared;
+        self.record.borrow_mut().rows.record(&targets.tables, plan, part, done.map(|(_, time)| time));
+    }
+
+    /// Whether the run has tables, which each request is recorded in.
+    pub(crate) fn has_tables(&self) -> bool {
+        !self.shared.targets.tables.is_empty()
     }
 
     /// Whether the server is gone for this thread now.

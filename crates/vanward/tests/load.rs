@@ -70,3 +70,83 @@ fn an_expectation_that_cannot_be_read_is_refused_before_any_request() {
     let stats = process::get(origin.authority.parse().expect("an address"), "/stats");
     assert!(!stats.contains("/tiny"), "{stats}");
 }
+
+fn outcome(arguments: &[&str], code: i32) -> Outcome {
+    let ended = run(&[&["load", "--json"], arguments].concat()).with_code(code);
+    serde_json::from_str(&ended.output).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+}
+
+/// Name, successes and failures of each row of the first table.
+fn rows(outcome: &Outcome) -> Vec<(&str, u64, u64)> {
+    outcome.breakdowns[0].rows.iter().map(|row| (row.name.as_str(), row.requests, row.failed)).collect()
+}
+
+#[test]
+fn stages_send_as_many_requests_as_their_rates_say() {
+    let origin = Origin::start();
+    for (version, threads) in [(None, "1"), (Some("--h2"), "2")] {
+        let stages = ["--stages", "200ms:..200,100ms:200,100ms:0,200ms:200..0", "-c", "8", "-t", threads];
+        let url = origin.url("/tiny");
+        let arguments: Vec<&str> = stages.into_iter().chain(version).chain([url.as_str()]).collect();
+        // A busy machine may make it invalid, and misses no request all the same.
+        let ended = run(&[&["load", "--json"], &arguments[..]].concat());
+        let told: Outcome = serde_json::from_str(&ended.output).expect("it is an outcome");
+        assert_eq!((told.requests, told.errors.total()), (60, 0));
+        let stages = [
+            ("1: 0.2s from 0/s to 200/s", 20, 0),
+            ("2: 0.1s at 200/s", 20, 0),
+            ("4: 0.2s from 200/s to 0/s", 20, 0),
+        ];
+        assert_eq!(rows(&told), stages);
+        assert_eq!(told.schedule.expect("a schedule").due, 60);
+        assert_eq!(told.settings.arrival.stages().len(), 4);
+    }
+    for (arguments, message) in [
+        (&["--stages", "10s"][..], "no colon"),
+        (&["--stages", "1s:5", "-R", "5"], "cannot be used with"),
+        (&["--stages", "1s:5", "-d", "5s"], "cannot be used with"),
+        (&["--stages", "1s:0"], "the mean rate (--stages) must be"),
+        (&["--think-time", "1s", "-R", "5"], "cannot be used with"),
+        (&["--think-time", "2s..1s"], "write the shorter one first"),
+    ] {
+        let ended = run(&[&["load"], arguments, &["http://127.0.0.1:1/"]].concat()).with_code(2);
+        assert!(ended.errors.contains(message), "{arguments:?}: {}", ended.errors);
+    }
+}
+
+#[test]
+fn users_who_think_pause_between_requests_and_latency_does_not_count_it() {
+    let origin = Origin::start();
+    for version in [&[][..], &["--h2"]] {
+        let think = ["-c", "1", "-n", "4", "--think-time", "100ms..200ms"];
+        let told = outcome(&[&think, version, &[&origin.url("/tiny")]].concat(), 0);
+        assert_eq!((told.requests, told.errors.total()), (4, 0));
+        assert!(told.measured_seconds >= 0.3, "{}", told.measured_seconds);
+        assert!(told.latency.min_us < 100_000, "{:?}", told.latency);
+    }
+}
+
+#[test]
+fn figures_are_broken_down_by_status_url_and_name_with_times_of_failures() {
+    let origin = Origin::start();
+    let list = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(list.path(), "/tiny?a#small\n/tiny?b\n/status/404\n/status/503\n").expect("a list");
+    let list = list.path().to_string_lossy().into_owned();
+    for version in [&[][..], &["--h2"]] {
+        let load = ["-n", "40", "-c", "1", "--urls", &list, "--max-errors", "50%"];
+        let shuffled = ["--by", "name", "--shuffle", "3", &origin.url("/")];
+        let by = |by: &str| outcome(&[&load, version, &["--by", by, &origin.url("/")]].concat(), 0);
+        let told = by("status,url");
+        assert_eq!(rows(&told), [("2xx", 20, 0), ("4xx", 0, 10), ("5xx", 0, 10)]);
+        let failed = &told.breakdowns[0].rows[1].latency;
+        assert!(failed.count == 10 && failed.p99_us > 0, "{failed:?}");
+        assert_eq!(told.breakdowns[1].rows[1].name, origin.url("/tiny?b"));
+        assert_eq!((told.latency.count, told.breakdowns[1].rows[2].latency.count), (20, 0));
+        // The order of the list does not matter.
+        let names = [("small", 10, 0), ("/tiny", 10, 0), ("/status/404", 0, 10), ("/status/503", 0, 10)];
+        assert_eq!(rows(&by("name")), names);
+        assert_eq!(rows(&outcome(&[&load, version, &shuffled].concat(), 0)), names);
+    }
+    let text = run(&["load", "-n", "4", "--urls", &list, "--by", "name", &origin.url("/")]).output;
+    assert!(text.contains("\n  name ") && text.contains("\n  /status/404 "), "{text}");
+}

@@ -1,5 +1,7 @@
 //! `vanward load`: turns flags into a plan, shows progress, and prints the outcome as text or JSON.
 
+/// Values of flags.
+mod values;
 /// Expectations of a run.
 mod expect;
 
@@ -8,8 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use load::{Arrival, Control, Outcome, Plan, Running, Tls, TlsVersion};
+use clap::ArgGroup;
+use load::{Arrival, Control, Outcome, Plan, Running, ThinkTime, Tls, TlsVersion};
 use report::condition::Condition;
+
+use values::{By, Stages, rate, seconds, whole_number};
 
 /// Exit code: the run is invalid.
 const INVALID: u8 = 98;
@@ -26,6 +31,7 @@ const DURATION_DEFAULT_SECONDS: f64 = 10.0;
 /// requests follow a schedule, however slow the server is, and latency counts from the scheduled time.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[command(group(ArgGroup::new("paced").args(["rate", "stages"])))]
 pub(crate) struct Args {
     /// `http://HOST[:PORT]/PATH`, or https. Optional with --urls; with it, lines of the file that start with / are
     /// paths of this host.
@@ -46,12 +52,18 @@ pub(crate) struct Args {
     /// Requests per second over all threads: 500, 20k, 0.5
     #[arg(short = 'R', long, value_name = "N", value_parser = rate)]
     rate: Option<f64>,
-    /// Random arrivals (a Poisson process) at the rate of -R, instead of equal intervals
-    #[arg(long, requires = "rate")]
+    /// Rates that change: 10s:1000 holds a rate, 30s:..5000 ramps to one, 30s:1000..5000 between two
+    #[arg(long, value_name = "STAGES", value_parser = values::stages, conflicts_with_all = ["rate", "duration"])]
+    stages: Option<Stages>,
+    /// Random arrivals (a Poisson process) at the rate of -R or --stages, instead of equal intervals
+    #[arg(long, requires = "paced")]
     poisson: bool,
     /// Seed of --poisson
     #[arg(long, value_name = "SEED", requires = "poisson", default_value_t = 1)]
     seed: u64,
+    /// Without a rate: pause of each connection between response and next request, 100ms or at random 100ms..1s
+    #[arg(long, value_name = "DURATION", value_parser = values::think_time, conflicts_with = "paced")]
+    think_time: Option<ThinkTime>,
     /// Request the URLs of this file in turn, one per line; # starts a comment
     #[arg(long, value_name = "FILE")]
     urls: Option<PathBuf>,
@@ -104,6 +116,9 @@ pub(crate) struct Args {
     /// Warm-up: send load for this time without counting it
     #[arg(long, value_name = "DURATION", value_parser = seconds, default_value = "0s")]
     warm_up: f64,
+    /// Also print figures by part, separated by commas
+    #[arg(long, value_name = "PARTS", value_delimiter = ',')]
+    by: Vec<By>,
     /// Print the result as JSON, with complete histograms
     #[arg(long)]
     json: bool,
@@ -153,6 +168,9 @@ Examples:
   vanward load -c 64 -t 2 -d 30s http://127.0.0.1:8080/     as fast as the server answers, as wrk does
   vanward load -n 10000 -c 10 http://127.0.0.1:8080/        10,000 requests, as ab does
   vanward load -c 200 -R 5000 -d 1m http://127.0.0.1:8080/  5,000 requests/s, as wrk2 does
+  vanward load -c 500 --stages 10s:..1000,1m:1000,10s:..0 http://127.0.0.1:8080/   up, hold, and down again
+  vanward load -c 100 --think-time 1s..3s -d 1m http://127.0.0.1:8080/    100 users who read for a while
+  vanward load --by status,name --urls list.txt -d 30s      also by status class, and by name of the URL
   vanward load --urls list.txt --shuffle 7 -d 30s           a list of URLs in a random order that repeats
   vanward load --ca ca.pem -c 64 https://localhost:8443/    over TLS, with your own CA
   vanward load --insecure --no-keepalive https://[::1]/     handshakes per second; --no-resume for full ones
@@ -232,14 +250,18 @@ fn plan(arguments: &Args) -> Result<Plan, String> {
         Some((text, None)) => text.as_bytes().to_vec(),
     };
     let method_default = if arguments.body.is_some() { "POST" } else { "GET" };
-    let arrival = match arguments.rate {
-        None => Arrival::Closed,
-        Some(requests_per_second) if arguments.poisson => {
+    let arrival = match (arguments.rate, &arguments.stages) {
+        (None, None) => Arrival::Closed,
+        (None, Some(Stages(stages))) => {
+            Arrival::Stages { stages: stages.clone(), seed: arguments.poisson.then_some(arguments.seed) }
+        }
+        (Some(requests_per_second), _) if arguments.poisson => {
             Arrival::Poisson { requests_per_second, seed: arguments.seed }
         }
-        Some(requests_per_second) => Arrival::Constant { requests_per_second },
+        (Some(requests_per_second), _) => Arrival::Constant { requests_per_second },
     };
-    let duration_default = arguments.requests.is_none().then_some(DURATION_DEFAULT_SECONDS);
+    let needs_duration = arguments.requests.is_none() && arguments.stages.is_none();
+    let duration_default = needs_duration.then_some(DURATION_DEFAULT_SECONDS);
     Ok(Plan {
         urls,
         shuffle_seed: arguments.shuffle,
@@ -262,6 +284,8 @@ fn plan(arguments: &Args) -> Result<Plan, String> {
         connections: usize::try_from(arguments.connections).unwrap_or(usize::MAX),
         threads: usize::try_from(arguments.threads).unwrap_or(usize::MAX),
         arrival,
+        think_time: arguments.think_time,
+        breakdowns: arguments.by.iter().map(|by| by.breakdown()).collect(),
         duration_seconds: arguments.duration.or(duration_default),
         requests: arguments.requests,
         warm_up_seconds: arguments.warm_up,
@@ -309,33 +333,6 @@ fn read(file: &Path, flag: &str) -> Result<Vec<u8>, String> {
         return Err(format!("{flag}: {} is larger than 256 MiB", file.display()));
     }
     std::fs::read(file).map_err(failed)
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    config::duration(text).map(|duration| duration.as_secs_f64()).map_err(|error| error.to_string())
-}
-
-/// Parses a number that may end in k, M or G.
-fn rate(text: &str) -> Result<f64, String> {
-    let (digits, factor) = match text.char_indices().last() {
-        Some((at, 'k' | 'K')) => (&text[..at], 1e3),
-        Some((at, 'M')) => (&text[..at], 1e6),
-        Some((at, 'G')) => (&text[..at], 1e9),
-        _ => (text, 1.0),
-    };
-    let number = digits.parse::<f64>().ok().map(|number| number * factor);
-    number
-        .filter(|number| number.is_finite())
-        .ok_or_else(|| "expected a number such as 64, 0.5 or 10k".to_owned())
-}
-
-fn whole_number(text: &str) -> Result<u64, String> {
-    let number = rate(text)?;
-    // Above 2^53 a float no longer holds every whole number.
-    if number.fract() != 0.0 || !(0.0..=9e15).contains(&number) {
-        return Err("expected a whole number such as 64 or 10k".to_owned());
-    }
-    Ok(number as u64)
 }
 
 fn max_errors(text: &str) -> Result<MaxErrors, String> {
@@ -447,18 +444,6 @@ fn present(arguments: &Args, outcome: &Outcome) -> Result<(), Unwritten> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_may_end_in_a_unit() {
-        assert_eq!((rate("20k"), rate("0.5"), rate("1M")), (Ok(20_000.0), Ok(0.5), Ok(1e6)));
-        assert_eq!(
-            (whole_number("64"), whole_number("10k"), whole_number("1.5k")),
-            (Ok(64), Ok(10_000), Ok(1_500))
-        );
-        for text in ["", "k", "x", "1.5", "-1", "NaN", "inf", "1e300"] {
-            assert!(whole_number(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn a_bound_on_errors_is_a_number_or_a_share() {
