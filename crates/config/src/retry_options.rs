@@ -10,7 +10,7 @@ use crate::kind::{Kind, Switch, quoted, refuse_type};
 use crate::matching::unknown;
 use crate::range::{Count, Unit, Wait};
 use crate::reader::Reader;
-use crate::settings::{Retry, RetryOn, Statuses};
+use crate::settings::{Retry, RetryOn};
 use crate::statuses::{status_range, written_range};
 use crate::table::{Inline, Table, Written, key};
 
@@ -22,7 +22,8 @@ pub(crate) struct RetryWritten {
 }
 
 const ON: &str = "Failures after which a request is retried: no connection (`connect`), closed before a \
-                  response (`reset`), no response in time (`timeout`), or a status. A \
+                  response (`reset`), no response in time (`timeout`), a status, or the status of a \
+                  gRPC call (`grpc-unavailable`; see [grpc.md](grpc.md)). A \
                   retry prefers servers that have not been tried. If no other server is \
                   free, the client gets the status. A request that a server may have seen \
                   is retried only if its method is idempotent and its body is still \
@@ -79,7 +80,10 @@ pub(crate) const RETRY_OF_ROUTE: Inline<Retry> = Inline {
 struct RetryOnKind;
 
 const WORDS: [&str; 3] = ["connect", "reset", "timeout"];
-const EXPECTED: &str = "connect, reset, timeout, or a status such as 503, \"5xx\" or \"502-504\"";
+const EXPECTED: &str = "connect, reset, timeout, a status such as 503, \"5xx\" or \"502-504\", or a status of gRPC \
+                        such as grpc-unavailable";
+/// What comes before the name of a status of gRPC.
+const GRPC: &str = "grpc-";
 
 impl Kind<RetryOn> for RetryOnKind {
     fn expected(&self) -> String {
@@ -95,7 +99,7 @@ impl Kind<RetryOn> for RetryOnKind {
             refuse_type(written, self.expected(), reader);
             return None;
         };
-        let mut on = RetryOn { connect: false, reset: false, timeout: false, status: Statuses::default() };
+        let mut on = RetryOn::none();
         for element in elements.iter() {
             read_one(element, written, &mut on, reader);
         }
@@ -106,7 +110,8 @@ impl Kind<RetryOn> for RetryOnKind {
         let words = WORDS.into_iter().zip([on.connect, on.reset, on.timeout]);
         let words = words.filter(|(_, is_on)| *is_on).map(|(word, _)| quoted(word));
         let statuses = on.status.0.iter().map(|range| quoted(&written_range(range)));
-        Some(format!("[{}]", words.chain(statuses).collect::<Vec<_>>().join(", ")))
+        let calls = on.grpc.names().map(|name| quoted(&format!("{GRPC}{name}")));
+        Some(format!("[{}]", words.chain(statuses).chain(calls).collect::<Vec<_>>().join(", ")))
     }
 }
 
@@ -130,7 +135,13 @@ fn read_one(
         "timeout" => on.timeout = true,
         text => match status_range(text) {
             Ok(range) => on.status.0.push(range),
-            Err(_) => reader.refuse(&element.span(), written.name, &unknown(text, &WORDS, EXPECTED)),
+            Err(_) if text.strip_prefix(GRPC).is_some_and(|name| on.grpc.add(name)) => {}
+            Err(_) => {
+                let calls: Vec<String> = grpc::status_names().map(|name| format!("{GRPC}{name}")).collect();
+                let words = WORDS.into_iter().chain(calls.iter().map(String::as_str));
+                let error = unknown(text, &words.collect::<Vec<_>>(), EXPECTED);
+                reader.refuse(&element.span(), written.name, &error);
+            }
         },
     }
 }

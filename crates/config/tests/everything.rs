@@ -67,7 +67,7 @@ access_log = false
 cookies = { names = ["id"], domain = { "app.internal" = "example.com" }, secure = true, http_only = false, same_site = "none" }
 error_pages = { 503 = "DIR/error.json" }
 replace_errors = true
-retry = { attempts = 1, on = ["connect", "503", "502-504"], non_idempotent = true }
+retry = { attempts = 1, on = ["connect", "503", "502-504", "grpc-unavailable"], non_idempotent = true }
 timeouts = { upstream_first_byte = "5m", tunnel_idle = "1d" }
 rate = ["5KB/s", "1KB/s burst 64KB per client/24"]
 upload_rate = "1Mbit/s per request"
@@ -330,6 +330,7 @@ fn check_api(route: &Route) {
         (1, true, false, true)
     );
     assert!([502, 503, 504].iter().all(|&status| retry.on.status.contains(status)));
+    assert_eq!(retry.on.grpc.names().collect::<Vec<_>>(), ["unavailable"]);
     assert_eq!(policies.timeouts.upstream_first_byte, Some(Duration::from_secs(300)));
     let Bandwidths { down, up } = &route.shaping.bandwidths;
     let link = |rate| Bandwidth::link(NonZeroU64::new(rate).unwrap());

@@ -509,8 +509,8 @@ fn mistakes() {
         (
             "upstream = \"app\"\nretry = { on = [\"conect\"] }",
             &[
-                "6:17: on: \"conect\" is not known here; did you mean \"connect\"? Expected connect, reset, timeout, or a status \
-                 such as 503, \"5xx\" or \"502-504\"",
+                "6:17: on: \"conect\" is not known here; did you mean \"connect\"? Expected connect, reset, timeout, a status \
+                 such as 503, \"5xx\" or \"502-504\", or a status of gRPC such as grpc-unavailable",
             ],
         ),
         (

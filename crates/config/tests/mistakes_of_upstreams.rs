@@ -177,9 +177,16 @@ fn upstreams() {
             ],
         ),
         (
+            "retry = { on = [\"grpc-unavailble\"] }",
+            &[
+                "5:17: on: \"grpc-unavailble\" is not known here; did you mean \"grpc-unavailable\"? Expected connect, reset, \
+                 timeout, a status such as 503, \"5xx\" or \"502-504\", or a status of gRPC such as grpc-unavailable",
+            ],
+        ),
+        (
             "retry = { on = \"503\" }",
-            &["5:16: on: this is a string; expected an array, each connect, reset, timeout, or a status \
-                 such as 503, \"5xx\" or \"502-504\""],
+            &["5:16: on: this is a string; expected an array, each connect, reset, timeout, a status \
+                 such as 503, \"5xx\" or \"502-504\", or a status of gRPC such as grpc-unavailable"],
         ),
         (
             "queue = { length = -1 }",

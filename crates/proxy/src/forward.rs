@@ -6,6 +6,8 @@
 pub(crate) mod answer;
 /// The proxy's own responses to gRPC calls.
 pub(crate) mod grpc;
+/// Waits for the status of gRPC calls.
+mod calls;
 /// Sends the response to the client.
 pub(crate) mod respond;
 /// Sends a response in another content coding.
@@ -36,7 +38,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use balance::{Room, Time, Work};
-use config::{HostHeader, Protocol, Retry};
+use config::{HostHeader, Protocol};
 use http1::{ConnectionOptions, Framing, Method, Name, Parsed, RequestRewrite, Version, Via};
 
 use crate::body::filters::{Filter, Filters};
@@ -102,14 +104,10 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
     let upstream = &ctx.snapshot.upstreams[routed.upstream];
     exchange.state.record.upstream = Some(routed.upstream);
     let admission = let_in(ctx, routed, upstream, exchange.state)?;
-    prepare_body(ctx, upstream, routed, &mut exchange.memory.request)?;
-    let first_piece_taken = exchange.memory.request.body.taken();
-    exchange.state.record.first_piece_bytes = exchange.memory.request.body.moved;
+    let mut attempts = attempts(ctx, upstream, routed);
+    let mut first_piece_taken = prepare_body(ctx, upstream, routed, &attempts, &mut exchange.memory.request)?;
+    exchange.state.record.first_piece_bytes = first_piece_taken.0;
     let mut choice = Choice::of_request(ctx, upstream, routed, &exchange.memory.request);
-    let mut attempts = Attempts::new(ctx.worker, upstream, retry_rules(ctx, upstream, routed), routed.method);
-    if routed.purpose == Purpose::Mirror {
-        attempts.make_last();
-    }
     let mut tried = Vec::new();
     let mut last_failure: Option<(usize, Failure)> = None;
     let mut another = None;
@@ -126,25 +124,28 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
             };
         if let Some((server, failure)) = last_failure.take() {
             exchange.state.record.retried(server, failure);
+            first_piece_taken = calls::repeat(&mut exchange.memory.request, first_piece_taken);
         }
         let index = picked.server;
-        let attempt = Attempt { ctx, routed, upstream, index, may_reuse: attempts.may_reuse() };
+        let (may_reuse, reads_calls) = (attempts.may_reuse(), attempts.repeats_calls());
+        let attempt = Attempt { ctx, routed, upstream, index, may_reuse, reads_calls };
         exchange.state.record.attempt_began(routed.upstream, index, picked.since);
         let mut progress = Progress::default();
         let outcome = attempt.exchange(exchange.memory, exchange.state, &mut progress).await;
-        // What was read of the body beyond its first piece is gone, be it no more than the end (RFC 9112 §7.1).
-        let is_whole = |request: &Request| request.body.taken() == first_piece_taken;
+        let is_whole = |request: &Request| is_all_here(request, first_piece_taken);
         let failure = match outcome {
             Ok(mut reply) => {
                 let status = exchange.memory.response.head.start.status;
                 let (latency, now) = answered(ctx.worker, &picked, &reply.upload, progress);
-                exchange.state.record.server_changed(upstream.answered(&picked, status, latency, now));
-                if attempts.repeats(status) {
+                let told = calls::as_http(progress.call, status);
+                exchange.state.record.server_changed(upstream.answered(&picked, told, latency, now));
+                if let Some(setback) = attempts.repeats(status, progress.call) {
                     tried.push(index);
-                    let repeats = || attempts.after(Setback::Status, is_whole(&exchange.memory.request));
+                    let repeats = || attempts.after(setback, is_whole(&exchange.memory.request));
                     another = elsewhere(&mut choice, &tried, exchange.state, repeats);
                 }
                 if another.is_none() {
+                    exchange.memory.request.body.forget();
                     exchange.state.record.is_answered = true;
                     choice.settle(&picked, Some(&mut exchange.memory.response));
                     admission.end(Work::Done(latency), now);
@@ -166,6 +167,12 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
     };
     admission.end(work_of(failure), ctx.worker.coarse_time());
     Err(failure)
+}
+
+/// Whether what was read of a request's body can be sent once more.
+fn is_all_here(request: &Request, first_piece_taken: (u64, bool)) -> bool {
+    // What was read beyond the first piece is gone unless it is kept, be it no more than the end (RFC 9112 §7.1).
+    request.body.taken() == first_piece_taken || request.body.is_kept()
 }
 
 /// What a failure tells of how long servers take.
@@ -217,24 +224,33 @@ fn is_connect(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) -> bool {
     routed.connection.upgrade && ctx.client.socket.frames_itself()
 }
 
-/// The route's own rules, else those of the upstream.
-fn retry_rules<'a>(ctx: &ExchangeContext<'a>, upstream: &'a Upstream, routed: &RoutedRequest) -> &'a Retry {
+/// The attempts of a request, by the route's own rules, else those of the upstream.
+fn attempts<'a>(ctx: &ExchangeContext<'a>, upstream: &'a Upstream, routed: &RoutedRequest) -> Attempts<'a> {
     let own = routed.policies(ctx).and_then(|policies| policies.settings.retry.as_ref());
-    own.unwrap_or(&upstream.plan.config.retry)
+    let rules = own.unwrap_or(&upstream.plan.config.retry);
+    let mut attempts = Attempts::new(ctx.worker, upstream, rules, routed.method);
+    if routed.purpose == Purpose::Mirror {
+        attempts.make_last();
+    }
+    attempts
 }
 
-/// Frames what is there of the body, so that it leaves with the head.
+/// Frames what is there of the body, so that it leaves with the head. Returns how far the body is taken with that.
 fn prepare_body(
     ctx: &ExchangeContext<'_>,
     upstream: &Upstream,
     routed: &RoutedRequest,
+    attempts: &Attempts<'_>,
     request: &mut Request,
-) -> Result<(), Failure> {
+) -> Result<(u64, bool), Failure> {
+    if attempts.repeats_calls() {
+        calls::keep(request);
+    }
     let is_chunked = routed.framing == Framing::Chunked && upstream.plan.config.protocol == Protocol::Http1;
     request.body.begin(routed.framing, is_chunked, routed.client_limits(ctx).body_bytes);
     request.body.copy_to(request.tee.take());
     if routed.framing == Framing::None {
-        return Ok(());
+        return Ok(request.body.taken());
     }
     request.keep_head();
     if routed.framing == Framing::Chunked
@@ -250,7 +266,7 @@ fn prepare_body(
     let count = request.body.unsent();
     request.first_piece.extend_from_slice(&request.buffer.filled()[..count]);
     request.body.sent(&mut request.buffer, count);
-    Ok(())
+    Ok(request.body.taken())
 }
 
 /// How long a server took to answer, where that is timed, and the time now.
@@ -307,6 +323,8 @@ struct Attempt<'a> {
     index: usize,
     /// Whether a pooled connection may be used, of those that carry one exchange at a time.
     may_reuse: bool,
+    /// Whether the status of a gRPC call may lead to a retry.
+    reads_calls: bool,
 }
 
 impl Attempt<'_> {
@@ -374,6 +392,9 @@ impl Attempt<'_> {
         self.read_framing(&mut connection, request, response)?;
         if let Some(whole) = rest_is_awaited(&connection, response) {
             self.settle(&connection, response, whole).await?;
+        }
+        if self.reads_calls {
+            progress.call = cold(|| calls::status(self.ctx, &connection, response)).await?;
         }
         Ok(connection)
     }

@@ -381,10 +381,20 @@ pub struct RetryOn {
     pub timeout: bool,
     /// Responses with these status codes.
     pub status: Statuses,
+    /// Calls of gRPC that end with these statuses.
+    pub grpc: grpc::Statuses,
+}
+
+impl RetryOn {
+    /// Nothing is retried.
+    pub fn none() -> Self {
+        let (status, grpc) = (Statuses::default(), grpc::Statuses::default());
+        Self { connect: false, reset: false, timeout: false, status, grpc }
+    }
 }
 
 impl Default for RetryOn {
     fn default() -> Self {
-        Self { connect: true, reset: true, timeout: false, status: Statuses::default() }
+        Self { connect: true, reset: true, ..Self::none() }
     }
 }

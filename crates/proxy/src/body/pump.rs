@@ -180,6 +180,34 @@ impl Pump {
         self.tee = tee;
     }
 
+    /// Keeps no copy of what passes for another attempt.
+    pub(crate) fn forget(&mut self) {
+        if let Some(tee) = self.tee.take() {
+            self.tee = tee.forget();
+        }
+    }
+
+    /// Whether all that has been taken of the body is kept.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.tee.as_ref().is_some_and(|tee| tee.kept().is_some())
+    }
+
+    /// Writes all that has been taken of the body, framed for the sink, to `out`, and gives up what is not sent of it.
+    pub(crate) fn repeat(&mut self, buffer: &mut Buffer, out: &mut Vec<u8>) {
+        let kept = self.tee.as_ref().and_then(|tee| tee.kept()).unwrap_or_default();
+        out.clear();
+        if !self.is_chunked_out {
+            out.extend_from_slice(kept);
+        } else if !kept.is_empty() {
+            let (size, start) = chunk_prefix(kept.len());
+            [&size[start..], kept, b"\r\n"].iter().for_each(|part| out.extend_from_slice(part));
+        }
+        if self.is_chunked_out && self.incoming == Incoming::Ended {
+            [b"0\r\n", self.decoder.trailers(), b"\r\n"].iter().for_each(|part| out.extend_from_slice(part));
+        }
+        self.sent(buffer, self.unsent);
+    }
+
     /// Passes the body through these filters. For one that has begun, and of which nothing is taken yet.
     pub(crate) fn filter(&mut self, filters: Filters) {
         if let Some(bytes) = filters.cut_after() {

@@ -1,4 +1,4 @@
-//! Copies a request's body as it passes, up to a bound, for whoever waits for the whole of it.
+//! Copies a request's body as it passes, up to a bound: for whoever waits for the whole of it, and for the next attempt.
 
 use tokio::sync::oneshot;
 
@@ -11,21 +11,65 @@ pub(crate) enum Copied {
     TooLarge,
 }
 
-/// What copies a body. If it is dropped before the end, the receiver gets an error.
+/// What copies a body.
+#[derive(Default)]
 pub(crate) struct Tee {
+    awaited: Option<Awaited>,
+    kept: Option<Kept>,
+}
+
+/// A copy that somebody waits for. If it is dropped before the end, the receiver gets an error.
+struct Awaited {
     body: Vec<u8>,
     bytes_max: usize,
     copied: oneshot::Sender<Copied>,
 }
 
+/// What has passed so far.
+struct Kept {
+    body: Vec<u8>,
+    bytes_max: usize,
+}
+
 impl Tee {
+    /// Copies the whole of the body, if it is no longer than that.
     pub(crate) fn new(bytes_max: usize) -> (Box<Self>, oneshot::Receiver<Copied>) {
         let (copied, receiver) = oneshot::channel();
-        (Box::new(Self { body: Vec::new(), bytes_max, copied }), receiver)
+        let awaited = Awaited { body: Vec::new(), bytes_max, copied };
+        (Box::new(Self { awaited: Some(awaited), kept: None }), receiver)
     }
 
-    /// Copies the next bytes of the body. Returns itself if more may come.
+    /// Also keeps what passes, as long as that is no longer than that.
+    pub(crate) fn keep(&mut self, bytes_max: usize) {
+        self.kept = Some(Kept { body: Vec::new(), bytes_max });
+    }
+
+    /// All that has passed, if it is kept.
+    pub(crate) fn kept(&self) -> Option<&[u8]> {
+        self.kept.as_ref().map(|kept| kept.body.as_slice())
+    }
+
+    /// Keeps no more. Returns itself if somebody waits for the whole.
+    pub(crate) fn forget(mut self: Box<Self>) -> Option<Box<Self>> {
+        self.kept = None;
+        self.awaited.is_some().then_some(self)
+    }
+
+    /// Copies the next bytes of the body. Returns itself if it is of any more use.
     pub(crate) fn take(mut self: Box<Self>, bytes: &[u8], is_end: bool) -> Option<Box<Self>> {
+        self.awaited = self.awaited.take().and_then(|awaited| awaited.take(bytes, is_end));
+        if let Some(mut kept) = self.kept.take()
+            && kept.body.len() + bytes.len() <= kept.bytes_max
+        {
+            kept.body.extend_from_slice(bytes);
+            self.kept = Some(kept);
+        }
+        (self.awaited.is_some() || self.kept.is_some()).then_some(self)
+    }
+}
+
+impl Awaited {
+    fn take(mut self, bytes: &[u8], is_end: bool) -> Option<Self> {
         if self.body.len() + bytes.len() > self.bytes_max {
             // Who waited for it may have gone.
             let _ = self.copied.send(Copied::TooLarge);
@@ -35,8 +79,7 @@ impl Tee {
         if !is_end {
             return Some(self);
         }
-        let Self { body, copied, .. } = *self;
-        let _ = copied.send(Copied::Whole(body));
+        let _ = self.copied.send(Copied::Whole(self.body));
         None
     }
 }

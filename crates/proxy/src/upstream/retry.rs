@@ -29,6 +29,8 @@ pub(crate) struct Progress {
     pub(crate) is_untouched: bool,
     /// When the response began, if anybody needs the time.
     pub(crate) first_byte_at: Option<Instant>,
+    /// The status of a gRPC call, if it was looked for and is known.
+    pub(crate) call: Option<grpc::Status>,
 }
 
 /// How an attempt failed.
@@ -38,6 +40,8 @@ pub(crate) enum Setback {
     Failed(Failure, Progress),
     /// The response has a status that is configured for retries.
     Status,
+    /// The gRPC call has ended with one.
+    Call,
 }
 
 /// Whether and where a request is retried.
@@ -84,9 +88,23 @@ impl<'a> Attempts<'a> {
         !self.is_afresh
     }
 
-    /// Whether a response with this status is retried, if possible.
-    pub(crate) fn repeats(&self, status: u16) -> bool {
-        !self.rules.on.status.is_empty() && self.rules.on.status.contains(status)
+    /// Whether a response with this status, of HTTP or of a gRPC call, is retried if possible.
+    pub(crate) fn repeats(&self, status: u16, call: Option<grpc::Status>) -> Option<Setback> {
+        let on = &self.rules.on;
+        if !on.status.is_empty() && on.status.contains(status) {
+            return Some(Setback::Status);
+        }
+        call.filter(|call| on.grpc.contains(*call)).map(|_| Setback::Call)
+    }
+
+    /// Whether the statuses of gRPC calls matter for retries, as long as there may be one.
+    pub(crate) fn repeats_calls(&self) -> bool {
+        !self.rules.on.grpc.is_empty() && self.may_go_on()
+    }
+
+    /// Whether the number of attempts permits another one.
+    fn may_go_on(&self) -> bool {
+        self.count < (self.rules.attempts as usize).min(ATTEMPTS_MAX)
     }
 
     /// Decides what follows a failed attempt. `is_whole` tells whether the bytes read from the request are all still
@@ -103,12 +121,9 @@ impl<'a> Attempts<'a> {
         let now = self.worker.coarse_time();
         let is_asked_for = match setback {
             Setback::Failed(failure, progress) => self.asks_for(failure, progress),
-            Setback::Status => true,
+            Setback::Status | Setback::Call => true,
         };
-        if !is_asked_for
-            || self.count >= (self.rules.attempts as usize).min(ATTEMPTS_MAX)
-            || now.since(self.began) > self.rules.within
-        {
+        if !is_asked_for || !self.may_go_on() || now.since(self.began) > self.rules.within {
             return Verdict::GiveUp;
         }
         if !self.upstream.budget.borrow_mut().retry(now, &self.upstream.plan.reserve) {
@@ -125,6 +140,8 @@ impl<'a> Attempts<'a> {
         let may_be_done_twice = self.method.is_idempotent() || self.rules.non_idempotent;
         match setback {
             Setback::Status => may_be_done_twice,
+            // Every call is a POST, which says nothing: who names a status of gRPC says that its calls may be repeated.
+            Setback::Call => true,
             Setback::Failed(failure, progress) => {
                 let was_unseen = match failure {
                     Failure::UpstreamRefused

@@ -17,6 +17,8 @@ mod tunnels;
 mod servers;
 /// When a request is tried once more: each option of retries.
 mod retried;
+/// Calls of gRPC that end with a status.
+mod calls;
 /// Clients that mean harm.
 mod hostile;
 /// How much of what costs its sender nothing is borne, and from whom.

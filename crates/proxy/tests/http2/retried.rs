@@ -40,11 +40,6 @@ struct Row {
     attempts: [usize; 2],
 }
 
-/// After nothing.
-fn never() -> RetryOn {
-    RetryOn { connect: false, reset: false, timeout: false, status: Statuses::default() }
-}
-
 const ROWS: &[Row] = &[
     Row {
         name: "reset",
@@ -72,7 +67,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "not on reset",
-        change: |upstream| upstream.retry.on = RetryOn { connect: true, ..never() },
+        change: |upstream| upstream.retry.on = RetryOn { connect: true, ..RetryOn::none() },
         method: "GET",
         deeds: &[Resets, Answers],
         status: 502,
@@ -80,7 +75,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "timeout",
-        change: |upstream| upstream.retry.on = RetryOn { timeout: true, ..never() },
+        change: |upstream| upstream.retry.on = RetryOn { timeout: true, ..RetryOn::none() },
         method: "GET",
         deeds: &[Waits, Answers],
         status: 200,
@@ -96,7 +91,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "status",
-        change: |upstream| upstream.retry.on = RetryOn { status: Statuses::of([503]), ..never() },
+        change: |upstream| upstream.retry.on = RetryOn { status: Statuses::of([503]), ..RetryOn::none() },
         method: "GET",
         deeds: &[Refuses, Answers],
         // It is passed on where no other server has room.
@@ -138,7 +133,7 @@ const ROWS: &[Row] = &[
     Row {
         name: "within",
         change: |upstream| {
-            upstream.retry.on = RetryOn { timeout: true, ..never() };
+            upstream.retry.on = RetryOn { timeout: true, ..RetryOn::none() };
             upstream.retry.within = Duration::from_millis(1);
         },
         method: "GET",

@@ -76,6 +76,46 @@ fn every_condition_counts() {
     }
 }
 
+/// Services of gRPC, and single methods of them.
+const SERVICES: &str = r#"
+[[route]]
+path = "/shop.Cart"
+respond = { status = 200, body = "cart" }
+
+[[route]]
+path = "= /shop.Cart/Add"
+respond = { status = 200, body = "add" }
+
+[[route]]
+path = "~ /shop\\.[^/]+/(Get|List).*"
+respond = { status = 200, body = "read" }
+
+[[route]]
+headers = { "Content-Type" = "~ application/grpc.*" }
+respond = { status = 200, body = "calls" }
+"#;
+
+#[test]
+fn services_of_grpc_and_their_methods_have_routes() {
+    let scene = Scene::new(SERVICES);
+    for spoken in BOTH {
+        let mut client = scene.client(spoken);
+        for (target, taken) in [
+            ("/shop.Cart/Remove", "cart"),
+            ("/shop.Cart/Add", "add"),
+            ("/shop.Cart/AddAll", "cart"),
+            ("/shop.Carts/Add", "calls"),
+            ("/shop.Cart/ListItems", "read"),
+            ("/shop.v2.Orders/GetOrder", "read"),
+            ("/grpc.health.v1.Health/Check", "calls"),
+        ] {
+            let fields = "content-type: application/grpc+proto\nte: trailers\n";
+            let got = client.asks_for(&Asked { method: "POST", host: "test", target, fields });
+            assert_eq!((got.status, got.body.as_str()), (200, taken), "{target} of {spoken:?}");
+        }
+    }
+}
+
 #[test]
 fn requests_are_shared_out_by_weight() {
     let scene = Scene::new(

@@ -48,6 +48,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("route", Layer::Pure),
     ("jwt", Layer::Pure),
     ("signatures", Layer::Pure),
+    ("grpc", Layer::Pure),
     ("balance", Layer::Pure),
     ("cache", Layer::Pure),
     ("coding", Layer::Pure),
