@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use shape::{Fault, Share};
 
 use crate::fault_kinds::{INJECTED, SHARE};
-use crate::keys::RATE_KEY;
+use crate::keys::REQUEST_KEY;
 use crate::kind::{At, List, Located, Maybe, Name, Switch, Text};
 use crate::matching::FieldName;
 use crate::options::NETWORK_KIND;
@@ -98,7 +98,7 @@ pub(crate) static FAULT: Table<FaultWritten> = Table {
         ),
         &key(
             "key",
-            OneOrMany(RATE_KEY),
+            OneOrMany(REQUEST_KEY),
             |fault: &mut FaultWritten| &mut fault.key,
             "What `first` counts by; `\"route\"` counts all requests together.",
         ),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use ::route::{RateKey, RateKeyPart};
+use ::route::{ClaimRules, RateKey, RateKeyPart};
 use shape::{ConnectionFault, Fault, Occasion, Share};
 
 use crate::fault_kinds::written_fault;
@@ -104,7 +104,7 @@ fn rule(
         check_connection(written, names, reader);
         vec![written.requests.rule_of_connections(names, reader)]
     } else {
-        written.requests.rules(names, reader)
+        written.requests.rules(ClaimRules::default(), names, reader)
     };
     let fault = written.inject.as_ref()?.value.clone();
     let key = || RateKey(written.key.iter().flatten().cloned().collect());

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::route::{HeaderEdit, HeaderEdits, Stage};
+use ::route::{ClaimRules, HeaderEdit, HeaderEdits, Stage, TokenSource, ValueRule};
 use jwt::{Algorithm, Audience, KeySet, Rules};
 
 use crate::keys::TOKEN_SOURCE;
@@ -14,7 +14,7 @@ use crate::named_file::FileKind;
 use crate::pairs::{OneOrMany, Pair, Pairs, pair};
 use crate::range::{Count, Unit, Wait};
 use crate::reader::{Reader, Span};
-use crate::settings::{Jwt, KeySource, KeyUrl, Scheme, Server, ServerHost, TokenKeys, TokenSource};
+use crate::settings::{Jwt, KeySource, KeyUrl, Scheme, Server, ServerHost, TokenKeys};
 use crate::table::{Element, Inline, Table, key};
 use crate::tls_options::PATH_KIND;
 use crate::value_error::{ValueError, ValueFault};
@@ -451,6 +451,11 @@ impl From<&Jwt> for JwtWritten {
 }
 
 impl JwtWritten {
+    /// Conditions on the claims of these tokens.
+    pub(crate) fn claim_rules(&self, values: Vec<(String, ValueRule)>) -> ClaimRules {
+        ClaimRules { from: self.from.clone(), token_bytes_max: self.token_bytes, values }
+    }
+
     /// Whether requests have the token in Authorization.
     pub(crate) fn is_bearer(&self) -> bool {
         self.from == TokenSource::Bearer

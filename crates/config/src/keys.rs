@@ -1,12 +1,11 @@
 //! Parses and prints the keys of sessions, hashes and rate limits, in one syntax: `client/24`, `header:X-Key`,
 //! `cookie:id`.
 
-use ::route::{AuthKeyPart, RateKeyPart};
+use ::route::{AuthKeyPart, RateKeyPart, TokenSource};
 use balance::{AddressPrefixes, Source};
 
 use crate::kind::Text;
 use crate::matching::{is_token, unknown};
-use crate::settings::TokenSource;
 use crate::value_error::{ValueError, ValueFault};
 
 /// A part of a request that a key is made of.
@@ -27,11 +26,34 @@ enum Part {
 pub(crate) const RATE_KEY: Text<Option<RateKeyPart>> =
     Text { expected: RATE, read: rate_key, print: written_rate_key };
 
-const RATE: &str = "client, client/24, header:NAME, cookie:NAME, query:NAME, host, listener, or route for all its requests together";
+const RATE: &str = "client, client/24, user, header:NAME, cookie:NAME, query:NAME, host, listener, or route for all its requests together";
+
+/// The key of what is counted before anybody knows the user.
+pub(crate) const REQUEST_KEY: Text<Option<RateKeyPart>> =
+    Text { expected: REQUEST, read: request_key, print: written_rate_key };
+
+const REQUEST: &str = "client, client/24, header:NAME, cookie:NAME, query:NAME, host, listener, or route for all its requests together";
+
+fn request_key(text: &str) -> Result<Option<RateKeyPart>, ValueError> {
+    let refuse = |error: ValueError| ValueError { expected: REQUEST, ..error };
+    match rate_key(text).map_err(refuse)? {
+        Some(RateKeyPart::User) => {
+            let fault = ValueFault::Unknown {
+                written: text.to_owned(),
+                why: "is not known yet when this is counted",
+                nearest: None,
+            };
+            Err(refuse(ValueError { fault, expected: REQUEST }))
+        }
+        part => Ok(part),
+    }
+}
 
 fn rate_key(text: &str) -> Result<Option<RateKeyPart>, ValueError> {
-    if text == "route" {
-        return Ok(None);
+    match text {
+        "route" => return Ok(None),
+        "user" => return Ok(Some(RateKeyPart::User)),
+        _ => {}
     }
     let part = match part(text, RATE)? {
         Part::Client(AddressPrefixes { v4, v6 }) => RateKeyPart::ClientNetwork { bits_v4: v4, bits_v6: v6 },
@@ -56,6 +78,7 @@ fn written_rate_key(part: &Option<RateKeyPart>) -> String {
         Some(RateKeyPart::Argument(name)) => format!("query:{name}"),
         Some(RateKeyPart::Host) => "host".to_owned(),
         Some(RateKeyPart::Listener) => "listener".to_owned(),
+        Some(RateKeyPart::User) => "user".to_owned(),
     }
 }
 

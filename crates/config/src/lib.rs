@@ -44,6 +44,8 @@ mod table;
 mod declared;
 /// Kinds of values.
 mod kind;
+/// The option `rate_limit` of routes.
+mod rate_limit_options;
 /// Kinds of values with a range.
 mod range;
 /// Kinds of values with several parts: names with values, one or a list.
@@ -162,8 +164,8 @@ pub use settings::{
     LogTarget, Maintenance, MemoryBound, MessageFormat, MessageLevel, Messages, Mirror, Page, Pages,
     Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Require, Respond, Retry, RetryOn, Rewrite,
     Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server, ServerHost, Settings, Shaping, Shedding,
-    SplitKey, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, TokenKeys, TokenSource,
-    Upstream, Via, WebBotAuth,
+    SplitKey, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, TokenKeys, Upstream, Via,
+    WebBotAuth,
 };
 pub use surroundings::{Machine, Surroundings};
 pub use tls::{

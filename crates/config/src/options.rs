@@ -148,7 +148,7 @@ pub(crate) static FILE: Table<File> = Table {
                   file. Routes with a `listener` come before those without; an exact host \
                   before the nearest wildcard above it, then expressions, then any host; \
                   an exact path before expressions, then the longest prefix; then more \
-                  conditions on methods, headers, query and clients before fewer. \
+                  conditions on methods, headers, cookies, query, claims and clients before fewer. \
                   `vanward check FILE --route METHOD URL` explains the choice.",
         },
         &RouteDefaults {

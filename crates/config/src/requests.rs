@@ -2,7 +2,7 @@
 //!
 //! The syntax of the values is in `matching`.
 
-use ::route::{HostRule, PathRule, Rule, ValueRule};
+use ::route::{ClaimRules, HostRule, PathRule, Rule, ValueRule};
 use ipnet::IpNet;
 
 use crate::kind::{At, List, Located, Name, located};
@@ -29,8 +29,8 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// The rules for these conditions: one for each host, or one for all.
-    pub(crate) fn rules(&self, names: &Names<'_>, reader: &mut Reader<'_>) -> Vec<Rule> {
+    /// The rules for these conditions and claims: one for each host, or one for all.
+    pub(crate) fn rules(&self, claims: ClaimRules, names: &Names<'_>, reader: &mut Reader<'_>) -> Vec<Rule> {
         let rule = Rule {
             listeners: self.listener.iter().filter_map(|name| names.listener(name, reader)).collect(),
             host: HostRule::Any,
@@ -39,6 +39,7 @@ impl Requests {
             headers: self.headers.iter().map(|pair| (pair.name.0.clone(), pair.value.clone())).collect(),
             cookies: self.cookie.iter().map(|pair| (pair.name.clone(), pair.value.clone())).collect(),
             query: self.query.iter().map(|pair| (pair.name.clone(), pair.value.clone())).collect(),
+            claims,
             clients: self.clients.clone(),
         };
         match self.host.as_slice() {

@@ -206,7 +206,7 @@ fn routes(
 
 /// A text that is equal for rules that obviously match the same requests.
 fn identity(rule: &Rule) -> String {
-    let Rule { listeners, host, path, methods, headers, cookies, query, clients } = rule;
+    let Rule { listeners, host, path, methods, headers, cookies, query, claims, clients } = rule;
     let sorted = |list: &[String]| {
         let mut list = list.to_vec();
         list.sort_unstable();
@@ -215,7 +215,7 @@ fn identity(rule: &Rule) -> String {
     let mut listeners = listeners.clone();
     listeners.sort_unstable();
     format!(
-        "{listeners:?} {host:?} {path:?} {:?} {headers:?} {cookies:?} {query:?} {clients:?}",
+        "{listeners:?} {host:?} {path:?} {:?} {headers:?} {cookies:?} {query:?} {claims:?} {clients:?}",
         sorted(methods)
     )
 }

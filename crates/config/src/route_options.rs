@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::route::{DomainRewrite, ErrorPages, PageFor, Pattern, RateKeyPart, RedirectStatus, SameSite};
+use ::route::{DomainRewrite, ErrorPages, PageFor, Pattern, RedirectStatus, SameSite, ValueRule};
 use ipnet::IpNet;
 use shape::Delay;
 
@@ -18,18 +18,18 @@ use crate::delay::DELAY;
 use crate::files_options::{FILES, FilesWritten};
 use crate::forward_auth_options::{FORWARD_AUTH, ForwardAuthWritten};
 use crate::jwt_options::{JWT, JwtWritten};
-use crate::keys::RATE_KEY;
 use crate::kind::{At, List, Located, Made, Maybe, Name, Switch, Template, Unless, Word};
 use crate::maintenance_options::MaintenanceKind;
-use crate::matching::{FieldName, PATTERN, parameter_name};
+use crate::matching::{FieldName, PATTERN, ValueRuleKind, parameter_name};
 use crate::mirror_options::{MIRROR, MirrorWritten};
 use crate::named_file::{FileKind, PAGE, USERS, UsersFile};
 use crate::options::{NETWORK_KIND, UP_TO_A_DAY, UP_TO_A_YEAR};
 use crate::pairs::{OneOrMany, Pair, Pairs, pair};
 use crate::range::{Count, NonZero, Unit, Wait};
+use crate::rate_limit_options::{RATE_LIMIT, RateLimitWritten};
 use crate::requests::{self, Requests};
 use crate::retry_options::RETRY_OF_ROUTE;
-use crate::route_kinds::{DomainKind, RATE, REALM, RedirectStatusKind, VIA};
+use crate::route_kinds::{DomainKind, REALM, RedirectStatusKind, VIA};
 use crate::settings::{
     Bandwidth, ClientCertFields, Maintenance, Page, Pages, Require, Retry, RouteLimits, RouteTimeouts, Via,
 };
@@ -43,6 +43,7 @@ use crate::value_error::{ValueError, ValueFault};
 pub(crate) struct RouteWritten {
     pub(crate) name: Option<Located<String>>,
     pub(crate) requests: Requests,
+    pub(crate) claim: Option<Located<Vec<Pair<String, ValueRule>>>>,
     pub(crate) upstream: Option<Located<String>>,
     pub(crate) split: Option<Located<Vec<Pair<String, u32>>>>,
     pub(crate) sticky: Option<Element<StickyWritten>>,
@@ -101,6 +102,18 @@ const OWN: &[&dyn Declared<RouteWritten>] = &[
     &Within { place: requests, option: requests::HEADERS },
     &Within { place: requests, option: requests::COOKIE },
     &Within { place: requests, option: requests::QUERY },
+    &key(
+        "claim",
+        Maybe(At(Pairs {
+            expected: "a table such as { tenant = \"acme\", \"realm_access.roles\" = \"admin\" }",
+            name: parameter_name,
+            print_name: String::clone,
+            kind: ValueRuleKind,
+        })),
+        |route: &mut RouteWritten| &mut route.claim,
+        "Claims of the token that must match, all of them, written like `headers`; of a list one has to. The route's \
+         `jwt` then verifies the token: a forged one is refused there.",
+    ),
     &Within { place: requests, option: requests::CLIENTS },
     &key(
         "upstream",
@@ -468,57 +481,6 @@ const AUTH: Inline<AuthWritten> = Inline {
                 REALM,
                 |auth: &mut AuthWritten| &mut auth.realm,
                 "Realm: the text that clients show when they ask for the password.",
-            ),
-        ],
-    },
-};
-
-/// The parsed option `rate_limit`.
-#[derive(Debug, Clone)]
-pub(crate) struct RateLimitWritten {
-    pub(crate) rate: Option<Located<(NonZeroU32, Duration)>>,
-    pub(crate) burst: Option<Located<NonZeroU32>>,
-    pub(crate) key: Vec<Option<RateKeyPart>>,
-    pub(crate) keys_max: usize,
-}
-
-impl Default for RateLimitWritten {
-    fn default() -> Self {
-        let client = RateKeyPart::ClientNetwork { bits_v4: 32, bits_v6: 64 };
-        Self { rate: None, burst: None, key: vec![Some(client)], keys_max: 65_536 }
-    }
-}
-
-const RATE_LIMIT: Inline<RateLimitWritten> = Inline {
-    title: "rate_limit",
-    example: "{ rate = \"100/s\", key = \"client\" }",
-    table: &Table {
-        options: &[
-            &required(
-                "rate",
-                Maybe(At(RATE)),
-                |limit: &mut RateLimitWritten| &mut limit.rate,
-                "Mean rate: `\"100/s\"`, `\"10/m\"`, `\"1000/h\"`, `\"5/10s\"`.",
-            ),
-            &key(
-                "burst",
-                Maybe(At(NonZero(Count { range: 1..=u32::MAX as u64, unit: Unit::Things }))),
-                |limit: &mut RateLimitWritten| &mut limit.burst,
-                "How many requests may come at once. Default: the number in `rate`.",
-            ),
-            &key(
-                "key",
-                OneOrMany(RATE_KEY),
-                |limit: &mut RateLimitWritten| &mut limit.key,
-                "What requests are counted by. `client/24` counts by network; an IPv6 address counts by \
-                 its first 64 bits, unless the key is for example `client/32/128`. `route` \
-                 counts all requests of the route together.",
-            ),
-            &key(
-                "keys_max",
-                Count { range: 1..=16_777_216, unit: Unit::Things },
-                |limit: &mut RateLimitWritten| &mut limit.keys_max,
-                "How many keys are remembered. Their memory is allocated at the start.",
             ),
         ],
     },

@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use ::route::{
-    CookieRewrite, FixedResponse, FixedResponseError, HeaderEdit, HeaderEdits, HostRewrite, OfClient,
-    PathRewrite, PathRule, Pattern, Rate, RateError, RateKey, Redirect, Split, Stage, TemplateError,
+    ClaimRules, CookieRewrite, FixedResponse, FixedResponseError, HeaderEdit, HeaderEdits, HostRewrite,
+    OfClient, PathRewrite, PathRule, Pattern, Redirect, Split, Stage, TemplateError,
 };
 
 use crate::bot_options;
@@ -20,10 +20,10 @@ use crate::kind::Located;
 use crate::matching::FieldName;
 use crate::mirror_options;
 use crate::pairs::Pair;
+use crate::rate_limit_options::rate_limit;
 use crate::reader::{Reader, Span};
 use crate::route_options::{
-    CookiesWritten, EditsWritten, RateLimitWritten, RedirectWritten, RespondWritten, RewriteWritten,
-    RouteWritten,
+    CookiesWritten, EditsWritten, RedirectWritten, RespondWritten, RewriteWritten, RouteWritten,
 };
 use crate::settings::{
     Access, Action, Auth, Bandwidths, Policies, RateLimit, Require, Respond, Rewrite, Route, Shaping,
@@ -131,7 +131,7 @@ pub(crate) fn route(
 ) -> Option<Route> {
     let written = &element.value;
     let refused_before = reader.refused();
-    let rules = written.requests.rules(names, reader);
+    let rules = written.requests.rules(claims(written, reader), names, reader);
     let pattern = match &written.requests.path {
         PathRule::Pattern(pattern) => Some(pattern),
         PathRule::Exact(_) | PathRule::Prefix(_) => None,
@@ -152,6 +152,7 @@ pub(crate) fn route(
     }
     if let Some(policies) = &policies {
         warn_of_nobody(written, policies, reader);
+        check_limits(written, policies, reader);
     }
     let cache = cache(written, names, reader);
     check_cors(written, names, reader);
@@ -449,35 +450,6 @@ fn check_copied(written: &RouteWritten, reader: &mut Reader<'_>) {
     }
 }
 
-fn rate_limit(written: &RateLimitWritten, reader: &mut Reader<'_>) -> Option<RateLimit> {
-    let RateLimitWritten { rate, burst, key, keys_max } = written;
-    let rate = rate.as_ref()?;
-    if key.is_empty() {
-        let what =
-            "key is empty: say what requests are counted by, or \"route\" for all of the route together";
-        let mistake = reader.mistake(&rate.at, what.to_owned());
-        reader.add(mistake);
-        return None;
-    }
-    let (requests, per) = rate.value;
-    let most = burst.as_ref().map_or(requests, |burst| burst.value);
-    match Rate::new(requests, per, most) {
-        Ok(rate) => {
-            let key = RateKey(key.iter().flatten().cloned().collect());
-            Some(RateLimit { rate, key, keys_max: *keys_max })
-        }
-        Err(error) => {
-            let (option, at) = match (&error, burst) {
-                (RateError::Burst(_), Some(burst)) => ("burst", &burst.at),
-                _ => ("rate", &rate.at),
-            };
-            let mistake = reader.mistake(at, format!("{option}: {error}"));
-            reader.add(mistake);
-            None
-        }
-    }
-}
-
 fn rewrite(written: &RewriteWritten, path: &PathRule, reader: &mut Reader<'_>) -> Option<Rewrite> {
     let RewriteWritten { path: to, pattern, host } = written;
     let groups = match path {
@@ -608,6 +580,44 @@ pub(crate) fn for_servers(written: &RouteWritten) -> [(&'static str, Option<&Spa
     ]
 }
 
+/// The conditions on claims. The route has to verify every token: claims are read before that.
+fn claims(written: &RouteWritten, reader: &mut Reader<'_>) -> ClaimRules {
+    let Some(Located { value: pairs, at }) = &written.claim else { return ClaimRules::default() };
+    let values = pairs.iter().map(|pair| (pair.name.clone(), pair.value.clone())).collect();
+    let is_any = written.require.as_ref().is_some_and(|require| require.value == Require::Any);
+    match &written.jwt {
+        Some(_) if is_any => {
+            let message = "claim: with require = \"any\", a forged token may be let in by another proof";
+            refuse(at, message, "require = \"all\", or another route", reader);
+            ClaimRules::default()
+        }
+        Some(jwt) => jwt.value.claim_rules(values),
+        None => {
+            let message = "claim: the route has no jwt, so nobody verifies the token";
+            refuse(at, message, "jwt, in this route or in [route_defaults]", reader);
+            ClaimRules::default()
+        }
+    }
+}
+
+/// Rejects limits of users on a route that does not ask who a client is.
+fn check_limits(written: &RouteWritten, policies: &Policies, reader: &mut Reader<'_>) {
+    let of_users = policies.rate_limits.iter().any(|limit| limit.key.has_user());
+    if let (true, true, Some(limit)) = (of_users, is_nobody(written), written.rate_limit.first()) {
+        let message = "rate_limit: the route does not ask who a client is, so there is no user to count by";
+        let expected = "auth, jwt, web_bot_auth, or forward_auth with user, or another key";
+        refuse(&limit.at, message, expected, reader);
+    }
+}
+
+/// Whether a route never knows a user.
+fn is_nobody(written: &RouteWritten) -> bool {
+    written.auth.is_none()
+        && written.jwt.is_none()
+        && written.web_bot_auth.is_none()
+        && written.forward_auth.as_ref().is_none_or(|auth| !auth.value.names_user())
+}
+
 /// Rejects what a route with `jwt` cannot have besides.
 fn check_jwt(written: &RouteWritten, reader: &mut Reader<'_>) {
     let Some(Element { value: jwt, at, .. }) = &written.jwt else { return };
@@ -641,16 +651,12 @@ fn check_jwt(written: &RouteWritten, reader: &mut Reader<'_>) {
 
 /// Warns of `$user` in a route without `auth`, `jwt` or `web_bot_auth`, where it is always empty.
 fn warn_of_nobody(written: &RouteWritten, policies: &Policies, reader: &mut Reader<'_>) {
-    let forward_auth_names_user = written.forward_auth.as_ref().is_some_and(|auth| auth.value.names_user());
+    let is_nobody = is_nobody(written);
     let edits = [
         ("request_headers", &written.request_headers, &policies.request_headers),
         ("response_headers", &written.response_headers, &policies.response_headers),
     ];
     for (option, written, edits) in edits {
-        let is_nobody = policies.auth.is_none()
-            && policies.jwt.is_none()
-            && policies.web_bot_auth.is_none()
-            && !forward_auth_names_user;
         if let (true, Some(element), true) = (is_nobody, written, edits.has_user()) {
             let what =
                 format!("{option}: $user is always empty here, since the route does not ask who a client is");

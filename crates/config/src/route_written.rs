@@ -1,6 +1,6 @@
 //! Converts routes back to parsed options, for printing.
 
-use ::route::{CookieRewrite, HeaderEdit, HeaderEdits, PathRewrite, PathRule, RateKeyPart};
+use ::route::{CookieRewrite, HeaderEdit, HeaderEdits, PathRewrite, PathRule, Rule, ValueRule};
 
 use crate::bot_options::BotsWritten;
 use crate::cache_options;
@@ -8,17 +8,17 @@ use crate::cors_options;
 use crate::files_options;
 use crate::forward_auth_options;
 use crate::jwt_options::JwtWritten;
-use crate::kind::located;
+use crate::kind::{Located, located};
 use crate::matching::FieldName;
 use crate::mirror_options;
-use crate::pairs::pair;
+use crate::pairs::{Pair, pair};
+use crate::rate_limit_options::RateLimitWritten;
 use crate::requests::Requests;
 use crate::route_options::{
-    AuthWritten, CookiesWritten, EditsWritten, RateLimitWritten, RedirectWritten, RespondWritten,
-    RewriteWritten, RouteWritten,
+    AuthWritten, CookiesWritten, EditsWritten, RedirectWritten, RespondWritten, RewriteWritten, RouteWritten,
 };
 use crate::settings::{
-    Action, Page, Policies, RateLimit, Respond, Rewrite, Route, RouteLimits, RouteTimeouts, Settings,
+    Action, Page, Policies, Respond, Rewrite, Route, RouteLimits, RouteTimeouts, Settings,
 };
 use crate::split_options;
 use crate::table::{Element, element};
@@ -31,6 +31,7 @@ pub(crate) fn route(route: &Route, config: &Settings) -> RouteWritten {
     let written = RouteWritten {
         name: Some(located(name.clone())),
         requests: Requests::written(rules, &config.listeners),
+        claim: rules.first().and_then(written_claims),
         rate: shaping.bandwidths.down.clone(),
         upload_rate: shaping.bandwidths.up.clone(),
         weight: Some(shaping.weight),
@@ -43,6 +44,11 @@ pub(crate) fn route(route: &Route, config: &Settings) -> RouteWritten {
         ..written_policies(policies, &path)
     };
     with_action(written, action, config)
+}
+
+fn written_claims(rule: &Rule) -> Option<Located<Vec<Pair<String, ValueRule>>>> {
+    let pairs = rule.claims.values.iter().map(|(name, value)| pair(name.clone(), value.clone()));
+    (!rule.claims.values.is_empty()).then(|| located(pairs.collect()))
 }
 
 fn with_action(written: RouteWritten, action: &Action, config: &Settings) -> RouteWritten {
@@ -128,21 +134,6 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
         timeouts: (*timeouts != RouteTimeouts::default()).then(|| element(*timeouts)),
         limits: (*limits != RouteLimits::default()).then(|| element(*limits)),
         ..RouteWritten::default()
-    }
-}
-
-impl From<&RateLimit> for RateLimitWritten {
-    fn from(limit: &RateLimit) -> Self {
-        let mut key: Vec<Option<RateKeyPart>> = limit.key.0.iter().cloned().map(Some).collect();
-        if key.is_empty() {
-            key.push(None);
-        }
-        Self {
-            rate: Some(located(limit.rate.requests_per())),
-            burst: Some(located(limit.rate.burst())),
-            key,
-            keys_max: limit.keys_max,
-        }
     }
 }
 

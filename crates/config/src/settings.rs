@@ -37,7 +37,7 @@ pub use routes::{
     Respond, Rewrite, Route, RouteLimits, RouteTimeouts, SplitKey, Via,
 };
 pub use shaping::{Bandwidth, Bandwidths, Link, Scope, Shaping};
-pub use tokens::{Jwt, KeySource, KeyUrl, TokenKeys, TokenSource, WebBotAuth};
+pub use tokens::{Jwt, KeySource, KeyUrl, TokenKeys, WebBotAuth};
 pub use upstreams::{
     BodyRule, Check, CookieSecrets, Dns, HostHeader, Pool, Probe, Protocol, QueueSettings, Retry, RetryOn,
     Scheme, Server, ServerHost, Statuses, StickyCookie, StickySessions, StickyTable, Upstream,

@@ -171,17 +171,49 @@ fn date(claims: &Json, name: &str) -> Result<Option<f64>, Refusal> {
 /// Whether a claim has one of the values, as the text of it or of one of its list.
 fn grants(claims: &Json, claim: &str, values: &[String]) -> bool {
     let Some(found) = claims.find(claim) else { return false };
-    if values.is_empty() {
-        return true;
-    }
-    let is_granted = |text: &str| values.iter().any(|value| value == text);
+    values.is_empty() || any(found, claim, |text| values.iter().any(|value| value == text))
+}
+
+/// Whether the text of a claim passes, or one of its list.
+fn any(found: &Json, claim: &str, mut passes: impl FnMut(&str) -> bool) -> bool {
     match found {
         // RFC 8693 §4.2: a list with spaces between.
-        Json::Text(text) if matches!(claim, "scope" | "scp") => text.split(' ').any(is_granted),
-        Json::Text(text) => is_granted(text),
-        Json::List(list) => list.iter().filter_map(Json::text).any(is_granted),
-        Json::Switch(_) | Json::Number(_) => written(found).is_ok_and(|text| is_granted(&text)),
+        Json::Text(text) if matches!(claim, "scope" | "scp") => text.split(' ').any(passes),
+        Json::Text(text) => passes(text),
+        Json::List(list) => list.iter().filter_map(Json::text).any(passes),
+        Json::Switch(_) | Json::Number(_) => written(found).is_ok_and(|text| passes(&text)),
         Json::Null | Json::Table(_) => false,
+    }
+}
+
+/// The claims of a token that nobody has verified. They say where to ask, never who somebody is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claims(Json);
+
+impl Claims {
+    /// Reads the claims of a token, which must be well-formed but may be forged; `None` if it is not.
+    pub fn unverified(token: &[u8]) -> Option<Self> {
+        object(Token::parse(token).ok()?.payload).map(Self)
+    }
+
+    /// Whether there is a claim of this name; names of members are written with dots between.
+    pub fn has(&self, claim: &str) -> bool {
+        self.0.find(claim).is_some()
+    }
+
+    /// Whether the text of a claim passes, or one of its list: those that [`Rules::required`] compares.
+    pub fn any(&self, claim: &str, passes: impl FnMut(&str) -> bool) -> bool {
+        self.0.find(claim).is_some_and(|found| any(found, claim, passes))
+    }
+
+    /// All texts of a claim.
+    pub fn texts(&self, claim: &str) -> Vec<String> {
+        let mut texts = Vec::new();
+        self.any(claim, |text| {
+            texts.push(text.to_owned());
+            false
+        });
+        texts
     }
 }
 

@@ -23,7 +23,7 @@ mod verified;
 mod refusal;
 
 pub use algorithm::Algorithm;
-pub use claims::{Audience, Identity, Rules};
+pub use claims::{Audience, Claims, Identity, Rules};
 pub use keys::{KeyFault, KeySet};
 pub use refusal::Refusal;
 pub use token::Token;

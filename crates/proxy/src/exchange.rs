@@ -90,7 +90,7 @@ async fn run(
         {
             return Ok(next);
         }
-        if let Some(answer) = act(ctx, policies, &mut routed, memory)? {
+        if let Some(answer) = act(ctx, policies, &mut routed, memory, state)? {
             let exchange = &mut Exchange { ctx, routed: &routed, memory, state };
             return without_server(exchange, answer).await;
         }
@@ -237,7 +237,7 @@ fn is_preflight(routed: &RoutedRequest, request: &Request) -> bool {
         && route::Cors::is_preflight(&Fields::of(&request.head, request.head_bytes()))
 }
 
-/// Decides where the request goes. A response without a server is begun; a request for one is copied, if the route has a
+/// Counts the request of a user, and decides where it goes. A response without a server is begun; a request for one is copied, if the route has a
 /// mirror.
 #[inline]
 fn act<'a>(
@@ -245,7 +245,11 @@ fn act<'a>(
     policies: &'a Policies,
     routed: &mut RoutedRequest,
     Memory { request, response }: &mut Memory,
+    state: &mut ExchangeState<'_>,
 ) -> Result<Option<Answer<'a>>, Failure> {
+    if policies.limits_users {
+        policies::count(ctx, policies, routed, request, state, true)?;
+    }
     let answer = policies::act(ctx, policies, routed, request, &mut response.out)?;
     if let (None, Some(mirror)) = (&answer, &policies.mirror) {
         mirror::mirror(ctx, mirror, routed, request);

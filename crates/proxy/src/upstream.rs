@@ -26,6 +26,7 @@ use config::{Protocol, Scheme};
 use http1::{ConnectionOptions, Framing};
 use route::ProxyVersion;
 use telemetry::message;
+use tls::ClientSide;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::body::upload::Upload;
@@ -579,17 +580,27 @@ impl Server {
         if !header.is_empty() && !tcp.send_at_once(header) {
             return Err(Failure::UpstreamRefused);
         }
-        let secured = deadline.within(limit, self.secured(worker, tcp)).await;
-        let socket = secured.unwrap_or(Err(Failure::UpstreamConnectTimeout))?;
+        let socket = match &self.plan.tls {
+            None => tcp.into(),
+            // Behind a pointer: the state of a handshake is larger than all else here.
+            Some(tls) => {
+                let secured = cold(|| deadline.within(limit, self.secured(worker, tls, tcp))).await;
+                secured.unwrap_or(Err(Failure::UpstreamConnectTimeout))?
+            }
+        };
         Ok(match &link {
             Some(link) => link.over(socket, worker.shaper.alarms()),
             None => socket,
         })
     }
 
-    /// Does the TLS handshake, if the server has TLS.
-    async fn secured(&self, worker: &Worker, tcp: Tcp) -> Result<Connection, Failure> {
-        let Some((tls, place)) = &self.plan.tls else { return Ok(tcp.into()) };
+    /// Does the TLS handshake.
+    async fn secured(
+        &self,
+        worker: &Worker,
+        (tls, place): &(Arc<ClientSide>, usize),
+        tcp: Tcp,
+    ) -> Result<Connection, Failure> {
         let why = match dial::secure((tls, *place), tls.config(), tcp, &worker.records).await {
             Ok((secure, is_http2)) if is_http2 == (tls.protocol() == Protocol::Http2) => {
                 return Ok(secure.into());

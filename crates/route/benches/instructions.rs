@@ -9,8 +9,8 @@ use std::hint::black_box;
 use std::process::{Command, ExitCode};
 
 use route::{
-    HostRule, PathRule, Pattern, Rate, RateKey, RateKeyPart, RateLimiter, Request, RouteTable, Rule,
-    ValueRule,
+    ClaimRules, HostRule, PathRule, Pattern, Rate, RateKey, RateKeyPart, RateLimiter, Request, RouteTable,
+    Rule, ValueRule,
 };
 
 /// A name and what it does for a number of rounds.
@@ -84,6 +84,7 @@ fn conditions() -> RouteTable {
             headers: vec![("X-Beta".to_owned(), value.clone())],
             cookies: Vec::new(),
             query: vec![("beta".to_owned(), value)],
+            claims: ClaimRules::default(),
             clients: vec!["127.0.0.0/8".parse().expect("a network")],
         },
     ])
@@ -122,7 +123,7 @@ fn rate_limit(rounds: usize) {
     let key = RateKey(vec![RateKeyPart::ClientNetwork { bits_v4: 32, bits_v6: 64 }]);
     let limiter = RateLimiter::new(rate, key, 1000, [1, 2]);
     for round in 0..rounds as u64 {
-        black_box(limiter.admit(&black_box(request("/")), round * 2000));
+        black_box(limiter.admit(&black_box(request("/")), "", round * 2000));
     }
 }
 

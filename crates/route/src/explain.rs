@@ -100,6 +100,8 @@ impl RouteTable {
             "that one asks for more of the cookies".to_owned()
         } else if one.strictness.query != other.strictness.query {
             "that one asks for more of the query".to_owned()
+        } else if one.strictness.claims != other.strictness.claims {
+            "that one asks for more claims".to_owned()
         } else if one.strictness.client_bits != other.strictness.client_bits {
             "that one is for narrower networks of clients".to_owned()
         } else {
@@ -165,6 +167,11 @@ fn wanted_and_found<F: Fields + ?Sized>(
             let all = parameters(request.query.unwrap_or_default());
             let found = all.filter(|(name, _)| read(name) == part.0.as_bytes());
             of_part("parameter", part, found.map(|(_, value)| readable(&read(value))).collect())
+        }
+        Condition::Claim(index) => {
+            let part = &rule.claims.values[index];
+            let claims = rule.claims.read(request.fields);
+            of_part("claim", part, claims.map(|claims| claims.texts(&part.0)).unwrap_or_default())
         }
         Condition::Client => {
             let networks: Vec<String> = rule.clients.iter().map(ToString::to_string).collect();

@@ -10,6 +10,8 @@
 mod proxy_protocol;
 /// The request, as routes see it.
 mod request;
+/// The token of a request, and its claims.
+mod token;
 /// Paths, as a lenient server reads them.
 mod path;
 /// Query parameters, decoded as form data.
@@ -86,7 +88,7 @@ pub use proxy_protocol::{
     parse_proxy_header, tlv_kind, write_proxy_header,
 };
 pub use reach::covered;
-pub use request::{Fields, NoFields, Request, cookie, parameters};
+pub use request::{Fields, NoFields, Request, cookie, cookie_value, parameters};
 pub use rewrite::{AmbiguousPath, HostRewrite, NotAHost, PathRewrite};
 pub use rule::{Condition, HostRule, PathRule, Rule, ValueRule};
 pub use set_cookie::{CookieRewrite, CookieRewriteError, DomainRewrite, SameSite};
@@ -95,3 +97,4 @@ pub use table::RouteTable;
 pub use template::{
     OfClient, Place, Stage, TEMPLATE_BYTES_MAX, Template, TemplateError, TemplateFault, VARIABLES,
 };
+pub use token::{ClaimRules, TokenSource};

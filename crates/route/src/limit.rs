@@ -52,12 +52,18 @@ impl RateLimiter {
         Self { rate, key, states: States::new(keys_max, secret) }
     }
 
-    /// Counts a request, unless it exceeds the limit.
+    /// Counts a request of a user, unless it exceeds the limit. The user matters only for a key that
+    /// [has one](RateKey::has_user).
     ///
     /// `now_ns` is the time of a monotonic clock that all workers share; small differences between workers are
     /// tolerated. Takes a lock only for a new key.
-    pub fn admit<F: Fields + ?Sized>(&self, request: &Request<'_, F>, now_ns: u64) -> RateVerdict {
-        let tag = self.states.tag(|hasher| self.key.hash(request, hasher));
+    pub fn admit<F: Fields + ?Sized>(
+        &self,
+        request: &Request<'_, F>,
+        user: &str,
+        now_ns: u64,
+    ) -> RateVerdict {
+        let tag = self.states.tag(|hasher| self.key.hash(request, user, hasher));
         match self.states.update(tag, |due_ns| self.rate.decide(due_ns, now_ns)) {
             Ok(()) => RateVerdict::Admitted,
             Err(wait_ns) => {
@@ -111,20 +117,27 @@ mod tests {
         let refused = |seconds| RateVerdict::Refused { retry_after_seconds: seconds };
         let now_ns = 5 * SECOND_NS;
         for _ in 0..3 {
-            assert_eq!(limiter.admit(&client([10, 0, 0, 1]), now_ns), RateVerdict::Admitted);
+            assert_eq!(limiter.admit(&client([10, 0, 0, 1]), "", now_ns), RateVerdict::Admitted);
         }
-        assert_eq!(limiter.admit(&client([10, 0, 0, 2]), now_ns), refused(1), "the same network");
-        assert_eq!(limiter.admit(&client([10, 0, 1, 1]), now_ns), RateVerdict::Admitted, "another network");
-        assert_eq!(limiter.admit(&client([10, 0, 0, 1]), now_ns + SECOND_NS / 2 - 1), refused(1));
-        assert_eq!(limiter.admit(&client([10, 0, 0, 1]), now_ns + SECOND_NS / 2), RateVerdict::Admitted);
-        assert_eq!(limiter.admit(&client([10, 0, 0, 1]), now_ns + SECOND_NS / 2), refused(1));
+        assert_eq!(limiter.admit(&client([10, 0, 0, 2]), "", now_ns), refused(1), "the same network");
+        assert_eq!(
+            limiter.admit(&client([10, 0, 1, 1]), "", now_ns),
+            RateVerdict::Admitted,
+            "another network"
+        );
+        assert_eq!(limiter.admit(&client([10, 0, 0, 1]), "", now_ns + SECOND_NS / 2 - 1), refused(1));
+        assert_eq!(limiter.admit(&client([10, 0, 0, 1]), "", now_ns + SECOND_NS / 2), RateVerdict::Admitted);
+        assert_eq!(limiter.admit(&client([10, 0, 0, 1]), "", now_ns + SECOND_NS / 2), refused(1));
         for _ in 0..3 {
-            assert_eq!(limiter.admit(&client([10, 0, 0, 1]), now_ns + 60 * SECOND_NS), RateVerdict::Admitted);
+            assert_eq!(
+                limiter.admit(&client([10, 0, 0, 1]), "", now_ns + 60 * SECOND_NS),
+                RateVerdict::Admitted
+            );
         }
-        assert_eq!(limiter.admit(&client([10, 0, 0, 1]), now_ns + 60 * SECOND_NS), refused(1));
+        assert_eq!(limiter.admit(&client([10, 0, 0, 1]), "", now_ns + 60 * SECOND_NS), refused(1));
         let slow = RateLimiter::new(rate(1, 60_000, 1), RateKey(vec![]), 1, SECRET);
-        assert_eq!(slow.admit(&client([10, 0, 0, 1]), 0), RateVerdict::Admitted);
-        assert_eq!(slow.admit(&client([10, 0, 0, 1]), SECOND_NS / 2), refused(60));
+        assert_eq!(slow.admit(&client([10, 0, 0, 1]), "", 0), RateVerdict::Admitted);
+        assert_eq!(slow.admit(&client([10, 0, 0, 1]), "", SECOND_NS / 2), refused(60));
         assert_eq!(slow.rate(), rate(1, 60_000, 1));
     }
 
@@ -145,7 +158,7 @@ mod tests {
                         // The clock that each reads is a little behind that of others.
                         let now_ns = clock_ns.fetch_add(STEP_NS, Ordering::Relaxed);
                         let key = ((round + thread) % 8) as u8;
-                        if limiter.admit(&client([10, 0, key, 1]), now_ns) == RateVerdict::Admitted {
+                        if limiter.admit(&client([10, 0, key, 1]), "", now_ns) == RateVerdict::Admitted {
                             admitted[usize::from(key)].fetch_add(1, Ordering::Relaxed);
                         }
                     }
@@ -166,7 +179,7 @@ mod tests {
         let limiter = RateLimiter::new(rate(1, 1000, 2), by_client(), 8, SECRET);
         let total: usize = (0..=255)
             .flat_map(|third| (0..4).map(move |_| third))
-            .filter(|third| limiter.admit(&client([10, 0, *third, 1]), 0) == RateVerdict::Admitted)
+            .filter(|third| limiter.admit(&client([10, 0, *third, 1]), "", 0) == RateVerdict::Admitted)
             .count();
         // Eight states of two requests each: the limit of all keys together is kept where they do not fit.
         assert_eq!(total, 16);

@@ -110,7 +110,7 @@ fn wider_paths(path: &PathRule) -> Vec<Key> {
 
 /// Whether one rule holds for every request that the other holds for.
 fn covers(one: &Rule, other: &Rule, listeners: usize) -> bool {
-    let Rule { listeners: of_listeners, host, path, methods, headers, cookies, query, clients } = one;
+    let Rule { listeners: of_listeners, host, path, methods, headers, cookies, query, claims, clients } = one;
     let has_listener = |listener: usize| of_listeners.contains(&listener);
     let holds_listeners = of_listeners.is_empty()
         || if other.listeners.is_empty() {
@@ -127,6 +127,8 @@ fn covers(one: &Rule, other: &Rule, listeners: usize) -> bool {
         && covers_values(headers, &other.headers, str::eq_ignore_ascii_case)
         && covers_values(cookies, &other.cookies, str::eq)
         && covers_values(query, &other.query, str::eq)
+        && (claims.values.is_empty() || claims.from == other.claims.from)
+        && covers_values(&claims.values, &other.claims.values, str::eq)
         && (clients.is_empty() || (!other.clients.is_empty() && covers_networks(clients, &other.clients)))
 }
 

@@ -80,6 +80,13 @@ pub fn parameters(query: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
+/// The value of a cookie pair, if it has this name.
+pub fn cookie_value<'a>(pair: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let pair = pair.trim_ascii();
+    let (known, value) = pair.split_at(pair.iter().position(|&byte| byte == b'=')?);
+    (known.trim_ascii() == name.as_bytes()).then(|| value[1..].trim_ascii())
+}
+
 /// The value of the first cookie with this name, as it was sent (RFC 6265 §5.4). Names are case-sensitive.
 pub fn cookie<'f, F: Fields + ?Sized>(fields: &'f F, name: &[u8]) -> Option<&'f [u8]> {
     // RFC 9113 §8.2.3: over HTTP/2 there may be a line for each cookie.

@@ -10,6 +10,7 @@ use crate::form::FormReading;
 use crate::network::{Networks, host_bits};
 use crate::pattern::Pattern;
 use crate::request::{Fields, Request, cookie, parameters};
+use crate::token::{ClaimRules, ReadClaims, claim_holds};
 
 /// The conditions of a route. All must hold; the default matches every request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct Rule {
     pub cookies: Vec<(String, ValueRule)>,
     /// Required query parameters: for each name, the decoded value of at least one parameter must pass.
     pub query: Vec<(String, ValueRule)>,
+    /// Required claims of the request's token.
+    pub claims: ClaimRules,
     /// The client's networks, of which one must contain the client; empty means all clients.
     pub clients: Vec<IpNet>,
 }
@@ -35,7 +38,8 @@ pub struct Rule {
 impl Rule {
     /// Whether a condition is a pattern: see [`RouteTable`](crate::RouteTable) for why clones help then.
     pub fn has_pattern(&self) -> bool {
-        let mut values = self.headers.iter().chain(&self.cookies).chain(&self.query);
+        let mut values =
+            self.headers.iter().chain(&self.cookies).chain(&self.query).chain(&self.claims.values);
         matches!(self.host, HostRule::Pattern(_))
             || matches!(self.path, PathRule::Pattern(_))
             || values.any(|(_, value)| matches!(value, ValueRule::Pattern(_)))
@@ -145,6 +149,7 @@ pub(crate) struct Conditions {
     headers: Vec<(Box<[u8]>, ValueRule)>,
     cookies: Vec<(Box<[u8]>, ValueRule)>,
     query: Vec<(Box<[u8]>, ValueRule)>,
+    claims: ClaimRules,
     clients: Option<Networks<()>>,
 }
 
@@ -165,6 +170,8 @@ pub enum Condition {
     Cookie(usize),
     /// A query parameter, as an index into `Rule::query`.
     Query(usize),
+    /// A claim, as an index into the values of `Rule::claims`.
+    Claim(usize),
     /// The client's network (`Rule::clients`).
     Client,
 }
@@ -182,23 +189,26 @@ impl Conditions {
             headers: owned(&rule.headers),
             cookies: owned(&rule.cookies),
             query: owned(&rule.query),
+            claims: rule.claims.clone(),
             clients,
         };
         let is_plain = conditions.methods.is_empty()
             && conditions.headers.is_empty()
             && conditions.cookies.is_empty()
             && conditions.query.is_empty()
+            && conditions.claims.values.is_empty()
             && conditions.clients.is_none();
         (!is_plain).then(|| Box::new(conditions))
     }
 
     /// Whether all conditions hold. Cheap ones are tested first.
-    pub(crate) fn hold<F: Fields + ?Sized>(&self, request: &Request<'_, F>) -> bool {
+    pub(crate) fn hold<F: Fields + ?Sized>(&self, request: &Request<'_, F>, read: &ReadClaims) -> bool {
         self.method_holds(request)
             && self.client_holds(request)
             && self.headers.iter().all(|header| header_holds(header, request))
             && self.cookies.iter().all(|cookie| cookie_holds(cookie, request))
             && self.query.iter().all(|parameter| parameter_holds(parameter, request))
+            && (self.claims.values.is_empty() || read.hold(&self.claims, request.fields))
     }
 
     /// The conditions that do not hold, in order.
@@ -211,12 +221,18 @@ impl Conditions {
         let cookies = self.cookies.iter().enumerate().filter(|(_, cookie)| !cookie_holds(cookie, request));
         let query =
             self.query.iter().enumerate().filter(|(_, parameter)| !parameter_holds(parameter, request));
+        let token = if self.claims.values.is_empty() { None } else { self.claims.read(request.fields) };
+        let claims = self.claims.values.iter().enumerate().filter_map(move |(index, value)| {
+            let holds = token.as_ref().is_some_and(|token| claim_holds(value, token));
+            (!holds).then_some(Condition::Claim(index))
+        });
         let client = (!self.client_holds(request)).then_some(Condition::Client);
         method
             .into_iter()
             .chain(headers.map(|(index, _)| Condition::Header(index)))
             .chain(cookies.map(|(index, _)| Condition::Cookie(index)))
             .chain(query.map(|(index, _)| Condition::Query(index)))
+            .chain(claims)
             .chain(client)
     }
 
@@ -254,6 +270,7 @@ pub(crate) struct Strictness {
     pub(crate) headers: (usize, usize),
     pub(crate) cookies: (usize, usize),
     pub(crate) query: (usize, usize),
+    pub(crate) claims: (usize, usize),
     /// The host bits of the widest network; no restriction counts as wider than any network.
     pub(crate) client_bits: u16,
 }
@@ -269,6 +286,7 @@ impl Strictness {
             headers: laxity(&rule.headers),
             cookies: laxity(&rule.cookies),
             query: laxity(&rule.query),
+            claims: laxity(&rule.claims.values),
             client_bits: rule
                 .clients
                 .iter()

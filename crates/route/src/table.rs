@@ -15,6 +15,7 @@ use crate::readings;
 use crate::request::{Fields, Request};
 use crate::rule::{Conditions, HostRule, PathRule, Rule, Strictness};
 use crate::text_map::{TextMap, hash_on};
+use crate::token::ReadClaims;
 
 /// The routes of a proxy, as indices into the list of rules that they were made from.
 ///
@@ -30,7 +31,7 @@ use crate::text_map::{TextMap, hash_on};
 /// 4. **Method**: fewer methods before more, any number before all.
 /// 5. **Header**: more conditions before fewer; of as many, exact values before patterns before prefixes before mere
 ///    presence.
-/// 6. **Query**: likewise.
+/// 6. **Cookie**, **query** and **claim**, in this order: likewise.
 /// 7. **Client**: the narrower network before the wider, any before none; of a rule with several the widest counts.
 /// 8. The rule that was written first.
 ///
@@ -136,7 +137,8 @@ impl RouteTable {
     #[inline]
     pub fn choose<F: Fields + ?Sized>(&self, request: &Request<'_, F>) -> Option<usize> {
         let own = self.by_listener.iter().find(|(listener, _)| *listener == request.listener);
-        let hold = |conditions: &Conditions| conditions.hold(request);
+        let read = ReadClaims::default();
+        let hold = |conditions: &Conditions| conditions.hold(request, &read);
         self.search(own.map(|(_, hosts)| hosts), request.host, request.path, hold)
     }
 

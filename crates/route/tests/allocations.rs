@@ -67,8 +67,8 @@ fn what_every_request_asks_for_allocates_nothing() {
     let counted = measure(|| {
         let request = request("/api/x");
         let exchange = Exchange::of(request, "https");
-        limiter.admit(&request, 5);
-        limiter.admit(&request, 6);
+        limiter.admit(&request, "", 5);
+        limiter.admit(&request, "", 6);
         assert_eq!(access.access(request.client), Access::Allowed);
         split.draw(7);
         split.of_key(b"key");

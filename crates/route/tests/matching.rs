@@ -2,9 +2,12 @@
 
 use std::net::IpAddr;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use proptest::prelude::*;
 use route::{
-    Condition, HostRule, NoFields, Outcome, PathRule, Pattern, Request, RouteTable, Rule, ValueRule,
+    ClaimRules, Condition, HostRule, NoFields, Outcome, PathRule, Pattern, Request, RouteTable, Rule,
+    TokenSource, ValueRule,
 };
 
 fn pattern(text: &str) -> Pattern {
@@ -253,6 +256,47 @@ fn values() -> impl Strategy<Value = ValueRule> {
     ]
 }
 
+/// A token with these claims, whose signature is nobody's.
+fn token(claims: &str) -> String {
+    let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
+    format!("{}.{}.{}", encode("{\"alg\":\"ES256\"}"), encode(claims), encode("signed"))
+}
+
+#[test]
+fn claims_of_a_token_decide() {
+    let of = |name: &str, rule| ClaimRules {
+        from: TokenSource::Bearer,
+        token_bytes_max: 200,
+        values: vec![named(name, rule)],
+    };
+    let table = RouteTable::compile(vec![
+        Rule::default(),
+        Rule { claims: of("plan", ValueRule::Present), ..Rule::default() },
+        Rule { claims: of("plan", value("gold")), ..Rule::default() },
+        Rule { claims: of("realm.roles", value("admin")), ..Rule::default() },
+    ]);
+    let long = "x".repeat(200);
+    for (claims, route) in [
+        (r#"{"plan":"gold"}"#, 2),
+        (r#"{"plan":"tin"}"#, 1),
+        (r#"{"plan":null}"#, 1),
+        (r#"{"plan":["tin","gold"]}"#, 2),
+        (r#"{"realm":{"roles":["user","admin"]}}"#, 3),
+        (r#"{"realm":{"roles":["user"]}}"#, 0),
+        (r#"{"plan":"gold","plan":"tin"}"#, 0),
+        (r#"["plan"]"#, 0),
+        (&format!("{{\"plan\":\"gold\",\"x\":\"{long}\"}}"), 0),
+    ] {
+        let fields = [("Authorization", format!("bearer {}", token(claims)))];
+        let of = |fields: &[(&str, String)]| {
+            let Request { listener, host, path, query, method, client, .. } = get("a", "/");
+            table.choose(&Request { listener, host, path, query, method, client, fields })
+        };
+        assert_eq!(of(&fields), Some(route), "{claims}");
+        assert_eq!(of(&[fields[0].clone(), fields[0].clone()]), Some(0), "{claims}: which of them is meant?");
+    }
+}
+
 fn rules() -> impl Strategy<Value = Rule> {
     let parts = || prop::collection::vec(("[xy]", values()), 0..2);
     let methods = prop::collection::vec(prop::sample::select(vec!["GET".to_owned(), "PUT".to_owned()]), 0..2);
@@ -262,8 +306,8 @@ fn rules() -> impl Strategy<Value = Rule> {
         0..2,
     );
     let listeners = prop::collection::vec(0..3_usize, 0..2);
-    (listeners, hosts(), paths(), methods, parts(), parts(), parts(), clients).prop_map(
-        |(listeners, host, path, methods, headers, cookies, query, clients)| Rule {
+    (listeners, hosts(), paths(), methods, parts(), parts(), parts(), parts(), clients).prop_map(
+        |(listeners, host, path, methods, headers, cookies, query, values, clients)| Rule {
             listeners,
             host,
             path,
@@ -271,6 +315,11 @@ fn rules() -> impl Strategy<Value = Rule> {
             headers,
             cookies,
             query,
+            claims: ClaimRules {
+                from: TokenSource::Header("token".to_owned()),
+                token_bytes_max: 512,
+                values,
+            },
             clients,
         },
     )
@@ -290,10 +339,12 @@ proptest! {
         client in prop::sample::select(vec!["10.0.0.1", "10.0.0.2", "10.1.0.1", "11.0.0.1", "::1", "::ffff:10.0.0.1"]),
         fields in prop::collection::vec(("[xyXY]", "[ab]{0,2}"), 0..3),
         cookies in prop::collection::vec("([xyX]=[ab]{0,2}; ?){0,2}[xy]=[ab]{0,2}", 0..3),
+        claims in prop::collection::vec(("[ab]{0,2}", "[ab]{0,2}"), 0..3),
     ) {
         let table = RouteTable::compile(rules);
         let mut fields = fields;
         fields.extend(cookies.into_iter().map(|cookies| ("Cookie".to_owned(), cookies)));
+        fields.extend(claims.iter().map(|(x, y)| ("Token".to_owned(), token(&format!("{{\"x\":\"{x}\",\"y\":[\"{y}\"]}}")))));
         let request = Request {
             listener,
             host: host.as_bytes(),

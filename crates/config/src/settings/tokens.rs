@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jwt::{KeySet, Rules};
+use route::TokenSource;
 
 use super::upstreams::Server;
 
@@ -81,16 +82,4 @@ impl std::hash::Hash for KeyUrl {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.to_string().hash(state);
     }
-}
-
-/// Where a request has its token.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum TokenSource {
-    /// `Authorization: Bearer TOKEN` (RFC 6750 §2.1).
-    #[default]
-    Bearer,
-    /// A field of this name, with the token as its value.
-    Header(String),
-    /// A cookie of this name.
-    Cookie(String),
 }

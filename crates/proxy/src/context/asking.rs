@@ -9,7 +9,7 @@ use http1::Edits;
 use crate::context::exchange::RoutedRequest;
 use crate::context::exchange_slot::Texts;
 use crate::context::plan::{ForwardAuth, Policies, Tokens};
-use crate::context::seen::cookie_value;
+use route::cookie_value;
 
 /// Removes fields from a request that concern only its client, and replaces its preconditions and ranges by the cache's
 /// lines.

@@ -28,13 +28,6 @@ pub(crate) fn line<'a, Start>(head: &Head<Start>, bytes: &'a [u8], name: &[u8]) 
     Some(field.value.of(bytes))
 }
 
-/// The value of a cookie pair, if it has this name.
-pub(crate) fn cookie_value<'a>(pair: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    let pair = pair.trim_ascii();
-    let (known, value) = pair.split_at(pair.iter().position(|&byte| byte == b'=')?);
-    (known.trim_ascii() == name.as_bytes()).then(|| value[1..].trim_ascii())
-}
-
 impl route::Fields for Fields<'_> {
     fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.fields.iter().map(|field| (field.name.of(self.bytes), field.value.of(self.bytes)))

@@ -56,16 +56,27 @@ pub(crate) fn permit(
         state.retry_after_seconds = maintenance.retry_after.as_secs().max(1);
         return Err(Failure::Maintenance);
     }
-    if !policies.limits.is_empty() {
-        let bytes = request.head_bytes();
-        let fields = Fields::of(&request.head, bytes);
-        let seen = seen::request(ctx, &routed.target, bytes, routed.client, &fields, &request.head);
-        let now_ns = ctx.worker.time_ns();
-        for limit in &policies.limits {
-            if let RateVerdict::Refused { retry_after_seconds } = limit.limiter.admit(&seen, now_ns) {
-                state.retry_after_seconds = retry_after_seconds;
-                return Err(Failure::RateLimited);
-            }
+    if policies.limits.is_empty() { Ok(()) } else { count(ctx, policies, routed, request, state, false) }
+}
+
+/// Counts a request by the limits whose key has the user, once that is known, or by the others.
+pub(crate) fn count(
+    ctx: &ExchangeContext<'_>,
+    policies: &Policies,
+    routed: &RoutedRequest,
+    request: &Request,
+    state: &mut ExchangeState<'_>,
+    has_user: bool,
+) -> Result<(), Failure> {
+    let bytes = request.head_bytes();
+    let fields = Fields::of(&request.head, bytes);
+    let seen = seen::request(ctx, &routed.target, bytes, routed.client, &fields, &request.head);
+    let user = if has_user { policies.user(routed.user, &request.texts) } else { "" };
+    let now_ns = ctx.worker.time_ns();
+    for limit in policies.limits.iter().filter(|limit| limit.of_users == has_user) {
+        if let RateVerdict::Refused { retry_after_seconds } = limit.limiter.admit(&seen, user, now_ns) {
+            state.retry_after_seconds = retry_after_seconds;
+            return Err(Failure::RateLimited);
         }
     }
     Ok(())

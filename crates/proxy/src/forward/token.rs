@@ -4,14 +4,13 @@
 
 use std::sync::Arc;
 
-use config::TokenSource;
 use jwt::Refusal;
 
 use crate::context::exchange::ExchangeContext;
 use crate::context::exchange_slot::Request;
 use crate::context::failure::Failure;
 use crate::context::plan::{Keys, Tokens};
-use crate::context::seen::{self, Fields};
+use crate::context::seen::Fields;
 use crate::context::vouched::Vouched;
 use transport::deadline::Ticks;
 
@@ -69,7 +68,7 @@ pub(crate) async fn keys_come(ctx: &ExchangeContext<'_>, keys: &Keys, has_none: 
 pub(crate) fn verify(ctx: &ExchangeContext<'_>, tokens: &Tokens, request: &Request) -> Token {
     let rules = &tokens.settings.rules;
     let fields = Fields::of(&request.head, request.head_bytes());
-    let token = match find(&tokens.settings.from, &fields) {
+    let token = match tokens.settings.from.find(&fields) {
         Ok(token) if token.len() <= rules.token_bytes_max => token,
         Ok(_) => return Token::Refused(Refusal::TooLong),
         Err(refusal) => return Token::Refused(refusal),
@@ -93,37 +92,4 @@ pub(crate) fn verify(ctx: &ExchangeContext<'_>, tokens: &Tokens, request: &Reque
         }
         Err(refusal) => Token::Refused(refusal),
     }
-}
-
-/// The token of a request.
-fn find<'a>(from: &'a TokenSource, fields: &'a Fields<'a>) -> Result<&'a [u8], Refusal> {
-    match from {
-        TokenSource::Bearer => {
-            const SCHEME: &[u8] = b"bearer";
-            let value = only(route::Fields::values(fields, b"authorization"))?;
-            // RFC 9110 §11.1: any case, and then spaces. Another scheme is for somebody else.
-            let (scheme, rest) = value.split_at_checked(SCHEME.len()).ok_or(Refusal::Missing)?;
-            let token = rest.trim_ascii_start();
-            if !scheme.eq_ignore_ascii_case(SCHEME) || (token.len() == rest.len() && !rest.is_empty()) {
-                return Err(Refusal::Missing);
-            }
-            Ok(token)
-        }
-        TokenSource::Header(name) => only(route::Fields::values(fields, name.as_bytes())),
-        TokenSource::Cookie(name) => only(cookies(fields).filter_map(|pair| seen::cookie_value(pair, name))),
-    }
-}
-
-fn only<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Result<&'a [u8], Refusal> {
-    match (values.next(), values.next()) {
-        (None, _) => Err(Refusal::Missing),
-        (Some(value), None) => Ok(value),
-        // The server might take the other one.
-        (Some(_), Some(_)) => Err(Refusal::Repeated),
-    }
-}
-
-/// RFC 6265 §4.2.1: pairs with semicolons between. HTTP/2 may send each in a line of its own (RFC 9113 §8.2.3).
-fn cookies<'a>(fields: &'a Fields<'a>) -> impl Iterator<Item = &'a [u8]> {
-    route::Fields::values(fields, b"cookie").flat_map(|line| line.split(|&byte| byte == b';'))
 }

@@ -23,6 +23,12 @@ path = "/bots"
 upstream = "app"
 web_bot_auth = { agents = "http://PUBLISHER" }
 [[route]]
+path = "/counted"
+headers = { Signature-Agent = true }
+upstream = "app"
+web_bot_auth = { agents = ["http://OTHER", "http://PUBLISHER"] }
+rate_limit = { rate = "1/h", key = "user" }
+[[route]]
 respond = { status = 204 }
 [upstream.app]
 servers = ["http://{0}"]
@@ -91,6 +97,27 @@ fn a_bot_comes_in_by_its_signature() {
         4,
         "{log}"
     );
+}
+
+/// Each bot has a limit of its own, whatever its addresses are, and nobody uses up that of another.
+#[test]
+fn bots_are_counted_by_their_names() {
+    let (key, other_key) = (Issuer::new("a"), Issuer::new("b"));
+    let publisher = Publisher::new(key_response(&[&key]), |it| it);
+    let other = Publisher::new(key_response(&[&other_key]), |it| it);
+    let [agent, other_agent] = [&publisher, &other].map(|it| format!("http://{}", it.address));
+    let signed = Signed { agent: Some(&agent), authority: "test", key: &key, lifetime_s: 3600 };
+    let of_other = Signed { agent: Some(&other_agent), key: &other_key, ..signed };
+    for spoken in BOTH {
+        let scene = scene(&publisher, &other);
+        let forged = Signed { key: &other_key, ..signed }.fields();
+        assert_eq!(scene.answer(spoken, &Asked { fields: &forged, ..get("/counted") }).status, 403);
+        for fields in [signed.fields(), of_other.fields()] {
+            let (_, got) = scene.exchange(spoken, &Asked { fields: &fields, ..get("/counted") }, OK);
+            assert_eq!(got.status, 200, "{spoken:?}");
+            assert_eq!(scene.answer(spoken, &Asked { fields: &fields, ..get("/counted") }).status, 429);
+        }
+    }
 }
 
 #[test]

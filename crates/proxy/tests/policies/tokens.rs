@@ -41,6 +41,21 @@ auth = { users = "{dir}/users" }
 jwt = { keys = "{dir}/keys.json" }
 require = "any"
 response_headers = { set = { X-Who = "$user" } }
+[[route]]
+name = "gold"
+path = "/plan"
+claim = { "account.plan" = "gold" }
+upstream = "app"
+jwt = { keys = "{dir}/keys.json" }
+response_headers = { set = { X-Plan = "gold" } }
+[[route]]
+path = "/plan"
+respond = { status = 204 }
+[[route]]
+path = "/counted"
+upstream = "app"
+jwt = { keys = "{dir}/keys.json" }
+rate_limit = [{ rate = "2/h", key = "user" }, { rate = "1000/h", key = "client" }]
 [upstream.app]
 servers = ["http://{0}"]
 "#;
@@ -225,6 +240,45 @@ fn a_password_or_a_token_may_be_enough() {
             got.status == 401 && schemes.starts_with("Basic ") && schemes.ends_with(&expired),
             "{schemes}"
         );
+    }
+}
+
+/// Claims are read before they are verified: a forged one leads to the route, which refuses it.
+#[test]
+fn claims_lead_to_a_route() {
+    let (issuer, other) = (Issuer::new("a"), Issuer::new("a"));
+    let scene = scene(&issuer);
+    let (gold, tin) = (r#""account":{"plan":"gold"}"#, r#""account":{"plan":"tin"}"#);
+    for spoken in BOTH {
+        let asks = |fields: &str| scene.answer(spoken, &Asked { fields, ..get("/plan") }).status;
+        let fields = bearer(&issuer.token(gold));
+        let (_, got) = scene.exchange(spoken, &Asked { fields: &fields, ..get("/plan") }, OK);
+        assert_eq!((got.status, got.field("x-plan")), (200, Some("gold")), "{spoken:?}");
+        assert_eq!(asks(&bearer(&issuer.token(tin))), 204, "{spoken:?}");
+        assert_eq!(asks(""), 204, "{spoken:?}");
+        assert_eq!(asks(&bearer(&other.token(gold))), 401, "{spoken:?}");
+        assert_eq!(asks(&format!("{fields}{fields}")), 204, "{spoken:?}: which of them is meant?");
+    }
+}
+
+#[test]
+fn users_are_counted_once_they_are_known() {
+    let (issuer, other) = (Issuer::new("a"), Issuer::new("a"));
+    for spoken in BOTH {
+        let scene = scene(&issuer);
+        let fields = |issuer: &Issuer, user: &str| bearer(&issuer.token(&format!("\"sub\":\"{user}\"")));
+        let asks = |fields: &str| scene.answer(spoken, &Asked { fields, ..get("/counted") });
+        // Who is not let in takes nothing from the user that it says it is.
+        for _ in 0..3 {
+            assert_eq!(asks(&fields(&other, "alice")).status, 401, "{spoken:?}");
+        }
+        for user in ["alice", "bob", "alice", "bob"] {
+            let fields = fields(&issuer, user);
+            let (_, got) = scene.exchange(spoken, &Asked { fields: &fields, ..get("/counted") }, OK);
+            assert_eq!(got.status, 200, "{spoken:?} {user}");
+        }
+        let got = asks(&fields(&issuer, "bob"));
+        assert!(got.status == 429 && got.field("retry-after").is_some(), "{spoken:?} {}", got.status);
     }
 }
 

@@ -48,7 +48,7 @@ impl FirstRequests {
 
     /// Counts a request. Returns whether it is one of the first.
     pub fn take<F: Fields + ?Sized>(&self, request: &Request<'_, F>) -> bool {
-        let tag = self.states.tag(|hasher| self.key.hash(request, hasher));
+        let tag = self.states.tag(|hasher| self.key.hash(request, "", hasher));
         self.states
             .update(tag, |counted| if counted < self.count { Ok(counted + 1) } else { Err(()) })
             .is_ok()

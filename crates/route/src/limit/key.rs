@@ -33,18 +33,30 @@ pub enum RateKeyPart {
     Host,
     /// The listener.
     Listener,
+    /// The authenticated user.
+    User,
 }
 
 impl RateKey {
-    pub(super) fn hash<F: Fields + ?Sized>(&self, request: &Request<'_, F>, hasher: &mut impl Hasher) {
+    /// Whether the user is a part.
+    pub fn has_user(&self) -> bool {
+        self.0.contains(&RateKeyPart::User)
+    }
+
+    pub(super) fn hash<F: Fields + ?Sized>(
+        &self,
+        request: &Request<'_, F>,
+        user: &str,
+        hasher: &mut impl Hasher,
+    ) {
         for part in &self.0 {
-            part.hash(request, hasher);
+            part.hash(request, user, hasher);
         }
     }
 }
 
 impl RateKeyPart {
-    fn hash<F: Fields + ?Sized>(&self, request: &Request<'_, F>, hasher: &mut impl Hasher) {
+    fn hash<F: Fields + ?Sized>(&self, request: &Request<'_, F>, user: &str, hasher: &mut impl Hasher) {
         match self {
             Self::ClientNetwork { bits_v4, bits_v6 } => {
                 match network_of(request.client, *bits_v4, *bits_v6) {
@@ -76,6 +88,7 @@ impl RateKeyPart {
                 hasher.write_usize(host.len());
             }
             Self::Listener => hasher.write_usize(request.listener),
+            Self::User => put(Some(user.as_bytes()), hasher),
         }
     }
 }
@@ -159,10 +172,32 @@ mod tests {
                     fields,
                 };
                 let mut hasher = SipHasher13::new();
-                key.hash(&request, &mut hasher);
+                key.hash(&request, "", &mut hasher);
                 hasher.finish()
             });
             assert_eq!(one == other, is_same, "{key:?}");
         }
+    }
+
+    #[test]
+    fn users_are_told_apart() {
+        let key = RateKey(vec![RateKeyPart::User]);
+        assert!(key.has_user() && !RateKey(vec![RateKeyPart::Host]).has_user());
+        let request = Request {
+            listener: 0,
+            host: b"a",
+            path: b"/",
+            query: None,
+            method: b"GET",
+            client: [127, 0, 0, 1].into(),
+            fields: &crate::request::NoFields,
+        };
+        let hash = |user| {
+            let mut hasher = SipHasher13::new();
+            key.hash(&request, user, &mut hasher);
+            hasher.finish()
+        };
+        assert_ne!(hash("ada"), hash("bob"));
+        assert_eq!(hash("ada"), hash("ada"));
     }
 }

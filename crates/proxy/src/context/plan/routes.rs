@@ -72,6 +72,8 @@ pub struct Policies {
     pub(crate) action: Action,
     pub(crate) access: Option<AccessList>,
     pub(crate) limits: Vec<Limit>,
+    /// Whether one of them counts users.
+    pub(crate) limits_users: bool,
     /// Copies requests for another upstream.
     pub(crate) mirror: Option<Arc<Mirror>>,
     /// How clients prove who they are, if they have to.
@@ -111,6 +113,8 @@ impl Compression {
 /// A rate limit on requests.
 pub(crate) struct Limit {
     settings: RateLimit,
+    /// Whether users are counted, who have to be known.
+    pub(crate) of_users: bool,
     pub(crate) limiter: Arc<RateLimiter>,
 }
 
@@ -235,12 +239,13 @@ fn is_for_plain_http(config: &Config, rule: &Rule) -> bool {
 
 /// Whether more counts of a request than its host and path.
 fn has_conditions(rule: &Rule) -> bool {
-    let Rule { listeners, host: _, path: _, methods, headers, cookies, query, clients } = rule;
+    let Rule { listeners, host: _, path: _, methods, headers, cookies, query, claims, clients } = rule;
     !(listeners.is_empty()
         && methods.is_empty()
         && headers.is_empty()
         && cookies.is_empty()
         && query.is_empty()
+        && claims.values.is_empty()
         && clients.is_empty())
 }
 
@@ -361,6 +366,7 @@ impl Policies {
             action: route.action.clone(),
             access: (!is_open).then(|| AccessList::new(allow.iter().copied(), deny.iter().copied())),
             limits: kept.limits(&route.name, &settings.rate_limits),
+            limits_users: settings.rate_limits.iter().any(|limit| limit.key.has_user()),
             authentication,
             mirror: settings.mirror.as_ref().map(|mirror| Arc::new(Mirror::new(mirror))),
             files: match &route.action {
@@ -474,7 +480,7 @@ impl<'p> Kept<'p> {
                     ))
                 }
             };
-            Limit { settings: settings.clone(), limiter }
+            Limit { of_users: settings.key.has_user(), settings: settings.clone(), limiter }
         };
         settings.iter().map(limit).collect()
     }

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
-use config::{Jwt, KeySource, TokenKeys, TokenSource};
+use config::{Jwt, KeySource, TokenKeys};
 use jwt::{KeySet, TokenDigest, Verified};
+use route::TokenSource;
 use tokio::sync::{Notify, watch};
 
 use super::routes::secret;

@@ -1,0 +1,112 @@
+//! The option `rate_limit` of routes: its declaration, and its relations.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use ::route::{Rate, RateError, RateKey, RateKeyPart};
+
+use crate::keys::RATE_KEY;
+use crate::kind::{At, Located, Maybe, located};
+use crate::pairs::OneOrMany;
+use crate::range::{Count, NonZero, Unit};
+use crate::reader::Reader;
+use crate::route_kinds::RATE;
+use crate::settings::RateLimit;
+use crate::table::{Inline, Table, key, required};
+
+/// The parsed option `rate_limit`.
+#[derive(Debug, Clone)]
+pub(crate) struct RateLimitWritten {
+    pub(crate) rate: Option<Located<(NonZeroU32, Duration)>>,
+    pub(crate) burst: Option<Located<NonZeroU32>>,
+    pub(crate) key: Vec<Option<RateKeyPart>>,
+    pub(crate) keys_max: usize,
+}
+
+impl Default for RateLimitWritten {
+    fn default() -> Self {
+        let client = RateKeyPart::ClientNetwork { bits_v4: 32, bits_v6: 64 };
+        Self { rate: None, burst: None, key: vec![Some(client)], keys_max: 65_536 }
+    }
+}
+
+pub(crate) const RATE_LIMIT: Inline<RateLimitWritten> = Inline {
+    title: "rate_limit",
+    example: "{ rate = \"100/s\", key = \"client\" }",
+    table: &Table {
+        options: &[
+            &required(
+                "rate",
+                Maybe(At(RATE)),
+                |limit: &mut RateLimitWritten| &mut limit.rate,
+                "Mean rate: `\"100/s\"`, `\"10/m\"`, `\"1000/h\"`, `\"5/10s\"`.",
+            ),
+            &key(
+                "burst",
+                Maybe(At(NonZero(Count { range: 1..=u32::MAX as u64, unit: Unit::Things }))),
+                |limit: &mut RateLimitWritten| &mut limit.burst,
+                "How many requests may come at once. Default: the number in `rate`.",
+            ),
+            &key(
+                "key",
+                OneOrMany(RATE_KEY),
+                |limit: &mut RateLimitWritten| &mut limit.key,
+                "What requests are counted by. `client/24` counts by network; an IPv6 address counts by \
+                 its first 64 bits, unless the key is for example `client/32/128`. `user` is who \
+                 proved to be one (`auth`, `jwt`, `web_bot_auth`, `forward_auth`): such a limit counts after \
+                 that, the others before. `route` counts all requests of the route together.",
+            ),
+            &key(
+                "keys_max",
+                Count { range: 1..=16_777_216, unit: Unit::Things },
+                |limit: &mut RateLimitWritten| &mut limit.keys_max,
+                "How many keys are remembered. Their memory is allocated at the start.",
+            ),
+        ],
+    },
+};
+
+/// Checks the relations of the options; `None` if there is a mistake.
+pub(crate) fn rate_limit(written: &RateLimitWritten, reader: &mut Reader<'_>) -> Option<RateLimit> {
+    let RateLimitWritten { rate, burst, key, keys_max } = written;
+    let rate = rate.as_ref()?;
+    if key.is_empty() {
+        let what =
+            "key is empty: say what requests are counted by, or \"route\" for all of the route together";
+        let mistake = reader.mistake(&rate.at, what.to_owned());
+        reader.add(mistake);
+        return None;
+    }
+    let (requests, per) = rate.value;
+    let most = burst.as_ref().map_or(requests, |burst| burst.value);
+    match Rate::new(requests, per, most) {
+        Ok(rate) => {
+            let key = RateKey(key.iter().flatten().cloned().collect());
+            Some(RateLimit { rate, key, keys_max: *keys_max })
+        }
+        Err(error) => {
+            let (option, at) = match (&error, burst) {
+                (RateError::Burst(_), Some(burst)) => ("burst", &burst.at),
+                _ => ("rate", &rate.at),
+            };
+            let mistake = reader.mistake(at, format!("{option}: {error}"));
+            reader.add(mistake);
+            None
+        }
+    }
+}
+
+impl From<&RateLimit> for RateLimitWritten {
+    fn from(limit: &RateLimit) -> Self {
+        let mut key: Vec<Option<RateKeyPart>> = limit.key.0.iter().cloned().map(Some).collect();
+        if key.is_empty() {
+            key.push(None);
+        }
+        Self {
+            rate: Some(located(limit.rate.requests_per())),
+            burst: Some(located(limit.rate.burst())),
+            key,
+            keys_max: limit.keys_max,
+        }
+    }
+}
