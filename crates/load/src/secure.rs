@@ -40,6 +40,8 @@ pub(crate) struct Secure {
     /// Encrypted bytes; those from `sent_bytes` on are not sent yet.
     outgoing: Vec<u8>,
     sent_bytes: usize,
+    /// Content that came with the end of the handshake: a server may speak first.
+    early: Vec<u8>,
     /// The server sent close_notify, or violated the protocol.
     is_ended: bool,
 }
@@ -63,6 +65,7 @@ impl Secure {
             pending: Vec::new(),
             outgoing: Vec::new(),
             sent_bytes: 0,
+            early: Vec::new(),
             is_ended: false,
         })
     }
@@ -101,7 +104,11 @@ impl Secure {
             if !self.connection.is_handshaking() {
                 return Poll::Ready(Ok(()));
             }
-            if ready!(self.poll_process(context, buffer, &mut |_| {}))? == 0 {
+            let mut early = std::mem::take(&mut self.early);
+            let received =
+                self.poll_process(context, buffer, &mut |content| early.extend_from_slice(content));
+            self.early = early;
+            if ready!(received)? == 0 {
                 return Poll::Ready(Err(Fault::Io(io::ErrorKind::UnexpectedEof.into())));
             }
         }
@@ -114,7 +121,10 @@ impl Secure {
         buffer: &mut [u8],
         mut take: impl FnMut(&[u8]),
     ) -> Poll<Result<Arrival, Fault>> {
-        let mut has_content = false;
+        let mut has_content = !self.early.is_empty();
+        if has_content {
+            take(&std::mem::take(&mut self.early));
+        }
         while !has_content && !self.is_ended {
             let received = self.poll_process(context, buffer, &mut |content| {
                 has_content |= !content.is_empty();

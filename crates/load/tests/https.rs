@@ -283,3 +283,43 @@ fn a_schedule_is_kept_over_tls_and_idle_connections_may_be_closed() {
     assert!(told.schedule.is_some_and(|kept| kept.due == 5 && kept.unsent == 0));
     assert!(told.connections_opened >= 4);
 }
+
+#[test]
+fn what_a_server_says_with_its_handshake_is_heard() {
+    let made = Made::new("early", &["127.0.0.1"]);
+    let mut config = Arc::unwrap_or_clone(made.config("h2"));
+    config.send_half_rtt_data = true;
+    let config = Arc::new(config);
+    let address = raw_server(move |mut tcp| {
+        let mut tls = ServerConnection::new(Arc::clone(&config)).expect("a good configuration");
+        while !tls.wants_write() {
+            tls.read_tls(&mut tcp).expect("a ClientHello");
+            tls.process_new_packets().expect("a ClientHello");
+        }
+        // An empty SETTINGS frame, in the same write as the end of the handshake's first half.
+        tls.writer().write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).expect("early data of a server");
+        let mut flight = Vec::new();
+        while tls.wants_write() {
+            tls.write_tls(&mut flight).expect("memory");
+        }
+        tcp.write_all(&flight).expect("the generator reads");
+        let mut stream = rustls::Stream::new(&mut tls, &mut tcp);
+        let mut preface = [0; 24];
+        stream.read_exact(&mut preface).expect("the preface of a client");
+        loop {
+            let mut head = [0; 9];
+            if stream.read_exact(&mut head).is_err() {
+                return;
+            }
+            let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+            stream.read_exact(&mut payload).expect("a frame");
+            if head[3] == 1 {
+                // HEADERS with :status 204, the end of the stream.
+                let response = [&[0, 0, 1, 1, 5][..], &head[5..], &[0x89]].concat();
+                stream.write_all(&response).expect("the generator reads");
+            }
+        }
+    });
+    let told = run(&Plan { http2: true, timeout_seconds: 2.0, ..plan(address, insecure(), 3) });
+    assert_eq!((told.statuses[&204], told.errors), (3, Errors::default()), "{:?}", told.error_examples);
+}
