@@ -111,11 +111,23 @@ pub(crate) struct Reader {
     interim: u32,
     /// The requests are HEAD, so no response has a body.
     head_only: bool,
+    /// Head of the last response, if heads are kept.
+    kept: Option<Vec<u8>>,
 }
 
 impl Reader {
     pub(crate) fn new(head_only: bool) -> Self {
-        Self { state: State::Head, partial: Vec::new(), interim: 0, head_only }
+        Self { state: State::Head, partial: Vec::new(), interim: 0, head_only, kept: None }
+    }
+
+    /// Keeps the head of each response until the next.
+    pub(crate) fn keep_heads(&mut self) {
+        self.kept = Some(Vec::new());
+    }
+
+    /// Head of the last response; empty unless heads are kept.
+    pub(crate) fn kept(&self) -> &[u8] {
+        self.kept.as_deref().unwrap_or_default()
     }
 
     /// Discards an unfinished response, for a new connection.
@@ -135,6 +147,10 @@ impl Reader {
             if let State::Head = self.state {
                 let Some((head, used_bytes)) = self.read_head(input, last)? else { return Ok(None) };
                 input = &input[used_bytes..];
+                if let Some(kept) = &mut self.kept {
+                    // It was just parsed, or is the same.
+                    kept.clone_from(&last.bytes);
+                }
                 self.begin_body(head)?;
                 continue;
             }

@@ -2,11 +2,15 @@
 //! separately.
 
 use std::future::poll_fn;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::Instant;
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
 use crate::check::Cut;
+use crate::directions::Address;
 use crate::failure::Failure;
 use crate::give_up::GiveUp;
 use crate::secure::Secure;
@@ -47,21 +51,38 @@ pub(crate) async fn open(
 
 /// Connects to the first address that accepts, starting with the address that accepted last time.
 async fn tcp(worker: &Worker, server: usize) -> Result<TcpStream, Failure> {
-    let addresses = &worker.shared.targets.servers[server].addresses;
+    let addresses = &worker.shared.targets.servers.get(server).addresses;
     let preferred = worker.preferred_address[server].get();
     let mut result = Err(Failure::Cut(Cut::Nothing));
     for offset in 0..addresses.len() {
         let chosen = (preferred + offset) % addresses.len();
-        let address = addresses[chosen];
-        match TcpStream::connect(address).await.and_then(|stream| stream.set_nodelay(true).map(|()| stream)) {
+        let address = &addresses[chosen];
+        match connect(address).await {
             Ok(stream) => {
                 worker.preferred_address[server].set(chosen);
                 return Ok(stream);
             }
-            Err(source) => result = Err(Failure::Connect { address, source }),
+            Err(source) => result = Err(Failure::Connect { address: address.clone(), source }),
         }
     }
     result
+}
+
+async fn connect(address: &Address) -> io::Result<TcpStream> {
+    match address {
+        Address::Ip(address) => {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            Ok(stream)
+        }
+        Address::Unix(path) => unix(path).await,
+    }
+}
+
+/// A connection of Unix sockets, as the same type: the runtime's stream takes any socket.
+async fn unix(path: &Path) -> io::Result<TcpStream> {
+    let stream = UnixStream::connect(path).await?.into_std()?;
+    TcpStream::from_std(std::net::TcpStream::from(OwnedFd::from(stream)))
 }
 
 async fn shake_hands(worker: &Worker, mut secure: Secure) -> Result<Secure, Failure> {

@@ -31,6 +31,16 @@ pub enum Error {
         /// The mistake, and the expected form.
         reason: &'static str,
     },
+    /// A direction for connections cannot be used.
+    #[error("{what} {value:?}: {reason}")]
+    Direction {
+        /// The flag.
+        what: &'static str,
+        /// The value as it was written.
+        value: String,
+        /// The mistake, and the expected form.
+        reason: &'static str,
+    },
     /// A TLS setting cannot be used.
     #[error("{what}: {reason}")]
     Tls {

@@ -1,12 +1,12 @@
 //! Failures of requests: their class, the count in the record, and the pause before the next attempt.
 
 use std::io;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use ::h2::Reason;
 
 use crate::check::{Cut, Malformed};
+use crate::directions::Address;
 use crate::outcome::ErrorClass;
 use crate::worker::Worker;
 
@@ -19,7 +19,7 @@ const PAUSE_LONGEST: Duration = Duration::from_millis(500);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("cannot connect to {address}: {source}")]
-    Connect { address: SocketAddr, source: io::Error },
+    Connect { address: Address, source: io::Error },
     #[error("no connection within {after:?}")]
     ConnectTimeout { after: Duration },
     #[error("the connection ended within the TLS handshake: {0}")]
@@ -50,6 +50,8 @@ pub(crate) enum Failure {
     GoAway(Reason),
     #[error("the response breaks HTTP/2: {0}")]
     Http2(::h2::Error),
+    #[error("a redirect is not followed: {0}")]
+    Redirect(&'static str),
 }
 
 impl Failure {
@@ -64,6 +66,7 @@ impl Failure {
             Self::Timeout { .. } => ErrorClass::Timeout,
             Self::Malformed(_) | Self::Http2(_) => ErrorClass::Malformed,
             Self::Reset(_) | Self::GoAway(_) => ErrorClass::Reset,
+            Self::Redirect(_) => ErrorClass::Redirect,
         }
     }
 

@@ -5,7 +5,13 @@
 
 /// Settings of a run.
 mod plan;
-/// Parses URLs, and renders the requests.
+/// Parses URLs, and references relative to them.
+mod url;
+/// Renders requests.
+mod form;
+/// Where connections go: `--resolve`, `--connect-to`, `--unix-socket`.
+mod directions;
+/// Servers and requests of a run.
 mod target;
 /// Seeded randomness.
 mod random;
@@ -29,6 +35,10 @@ mod transport;
 mod tls;
 /// TLS connection: encrypts and decrypts records.
 mod secure;
+/// Cookies of a user. No clock.
+mod cookies;
+/// A request with its cookies and redirects.
+mod visit;
 /// Sender of an HTTP/1.1 connection.
 mod send;
 /// Senders of an HTTP/2 connection.
@@ -64,8 +74,8 @@ pub use outcome::{
     Problem, SCHEMA, ScheduleKept, Settings, TlsMade,
 };
 pub use plan::{
-    Arrival, Breakdown, CONNECTIONS_MAX, Plan, STREAMS_MAX, Stage, THREADS_MAX, ThinkTime, Tls, TlsVersion,
-    URLS_MAX,
+    Arrival, Breakdown, CONNECTIONS_MAX, Directions, Plan, STREAMS_MAX, Stage, THREADS_MAX, ThinkTime, Tls,
+    TlsVersion, URLS_MAX,
 };
 pub use run::{Control, Progress, Running, run, start};
 pub use text::{percentiles, report};

@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use crate::arrivals::{Next, Turn};
 use crate::check::Response;
 use crate::connect;
+use crate::cookies::Jar;
 use crate::failure::{Failure, Setbacks};
 use crate::give_up::GiveUp;
 use crate::record::Moments;
@@ -27,6 +28,7 @@ use crate::slots::{Slot, Slots};
 use crate::target::Requests;
 use crate::tls::Sessions;
 use crate::transport::Transport;
+use crate::visit::{Answer, Visit};
 use crate::worker::Worker;
 
 /// Flow-control window of each response: allows 160 MB/s at a round-trip time of 50 ms.
@@ -51,12 +53,13 @@ pub(crate) fn drive_all(worker: &Rc<Worker>, connection: usize, senders: &mut Jo
 async fn drive(link: Rc<Link>, index: usize) {
     let timeout = Duration::from_secs_f64(link.worker.shared.plan.timeout_seconds);
     let mut sender = Sender {
-        link,
         index,
         held: None,
         last_server: 0,
         give_up: GiveUp::new(timeout),
         setbacks: Setbacks::default(),
+        user: link.user(),
+        link,
     };
     match sender.open_ahead().await {
         Ok(()) => sender.link.worker.shared.reach.succeeded(),
@@ -102,7 +105,7 @@ struct Traffic {
 
 impl Link {
     fn new(worker: Rc<Worker>) -> Self {
-        let servers = worker.shared.targets.servers.len();
+        let servers = worker.shared.targets.servers.count();
         let body = Bytes::from(worker.shared.plan.body.clone());
         Self {
             worker,
@@ -112,6 +115,14 @@ impl Link {
             traffic: Rc::default(),
             body,
         }
+    }
+
+    /// The state of a new user, if requests depend on earlier responses.
+    fn user(&self) -> Option<Box<User>> {
+        let plan = &self.worker.shared.plan;
+        // They were checked before the run.
+        let jar = || plan.cookies.as_ref().map(|cookies| Jar::given(cookies).unwrap_or_default());
+        plan.has_visits().then(|| Box::new(User { jar: jar() }))
     }
 
     /// The open connection to a server, or a new one.
@@ -198,8 +209,15 @@ struct Held {
     _slot: Slot,
 }
 
+/// What a user has besides a sender.
+struct User {
+    jar: Option<Jar>,
+}
+
 /// A sender: sends one request at a time.
 struct Sender {
+    /// Set if requests depend on earlier responses.
+    user: Option<Box<User>>,
     link: Rc<Link>,
     index: usize,
     held: Option<Held>,
@@ -215,6 +233,8 @@ struct Received {
     response: Response,
     first_byte: Instant,
     done: Instant,
+    /// Fields of the response that a user looks at.
+    answer: Option<Box<Answer>>,
 }
 
 impl Sender {
@@ -290,17 +310,10 @@ impl Sender {
         let message = &messages[chosen];
         let sent = if worker.is_open_model { Instant::now() } else { turn.due };
         let number = turn.counted.then(|| worker.departure(&turn, free, sent));
-        let mut attempt = 1;
-        let exchanged = loop {
-            let exchanged = self.exchange(message.server, &message.head, sent).await;
-            match exchanged {
-                Err(failure) if failure.is_unprocessed() && attempt < ATTEMPTS_MAX => attempt += 1,
-                // RFC 9113 §8.7: not looked at, since more were under way than the server takes.
-                Err(Failure::Reset(Reason::REFUSED_STREAM)) if self.waits_for_another(sent).await => {
-                    worker.record.borrow_mut().streams_refused += u64::from(turn.counted);
-                }
-                exchanged => break exchanged,
-            }
+        let exchanged = if self.user.is_none() {
+            self.tried(message.server, &message.head, true, sent, turn.counted).await
+        } else {
+            Box::pin(self.visit(chosen, message.server, sent, turn.counted)).await
         };
         // What was moved before the window is in no figure.
         let traffic = &self.link.traffic;
@@ -308,7 +321,7 @@ impl Sender {
         if let Some(number) = number {
             let mut record = worker.record.borrow_mut();
             record.transferred(sent_bytes, received_bytes);
-            if let Ok(Received { response, first_byte, done }) = exchanged {
+            if let Ok(Received { response, first_byte, done, .. }) = exchanged {
                 record.response(response, &Moments { due: turn.due, sent, first_byte, done });
             }
             drop(record);
@@ -335,10 +348,56 @@ impl Sender {
         }
     }
 
+    /// A request of a user, with the redirects that follow it.
+    async fn visit(
+        &mut self,
+        chosen: usize,
+        server: usize,
+        sent: Instant,
+        is_counted: bool,
+    ) -> Result<Received, Failure> {
+        let worker = Rc::clone(&self.link.worker);
+        let mut visit = Visit::new(&worker.shared, chosen, server);
+        loop {
+            let jar = self.user.as_ref().and_then(|user| user.jar.as_ref());
+            let head = visit.message(&worker.shared.targets, jar)?;
+            let mut received = self.tried(visit.server, &head, visit.has_body(), sent, is_counted).await?;
+            let answer = received.answer.take().unwrap_or_default();
+            let jar = self.user.as_mut().and_then(|user| user.jar.as_mut());
+            if !visit.takes(&worker.shared, &answer, jar)? {
+                return Ok(received);
+            }
+            worker.record.borrow_mut().redirects += u64::from(is_counted);
+        }
+    }
+
+    /// Sends a request, again on another connection or later if the server has not processed it.
+    async fn tried(
+        &mut self,
+        server: usize,
+        head: &::http::Request<()>,
+        has_body: bool,
+        sent: Instant,
+        is_counted: bool,
+    ) -> Result<Received, Failure> {
+        let mut attempt = 1;
+        loop {
+            match self.exchange(server, head, has_body, sent).await {
+                Err(failure) if failure.is_unprocessed() && attempt < ATTEMPTS_MAX => attempt += 1,
+                // RFC 9113 §8.7: not looked at, since more were under way than the server takes.
+                Err(Failure::Reset(Reason::REFUSED_STREAM)) if self.waits_for_another(sent).await => {
+                    self.link.worker.record.borrow_mut().streams_refused += u64::from(is_counted);
+                }
+                exchanged => return exchanged,
+            }
+        }
+    }
+
     async fn exchange(
         &mut self,
         server: usize,
         head: &::http::Request<()>,
+        has_body: bool,
         sent: Instant,
     ) -> Result<Received, Failure> {
         let is_held = |held: &Held| held.server == server && !held.session.slots.is_over();
@@ -350,7 +409,9 @@ impl Sender {
         // The time-out covers the whole request, its connect included.
         self.give_up.start(sent);
         let after = self.give_up.after();
-        let exchange = request(&mut held.session.requests, head.clone(), &self.link.body);
+        let no_body = Bytes::new();
+        let body = if has_body { &self.link.body } else { &no_body };
+        let exchange = request(&mut held.session.requests, head.clone(), body, self.user.is_some());
         let exchanged = self.give_up.bound(exchange).await.unwrap_or(Err(Failure::Timeout { after }));
         match &exchanged {
             // The connection is as good as before.
@@ -377,15 +438,18 @@ async fn request(
     requests: &mut SendRequest<Bytes>,
     head: ::http::Request<()>,
     body: &Bytes,
+    keeps_answer: bool,
 ) -> Result<Received, Failure> {
     let (response, upload) = requests.send_request(head, body.is_empty())?;
     let receive = async {
         let response = response.await?;
         let first_byte = Instant::now();
         let status = response.status().as_u16();
+        let answer = keeps_answer.then(|| Box::new(answer(status, response.headers())));
         let body_bytes = receive_body(response.into_body()).await?;
         let done = Instant::now();
-        Ok(Received { response: Response { status, body_bytes, keepalive: true }, first_byte, done })
+        let response = Response { status, body_bytes, keepalive: true };
+        Ok(Received { response, first_byte, done, answer })
     };
     if body.is_empty() {
         return receive.await;
@@ -405,6 +469,10 @@ async fn request(
             }),
         },
     }
+}
+
+fn answer(status: u16, fields: &::http::HeaderMap) -> Answer {
+    Answer::of_fields(status, fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))
 }
 
 async fn receive_body(mut body: RecvStream) -> Result<u64, ::h2::Error> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Arrival, Breakdown, ThinkTime, Tls};
+use crate::plan::{Arrival, Breakdown, Directions, ThinkTime, Tls};
 
 /// Version of this schema. It changes when a field changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
@@ -57,6 +57,9 @@ pub struct Outcome {
     /// HTTP/2: streams that the server refused unprocessed, and that were sent again later. They are no errors.
     #[serde(default)]
     pub streams_refused: u64,
+    /// Redirects that were followed. Each request counts once, with its last response, and its times include all of them.
+    #[serde(default)]
+    pub redirects: u64,
     /// Latency, the main figure. With a rate it counts from the time when the request was due, otherwise from sending,
     /// to the end of the response. If the request has to connect first, it counts from the connect.
     pub latency: Distribution,
@@ -112,8 +115,20 @@ pub struct Settings {
     pub shuffle_seed: Option<u64>,
     /// The request method.
     pub method: String,
-    /// Given header fields.
+    /// Given header fields, without the values of secret ones.
     pub headers: Vec<String>,
+    /// Name of the given user; the password is in no output.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// Whether cookies were kept.
+    #[serde(default)]
+    pub cookies: bool,
+    /// Maximum number of redirects to follow; `None` follows none.
+    #[serde(default)]
+    pub redirects_max: Option<u32>,
+    /// Where connections went.
+    #[serde(default)]
+    pub directions: Directions,
     /// Size of the request body.
     pub request_body_bytes: usize,
     /// Whether connections were kept open between requests.
@@ -211,13 +226,16 @@ pub struct Errors {
     /// HTTP/2: requests that the server reset, or rejected with GOAWAY.
     #[serde(default)]
     pub reset: u64,
+    /// Redirects that were not followed: too many, or to a host that no URL of the run names.
+    #[serde(default)]
+    pub redirect: u64,
 }
 
 impl Errors {
     /// Failures of all classes.
     pub fn total(&self) -> u64 {
-        let Self { connect, read, write, timeout, status, malformed, tls, reset } = *self;
-        connect + read + write + timeout + status + malformed + tls + reset
+        let Self { connect, read, write, timeout, status, malformed, tls, reset, redirect } = *self;
+        connect + read + write + timeout + status + malformed + tls + reset + redirect
     }
 
     /// Adds the failures of another thread or run.
@@ -230,6 +248,7 @@ impl Errors {
         self.malformed += other.malformed;
         self.tls += other.tls;
         self.reset += other.reset;
+        self.redirect += other.redirect;
     }
 }
 
@@ -253,6 +272,8 @@ pub enum ErrorClass {
     Tls,
     /// HTTP/2: the server reset the request, or rejected it with GOAWAY.
     Reset,
+    /// A redirect was not followed.
+    Redirect,
 }
 
 /// Distribution of times, in microseconds.

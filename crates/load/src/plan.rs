@@ -37,6 +37,15 @@ pub struct Plan {
     pub headers: Vec<String>,
     /// Request body; empty for none.
     pub body: Vec<u8>,
+    /// Credentials, `NAME:PASSWORD`, sent as HTTP Basic authentication to the servers of the URLs.
+    pub user: Option<String>,
+    /// Cookies, `name=value; name2=value2`, that each connection (over HTTP/2 each stream) has at first; it keeps those
+    /// that servers set. `None` ignores cookies.
+    pub cookies: Option<String>,
+    /// Follows so many redirects of a request at most, to hosts of the URLs; `None` follows none.
+    pub redirects_max: Option<u32>,
+    /// Where connections go.
+    pub directions: Directions,
     /// Keeps connections open between requests; otherwise each request opens its own.
     pub keepalive: bool,
     /// TLS settings, for `https` URLs.
@@ -65,6 +74,18 @@ pub struct Plan {
     pub timeout_seconds: f64,
 }
 
+/// Where connections go, if not to the host and port of the URL. Host fields and certificate names stay those of the URL.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Directions {
+    /// `HOST:PORT:ADDRESS[,ADDRESS]`: addresses of a host at a port.
+    pub resolve: Vec<String>,
+    /// `HOST:PORT:OTHER:PORT`: another host and port to connect to.
+    pub connect_to: Vec<String>,
+    /// Unix socket to connect to.
+    pub unix_socket: Option<PathBuf>,
+}
+
 /// TLS settings of the generator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -79,11 +100,26 @@ pub struct Tls {
     pub version_max: Option<TlsVersion>,
     /// Only cipher suite to offer, by its IANA name; `None` offers all safe ones.
     pub cipher: Option<String>,
+    /// Server name to ask for and to verify, instead of the URL's host.
+    pub server_name: Option<String>,
+    /// PEM file of the client's certificate and its chain.
+    pub certificate: Option<PathBuf>,
+    /// PEM file of the client's private key; `None` takes it from `certificate`.
+    pub key: Option<PathBuf>,
 }
 
 impl Default for Tls {
     fn default() -> Self {
-        Self { verify: true, ca: None, resume: true, version_max: None, cipher: None }
+        Self {
+            verify: true,
+            ca: None,
+            resume: true,
+            version_max: None,
+            cipher: None,
+            server_name: None,
+            certificate: None,
+            key: None,
+        }
     }
 }
 
@@ -204,6 +240,10 @@ impl Default for Plan {
             method: "GET".to_owned(),
             headers: Vec::new(),
             body: Vec::new(),
+            user: None,
+            cookies: None,
+            redirects_max: None,
+            directions: Directions::default(),
             keepalive: true,
             tls: Tls::default(),
             http2: false,
@@ -233,6 +273,11 @@ impl Plan {
             [] => self.duration_seconds,
             stages => Some(stages.iter().map(|stage| stage.seconds).sum()),
         }
+    }
+
+    /// Whether requests depend on earlier responses.
+    pub(crate) fn has_visits(&self) -> bool {
+        self.cookies.is_some() || self.redirects_max.is_some()
     }
 
     /// Tables of the run: the requested ones, and one by stage if there are several.

@@ -103,6 +103,8 @@ pub(crate) struct Record {
     pub(crate) connections_opened: u64,
     /// HTTP/2 streams that were refused and sent again.
     pub(crate) streams_refused: u64,
+    /// Redirects that were followed.
+    pub(crate) redirects: u64,
     pub(crate) sent: u64,
     pub(crate) sent_in_window: u64,
     pub(crate) waited_for_connection: u64,
@@ -134,6 +136,7 @@ impl Record {
             bytes_sent: 0,
             connections_opened: 0,
             streams_refused: 0,
+            redirects: 0,
             sent: 0,
             sent_in_window: 0,
             waited_for_connection: 0,
@@ -203,6 +206,7 @@ impl Record {
             ErrorClass::Status => &mut self.errors.status,
             ErrorClass::Tls => &mut self.errors.tls,
             ErrorClass::Reset => &mut self.errors.reset,
+            ErrorClass::Redirect => &mut self.errors.redirect,
             ErrorClass::Malformed => &mut self.errors.malformed,
         };
         *count += 1;
@@ -248,6 +252,7 @@ impl Record {
         self.bytes_sent += other.bytes_sent;
         self.connections_opened += other.connections_opened;
         self.streams_refused += other.streams_refused;
+        self.redirects += other.redirects;
         self.sent += other.sent;
         self.sent_in_window += other.sent_in_window;
         self.waited_for_connection += other.waited_for_connection;

@@ -44,7 +44,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, Error> {
 pub fn start(plan: &Plan) -> Result<Running, Error> {
     plan.check()?;
     let targets = Targets::new(plan)?;
-    check_descriptors(plan, targets.servers.len())?;
+    check_descriptors(plan, targets.servers.planned())?;
     let shared = Arc::new(Shared { plan: plan.clone(), targets, reach: Reach::default() });
     let (orders, _) = watch::channel(Orders::default());
     let live: Arc<[Live]> = (0..plan.threads).map(|_| Live::default()).collect();

@@ -5,19 +5,21 @@
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use crate::arrivals::{Next, Turn};
 use crate::check::{Cut, LastHead, Malformed, Reader, Response};
 use crate::connect;
+use crate::cookies::Jar;
 use crate::failure::{Failure, Setbacks};
 use crate::give_up::GiveUp;
 use crate::record::Moments;
-use crate::target::{Request, Requests};
+use crate::target::Requests;
 use crate::tls::Sessions;
 use crate::transport::{Arrival, Fault, Transport};
-use crate::worker::Worker;
+use crate::visit::{Answer, Visit};
+use crate::worker::{Shared, Worker};
 
 /// Maximum bytes of one receive.
 const RECEIVE_BYTES: usize = 64 * 1024;
@@ -55,7 +57,11 @@ impl Scratch {
 /// Progress of an exchange.
 #[derive(Debug, Default)]
 struct Progress {
+    /// Bytes of the request, and those of it that were sent.
+    request_bytes: usize,
     sent_bytes: usize,
+    /// Bytes of earlier requests, which were redirected.
+    redirected_bytes: u64,
     received_bytes: u64,
     first_byte: Option<Instant>,
     /// The request could not be sent completely; the response may give the reason.
@@ -82,14 +88,29 @@ struct Connection {
     reader: Reader,
     give_up: GiveUp,
     setbacks: Setbacks,
+    /// Set if requests depend on earlier responses.
+    user: Option<Box<User>>,
+}
+
+/// What a user has besides a connection.
+struct User {
+    jar: Option<Jar>,
+    /// Open connections to other servers, which redirects lead to.
+    others: Vec<(usize, Transport)>,
 }
 
 impl Connection {
     fn new(worker: Rc<Worker>, index: usize) -> Self {
         let plan = &worker.shared.plan;
-        let reader = Reader::new(plan.method == "HEAD");
+        let mut reader = Reader::new(plan.method == "HEAD");
+        let user = plan.has_visits().then(|| {
+            reader.keep_heads();
+            // They were checked before the run.
+            let jar = plan.cookies.as_ref().map(|cookies| Jar::given(cookies).unwrap_or_default());
+            Box::new(User { jar, others: Vec::new() })
+        });
         let give_up = GiveUp::new(Duration::from_secs_f64(plan.timeout_seconds));
-        let sessions = Sessions::new(worker.shared.targets.servers.len());
+        let sessions = Sessions::new(worker.shared.targets.servers.count());
         Self {
             worker,
             index,
@@ -99,6 +120,7 @@ impl Connection {
             reader,
             give_up,
             setbacks: Setbacks::default(),
+            user,
         }
     }
 
@@ -174,10 +196,15 @@ impl Connection {
         let sent = if worker.is_open_model { Instant::now() } else { turn.due };
         let number = turn.counted.then(|| worker.departure(&turn, free, sent));
         let mut progress = Progress::default();
-        let exchanged = self.exchange(request, sent, &mut progress).await;
+        let exchanged = if self.user.is_none() {
+            self.exchange(request.server, &request.bytes, sent, &mut progress).await
+        } else {
+            Box::pin(self.visit(chosen, turn.counted, sent, &mut progress)).await
+        };
         if let Some(number) = number {
             let mut record = worker.record.borrow_mut();
-            record.transferred(progress.sent_bytes as u64, progress.received_bytes);
+            record
+                .transferred(progress.redirected_bytes + progress.sent_bytes as u64, progress.received_bytes);
             if let Ok(Received { response, first_byte, done }) = exchanged {
                 let moments = Moments { due: turn.due, sent, first_byte, done };
                 record.response(response, &moments);
@@ -197,11 +224,7 @@ impl Connection {
         match exchanged {
             Ok(Received { response, done, .. }) => {
                 self.setbacks.end();
-                let was_sent_whole = progress.sent_bytes == request.bytes.len();
-                let is_ended = self.stream.as_ref().is_none_or(Transport::is_ended);
-                if !(response.keepalive && worker.shared.plan.keepalive && was_sent_whole) || is_ended {
-                    self.stream = None;
-                }
+                self.keep_or_close(response, &progress);
                 done
             }
             Err(failure) => {
@@ -213,19 +236,85 @@ impl Connection {
         }
     }
 
-    async fn exchange(
+    /// Keeps the connection for the next request only if both sides do.
+    fn keep_or_close(&mut self, response: Response, progress: &Progress) {
+        let was_sent_whole = progress.sent_bytes == progress.request_bytes;
+        let is_ended = self.stream.as_ref().is_none_or(Transport::is_ended);
+        if !(response.keepalive && self.worker.shared.plan.keepalive && was_sent_whole) || is_ended {
+            self.stream = None;
+        }
+    }
+
+    /// A request of a user, with the redirects that follow it.
+    async fn visit(
         &mut self,
-        request: &Request,
+        chosen: usize,
+        is_counted: bool,
         sent: Instant,
         progress: &mut Progress,
     ) -> Result<Received, Failure> {
-        if self.stream.is_none() || self.server != request.server {
-            self.stream = None;
-            Box::pin(self.open(request.server)).await?;
+        let worker = Rc::clone(&self.worker);
+        let Shared { targets, .. } = &*worker.shared;
+        let Requests::Http1(requests) = &targets.requests else {
+            unreachable!("the requests of a run are of one protocol")
+        };
+        let mut visit = Visit::new(&worker.shared, chosen, requests[chosen].server);
+        loop {
+            let jar = self.user.as_ref().and_then(|user| user.jar.as_ref());
+            let request = visit.render(targets, jar);
+            self.turn_to(visit.server);
+            let received = self.exchange(visit.server, &request, sent, progress).await?;
+            let answer = Answer::of_head(self.reader.kept());
+            let jar = self.user.as_mut().and_then(|user| user.jar.as_mut());
+            if !visit.takes(&worker.shared, &answer, jar)? {
+                return Ok(received);
+            }
+            worker.record.borrow_mut().redirects += u64::from(is_counted);
+            self.keep_or_close(received.response, progress);
+            *progress = Progress {
+                redirected_bytes: progress.redirected_bytes + progress.sent_bytes as u64,
+                received_bytes: progress.received_bytes,
+                ..Progress::default()
+            };
         }
+    }
+
+    /// Puts the connection aside if it is to another server, and takes up one to this server, if one is open.
+    fn turn_to(&mut self, server: usize) {
+        if self.server == server {
+            return;
+        }
+        let Some(user) = &mut self.user else { return };
+        user.others.retain(|(other, _)| *other != self.server);
+        if let Some(stream) = self.stream.take().filter(|_| self.worker.shared.plan.keepalive) {
+            user.others.push((self.server, stream));
+        }
+        let known = user.others.iter().position(|(other, _)| *other == server);
+        let mut stream = known.map(|at| user.others.swap_remove(at).1);
+        // One that has ended, or said something that nobody asked for, is of no use any more.
+        let mut context = Context::from_waker(Waker::noop());
+        let mut scratch = self.worker.scratch.borrow_mut();
+        stream.take_if(|stream| stream.poll_receive(&mut context, &mut scratch.buffer, |_| {}).is_ready());
+        self.stream = stream;
+        self.server = server;
+        self.reader.restart();
+    }
+
+    async fn exchange(
+        &mut self,
+        server: usize,
+        request: &[u8],
+        sent: Instant,
+        progress: &mut Progress,
+    ) -> Result<Received, Failure> {
+        if self.stream.is_none() || self.server != server {
+            self.stream = None;
+            Box::pin(self.open(server)).await?;
+        }
+        progress.request_bytes = request.len();
         // The time-out covers the whole request, its connect included.
         self.give_up.start(sent);
-        poll_fn(|context| self.poll_exchange(&request.bytes, progress, context)).await
+        poll_fn(|context| self.poll_exchange(request, progress, context)).await
     }
 
     fn poll_exchange(

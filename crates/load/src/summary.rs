@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
 use crate::error::Error;
+use crate::form;
 use crate::outcome::{
     BrokenDown, BrokenDownRow, Cpu, Distribution, ErrorClass, MissedBy, Outcome, Problem, SCHEMA,
     ScheduleKept, Settings, TlsMade,
@@ -138,6 +139,7 @@ pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, ending: Ending) -> 
         oldest_unfinished_us: u64::try_from(all.oldest_unfinished.as_micros()).unwrap_or(u64::MAX),
         connections_opened: record.connections_opened,
         streams_refused: record.streams_refused,
+        redirects: record.redirects,
         latency,
         service: distribution(&record.service),
         first_byte: distribution(&record.first_byte),
@@ -157,7 +159,11 @@ fn settings(plan: &Plan) -> Settings {
         urls: plan.urls.len(),
         shuffle_seed: plan.shuffle_seed,
         method: plan.method.clone(),
-        headers: plan.headers.clone(),
+        headers: plan.headers.iter().map(|field| form::shown(field)).collect(),
+        user: plan.user.as_ref().and_then(|user| user.split(':').next()).map(str::to_owned),
+        cookies: plan.cookies.is_some(),
+        redirects_max: plan.redirects_max,
+        directions: plan.directions.clone(),
         request_body_bytes: plan.body.len(),
         keepalive: plan.keepalive,
         tls: plan.tls.clone(),

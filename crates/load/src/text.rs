@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::outcome::{
     BrokenDown, BrokenDownRow, Distribution, Expectation, MissedBy, Outcome, Problem, TlsMade,
 };
-use crate::plan::{Arrival, Breakdown, ThinkTime};
+use crate::plan::{Arrival, Breakdown, Directions, ThinkTime};
 
 /// Lines of the percentile format per halving of the distance to 100%.
 const LINES_PER_HALVING: u32 = 5;
@@ -46,6 +46,10 @@ fn write_report(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     if outcome.streams_refused > 0 {
         let refused = count_of(outcome.streams_refused, "stream");
         writeln!(text, "  {refused} more than the server takes at once, sent again when others were over")?;
+    }
+    if outcome.redirects > 0 {
+        let followed = count_of(outcome.redirects, "redirect");
+        writeln!(text, "  {followed} followed; the times of a request include its redirects")?;
     }
     writeln!(text, "  Requests/s {:>12.2}", outcome.requests_per_second)?;
     let transfer = if outcome.measured_seconds > 0.0 {
@@ -110,6 +114,14 @@ fn write_settings(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     };
     let fresh = if settings.keepalive { "" } else { ", a new connection for each request" };
     writeln!(text, "  {connections}{streams}, {threads}, {arrival}{fresh}")?;
+    let Directions { resolve, connect_to, unix_socket } = &settings.directions;
+    let flags = [("--resolve", resolve), ("--connect-to", connect_to)];
+    for (flag, values) in flags.into_iter().filter(|(_, values)| !values.is_empty()) {
+        writeln!(text, "  {flag} {}", values.join(", "))?;
+    }
+    if let Some(path) = unix_socket {
+        writeln!(text, "  over the Unix socket {}", path.display())?;
+    }
     if let Some(tls) = &outcome.tls {
         let unverified = if settings.tls.verify { "" } else { ", certificates not verified" };
         let agreed = if tls.agreed.is_empty() { "no TLS session".to_owned() } else { tls.agreed.join(", ") };
@@ -193,6 +205,7 @@ fn write_errors(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
         ("malformed", errors.malformed),
         ("TLS", errors.tls),
         ("reset", errors.reset),
+        ("redirect", errors.redirect),
     ];
     let told: Vec<String> = classes
         .iter()

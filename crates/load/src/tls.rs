@@ -9,7 +9,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
     CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
@@ -37,7 +37,15 @@ pub(crate) fn config(plan: &Plan) -> Result<ClientConfig, Error> {
     };
     let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&versions);
     let builder = builder.map_err(|error| refused("the TLS settings", error.to_string()))?;
-    let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+    let mut config = match &tls.certificate {
+        None => builder.with_no_client_auth(),
+        Some(file) => {
+            let (chain, key) = identity(file, tls.key.as_deref().unwrap_or(file))?;
+            let config = builder.with_client_auth_cert(chain, key);
+            config.map_err(|error| refused("--cert", format!("{}: {error}", file.display())))?
+        }
+    };
     config.alpn_protocols = vec![if plan.http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
     config.resumption = Resumption::disabled();
     Ok(config)
@@ -117,6 +125,24 @@ fn roots_of_the_system() -> Result<RootCertStore, Error> {
     let cause = found.errors.first().map_or_else(|| "none was found".to_owned(), ToString::to_string);
     let reason = format!("{cause}; install them (Debian: ca-certificates), or use --ca FILE or --insecure");
     Err(refused("the system's certificate authorities", reason))
+}
+
+/// The client's certificate chain and its key.
+fn identity(
+    certificate: &Path,
+    key: &Path,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Error> {
+    let failed = |reason: String| refused("--cert", format!("{}: {reason}", certificate.display()));
+    let chain = CertificateDer::pem_file_iter(certificate).map_err(|error| failed(error.to_string()))?;
+    let chain = chain.collect::<Result<Vec<_>, _>>().map_err(|error| failed(error.to_string()))?;
+    if chain.is_empty() {
+        return Err(failed("it has no certificate; it must be PEM, with BEGIN CERTIFICATE lines".to_owned()));
+    }
+    let key = PrivateKeyDer::from_pem_file(key).map_err(|error| {
+        let remedy = "it must be PEM, with a PRIVATE KEY without a password; name the file with --key";
+        refused("--key", format!("{}: {error}; {remedy}", key.display()))
+    })?;
+    Ok((chain, key))
 }
 
 /// Verifier of certificate chains up to one of these roots.

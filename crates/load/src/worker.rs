@@ -151,7 +151,7 @@ impl Worker {
             is_open_model,
             record: RefCell::new(Record::new(is_open_model)),
             scratch: RefCell::new(Scratch::new(shared.targets.tls.is_some())),
-            preferred_address: shared.targets.servers.iter().map(|_| Cell::new(0)).collect(),
+            preferred_address: (0..shared.targets.servers.count()).map(|_| Cell::new(0)).collect(),
             under_way: RefCell::default(),
             // The threads take every so-many-th entry, so that together they go through the list in its order.
             cursor: Cell::new(thread % shared.targets.requests.count()),
@@ -177,7 +177,7 @@ impl Worker {
         sessions: &Sessions,
         server: usize,
     ) -> Option<(Arc<ClientConfig>, ServerName<'static>)> {
-        let name = self.shared.targets.servers[server].tls_name.as_ref()?;
+        let name = self.shared.targets.servers.get(server).tls_name.as_ref()?;
         let config = self.shared.targets.tls.as_ref()?;
         Some((sessions.config(server, config, &self.shared.plan), name.clone()))
     }
@@ -246,7 +246,7 @@ impl Worker {
 
     /// Whether connections are opened before a request is chosen: if they are kept, and all requests go to one server.
     pub(crate) fn opens_ahead(&self) -> bool {
-        self.shared.plan.keepalive && self.shared.targets.servers.len() == 1
+        self.shared.plan.keepalive && self.shared.targets.servers.planned() == 1
     }
 
     /// Index of the next request in a list of this length.

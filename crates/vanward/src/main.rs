@@ -52,7 +52,7 @@ enum Command {
     #[cfg(feature = "lab")]
     Origin(commands::origin::Args),
     #[cfg(feature = "lab")]
-    Load(commands::load::Args),
+    Load(Box<commands::load::Args>),
     #[cfg(feature = "lab")]
     Lab(commands::lab::Args),
 }

@@ -3,6 +3,9 @@
 /// The program as a process.
 mod process;
 
+use std::io::Write;
+use std::process::{Command, Stdio};
+
 use load::Outcome;
 
 use process::{Process, run};
@@ -149,4 +152,48 @@ fn figures_are_broken_down_by_status_url_and_name_with_times_of_failures() {
     }
     let text = run(&["load", "-n", "4", "--urls", &list, "--by", "name", &origin.url("/")]).output;
     assert!(text.contains("\n  name ") && text.contains("\n  /status/404 "), "{text}");
+}
+
+#[test]
+fn a_body_comes_from_standard_input_and_secrets_are_in_no_output() {
+    let origin = Origin::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("user"), "name:hidden\n").expect("a file");
+    let file = format!("@{}", folder.path().join("user").display());
+    let secrets = ["-H", "Cookie: hidden=1", "-u", &file];
+    let url = origin.url("/echo");
+    let arguments =
+        [&["load", "--json", "-n", "3", "-c", "1", "--body", "@-"], &secrets[..], &[&url]].concat();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_vanward"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program was built");
+    child.stdin.take().expect("it is piped").write_all(b"12345").expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(!text.contains("hidden"), "{text}");
+    let told: Outcome = serde_json::from_str(&text).expect("it is an outcome");
+    assert_eq!((told.requests, told.settings.method.as_str()), (3, "POST"));
+    assert_eq!((told.settings.request_body_bytes, told.settings.user.as_deref()), (5, Some("name")));
+    // It echoes what it received, so both were sent: base64 of name:hidden.
+    let request = process::get(origin.authority.parse().expect("an address"), "/stats");
+    assert!(request.contains("\"/echo\": 3"), "{request}");
+
+    for (arguments, message) in [
+        (&["--resolve", "a:80:b"][..], "names need --connect-to"),
+        (&["--connect-to", "a"], "HOST:PORT:OTHER:PORT"),
+        (&["--unix-socket", "/s", "--resolve", "a:1:::1"], "cannot be used with"),
+        (&["--key", "k"], "--cert"),
+        (&["--cert", "/none.pem", "-k"], "/none.pem"),
+        (&["--max-redirs", "3"], "--follow"),
+        (&["-u", "hidden"], "NAME:PASSWORD"),
+        (&["-b", "hidden"], "name=value"),
+        (&["-u", "a:hidden", "-H", "Authorization: hidden"], "it follows from --user"),
+    ] {
+        let ended = run(&[&["load"], arguments, &["https://127.0.0.1:1/"]].concat()).with_code(2);
+        assert!(ended.errors.contains(message), "{arguments:?}: {}", ended.errors);
+        assert!(!ended.errors.contains("a:hidden") && !ended.errors.contains(": hidden"), "{}", ended.errors);
+    }
 }

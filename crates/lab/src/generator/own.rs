@@ -141,7 +141,7 @@ fn hung(told: &load::Outcome) -> Option<(String, bool)> {
 }
 
 fn errors(told: &load::Errors) -> BTreeMap<String, u64> {
-    let load::Errors { connect, read, write, timeout, status, malformed, tls, reset } = *told;
+    let load::Errors { connect, read, write, timeout, status, malformed, tls, reset, redirect } = *told;
     super::errors([
         ("connect", connect),
         ("read", read),
@@ -151,6 +151,7 @@ fn errors(told: &load::Errors) -> BTreeMap<String, u64> {
         ("malformed", malformed),
         ("tls", tls),
         ("reset", reset),
+        ("redirect", redirect),
     ])
 }
 

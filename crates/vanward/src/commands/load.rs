@@ -5,13 +5,13 @@ mod values;
 /// Expectations of a run.
 mod expect;
 
-use std::io::{IsTerminal, Write};
+use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ArgGroup;
-use load::{Arrival, Control, Outcome, Plan, Running, ThinkTime, Tls, TlsVersion};
+use load::{Arrival, Control, Directions, Outcome, Plan, Running, ThinkTime, Tls, TlsVersion};
 use report::condition::Condition;
 
 use values::{By, Stages, rate, seconds, whole_number};
@@ -76,9 +76,30 @@ pub(crate) struct Args {
     /// Method [default: GET, or POST with --body]
     #[arg(short = 'X', long, value_name = "METHOD")]
     method: Option<String>,
-    /// Request body: text, or @FILE
+    /// Request body: text, @FILE, or @- for standard input
     #[arg(long, value_name = "TEXT")]
     body: Option<String>,
+    /// Credentials for HTTP Basic authentication: NAME:PASSWORD, or @FILE with that. They are in no output
+    #[arg(short = 'u', long, value_name = "USER")]
+    user: Option<String>,
+    /// Cookies that each connection has at first, 'a=b; c=d' or '' for none; it keeps those that servers set
+    #[arg(short = 'b', long = "cookie", value_name = "COOKIES")]
+    cookies: Option<String>,
+    /// Follow redirects to hosts of the URLs; a request then counts once, with its last response
+    #[arg(short = 'L', long, visible_alias = "location")]
+    follow: bool,
+    /// Most redirects that a request follows
+    #[arg(long, value_name = "N", requires = "follow", default_value_t = 10)]
+    max_redirs: u32,
+    /// Connect to these addresses instead, HOST:PORT:ADDRESS[,ADDRESS], as curl does. Can be repeated
+    #[arg(long, value_name = "ENTRY")]
+    resolve: Vec<String>,
+    /// Connect to another host and port instead, HOST:PORT:OTHER:PORT, as curl does. Can be repeated
+    #[arg(long, value_name = "ENTRY")]
+    connect_to: Vec<String>,
+    /// Connect to this Unix socket instead
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["resolve", "connect_to"])]
+    unix_socket: Option<PathBuf>,
     /// Open a new connection for each request; its time counts as part of the request
     #[arg(long)]
     no_keepalive: bool,
@@ -89,11 +110,20 @@ pub(crate) struct Args {
     #[arg(short = 'm', long, value_name = "N", value_parser = whole_number, requires = "h2", default_value = "1")]
     streams: u64,
     /// Accept any certificate, without verification
-    #[arg(long)]
+    #[arg(short = 'k', long)]
     insecure: bool,
     /// Trust the CAs in this PEM file instead of the system's
-    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    #[arg(long, value_name = "FILE", visible_alias = "cacert", conflicts_with = "insecure")]
     ca: Option<PathBuf>,
+    /// Server name to ask for (SNI) and to verify, instead of the URL's host
+    #[arg(long, value_name = "NAME")]
+    sni: Option<String>,
+    /// Client certificate, with its chain: a PEM file
+    #[arg(short = 'E', long, value_name = "FILE")]
+    cert: Option<PathBuf>,
+    /// Private key of --cert: a PEM file [default: the file of --cert]
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
     /// Do not resume TLS sessions: every handshake is full
     #[arg(long)]
     no_resume: bool,
@@ -176,6 +206,11 @@ Examples:
   vanward load --insecure --no-keepalive https://[::1]/     handshakes per second; --no-resume for full ones
   vanward load --h2 -c 16 -m 32 https://127.0.0.1:8443/     32 concurrent requests on each of 16 connections
   vanward load -R 500 --expect 'p99 < 50ms' --expect 'errors < 0.1%' http://127.0.0.1:8080/   a gate for CI
+  vanward load --resolve shop.test:443:127.0.0.1 -k https://shop.test/     the name of production, another server
+  vanward load --cert me.pem --key me.key --sni api.test https://10.0.0.7/  a client certificate, another name
+  vanward load --unix-socket /run/app.sock http://localhost/
+  vanward load -L -b '' -u user:password http://127.0.0.1:8080/login       redirects, cookies, credentials
+  make-body | vanward load --body @- http://127.0.0.1:8080/orders
   vanward load --body @order.json -H 'Content-Type: application/json' http://127.0.0.1:8080/orders
 
 Times with -R count from when a request is due: due to done (the main figure: a stall of the server counts for all
@@ -195,6 +230,11 @@ p99; if the last request was sent later than a hundredth of the run (at least 10
 in a hundred was never sent. The exit code is 1 without a success, if the server was gone before the end, or if more
 requests failed than --max-errors allows.
 
+--follow leads only to hosts that a URL of the run names, on any port; another host is an error of class redirect, so that
+load is sent to nobody else. Methods change as in a browser (RFC 9110): 303 asks with GET, and so do 301 and 302 after
+POST. Credentials and a given Host or Cookie field are not sent to another origin. Each connection is a user with cookies
+of its own; over HTTP/2, each stream.
+
 --expect takes a figure, one of < <= = >= >, and a value. Figures: any percentile of the main figure (p50, p99, p99.9),
 mean and max; errors, 2xx, 3xx, 4xx and 5xx as a number or with % as a share of all requests; rate, successful requests
 per second. Each is printed with what was measured. If one is missed the exit code is 99, before all other codes; what
@@ -211,6 +251,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
             error @ (load::Error::Plan { .. }
             | load::Error::Url { .. }
             | load::Error::Request { .. }
+            | load::Error::Direction { .. }
             | load::Error::Tls { .. }),
         ) => return super::fail(2, error),
         Err(error) => return super::fail(super::FAILED, error),
@@ -246,6 +287,7 @@ fn plan(arguments: &Args) -> Result<Plan, String> {
     };
     let body = match arguments.body.as_deref().map(|text| (text, text.strip_prefix('@'))) {
         None => Vec::new(),
+        Some((_, Some("-"))) => standard_input()?,
         Some((_, Some(file))) => read(Path::new(file), "--body")?,
         Some((text, None)) => text.as_bytes().to_vec(),
     };
@@ -268,6 +310,14 @@ fn plan(arguments: &Args) -> Result<Plan, String> {
         method: arguments.method.clone().unwrap_or_else(|| method_default.to_owned()),
         headers: arguments.headers.clone(),
         body,
+        user: arguments.user.as_deref().map(credentials).transpose()?,
+        cookies: arguments.cookies.clone(),
+        redirects_max: arguments.follow.then_some(arguments.max_redirs),
+        directions: Directions {
+            resolve: arguments.resolve.clone(),
+            connect_to: arguments.connect_to.clone(),
+            unix_socket: arguments.unix_socket.clone(),
+        },
         keepalive: !arguments.no_keepalive,
         tls: Tls {
             verify: !arguments.insecure,
@@ -278,6 +328,9 @@ fn plan(arguments: &Args) -> Result<Plan, String> {
                 TlsMax::Tls13 => TlsVersion::Tls13,
             }),
             cipher: arguments.cipher.clone(),
+            server_name: arguments.sni.clone(),
+            certificate: arguments.cert.clone(),
+            key: arguments.key.clone(),
         },
         http2: arguments.h2,
         streams: usize::try_from(arguments.streams).unwrap_or(usize::MAX),
@@ -291,6 +344,25 @@ fn plan(arguments: &Args) -> Result<Plan, String> {
         warm_up_seconds: arguments.warm_up,
         timeout_seconds: arguments.timeout,
     })
+}
+
+/// Credentials of `--user`: as written, or from a file.
+fn credentials(user: &str) -> Result<String, String> {
+    let Some(file) = user.strip_prefix('@') else { return Ok(user.to_owned()) };
+    let text = String::from_utf8(read(Path::new(file), "--user")?);
+    let text = text.map_err(|_| format!("--user {file}: the file is not UTF-8 text"))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// The body from standard input.
+fn standard_input() -> Result<Vec<u8>, String> {
+    let mut body = Vec::new();
+    let read = std::io::stdin().lock().take(FILE_BYTES_MAX + 1).read_to_end(&mut body);
+    read.map_err(|error| format!("--body @-: cannot read standard input: {error}"))?;
+    if body.len() as u64 > FILE_BYTES_MAX {
+        return Err("--body @-: standard input is larger than 256 MiB".to_owned());
+    }
+    Ok(body)
 }
 
 fn url_list(file: &Path, base: Option<&str>) -> Result<Vec<String>, String> {
