@@ -39,11 +39,7 @@ pub(crate) const VIA: Text<Via> = Text {
         "off" => Ok(Via::Off),
         "vanward" => Ok(Via::Own),
         // RFC 9110 §7.6.3: a pseudonym is a token; not all that is one is read alike by others.
-        name if !name.is_empty()
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)) =>
-        {
-            Ok(Via::Named(name.to_owned()))
-        }
+        name if is_proxy_name(name) => Ok(Via::Named(name.to_owned())),
         _ => Err(ValueError {
             fault: ValueFault::Unknown {
                 written: text.to_owned(),
@@ -58,6 +54,28 @@ pub(crate) const VIA: Text<Via> = Text {
         Via::Named(name) => name.clone(),
         Via::Off => "off".to_owned(),
     },
+};
+
+fn is_proxy_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+}
+
+/// The name of the proxy in Proxy-Status.
+pub(crate) const PROXY_NAME: Text<String> = Text {
+    expected: "a name such as edge-1 (letters, digits and -._) that begins with a letter",
+    read: |name| {
+        // RFC 8941 §3.3.4: so begins a token.
+        if is_proxy_name(name) && name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+            return Ok(name.to_owned());
+        }
+        let fault = ValueFault::Unknown {
+            written: name.to_owned(),
+            why: "cannot be a name in Proxy-Status",
+            nearest: None,
+        };
+        Err(ValueError { fault, expected: PROXY_NAME.expected })
+    },
+    print: String::clone,
 };
 
 /// A number of requests per time.

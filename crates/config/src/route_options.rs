@@ -29,7 +29,7 @@ use crate::range::{Count, NonZero, Unit, Wait};
 use crate::rate_limit_options::{RATE_LIMIT, RateLimitWritten};
 use crate::requests::{self, Requests};
 use crate::retry_options::RETRY_OF_ROUTE;
-use crate::route_kinds::{DomainKind, REALM, RedirectStatusKind, VIA};
+use crate::route_kinds::{DomainKind, PROXY_NAME, REALM, RedirectStatusKind, VIA};
 use crate::settings::{
     Bandwidth, ClientCertFields, Maintenance, Page, Pages, Require, Retry, RouteLimits, RouteTimeouts, Via,
 };
@@ -345,6 +345,9 @@ options! {
              compress responses to requests with a Via, unless its `gzip_proxied` allows it.) \
              Via fields of others are forwarded; `request_headers` and `response_headers` can \
              remove them.";
+        proxy_status: Option<String> = Maybe(PROXY_NAME),
+            "Name of this proxy in `Proxy-Status` (RFC 9209), which tells clients what failed, and whether a response is \
+             a server's. Default: no such field of this proxy; those of servers are passed on.";
         client_cert: Option<ClientCertFields> = Maybe(Word {
                 words: &[
                     ("certificate", ClientCertFields::Certificate),

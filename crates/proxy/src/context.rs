@@ -34,6 +34,8 @@ pub(crate) mod minimum_rate;
 pub mod plan;
 /// Whether memory is short.
 pub mod pressure;
+/// What Proxy-Status says of a response.
+pub(crate) mod proxy_status;
 /// The record of a request, for the log.
 pub(crate) mod record;
 /// A request as routes see it.

@@ -10,9 +10,10 @@ use crate::body::response_plan::ResponsePlan;
 use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::{Memory, Request};
 use crate::context::failure::Failure;
+use crate::context::proxy_status::Source;
 use crate::context::seen;
 use crate::forward::answer;
-use crate::forward::policies::{self, Subject};
+use crate::forward::policies::{self, OwnResponse, Subject};
 
 /// What of a file is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,8 +146,9 @@ pub(super) fn write_head(
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(seen::added(ctx, &request.head, request.head_bytes()));
     if let Some(policies) = routed.policies(ctx) {
-        let (start, kind) = (answer::start_line_len(out), (extent.status(), false));
-        policies::edit_own(ctx, policies, &Subject::of(routed), kind, request, start, out);
+        let start = answer::start_line_len(out);
+        let own = OwnResponse { status: extent.status(), source: Source::Proxy, is_preflight: false };
+        policies::edit_own(ctx, policies, &Subject::of(routed), own, request, start, out);
     }
     out.extend_from_slice(match plan.client_connection {
         ClientConnection::KeepAlive => b"Connection: keep-alive\r\n\r\n",

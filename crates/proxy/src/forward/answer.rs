@@ -17,11 +17,12 @@ use crate::context::exchange_slot::{Memory, Request};
 use crate::context::exchange_state::{ExchangeState, Sent};
 use crate::context::failure::{Failure, Party};
 use crate::context::plan::{Authentication, Policies};
+use crate::context::proxy_status::Source;
 use crate::context::seen;
 use crate::faults::messages::{self, InjectedAnswer, Outline};
 use crate::forward::coded;
 use crate::forward::grpc;
-use crate::forward::policies::{self, Subject};
+use crate::forward::policies::{self, OwnResponse, Subject};
 use transport::cold::cold;
 use transport::tcp::Follows;
 
@@ -139,8 +140,8 @@ async fn send_own(
     push_date(ctx, out);
     if let Some(policies) = routed.policies(ctx) {
         let start = start_line_len(out);
-        let kind = (told, is_preflight);
-        policies::edit_own(ctx, policies, &Subject::of(routed), kind, request, start, out);
+        let own = OwnResponse { status: told, source: Source::Proxy, is_preflight };
+        policies::edit_own(ctx, policies, &Subject::of(routed), own, request, start, out);
     }
     let persists = routed.version != Version::Http10
         && routed.connection.persists(routed.version)
@@ -354,7 +355,9 @@ pub(crate) async fn failure(
     write_besides(out, failure, &ctx.worker.date(), (&told, &plan));
     if let (Some(policies), Some(subject)) = (policies, subject(ctx, request, state)) {
         let start = start_line_len(out);
-        policies::edit_own(ctx, policies, &subject, (facts.status, false), request, start, out);
+        let source = Source::Failure(failure);
+        let own = OwnResponse { status: facts.status, source, is_preflight: false };
+        policies::edit_own(ctx, policies, &subject, own, request, start, out);
     }
     out.extend_from_slice(b"\r\n");
     let next = next(&plan);

@@ -19,6 +19,7 @@ use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
 use crate::context::plan::Policies;
 use crate::context::plan::{SplitAsking, SplitKey};
+use crate::context::proxy_status::{self, Source};
 use crate::context::seen::{self, Fields};
 use crate::forward::answer;
 
@@ -228,6 +229,7 @@ pub(crate) fn write_request(
             has_page: false,
             besides: None,
             cors: None,
+            proxy_status: None,
         };
         let edits = (!edits.is_empty() || !own_lines.is_empty()).then_some(&edited as &dyn http1::Edits);
         let drops_authorization = drops_authorization(routed, policies);
@@ -314,6 +316,7 @@ pub(crate) fn write_response(
     });
     let cookies = policies.settings.cookies.as_ref();
     let response_edits = Some((location, cookies));
+    let source = if server.is_empty() { Source::Proxy } else { Source::Server(response.head.start.status) };
     let own_lines = response_lines(request);
     let edited = Edited {
         headers,
@@ -325,6 +328,7 @@ pub(crate) fn write_response(
         response: response_edits,
         has_page,
         besides: rewrite.edits,
+        proxy_status: proxy_status(policies, source),
     };
     let rewrite =
         ResponseRewrite { edits: Some(&edited), via: via(&policies.settings.options.via), ..rewrite };
@@ -332,13 +336,26 @@ pub(crate) fn write_response(
     http1::write_response(out, head, buffer.filled(), &rewrite);
 }
 
-/// Applies the edits to a response of the proxy's own, whose fields begin at `start`. `is_preflight`: it answers a
-/// preflight.
+/// The name of this proxy in Proxy-Status, and what it says of a response.
+fn proxy_status(policies: &Policies, source: Source) -> Option<(&str, Source)> {
+    Some((policies.settings.options.proxy_status.as_deref()?, source))
+}
+
+/// What a response of the proxy's own is.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnResponse {
+    pub(crate) status: u16,
+    pub(crate) source: Source,
+    /// Whether it answers a preflight.
+    pub(crate) is_preflight: bool,
+}
+
+/// Applies the edits to a response of the proxy's own, whose fields begin at `start`.
 pub(crate) fn edit_own(
     ctx: &ExchangeContext<'_>,
     policies: &Policies,
     subject: &Subject,
-    (status, is_preflight): (u16, bool),
+    OwnResponse { status, source, is_preflight }: OwnResponse,
     request: &Request,
     start: usize,
     out: &mut Vec<u8>,
@@ -346,7 +363,8 @@ pub(crate) fn edit_own(
     let headers = &policies.settings.response_headers;
     let own_lines = response_lines(request);
     let cors = policies.settings.cors.as_ref().map(|cors| CorsFields::new(cors, is_preflight));
-    if headers.is_empty() && own_lines.is_empty() && cors.is_none() {
+    let proxy_status = proxy_status(policies, source);
+    if headers.is_empty() && own_lines.is_empty() && cors.is_none() && proxy_status.is_none() {
         return;
     }
     let bytes = request.head_bytes();
@@ -367,6 +385,7 @@ pub(crate) fn edit_own(
         has_page: false,
         besides: None,
         cors,
+        proxy_status,
     };
     http1::edit_lines(out, start, &edited);
 }
@@ -449,6 +468,8 @@ struct Edited<'a> {
     besides: Option<&'a dyn http1::Edits>,
     /// Of a response: which other origins may read it.
     cors: Option<CorsFields<'a>>,
+    /// Of a response: what Proxy-Status says.
+    proxy_status: Option<(&'a str, Source)>,
 }
 
 /// The CORS fields of one response.
@@ -597,6 +618,9 @@ impl http1::Edits for Edited<'_> {
         self.headers.write(&self.exchange, self.present.get(), out);
         if let Some(cors) = &self.cors {
             cors.write(self.exchange.request.fields, out);
+        }
+        if let Some((name, source)) = self.proxy_status {
+            proxy_status::write(name, source, out);
         }
     }
 }

@@ -34,6 +34,25 @@ response_headers = "off"
 [[route]]
 path = "/gone"
 upstream = "gone"
+[[route]]
+path = "/status"
+upstream = "app"
+proxy_status = "edge-1"
+response_headers = "off"
+[[route]]
+path = "/status/gone"
+upstream = "gone"
+proxy_status = "edge-1"
+[[route]]
+path = "/status/cached"
+upstream = "app"
+proxy_status = "edge-1"
+cache = { ttl = "1h" }
+[[route]]
+path = "/status/own"
+respond = { status = 204 }
+proxy_status = "edge-1"
+deny = ["127.0.0.0/8"]
 [upstream.app]
 servers = ["http://{0}"]
 [upstream.gone]
@@ -131,5 +150,41 @@ fn a_request_has_a_default_for_what_the_client_does_not_send() {
             assert_eq!((of("x-tenant: "), of("x-zone: ")), (vec!["test".to_owned()], vec!["a".to_owned()]));
             assert_eq!(of("x-debug: "), [""; 0]);
         }
+    }
+}
+
+/// RFC 9209: the members of others stay, and that of this proxy comes last.
+#[test]
+fn a_response_says_whether_it_is_a_servers_and_what_failed_otherwise() {
+    let scene = Scene::new(ROUTES);
+    for spoken in BOTH {
+        for (sent, expected) in [
+            ("HTTP/1.1 404 N\r\nContent-Length: 0\r\n\r\n", &["edge-1; received-status=404"][..]),
+            (
+                "HTTP/1.1 502 B\r\nProxy-Status: inner; error=dns_error\r\nContent-Length: 0\r\n\r\n",
+                &["inner; error=dns_error", "edge-1; received-status=502"],
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+                &["edge-1; error=http_protocol_error; details=\"upstream-framing\""],
+            ),
+        ] {
+            let post = Asked { method: "POST", ..get("/status") };
+            let (_, got) = scene.exchange(spoken, &post, sent);
+            assert_eq!(values(&got, "proxy-status"), expected, "{spoken:?} {sent}");
+        }
+        for (path, expected) in [
+            ("/status/gone", "edge-1; error=connection_refused; details=\"upstream-refused\""),
+            ("/status/own", "edge-1; error=http_request_denied; details=\"forbidden\""),
+        ] {
+            assert_eq!(values(&scene.answer(spoken, &get(path)), "proxy-status"), [expected], "{spoken:?}");
+        }
+        let path = format!("/status/cached/{spoken:?}");
+        let ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        let (_, got) = scene.exchange(spoken, &get(&path), ok);
+        assert_eq!(values(&got, "proxy-status"), ["edge-1"], "{spoken:?}");
+        assert_eq!(values(&scene.answer(spoken, &get(&path)), "proxy-status"), ["edge-1"], "{spoken:?}");
+        let (_, got) = scene.exchange(spoken, &get("/a"), ok);
+        assert_eq!(values(&got, "proxy-status"), [""; 0], "{spoken:?}: nobody asked for it");
     }
 }
