@@ -64,6 +64,8 @@ fn wrong_usage_is_told_with_code_2() {
         (&["proxy", "--from", "127.0.0.1:0", "--to", "ftp://127.0.0.1:1"], "ftp://127.0.0.1:1"),
         (&["proxy", "--from", "127.0.0.1:0", "--to", "http://a", "--workers", "0"], "--workers"),
         (&["proxy", "--from", "127.0.0.1:0", "--files", "/nowhere"], "No such file or directory"),
+        (&["proxy", "--from", "127.0.0.1:0", "--files", "/usr", "--auth", "/dev/null"], "nobody is in it"),
+        (&["proxy", "--from", "127.0.0.1:0", "--files", "/usr", "--cors", "a.example"], "it is no origin"),
         (&["proxy", "--from", "127.0.0.1:0", "--files", "/dev/null"], "it is not a directory"),
         (&["proxy", "--from", "127.0.0.1:0", "--files", "/usr", "--to", "http://a"], "'--files <DIR>'"),
         (&["check", "--route", "GET"], "--route"),

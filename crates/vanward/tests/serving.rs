@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener};
 use load::Outcome;
 use rustix::process::Signal;
 
-use process::{Process, get, run};
+use process::{Process, get, get_with, run};
 
 /// An origin and a proxy before it.
 struct Pair {
@@ -60,6 +60,41 @@ fn a_directory_is_served_from_flags() {
         assert!(page.starts_with("HTTP/1.1 200 OK\r\n") && page.ends_with("\r\n\r\n<p>home"), "{page}");
     }
     assert!(get(address, "/gone").starts_with("HTTP/1.1 404 Not Found\r\n"));
+}
+
+/// `me`, with the password `secret`.
+const USERS: &str = "me:$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW\n";
+
+#[test]
+fn flags_ask_for_a_password_and_let_other_origins_read() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("users"), USERS).expect("it is writable");
+    std::fs::write(folder.path().join("index.html"), "<p>home").expect("it is writable");
+    let root = folder.path().to_str().expect("is text");
+    let users = format!("{root}/users");
+    let mut proxy = Process::start(&[
+        "proxy",
+        "--from",
+        "127.0.0.1:0",
+        "--files",
+        root,
+        "--auth",
+        &users,
+        "--cors",
+        "https://a.example",
+    ]);
+    let address = proxy.address();
+    let refused = get(address, "/");
+    assert!(
+        refused.starts_with("HTTP/1.1 401 ") && refused.contains("Basic realm=\"Restricted\""),
+        "{refused}"
+    );
+    let fields = "Authorization: Basic bWU6c2VjcmV0\r\nOrigin: https://a.example\r\n";
+    let page = get_with(address, "/", fields);
+    assert!(page.starts_with("HTTP/1.1 200 ") && page.ends_with("<p>home"), "{page}");
+    assert!(page.contains("\r\nAccess-Control-Allow-Origin: https://a.example\r\n"), "{page}");
+    let other = get_with(address, "/", &fields.replace("a.example", "b.example"));
+    assert!(other.starts_with("HTTP/1.1 200 ") && !other.contains("Access-Control-Allow-Origin"), "{other}");
 }
 
 #[test]

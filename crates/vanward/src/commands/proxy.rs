@@ -10,10 +10,11 @@ use std::sync::Arc;
 use ::control::Setup;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use config::{
-    AccessLog, Bandwidth, Bandwidths, CacheStore, CertificateFiles, Certificates, ClientCertificates, Config,
-    Files, KeyPair, ListenAddress, Listener, ListenerTls, LogFormat, LogTarget, Mistake, PROFILES, Profile,
-    Server, Settings, Shaping, UnknownNames,
+    AccessLog, Auth, Bandwidth, Bandwidths, CacheStore, CertificateFiles, Certificates, ClientCertificates,
+    Config, Files, KeyPair, ListenAddress, Listener, ListenerTls, LogFormat, LogTarget, Mistake, PROFILES,
+    Profile, Server, Settings, Shaping, UnknownNames,
 };
+use route::{AllowedOrigin, Cors, Users};
 use shape::{Delay, Fault, Occasion};
 
 /// Runs a reverse proxy, or serves files, from flags.
@@ -55,6 +56,14 @@ pub(crate) struct Args {
     /// Compress responses for clients that accept it: gzip, Brotli or Zstandard. Each piece of a stream leaves at once.
     #[arg(long)]
     compress: bool,
+
+    /// Require a name and a password of this file, as `htpasswd -B` writes it.
+    #[arg(long, value_name = "FILE", value_parser = users)]
+    auth: Option<Auth>,
+
+    /// Let pages of this origin read responses (CORS), such as `https://app.example.com`, or `*`. Can be repeated.
+    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
+    cors: Vec<AllowedOrigin>,
 
     /// Worker threads [default: one per CPU core that the process may use]
     #[arg(long, value_name = "N")]
@@ -121,6 +130,7 @@ Examples:
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000 --profile lte
   vanward proxy --from 0.0.0.0:80 --to http://127.0.0.1:9000 --cache 256M --compress
   vanward proxy --from 127.0.0.1:8080 --files ./public
+  vanward proxy --from 127.0.0.1:8080 --files ./public --auth users --cors https://app.example.com
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000 --fail 1%:503 --fail '5%:cut 10KB'
   vanward proxy --from [::1]:8080 --to http://app.internal:9000 --workers 2 --log access.json --log-format json";
 
@@ -132,6 +142,8 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         settings.shed.concurrency = None;
     }
     for route in &mut settings.routes {
+        route.policies.auth = arguments.auth.clone();
+        route.policies.cors = cors(&arguments.cors);
         let bandwidths = Bandwidths { down: arguments.rate.clone(), up: arguments.upload_rate.clone() };
         route.shaping = Shaping { bandwidths, delay: arguments.delay.clone(), ..Shaping::default() };
     }
@@ -190,6 +202,37 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Ok(inheritance) => super::serve(config, Setup { reread: None, inheritance }, &arguments.operation),
         Err(code) => code,
     }
+}
+
+fn users(text: &str) -> Result<Auth, String> {
+    let file = PathBuf::from(text);
+    let written = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
+    let users = Users::parse(&written).map_err(|faults| {
+        let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        faults.join("; ")
+    })?;
+    if users.is_empty() {
+        return Err("nobody is in it; `htpasswd -B -c FILE NAME` adds somebody".to_owned());
+    }
+    Ok(Auth { realm: "Restricted".to_owned(), file, users: Arc::new(users) })
+}
+
+fn origin(text: &str) -> Result<AllowedOrigin, String> {
+    let why = |error: route::OriginError| {
+        format!("it {}; write an origin as browsers do, such as https://app.example.com, or *", error.why())
+    };
+    text.parse().map_err(why)
+}
+
+/// Any method and any field but Authorization: what a page may do is up to the servers.
+fn cors(origins: &[AllowedOrigin]) -> Option<Cors> {
+    let any = || vec!["*".to_owned()];
+    (!origins.is_empty()).then(|| Cors {
+        origins: origins.to_vec(),
+        methods: any(),
+        headers: any(),
+        ..Cors::default()
+    })
 }
 
 /// Settings with what answers requests: servers, or a directory.
