@@ -43,6 +43,7 @@ fn check(head: &RequestHead, bytes: &[u8]) {
             target: &target,
             connection,
             framing,
+            expects: true,
             wants_upgrade,
             client,
             via: http1::Via::Own,

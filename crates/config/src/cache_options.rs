@@ -100,7 +100,7 @@ const DISK: Inline<DiskWritten> = Inline {
 };
 
 const FOLDER_EXPECTED: &str = "the path of a folder such as /var/cache/vanward";
-const FOLDER: Text<PathBuf> = Text {
+pub(crate) const FOLDER: Text<PathBuf> = Text {
     expected: FOLDER_EXPECTED,
     read: |text| {
         let fault = match text {

@@ -233,6 +233,15 @@ const KEYS: &[Foreign] = &[
         "here it is `body_bytes` of [limits]",
     ),
     foreign(
+        &["proxy_request_buffering", "http_buffer_request", "option http_buffer_request", "buffering"],
+        "here it is `request_buffering` of [[route]]",
+    ),
+    foreign(
+        &["client_body_buffer_size", "memrequestbodybytes"],
+        "here it is `memory` in `request_buffering` of [[route]]",
+    ),
+    foreign(&["client_body_temp_path"], "here it is `path` of [request_buffering]"),
+    foreign(
         &["large_client_header_buffers", "client_header_buffer_size", "max_header_size", "tune.maxrewrite"],
         "here it is `header_bytes` of [limits]",
     ),

@@ -96,6 +96,10 @@ mod watch_options;
 mod retry_options;
 /// Options of the cache.
 mod cache_options;
+/// Options of request buffering.
+mod request_buffering_options;
+/// Time-outs and limits of routes.
+mod route_limits_options;
 /// What keeps clients on their side of a split.
 mod split_options;
 /// Options of CORS.
@@ -162,10 +166,10 @@ pub use settings::{
     Check, ClientCertFields, CookieSecrets, Dns, FaultRule, Faults, Files, First, ForwardAuth, HostHeader,
     Http2Limits, Jwt, KeySource, KeyUrl, Limits, Link, ListenAddress, Listener, LogFormat, LogQuery,
     LogTarget, Maintenance, MemoryBound, MessageFormat, MessageLevel, Messages, Mirror, Page, Pages,
-    Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Require, Respond, Retry, RetryOn, Rewrite,
-    Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server, ServerHost, Settings, Shaping, Shedding,
-    SplitKey, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, TokenKeys, Upstream, Via,
-    WebBotAuth,
+    Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, RequestBuffering, RequestBuffers, Require,
+    Respond, Retry, RetryOn, Rewrite, Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server, ServerHost,
+    Settings, Shaping, Shedding, SplitKey, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts,
+    TokenKeys, Upstream, Via, WebBotAuth,
 };
 pub use surroundings::{Machine, Surroundings};
 pub use tls::{

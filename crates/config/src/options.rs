@@ -23,6 +23,7 @@ use crate::pairs::{OneOrMany, Pair};
 use crate::profile::{PROFILE, ProfileWritten};
 use crate::range::{Count, Unit, Wait};
 use crate::reader::{Reader, Span};
+use crate::request_buffering_options::{BUFFERS, BuffersWritten};
 use crate::route_defaults::{DefaultsWritten, RouteDefaults};
 use crate::route_options::{ERROR_PAGES, EditsWritten, HEADER_SET, ROUTE, RouteWritten};
 use crate::section::Switched;
@@ -61,6 +62,7 @@ pub(crate) struct File {
     pub(crate) limits: Limits,
     pub(crate) shed: ShedWritten,
     pub(crate) cache: Option<Element<CacheWritten>>,
+    pub(crate) request_buffering: BuffersWritten,
     pub(crate) log: Log,
     pub(crate) messages: Messages,
 }
@@ -208,6 +210,12 @@ pub(crate) static FILE: Table<File> = Table {
             table: &CACHE,
             place: |file: &mut File| &mut file.cache,
             doc: "Shared HTTP cache (RFC 9111), for routes with `cache`.",
+        },
+        &Section {
+            name: "request_buffering",
+            table: &BUFFERS,
+            place: |file: &mut File| &mut file.request_buffering,
+            doc: "What the request bodies of all routes with `request_buffering` may take together.",
         },
         &Section {
             name: "faults",

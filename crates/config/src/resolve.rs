@@ -13,6 +13,7 @@ use crate::log_options::Log;
 use crate::options::{FILE, File, Listen, ShedWritten, WakeupCoalescing};
 use crate::profile::{check_profiles, with_profiles};
 use crate::reader::{Reader, Span};
+use crate::request_buffering_options::BuffersWritten;
 use crate::route_defaults::{self, DefaultsWritten, Inherited};
 use crate::route_options::{pages, written_pages};
 use crate::route_resolve::{Names, route};
@@ -39,6 +40,7 @@ pub(crate) fn resolve(mut file: File, reader: &mut Reader<'_>) -> Option<Setting
     check_tls(&file, reader);
     check_profiles(&file, reader);
     file.log.check(reader);
+    file.request_buffering.check(reader);
     let faults = faults(&file, &names, &routes, reader);
     check_header_sets(&file, reader);
     warn_of_unused(&file, &routes, &tcp, reader);
@@ -273,6 +275,7 @@ fn meaning(
             memory: file.shed.memory,
         },
         cache: file.cache.and_then(|cache| cache.value.meaning()),
+        request_buffers: file.request_buffering.meaning(),
         access_log: file.log.meaning(),
         messages: file.messages,
     })
@@ -319,6 +322,7 @@ impl From<&Settings> for File {
             limits: config.limits,
             shed: ShedWritten::from(&config.shed),
             cache: config.cache.as_ref().map(|cache| element(CacheWritten::from(cache))),
+            request_buffering: BuffersWritten::from(&config.request_buffers),
             log: Log::from(config.access_log.as_ref()),
             messages: config.messages,
         }

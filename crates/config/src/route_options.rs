@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ::route::{DomainRewrite, ErrorPages, PageFor, Pattern, RedirectStatus, SameSite, ValueRule};
 use ipnet::IpNet;
@@ -23,15 +22,18 @@ use crate::maintenance_options::MaintenanceKind;
 use crate::matching::{FieldName, PATTERN, ValueRuleKind, parameter_name};
 use crate::mirror_options::{MIRROR, MirrorWritten};
 use crate::named_file::{FileKind, PAGE, USERS, UsersFile};
-use crate::options::{NETWORK_KIND, UP_TO_A_DAY, UP_TO_A_YEAR};
+use crate::options::NETWORK_KIND;
 use crate::pairs::{OneOrMany, Pair, Pairs, pair};
-use crate::range::{Count, NonZero, Unit, Wait};
+use crate::range::{Count, NonZero, Unit};
 use crate::rate_limit_options::{RATE_LIMIT, RateLimitWritten};
+use crate::request_buffering_options::BufferingKind;
 use crate::requests::{self, Requests};
 use crate::retry_options::RETRY_OF_ROUTE;
 use crate::route_kinds::{DomainKind, PROXY_NAME, REALM, RedirectStatusKind, VIA};
+use crate::route_limits_options::{LIMITS, TIMEOUTS};
 use crate::settings::{
-    Bandwidth, ClientCertFields, Maintenance, Page, Pages, Require, Retry, RouteLimits, RouteTimeouts, Via,
+    Bandwidth, ClientCertFields, Maintenance, Page, Pages, RequestBuffering, Require, Retry, RouteLimits,
+    RouteTimeouts, Via,
 };
 use crate::split_options::STICKY_SPLIT;
 use crate::sticky_options::StickyWritten;
@@ -60,6 +62,7 @@ pub(crate) struct RouteWritten {
     pub(crate) rate_limit: Vec<Element<RateLimitWritten>>,
     pub(crate) cors: Option<Element<CorsWritten>>,
     pub(crate) mirror: Option<Element<MirrorWritten>>,
+    pub(crate) request_buffering: Option<Located<Option<RequestBuffering>>>,
     pub(crate) rewrite: Option<Element<RewriteWritten>>,
     pub(crate) request_headers: Option<Element<EditsWritten>>,
     pub(crate) response_headers: Option<Element<EditsWritten>>,
@@ -228,6 +231,15 @@ const POLICIES: &[&dyn Declared<RouteWritten>] = {
             |route: &mut RouteWritten| &mut route.mirror,
             "Also sends a copy of the requests that are let in to another upstream, and throws its \
              responses away. Clients never wait for it.",
+        ),
+        &key(
+            "request_buffering",
+            Maybe(At(BufferingKind)),
+            |route: &mut RouteWritten| &mut route.request_buffering,
+            "Reads the whole request body before a server is chosen, so that a slow client holds no server: \
+             `true`, or a table. Longer bodies wait on disk, within the bounds of `[request_buffering]`. Not for \
+             calls that answer before the request has ended, such as gRPC streams. See \
+             [request buffering](request-buffering.md).",
         ),
         &key(
             "rewrite",
@@ -662,76 +674,6 @@ const COOKIES: Inline<CookiesWritten> = Inline {
                 }),
                 |cookies: &mut CookiesWritten| &mut cookies.same_site,
                 "Sets SameSite. `\"none\"` needs `secure = true`.",
-            ),
-        ],
-    },
-};
-
-const TIMEOUTS: Inline<RouteTimeouts> = Inline {
-    title: "timeouts",
-    example: "{ upstream_first_byte = \"5m\" }",
-    table: &Table {
-        options: &[
-            &key(
-                "client_body",
-                Maybe(UP_TO_A_DAY),
-                |timeouts: &mut RouteTimeouts| &mut timeouts.client_body,
-                "Without a byte of the request body from the client, until the response begins; then 408. \
-                 Raise it for streams with long pauses, such as gRPC.",
-            ),
-            &key(
-                "client_write",
-                Maybe(UP_TO_A_DAY),
-                |timeouts: &mut RouteTimeouts| &mut timeouts.client_write,
-                "Without the client accepting a byte of the response; then the connection is reset.",
-            ),
-            &key(
-                "upstream_first_byte",
-                Maybe(UP_TO_A_DAY),
-                |timeouts: &mut RouteTimeouts| &mut timeouts.upstream_first_byte,
-                "From the end of the request to the header section of the response; then 504.",
-            ),
-            &key(
-                "upstream_body",
-                Maybe(UP_TO_A_DAY),
-                |timeouts: &mut RouteTimeouts| &mut timeouts.upstream_body,
-                "Without a byte of the response body from the server, while no byte of the request body \
-                 moves either; then the response is aborted.",
-            ),
-            &key(
-                "tunnel_idle",
-                Maybe(UP_TO_A_YEAR),
-                |timeouts: &mut RouteTimeouts| &mut timeouts.tunnel_idle,
-                "Without a byte in either direction of an upgraded connection (WebSocket); then it is \
-                 closed.",
-            ),
-        ],
-    },
-};
-
-const LIMITS: Inline<RouteLimits> = Inline {
-    title: "limits",
-    example: "{ body_bytes = \"1GB\" }",
-    table: &Table {
-        options: &[
-            &key(
-                "body_bytes",
-                Maybe(Unless { word: "none", kind: Count { range: 0..=u64::MAX, unit: Unit::Bytes } }),
-                |limits: &mut RouteLimits| &mut limits.body_bytes,
-                "Request body; beyond it 413. `\"none\"`: no limit.",
-            ),
-            &key(
-                "minimum_rate",
-                Maybe(Count { range: 0..=1_000_000_000, unit: Unit::BytesPerSecond }),
-                |limits: &mut RouteLimits| &mut limits.minimum_rate_bytes_per_second,
-                "Minimum rate, averaged over `rate_window`, at which a client must send a request body or \
-                 accept a response; slower clients are disconnected. 0: no minimum.",
-            ),
-            &key(
-                "rate_window",
-                Maybe(Wait { range: Duration::from_secs(1)..=Duration::from_secs(3600) }),
-                |limits: &mut RouteLimits| &mut limits.rate_window,
-                "Averaging period of `minimum_rate`.",
             ),
         ],
     },

@@ -405,6 +405,7 @@ fn policies(
         web_bot_auth,
         rate_limits,
         mirror: mirror_options::mirror(written.mirror.as_ref(), names, reader),
+        request_buffering: written.request_buffering.as_ref().and_then(|buffering| buffering.value),
         request_headers: edits(written.request_headers.as_ref(), (Stage::Forward, pattern), names, reader)?,
         response_headers: edits(written.response_headers.as_ref(), of_responses, names, reader)?,
         location: written.location.unwrap_or(rewrite != Rewrite::default()),
@@ -567,9 +568,10 @@ fn warn_of_idle(
 pub(crate) const FOR_FILES: &[&str] = &["rewrite", "timeouts", "limits", "cache"];
 
 /// The options that only mean something for servers, and where a route has them.
-pub(crate) fn for_servers(written: &RouteWritten) -> [(&'static str, Option<&Span>); 8] {
+pub(crate) fn for_servers(written: &RouteWritten) -> [(&'static str, Option<&Span>); 9] {
     [
         ("mirror", written.mirror.as_ref().map(|it| &it.at)),
+        ("request_buffering", written.request_buffering.as_ref().map(|it| &it.at)),
         ("rewrite", written.rewrite.as_ref().map(|it| &it.at)),
         ("request_headers", written.request_headers.as_ref().map(|it| &it.at)),
         ("cookies", written.cookies.as_ref().map(|it| &it.at)),

@@ -14,6 +14,8 @@ mod tokens;
 mod upstreams;
 /// The cache store.
 mod cache;
+/// Request buffering.
+mod buffering;
 /// Shaping: rate limits and delays.
 mod shaping;
 /// Faults.
@@ -23,6 +25,7 @@ mod files;
 /// Time-outs, limits, shedding and logs.
 mod limits;
 
+pub use buffering::{RequestBuffering, RequestBuffers};
 pub use cache::{CacheDisk, CacheStore};
 pub use faults::{FaultRule, Faults, First};
 pub use files::Files;
@@ -92,6 +95,8 @@ pub struct Settings {
     pub shed: Shedding,
     /// The cache store, for routes with `Route::cache`; `None` turns caching off.
     pub cache: Option<CacheStore>,
+    /// The bounds of request bodies that are buffered, for routes with `Policies::request_buffering`.
+    pub request_buffers: RequestBuffers,
     /// The access log; `None` turns it off.
     pub access_log: Option<AccessLog>,
     /// Messages to the operator on standard error.
@@ -132,6 +137,7 @@ impl Settings {
             limits: Limits::default(),
             shed: Shedding::default(),
             cache: None,
+            request_buffers: RequestBuffers::default(),
             access_log: None,
             messages: Messages::default(),
         }

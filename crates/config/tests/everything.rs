@@ -59,6 +59,7 @@ rate_limit = [{ rate = "100/s", burst = 200, key = ["client/24/56", "header:X-Ke
 cors = { origins = ["https://*.example.com:8443", "null"], methods = ["PUT", "PATCH"], headers = "X-Key", expose = ["X-Total"], credentials = true, max_age = "10m", private_network = true }
 forward_auth = { upstream = "canary", path = "/verify?a=b", timeout = "2s", request_headers = ["Cookie"], user_header = "X-Auth-User", set_cookie = true, cache = { key = ["cookie:id", "client/24", "header:Authorization", "query:t", "method", "host", "path"], ttl = "10s", negative_ttl = "1s", entries = 100 } }
 require = "any"
+request_buffering = { memory = "1MiB", max_size = "10MB" }
 mirror = { upstream = "canary", share = "0.5%", bodies = "1MB", max_requests = 7, mark = "X-Mirrored" }
 rewrite = { path = "/$capture.version/$2", host = "$host.internal:8080" }
 request_headers = { set = { X-Version = "$1" }, add = { X-Via = "vanward" }, remove = ["Cookie"] }
@@ -231,6 +232,11 @@ eject = { failures_in_a_row = "off", failures = "50%", latency_factor = 3, laten
 servers = ["tcp://db:5432"]
 sticky = { by = "client/24", ttl = "10m", sessions = 100 }
 check = { type = "command", command = ["/usr/bin/pg_isready", "-q"], interval_in_doubt = "1s" }
+
+[request_buffering]
+memory = "1MiB"
+disk = "2GiB"
+path = "DIR/"
 
 [cache]
 memory = "64MiB"

@@ -27,7 +27,7 @@ fn one_mistake_each() {
         (
             "worker = 2",
             "4:1: unknown key \"worker\" in the file; did you mean \"workers\"? Expected include, workers, wakeup_coalescing, admin, metrics, error_pages, \
-             trusted_proxies, listen, route, route_defaults, upstream, headers, profile, timeouts, limits, shed, cache, faults, fault, log or messages",
+             trusted_proxies, listen, route, route_defaults, upstream, headers, profile, timeouts, limits, shed, cache, request_buffering, faults, fault, log or messages",
         ),
         ("workers = 0", "4:11: workers: 0 is too small; expected a whole number, 1 to 1024"),
         ("workers = \"all\"", "4:11: workers: this is a string; expected a whole number, 1 to 1024"),
@@ -48,6 +48,14 @@ fn one_mistake_each() {
         (
             "[timeouts]\nclient_body = \"0s\"",
             "5:15: client_body: 0s is too small; expected a duration such as 50ms, 1.5s, 2m or 1h, 1ms to 1d",
+        ),
+        (
+            "[request_buffering]\npath = \"/nowhere/at/all\"",
+            "5:8: path: /nowhere/at/all is not a directory; expected a directory in which the proxy may create files",
+        ),
+        (
+            "[request_buffering]\nmemory = -1",
+            "5:10: memory: -1 is too small; expected a size in bytes such as 512, 64k, 256MB or 64KiB, 0 to 16TiB",
         ),
         (
             "[limits]\nheader_bytes = \"64m\"",
@@ -110,7 +118,7 @@ fn one_mistake_each() {
         (
             "[tls]\ncert = \"a\"",
             "4:2: unknown key \"tls\" in the file; it is an option of [[listen]] and [upstream.NAME]; expected include, workers, wakeup_coalescing, admin, metrics, error_pages, trusted_proxies, \
-             listen, route, route_defaults, upstream, headers, profile, timeouts, limits, shed, cache, faults, fault, log or messages",
+             listen, route, route_defaults, upstream, headers, profile, timeouts, limits, shed, cache, request_buffering, faults, fault, log or messages",
         ),
     ] {
         let expected: Vec<&str> = Some(expected).filter(|line| !line.is_empty()).into_iter().collect();

@@ -7,7 +7,7 @@ const BEFORE: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n[cache]\nmemory 
 const AFTER: &str = "[upstream.app]\nservers = [\"http://127.0.0.1:9000\"]\n";
 
 /// Options that routes may have from there.
-const OPTIONS: [&str; 25] = [
+const OPTIONS: [&str; 26] = [
     "allow = [\"10.0.0.0/8\"]",
     "deny = [\"10.1.0.0/16\"]",
     "jwt = { jwks = \"https://a.example/keys\" }",
@@ -22,6 +22,7 @@ const OPTIONS: [&str; 25] = [
     "via = \"edge\"",
     "replace_errors = true",
     "compress = true",
+    "request_buffering = true",
     "retry = { attempts = 1 }",
     "timeouts = { upstream_first_byte = \"5m\" }",
     "limits = { body_bytes = \"1GB\" }",
@@ -88,7 +89,7 @@ fn a_route_has_the_default_unless_it_has_its_own() {
 
 #[test]
 fn what_a_route_cannot_use_it_does_not_have() {
-    let all = "compress = true\ncache = {}\nretry = { attempts = 1 }\nrequest_headers = { set = { A = \"b\" } }\n\
+    let all = "compress = true\nrequest_buffering = true\ncache = {}\nretry = { attempts = 1 }\nrequest_headers = { set = { A = \"b\" } }\n\
                response_headers = { set = { A = \"b\" } }";
     let routes = "[[route]]\npath = \"/r\"\nredirect = { to = \"/\" }\n[[route]]\npath = \"/f\"\nrespond = { status = 204 }\n";
     let reading = examine(&(file(all, [""]) + routes), "f");
@@ -96,6 +97,8 @@ fn what_a_route_cannot_use_it_does_not_have() {
     let config = reading.config.expect("it is valid");
     let compresses = |index: usize| config.routes[index].policies.options.compress.is_some();
     assert_eq!([0, 1, 2].map(compresses), [true, false, true]);
+    let buffers = |index: usize| config.routes[index].policies.request_buffering.is_some();
+    assert_eq!([0, 1, 2].map(buffers), [true, false, false]);
     assert!(config.routes.iter().all(|route| !route.policies.response_headers.is_empty()));
 }
 

@@ -4,6 +4,7 @@
 //! [`Waits::Never`] is for threads that must not be kept waiting: what is not in the kernel's memory is left to a thread
 //! that may wait (RESOLVE_CACHED, RWF_NOWAIT).
 
+use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -183,6 +184,16 @@ impl OpenFile {
         let content =
             if state.bytes <= CONTENT_BYTES_MAX { content(&file, state.bytes, waits)? } else { None };
         Ok(Self { file, state, content })
+    }
+
+    /// A file that somebody else has opened.
+    ///
+    /// # Errors
+    /// Those of fstat(2).
+    pub fn of(file: File) -> io::Result<Self> {
+        let file = OwnedFd::from(file);
+        let state = State::of(&fstat(&file)?);
+        Ok(Self { file, state, content: None })
     }
 
     /// Its properties when it was opened.

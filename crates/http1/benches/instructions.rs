@@ -93,6 +93,7 @@ fn requests(bytes: &[u8], rounds: usize) {
             target: &target,
             connection,
             framing: http1::request_framing(&head, bytes).expect("a clear framing"),
+            expects: true,
             wants_upgrade: http1::wants_upgrade(&head, bytes, connection),
             client,
             via: http1::Via::Own,

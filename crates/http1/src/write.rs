@@ -22,6 +22,8 @@ pub struct RequestRewrite<'a> {
     pub connection: ConnectionOptions,
     /// The framing of the request body.
     pub framing: Framing,
+    /// Whether Expect is forwarded: not by who has met it.
+    pub expects: bool,
     /// Whether Upgrade is forwarded, as `wants_upgrade` decides.
     pub wants_upgrade: bool,
     /// The sender of the request.
@@ -77,7 +79,7 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrit
     if !rewrite.added.is_empty() {
         dropped = dropped.with(Name::XClientCert);
     }
-    if line.version == Version::Http10 {
+    if line.version == Version::Http10 || !rewrite.expects {
         // RFC 9110 §10.1.1: an expectation of an HTTP/1.0 client is ignored.
         dropped = dropped.with(Name::Expect);
     }
@@ -108,10 +110,12 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrit
     }
 }
 
-/// The length of a request's body, where it is written otherwise than numbers are.
+/// The length of a request's body, where it is written otherwise than numbers are, or not at all.
 fn odd_length(head: &RequestHead, bytes: &[u8], framing: Framing) -> Option<u64> {
-    let value = head.value(bytes, Name::ContentLength)?;
     let length = if let Framing::Length(length) = framing { length } else { 0 };
+    let Some(value) = head.value(bytes, Name::ContentLength) else {
+        return matches!(framing, Framing::Length(_)).then_some(length);
+    };
     (value.len() > 1 && value[0] == b'0').then_some(length)
 }
 

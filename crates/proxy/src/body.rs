@@ -6,6 +6,8 @@
 pub(crate) mod response_plan;
 /// Filters that change a message in transit.
 pub(crate) mod filters;
+/// The two sides of a body on its way.
+pub(crate) mod ends;
 /// The body pump, for both directions and for tunnels.
 pub(crate) mod pump;
 /// Takes a body out of its framing.
@@ -20,6 +22,10 @@ pub(crate) mod send;
 pub(crate) mod tunnel;
 /// Fields that are removed from every part of a message.
 pub(crate) mod omitted_fields;
+/// Bodies that are kept as a whole.
+pub(crate) mod kept;
+/// Sends a kept body to a server.
+pub(crate) mod replay;
 /// Copies a request's body as it passes.
 pub(crate) mod tee;
 /// Uploads: sends a request's body, while the response may already arrive.

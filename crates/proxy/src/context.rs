@@ -22,6 +22,8 @@ pub(crate) mod explain;
 pub mod failure;
 /// How many failed handshakes a worker reports.
 pub(crate) mod handshake_notices;
+/// What all kept bodies of the process take, and each one's share of that.
+pub(crate) mod kept_bytes;
 /// The original connection that a PROXY header describes.
 pub(crate) mod original_connection;
 /// A listener, for as long as the process listens on it.

@@ -14,6 +14,8 @@ pub(crate) mod respond;
 pub(crate) mod coded;
 /// Requests of the proxy's own.
 pub(crate) mod subrequest;
+/// Reads the whole body of a request before a server is chosen.
+mod buffered;
 /// Copies requests for another upstream.
 pub(crate) mod mirror;
 /// Checks whether an upgrade is the one that the client asked for.
@@ -103,14 +105,16 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
     let Exchange { ctx, routed, .. } = *exchange;
     let upstream = &ctx.snapshot.upstreams[routed.upstream];
     exchange.state.record.upstream = Some(routed.upstream);
+    if let Some(buffering) = buffered::wanted(ctx, routed) {
+        cold(|| buffered::receive(exchange, buffering)).await?;
+    }
     let admission = let_in(ctx, routed, upstream, exchange.state)?;
     let mut attempts = attempts(ctx, upstream, routed);
     let mut first_piece_taken = prepare_body(ctx, upstream, routed, &attempts, &mut exchange.memory.request)?;
     exchange.state.record.first_piece_bytes = first_piece_taken.0;
     let mut choice = Choice::of_request(ctx, upstream, routed, &exchange.memory.request);
     let mut tried = Vec::new();
-    let mut last_failure: Option<(usize, Failure)> = None;
-    let mut another = None;
+    let (mut last_failure, mut another) = (None::<(usize, Failure)>, None);
     let failure = loop {
         let picked =
             match another.take().or_else(|| choice.at_once(&tried, &mut exchange.state.record.detours)) {
@@ -127,8 +131,7 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
             first_piece_taken = calls::repeat(&mut exchange.memory.request, first_piece_taken);
         }
         let index = picked.server;
-        let (may_reuse, reads_calls) = (attempts.may_reuse(), attempts.repeats_calls());
-        let attempt = Attempt { ctx, routed, upstream, index, may_reuse, reads_calls };
+        let attempt = Attempt::new((ctx, routed), upstream, index, &attempts);
         exchange.state.record.attempt_began(routed.upstream, index, picked.since);
         let mut progress = Progress::default();
         let outcome = attempt.exchange(exchange.memory, exchange.state, &mut progress).await;
@@ -243,6 +246,11 @@ fn prepare_body(
     attempts: &Attempts<'_>,
     request: &mut Request,
 ) -> Result<(u64, bool), Failure> {
+    if let Some(replay) = &mut request.replay {
+        replay.lead(upstream.plan.config.protocol == Protocol::Http1, &mut request.first_piece);
+        request.keep_head();
+        return Ok(request.body.taken());
+    }
     if attempts.repeats_calls() {
         calls::keep(request);
     }
@@ -327,7 +335,17 @@ struct Attempt<'a> {
     reads_calls: bool,
 }
 
-impl Attempt<'_> {
+impl<'a> Attempt<'a> {
+    fn new(
+        (ctx, routed): (&'a ExchangeContext<'a>, &'a RoutedRequest),
+        upstream: &'a Upstream,
+        index: usize,
+        attempts: &Attempts<'_>,
+    ) -> Self {
+        let (may_reuse, reads_calls) = (attempts.may_reuse(), attempts.repeats_calls());
+        Self { ctx, routed, upstream, index, may_reuse, reads_calls }
+    }
+
     /// It came to nothing.
     #[cold]
     fn failed(
@@ -365,7 +383,7 @@ impl Attempt<'_> {
         response.buffer.clear();
         response.added.clear();
         self.render(request)?;
-        let is_done = request.body.is_done_for(&connection.socket);
+        let is_done = request.is_done_for(&connection.socket);
         let follows = if is_done { Follows::End } else { Follows::Nothing };
         let pace = Pace::new(Direction::Up, self.ctx.worker);
         pace.pass(request.out.len() - request.first_piece.len());
@@ -448,6 +466,9 @@ impl Attempt<'_> {
 
     /// The head as this server shall see it, and the first piece of the body behind it.
     fn render(&self, request: &mut Request) -> Result<(), Failure> {
+        if let Some(replay) = &mut request.replay {
+            replay.restart();
+        }
         let own_authority = || Some(self.upstream.plan.servers[self.index].authority.as_bytes());
         let names_no_host = self.routed.target.authority == http1::Span::default();
         let host = match &self.upstream.plan.config.host {
@@ -463,7 +484,8 @@ impl Attempt<'_> {
             added: client.tls.as_deref().map_or(b"", ClientTls::lines),
             target: &self.routed.target,
             connection: self.routed.connection,
-            framing: self.routed.framing,
+            framing: request.replay.as_ref().map_or(self.routed.framing, |replay| replay.framing()),
+            expects: request.replay.is_none(),
             wants_upgrade: self.routed.wants_upgrade,
             client: http1::Client { address: client.address, scheme: seen::scheme_of_peer(self.ctx), chain },
             via: Via::Own,

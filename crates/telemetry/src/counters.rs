@@ -150,6 +150,14 @@ counters! {
     token_key_fetch_failures: Counter,
     /// Requests that waited for a server with room.
     requests_queued: Counter,
+    /// Requests whose body was read as a whole before a server was asked.
+    requests_buffered: Counter,
+    /// Those of them whose body went to disk.
+    requests_buffered_on_disk: Counter,
+    /// Memory of buffered request bodies now, in bytes.
+    request_buffer_memory_bytes: Gauge,
+    /// Disk space of buffered request bodies now, in bytes.
+    request_buffer_disk_bytes: Gauge,
     /// Requests that were answered from the cache.
     cache_hits: Counter as "",
     /// Requests that the cache could have answered, and did not.
@@ -229,15 +237,27 @@ impl Gauge {
     /// Adds one.
     #[inline]
     pub fn increment(&self) {
-        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.add(1);
     }
 
-    /// Subtracts one. Every decrement follows its increment on the same worker.
+    /// Subtracts one.
     #[inline]
     pub fn decrement(&self) {
+        self.subtract(1);
+    }
+
+    /// Adds `count`.
+    #[inline]
+    pub fn add(&self, count: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+    }
+
+    /// Subtracts `count`, which the same worker has added before.
+    #[inline]
+    pub fn subtract(&self, count: u64) {
         let value = self.0.load(Ordering::Relaxed);
-        assert!(value > 0, "a gauge was decremented more often than incremented");
-        self.0.store(value - 1, Ordering::Relaxed);
+        assert!(value >= count, "a gauge was decremented more often than incremented");
+        self.0.store(value - count, Ordering::Relaxed);
     }
 
     /// Sets the value, for things that are counted elsewhere.

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::http1::Peer;
 use crate::http2::End;
-use crate::http2::frame::last_headers;
+use crate::http2::frame::{headers, last_data, last_headers};
 use crate::ports;
 
 /// HTTP version of a client.
@@ -94,6 +94,11 @@ impl Scene {
     /// Accepts a connection to a server if one is already waiting.
     pub fn try_accept(&self, server: usize) -> Option<Peer> {
         ports::try_accept(&self.servers[server]).map(|stream| Peer::new("server", stream))
+    }
+
+    /// Accepts the next connection to a server that speaks HTTP/2.
+    pub fn accept_http2(&self, server: usize) -> End {
+        End::server(ports::accept(&self.servers[server]), &[])
     }
 
     /// Sends a request on a new connection; the first server answers. Returns the head that the server received, and
@@ -189,6 +194,45 @@ impl Client {
                     format!(":method: {method}\n:scheme: http\n:authority: {host}\n:path: {target}\n");
                 let separator = if fields.is_empty() || fields.ends_with('\n') { "" } else { "\n" };
                 end.sends(last_headers(*stream, &format!("{pseudo}{fields}{separator}")));
+            }
+        }
+    }
+
+    /// Sends a POST for `/up` with a body, piece by piece. Without a length it is chunked.
+    pub fn posts(&mut self, pieces: &[&[u8]], has_length: bool) {
+        let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+        match self {
+            Self::One(peer) => {
+                let framing = match has_length {
+                    true => format!("content-length: {length}"),
+                    false => "transfer-encoding: chunked".to_owned(),
+                };
+                peer.sends(format!("POST /up HTTP/1.1\r\nhost: test\r\n{framing}\r\n\r\n"));
+                for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+                    if has_length {
+                        peer.sends(piece);
+                    } else {
+                        peer.sends(format!("{:x}\r\n", piece.len()));
+                        peer.sends(piece);
+                        peer.sends("\r\n");
+                    }
+                }
+                if !has_length {
+                    peer.sends("0\r\n\r\n");
+                }
+            }
+            Self::Two(end, stream) => {
+                let length = if has_length { format!("content-length: {length}\n") } else { String::new() };
+                let fields = format!(":method: POST\n:scheme: http\n:authority: test\n:path: /up\n{length}");
+                end.sends(headers(*stream, &fields));
+                for (index, piece) in pieces.iter().enumerate() {
+                    let is_last = index + 1 == pieces.len();
+                    if is_last && piece.is_empty() {
+                        end.sends(last_data(*stream, b""));
+                    } else {
+                        end.sends_body(*stream, piece, is_last);
+                    }
+                }
             }
         }
     }

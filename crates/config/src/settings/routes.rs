@@ -13,6 +13,7 @@ use route::{
 
 use shape::Share;
 
+use super::buffering::RequestBuffering;
 use super::files::Files;
 use super::forward_auth::ForwardAuth;
 use super::shaping::Shaping;
@@ -132,6 +133,8 @@ pub struct Policies {
     pub rate_limits: Vec<RateLimit>,
     /// Copies of requests for another upstream.
     pub mirror: Option<Mirror>,
+    /// Whether and how request bodies are buffered.
+    pub request_buffering: Option<RequestBuffering>,
     /// Rewrites of path and host for servers.
     pub rewrite: Rewrite,
     /// Edits of request fields. Groups in values refer to the route's path pattern.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use http1::{Chain, Client, ConnectionOptions, RequestRewrite, Target, Via, request_framing};
+use http1::{Chain, Client, ConnectionOptions, Framing, RequestRewrite, Target, Via, request_framing};
 
 use crate::parse_request;
 
@@ -26,6 +26,7 @@ fn written_with(bytes: &[u8], address: &str, is_trusted: bool, host: Option<&str
         target: &target,
         connection,
         framing: request_framing(&head, bytes).unwrap(),
+        expects: true,
         wants_upgrade: http1::wants_upgrade(&head, bytes, connection),
         client: Client { address, scheme: "http", chain },
         via: Via::Own,
@@ -484,6 +485,7 @@ fn edits_are_made_in_place_and_reach_what_the_proxy_adds() {
         target: &target,
         connection: ConnectionOptions::of(&head, bytes).unwrap(),
         framing: request_framing(&head, bytes).unwrap(),
+        expects: true,
         wants_upgrade: false,
         client: Client { address: [192, 0, 2, 7].into(), scheme: "http", chain: None },
         via: Via::Named("edge"),
@@ -496,4 +498,30 @@ fn edits_are_made_in_place_and_reach_what_the_proxy_adds() {
         "GET /v1/a?c HTTP/1.1\r\nHost: inside\r\nX-Twice: <2>\r\nX-Twice: <2>\r\nA: b\r\nX-Mine-Too: 2\r\n\
          X-Forwarded-Proto: http\r\nX-Forwarded-Host: h\r\nX-New: 1\r\n\r\n"
     );
+}
+
+#[test]
+fn a_body_that_is_here_as_a_whole_has_a_length_and_meets_the_expectation() {
+    let bytes =
+        b"POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\nA: b\r\n\r\n";
+    let head = parse_request(bytes).unwrap();
+    let target = Target::of(&head, bytes).unwrap();
+    let rewrite = RequestRewrite {
+        path_and_query: None,
+        edits: None,
+        added: b"",
+        target: &target,
+        connection: ConnectionOptions::of(&head, bytes).unwrap(),
+        framing: Framing::Length(7),
+        expects: false,
+        wants_upgrade: false,
+        client: Client { address: [192, 0, 2, 7].into(), scheme: "http", chain: None },
+        via: Via::Off,
+        host: None,
+    };
+    let mut out = Vec::new();
+    http1::write_request(&mut out, &head, bytes, &rewrite);
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.starts_with("POST / HTTP/1.1\r\nHost: h\r\nA: b\r\nContent-Length: 7\r\n"), "{text}");
+    assert!(!text.contains("Expect") && !text.contains("Transfer-Encoding"), "{text}");
 }

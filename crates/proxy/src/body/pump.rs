@@ -4,25 +4,23 @@
 //! worth is under way at a time: a slow sink slows its source. Long bodies that nothing has to look at move through
 //! a pipe inside the kernel.
 
-use std::cell::Cell;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
 use std::task::Poll;
 
 use http1::{ChunkError, ChunkLimits, ChunkRefusal, Chunked, Framing, chunk_prefix};
 
+use crate::body::ends::{End, Ends, Side};
 use crate::body::filters::Filters;
 use crate::body::tee::Tee;
-use crate::context::minimum_rate::{MinimumRate, Progress, TooSlow};
+use crate::context::minimum_rate::Progress;
 use crate::context::worker::Worker;
-use crate::shaping::{Pace, Place};
 use transport::buffer::{BULK, Buffer, SMALL, TINY};
 use transport::cold::poll_once;
-use transport::deadline::{Deadline, Ticks};
+use transport::deadline::Ticks;
 use transport::endpoint::Endpoint;
 use transport::h2_stream::Stream;
-use transport::tcp::{Follows, Pipe, Tcp};
+use transport::tcp::{Follows, Pipe};
 
 /// A body whose remaining bytes are at least this many is spliced: below, the calls to fill and empty a pipe cost
 /// more than the copy that they save.
@@ -79,52 +77,14 @@ pub(crate) enum Stop {
     Source(End),
     /// The sink failed.
     Sink(End),
+    /// What is kept of the body cannot be read.
+    Unreadable(io::Error),
     /// The source's chunks are not valid.
     Malformed(ChunkError),
     /// The body is larger than its limit.
     TooLarge,
     /// It was broken off on purpose, and nothing has been said of its end.
     Cut,
-}
-
-/// How one side of a pump ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    /// Closed, reset or otherwise broken.
-    Gone,
-    /// No byte moved for too long.
-    Stalled,
-    /// Bytes move, but more slowly than the minimum.
-    TooSlow,
-}
-
-/// The two sides of a pump and how long each may take.
-pub(crate) struct Ends<'a> {
-    pub(crate) worker: &'a Worker,
-    pub(crate) minimum_rate: Option<MinimumRate>,
-    pub(crate) source: &'a Endpoint,
-    pub(crate) sink: &'a Endpoint,
-    pub(crate) deadline: &'a Deadline,
-    pub(crate) source_limit: Ticks,
-    pub(crate) sink_limit: Ticks,
-    /// The side that has to keep up the minimum rate, if either.
-    pub(crate) paced: Option<Side>,
-    /// Whether the sink is closed right behind the body: then the last bytes leave in one segment with the end.
-    pub(crate) closes_sink: bool,
-    /// What may be sent by now.
-    pub(crate) pace: &'a Pace,
-    /// What decides about that.
-    pub(crate) place: Place<'a>,
-    /// The tick at which either direction last moved, where both are under way: a source is not late while the other moves.
-    pub(crate) activity: Option<&'a Cell<u32>>,
-    /// Whether this is a way of a tunnel: then a sink is not late either.
-    pub(crate) is_tunnel: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
-    Source,
-    Sink,
 }
 
 impl Pump {
@@ -281,6 +241,11 @@ impl Pump {
     /// Why its chunks are refused, if they are; told once.
     pub(crate) fn take_refusal(&mut self) -> Option<Box<ChunkRefusal>> {
         self.decoder.take_refusal()
+    }
+
+    /// The trailers that pass the filters, as lines; complete once the body has ended.
+    pub(crate) fn trailers(&self) -> &[u8] {
+        self.decoder.trailers()
     }
 
     /// Bytes at the front of the buffer that are ready to be written.
@@ -465,6 +430,29 @@ impl Pump {
             return Err(Stop::Cut);
         }
         ends.sink.end(self.decoder.trailers()).map_err(|_| Stop::Sink(End::Gone))
+    }
+
+    /// Takes in what comes next of a body that is not passed on yet; reads it first if nothing of it is here. Who waits for
+    /// its client meanwhile holds no buffer of any size.
+    pub(crate) async fn receive(
+        &mut self,
+        ends: &Ends<'_>,
+        buffer: &mut Buffer,
+        progress: &mut Progress,
+    ) -> Result<(), Stop> {
+        if buffer.is_empty() {
+            progress.is_owed = ends.minimum_rate.is_none() || self.is_owed_by(ends.source);
+            ends.worker.buffers.wait(buffer);
+            ends.wait(Side::Source, progress, ends.source.readable()).await.map_err(Stop::Source)?;
+            let left = if let Incoming::Length(left) = self.incoming { left } else { 0 };
+            ends.worker.buffers.grow_to(buffer, if left > SMALL as u64 { BULK } else { SMALL });
+            let count = ends.wait(Side::Source, progress, ends.source.read(buffer.spare())).await;
+            match count.map_err(Stop::Source)? {
+                0 => return self.source_ended(buffer),
+                count => buffer.advance(count),
+            }
+        }
+        self.take_in(buffer)
     }
 
     /// Whether the source has announced bytes that it has not sent: then it is not just quiet.
@@ -714,63 +702,5 @@ impl Pump {
             self.pipe = worker.pipes.take();
         }
         self.pipe.is_some()
-    }
-}
-
-impl Ends<'_> {
-    /// The source, where bytes can move between the two sides inside the kernel.
-    fn spliceable(&self) -> Option<&Tcp> {
-        self.source.spliceable().filter(|_| self.sink.takes_pipes() && self.pace.is_wide(&self.place))
-    }
-
-    /// How much of what is there may be sent; waits where nothing may be.
-    async fn allowance(&self, wanted: usize) -> usize {
-        poll_fn(|context| self.pace.poll_allowance(context, &self.place, wanted)).await
-    }
-
-    /// Waits for one step of one side, within its limits.
-    async fn wait(
-        &self,
-        side: Side,
-        progress: &mut Progress,
-        step: impl Future<Output = io::Result<usize>>,
-    ) -> Result<usize, End> {
-        let limit = if side == Side::Source { self.source_limit } else { self.sink_limit };
-        // Who has announced nothing may be quiet: that is no slowness.
-        let is_judged = self.paced == Some(side) && (side == Side::Sink || progress.is_owed);
-        let rate = self.minimum_rate.filter(|_| is_judged);
-        let activity = self.activity.filter(|_| self.is_tunnel || side == Side::Source);
-        let mut left = limit;
-        let mut judged = self.worker.deadlines.now();
-        let began = judged;
-        let mut step = pin!(step);
-        loop {
-            // The next to be looked at is what comes first: the end of the window, or of the wait.
-            let slice = rate.map_or(left, |rate| left.min(rate.left(progress)));
-            let outcome = self.deadline.within(slice, step.as_mut()).await;
-            let now = self.worker.deadlines.now();
-            // The other side's slowness is none of the watched one's.
-            if rate.is_some() {
-                progress.waited_ticks += now - judged;
-            }
-            judged = now;
-            if let Ok(result) = outcome {
-                let count = result.map_err(|_| End::Gone)?;
-                if let Some(activity) = self.activity {
-                    activity.set(now);
-                }
-                let Some(rate) = rate else { return Ok(count) };
-                progress.moved += count as u64;
-                return rate.judge(progress).map(|()| count).map_err(|TooSlow| End::TooSlow);
-            }
-            if let Some(rate) = rate {
-                rate.judge(progress).map_err(|TooSlow| End::TooSlow)?;
-            }
-            let quiet = now - activity.map_or(began, Cell::get).max(began);
-            if quiet >= limit.0 {
-                return Err(End::Stalled);
-            }
-            left = Ticks(limit.0 - quiet);
-        }
     }
 }

@@ -1,12 +1,15 @@
 //! Copies a request's body as it passes, up to a bound: for whoever waits for the whole of it, and for the next attempt.
 
+use std::rc::Rc;
+
 use tokio::sync::oneshot;
 
+use crate::body::kept::KeptBody;
+
 /// A copy of a body.
-#[derive(Debug)]
 pub(crate) enum Copied {
-    /// The body, decoded.
-    Whole(Vec<u8>),
+    /// The body.
+    Whole(Rc<KeptBody>),
     /// It is larger than the bound.
     TooLarge,
 }
@@ -22,6 +25,8 @@ pub(crate) struct Tee {
 struct Awaited {
     body: Vec<u8>,
     bytes_max: usize,
+    /// Whether the copy is sent in chunks, as its body came.
+    is_chunked: bool,
     copied: oneshot::Sender<Copied>,
 }
 
@@ -32,16 +37,24 @@ struct Kept {
 }
 
 impl Tee {
-    /// Copies the whole of the body, if it is no longer than that.
-    pub(crate) fn new(bytes_max: usize) -> (Box<Self>, oneshot::Receiver<Copied>) {
+    /// Copies the whole of the body, if it is no longer than that. `is_chunked` says whether the copy is sent in chunks.
+    pub(crate) fn new(bytes_max: usize, is_chunked: bool) -> (Box<Self>, oneshot::Receiver<Copied>) {
         let (copied, receiver) = oneshot::channel();
-        let awaited = Awaited { body: Vec::new(), bytes_max, copied };
+        let awaited = Awaited { body: Vec::new(), bytes_max, is_chunked, copied };
         (Box::new(Self { awaited: Some(awaited), kept: None }), receiver)
     }
 
     /// Also keeps what passes, as long as that is no longer than that.
     pub(crate) fn keep(&mut self, bytes_max: usize) {
         self.kept = Some(Kept { body: Vec::new(), bytes_max });
+    }
+
+    /// Shares a body that is kept already, which needs no copy.
+    pub(crate) fn share(self, body: &Rc<KeptBody>) {
+        let Some(Awaited { bytes_max, copied, .. }) = self.awaited else { return };
+        let fits = body.bytes <= bytes_max as u64;
+        // Who waited for it may have gone.
+        let _ = copied.send(if fits { Copied::Whole(Rc::clone(body)) } else { Copied::TooLarge });
     }
 
     /// All that has passed, if it is kept.
@@ -79,7 +92,7 @@ impl Awaited {
         if !is_end {
             return Some(self);
         }
-        let _ = self.copied.send(Copied::Whole(self.body));
+        let _ = self.copied.send(Copied::Whole(Rc::new(KeptBody::in_memory(self.body, self.is_chunked))));
         None
     }
 }

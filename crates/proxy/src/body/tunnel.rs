@@ -8,7 +8,8 @@ use std::task::Poll;
 
 use http1::Framing;
 
-use crate::body::pump::{End, Ends, Pump, Stop};
+use crate::body::ends::{End, Ends};
+use crate::body::pump::{Pump, Stop};
 use crate::context::failure::Failure;
 use crate::shaping::{Direction, Pace, Place};
 use transport::buffer::Buffer;

@@ -6,14 +6,17 @@ use std::pin::{Pin, pin};
 use std::task::{Poll, ready};
 use std::time::Instant;
 
-use crate::body::pump::{End, Ends, Side, Stop};
+use crate::body::ends::{End, Ends, Side};
+use crate::body::pump::Stop;
 use crate::context::client::Client;
 use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Request;
 use crate::context::failure::Failure;
 use crate::shaping::Pace;
 use crate::upstream::ServerConnection;
+use telemetry::message;
 use transport::buffer::Buffer;
+use transport::cold::cold;
 use transport::deadline::{Deadline, Ticks};
 
 /// The upload of a request's body, while the response may already arrive.
@@ -151,7 +154,10 @@ impl Upload {
         };
         let mut upload = pin!(async {
             self.begun(client, &mut request.buffer).await;
-            request.body.run(&ends, &mut request.buffer).await
+            match &mut request.replay {
+                None => request.body.run(&ends, &mut request.buffer).await,
+                Some(replay) => cold(|| replay.run(&ends)).await,
+            }
         });
         poll_fn(|context| {
             let was_held = self.state.get() == UploadState::Held;
@@ -190,5 +196,9 @@ pub(crate) fn outcome(result: Result<(), Stop>, until: Until) -> Result<UploadSt
         Err(Stop::Malformed(error)) => Err(error.into()),
         Err(Stop::TooLarge) => Err(Failure::BodyTooLarge),
         Err(Stop::Cut) => Err(Failure::FaultInjected),
+        Err(Stop::Unreadable(error)) => {
+            message::error(&format!("a buffered request body cannot be read: {error}"));
+            Err(Failure::RequestBufferFailed)
+        }
     }
 }

@@ -15,11 +15,13 @@ use std::task::Poll;
 use http1::{RequestHead, ResponseHead};
 
 use crate::body::pump::Pump;
+use crate::body::replay::Replay;
 use crate::body::tee::Tee;
 use crate::context::client::Client;
 use crate::context::vouched::Vouched;
 use crate::context::worker::Worker;
 use transport::buffer::{self, Buffer, SMALL, TINY};
+use transport::endpoint::Endpoint;
 
 /// Exchange slots of either kind that a worker keeps beyond those in use.
 const SPARE_MAX: usize = 256;
@@ -42,6 +44,8 @@ pub(crate) struct Request {
     /// What is to copy the body, once that begins.
     pub(crate) tee: Option<Box<Tee>>,
     pub(crate) body: Pump,
+    /// The body, where it is kept as a whole: then it comes from there.
+    pub(crate) replay: Option<Box<Replay>>,
 }
 
 /// Texts for one request. Only those that the route uses are meaningful.
@@ -77,6 +81,15 @@ impl Request {
         if self.kept.is_empty() { self.buffer.filled() } else { &self.kept }
     }
 
+    /// Whether nothing of the body is left to be said to the server but what leaves with the head.
+    #[inline]
+    pub(crate) fn is_done_for(&self, server: &Endpoint) -> bool {
+        match &self.replay {
+            None => self.body.is_done_for(server),
+            Some(replay) => replay.is_done_for(server),
+        }
+    }
+
     /// Whether the body is being read.
     pub(crate) fn has_body_begun(&self) -> bool {
         !self.kept.is_empty()
@@ -103,6 +116,7 @@ impl Request {
         self.texts.id.clear();
         self.texts.vouched = None;
         self.tee = None;
+        self.replay = None;
         self.body.copy_to(None);
     }
 }
@@ -117,7 +131,8 @@ pub(crate) struct Response {
     /// Header lines to add to the response: the session cookie.
     pub(crate) added: Vec<u8>,
     pub(crate) body: Pump,
-    /// The server's error on the HTTP/2 stream of the response.
+    /// What no later step can find out of a failure: the server's error on the HTTP/2 stream of the response, or why a
+    /// body is not kept.
     pub(crate) wrong: Option<String>,
 }
 
@@ -140,6 +155,7 @@ impl Memory {
                 texts: Texts::default(),
                 tee: None,
                 body: Pump::new(),
+                replay: None,
             },
             response: Response {
                 head: ResponseHead::default(),
@@ -152,15 +168,13 @@ impl Memory {
         }
     }
 
-    /// Memory for a request of the proxy's own with this head, which is not parsed yet, and this body.
-    pub(crate) fn of_request(worker: &Worker, head: &[u8], body: &[u8]) -> Self {
+    /// Memory for a request of the proxy's own with this head, which is not parsed yet.
+    pub(crate) fn of_request(worker: &Worker, head: &[u8]) -> Self {
         let mut memory = Self::new(worker, TINY);
         let buffer = &mut memory.request.buffer;
-        worker.buffers.fit(buffer, head.len() + body.len());
-        for part in [head, body] {
-            buffer.spare()[..part.len()].copy_from_slice(part);
-            buffer.advance(part.len());
-        }
+        worker.buffers.fit(buffer, head.len());
+        buffer.spare()[..head.len()].copy_from_slice(head);
+        buffer.advance(head.len());
         memory
     }
 

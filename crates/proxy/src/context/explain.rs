@@ -28,7 +28,7 @@ pub(crate) fn failure(
     let told = match failure.facts().party {
         Party::Client => request(ctx, &mut memory.request, known, failure),
         Party::Upstream => response(ctx, memory, failure),
-        Party::Proxy => None,
+        Party::Proxy => memory.response.wrong.take(),
     };
     told.or_else(|| waits::over(ctx, memory, known, failure))
 }
@@ -79,6 +79,14 @@ fn request(
                 _ => format!("the body is more than limits.body_bytes{whose}, {limit} bytes"),
             })
         }),
+        Failure::RequestBufferExceeded => {
+            let policies =
+                known.route.and_then(|route| ctx.snapshot.plan.routes[route].policies.as_deref())?;
+            let limits = policies.client_limits.as_ref().unwrap_or(&ctx.snapshot.client_limits);
+            let buffering = policies.settings.request_buffering?;
+            let bytes_max = buffering.bytes_max(limits.body_bytes, &config.request_buffers);
+            Some(format!("the body is longer than any that is buffered here, {bytes_max} bytes"))
+        }
         Failure::BadBody => chunks,
         Failure::AmbiguousPath => {
             let path = head.start.target.of(bytes).split(|&byte| byte == b'?').next()?;

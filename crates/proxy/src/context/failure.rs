@@ -56,6 +56,9 @@ failures! {
     BadHost Client 400 "bad-host" "The request has no valid Host.",
     BadFraming Client 400 "bad-framing" "The length of the request body is ambiguous.",
     BadBody Client 400 "bad-body" "The chunked request body is not valid.",
+    RequestBufferExceeded Client 413 "request-buffer-exceeded" "The request body is too large.",
+    RequestBuffersFull Proxy 503 "request-buffers-full" "Too many requests are in progress.",
+    RequestBufferFailed Proxy 500 "request-buffer-failed" "The request body could not be kept.",
     BadFault Client 400 "bad-fault" "The requested fault is not valid.",
     AmbiguousPath Client 400 "ambiguous-path" "The path is ambiguous.",
     Unauthorized Client 401 "unauthorized" "A user name and a password are required.",
@@ -140,8 +143,8 @@ impl Failure {
     /// Whether the failure is caused by load, so that a later try may succeed.
     pub(crate) fn is_of_load(self) -> bool {
         use Failure::{
-            AuthUnavailable, NoServer, OutOfDescriptors, QueueTimeout, Shed, ShortOfMemory, TokenKeysMissing,
-            TooManyConnections, UpstreamFull, VerifierBusy,
+            AuthUnavailable, NoServer, OutOfDescriptors, QueueTimeout, RequestBuffersFull, Shed,
+            ShortOfMemory, TokenKeysMissing, TooManyConnections, UpstreamFull, VerifierBusy,
         };
         matches!(
             self,
@@ -149,6 +152,7 @@ impl Failure {
                 | NoServer
                 | OutOfDescriptors
                 | QueueTimeout
+                | RequestBuffersFull
                 | Shed
                 | ShortOfMemory
                 | TokenKeysMissing

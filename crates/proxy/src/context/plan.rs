@@ -34,6 +34,7 @@ use tls::{ClientSide, Problem, ServerSide};
 
 use crate::cache::Cache;
 use crate::context::handover_state::HandoverState;
+use crate::context::kept_bytes::KeptBytes;
 use crate::forward::verify::Verifier;
 use crate::shaping::Limits;
 use transport::latency_emulation::Link;
@@ -71,6 +72,8 @@ pub struct Plan {
     pub places: Option<Arc<telemetry::Places>>,
     pub(crate) table: Arc<Table>,
     pub(crate) verifier: Arc<Verifier>,
+    /// What request bodies take that are kept.
+    pub(crate) kept_bytes: Arc<KeptBytes>,
     /// Signs the cookies of splits, if the configuration has no secret.
     pub(crate) split_secret: CookieSecret,
     /// The cache, if a route has one.
@@ -135,6 +138,7 @@ impl Plan {
         }
         let table = Arc::new(Table::new(&config));
         let verifier = previous.map(|previous| Arc::clone(&previous.verifier)).unwrap_or_default();
+        let kept_bytes = previous.map(|previous| Arc::clone(&previous.kept_bytes)).unwrap_or_default();
         let kept = previous.filter(|previous| stores(&previous.config) == stores(&config));
         let cache = match kept {
             Some(previous) => previous.cache.clone(),
@@ -158,6 +162,7 @@ impl Plan {
             places: None,
             table,
             verifier,
+            kept_bytes,
             split_secret,
             names,
             config,

@@ -264,7 +264,10 @@ impl<'a> Record<'a> {
     pub(crate) fn count_upstream(&self, memory: &Memory) {
         let (Memory { request, response }, counters) = (memory, &self.ctx.worker.counters);
         if self.server.is_some() {
-            let rest = request.body.moved.saturating_sub(self.first_piece_bytes);
+            let rest = match &request.replay {
+                None => request.body.moved.saturating_sub(self.first_piece_bytes),
+                Some(replay) => replay.sent_bytes(),
+            };
             counters.upstream_bytes_sent.add(self.upstream_bytes_sent + rest);
         }
         if self.is_answered && !self.is_received_apart {
@@ -313,7 +316,7 @@ impl<'a> Record<'a> {
         if request.head.len == 0 {
             return request.buffer.len() as u64;
         }
-        let body = if self.server.is_some() { request.body.moved } else { 0 };
+        let body = if self.server.is_some() || request.replay.is_some() { request.body.moved } else { 0 };
         request.head.len as u64 + body
     }
 

@@ -56,7 +56,6 @@ struct Copy {
     worker: Rc<Worker>,
     snapshot: Rc<Snapshot>,
     route: usize,
-    framing: Framing,
     subrequest: Subrequest,
     /// The body, which is still on its way.
     body: Option<Receiver<Copied>>,
@@ -79,7 +78,7 @@ fn begin(
     let place = mirror.place().filter(|_| !ctx.worker.is_short_of_memory()).ok_or(Skip::TooMany)?;
     let body = (routed.framing != Framing::None).then(|| {
         // What a configuration allows fits.
-        let (tee, body) = Tee::new(mirror.body_bytes_max as usize);
+        let (tee, body) = Tee::new(mirror.body_bytes_max as usize, routed.framing == Framing::Chunked);
         request.tee = Some(tee);
         body
     });
@@ -89,17 +88,16 @@ fn begin(
         subrequest.vouch(&Vouched { request_lines: mirror.mark.clone(), ..Vouched::default() });
     }
     let (worker, snapshot) = (Rc::clone(ctx.worker), Rc::clone(ctx.snapshot));
-    let (route, framing) = (routed.route, routed.framing);
-    Ok(Copy { worker, snapshot, route, framing, subrequest, body, _place: place })
+    Ok(Copy { worker, snapshot, route: routed.route, subrequest, body, _place: place })
 }
 
 impl Copy {
     /// Sends the copy, once its body is whole.
     async fn run(self) {
-        let Self { worker, snapshot, route, framing, mut subrequest, body, _place } = self;
+        let Self { worker, snapshot, route, mut subrequest, body, _place } = self;
         if let Some(body) = body {
             match body.await {
-                Ok(Copied::Whole(body)) => subrequest.set_body(framed(framing, body)),
+                Ok(Copied::Whole(body)) => subrequest.set_body(body),
                 Ok(Copied::TooLarge) => return skipped(&worker, &snapshot, route, Skip::BodyTooLarge),
                 // The client has gone, or its request was refused.
                 Err(_) => return skipped(&worker, &snapshot, route, Skip::Incomplete),
@@ -108,21 +106,6 @@ impl Copy {
         let cell = cell(&worker, &snapshot, route);
         subrequest.run(async |exchange| ask(exchange, cell).await).await;
     }
-}
-
-/// A body as its sender would frame it.
-fn framed(framing: Framing, body: Vec<u8>) -> Vec<u8> {
-    if framing != Framing::Chunked {
-        return body;
-    }
-    let mut chunks = Vec::with_capacity(body.len() + 32);
-    if !body.is_empty() {
-        chunks.extend_from_slice(format!("{:x}\r\n", body.len()).as_bytes());
-        chunks.extend_from_slice(&body);
-        chunks.extend_from_slice(b"\r\n");
-    }
-    chunks.extend_from_slice(b"0\r\n\r\n");
-    chunks
 }
 
 /// Asks a server, and throws away what it says.

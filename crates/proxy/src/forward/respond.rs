@@ -5,9 +5,10 @@ use std::pin::pin;
 use config::Page;
 use http1::{ChunkError, ClientConnection, Framing, Method, ResponseHead, ResponseRewrite, Via};
 
+use crate::body::ends::{End, Ends, Side};
 use crate::body::filters::{Filter, Filters};
 use crate::body::omitted_fields::{OmittedFields, TAGS};
-use crate::body::pump::{End, Ends, Incoming, Side, Stop};
+use crate::body::pump::{Incoming, Stop};
 use crate::body::response_plan::ResponsePlan;
 use crate::body::send::send;
 use crate::body::transform::Choice;
@@ -350,6 +351,8 @@ fn outcome(stop: Stop) -> Failure {
         Stop::Malformed(ChunkError::TrailersTooLarge) => Failure::UpstreamHeadTooLarge,
         Stop::Malformed(_) | Stop::TooLarge => Failure::UpstreamFraming,
         Stop::Cut => Failure::FaultInjected,
+        // Of a response nothing is kept.
+        Stop::Unreadable(_) => Failure::FileUnreadable,
     }
 }
 

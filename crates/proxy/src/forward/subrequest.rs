@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use http1::{ConnectionOptions, Parsed, RequestHead, Target, Version};
 
+use crate::body::kept::KeptBody;
 use crate::body::pump::Incoming;
+use crate::body::replay::Replay;
 use crate::context::client::Client;
 use crate::context::exchange::{Exchange, ExchangeContext, Purpose, RoutedRequest};
 use crate::context::exchange_slot::{Memory, Request, Response, Texts};
@@ -28,8 +30,8 @@ pub(crate) struct Subrequest {
     head: Box<[u8]>,
     /// The version that the client spoke.
     version: Version,
-    /// The body, framed as the head says.
-    body: Vec<u8>,
+    /// The body, if it has one.
+    body: Option<Rc<KeptBody>>,
     /// What the policies of the route have made for that request.
     texts: Texts,
 }
@@ -44,7 +46,7 @@ impl Subrequest {
             routed: routed.detached(),
             head: request.head_bytes()[..request.head.len].into(),
             version: request.head.start.version,
-            body: Vec::new(),
+            body: None,
             texts: request.texts.clone(),
         }
     }
@@ -80,7 +82,7 @@ impl Subrequest {
             routed,
             head: head.into(),
             version: parsed.start.version,
-            body: Vec::new(),
+            body: None,
             texts: Texts { conditions: Some(lines), ..Texts::default() },
         })
     }
@@ -91,9 +93,9 @@ impl Subrequest {
         self.routed.purpose = purpose;
     }
 
-    /// Adds a body, framed as the head says.
-    pub(crate) fn set_body(&mut self, body: Vec<u8>) {
-        self.body = body;
+    /// Adds a body.
+    pub(crate) fn set_body(&mut self, body: Rc<KeptBody>) {
+        self.body = Some(body);
     }
 
     /// Adds findings about the client, for the server.
@@ -104,7 +106,8 @@ impl Subrequest {
     /// Runs `steps` with the request, and counts bytes sent to and received from servers.
     pub(crate) async fn run(self, steps: impl AsyncFnOnce(&mut Exchange<'_, '_>)) {
         let ctx = ExchangeContext::new(&self.worker, &self.snapshot, &self.client);
-        let mut memory = Memory::of_request(&self.worker, &self.head, &self.body);
+        let mut memory = Memory::of_request(&self.worker, &self.head);
+        memory.request.replay = self.body.map(|body| Box::new(Replay::new(body)));
         memory.request.texts = self.texts;
         let parsed = memory.request.head.parse(&self.head, &self.snapshot.head_limits);
         let Ok(Parsed::Complete) = parsed else { return };

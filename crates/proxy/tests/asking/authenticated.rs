@@ -5,7 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 use testkit::scene::{Asked, BOTH, Client, Scene, Spoken, get};
 use testkit::text::OK;
 
-use crate::{assert_told, nobody, sends_body, server};
+use crate::{assert_told, nobody, server};
 
 const GUARDED: &str = r#"
 metrics = "127.0.0.1:0"
@@ -210,7 +210,7 @@ fn bodies_and_upgrades_pass_once_they_are_let_in() {
     for spoken in BOTH {
         let scene = Scene::new(&GUARDED.replace("{1}", &auth));
         let mut client = scene.client(spoken);
-        sends_body(&mut client, &[b"a", &body, b"c"], true);
+        client.posts(&[b"a", &body, b"c"], true);
         let mut server = scene.accept(0);
         assert_eq!(server.message().body.len(), 100_002, "{spoken:?}");
         server.sends(OK);

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use testkit::ports;
-use testkit::scene::{Client, Scene};
+use testkit::scene::Scene;
 use testkit::wait::holds_soon;
 
 /// A server that answers every request with `answer`, for as long as the process runs. Returns its address.
@@ -79,44 +79,5 @@ pub(crate) fn assert_told(scene: &Scene, expected: &[(&str, f64)]) {
         let told = series(scene);
         let about: Vec<_> = told.iter().filter(|(_, value)| **value != 0.0).collect();
         panic!("expected {expected:?}, got {about:#?}");
-    }
-}
-
-/// Sends a request with a body in these pieces, with or without its length.
-pub(crate) fn sends_body(client: &mut Client, pieces: &[&[u8]], has_length: bool) {
-    let length: usize = pieces.iter().map(|piece| piece.len()).sum();
-    match client {
-        Client::One(peer) => {
-            let framing = match has_length {
-                true => format!("content-length: {length}"),
-                false => "transfer-encoding: chunked".to_owned(),
-            };
-            peer.sends(format!("POST /up HTTP/1.1\r\nhost: test\r\n{framing}\r\n\r\n"));
-            for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
-                if has_length {
-                    peer.sends(piece);
-                } else {
-                    peer.sends(format!("{:x}\r\n", piece.len()));
-                    peer.sends(piece);
-                    peer.sends("\r\n");
-                }
-            }
-            if !has_length {
-                peer.sends("0\r\n\r\n");
-            }
-        }
-        Client::Two(end, stream) => {
-            let length = if has_length { format!("content-length: {length}\n") } else { String::new() };
-            let fields = format!(":method: POST\n:scheme: http\n:authority: test\n:path: /up\n{length}");
-            end.sends(testkit::http2::frame::headers(*stream, &fields));
-            for (index, piece) in pieces.iter().enumerate() {
-                let is_last = index + 1 == pieces.len();
-                if is_last && piece.is_empty() {
-                    end.sends(testkit::http2::frame::last_data(*stream, b""));
-                } else {
-                    end.sends_body(*stream, piece, is_last);
-                }
-            }
-        }
     }
 }

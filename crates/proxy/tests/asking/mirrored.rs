@@ -3,7 +3,7 @@
 use testkit::scene::{Asked, BOTH, Client, Scene, Spoken, get};
 use testkit::text::OK;
 
-use crate::{assert_told, nobody, sends_body, server};
+use crate::{assert_told, nobody, server};
 
 const EDITED: &str = r#"
 metrics = "127.0.0.1:0"
@@ -78,7 +78,7 @@ fn bodies_are_copied_as_they_pass() {
             for pieces in [vec![&b"small"[..]], vec![&b"a"[..], &long, &b"c"[..]], vec![&b""[..]]] {
                 let whole = pieces.concat();
                 let mut client = scene.client(spoken);
-                sends_body(&mut client, &pieces, has_length);
+                client.posts(&pieces, has_length);
                 let mut server = scene.accept(0);
                 assert_eq!(server.message().body, whole, "{spoken:?} {has_length}");
                 server.sends("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
@@ -99,7 +99,7 @@ fn larger_bodies_are_not_copied() {
         for has_length in [true, false] {
             let scene = Scene::new(BODIES);
             let mut client = scene.client(spoken);
-            sends_body(&mut client, &[&piece, &piece], has_length);
+            client.posts(&[&piece, &piece], has_length);
             let mut server = scene.accept(0);
             assert_eq!(server.message().body.len(), 120_000, "{spoken:?} {has_length}");
             server.sends(OK);

@@ -20,6 +20,8 @@ mod logged;
 mod answered;
 /// Which server a request goes to.
 mod fleet;
+/// Bodies that are read as a whole before a server is chosen.
+mod buffered;
 /// Which other origins may read responses.
 mod cors;
 /// Routes under maintenance.

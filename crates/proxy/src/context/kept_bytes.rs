@@ -1,0 +1,103 @@
+//! What all kept bodies of a process take together, and each one's share of that.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use config::RequestBuffers;
+use tokio::sync::Semaphore;
+
+use crate::context::worker::Worker;
+
+/// How many threads write and read files of bodies at once.
+const THREADS_MAX: usize = 16;
+
+/// The bytes of all kept bodies. Shared by all plans of a process.
+pub(crate) struct KeptBytes {
+    memory: AtomicU64,
+    disk: AtomicU64,
+    pub(crate) turns: Semaphore,
+}
+
+impl Default for KeptBytes {
+    fn default() -> Self {
+        Self { memory: AtomicU64::new(0), disk: AtomicU64::new(0), turns: Semaphore::new(THREADS_MAX) }
+    }
+}
+
+/// What one body takes. It is given back when the share is dropped.
+pub(crate) struct Share {
+    worker: Rc<Worker>,
+    all: Arc<KeptBytes>,
+    memory_bytes: u64,
+    disk_bytes: u64,
+}
+
+impl Share {
+    pub(crate) fn new(worker: &Rc<Worker>, all: &Arc<KeptBytes>) -> Self {
+        Self { worker: Rc::clone(worker), all: Arc::clone(all), memory_bytes: 0, disk_bytes: 0 }
+    }
+
+    pub(crate) fn all(&self) -> &KeptBytes {
+        &self.all
+    }
+
+    /// Takes that much memory in total, if there is so much.
+    pub(crate) fn grow_memory(&mut self, total_bytes: u64, bounds: &RequestBuffers) -> bool {
+        let more = total_bytes.saturating_sub(self.memory_bytes);
+        let is_there = take(&self.all.memory, more, bounds.memory_bytes);
+        if is_there {
+            self.memory_bytes += more;
+            self.worker.counters.request_buffer_memory_bytes.add(more);
+        }
+        is_there
+    }
+
+    /// Takes that much more of the disk, if there is so much.
+    pub(crate) fn grow_disk(&mut self, more: u64, bounds: &RequestBuffers) -> bool {
+        let is_there = take(&self.all.disk, more, bounds.disk_bytes);
+        if is_there {
+            self.disk_bytes += more;
+            self.worker.counters.request_buffer_disk_bytes.add(more);
+        }
+        is_there
+    }
+
+    /// Gives the memory back.
+    pub(crate) fn leave_memory(&mut self) {
+        let bytes = std::mem::take(&mut self.memory_bytes);
+        self.all.memory.fetch_sub(bytes, Ordering::Relaxed);
+        self.worker.counters.request_buffer_memory_bytes.subtract(bytes);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.leave_memory();
+        self.all.disk.fetch_sub(self.disk_bytes, Ordering::Relaxed);
+        self.worker.counters.request_buffer_disk_bytes.subtract(self.disk_bytes);
+    }
+}
+
+/// Takes `more` unless that is beyond the bound.
+fn take(taken: &AtomicU64, more: u64, bound: u64) -> bool {
+    let within = |taken: u64| taken.checked_add(more).filter(|total| more == 0 || *total <= bound);
+    taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_takes_more_than_there_is() {
+        let taken = AtomicU64::new(0);
+        for (more, expected, total) in
+            [(60, true, 60), (41, false, 60), (40, true, 100), (0, true, 100), (1, false, 100)]
+        {
+            assert_eq!((take(&taken, more, 100), taken.load(Ordering::Relaxed)), (expected, total), "{more}");
+        }
+        // The bound was lowered meanwhile, and too large a wish does not overflow.
+        assert!(take(&taken, 0, 50) && !take(&taken, 1, 50) && !take(&taken, u64::MAX, u64::MAX));
+    }
+}

@@ -1,0 +1,461 @@
+//! Requests whose body is read as a whole before a server is chosen.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use testkit::http1::Peer;
+use testkit::http2::frame::{data, headers, last_data, last_headers, reset};
+use testkit::scene::{BOTH, Client, Scene, Spoken, get};
+use testkit::text::OK;
+use testkit::wait::assert_soon;
+
+/// One server; what is longer than 100 bytes goes to disk.
+const BUFFERED: &str = r#"
+[[route]]
+upstream = "app"
+request_buffering = { memory = 100 }
+[request_buffering]
+path = "{dir}"
+[upstream.app]
+servers = ["http://{0}"]
+"#;
+
+/// Waits until so much memory and disk is taken by bodies.
+#[track_caller]
+fn assert_taken(scene: &Scene, memory: std::ops::RangeInclusive<u64>, disk: std::ops::RangeInclusive<u64>) {
+    assert_soon("bodies take another amount", || {
+        let counters = scene.running().counters();
+        memory.contains(&counters.request_buffer_memory_bytes)
+            && disk.contains(&counters.request_buffer_disk_bytes)
+    });
+}
+
+#[track_caller]
+fn assert_failed(scene: &Scene, word: &str, count: u64) {
+    let words = control::Running::failure_words();
+    let index = words.iter().position(|known| *known == word).expect("is a cause");
+    assert_soon(word, || scene.running().counters().failures[index] == count);
+}
+
+/// Sends the head of a POST, and a part of its body.
+fn begins(client: &mut Client, length: usize, part: &[u8]) {
+    match client {
+        Client::One(peer) => {
+            peer.sends(format!("POST /up HTTP/1.1\r\nhost: test\r\ncontent-length: {length}\r\n\r\n"));
+            peer.sends(part);
+        }
+        Client::Two(end, stream) => {
+            let fields = format!(
+                ":method: POST\n:scheme: http\n:authority: test\n:path: /up\ncontent-length: {length}\n"
+            );
+            end.sends(headers(*stream, &fields));
+            end.sends_body(*stream, part, false);
+        }
+    }
+}
+
+fn ends(client: &mut Client, rest: &[u8]) {
+    match client {
+        Client::One(peer) => peer.sends(rest),
+        Client::Two(end, stream) => end.sends_body(*stream, rest, true),
+    }
+}
+
+#[test]
+fn no_server_is_asked_before_the_body_is_whole() {
+    for spoken in BOTH {
+        for length in [100, 101, 200_000] {
+            let scene = Scene::new(BUFFERED);
+            let body: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            let mut client = scene.client(spoken);
+            begins(&mut client, length, &body[..length - 1]);
+            if length > 10_000 {
+                assert_taken(&scene, 0..=100, 100_000..=200_000);
+            } else {
+                assert_taken(&scene, 1..=100, 0..=0);
+            }
+            assert!(scene.try_accept(0).is_none(), "{spoken:?}");
+            ends(&mut client, &body[length - 1..]);
+            let mut server = scene.accept(0);
+            let message = server.message();
+            assert!(message.body == body, "{spoken:?} {length}");
+            assert!(message.head.to_lowercase().contains(&format!("content-length: {length}\r\n")));
+            server.sends(OK);
+            assert_eq!(client.gets().body, "ok", "{spoken:?} {length}");
+            assert_taken(&scene, 0..=0, 0..=0);
+            let counters = scene.running().counters();
+            assert_eq!(counters.requests_buffered, 1);
+            assert_eq!(counters.requests_buffered_on_disk, u64::from(length > 100));
+            // Both connections go on.
+            client.asks(&get("/next"));
+            assert!(server.head().starts_with("GET /next "));
+            server.sends(OK);
+            assert_eq!(client.gets().status, 200, "{spoken:?} {length}");
+        }
+    }
+}
+
+#[test]
+fn chunks_become_a_length() {
+    for spoken in BOTH {
+        for pieces in [vec![&b""[..]], vec![&b"ab"[..], b"c"], vec![&[b'x'; 70_000][..], &[b'y'; 70_000]]] {
+            let scene = Scene::new(BUFFERED);
+            let mut client = scene.client(spoken);
+            client.posts(&pieces, false);
+            let mut server = scene.accept(0);
+            let message = server.message();
+            assert!(message.body == pieces.concat(), "{spoken:?}");
+            let head = message.head.to_lowercase();
+            assert!(head.contains(&format!("content-length: {}\r\n", message.body.len())), "{head}");
+            assert!(!head.contains("transfer-encoding"), "{head}");
+            server.sends(OK);
+            assert_eq!(client.gets().status, 200);
+        }
+    }
+}
+
+#[test]
+fn trailers_are_kept() {
+    for length in [3_usize, 5_000] {
+        let body = "z".repeat(length);
+        let scene = Scene::new(BUFFERED);
+        let Client::One(mut client) = scene.client(Spoken::Http1) else { unreachable!() };
+        client.sends(format!(
+            "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n{length:x}\r\n{body}\r\n0\r\nX-Sum: 7\r\n\r\n"
+        ));
+        let mut server = scene.accept(0);
+        let head = server.head();
+        assert!(head.contains("Transfer-Encoding: chunked") && !head.contains("Content-Length"), "{head}");
+        server.gets(format!("{length:x}\r\n{body}\r\n0\r\nX-Sum: 7\r\n\r\n").as_bytes());
+        server.sends(OK);
+        assert_eq!(client.message().status(), 200);
+        // To a server of HTTP/2, from a client of HTTP/2.
+        let scene = Scene::new(&BUFFERED.replace("[upstream.app]", "[upstream.app]\nprotocol = \"h2\""));
+        let Client::Two(mut client, stream) = scene.client(Spoken::Http2) else { unreachable!() };
+        client.sends(headers(stream, ":method: POST\n:scheme: http\n:authority: test\n:path: /\n"));
+        client.sends([data(stream, &body), last_headers(stream, "x-sum: 7\n")].concat());
+        let mut server = scene.accept_http2(0);
+        let seen = server.whole(1);
+        assert!(seen.ends_with(&format!("---\n{body}\n---\nx-sum: 7\n")), "{seen}");
+        server.sends([headers(1, ":status: 200\n"), last_data(1, "ok")].concat());
+        assert!(client.whole(stream).starts_with(":status: 200\n"));
+    }
+}
+
+#[test]
+fn the_proxy_asks_for_the_body_itself() {
+    let scene = Scene::new(BUFFERED);
+    let Client::One(mut client) = scene.client(Spoken::Http1) else { unreachable!() };
+    client.sends("POST / HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+    client.gets(b"HTTP/1.1 100 Continue\r\n\r\n");
+    assert!(scene.try_accept(0).is_none());
+    client.sends("abc");
+    let mut server = scene.accept(0);
+    let message = server.message();
+    assert_eq!(message.body, b"abc");
+    assert!(!message.head.to_lowercase().contains("expect"), "{}", message.head);
+    server.sends(OK);
+    assert_eq!(client.message().status(), 200);
+    let scene = Scene::new(BUFFERED);
+    let Client::Two(mut client, stream) = scene.client(Spoken::Http2) else { unreachable!() };
+    let fields = ":method: POST\n:scheme: http\n:authority: test\n:path: /\nexpect: 100-continue\n";
+    client.sends(headers(stream, fields));
+    client.gets_headers(stream, ":status: 100\n");
+    client.sends(last_data(stream, "abc"));
+    let mut server = scene.accept(0);
+    let message = server.message();
+    assert_eq!(message.body, b"abc");
+    assert!(!message.head.to_lowercase().contains("expect"), "{}", message.head);
+    server.sends(OK);
+    assert!(client.whole(stream).starts_with(":status: 200\n"));
+    // A body that is too long is refused before it is sent.
+    let scene = Scene::new(&BUFFERED.replace("memory = 100", "max_size = 10"));
+    let Client::One(mut client) = scene.client(Spoken::Http1) else { unreachable!() };
+    client.sends("POST / HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 11\r\n\r\n");
+    assert_eq!(client.message().status(), 413);
+}
+
+/// Two servers, and a retry of what is not idempotent.
+const RETRIED: &str = r#"
+[[route]]
+upstream = "app"
+request_buffering = { memory = 1000 }
+retry = { on = ["503", "reset"], non_idempotent = true }
+[request_buffering]
+path = "{dir}"
+[upstream.app]
+servers = ["http://{0}", "http://{1}"]
+"#;
+
+#[test]
+fn a_buffered_body_is_sent_again() {
+    for spoken in BOTH {
+        for length in [500, 60_000, 300_000] {
+            let scene = Scene::new(RETRIED);
+            let body: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            let mut client = scene.client(spoken);
+            client.posts(&[&body], length % 7 == 0);
+            let (mut first, other) = first_of(&scene);
+            // Of a long body only a part is read.
+            first.head();
+            first.exactly(length.min(1000));
+            first.sends("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            let mut second = scene.accept(other);
+            assert!(second.message().body == body, "{spoken:?} {length}");
+            second.sends(OK);
+            assert_eq!(client.gets().body, "ok", "{spoken:?} {length}");
+        }
+    }
+}
+
+/// The server that is asked first, and the number of the other one.
+fn first_of(scene: &Scene) -> (Peer, usize) {
+    loop {
+        for server in 0..2 {
+            if let Some(peer) = scene.try_accept(server) {
+                return (peer, 1 - server);
+            }
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn servers_of_http2_get_it_too() {
+    for spoken in BOTH {
+        for length in [50, 60_000] {
+            let scene = Scene::new(&BUFFERED.replace("[upstream.app]", "[upstream.app]\nprotocol = \"h2\""));
+            let body = "w".repeat(length);
+            let mut client = scene.client(spoken);
+            client.posts(&[body.as_bytes()], false);
+            let mut server = scene.accept_http2(0);
+            let seen = server.whole(1);
+            assert!(seen.contains(&format!("content-length: {length}\n")), "{seen}");
+            assert!(seen.contains(&format!("---\n{body}\n---\n")), "{spoken:?} {length}");
+            server.sends([headers(1, ":status: 200\n"), last_data(1, "ok")].concat());
+            assert_eq!(client.gets().body, "ok");
+        }
+    }
+}
+
+#[test]
+fn too_long_a_body_is_refused() {
+    for spoken in BOTH {
+        for has_length in [true, false] {
+            for settings in ["memory = 100, max_size = 5000", "memory = 5000"] {
+                let text = BUFFERED.replace("memory = 100", settings);
+                // Without a disk, what fits the memory is the most.
+                let text = if settings.contains("max_size") {
+                    text
+                } else {
+                    text.replace("path =", "disk = 0\npath =")
+                };
+                let scene = Scene::new(&text);
+                let mut client = scene.client(spoken);
+                client.posts(&[&[b'x'; 5001]], has_length);
+                let got = client.gets();
+                assert_eq!((got.status, got.body.as_str()), (413, "The request body is too large.\n"));
+                assert_failed(&scene, "request-buffer-exceeded", 1);
+                assert!(scene.try_accept(0).is_none());
+                let mut client = scene.client(spoken);
+                client.posts(&[&[b'x'; 5000]], has_length);
+                let mut server = scene.accept(0);
+                assert_eq!(server.message().body.len(), 5000);
+                server.sends(OK);
+                assert_eq!(client.gets().status, 200);
+            }
+        }
+    }
+}
+
+#[test]
+fn all_bodies_together_are_bounded() {
+    for spoken in BOTH {
+        let scene = Scene::new(&BUFFERED.replace("path =", "memory = 150\ndisk = \"100KB\"\npath ="));
+        let mut first = scene.client(spoken);
+        begins(&mut first, 80_000, &[b'x'; 79_999]);
+        assert_taken(&scene, 0..=150, 60_000..=80_000);
+        let mut second = scene.client(spoken);
+        begins(&mut second, 80_000, &[b'y'; 79_999]);
+        let got = second.gets();
+        assert_eq!((got.status, got.field("retry-after").is_some()), (503, true), "{spoken:?}");
+        assert_failed(&scene, "request-buffers-full", 1);
+        // The first one is none the worse for it, and leaves its place to others.
+        ends(&mut first, b"x");
+        let mut server = scene.accept(0);
+        assert_eq!(server.message().body, [b'x'; 80_000]);
+        server.sends("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+        assert_eq!(first.gets().status, 200);
+        assert_taken(&scene, 0..=0, 0..=0);
+        let mut third = scene.client(spoken);
+        third.posts(&[&[b'z'; 80_000]], true);
+        let mut server = scene.accept(0);
+        assert_eq!(server.message().body, [b'z'; 80_000]);
+        server.sends(OK);
+        assert_eq!(third.gets().status, 200);
+    }
+}
+
+#[test]
+fn short_bodies_go_to_disk_where_memory_is_short() {
+    let scene = Scene::new(&BUFFERED.replace("path =", "memory = 0\npath ="));
+    for spoken in BOTH {
+        let mut client = scene.client(spoken);
+        client.posts(&[b"a", b"b", b"c"], false);
+        let mut server = scene.accept(0);
+        assert_eq!(server.message().body, b"abc");
+        server.sends("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+        assert_eq!(client.gets().status, 200);
+    }
+    assert_eq!(scene.running().counters().requests_buffered_on_disk, 2);
+}
+
+#[test]
+fn a_disk_that_fails_is_told_of() {
+    for spoken in BOTH {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let scene = Scene::new(&BUFFERED.replace("{dir}", &directory.path().display().to_string()));
+        directory.close().expect("it can be removed");
+        let mut client = scene.client(spoken);
+        client.posts(&[&[b'x'; 5000]], true);
+        let got = client.gets();
+        assert_eq!((got.status, got.body.as_str()), (500, "The request body could not be kept.\n"));
+        assert_failed(&scene, "request-buffer-failed", 1);
+        // What fits the memory needs no disk.
+        let mut client = scene.client(spoken);
+        client.posts(&[&[b'x'; 50]], true);
+        let mut server = scene.accept(0);
+        assert_eq!(server.message().body.len(), 50);
+        server.sends(OK);
+        assert_eq!(client.gets().status, 200);
+        assert_taken(&scene, 0..=0, 0..=0);
+    }
+}
+
+#[test]
+fn a_client_that_leaves_costs_no_server() {
+    for spoken in BOTH {
+        let scene = Scene::new(BUFFERED);
+        let mut client = scene.client(spoken);
+        begins(&mut client, 9000, &[b'x'; 8000]);
+        assert_taken(&scene, 0..=100, 8000..=8000);
+        match &mut client {
+            Client::One(_) => {}
+            Client::Two(end, stream) => end.sends(reset(*stream, 8)),
+        }
+        drop(client);
+        assert_taken(&scene, 0..=0, 0..=0);
+        assert_failed(&scene, "client-gone", 1);
+        assert!(scene.try_accept(0).is_none(), "{spoken:?}");
+    }
+}
+
+#[test]
+fn a_client_has_no_more_time_than_elsewhere() {
+    for spoken in BOTH {
+        let text = BUFFERED
+            .replace("[request_buffering]", "timeouts = { client_body = \"100ms\" }\n[request_buffering]");
+        let scene = Scene::new(&text);
+        let mut client = scene.client(spoken);
+        begins(&mut client, 9000, b"x");
+        assert_eq!(client.gets().status, 408, "{spoken:?}");
+        assert_failed(&scene, "client-body-timeout", 1);
+        assert!(scene.try_accept(0).is_none(), "{spoken:?}");
+    }
+}
+
+#[test]
+fn a_slow_client_is_cut_off() {
+    for spoken in BOTH {
+        let limits = "limits = { minimum_rate = 1000, rate_window = \"1s\" }\n[request_buffering]";
+        let scene = Scene::new(&BUFFERED.replace("[request_buffering]", limits));
+        let mut client = scene.client(spoken);
+        begins(&mut client, 9000, b"x");
+        assert_eq!(client.gets().status, 408, "{spoken:?}");
+        assert_failed(&scene, "client-too-slow", 1);
+        assert!(scene.try_accept(0).is_none(), "{spoken:?}");
+    }
+}
+
+#[test]
+fn a_mirror_shares_the_body() {
+    let text = BUFFERED.replace(
+        "[request_buffering]",
+        "mirror = { upstream = \"shadow\", bodies = \"100KB\" }\n[request_buffering]",
+    );
+    let scene = Scene::new(&(text + "[upstream.shadow]\nservers = [\"http://{1}\"]\n"));
+    for spoken in BOTH {
+        for length in [7, 90_000] {
+            let mut client = scene.client(spoken);
+            client.posts(&[&vec![b'm'; length]], length > 10);
+            for number in 0..2 {
+                let mut server = scene.accept(number);
+                let message = server.message();
+                assert!(message.body == vec![b'm'; length], "{spoken:?} {length} {number}");
+                assert!(message.head.to_lowercase().contains(&format!("content-length: {length}\r\n")));
+                server.sends("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+            }
+            assert_eq!(client.gets().status, 200);
+        }
+        // One that is too long for the mirror is no less buffered.
+        let mut client = scene.client(spoken);
+        client.posts(&[&[b'm'; 110_000]], true);
+        let mut server = scene.accept(0);
+        assert_eq!(server.message().body.len(), 110_000);
+        server.sends("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+        assert_eq!(client.gets().status, 200);
+        assert!(scene.try_accept(1).is_none());
+    }
+}
+
+#[test]
+fn a_server_may_answer_before_it_has_read_the_body() {
+    for spoken in BOTH {
+        let scene = Scene::new(BUFFERED);
+        let mut client = scene.client(spoken);
+        // More than the kernel holds for a connection that nobody reads.
+        client.posts(&[&vec![b'x'; 20_000_000]], true);
+        let mut server = scene.accept(0);
+        server.head();
+        server.sends("HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno");
+        assert_eq!(client.gets().status, 403, "{spoken:?}");
+    }
+}
+
+#[test]
+fn what_is_no_body_passes_at_once() {
+    let scene = Scene::new(BUFFERED);
+    let Client::One(mut client) = scene.client(Spoken::Http1) else { unreachable!() };
+    client.sends("GET / HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+    let mut server = scene.accept(0);
+    server.head();
+    server.sends("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+    assert!(client.head().starts_with("HTTP/1.1 101 "));
+    client.sends("hello");
+    server.gets(b"hello");
+    assert_eq!(scene.running().counters().requests_buffered, 0);
+}
+
+#[test]
+fn files_have_no_name_and_are_for_nobody_else() {
+    let scene = Scene::new(BUFFERED);
+    let mut client = scene.client(Spoken::Http1);
+    begins(&mut client, 9000, &[b'x'; 8000]);
+    assert_taken(&scene, 0..=100, 8000..=8000);
+    // The proxy is of this process.
+    let directory = fs::canonicalize(scene.file(".")).expect("it is there");
+    let is_ours = |path: &Path| fs::read_link(path).is_ok_and(|target| target.starts_with(&directory));
+    let find = || {
+        let descriptors = fs::read_dir("/proc/self/fd").expect("it is Linux").flatten();
+        descriptors.map(|entry| entry.path()).find(|path| is_ours(path))
+    };
+    let mut file = None;
+    assert_soon("no file is open", || {
+        file = find();
+        file.is_some()
+    });
+    let properties = fs::metadata(file.expect("there is one")).expect("it is open");
+    assert_eq!((properties.mode() & 0o777, properties.nlink()), (0o600, 0));
+    assert_eq!(fs::read_dir(&directory).expect("it is a directory").count(), 0);
+}
