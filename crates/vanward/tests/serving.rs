@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener};
 use load::Outcome;
 use rustix::process::Signal;
 
-use process::{Process, get, get_with, run};
+use process::{Process, get, response, run};
 
 /// An origin and a proxy before it.
 struct Pair {
@@ -90,10 +90,10 @@ fn flags_ask_for_a_password_and_let_other_origins_read() {
         "{refused}"
     );
     let fields = "Authorization: Basic bWU6c2VjcmV0\r\nOrigin: https://a.example\r\n";
-    let page = get_with(address, "/", fields);
+    let page = response(address, "/", fields);
     assert!(page.starts_with("HTTP/1.1 200 ") && page.ends_with("<p>home"), "{page}");
     assert!(page.contains("\r\nAccess-Control-Allow-Origin: https://a.example\r\n"), "{page}");
-    let other = get_with(address, "/", &fields.replace("a.example", "b.example"));
+    let other = response(address, "/", &fields.replace("a.example", "b.example"));
     assert!(other.starts_with("HTTP/1.1 200 ") && !other.contains("Access-Control-Allow-Origin"), "{other}");
 }
 

@@ -233,11 +233,11 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
 
 /// The whole response to a GET on a connection of its own.
 pub(crate) fn get(address: SocketAddr, path: &str) -> String {
-    get_with(address, path, "")
+    response(address, path, "")
 }
 
 /// The whole response to a GET with further fields, each with CRLF, on a connection of its own.
-pub(crate) fn get_with(address: SocketAddr, path: &str, fields: &str) -> String {
+pub(crate) fn response(address: SocketAddr, path: &str, fields: &str) -> String {
     let mut stream = connect(address);
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\n{fields}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("it reads");
