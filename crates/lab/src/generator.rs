@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(
             commands,
             [
-                "/p load --json -c 4 -t 2 -d 1500ms --timeout 10000ms http://127.0.0.1:1/tiny",
+                "/p load --json --quiet -c 4 -t 2 -d 1500ms --timeout 10000ms http://127.0.0.1:1/tiny",
                 "/p -t2 -c4 -d2s --timeout 10s -s /f/wrk.lua http://127.0.0.1:1/tiny",
                 "/p -t2 -c4 -D2 --h1 -m1 -T10 --log-file=/f/h2load.tsv http://127.0.0.1:1/tiny",
                 "/p -q -k -l -c4 -s10 -t2 -n200000 -e /f/ab.csv http://127.0.0.1:1/tiny",

@@ -114,7 +114,7 @@ impl Rows {
             row.requests += u64::from(is_success);
             row.failed += u64::from(!is_success);
             if let Some(time) = time.filter(|_| is_success || table.by == Breakdown::Status) {
-                row.times.record(time);
+                row.times.record_growing(time);
             }
         }
     }
@@ -176,7 +176,7 @@ mod tests {
         let mut rows = Rows::default();
         let ms = |ms| Some(Duration::from_millis(ms));
         rows.record(&tables, &plan, part(0, 0, Some(200)), ms(1));
-        rows.record(&tables, &plan, part(1, 1_000, Some(503)), ms(2));
+        rows.record(&tables, &plan, part(1, 1_000, Some(503)), ms(20_000));
         let mut more = Rows::default();
         more.record(&tables, &plan, part(2, 2_999, Some(204)), ms(3));
         more.record(&tables, &plan, part(1, 3_000, None), None);
@@ -189,6 +189,8 @@ mod tests {
         };
         let row = |label: &str, requests, failed, times| (label.to_owned(), requests, failed, times);
         assert_eq!(told(0), [row("2xx", 2, 0, 2), row("5xx", 0, 1, 1), row("no response", 0, 1, 0)]);
+        let (_, failed) = rows.of(0).nth(1).expect("a row of 5xx");
+        assert!(failed.times.histogram.max() >= 20_000_000, "it grows");
         assert_eq!(told(1), [row("A", 2, 0, 2), row("B", 0, 2, 0)]);
         assert_eq!(told(2), [row("1: 1s at 1/s", 1, 0, 1), row("2: 2s at 1/s", 1, 2, 1)]);
     }

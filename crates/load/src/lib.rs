@@ -59,6 +59,8 @@ mod chunked;
 mod record;
 /// Measurements by status class, URL, name or stage.
 mod breakdown;
+/// Figures of each second, while a run is under way.
+mod seconds;
 /// Combines the records of threads into the outcome, and judges its validity.
 mod summary;
 /// Result of a run, the schema of `--json`.
@@ -78,4 +80,5 @@ pub use plan::{
     TlsVersion, URLS_MAX,
 };
 pub use run::{Control, Progress, Running, run, start};
-pub use text::{percentiles, report};
+pub use seconds::{Second, Seconds};
+pub use text::{explained, percentiles, report};

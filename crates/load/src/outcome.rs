@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Arrival, Breakdown, Directions, ThinkTime, Tls};
+use crate::seconds::Second;
 
 /// Version of this schema. It changes when a field changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
@@ -75,6 +76,9 @@ pub struct Outcome {
     /// Figures by part of the run: by status, URL or name on request, and by stage.
     #[serde(default)]
     pub breakdowns: Vec<BrokenDown>,
+    /// Figures of each second; filled by who watches the run.
+    #[serde(default)]
+    pub seconds: Vec<Second>,
     /// How well the schedule was kept, for runs with a rate.
     pub schedule: Option<ScheduleKept>,
     /// CPU time of the generator.

@@ -64,6 +64,8 @@ pub struct Plan {
     pub think_time: Option<ThinkTime>,
     /// Tables of figures by part of the run.
     pub breakdowns: Vec<Breakdown>,
+    /// Whether figures of each second are recorded, for [`crate::Running::seconds`].
+    pub seconds: bool,
     /// Ends the run after this time; `None` runs until `requests` are done. Not for stages, which have their own end.
     pub duration_seconds: Option<f64>,
     /// Ends the run after this many requests, failed ones included; `None` runs for `duration_seconds`.
@@ -253,6 +255,7 @@ impl Default for Plan {
             arrival: Arrival::Closed,
             think_time: None,
             breakdowns: Vec::new(),
+            seconds: false,
             duration_seconds: Some(10.0),
             requests: None,
             warm_up_seconds: 0.0,

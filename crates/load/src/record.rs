@@ -11,6 +11,7 @@ use rustls::{CipherSuite, ProtocolVersion};
 use crate::breakdown::Rows;
 use crate::check::Response;
 use crate::outcome::{ErrorClass, Errors};
+use crate::seconds::{Counts, Current};
 use crate::secure::Agreed;
 
 /// Maximum time in a histogram: an hour. Longer times are recorded as an hour, and counted.
@@ -46,14 +47,30 @@ impl Times {
         Self { histogram, clamped: 0 }
     }
 
+    #[inline]
     pub(crate) fn record(&mut self, time: Duration) {
+        let time_us = self.clamp(time);
+        self.histogram.saturating_record(time_us);
+    }
+
+    /// Records in a histogram that may have to grow.
+    #[inline]
+    pub(crate) fn record_growing(&mut self, time: Duration) {
+        let time_us = self.clamp(time);
+        // It grows up to an hour, which it can hold.
+        let recorded = self.histogram.record(time_us);
+        debug_assert!(recorded.is_ok());
+    }
+
+    #[inline]
+    fn clamp(&mut self, time: Duration) -> u64 {
         // In 64 bits: the conversion of the standard library takes 128, and this runs several times a request.
         let time_us =
             time.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(time.subsec_micros()));
         if time_us > LONGEST_US {
             self.clamped += 1;
         }
-        self.histogram.saturating_record(time_us.min(LONGEST_US));
+        time_us.min(LONGEST_US)
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
@@ -75,7 +92,7 @@ pub(crate) struct Moments {
 }
 
 /// Measurements of one thread.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Record {
     /// Whether requests follow a schedule. Otherwise `latency` and the schedule's times stay empty.
     open_model: bool,
@@ -94,6 +111,8 @@ pub(crate) struct Record {
     pub(crate) statuses: Vec<u64>,
     /// Measurements for the tables of the run.
     pub(crate) rows: Rows,
+    /// The current second, if seconds are recorded.
+    pub(crate) second: Option<Box<Current>>,
     pub(crate) requests: u64,
     pub(crate) errors: Errors,
     pub(crate) error_examples: BTreeMap<ErrorClass, String>,
@@ -128,6 +147,7 @@ impl Record {
             own_lateness: Times::new(),
             statuses: vec![0; STATUSES],
             rows: Rows::default(),
+            second: None,
             requests: 0,
             errors: Errors::default(),
             error_examples: BTreeMap::new(),
@@ -193,6 +213,21 @@ impl Record {
         self.first_byte.record(moments.first_byte - moments.sent);
         if self.open_model {
             self.latency.record(moments.done - moments.due);
+        }
+        if let Some(second) = &mut self.second {
+            second.record(moments.done - if self.open_model { moments.due } else { moments.sent });
+        }
+    }
+
+    /// Ends the current second, if seconds are recorded. `at` is from the start of the window.
+    pub(crate) fn end_second(&mut self, at: Duration, is_last: bool) {
+        let counts = Counts {
+            requests: self.requests,
+            failed: self.errors.total(),
+            bytes_received: self.bytes_received,
+        };
+        if let Some(second) = &mut self.second {
+            second.end(counts, at, is_last);
         }
     }
 
@@ -317,6 +352,12 @@ mod tests {
         times.record(Duration::ZERO);
         assert_eq!((times.clamped, times.histogram.len(), times.histogram.min()), (2, 3, 0));
         assert_eq!(times.histogram.max(), times.histogram.highest_equivalent(LONGEST_US));
+        let mut growing = Times::growing();
+        for seconds in [0, 1, 10_000] {
+            growing.record_growing(Duration::from_secs(seconds));
+        }
+        assert_eq!((growing.clamped, growing.histogram.len()), (1, 3));
+        assert_eq!(growing.histogram.max(), growing.histogram.highest_equivalent(LONGEST_US));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -17,6 +18,7 @@ use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::record::Record;
 use crate::schedule::Window;
+use crate::seconds::{self, Current, Part, Seconds};
 use crate::summary::{self, Ending, Measured};
 use crate::target::{Requests, Targets};
 use crate::vigil::Vigil;
@@ -50,16 +52,24 @@ pub fn start(plan: &Plan) -> Result<Running, Error> {
     let live: Arc<[Live]> = (0..plan.threads).map(|_| Live::default()).collect();
     let control = Control { orders: Arc::new(orders), live };
     let unready = Arc::new(AtomicUsize::new(plan.threads));
-    let mut running = Running { shared, control, threads: Vec::with_capacity(plan.threads) };
+    let (sender, seconds) = seconds::watching(plan.threads);
+    let threads = Vec::with_capacity(plan.threads);
+    let mut running = Running { shared, control, threads, seconds: plan.seconds.then_some(seconds) };
     for thread in 0..plan.threads {
-        running.threads.push(spawn(&running, thread, Arc::clone(&unready))?);
+        let sender = plan.seconds.then(|| sender.clone());
+        running.threads.push(spawn(&running, thread, Arc::clone(&unready), sender)?);
     }
     Ok(running)
 }
 
 type Thread = JoinHandle<Result<Measured, Error>>;
 
-fn spawn(running: &Running, thread: usize, unready: Arc<AtomicUsize>) -> Result<Thread, Error> {
+fn spawn(
+    running: &Running,
+    thread: usize,
+    unready: Arc<AtomicUsize>,
+    seconds: Option<Sender<Part>>,
+) -> Result<Thread, Error> {
     let (shared, control) = (Arc::clone(&running.shared), running.control.clone());
     let ready = {
         let (shared, control) = (Arc::clone(&shared), control.clone());
@@ -73,7 +83,9 @@ fn spawn(running: &Running, thread: usize, unready: Arc<AtomicUsize>) -> Result<
     let guard = StopOnFailure(Some(control.clone()));
     let load = move || {
         let (orders, live) = (control.orders.subscribe(), Arc::clone(&control.live));
-        let measured = measure(Worker::new(shared, thread, orders, live, Box::new(ready)), &control);
+        let worker = Worker::new(shared, thread, orders, live, Box::new(ready));
+        worker.record.borrow_mut().second = seconds.map(|sender| Box::new(Current::new(sender)));
+        let measured = measure(worker, &control);
         guard.lift(measured.is_ok());
         measured
     };
@@ -87,12 +99,18 @@ pub struct Running {
     shared: Arc<Shared>,
     control: Control,
     threads: Vec<Thread>,
+    seconds: Option<Seconds>,
 }
 
 impl Running {
     /// A handle to watch and stop the run from any thread.
     pub fn control(&self) -> Control {
         self.control.clone()
+    }
+
+    /// Figures of each second, while the run is under way; `None` if the plan does not ask for them, or at the second call.
+    pub fn seconds(&mut self) -> Option<Seconds> {
+        self.seconds.take()
     }
 
     /// Blocks until the run is over.
@@ -221,6 +239,9 @@ fn measure(worker: Worker, control: &Control) -> Result<Measured, Error> {
             () = worker.wait_for_stop() => return Ok(Measured::nothing()),
         }
         let (started_at, cpu_before, waited_before) = (SystemTime::now(), cpu_time(), waited());
+        if worker.shared.plan.seconds {
+            tokio::task::spawn_local(each_second(Rc::clone(&worker), window.start));
+        }
         let end = window.end.map(|end| end + overtime(&worker));
         tokio::select! {
             () = all_done(&mut connections, worker.arrivals(), window.end) => {}
@@ -233,6 +254,7 @@ fn measure(worker: Worker, control: &Control) -> Result<Measured, Error> {
         worker.tell_gone(true);
         let ended = Instant::now();
         let cpu = cpu_time().saturating_sub(cpu_before);
+        worker.record.borrow_mut().end_second(ended.saturating_duration_since(window.start), true);
         let (unfinished, oldest_unfinished) = worker.under_way.borrow().at(ended);
         let due_by = window.end.map_or(ended, |end| end.min(ended));
         Ok(Measured {
@@ -246,6 +268,15 @@ fn measure(worker: Worker, control: &Control) -> Result<Measured, Error> {
             record: worker.record.replace(Record::new(worker.is_open_model)),
         })
     })
+}
+
+/// Ends each second of a thread's record.
+async fn each_second(worker: Rc<Worker>, start: Instant) {
+    for number in 1.. {
+        let at = Duration::from_secs(number);
+        tokio::time::sleep_until((start + at).into()).await;
+        worker.record.borrow_mut().end_second(at, false);
+    }
 }
 
 /// How long active and overdue requests may continue after the window. A closed loop does not wait for them; a schedule

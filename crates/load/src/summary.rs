@@ -146,6 +146,7 @@ pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, ending: Ending) -> 
         connect: distribution(&record.connect),
         tls: shared.targets.tls.as_ref().map(|_| tls_made(record, measured_seconds)),
         breakdowns: breakdowns(shared, record, measured_seconds),
+        seconds: Vec::new(),
         schedule,
         cpu,
         problems,

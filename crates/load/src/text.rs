@@ -76,7 +76,7 @@ fn write_report(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     write_errors(text, outcome)?;
     outcome.breakdowns.iter().try_for_each(|table| write_breakdown(text, table))?;
     for problem in &outcome.problems {
-        writeln!(text, "\nINVALID: {}", words(problem))?;
+        writeln!(text, "\nINVALID: {}", explained(problem))?;
     }
     write_expectations(text, &outcome.expectations)
 }
@@ -269,7 +269,8 @@ fn write_expectations(text: &mut String, expectations: &[Expectation]) -> std::f
     })
 }
 
-fn words(problem: &Problem) -> String {
+/// Why a run is invalid, as a sentence with the remedy.
+pub fn explained(problem: &Problem) -> String {
     match *problem {
         Problem::GeneratorLate { own_lateness_p99_us, limit_us } => format!(
             "the generator itself was late: {} at p99 with a connection free (at most {} is allowed). \

@@ -42,6 +42,8 @@ pub mod overview;
 pub mod export;
 /// HTML page.
 pub mod page;
+/// HTML page of runs of the load generator.
+pub mod load_page;
 
 pub use results::Results;
 pub use summary::Summary;

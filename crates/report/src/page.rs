@@ -92,7 +92,7 @@ pub fn comparison(comparison: &Comparison<'_>) -> Result<String, PageError> {
     placed(include_str!("compare.html"), page)
 }
 
-fn placed(template: &str, page: impl Serialize) -> Result<String, PageError> {
+pub(crate) fn placed(template: &str, page: impl Serialize) -> Result<String, PageError> {
     let mut templates = Environment::new();
     templates.set_auto_escape_callback(|_| AutoEscape::Html);
     templates.add_template("macros", include_str!("macros.html")).map_err(PageError::Template)?;

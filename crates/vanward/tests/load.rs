@@ -197,3 +197,46 @@ fn a_body_comes_from_standard_input_and_secrets_are_in_no_output() {
         assert!(!ended.errors.contains("a:hidden") && !ended.errors.contains(": hidden"), "{}", ended.errors);
     }
 }
+
+#[test]
+fn a_run_leaves_files_and_two_of_them_are_one_page() {
+    let origin = Origin::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect(name);
+    for (name, duration, version) in [("one", "1100ms", None), ("two", "50ms", Some("--h2"))] {
+        let (out, url) = (path(name), origin.url("/tiny"));
+        let load = ["load", "-d", duration, "-c", "2", "-t", "2", "--by", "status", "--out", &out];
+        let more = ["--expect", "errors = 0", "--quiet", &url];
+        let arguments: Vec<&str> = load.into_iter().chain(version).chain(more).collect();
+        assert_eq!(run(&arguments).with_code(0).errors, "");
+        let told: Outcome = serde_json::from_str(&read(&format!("{name}/result.json"))).expect("an outcome");
+        // The second that is whole, and what is left.
+        let whole = told.seconds.len() - 1;
+        assert_eq!(whole, usize::from(name == "one"), "{:?}", told.seconds);
+        assert_eq!(told.seconds.iter().map(|second| second.requests).sum::<u64>(), told.requests);
+        let [first, last] = [&told.seconds[0], &told.seconds[whole]];
+        assert!(last.seconds < 1.0 && (whole == 0 || first.seconds == 1.0), "{:?}", told.seconds);
+        assert!(first.p99_us > 0 && first.second == 0);
+        let lines = read(&format!("{name}/seconds.ndjson"));
+        let lines: Vec<load::Second> =
+            lines.lines().map(|line| serde_json::from_str(line).expect("a second")).collect();
+        assert_eq!(lines, told.seconds);
+        let figures = read(&format!("{name}/result.csv"));
+        assert!(figures.starts_with("by,part,requests,") && figures.contains("\nstatus,2xx,"), "{figures}");
+        assert_eq!(read(&format!("{name}/seconds.csv")).lines().count(), 2 + whole);
+        assert!(read(&format!("{name}/latency.hgrm")).contains("#[Mean"));
+        assert!(read(&format!("{name}/junit.xml")).contains("tests=\"1\" failures=\"0\""));
+        let page = read(&format!("{name}/report.html"));
+        assert!(page.contains("p99 of each second") && page.contains("errors = 0"), "{page}");
+    }
+    let both = path("both.html");
+    let ended = run(&["load", "report", &path("one"), &path("two/result.json"), "--out", &both]).with_code(0);
+    assert!(ended.output.contains("one: ") && ended.output.contains("result: "), "{}", ended.output);
+    assert!(read("both.html").contains("<ul class=\"legend\">"));
+
+    let ended = run(&["load", "report", &path("none")]).with_code(1);
+    assert!(ended.errors.contains("a directory of --out"), "{}", ended.errors);
+    let ended = run(&["load", "--out", &path("one/result.json"), &origin.url("/tiny")]).with_code(1);
+    assert!(ended.errors.contains("--out: cannot create"), "{}", ended.errors);
+}

@@ -29,6 +29,8 @@ pub(super) const GENERATOR: Generator = Generator {
 
 fn command(program: &Path, request: &Request, _folder: &Path) -> Vec<String> {
     let mut command = vec![program.to_string_lossy().into_owned(), "load".to_owned(), "--json".to_owned()];
+    // Progress would cost the generator a little for each request.
+    command.push("--quiet".to_owned());
     command.extend(["-c".to_owned(), request.connections.to_string()]);
     command.extend(["-t".to_owned(), request.threads.to_string()]);
     match request.end {

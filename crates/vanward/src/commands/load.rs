@@ -4,17 +4,23 @@
 mod values;
 /// Expectations of a run.
 mod expect;
+/// Progress of a run.
+mod watch;
+/// The files of a run.
+mod out;
+/// The page of a run, and of several.
+mod page;
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::ArgGroup;
-use load::{Arrival, Control, Directions, Outcome, Plan, Running, ThinkTime, Tls, TlsVersion};
+use load::{Arrival, Directions, Outcome, Plan, ThinkTime, Tls, TlsVersion};
 use report::condition::Condition;
 
 use values::{By, Stages, rate, seconds, whole_number};
+use watch::Watch;
 
 /// Exit code: the run is invalid.
 const INVALID: u8 = 98;
@@ -31,8 +37,11 @@ const DURATION_DEFAULT_SECONDS: f64 = 10.0;
 /// requests follow a schedule, however slow the server is, and latency counts from the scheduled time.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(group(ArgGroup::new("paced").args(["rate", "stages"])))]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// `http://HOST[:PORT]/PATH`, or https. Optional with --urls; with it, lines of the file that start with / are
     /// paths of this host.
     #[arg(required_unless_present = "urls")]
@@ -152,9 +161,20 @@ pub(crate) struct Args {
     /// Print the result as JSON, with complete histograms
     #[arg(long)]
     json: bool,
+    /// Write the result to this directory: a page, JSON, CSV, percentiles (.hgrm), and a line of JSON for each second
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Do not show progress
+    #[arg(short = 'q', long)]
+    quiet: bool,
     /// Write the percentiles of the latency to this file, for HdrHistogram's plotters
     #[arg(long, value_name = "FILE")]
     hgrm: Option<PathBuf>,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Report(page::Args),
 }
 
 /// Maximum of failed requests: a number, or a share of all requests.
@@ -200,6 +220,8 @@ Examples:
   vanward load -c 200 -R 5000 -d 1m http://127.0.0.1:8080/  5,000 requests/s, as wrk2 does
   vanward load -c 500 --stages 10s:..1000,1m:1000,10s:..0 http://127.0.0.1:8080/   up, hold, and down again
   vanward load -c 100 --think-time 1s..3s -d 1m http://127.0.0.1:8080/    100 users who read for a while
+  vanward load --out before -d 30s http://127.0.0.1:8080/   also a page, JSON, CSV, and a line of JSON for each second
+  vanward load report before after                          one page of both
   vanward load --by status,name --urls list.txt -d 30s      also by status class, and by name of the URL
   vanward load --urls list.txt --shuffle 7 -d 30s           a list of URLs in a random order that repeats
   vanward load --ca ca.pem -c 64 https://localhost:8443/    over TLS, with your own CA
@@ -241,11 +263,23 @@ per second. Each is printed with what was measured. If one is missed the exit co
 was not measured is missed.";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
+    if let Some(Command::Report(arguments)) = &arguments.command {
+        return page::run(arguments);
+    }
     let plan = match plan(arguments) {
         Ok(plan) => plan,
         Err(message) => return super::fail(2, message),
     };
-    let outcome = match load::start(&plan).and_then(watched) {
+    let folder = arguments.out.as_deref().map(out::Folder::create).transpose();
+    let watch = folder.and_then(|folder| {
+        let seconds = folder.as_ref().map(out::Folder::seconds);
+        Ok((folder, Watch::new(arguments.quiet, plan.window_seconds(), seconds)?))
+    });
+    let (folder, mut watch) = match watch {
+        Ok(watch) => watch,
+        Err(message) => return super::fail(super::FAILED, message),
+    };
+    let outcome = match load::start(&plan).and_then(|running| watch.wait(running)) {
         Ok(outcome) => Outcome { expectations: expect::judge(&arguments.expectations, &outcome), ..outcome },
         Err(
             error @ (load::Error::Plan { .. }
@@ -256,7 +290,12 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         ) => return super::fail(2, error),
         Err(error) => return super::fail(super::FAILED, error),
     };
-    match present(arguments, &outcome) {
+    let written = watch.failure().and_then(|()| folder.map_or(Ok(()), |folder| folder.write(&outcome)));
+    let presented = present(arguments, &outcome);
+    if let Err(message) = written {
+        return super::fail(super::FAILED, message);
+    }
+    match presented {
         Ok(()) if let Some(message) = expect::missed(&outcome) => super::fail(MISSED, message),
         Ok(()) if let Some(reason) = &outcome.server_gone => {
             super::fail(super::FAILED, format_args!("the server is gone: {reason}"))
@@ -338,6 +377,7 @@ fn plan(arguments: &Args) -> Result<Plan, String> {
         threads: usize::try_from(arguments.threads).unwrap_or(usize::MAX),
         arrival,
         think_time: arguments.think_time,
+        seconds: !arguments.quiet || arguments.out.is_some(),
         breakdowns: arguments.by.iter().map(|by| by.breakdown()).collect(),
         duration_seconds: arguments.duration.or(duration_default),
         requests: arguments.requests,
@@ -412,71 +452,6 @@ fn max_errors(text: &str) -> Result<MaxErrors, String> {
     let percent = percent.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
     let expected = || "expected a number such as 10, or a percentage from 0% to 100%".to_owned();
     percent.map(|percent| MaxErrors::Share(percent / 100.0)).ok_or_else(expected)
-}
-
-/// Waits for the end of a run, with a live line on a terminal; Ctrl-C ends it early.
-fn watched(running: Running) -> Result<Outcome, load::Error> {
-    let control = running.control();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|source| load::Error::System { action: "start an event loop", source })?;
-    runtime.block_on(async {
-        let mut waiting = tokio::task::spawn_blocking(move || running.wait());
-        let mut live_line = LiveLine::new(control.clone());
-        let mut tick = tokio::time::interval(Duration::from_secs(1));
-        let mut listens = true;
-        let outcome = loop {
-            tokio::select! {
-                outcome = &mut waiting => break outcome.unwrap_or(Err(load::Error::ThreadEnded)),
-                pressed = tokio::signal::ctrl_c(), if listens => {
-                    listens = pressed.is_ok();
-                    control.stop();
-                }
-                _ = tick.tick() => live_line.show(),
-            }
-        };
-        live_line.clear();
-        outcome
-    })
-}
-
-/// Progress line, updated every second; nothing unless standard error is a terminal.
-struct LiveLine {
-    control: Control,
-    is_terminal: bool,
-    /// Requests at the last update.
-    requests: u64,
-    seconds: f64,
-}
-
-impl LiveLine {
-    fn new(control: Control) -> Self {
-        Self { control, is_terminal: std::io::stderr().is_terminal(), requests: 0, seconds: 0.0 }
-    }
-
-    fn show(&mut self) {
-        if !self.is_terminal {
-            return;
-        }
-        let now = self.control.progress();
-        let line = match now.measured_seconds {
-            None => "connecting and warming up".to_owned(),
-            Some(seconds) => {
-                let elapsed = (seconds - self.seconds).max(0.001);
-                let rate = (now.requests - self.requests) as f64 / elapsed;
-                self.seconds = seconds;
-                self.requests = now.requests;
-                format!("{seconds:.0}s  {rate:.0} requests/s  {} in all  {} errors", now.requests, now.errors)
-            }
-        };
-        // A terminal that went away is no reason to stop measuring.
-        let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
-    }
-
-    fn clear(&self) {
-        if self.is_terminal {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-        }
-    }
 }
 
 /// Why results could not be written.

@@ -1,0 +1,266 @@
+//! Figures of each second of a run, while it runs: recorded by each thread, merged by who watches.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::Times;
+
+/// Figures of one second of the measured window.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Second {
+    /// Its number, from 0.
+    pub second: u64,
+    /// Its duration: less than 1 at the end of a run.
+    pub seconds: f64,
+    /// Successful requests that ended in it.
+    pub requests: u64,
+    /// Requests that failed in it.
+    pub failed: u64,
+    /// Bytes received.
+    pub bytes_received: u64,
+    /// Median latency of `requests`; 0 without any.
+    pub p50_us: u64,
+    /// 90th percentile.
+    pub p90_us: u64,
+    /// 99th percentile.
+    pub p99_us: u64,
+    /// 99.9th percentile.
+    pub p99_9_us: u64,
+    /// Maximum.
+    pub max_us: u64,
+    #[serde(skip)]
+    times: Option<Box<TimesOf>>,
+}
+
+/// Times that take no part in comparisons.
+#[derive(Debug, Clone)]
+struct TimesOf(Times);
+
+impl PartialEq for TimesOf {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Second {
+    /// Successful requests per second.
+    pub fn requests_per_second(&self) -> f64 {
+        if self.seconds > 0.0 { self.requests as f64 / self.seconds } else { 0.0 }
+    }
+
+    /// Several seconds as one. Percentiles are exact unless [`Second::forget_times`] was called.
+    pub fn merged<'s>(seconds: impl IntoIterator<Item = &'s Self>) -> Self {
+        let mut merged = Self::default();
+        let mut times = Times::growing();
+        for (index, second) in seconds.into_iter().enumerate() {
+            if index == 0 {
+                merged.second = second.second;
+            }
+            merged.seconds += second.seconds;
+            merged.requests += second.requests;
+            merged.failed += second.failed;
+            merged.bytes_received += second.bytes_received;
+            if let Some(more) = &second.times {
+                times.merge(&more.0);
+            }
+        }
+        merged.with(times)
+    }
+
+    /// Forgets the histogram: a long run has many seconds.
+    pub fn forget_times(&mut self) {
+        self.times = None;
+    }
+
+    fn with(mut self, times: Times) -> Self {
+        let quantile = |quantile| times.histogram.value_at_quantile(quantile);
+        if !times.histogram.is_empty() {
+            self.p50_us = quantile(0.5);
+            self.p90_us = quantile(0.9);
+            self.p99_us = quantile(0.99);
+            self.p99_9_us = quantile(0.999);
+            self.max_us = times.histogram.max();
+        }
+        self.times = Some(Box::new(TimesOf(times)));
+        self
+    }
+}
+
+/// What one thread has recorded in a second.
+#[derive(Debug)]
+pub(crate) struct Part {
+    second: u64,
+    elapsed: Duration,
+    counts: Counts,
+    times: Times,
+    /// The thread is done.
+    is_last: bool,
+}
+
+/// Counters of a thread, from the start of the window.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) requests: u64,
+    pub(crate) failed: u64,
+    pub(crate) bytes_received: u64,
+}
+
+/// The current second of one thread.
+#[derive(Debug)]
+pub(crate) struct Current {
+    second: u64,
+    times: Times,
+    /// Counters at its start.
+    before: Counts,
+    /// Its start, from the start of the window.
+    from: Duration,
+    sender: Sender<Part>,
+}
+
+impl Current {
+    pub(crate) fn new(sender: Sender<Part>) -> Self {
+        Self { second: 0, times: Times::growing(), before: Counts::default(), from: Duration::ZERO, sender }
+    }
+
+    #[inline]
+    pub(crate) fn record(&mut self, time: Duration) {
+        self.times.record_growing(time);
+    }
+
+    /// Hands the second over, and begins the next. `at` is from the start of the window.
+    pub(crate) fn end(&mut self, counts: Counts, at: Duration, is_last: bool) {
+        let Counts { requests, failed, bytes_received } = self.before;
+        let part = Part {
+            second: self.second,
+            elapsed: at.saturating_sub(self.from),
+            counts: Counts {
+                requests: counts.requests - requests,
+                failed: counts.failed - failed,
+                bytes_received: counts.bytes_received - bytes_received,
+            },
+            times: std::mem::replace(&mut self.times, Times::growing()),
+            is_last,
+        };
+        // Nobody watches any longer.
+        let _ = self.sender.send(part);
+        self.second += 1;
+        self.before = counts;
+        self.from = at;
+    }
+}
+
+/// Merges the seconds of all threads.
+#[derive(Debug)]
+pub struct Seconds {
+    receiver: Receiver<Part>,
+    threads: usize,
+    ended: usize,
+    /// Seconds that some threads have not ended.
+    open: BTreeMap<u64, Open>,
+    /// The next second to hand out.
+    next: u64,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    parts: usize,
+    /// Threads for which it was the last second.
+    last: usize,
+    merged: Second,
+    times: Option<Times>,
+}
+
+/// A place to send to for each thread, and who merges what they send.
+pub(crate) fn watching(threads: usize) -> (Sender<Part>, Seconds) {
+    let (sender, receiver) = channel();
+    (sender, Seconds { receiver, threads, ended: 0, open: BTreeMap::new(), next: 0 })
+}
+
+impl Seconds {
+    /// The seconds that have ended since the last call. Does not wait.
+    pub fn take(&mut self) -> Vec<Second> {
+        while let Ok(part) = self.receiver.try_recv() {
+            self.add(part);
+        }
+        let mut taken = Vec::new();
+        while let Some(open) = self.open.get(&self.next) {
+            if open.parts + self.ended < self.threads {
+                break;
+            }
+            taken.extend(self.hand_out());
+        }
+        taken
+    }
+
+    /// All that is left, after the end of the run.
+    pub fn finish(mut self) -> Vec<Second> {
+        let mut taken = self.take();
+        while !self.open.is_empty() {
+            taken.extend(self.hand_out());
+        }
+        taken
+    }
+
+    fn hand_out(&mut self) -> Option<Second> {
+        let (second, open) = self.open.pop_first()?;
+        self.next = second + 1;
+        self.ended += open.last;
+        // The window may end with a second: what is left then is nothing.
+        let is_nothing = open.merged.seconds < 0.001 && open.merged.requests + open.merged.failed == 0;
+        (!is_nothing).then(|| open.merged.with(open.times.unwrap_or_else(Times::growing)))
+    }
+
+    fn add(&mut self, part: Part) {
+        let open = self.open.entry(part.second).or_default();
+        open.parts += 1;
+        open.last += usize::from(part.is_last);
+        open.merged.second = part.second;
+        open.merged.seconds = open.merged.seconds.max(part.elapsed.as_secs_f64());
+        open.merged.requests += part.counts.requests;
+        open.merged.failed += part.counts.failed;
+        open.merged.bytes_received += part.counts.bytes_received;
+        match &mut open.times {
+            Some(times) => times.merge(&part.times),
+            None => open.times = Some(part.times),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(requests: u64) -> Counts {
+        Counts { requests, failed: requests / 10, bytes_received: requests * 100 }
+    }
+
+    #[test]
+    fn seconds_of_threads_are_merged_once_all_have_ended_them() {
+        let (sender, mut seconds) = watching(2);
+        let (mut one, mut other) = (Current::new(sender.clone()), Current::new(sender));
+        let second = Duration::from_secs(1);
+        one.record(Duration::from_millis(1));
+        one.end(counts(10), second, false);
+        assert_eq!(seconds.take(), []);
+        other.record(Duration::from_millis(9));
+        other.end(counts(20), second, false);
+        let taken = seconds.take();
+        let [first] = &taken[..] else { panic!("{taken:?}") };
+        assert_eq!((first.second, first.requests, first.failed, first.bytes_received), (0, 30, 3, 3_000));
+        assert_eq!((first.seconds, first.p50_us / 10, first.max_us / 1_000), (1.0, 100, 9));
+        // One thread ends within the next second, the other goes on for two more.
+        one.end(counts(15), Duration::from_millis(1_500), true);
+        other.end(counts(25), 2 * second, false);
+        other.end(counts(30), 3 * second, false);
+        let taken = seconds.take();
+        assert_eq!(taken.iter().map(|second| second.requests).collect::<Vec<_>>(), [10, 5]);
+        let both = Second::merged(&taken);
+        assert_eq!((both.second, both.seconds, both.requests), (1, 2.0, 15));
+        // Nothing after a whole second is no second.
+        other.end(counts(30), 3 * second, true);
+        assert_eq!(seconds.finish(), []);
+    }
+}

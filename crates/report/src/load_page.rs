@@ -1,0 +1,329 @@
+//! Page of one or several runs of the load generator, drawn over each other.
+
+use serde::Serialize;
+
+use crate::chart::{self, Lines, Look};
+use crate::figure;
+use crate::latency::Latency;
+use crate::page::{PageError, placed};
+use crate::results::{Proxy, Role};
+use crate::table::{NOTHING, PERCENTILES, Table};
+
+/// Maximum number of points of a line over time. Further seconds are drawn together.
+const POINTS_MOST: usize = 240;
+/// Points of a percentile curve per decade.
+const POINTS_PER_DECADE: usize = 12;
+/// Minimum number of observations beyond the end of a percentile curve.
+const BEYOND: f64 = 10.0;
+/// Highest percentile shown: 99.9999%.
+const DECADES_MOST: f64 = 6.0;
+
+/// A run as the page shows it.
+#[derive(Debug, Clone, Default)]
+pub struct Run {
+    /// Short name, which tells it from the others.
+    pub name: String,
+    /// What was requested, and how.
+    pub facts: Vec<(String, String)>,
+    /// Successful requests per second.
+    pub requests_per_second: f64,
+    /// Successful requests.
+    pub requests: u64,
+    /// Failed requests.
+    pub failed: u64,
+    /// Latencies of successful requests.
+    pub latency: Latency,
+    /// Figures of each second.
+    pub seconds: Vec<Second>,
+    /// Tables by part of the run.
+    pub parts: Vec<Table>,
+    /// Expectations with their results: the text, the measured value, whether it was met.
+    pub expectations: Vec<(String, String, bool)>,
+    /// Why the run is invalid, or was cut short.
+    pub problems: Vec<String>,
+}
+
+/// Figures of one second of a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Second {
+    /// Its end, from the start of the run.
+    pub end_seconds: f64,
+    /// Successful requests per second.
+    pub requests_per_second: f64,
+    /// Failed requests per second.
+    pub failed_per_second: f64,
+    /// Median latency; 0 without a success.
+    pub p50_us: f64,
+    /// 99th percentile of the latency.
+    pub p99_us: f64,
+}
+
+#[derive(Serialize)]
+struct Page {
+    style: &'static str,
+    chart_style: &'static str,
+    title: String,
+    lede: String,
+    legend: String,
+    problems: Vec<String>,
+    figures: Table,
+    expectations: Option<Table>,
+    charts: Vec<Drawn>,
+    percentiles: Table,
+    runs: Vec<Section>,
+}
+
+#[derive(Serialize)]
+struct Drawn {
+    caption: &'static str,
+    chart: String,
+}
+
+#[derive(Serialize)]
+struct Section {
+    name: String,
+    facts: Vec<(String, String)>,
+    parts: Vec<Table>,
+}
+
+/// The page. `title` says what was measured, `lede` when and by what.
+pub fn render(title: &str, lede: &str, runs: &[Run]) -> Result<String, PageError> {
+    let proxies: Vec<Proxy> = runs.iter().enumerate().map(series).collect();
+    let proxies: Vec<&Proxy> = proxies.iter().collect();
+    let looks = chart::looks(&proxies);
+    let of_all = |sentences: fn(&Run) -> &[String]| {
+        let told = |run: &Run| {
+            let name = if runs.len() > 1 { format!("{}: ", run.name) } else { String::new() };
+            sentences(run).iter().map(|sentence| format!("{name}{sentence}")).collect::<Vec<_>>()
+        };
+        runs.iter().flat_map(told).collect()
+    };
+    let page = Page {
+        style: include_str!("page.css"),
+        chart_style: chart::STYLE,
+        title: title.to_owned(),
+        lede: lede.to_owned(),
+        legend: if runs.len() > 1 { chart::legend(&proxies) } else { String::new() },
+        problems: of_all(|run| &run.problems),
+        figures: figures(runs),
+        expectations: expectations(runs),
+        charts: charts(runs, &looks),
+        percentiles: percentiles(runs),
+        runs: runs.iter().map(section).collect(),
+    };
+    placed(include_str!("load_page.html"), page)
+}
+
+/// A run as a series of the charts.
+fn series((index, run): (usize, &Run)) -> Proxy {
+    let role = if index == 0 { Role::Subject } else { Role::Peer };
+    Proxy { name: run.name.clone(), role, version: String::new(), started: Vec::new() }
+}
+
+fn section(run: &Run) -> Section {
+    Section { name: run.name.clone(), facts: run.facts.clone(), parts: run.parts.clone() }
+}
+
+fn figures(runs: &[Run]) -> Table {
+    let headings = ["", "requests/s", "requests", "failed", "p50", "p99", "max"];
+    let rows = runs.iter().map(|run| {
+        let quantile = |quantile| {
+            let us = run.latency.at_quantile_us(quantile);
+            us.map_or_else(|| NOTHING.to_owned(), |us| figure::duration_us(us as f64))
+        };
+        vec![
+            run.name.clone(),
+            figure::rate(run.requests_per_second),
+            figure::count(run.requests as f64),
+            figure::count(run.failed as f64),
+            quantile(0.5),
+            quantile(0.99),
+            quantile(1.0),
+        ]
+    });
+    Table {
+        caption: "Figures of the whole run".to_owned(),
+        headings: headings.map(str::to_owned).into(),
+        rows: rows.collect(),
+    }
+}
+
+fn percentiles(runs: &[Run]) -> Table {
+    let quantiles = PERCENTILES.map(|(quantile, _)| quantile);
+    let rows = runs.iter().map(|run| {
+        let mut row = vec![run.name.clone()];
+        let found = run.latency.at_quantiles_us(&quantiles);
+        row.extend(found.iter().map(|us| figure::duration_us(*us as f64)));
+        row.resize(PERCENTILES.len() + 1, NOTHING.to_owned());
+        row
+    });
+    let headings = [""].into_iter().chain(PERCENTILES.map(|(_, heading)| heading));
+    Table {
+        caption: "Latency of successful requests by percentile".to_owned(),
+        headings: headings.map(str::to_owned).collect(),
+        rows: rows.collect(),
+    }
+}
+
+fn expectations(runs: &[Run]) -> Option<Table> {
+    let rows = runs.iter().flat_map(|run| {
+        run.expectations.iter().map(|(text, measured, is_met)| {
+            let verdict = if *is_met { "met" } else { "missed" };
+            vec![text.clone(), run.name.clone(), measured.clone(), verdict.to_owned()]
+        })
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    (!rows.is_empty()).then(|| Table {
+        caption: "What was expected".to_owned(),
+        headings: ["", "run", "measured", "verdict"].map(str::to_owned).into(),
+        rows,
+    })
+}
+
+fn charts(runs: &[Run], looks: &[Look]) -> Vec<Drawn> {
+    let by_percentile = Lines {
+        id: "percentiles",
+        title: "Latency by percentile",
+        axis: "percentile of requests",
+        is_logarithmic: true,
+        across: |decades| percentile(decades),
+        upwards: figure::duration_us,
+        lines: lines(runs, looks, |run| curve(&run.latency)),
+    };
+    let over_time = |id, title, is_logarithmic, upwards, value: fn(&Second) -> f64| Lines {
+        id,
+        title,
+        axis: "seconds",
+        is_logarithmic,
+        across: |seconds| {
+            if seconds.fract() == 0.0 { figure::count(seconds) } else { figure::ratio(seconds) }
+        },
+        upwards,
+        lines: lines(runs, looks, |run| points(&run.seconds, value, is_logarithmic)),
+    };
+    let has_failures = runs.iter().any(|run| run.seconds.iter().any(|second| second.failed_per_second > 0.0));
+    let rate = over_time("rate", "Requests per second over time", false, figure::rate, |second| {
+        second.requests_per_second
+    });
+    let p50 = over_time("p50", "Median latency over time", true, figure::duration_us, |second| second.p50_us);
+    let p99 =
+        over_time("p99", "99th percentile of the latency over time", true, figure::duration_us, |second| {
+            second.p99_us
+        });
+    let failed = over_time("failed", "Failed requests per second over time", false, figure::rate, |second| {
+        second.failed_per_second
+    });
+    [Some(rate), Some(p99), Some(p50), has_failures.then_some(failed), Some(by_percentile)]
+        .into_iter()
+        .flatten()
+        .filter_map(|lines| Some(Drawn { caption: caption(lines.id), chart: lines.draw()? }))
+        .collect()
+}
+
+fn caption(id: &str) -> &'static str {
+    match id {
+        "rate" => "Requests per second",
+        "p99" => "p99 of each second",
+        "p50" => "Median of each second",
+        "failed" => "Failed requests per second",
+        _ => "Latency by percentile, of the whole run",
+    }
+}
+
+fn lines(
+    runs: &[Run],
+    looks: &[Look],
+    points: impl Fn(&Run) -> Vec<(f64, f64)>,
+) -> Vec<(Look, Vec<(f64, f64)>)> {
+    let drawn = looks.iter().zip(runs).map(|(look, run)| (*look, points(run)));
+    drawn.filter(|(_, points)| !points.is_empty()).collect()
+}
+
+/// A value over time. Of many seconds, several are drawn as their mean; a logarithmic axis has no 0.
+fn points(seconds: &[Second], value: fn(&Second) -> f64, is_logarithmic: bool) -> Vec<(f64, f64)> {
+    let together = seconds.len().div_ceil(POINTS_MOST).max(1);
+    let mean = |chunk: &[Second]| {
+        let values: Vec<f64> =
+            chunk.iter().map(value).filter(|value| !is_logarithmic || *value > 0.0).collect();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        chunk.last().filter(|_| !values.is_empty()).map(|last| (last.end_seconds, mean))
+    };
+    seconds.chunks(together).filter_map(mean).collect()
+}
+
+/// Latencies at evenly spaced decades, as far as there are enough observations.
+fn curve(latency: &Latency) -> Vec<(f64, f64)> {
+    let end = (latency.count() as f64 / BEYOND).log10().min(DECADES_MOST);
+    if end <= 0.0 {
+        return Vec::new();
+    }
+    let count = (end * POINTS_PER_DECADE as f64) as usize;
+    let decades: Vec<f64> = (0..=count).map(|index| index as f64 / POINTS_PER_DECADE as f64).collect();
+    let quantiles: Vec<f64> = decades.iter().map(|decade| 1.0 - 10f64.powf(-decade)).collect();
+    let latencies = latency.at_quantiles_us(&quantiles);
+    decades.into_iter().zip(latencies.into_iter().map(|us| us.max(1) as f64)).collect()
+}
+
+/// Label of a number of decades: `0%`, `90%`, `99%`, `99.9%` for 0, 1, 2, 3.
+fn percentile(decades: f64) -> String {
+    let percent = 100.0 * (1.0 - 10f64.powf(-decades));
+    let digits = (decades.ceil() as usize).saturating_sub(2);
+    format!("{percent:.digits$}%")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(name: &str) -> Run {
+        let second = |number: u32| Second {
+            end_seconds: f64::from(number),
+            requests_per_second: 100.0,
+            failed_per_second: 0.0,
+            p50_us: 500.0,
+            p99_us: if number == 2 { 0.0 } else { 9_000.0 },
+        };
+        Run {
+            name: name.to_owned(),
+            facts: vec![("URL".to_owned(), "http://a/<b>".to_owned())],
+            requests_per_second: 100.0,
+            requests: 300,
+            latency: Latency::from_counts([(500, 290), (9_000, 10)]),
+            seconds: (1..=3).map(second).collect(),
+            ..Run::default()
+        }
+    }
+
+    #[test]
+    fn a_page_has_every_run_in_each_chart_and_escapes_what_it_is_given() {
+        let one = render("GET http://a/", "today", &[run("one")]).expect("a page");
+        assert!(one.contains("&lt;b&gt;") && !one.contains("<ul class=\"legend\">"), "{one}");
+        assert_eq!(one.matches("class=\"curve s0\"").count(), 4);
+        assert!(one.contains("9.00 ms") && !one.contains("Failed requests per second"));
+
+        let mut other = run("two");
+        other.expectations = vec![("p99 < 1ms".to_owned(), "9.00 ms".to_owned(), false)];
+        other.problems = vec!["the generator was late".to_owned()];
+        other.seconds[0].failed_per_second = 2.0;
+        let both = render("Two runs", "", &[run("one"), other]).expect("a page");
+        assert!(both.contains("<ul class=\"legend\">"));
+        assert_eq!(both.matches("class=\"curve s1\"").count(), 1 + 5, "the legend, and each chart");
+        for text in ["two: the generator was late", "p99 &lt; 1ms", "missed", "Failed requests per second"] {
+            assert!(both.contains(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn many_seconds_are_drawn_together_and_nothing_has_no_chart() {
+        let seconds: Vec<Second> =
+            (0..1_000).map(|at| Second { end_seconds: f64::from(at), ..run("").seconds[0] }).collect();
+        assert!(points(&seconds, |second| second.p50_us, true).len() <= POINTS_MOST);
+        assert_eq!(points(&seconds, |second| second.failed_per_second, true), []);
+        assert!(charts(&[Run::default()], &[]).is_empty());
+        assert!(render("t", "", &[Run::default()]).expect("a page").contains(NOTHING));
+        assert_eq!(
+            [0.0, 0.5, 1.0, 2.0, 2.5, 4.0].map(percentile),
+            ["0%", "68%", "90%", "99%", "99.7%", "99.99%"]
+        );
+    }
+}

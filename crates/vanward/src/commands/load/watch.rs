@@ -1,0 +1,197 @@
+//! Waits for the end of a run, and shows how it goes: a live line on a terminal, elsewhere a line every ten seconds.
+
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use load::{Control, Outcome, Running, Second, Seconds};
+use report::figure;
+
+/// Seconds between two lines where standard error is no terminal.
+const LINE_SECONDS: usize = 10;
+/// Seconds in the sparkline.
+const SPARKS: usize = 20;
+/// How often the live line is updated; seconds end at their own times.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Shows how a run goes, and keeps its seconds.
+pub(super) struct Watch {
+    display: Display,
+    /// Duration of the run, if it has one.
+    whole_seconds: Option<f64>,
+    kept: Vec<Second>,
+    /// File with a line of JSON for each second.
+    file: Option<(PathBuf, File)>,
+    failure: Option<String>,
+}
+
+/// Where progress goes.
+enum Display {
+    Quiet,
+    Lines,
+    Terminal,
+}
+
+impl Watch {
+    /// `file` gets a line of JSON for each second.
+    pub(super) fn new(
+        is_quiet: bool,
+        whole_seconds: Option<f64>,
+        file: Option<PathBuf>,
+    ) -> Result<Self, String> {
+        let display = match (is_quiet, std::io::stderr().is_terminal()) {
+            (true, _) => Display::Quiet,
+            (false, true) => Display::Terminal,
+            (false, false) => Display::Lines,
+        };
+        let opened = file.map(|path| match File::create(&path) {
+            Ok(file) => Ok((path, file)),
+            Err(error) => Err(unwritten(&path, &error)),
+        });
+        let file = opened.transpose()?;
+        Ok(Self { display, whole_seconds, kept: Vec::new(), file, failure: None })
+    }
+
+    /// Waits for the end of the run; Ctrl-C ends it early.
+    pub(super) fn wait(&mut self, mut running: Running) -> Result<Outcome, load::Error> {
+        let (control, mut seconds) = (running.control(), running.seconds());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime =
+            runtime.map_err(|source| load::Error::System { action: "start an event loop", source })?;
+        let outcome = runtime.block_on(async {
+            let mut waiting = tokio::task::spawn_blocking(move || running.wait());
+            let mut tick = tokio::time::interval(TICK);
+            let mut listens = true;
+            loop {
+                tokio::select! {
+                    outcome = &mut waiting => break outcome.unwrap_or(Err(load::Error::ThreadEnded)),
+                    pressed = tokio::signal::ctrl_c(), if listens => {
+                        listens = pressed.is_ok();
+                        control.stop();
+                    }
+                    _ = tick.tick() => self.look(&control, seconds.as_mut()),
+                }
+            }
+        });
+        for second in seconds.map(Seconds::finish).unwrap_or_default() {
+            self.add(second);
+        }
+        if let Display::Terminal = self.display {
+            self.show("");
+        }
+        outcome.map(|outcome| Outcome { seconds: std::mem::take(&mut self.kept), ..outcome })
+    }
+
+    /// Why seconds could not be written.
+    pub(super) fn failure(self) -> Result<(), String> {
+        self.failure.map_or(Ok(()), Err)
+    }
+
+    fn look(&mut self, control: &Control, seconds: Option<&mut Seconds>) {
+        for second in seconds.map(Seconds::take).unwrap_or_default() {
+            self.add(second);
+        }
+        if let Display::Terminal = self.display {
+            let line = match (control.progress().measured_seconds, self.kept.last()) {
+                (None, _) => "connecting and warming up".to_owned(),
+                (Some(_), None) => "the first second …".to_owned(),
+                (Some(seconds), Some(last)) => {
+                    let whole = self.whole_seconds.map(|whole| format!(" of {whole:.0}")).unwrap_or_default();
+                    let shown = &self.kept[self.kept.len().saturating_sub(SPARKS)..];
+                    format!("{seconds:.0}{whole} s  {}  {}", told(last), sparkline(shown))
+                }
+            };
+            self.show(&line);
+        }
+    }
+
+    /// Replaces the line on the terminal.
+    fn show(&self, line: &str) {
+        // A terminal that went away is no reason to stop measuring.
+        let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
+    }
+
+    fn add(&mut self, second: Second) {
+        self.write(&second);
+        self.kept.push(second);
+        let count = self.kept.len();
+        if let Some(old) = count.checked_sub(LINE_SECONDS + 1) {
+            self.kept[old].forget_times();
+        }
+        if let Display::Lines = self.display
+            && count.is_multiple_of(LINE_SECONDS)
+        {
+            let lately = Second::merged(&self.kept[count - LINE_SECONDS..]);
+            super::super::say(format_args!("{count} s: {}", told(&lately)));
+        }
+    }
+
+    fn write(&mut self, second: &Second) {
+        let Some((path, file)) = &mut self.file else { return };
+        let line = serde_json::to_string(second).map_err(std::io::Error::other);
+        if let Err(error) = line.and_then(|line| writeln!(file, "{line}")) {
+            self.failure = Some(unwritten(path, &error));
+            self.file = None;
+        }
+    }
+}
+
+pub(super) fn unwritten(path: &Path, error: &std::io::Error) -> String {
+    format!("cannot write {}: {error}; is the directory there, and writable?", path.display())
+}
+
+/// Rate, percentiles and errors of a second.
+fn told(second: &Second) -> String {
+    let rate = figure::rate(second.requests_per_second());
+    let errors = match second.failed {
+        1 => "1 error".to_owned(),
+        failed => format!("{} errors", figure::count(failed as f64)),
+    };
+    if second.requests == 0 {
+        return format!("{rate} requests/s, {errors}");
+    }
+    let [p50, p99, max] =
+        [second.p50_us, second.p99_us, second.max_us].map(|time_us| figure::duration_us(time_us as f64));
+    format!("{rate} requests/s, p50 {p50}, p99 {p99}, max {max}, {errors}")
+}
+
+/// The rates of seconds as bars, relative to the highest.
+fn sparkline(seconds: &[Second]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let rates = || seconds.iter().map(Second::requests_per_second);
+    let most = rates().fold(0.0, f64::max);
+    let bar = |rate: f64| {
+        let share = if most > 0.0 { rate / most } else { 0.0 };
+        BARS[((share * BARS.len() as f64) as usize).min(BARS.len() - 1)]
+    };
+    rates().map(bar).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second(requests: u64, failed: u64) -> Second {
+        let mut second = Second::default();
+        (second.seconds, second.requests, second.failed) = (1.0, requests, failed);
+        (second.p50_us, second.p99_us, second.max_us) = (120, 3_400, 9_000);
+        second
+    }
+
+    #[test]
+    fn a_second_is_told_with_its_rate_times_and_errors() {
+        assert_eq!(
+            told(&second(12_345, 1)),
+            "12,345 requests/s, p50 120 µs, p99 3.40 ms, max 9.00 ms, 1 error"
+        );
+        assert_eq!(told(&second(0, 2_000)), "0 requests/s, 2,000 errors");
+    }
+
+    #[test]
+    fn a_sparkline_has_a_bar_for_each_second() {
+        let seconds = [0, 50, 100, 99].map(|requests| second(requests, 0));
+        assert_eq!(sparkline(&seconds), "▁▅██");
+        assert_eq!(sparkline(&[second(0, 1)]), "▁");
+    }
+}
