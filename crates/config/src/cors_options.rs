@@ -137,9 +137,15 @@ const FIELD_OR_ANY: Text<String> = Text {
     print: String::clone,
 };
 
-/// Converts the option; `None` if there is a mistake.
+/// Request fields of gRPC-Web that need permission.
+const OF_CALLS: [&str; 4] = ["Content-Type", "X-Grpc-Web", "X-User-Agent", "Grpc-Timeout"];
+/// Response fields with the status of a call, where a response has no body.
+const OF_STATUS: [&str; 3] = ["Grpc-Status", "Grpc-Message", "Grpc-Status-Details-Bin"];
+
+/// Converts the option; `None` if there is a mistake. `has_calls` is of a route with `grpc_web`.
 pub(crate) fn cors(
     Element { value: written, .. }: &Element<CorsWritten>,
+    has_calls: bool,
     reader: &mut Reader<'_>,
 ) -> Option<Cors> {
     let refused_before = reader.refused();
@@ -151,8 +157,10 @@ pub(crate) fn cors(
         let mistake = reader.mistake(&any.at, "origins: * allows every origin, also those beside it");
         reader.add(mistake.expecting("* alone, or the origins without it"));
     }
-    let names = |written: &[Located<String>]| written.iter().map(|name| name.value.clone()).collect();
-    let cors = Cors {
+    let names = |written: &[Located<String>]| -> Vec<String> {
+        written.iter().map(|name| name.value.clone()).collect()
+    };
+    let mut cors = Cors {
         origins: written.origins.iter().map(|origin| origin.value.clone()).collect(),
         methods: names(&written.methods),
         headers: names(&written.headers),
@@ -161,7 +169,23 @@ pub(crate) fn cors(
         max_age: written.max_age,
         private_network: written.private_network,
     };
+    if has_calls {
+        add(&mut cors.headers, &OF_CALLS);
+        add(&mut cors.expose, &OF_STATUS);
+    }
     (reader.refused() == refused_before).then_some(cors)
+}
+
+/// Adds names that are not there.
+fn add(names: &mut Vec<String>, others: &[&str]) {
+    if names.iter().any(|name| name == "*") {
+        return;
+    }
+    for other in others {
+        if !names.iter().any(|name| name.eq_ignore_ascii_case(other)) {
+            names.push((*other).to_owned());
+        }
+    }
 }
 
 /// Fetch, §3.3.5: with credentials, browsers take `*` for a name, and `*` as the origin for a refusal.

@@ -18,7 +18,7 @@ use crate::route_defaults::{self, DefaultsWritten, Inherited};
 use crate::route_options::{pages, written_pages};
 use crate::route_resolve::{Names, route};
 use crate::route_written;
-use crate::settings::{Faults, ListenAddress, Listener, Route, Scheme, Settings, Shedding};
+use crate::settings::{Faults, ListenAddress, Listener, Protocol, Route, Scheme, Settings, Shedding};
 use crate::table::element;
 use crate::tls_resolve::{check_tls, listener};
 use crate::unreachable::warn_of_unreachable;
@@ -141,6 +141,7 @@ fn names(file: &File) -> Names<'_> {
         has_cache: file.cache.is_some(),
         header_sets: file.headers.iter().map(|(_, name, edits)| (name.as_str(), edits)).collect(),
         has_bytes_only: file.upstreams.iter().map(|(_, _, written)| is_bytes(written)).collect(),
+        is_http1: file.upstreams.iter().map(|(_, _, written)| written.protocol == Protocol::Http1).collect(),
     }
 }
 

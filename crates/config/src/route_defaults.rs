@@ -111,5 +111,6 @@ fn can_use(route: &RouteWritten, option: &str) -> bool {
             && (FOR_FILES.contains(&option) || !is_for_servers());
     }
     // A redirect has no body.
-    (has_server || !is_for_servers()) && (route.redirect.is_none() || option != "compress")
+    (has_server || !(is_for_servers() || option == "grpc_web"))
+        && (route.redirect.is_none() || option != "compress")
 }

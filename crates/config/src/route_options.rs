@@ -381,6 +381,10 @@ options! {
              Each piece of a stream leaves at once. With `cache`, a stored response is compressed once for \
              each coding. Responses that servers have compressed are passed on, and decompressed for clients \
              that do not accept their coding. Default: nothing is compressed.";
+        grpc_web: bool = Switch,
+            "Translates calls of gRPC-Web, which browsers can send over HTTP/1.1 and HTTP/2, to gRPC, and the \
+             responses back. All other requests pass as they are. The upstream needs `protocol = \"h2\"`. With \
+             `cors`, scripts may send and read the fields of gRPC-Web. See [gRPC](grpc.md).";
     }
 }
 

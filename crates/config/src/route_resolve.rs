@@ -49,6 +49,8 @@ pub(crate) struct Names<'f> {
     pub(crate) upstream_names: Vec<&'f str>,
     /// For each upstream, whether a server does not speak HTTP.
     pub(crate) has_bytes_only: Vec<bool>,
+    /// For each upstream, whether its servers are spoken to in HTTP/1.1.
+    pub(crate) is_http1: Vec<bool>,
     /// Whether there is a cache store.
     pub(crate) has_cache: bool,
     /// The sets of header edits.
@@ -161,6 +163,7 @@ pub(crate) fn route(
     }
     check_response_delay(written, reader);
     check_compress(element, reader);
+    check_grpc_web(element, action.as_ref(), names, reader);
     let name = written.name.as_ref().map(|name| name.value.clone());
     let (action, policies) = action.zip(policies)?;
     let name = name.unwrap_or_else(|| Route::default_name(&rules[0]));
@@ -223,6 +226,28 @@ fn check_compress(element: &Element<RouteWritten>, reader: &mut Reader<'_>) {
     if !compress.dictionaries.is_empty() && written.cache.is_none() {
         let message = "compress: dictionaries are stored responses, and the route has no cache";
         refuse(&element.at, message, "cache = {}, or no dictionaries", reader);
+    }
+}
+
+/// Rejects `grpc_web` where no server speaks gRPC, or responses are stored.
+fn check_grpc_web(
+    Element { value: written, at, .. }: &Element<RouteWritten>,
+    action: Option<&Action>,
+    names: &Names<'_>,
+    reader: &mut Reader<'_>,
+) {
+    let (true, Some(action)) = (written.options.grpc_web, action) else { return };
+    if action.upstreams().next().is_none() {
+        refuse(at, "grpc_web: this route asks no server", "upstream or split", reader);
+    }
+    if let Some(http1) = action.upstreams().find(|upstream| names.is_http1.get(*upstream) == Some(&true)) {
+        let name = names.upstream_names.get(http1).copied().unwrap_or_default();
+        let message = format!("grpc_web: upstream {name:?} speaks HTTP/1.1, and gRPC is HTTP/2");
+        refuse(at, &message, &format!("protocol = \"h2\" in [upstream.{name}]"), reader);
+    }
+    if let Some(cache) = &written.cache {
+        let message = "cache: a route with grpc_web stores no responses";
+        refuse(&cache.at, message, "one of both", reader);
     }
 }
 
@@ -392,7 +417,7 @@ fn policies(
     };
     let split_key = split_options::split_key(written, reader);
     let cors = match &written.cors {
-        Some(element) => Some(cors_options::cors(element, reader)?),
+        Some(element) => Some(cors_options::cors(element, written.options.grpc_web, reader)?),
         None => None,
     };
     let of_responses = (Stage::Response, pattern);

@@ -1,6 +1,6 @@
-//! gRPC over HTTP as a proxy meets it: the statuses of calls, and the messages of a body.
+//! gRPC over HTTP as a proxy meets it: the statuses of calls, the messages of a body, and gRPC-Web.
 //!
-//! Bytes in, decisions out. It does not look into messages, and knows no service.
+//! Bytes in, bytes out. It does not look into messages, and knows no service.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,13 @@ mod content_type;
 mod status;
 /// Length-prefixed messages.
 mod messages;
+/// Bodies of gRPC-Web.
+mod web;
+/// Base64 of gRPC-Web.
+mod text;
 
 pub use content_type::{ContentType, Form};
 pub use messages::Unary;
 pub use status::{Status, Statuses, push_message, status_names};
+pub use text::{TextDecoder, TextEncoder, TextError};
+pub use web::{WebBody, web_content_type};

@@ -40,6 +40,8 @@ pub mod pressure;
 pub(crate) mod proxy_status;
 /// The record of a request, for the log.
 pub(crate) mod record;
+/// A call of gRPC-Web that goes on as gRPC.
+pub(crate) mod web_call;
 /// A request as routes see it.
 pub(crate) mod seen;
 /// The plan as one worker uses it.

@@ -8,6 +8,7 @@ use crate::forward::authenticate::{self, Course};
 use crate::forward::mirror;
 use crate::forward::policies::{self, Answer};
 use crate::forward::respond;
+use crate::forward::web;
 use std::net::IpAddr;
 
 use ::cache::is_unsafe;
@@ -249,6 +250,9 @@ fn act<'a>(
 ) -> Result<Option<Answer<'a>>, Failure> {
     if policies.limits_users {
         policies::count(ctx, policies, routed, request, state, true)?;
+    }
+    if policies.settings.options.grpc_web {
+        web::translate(ctx, routed, request)?;
     }
     let answer = policies::act(ctx, policies, routed, request, &mut response.out)?;
     if let (None, Some(mirror)) = (&answer, &policies.mirror) {

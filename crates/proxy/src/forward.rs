@@ -12,6 +12,8 @@ mod calls;
 pub(crate) mod respond;
 /// Sends a response in another content coding.
 pub(crate) mod coded;
+/// Translates calls of gRPC-Web.
+pub(crate) mod web;
 /// Requests of the proxy's own.
 pub(crate) mod subrequest;
 /// Reads the whole body of a request before a server is chosen.
@@ -255,7 +257,7 @@ fn prepare_body(
         calls::keep(request);
     }
     let is_chunked = routed.framing == Framing::Chunked && upstream.plan.config.protocol == Protocol::Http1;
-    request.body.begin(routed.framing, is_chunked, routed.client_limits(ctx).body_bytes);
+    web::begin_body(request, routed, is_chunked, routed.client_limits(ctx).body_bytes);
     request.body.copy_to(request.tee.take());
     if routed.framing == Framing::None {
         return Ok(request.body.taken());

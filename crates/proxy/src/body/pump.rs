@@ -8,6 +8,7 @@ use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
 
+use grpc::TextDecoder;
 use http1::{ChunkError, ChunkLimits, ChunkRefusal, Chunked, Framing, chunk_prefix};
 
 use crate::body::ends::{End, Ends, Side};
@@ -68,6 +69,8 @@ pub(crate) struct Pump {
     filters: Filters,
     /// What copies the body as it passes.
     tee: Option<Box<Tee>>,
+    /// What decodes it from base64.
+    text: Option<Box<TextDecoder>>,
 }
 
 /// Why a pump stopped before the end of the body.
@@ -81,6 +84,8 @@ pub(crate) enum Stop {
     Unreadable(io::Error),
     /// The source's chunks are not valid.
     Malformed(ChunkError),
+    /// The source's base64 is not valid.
+    BadText,
     /// The body is larger than its limit.
     TooLarge,
     /// It was broken off on purpose, and nothing has been said of its end.
@@ -105,6 +110,7 @@ impl Pump {
             is_cut: false,
             filters: Filters::default(),
             tee: None,
+            text: None,
         }
     }
 
@@ -133,6 +139,13 @@ impl Pump {
         self.is_cut = false;
         self.filters = Filters::default();
         self.tee = None;
+        self.text = None;
+    }
+
+    /// Decodes the body from base64. For one that has begun, and whose sink frames it.
+    pub(crate) fn decode_text(&mut self) {
+        debug_assert!(!self.is_chunked_out, "what is decoded leaves no room for chunks");
+        self.text = Some(Box::default());
     }
 
     /// Copies the body as it passes, from here on.
@@ -273,6 +286,14 @@ impl Pump {
         debug_assert_eq!(self.unsent, 0);
         match self.incoming {
             Incoming::Ended => return Ok(()),
+            Incoming::Length(left) if self.text.is_some() => {
+                let count = left.min(buffer.len() as u64);
+                self.incoming = if left == count { Incoming::Ended } else { Incoming::Length(left - count) };
+                let data = self.decode(buffer, count as usize)?;
+                self.moved += data as u64;
+                self.copy(buffer.filled(), data);
+                self.frame(buffer, data, count as usize, false);
+            }
             Incoming::Length(left) => {
                 let count = left.min(buffer.len() as u64);
                 self.incoming = if left == count { Incoming::Ended } else { Incoming::Length(left - count) };
@@ -297,13 +318,22 @@ impl Pump {
                         self.decoder.retain_trailers(|name| !self.filters.omits_trailer(name));
                     }
                 }
-                let data = self.up_to_cut(decoded.data);
+                let data = self.decode(buffer, decoded.data)?;
+                let data = self.up_to_cut(data);
                 self.moved += data as u64;
                 self.copy(buffer.filled(), data);
                 self.frame(buffer, data, decoded.consumed, decoded.done && !self.is_cut);
             }
         }
         if self.moved > self.limit { Err(Stop::TooLarge) } else { Ok(()) }
+    }
+
+    /// Decodes the first `count` bytes, which are the body's, if they are base64. Returns how many they are then.
+    #[inline]
+    fn decode(&mut self, buffer: &mut Buffer, count: usize) -> Result<usize, Stop> {
+        let Some(text) = &mut self.text else { return Ok(count) };
+        let data = text.decode(&mut buffer.filled_mut()[..count]).map_err(|_| Stop::BadText)?;
+        if self.incoming == Incoming::Ended && !text.is_whole() { Err(Stop::BadText) } else { Ok(data) }
     }
 
     /// Copies the first `count` bytes, which are the body's, for whoever wants a copy.
@@ -593,7 +623,7 @@ impl Pump {
     fn lender<'a>(&self, ends: &Ends<'a>) -> Option<&'a Stream> {
         let Endpoint::Stream(source) = ends.source else { return None };
         let is_known = matches!(self.incoming, Incoming::Length(left) if left <= self.limit - self.moved);
-        let is_plain = is_known && !self.is_chunked_out && !ends.sink.frames_itself() && self.tee.is_none();
+        let is_plain = is_known && !self.is_chunked_out && !ends.sink.frames_itself() && !self.is_looked_at();
         (is_plain && ends.pace.is_wide(&ends.place)).then_some(source)
     }
 
@@ -622,12 +652,17 @@ impl Pump {
         Ok(())
     }
 
+    /// Whether something looks at the bytes of the body.
+    fn is_looked_at(&self) -> bool {
+        self.tee.is_some() || self.text.is_some()
+    }
+
     /// Whether what has been read of a body waits for more of it, to leave in one write.
     fn may_gather(&self, ends: &Ends<'_>) -> bool {
         matches!(self.incoming, Incoming::Length(_))
             && !ends.sink.frames_itself()
             && !self.will_splice(ends)
-            && self.tee.is_none()
+            && !self.is_looked_at()
     }
 
     /// Reads more of a body behind what is unsent of it, until that is worth a write; each time waits at most for
@@ -688,7 +723,7 @@ impl Pump {
             Incoming::UntilClose => self.fills && self.cut_at == u64::MAX,
             Incoming::Chunked | Incoming::Ended => false,
         };
-        is_long && !self.is_chunked_out && self.tee.is_none() && ends.spliceable().is_some()
+        is_long && !self.is_chunked_out && !self.is_looked_at() && ends.spliceable().is_some()
     }
 
     fn give_pipe(&mut self, worker: &Worker) {

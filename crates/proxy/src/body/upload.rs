@@ -194,6 +194,7 @@ pub(crate) fn outcome(result: Result<(), Stop>, until: Until) -> Result<UploadSt
         Err(Stop::Source(End::Stalled)) => Err(Failure::ClientBodyTimeout),
         Err(Stop::Source(End::TooSlow)) => Err(Failure::ClientTooSlow),
         Err(Stop::Malformed(error)) => Err(error.into()),
+        Err(Stop::BadText) => Err(Failure::BadText),
         Err(Stop::TooLarge) => Err(Failure::BodyTooLarge),
         Err(Stop::Cut) => Err(Failure::FaultInjected),
         Err(Stop::Unreadable(error)) => {

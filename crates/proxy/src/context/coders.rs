@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use coding::{Coding, CodingError, Decoder, Encoder, Flush, Levels};
+use grpc::WebBody;
 
 /// How many coders a worker keeps for later bodies: each has some 300 KB.
 const SPARE_MAX: usize = 4;
@@ -15,6 +16,8 @@ const DECODED_BYTES: usize = 32 << 10;
 pub(crate) enum Transform {
     Encode(Encoder),
     Decode(Decoder),
+    /// From gRPC to gRPC-Web.
+    Web(WebBody),
 }
 
 impl Transform {
@@ -28,6 +31,13 @@ impl Transform {
         let decoder = match self {
             Self::Encode(encoder) => return encoder.encode(piece, flush, out),
             Self::Decode(decoder) => decoder,
+            Self::Web(body) => {
+                body.push(piece, out);
+                if flush != Flush::Nothing {
+                    body.flush(out);
+                }
+                return Ok(());
+            }
         };
         loop {
             let decoded = decoder.decode(piece, DECODED_BYTES, out)?;
@@ -41,7 +51,7 @@ impl Transform {
     /// Whether the body that was pushed is whole.
     pub(crate) fn is_whole(&self) -> bool {
         match self {
-            Self::Encode(_) => true,
+            Self::Encode(_) | Self::Web(_) => true,
             Self::Decode(decoder) => decoder.is_over(),
         }
     }

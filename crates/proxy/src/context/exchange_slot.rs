@@ -12,13 +12,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use http1::{RequestHead, ResponseHead};
+use http1::{HeadError, HeadLimits, RequestHead, ResponseHead};
 
 use crate::body::pump::Pump;
 use crate::body::replay::Replay;
 use crate::body::tee::Tee;
 use crate::context::client::Client;
 use crate::context::vouched::Vouched;
+use crate::context::web_call::WebCall;
 use crate::context::worker::Worker;
 use transport::buffer::{self, Buffer, SMALL, TINY};
 use transport::endpoint::Endpoint;
@@ -43,6 +44,8 @@ pub(crate) struct Request {
     pub(crate) texts: Texts,
     /// What is to copy the body, once that begins.
     pub(crate) tee: Option<Box<Tee>>,
+    /// What the request was, if it is a call of gRPC-Web.
+    pub(crate) web: Option<Box<WebCall>>,
     pub(crate) body: Pump,
     /// The body, where it is kept as a whole: then it comes from there.
     pub(crate) replay: Option<Box<Replay>>,
@@ -117,7 +120,25 @@ impl Request {
         self.texts.vouched = None;
         self.tee = None;
         self.replay = None;
+        self.web = None;
         self.body.copy_to(None);
+    }
+
+    /// Puts another head in the place of the one that was parsed, before the body begins. Its version and its first line are
+    /// the same.
+    ///
+    /// # Errors
+    /// It is no head.
+    pub(crate) fn replace_head(&mut self, text: &[u8]) -> Result<(), HeadError> {
+        let version = self.head.start.version;
+        self.keep_head();
+        self.kept.clear();
+        self.kept.extend_from_slice(text);
+        self.head.clear();
+        let limits = HeadLimits { bytes: text.len(), fields: usize::MAX, target: text.len() };
+        self.head.parse(text, &limits)?;
+        self.head.start.version = version;
+        Ok(())
     }
 }
 
@@ -154,6 +175,7 @@ impl Memory {
                 out: Vec::with_capacity(TINY.min(read_area / 4)),
                 texts: Texts::default(),
                 tee: None,
+                web: None,
                 body: Pump::new(),
                 replay: None,
             },

@@ -59,6 +59,7 @@ failures! {
     RequestBufferExceeded Client 413 "request-buffer-exceeded" "The request body is too large.",
     RequestBuffersFull Proxy 503 "request-buffers-full" "Too many requests are in progress.",
     RequestBufferFailed Proxy 500 "request-buffer-failed" "The request body could not be kept.",
+    BadText Client 400 "bad-text" "The base64 of the request body is not valid.",
     BadFault Client 400 "bad-fault" "The requested fault is not valid.",
     AmbiguousPath Client 400 "ambiguous-path" "The path is ambiguous.",
     Unauthorized Client 401 "unauthorized" "A user name and a password are required.",

@@ -172,7 +172,11 @@ fn answers_call(
     if request.head.len == 0 {
         return false;
     }
-    let Some(content_type) = grpc::content_type(&request.head, request.head_bytes()) else { return false };
+    let content_type = match &request.web {
+        Some(call) => Some(call.content_type.as_slice()),
+        None => grpc::content_type(&request.head, request.head_bytes()),
+    };
+    let Some(content_type) = content_type else { return false };
     let message = if message.is_empty() { http1::reason_phrase(status) } else { message };
     grpc::write(out, content_type, status, message, ctx.client.socket.frames_itself());
     state.answers(200);

@@ -20,6 +20,7 @@ use crate::context::exchange::{Exchange, ExchangeContext, Purpose, RoutedRequest
 use crate::context::exchange_slot::Request;
 use crate::context::failure::Failure;
 use crate::context::minimum_rate::Progress;
+use crate::forward::web;
 use crate::shaping::{Direction, Pace};
 use transport::endpoint::Endpoint;
 use transport::tcp::Follows;
@@ -87,7 +88,7 @@ fn is_awaiting_go_ahead(routed: &RoutedRequest, request: &Request) -> bool {
 
 /// Begins a body that nobody else is sent meanwhile.
 fn begin(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &mut Request) {
-    request.body.begin(routed.framing, false, routed.client_limits(ctx).body_bytes);
+    web::begin_body(request, routed, false, routed.client_limits(ctx).body_bytes);
     request.keep_head();
     if routed.framing == Framing::Chunked
         && let Some(omitted) = OmittedFields::in_requests(ctx, routed)

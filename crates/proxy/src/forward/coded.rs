@@ -7,8 +7,9 @@ use std::future::poll_fn;
 use std::io::Write;
 use std::pin::pin;
 
-use coding::{Change, Content, Flush, is_of_bytes};
+use coding::{Content, Flush, is_of_bytes};
 use config::Compress;
+use grpc::Status;
 use http1::{Framing, HeadLimits};
 
 use crate::body::incoming_body::IncomingBody;
@@ -19,7 +20,7 @@ use crate::context::client::Next;
 use crate::context::coders::Transform;
 use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::{Request, Response};
-use crate::context::failure::Failure;
+use crate::context::failure::{Failure, Party};
 use crate::context::plan::Compression;
 use crate::forward::respond;
 use crate::forward::{Gone, Reply, unless_gone};
@@ -68,22 +69,35 @@ fn has_weakened_tag(request: &Request, response: &Response) -> bool {
 /// Sends a response whose body changes.
 pub(crate) async fn respond(
     exchange: &mut Exchange<'_, '_>,
-    mut reply: Reply,
+    reply: Reply,
     choice: Choice,
     compress: &Compress,
 ) -> Result<Next, Failure> {
+    let response = &exchange.memory.response;
+    let size = if let Framing::Length(length) = reply.framing { Some(length) } else { None };
+    let is_stream = size.is_none() || is_unbuffered(response);
+    let change = choice.change().ok_or(Failure::UpstreamFraming)?;
+    let bytes = response.buffer.filled();
+    let text = changed_head(bytes, fields(&response.head, bytes), change);
+    let transform = choice.transform(&exchange.ctx.worker.coders, compress, size);
+    pass(exchange, reply, text, (transform, is_stream)).await
+}
+
+/// Sends a response with another head, which has no end yet, and what a transform makes of its body; without one, the
+/// response has no body. `is_stream` tells whether each piece leaves as it comes.
+pub(crate) async fn pass(
+    exchange: &mut Exchange<'_, '_>,
+    mut reply: Reply,
+    text: Vec<u8>,
+    (transform, is_stream): (Option<Transform>, bool),
+) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
-    let (size, source) = match reply.framing {
-        Framing::None => (None, Framing::None),
-        Framing::Length(length) => (Some(length), Framing::Chunked),
-        Framing::Chunked | Framing::UntilClose => (None, Framing::Chunked),
-    };
+    let transform = transform.filter(|_| reply.framing != Framing::None);
+    let source = if transform.is_some() { Framing::Chunked } else { reply.framing };
     let status = exchange.memory.response.head.start.status;
     let plan = respond::plan(ctx, routed, status, &reply, source, exchange.state);
     exchange.state.record.received_apart(exchange.memory.response.head.len as u64);
-    let is_stream = !matches!(reply.framing, Framing::Length(_)) || is_unbuffered(&exchange.memory.response);
-    let change = choice.change().ok_or(Failure::UpstreamFraming)?;
-    let mut early = change_head(ctx, &mut exchange.memory.response, change)?;
+    let mut early = change_head(ctx, &mut exchange.memory.response, text)?;
     let (request, response) = (&mut exchange.memory.request, &mut exchange.memory.response);
     respond::render(ctx, routed, request, response, (&reply, &plan, false));
     exchange.state.answers(status);
@@ -93,8 +107,6 @@ pub(crate) async fn respond(
         return Err(failure);
     }
     response.buffer.clear();
-    let transform =
-        choice.transform(&ctx.worker.coders, compress, size).filter(|_| reply.framing != Framing::None);
     let Some(transform) = transform else {
         // RFC 9112 §9.3: what a server sends beyond its response belongs to no request.
         reply.persists &= early.is_empty();
@@ -120,19 +132,37 @@ pub(crate) async fn respond(
     exchange.state.record.upstream_ended();
     exchange.state.body_bytes_sent = sink.sent_bytes();
     if let Err(failure) = outcome {
-        if !exchange.memory.response.out.is_empty() {
-            // The head has not left: the client gets a clear status.
-            exchange.state.answers_nothing();
-            return Err(failure);
-        }
-        respond::break_off(ctx, sink.plan(), failure, (exchange.memory, exchange.state));
-        return Ok(Next::Drop);
+        return failed(exchange, coded, reply.upload.is_done(), failure).await;
     }
     reply.persists &= !coded.has_excess;
     ctx.worker.coders.give(coded.transform);
     reply.expects_long = false;
     let response = &mut exchange.memory.response;
     Ok(respond::end(ctx, routed, reply, response, sink.plan()))
+}
+
+/// Ends a response that has failed.
+async fn failed(
+    exchange: &mut Exchange<'_, '_>,
+    mut coded: CodedBody<'_>,
+    has_uploaded: bool,
+    failure: Failure,
+) -> Result<Next, Failure> {
+    let (ctx, sink) = (exchange.ctx, coded.sink);
+    if !exchange.memory.response.out.is_empty() {
+        // The head has not left: the client gets a clear status.
+        exchange.state.answers_nothing();
+        return Err(failure);
+    }
+    if !coded.can_tell(failure) {
+        respond::break_off(ctx, sink.plan(), failure, (exchange.memory, exchange.state));
+        return Ok(Next::Drop);
+    }
+    exchange.state.failed(ctx, failure);
+    exchange.state.record.explain(exchange.memory, failure);
+    let has_told = coded.tell(failure).await;
+    exchange.state.body_bytes_sent = sink.sent_bytes();
+    Ok(if has_told { respond::next(sink.plan(), has_uploaded) } else { Next::Drop })
 }
 
 /// `X-Accel-Buffering: no`, with which servers ask nginx to pass each piece on as it comes.
@@ -142,15 +172,14 @@ fn is_unbuffered(response: &Response) -> bool {
     })
 }
 
-/// Writes the head anew as it is with the changed body, in the buffer. Returns what had come of the body.
+/// Puts another head in the place of the server's, in the buffer. Returns what had come of the body.
 fn change_head(
     ctx: &ExchangeContext<'_>,
     response: &mut Response,
-    change: Change,
+    mut text: Vec<u8>,
 ) -> Result<Vec<u8>, Failure> {
     let Response { head, buffer, .. } = response;
     let bytes = buffer.filled();
-    let mut text = changed_head(bytes, fields(head, bytes), change);
     text.extend_from_slice(b"\r\n");
     let early = bytes[head.len..].to_vec();
     buffer.clear();
@@ -294,13 +323,31 @@ impl CodedBody<'_> {
         Ok(())
     }
 
+    /// Whether the client can still be told that the response has failed: its last frame says so.
+    fn can_tell(&self, failure: Failure) -> bool {
+        let Transform::Web(body) = &self.transform else { return false };
+        failure.facts().party == Party::Upstream && body.is_between_messages()
+    }
+
+    /// Tells the client that the response has failed. Returns whether that has left.
+    async fn tell(&mut self, failure: Failure) -> bool {
+        let Transform::Web(body) = &mut self.transform else { return false };
+        let facts = failure.facts();
+        body.fail(Status::of_http(facts.status), facts.text.trim_end(), &mut self.coded);
+        self.sink.end(&mut Vec::new(), &self.coded, b"").await.is_ok()
+    }
+
     async fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Failure> {
+        let filters = &self.sink.plan().filters;
+        if let Transform::Web(body) = &mut self.transform {
+            body.end(self.body.trailers(|name| !filters.omits_trailer(name)), &mut self.coded);
+            return self.sink.end(out, &self.coded, b"").await;
+        }
         let ended = self.transform.push(b"", Flush::End, &mut self.coded);
         ended.map_err(|_| Failure::UpstreamTruncated)?;
         if !self.transform.is_whole() {
             return Err(Failure::UpstreamTruncated);
         }
-        let filters = &self.sink.plan().filters;
         // A digest in the trailers is of the bytes before.
         let is_wanted = |name: &[u8]| !filters.omits_trailer(name) && !is_of_bytes(name);
         let trailers = self.body.trailers(is_wanted);

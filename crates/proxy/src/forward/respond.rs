@@ -25,6 +25,7 @@ use crate::forward::Reply;
 use crate::forward::answer;
 use crate::forward::coded;
 use crate::forward::policies::{self, Sender};
+use crate::forward::web;
 use crate::shaping::{Direction, Pace};
 use transport::cold::cold;
 use transport::endpoint::Endpoint;
@@ -40,6 +41,12 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
         return cold(|| stand_in(exchange, reply, page)).await;
     }
     let Memory { request, response } = exchange.memory;
+    if let Some(call) = &request.web
+        && web::is_translated(response)
+    {
+        let form = call.form;
+        return cold(|| web::respond(exchange, reply, form)).await;
+    }
     if let Some(compression) = &snapshot.plan.routes[routed.route].compress {
         let compress = &compression.settings;
         match coded::choose(routed, compress, request, response) {
@@ -216,7 +223,7 @@ fn pace(ctx: &ExchangeContext<'_>, response: &Response, head_bytes: u64) -> Pace
 }
 
 /// What becomes of the client's connection behind a server's response.
-fn next(plan: &ResponsePlan, has_uploaded: bool) -> Next {
+pub(crate) fn next(plan: &ResponsePlan, has_uploaded: bool) -> Next {
     if has_uploaded { plan.next() } else { Next::Linger }
 }
 
@@ -349,7 +356,7 @@ fn outcome(stop: Stop) -> Failure {
         Stop::Sink(End::Gone) => Failure::ClientGone,
         Stop::Sink(End::Stalled | End::TooSlow) => Failure::ClientStalled,
         Stop::Malformed(ChunkError::TrailersTooLarge) => Failure::UpstreamHeadTooLarge,
-        Stop::Malformed(_) | Stop::TooLarge => Failure::UpstreamFraming,
+        Stop::Malformed(_) | Stop::BadText | Stop::TooLarge => Failure::UpstreamFraming,
         Stop::Cut => Failure::FaultInjected,
         // Of a response nothing is kept.
         Stop::Unreadable(_) => Failure::FileUnreadable,

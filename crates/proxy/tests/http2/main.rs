@@ -19,6 +19,8 @@ mod servers;
 mod retried;
 /// Calls of gRPC that end with a status.
 mod calls;
+/// Calls of gRPC-Web.
+mod web;
 /// Clients that mean harm.
 mod hostile;
 /// How much of what costs its sender nothing is borne, and from whom.
