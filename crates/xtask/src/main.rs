@@ -37,7 +37,7 @@ Examples:
   cargo xtask bench                       microbenchmarks, then the demo
   cargo xtask fuzz --runs 1000000         every fuzz target, a million inputs each
   cargo xtask h2spec                      HTTP/2 conformance, over TLS and in the clear
-  cargo xtask grpc                        the Go stack's gRPC client and server, the proxy between
+  cargo xtask grpc                        gRPC and gRPC-Web clients and server, the proxy between
   cargo xtask testssl --against nginx     what a scanner finds, here in another proxy
   cargo xtask toxiproxy                   the chaos proxy, by the clients of Toxiproxy
   cargo xtask caches                      what is expected of caches, case by case";

@@ -3,6 +3,7 @@ module vanward/strangers
 go 1.19
 
 require (
+	connectrpc.com/connect v1.11.1
 	github.com/Shopify/toxiproxy/v2 v2.7.0
 	github.com/summerwind/h2spec v2.2.1+incompatible
 	google.golang.org/grpc v1.64.1

@@ -36,7 +36,7 @@ const COOKIES: &str = "what sets a cookie is stored only where it says that it i
 
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch, against: Against) -> Result<(), String> {
     let folder = scratch.path();
-    let suite = programs::from_npm(workspace, PACKAGE, folder)?;
+    let suite = programs::from_npm(workspace, &[PACKAGE], folder)?;
     let vanward = programs::build_vanward(workspace)?;
     let (_server, server) = server(&suite, folder)?;
     let (_cache, cache) = subject::cache(against, &vanward, server, folder)?;

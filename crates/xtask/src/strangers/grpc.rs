@@ -1,5 +1,5 @@
 //! gRPC end to end: the Go stack's interoperability client and server, with the proxy between them. With or without TLS
-//! to the client, without TLS to the server.
+//! to the client, without TLS to the server. And gRPC-Web, by clients of two projects.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::process::{Process, free_address};
-use super::programs;
+use super::programs::{self, MODULE, NODE};
 use super::subject::{Against, Pair, Subject};
 use crate::say;
 use crate::scratch::Scratch;
@@ -49,6 +49,11 @@ impl fmt::Display for Through {
 
 const CLIENT: &str = "google.golang.org/grpc/interop/client";
 const SERVER: &str = "google.golang.org/grpc/interop/server";
+/// A client of gRPC-Web, with the library of Connect for Go. It knows the binary form.
+const GO_WEB_CLIENT: &str = "vanward/strangers/grpcweb";
+/// The client of gRPC-Web for browsers, and what a browser has and Node.js has not. It knows both forms.
+const NODE_WEB_CLIENT: &str = "grpc-web@2.1.1";
+const BROWSER: &str = "xhr2@0.2.1";
 
 /// Test cases that need no cloud credentials, by their names in the client: all kinds of calls, their ends, metadata.
 const CASES: &[&str] = &[
@@ -105,7 +110,37 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch, through: Through) 
         .collect();
     let count = 2 * CASES.len();
     say(format_args!("{} of {count} cases passed, {} over TLS", count - failed.len(), CASES.len()));
-    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
+    if !failed.is_empty() {
+        return Err(failed.join("\n"));
+    }
+    match through {
+        Through::Proxy(Against::Vanward) => check_web(workspace, &doors, &pair, folder),
+        // The others do not translate it.
+        Through::Proxy(Against::Nginx) | Through::Nothing => Ok(()),
+    }
+}
+
+/// gRPC-Web over HTTP/1.1 in the clear and over HTTP/2 with TLS.
+fn check_web(workspace: &Workspace, doors: &Doors, pair: &Pair, folder: &Path) -> Result<(), String> {
+    let [go_client] = programs::build(workspace, [GO_WEB_CLIENT])?;
+    let node_client = programs::from_npm(workspace, &[NODE_WEB_CLIENT, BROWSER], folder)?;
+    let (plain, secured) = (format!("http://{}", doors.plain), format!("https://{}", doors.tls));
+    let script = workspace.root.join(MODULE).join("grpcweb/client.mjs");
+    let mut over_http1 = Command::new(&go_client);
+    over_http1.arg(&plain);
+    let mut over_http2 = Command::new(&go_client);
+    over_http2.arg(&secured).arg(&pair.cert);
+    let mut node = Command::new(NODE.find()?);
+    node.arg(script).arg(node_client).arg(&plain);
+    for (name, client, what) in [
+        ("connect-http1", &mut over_http1, "Connect for Go, over HTTP/1.1"),
+        ("connect-http2", &mut over_http2, "Connect for Go, over HTTP/2 with TLS"),
+        ("grpc-web", &mut node, "the client for browsers, over HTTP/1.1, in text and binary"),
+    ] {
+        programs::run(name, client, folder, CASE_LIMIT)?;
+        say(format_args!("gRPC-Web by {what}"));
+    }
+    Ok(())
 }
 
 /// Processes that must run during the cases.

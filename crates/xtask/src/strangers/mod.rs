@@ -73,7 +73,7 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     if may_run("h2spec", &[programs::GO]) {
         h2spec_step(workspace, Against::Vanward, steps)?;
     }
-    if may_run("grpc", &[programs::GO, programs::OPENSSL]) {
+    if may_run("grpc", &[programs::GO, programs::OPENSSL, programs::NODE, programs::NPM]) {
         grpc_step(workspace, grpc::Through::Proxy(Against::Vanward), steps)?;
     }
     if may_run("toxiproxy", &[programs::GO, programs::NODE, programs::NPM, programs::PYTHON]) {
@@ -99,7 +99,7 @@ fn h2spec_step(workspace: &Workspace, against: Against, steps: &mut Steps) -> Re
 }
 
 fn grpc_step(workspace: &Workspace, through: grpc::Through, steps: &mut Steps) -> Result<(), String> {
-    let heading = format!("the Go stack's interoperability cases, {through}");
+    let heading = format!("the Go stack's interoperability cases and clients of gRPC-Web, {through}");
     steps.run("grpc", &heading, || grpc::check(workspace, &Scratch::new("grpc")?, through))
 }
 

@@ -66,14 +66,14 @@ pub(super) fn build_vanward(workspace: &Workspace) -> Result<PathBuf, String> {
 
 pub(super) const INSTALL_LIMIT: Duration = Duration::from_secs(180);
 
-/// Folder whose `node_modules` contains a package of Node.js, given as `NAME@VERSION`.
-pub(super) fn from_npm(workspace: &Workspace, package: &str, scratch: &Path) -> Result<PathBuf, String> {
-    let name = package.split('@').next().unwrap_or(package);
+/// Folder whose `node_modules` contains packages of Node.js, given as `NAME@VERSION`.
+pub(super) fn from_npm(workspace: &Workspace, packages: &[&str], scratch: &Path) -> Result<PathBuf, String> {
+    let name = packages.first().and_then(|package| package.split('@').next()).unwrap_or_default();
     let libraries = workspace.target_directory()?.join("strangers");
-    installed(&libraries.join(name), package, |folder| {
+    installed(&libraries.join(name), &packages.join(" "), |folder| {
         let mut npm = Command::new(NPM.find()?);
         npm.args(["install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix"]);
-        run("npm", npm.arg(folder).arg(package), scratch, INSTALL_LIMIT)
+        run("npm", npm.arg(folder).args(packages), scratch, INSTALL_LIMIT)
     })
 }
 

@@ -76,7 +76,7 @@ impl Subject {
         let text = format!(
             "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = {{ cert = {cert:?}, key = {key:?} }}\n\n\
              [[listen]]\naddress = \"127.0.0.1:0\"\n\n\
-             [[route]]\nupstream = \"app\"\n\n\
+             [[route]]\nupstream = \"app\"\ngrpc_web = true\n\n\
              [upstream.app]\nservers = [\"http://{server}\"]\nprotocol = \"h2\"\n"
         );
         write(&file, &text)?;

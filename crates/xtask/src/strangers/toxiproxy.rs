@@ -26,7 +26,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     let [command_line, go_client] = programs::build(workspace, [COMMAND_LINE, GO_CLIENT])?;
     let folder = scratch.path();
     let libraries = workspace.target_directory()?.join("strangers");
-    let node_client = programs::from_npm(workspace, NODE_CLIENT, folder)?;
+    let node_client = programs::from_npm(workspace, &[NODE_CLIENT], folder)?;
     let python = python_client(&libraries, folder)?;
     let vanward = programs::build_vanward(workspace)?;
     let (_origin, server) = subject::origin(&vanward, folder)?;
