@@ -45,6 +45,8 @@ mod send;
 mod multiplex;
 /// Limit of concurrent requests of an HTTP/2 connection.
 mod slots;
+/// CPU time and memory of the server, if it is a process of this machine.
+mod usage;
 /// Detects that the server is gone. No I/O.
 mod vigil;
 /// Failures of requests, and the pauses after them.
@@ -73,12 +75,12 @@ mod error;
 pub use error::Error;
 pub use outcome::{
     BrokenDown, BrokenDownRow, Cpu, Distribution, ErrorClass, Errors, Expectation, MissedBy, Outcome,
-    Problem, SCHEMA, ScheduleKept, Settings, TlsMade,
+    Problem, SCHEMA, ScheduleKept, ServerUsage, Settings, TlsMade,
 };
 pub use plan::{
     Arrival, Breakdown, CONNECTIONS_MAX, Directions, Plan, STREAMS_MAX, Stage, THREADS_MAX, ThinkTime, Tls,
     TlsVersion, URLS_MAX,
 };
-pub use run::{Control, Progress, Running, run, start};
+pub use run::{Control, Progress, Running, check, run, start};
 pub use seconds::{Second, Seconds};
 pub use text::{explained, percentiles, report};

@@ -83,6 +83,9 @@ pub struct Outcome {
     pub schedule: Option<ScheduleKept>,
     /// CPU time of the generator.
     pub cpu: Cpu,
+    /// What the server used in the window, if its process was named.
+    #[serde(default)]
+    pub server: Option<ServerUsage>,
     /// Reasons why the run is invalid; empty for a valid run.
     pub problems: Vec<Problem>,
     /// What was expected of the run, and whether it was met; filled by who expects it.
@@ -347,6 +350,17 @@ pub struct Cpu {
     /// Time that load threads were ready to run and waited for a core; 0 if the kernel does not report it.
     #[serde(default)]
     pub waited_seconds: f64,
+}
+
+/// What the server's process and its children used in the window.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerUsage {
+    /// User and system CPU time, to hundredths of a second.
+    pub cpu_seconds: f64,
+    /// `cpu_seconds` per complete response, in microseconds.
+    pub cpu_us_per_request: f64,
+    /// Resident memory at the end.
+    pub memory_bytes: u64,
 }
 
 /// Why a run is invalid.

@@ -64,6 +64,8 @@ pub struct Plan {
     pub think_time: Option<ThinkTime>,
     /// Tables of figures by part of the run.
     pub breakdowns: Vec<Breakdown>,
+    /// Process of the server on this machine, whose CPU time and memory are measured too, with its children.
+    pub server_process: Option<u32>,
     /// Whether figures of each second are recorded, for [`crate::Running::seconds`].
     pub seconds: bool,
     /// Ends the run after this time; `None` runs until `requests` are done. Not for stages, which have their own end.
@@ -255,6 +257,7 @@ impl Default for Plan {
             arrival: Arrival::Closed,
             think_time: None,
             breakdowns: Vec::new(),
+            server_process: None,
             seconds: false,
             duration_seconds: Some(10.0),
             requests: None,

@@ -21,6 +21,7 @@ use crate::schedule::Window;
 use crate::seconds::{self, Current, Part, Seconds};
 use crate::summary::{self, Ending, Measured};
 use crate::target::{Requests, Targets};
+use crate::usage::{self, Usage};
 use crate::vigil::Vigil;
 use crate::worker::{Live, Orders, Reach, Shared, Worker};
 use crate::{multiplex, send};
@@ -42,11 +43,27 @@ pub fn run(plan: &Plan) -> Result<Outcome, Error> {
     start(plan)?.wait()
 }
 
-/// Starts the threads of a plan and returns at once.
-pub fn start(plan: &Plan) -> Result<Running, Error> {
+/// Whether a plan can be started: what [`start`] refuses before it connects.
+pub fn check(plan: &Plan) -> Result<(), Error> {
+    checked(plan).map(drop)
+}
+
+fn checked(plan: &Plan) -> Result<Targets, Error> {
     plan.check()?;
     let targets = Targets::new(plan)?;
     check_descriptors(plan, targets.servers.planned())?;
+    match plan.server_process {
+        Some(process) if usage::of(process).is_none() => Err(Error::Plan {
+            what: "the server's process (--pid)",
+            expected: format!("a running one; there is no process {process}"),
+        }),
+        _ => Ok(targets),
+    }
+}
+
+/// Starts the threads of a plan and returns at once.
+pub fn start(plan: &Plan) -> Result<Running, Error> {
+    let targets = checked(plan)?;
     let shared = Arc::new(Shared { plan: plan.clone(), targets, reach: Reach::default() });
     let (orders, _) = watch::channel(Orders::default());
     let live: Arc<[Live]> = (0..plan.threads).map(|_| Live::default()).collect();
@@ -239,6 +256,7 @@ fn measure(worker: Worker, control: &Control) -> Result<Measured, Error> {
             () = worker.wait_for_stop() => return Ok(Measured::nothing()),
         }
         let (started_at, cpu_before, waited_before) = (SystemTime::now(), cpu_time(), waited());
+        let server_before = worker.server_usage();
         if worker.shared.plan.seconds {
             tokio::task::spawn_local(each_second(Rc::clone(&worker), window.start));
         }
@@ -254,6 +272,10 @@ fn measure(worker: Worker, control: &Control) -> Result<Measured, Error> {
         worker.tell_gone(true);
         let ended = Instant::now();
         let cpu = cpu_time().saturating_sub(cpu_before);
+        let server = worker.server_usage().zip(server_before).map(|(after, before)| Usage {
+            cpu: after.cpu.saturating_sub(before.cpu),
+            memory_bytes: after.memory_bytes,
+        });
         worker.record.borrow_mut().end_second(ended.saturating_duration_since(window.start), true);
         let (unfinished, oldest_unfinished) = worker.under_way.borrow().at(ended);
         let due_by = window.end.map_or(ended, |end| end.min(ended));
@@ -262,6 +284,7 @@ fn measure(worker: Worker, control: &Control) -> Result<Measured, Error> {
             started_at,
             cpu,
             waited: waited().saturating_sub(waited_before),
+            server,
             unclaimed: worker.arrivals().unclaimed(due_by),
             unfinished,
             oldest_unfinished,

@@ -10,12 +10,13 @@ use crate::error::Error;
 use crate::form;
 use crate::outcome::{
     BrokenDown, BrokenDownRow, Cpu, Distribution, ErrorClass, MissedBy, Outcome, Problem, SCHEMA,
-    ScheduleKept, Settings, TlsMade,
+    ScheduleKept, ServerUsage, Settings, TlsMade,
 };
 use crate::plan::{Breakdown, Plan};
 use crate::record::{Record, Times};
 use crate::schedule::Window;
 use crate::tls;
+use crate::usage::Usage;
 use crate::worker::Shared;
 
 /// Lateness of the generator that is always allowed.
@@ -40,6 +41,8 @@ pub(crate) struct Measured {
     pub(crate) cpu: Duration,
     /// Time that the thread was ready to run and waited for a core.
     pub(crate) waited: Duration,
+    /// What the server used in the window, told by one thread.
+    pub(crate) server: Option<Usage>,
     /// Requests that were due and that no connection sent.
     pub(crate) unclaimed: u64,
     /// Requests active at the end.
@@ -57,6 +60,7 @@ impl Measured {
             started_at: SystemTime::now(),
             cpu: Duration::ZERO,
             waited: Duration::ZERO,
+            server: None,
             unclaimed: 0,
             unfinished: 0,
             oldest_unfinished: Duration::ZERO,
@@ -72,6 +76,7 @@ impl Measured {
         self.started_at = self.started_at.min(other.started_at);
         self.cpu += other.cpu;
         self.waited += other.waited;
+        self.server = self.server.or(other.server);
         self.unclaimed += other.unclaimed;
         self.unfinished += other.unfinished;
         self.oldest_unfinished = self.oldest_unfinished.max(other.oldest_unfinished);
@@ -149,6 +154,7 @@ pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, ending: Ending) -> 
         seconds: Vec::new(),
         schedule,
         cpu,
+        server: all.server.map(|server| server_usage(&server, record)),
         problems,
         expectations: Vec::new(),
     }
@@ -315,6 +321,15 @@ fn cpu(all: &Measured, threads: usize, measured_seconds: f64) -> Cpu {
         us_per_request: ratio(total_seconds * 1e6, responses as f64),
         utilisation: ratio(total_seconds, measured_seconds * threads as f64),
         waited_seconds: all.waited.as_secs_f64(),
+    }
+}
+
+fn server_usage(server: &Usage, record: &Record) -> ServerUsage {
+    let (cpu_seconds, responses) = (server.cpu.as_secs_f64(), record.statuses.iter().sum::<u64>());
+    ServerUsage {
+        cpu_seconds,
+        cpu_us_per_request: ratio(cpu_seconds * 1e6, responses as f64),
+        memory_bytes: server.memory_bytes,
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::error::Error;
 use crate::outcome::{
-    BrokenDown, BrokenDownRow, Distribution, Expectation, MissedBy, Outcome, Problem, TlsMade,
+    BrokenDown, BrokenDownRow, Distribution, Expectation, MissedBy, Outcome, Problem, ServerUsage, TlsMade,
 };
 use crate::plan::{Arrival, Breakdown, Directions, ThinkTime};
 
@@ -69,6 +69,13 @@ fn write_report(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
         "  Generator  {:>9.2} us of processor time a request, {used:.0}% of {threads}",
         cpu.us_per_request
     )?;
+    if let Some(ServerUsage { cpu_us_per_request, memory_bytes, .. }) = outcome.server {
+        let memory = bytes(memory_bytes as f64);
+        writeln!(
+            text,
+            "  Server     {cpu_us_per_request:>9.2} us of processor time a request, {memory} of memory"
+        )?;
+    }
     if outcome.settings.arrival == Arrival::Closed && cpu.utilisation > SATURATED {
         writeln!(text, "             it may be what limits this rate; give it more threads (-t) and cores")?;
     }

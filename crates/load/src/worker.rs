@@ -20,6 +20,7 @@ use crate::send::Scratch;
 use crate::target::Targets;
 use crate::think::Thinking;
 use crate::tls::Sessions;
+use crate::usage::{self, Usage};
 use crate::vigil::Vigil;
 
 /// State that all threads share.
@@ -296,6 +297,11 @@ impl Worker {
     /// Whether the run has tables, which each request is recorded in.
     pub(crate) fn has_tables(&self) -> bool {
         !self.shared.targets.tables.is_empty()
+    }
+
+    /// What the server has used so far, if its process is known and this thread is the first.
+    pub(crate) fn server_usage(&self) -> Option<Usage> {
+        usage::of(self.shared.plan.server_process.filter(|_| self.thread == 0)?)
     }
 
     /// Whether the server is gone for this thread now.

@@ -58,6 +58,17 @@ pub struct Second {
     pub p99_us: f64,
 }
 
+/// A run of a sweep, and where it is in it.
+#[derive(Debug, Clone, Default)]
+pub struct Step {
+    /// Position on the axis, above 0, such as the number of connections.
+    pub across: f64,
+    /// CPU time of the server per request, in microseconds, and its memory in bytes.
+    pub server: Option<(f64, f64)>,
+    /// The run.
+    pub run: Run,
+}
+
 #[derive(Serialize)]
 struct Page {
     style: &'static str,
@@ -112,6 +123,82 @@ pub fn render(title: &str, lede: &str, runs: &[Run]) -> Result<String, PageError
         runs: runs.iter().map(section).collect(),
     };
     placed(include_str!("load_page.html"), page)
+}
+
+/// The page of a sweep: figures against what was changed, `axis`.
+pub fn render_sweep(title: &str, lede: &str, axis: &str, steps: &[Step]) -> Result<String, PageError> {
+    let runs: Vec<Run> = steps.iter().map(|step| step.run.clone()).collect();
+    let proxies: Vec<Proxy> = runs.iter().enumerate().map(series).collect();
+    let proxies: Vec<&Proxy> = proxies.iter().collect();
+    let looks = chart::looks(&proxies);
+    let problems = runs
+        .iter()
+        .flat_map(|run| run.problems.iter().map(move |problem| format!("{}: {problem}", run.name)));
+    let mut charts = sweep_charts(axis, steps, looks.first());
+    charts.extend(by_percentile(&runs, &looks));
+    let page = Page {
+        style: include_str!("page.css"),
+        chart_style: chart::STYLE,
+        title: title.to_owned(),
+        lede: lede.to_owned(),
+        legend: chart::legend(&proxies),
+        problems: problems.collect(),
+        figures: figures_of_steps(steps),
+        expectations: expectations(&runs),
+        charts,
+        percentiles: percentiles(&runs),
+        runs: runs.iter().map(section).collect(),
+    };
+    placed(include_str!("load_page.html"), page)
+}
+
+/// Figures of the runs, with those of the server.
+fn figures_of_steps(steps: &[Step]) -> Table {
+    let mut table = figures(&steps.iter().map(|step| step.run.clone()).collect::<Vec<_>>());
+    if steps.iter().any(|step| step.server.is_some()) {
+        table.headings.extend(["CPU/request", "memory"].map(str::to_owned));
+        for (row, step) in table.rows.iter_mut().zip(steps) {
+            let nothing = || NOTHING.to_owned();
+            row.push(step.server.map_or_else(nothing, |(us, _)| figure::duration_us(us)));
+            row.push(step.server.map_or_else(nothing, |(_, bytes)| figure::memory_bytes(bytes)));
+        }
+    }
+    table
+}
+
+/// Charts of figures against the logarithm of what was changed.
+fn sweep_charts(axis: &str, steps: &[Step], look: Option<&Look>) -> Vec<Drawn> {
+    let Some(look) = look else { return Vec::new() };
+    /// ID, caption, whether the axis is logarithmic, its ticks, and the value.
+    type Chart = (&'static str, &'static str, bool, fn(f64) -> String, fn(&Step) -> Option<f64>);
+    let charts: [Chart; 5] = [
+        ("rate", "Requests per second", false, figure::rate, |step| Some(step.run.requests_per_second)),
+        ("p50", "Median latency", true, figure::duration_us, |step| at(step, 0.5)),
+        ("p99", "p99 of the latency", true, figure::duration_us, |step| at(step, 0.99)),
+        ("cpu", "CPU time of the server per request", false, figure::duration_us, |step| {
+            step.server.map(|(us, _)| us)
+        }),
+        ("memory", "Memory of the server", false, figure::bytes, |step| step.server.map(|(_, bytes)| bytes)),
+    ];
+    let drawn = charts.into_iter().filter_map(|(id, caption, is_logarithmic, upwards, value)| {
+        let points = steps.iter().filter_map(|step| Some((step.across.max(1.0).log10(), value(step)?)));
+        let lines = Lines {
+            id,
+            title: caption,
+            axis,
+            is_logarithmic,
+            across: |logarithm| figure::count(10f64.powf(logarithm)),
+            upwards,
+            lines: vec![(*look, points.collect())],
+        };
+        Some(Drawn { caption, chart: lines.draw()? })
+    });
+    drawn.collect()
+}
+
+fn at(step: &Step, quantile: f64) -> Option<f64> {
+    // A logarithmic axis has no 0.
+    step.run.latency.at_quantile_us(quantile).map(|us| us.max(1) as f64)
 }
 
 /// A run as a series of the charts.
@@ -181,15 +268,6 @@ fn expectations(runs: &[Run]) -> Option<Table> {
 }
 
 fn charts(runs: &[Run], looks: &[Look]) -> Vec<Drawn> {
-    let by_percentile = Lines {
-        id: "percentiles",
-        title: "Latency by percentile",
-        axis: "percentile of requests",
-        is_logarithmic: true,
-        across: |decades| percentile(decades),
-        upwards: figure::duration_us,
-        lines: lines(runs, looks, |run| curve(&run.latency)),
-    };
     let over_time = |id, title, is_logarithmic, upwards, value: fn(&Second) -> f64| Lines {
         id,
         title,
@@ -213,11 +291,25 @@ fn charts(runs: &[Run], looks: &[Look]) -> Vec<Drawn> {
     let failed = over_time("failed", "Failed requests per second over time", false, figure::rate, |second| {
         second.failed_per_second
     });
-    [Some(rate), Some(p99), Some(p50), has_failures.then_some(failed), Some(by_percentile)]
+    [Some(rate), Some(p99), Some(p50), has_failures.then_some(failed)]
         .into_iter()
         .flatten()
         .filter_map(|lines| Some(Drawn { caption: caption(lines.id), chart: lines.draw()? }))
+        .chain(by_percentile(runs, looks))
         .collect()
+}
+
+fn by_percentile(runs: &[Run], looks: &[Look]) -> Option<Drawn> {
+    let lines = Lines {
+        id: "percentiles",
+        title: "Latency by percentile",
+        axis: "percentile of requests",
+        is_logarithmic: true,
+        across: |decades| percentile(decades),
+        upwards: figure::duration_us,
+        lines: lines(runs, looks, |run| curve(&run.latency)),
+    };
+    Some(Drawn { caption: caption(lines.id), chart: lines.draw()? })
 }
 
 fn caption(id: &str) -> &'static str {

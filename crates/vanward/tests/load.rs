@@ -14,7 +14,7 @@ const MISSED: i32 = 99;
 
 /// A running origin, and the URL of a path of it.
 struct Origin {
-    _process: Process,
+    process: Process,
     authority: String,
 }
 
@@ -22,7 +22,7 @@ impl Origin {
     fn start() -> Self {
         let mut origin = Process::start(&["origin", "--listen", "127.0.0.1:0"]);
         let address = origin.address();
-        Self { _process: origin, authority: address.to_string() }
+        Self { process: origin, authority: address.to_string() }
     }
 
     fn url(&self, path: &str) -> String {
@@ -65,7 +65,7 @@ fn an_expectation_that_cannot_be_read_is_refused_before_any_request() {
         ("p99 50ms", "it has no comparison"),
         ("p99 < 50", "\"50\" is not a duration"),
         ("error < 1", "did you mean \"errors\"?"),
-        ("memory < 1MB", "a figure of the server"),
+        ("memory < 1MB", "name its process with --pid"),
     ] {
         let ended = run(&["load", "--expect", expect, &origin.url("/tiny")]).with_code(2);
         assert!(ended.errors.contains(message), "{expect}: {}", ended.errors);
@@ -239,4 +239,46 @@ fn a_run_leaves_files_and_two_of_them_are_one_page() {
     assert!(ended.errors.contains("a directory of --out"), "{}", ended.errors);
     let ended = run(&["load", "--out", &path("one/result.json"), &origin.url("/tiny")]).with_code(1);
     assert!(ended.errors.contains("--out: cannot create"), "{}", ended.errors);
+}
+
+#[test]
+fn a_sweep_has_a_run_for_each_number_of_connections_and_the_cost_of_the_server() {
+    let origin = Origin::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let (pid, url) = (origin.process.id().to_string(), origin.url("/tiny"));
+    let out = folder.path().join("out").display().to_string();
+    let sweep = ["load", "-c", "1,4,20", "-t", "2", "-n", "200", "--pid", &pid, "--quiet", "--out", &out];
+    let expect = ["--expect", "memory > 1KiB", "--expect", "errors = 0"];
+    let ended = run(&[&sweep[..], &expect, &[&url]].concat()).with_code(0);
+    let lines: Vec<Vec<&str>> = ended
+        .output
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .filter(|line: &Vec<_>| !line.is_empty())
+        .collect();
+    assert_eq!(lines[1].last(), Some(&"memory"), "{}", ended.output);
+    let counts: Vec<&str> = lines[2..].iter().map(|line| line[0]).collect();
+    assert_eq!(counts, ["1", "4", "20"], "{}", ended.output);
+    let read = |name: &str| std::fs::read_to_string(folder.path().join("out").join(name)).expect(name);
+    assert_eq!(read("sweep.csv").lines().count(), 4);
+    let page = read("report.html");
+    assert!(page.contains("Memory of the server") && page.contains("20 connections"), "{page}");
+    assert!(read("c20/report.html").contains("p99 of each second"));
+    let told: Outcome = serde_json::from_str(&read("c4/result.json")).expect("an outcome");
+    assert_eq!((told.requests, told.settings.connections, told.settings.threads), (200, 4, 2));
+    assert!(told.server.expect("it was named").memory_bytes > 0);
+
+    let ended = run(&["load", "-c", "2,3", "-n", "6", "--json", "-q", "--h2", &url]).with_code(0);
+    let document: serde_json::Value = serde_json::from_str(&ended.output).expect("JSON");
+    assert_eq!(document["sweep"][1]["settings"]["connections"], 3);
+
+    for (arguments, code, message) in [
+        (&["-c", "1,0", "-n", "5"][..], 2, "(-c) must be"),
+        (&["-c", "1,x"], 2, "expected a number"),
+        (&["-c", "1", "--pid", "4194304"], 2, "there is no process"),
+        (&["-c", "1,2", "-n", "5", "-q", "--expect", "max < 1us"], 99, "that was with 1 connection"),
+    ] {
+        let ended = run(&[&["load"], arguments, &[&url]].concat()).with_code(code);
+        assert!(ended.errors.contains(message), "{arguments:?}: {}", ended.errors);
+    }
 }

@@ -2,6 +2,10 @@
 
 /// Values of flags.
 mod values;
+/// The plan that flags describe.
+mod planned;
+/// Runs with several numbers of connections.
+mod sweep;
 /// Expectations of a run.
 mod expect;
 /// Progress of a run.
@@ -11,25 +15,21 @@ mod out;
 /// The page of a run, and of several.
 mod page;
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ArgGroup;
-use load::{Arrival, Directions, Outcome, Plan, ThinkTime, Tls, TlsVersion};
+use load::{Outcome, Plan, ThinkTime};
 use report::condition::Condition;
 
-use values::{By, Stages, rate, seconds, whole_number};
+use values::{By, MaxErrors, Stages, max_errors, rate, seconds, whole_number};
 use watch::Watch;
 
 /// Exit code: the run is invalid.
 const INVALID: u8 = 98;
 /// Exit code: an expectation was missed.
 const MISSED: u8 = 99;
-/// A body or a URL list is read whole into memory.
-const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// Duration of a run without -d and -n.
-const DURATION_DEFAULT_SECONDS: f64 = 10.0;
 
 /// Generates load over HTTP/1.1 or HTTP/2, with or without TLS, and measures latency.
 ///
@@ -46,9 +46,9 @@ pub(crate) struct Args {
     /// paths of this host.
     #[arg(required_unless_present = "urls")]
     url: Option<String>,
-    /// Number of connections, over all threads
-    #[arg(short = 'c', long, value_name = "N", value_parser = whole_number, default_value = "10")]
-    connections: u64,
+    /// Number of connections, over all threads; several, such as 1,10,100,1k, for one run after the other
+    #[arg(short = 'c', long, value_name = "N", value_parser = whole_number, value_delimiter = ',', default_value = "10")]
+    connections: Vec<u64>,
     /// Number of threads, which share the connections
     #[arg(short = 't', long, value_name = "N", value_parser = whole_number, default_value = "1")]
     threads: u64,
@@ -155,6 +155,9 @@ pub(crate) struct Args {
     /// Warm-up: send load for this time without counting it
     #[arg(long, value_name = "DURATION", value_parser = seconds, default_value = "0s")]
     warm_up: f64,
+    /// Also measure the server: CPU time per request and memory of this process and its children, on this machine
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
     /// Also print figures by part, separated by commas
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     by: Vec<By>,
@@ -177,33 +180,6 @@ enum Command {
     Report(page::Args),
 }
 
-/// Maximum of failed requests: a number, or a share of all requests.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum MaxErrors {
-    Count(u64),
-    /// A share of all requests.
-    Share(f64),
-}
-
-impl MaxErrors {
-    fn are_exceeded_by(self, outcome: &Outcome) -> bool {
-        let failed = outcome.errors.total();
-        match self {
-            Self::Count(most) => failed > most,
-            Self::Share(most) => failed as f64 > most * (failed + outcome.requests) as f64,
-        }
-    }
-}
-
-impl std::fmt::Display for MaxErrors {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Count(most) => write!(formatter, "{most}"),
-            Self::Share(most) => write!(formatter, "{}%", most * 100.0),
-        }
-    }
-}
-
 /// A version of TLS.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum TlsMax {
@@ -222,6 +198,7 @@ Examples:
   vanward load -c 100 --think-time 1s..3s -d 1m http://127.0.0.1:8080/    100 users who read for a while
   vanward load --out before -d 30s http://127.0.0.1:8080/   also a page, JSON, CSV, and a line of JSON for each second
   vanward load report before after                          one page of both
+  vanward load -c 1,10,100,1k,10k -d 10s --pid 4711 http://127.0.0.1:8080/   how figures and the server's cost grow
   vanward load --by status,name --urls list.txt -d 30s      also by status class, and by name of the URL
   vanward load --urls list.txt --shuffle 7 -d 30s           a list of URLs in a random order that repeats
   vanward load --ca ca.pem -c 64 https://localhost:8443/    over TLS, with your own CA
@@ -266,192 +243,75 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     if let Some(Command::Report(arguments)) = &arguments.command {
         return page::run(arguments);
     }
-    let plan = match plan(arguments) {
+    let plan = match planned::plan(arguments) {
         Ok(plan) => plan,
-        Err(message) => return super::fail(2, message),
+        Err(message) => return super::fail(super::USAGE, message),
     };
-    let folder = arguments.out.as_deref().map(out::Folder::create).transpose();
-    let watch = folder.and_then(|folder| {
-        let seconds = folder.as_ref().map(out::Folder::seconds);
-        Ok((folder, Watch::new(arguments.quiet, plan.window_seconds(), seconds)?))
-    });
-    let (folder, mut watch) = match watch {
-        Ok(watch) => watch,
-        Err(message) => return super::fail(super::FAILED, message),
-    };
-    let outcome = match load::start(&plan).and_then(|running| watch.wait(running)) {
-        Ok(outcome) => Outcome { expectations: expect::judge(&arguments.expectations, &outcome), ..outcome },
-        Err(
-            error @ (load::Error::Plan { .. }
-            | load::Error::Url { .. }
-            | load::Error::Request { .. }
-            | load::Error::Direction { .. }
-            | load::Error::Tls { .. }),
-        ) => return super::fail(2, error),
-        Err(error) => return super::fail(super::FAILED, error),
-    };
-    let written = watch.failure().and_then(|()| folder.map_or(Ok(()), |folder| folder.write(&outcome)));
-    let presented = present(arguments, &outcome);
-    if let Err(message) = written {
-        return super::fail(super::FAILED, message);
+    if let [_, _, ..] = arguments.connections[..] {
+        return sweep::run(arguments, &plan);
     }
-    match presented {
-        Ok(()) if let Some(message) = expect::missed(&outcome) => super::fail(MISSED, message),
-        Ok(()) if let Some(reason) = &outcome.server_gone => {
-            super::fail(super::FAILED, format_args!("the server is gone: {reason}"))
-        }
-        Ok(()) if outcome.requests == 0 => super::fail(super::FAILED, "no request succeeded"),
-        Ok(()) if let Some(most) = max_errors_of(arguments).filter(|most| most.are_exceeded_by(&outcome)) => {
-            let failed = outcome.errors.total();
-            super::fail(super::FAILED, format_args!("{failed} requests failed, and --max-errors is {most}"))
-        }
-        Ok(()) if !outcome.is_valid() => ExitCode::from(INVALID),
-        Ok(()) => ExitCode::SUCCESS,
+    let outcome = match measured(arguments, &plan, arguments.out.as_deref()) {
+        Ok(outcome) => outcome,
+        Err(code) => return code,
+    };
+    match present(arguments, &outcome) {
+        Ok(()) => verdict(arguments, &outcome),
         // Nobody reads any longer: as with any filter, that is no failure of this command.
         Err(Unwritten::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => super::fail(super::FAILED, error),
     }
 }
 
+/// Runs a plan, shows its progress, and writes its files to the directory. Prints why, if that fails.
+fn measured(arguments: &Args, plan: &Plan, folder: Option<&Path>) -> Result<Outcome, ExitCode> {
+    let failed = |message| super::fail(super::FAILED, message);
+    let folder = folder.map(out::Folder::create).transpose().map_err(failed)?;
+    let seconds = folder.as_ref().map(out::Folder::seconds);
+    let mut watch = Watch::new(arguments.quiet, plan.window_seconds(), seconds).map_err(failed)?;
+    let outcome = load::start(plan).and_then(|running| watch.wait(running)).map_err(refused)?;
+    let outcome = Outcome { expectations: expect::judge(&arguments.expectations, &outcome), ..outcome };
+    watch.failure().map_err(failed)?;
+    folder.map_or(Ok(()), |folder| folder.write(&outcome)).map_err(failed)?;
+    Ok(outcome)
+}
+
+/// Prints why a run could not start.
+fn refused(error: load::Error) -> ExitCode {
+    match error {
+        load::Error::Plan { .. }
+        | load::Error::Url { .. }
+        | load::Error::Request { .. }
+        | load::Error::Direction { .. }
+        | load::Error::Tls { .. } => super::fail(super::USAGE, error),
+        error => super::fail(super::FAILED, error),
+    }
+}
+
+/// The exit code of a run, with the reason on standard error.
+fn verdict(arguments: &Args, outcome: &Outcome) -> ExitCode {
+    if let Some(message) = expect::missed(outcome) {
+        return super::fail(MISSED, message);
+    }
+    if let Some(reason) = &outcome.server_gone {
+        return super::fail(super::FAILED, format_args!("the server is gone: {reason}"));
+    }
+    if outcome.requests == 0 {
+        return super::fail(super::FAILED, "no request succeeded");
+    }
+    if let Some(most) = max_errors_of(arguments).filter(|most| most.are_exceeded_by(outcome)) {
+        let failed = outcome.errors.total();
+        return super::fail(
+            super::FAILED,
+            format_args!("{failed} requests failed, and --max-errors is {most}"),
+        );
+    }
+    if outcome.is_valid() { ExitCode::SUCCESS } else { ExitCode::from(INVALID) }
+}
+
 /// Limit on failed requests: none by default if an expectation is about them.
 fn max_errors_of(arguments: &Args) -> Option<MaxErrors> {
     let is_expected = arguments.expectations.iter().any(expect::is_about_errors);
     arguments.max_errors.or((!is_expected).then_some(MaxErrors::Count(0)))
-}
-
-fn plan(arguments: &Args) -> Result<Plan, String> {
-    let urls = match &arguments.urls {
-        Some(file) => url_list(file, arguments.url.as_deref())?,
-        None => arguments.url.iter().cloned().collect(),
-    };
-    let body = match arguments.body.as_deref().map(|text| (text, text.strip_prefix('@'))) {
-        None => Vec::new(),
-        Some((_, Some("-"))) => standard_input()?,
-        Some((_, Some(file))) => read(Path::new(file), "--body")?,
-        Some((text, None)) => text.as_bytes().to_vec(),
-    };
-    let method_default = if arguments.body.is_some() { "POST" } else { "GET" };
-    let arrival = match (arguments.rate, &arguments.stages) {
-        (None, None) => Arrival::Closed,
-        (None, Some(Stages(stages))) => {
-            Arrival::Stages { stages: stages.clone(), seed: arguments.poisson.then_some(arguments.seed) }
-        }
-        (Some(requests_per_second), _) if arguments.poisson => {
-            Arrival::Poisson { requests_per_second, seed: arguments.seed }
-        }
-        (Some(requests_per_second), _) => Arrival::Constant { requests_per_second },
-    };
-    let needs_duration = arguments.requests.is_none() && arguments.stages.is_none();
-    let duration_default = needs_duration.then_some(DURATION_DEFAULT_SECONDS);
-    Ok(Plan {
-        urls,
-        shuffle_seed: arguments.shuffle,
-        method: arguments.method.clone().unwrap_or_else(|| method_default.to_owned()),
-        headers: arguments.headers.clone(),
-        body,
-        user: arguments.user.as_deref().map(credentials).transpose()?,
-        cookies: arguments.cookies.clone(),
-        redirects_max: arguments.follow.then_some(arguments.max_redirs),
-        directions: Directions {
-            resolve: arguments.resolve.clone(),
-            connect_to: arguments.connect_to.clone(),
-            unix_socket: arguments.unix_socket.clone(),
-        },
-        keepalive: !arguments.no_keepalive,
-        tls: Tls {
-            verify: !arguments.insecure,
-            ca: arguments.ca.clone(),
-            resume: !arguments.no_resume,
-            version_max: arguments.tls_max.map(|version| match version {
-                TlsMax::Tls12 => TlsVersion::Tls12,
-                TlsMax::Tls13 => TlsVersion::Tls13,
-            }),
-            cipher: arguments.cipher.clone(),
-            server_name: arguments.sni.clone(),
-            certificate: arguments.cert.clone(),
-            key: arguments.key.clone(),
-        },
-        http2: arguments.h2,
-        streams: usize::try_from(arguments.streams).unwrap_or(usize::MAX),
-        connections: usize::try_from(arguments.connections).unwrap_or(usize::MAX),
-        threads: usize::try_from(arguments.threads).unwrap_or(usize::MAX),
-        arrival,
-        think_time: arguments.think_time,
-        seconds: !arguments.quiet || arguments.out.is_some(),
-        breakdowns: arguments.by.iter().map(|by| by.breakdown()).collect(),
-        duration_seconds: arguments.duration.or(duration_default),
-        requests: arguments.requests,
-        warm_up_seconds: arguments.warm_up,
-        timeout_seconds: arguments.timeout,
-    })
-}
-
-/// Credentials of `--user`: as written, or from a file.
-fn credentials(user: &str) -> Result<String, String> {
-    let Some(file) = user.strip_prefix('@') else { return Ok(user.to_owned()) };
-    let text = String::from_utf8(read(Path::new(file), "--user")?);
-    let text = text.map_err(|_| format!("--user {file}: the file is not UTF-8 text"))?;
-    Ok(text.lines().next().unwrap_or_default().to_owned())
-}
-
-/// The body from standard input.
-fn standard_input() -> Result<Vec<u8>, String> {
-    let mut body = Vec::new();
-    let read = std::io::stdin().lock().take(FILE_BYTES_MAX + 1).read_to_end(&mut body);
-    read.map_err(|error| format!("--body @-: cannot read standard input: {error}"))?;
-    if body.len() as u64 > FILE_BYTES_MAX {
-        return Err("--body @-: standard input is larger than 256 MiB".to_owned());
-    }
-    Ok(body)
-}
-
-fn url_list(file: &Path, base: Option<&str>) -> Result<Vec<String>, String> {
-    let text = String::from_utf8(read(file, "--urls")?)
-        .map_err(|_| format!("--urls {}: the file is not UTF-8 text", file.display()))?;
-    let (mut urls, base) = (Vec::new(), base.map(authority));
-    for (number, line) in (1..).zip(text.lines()) {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        match (line.strip_prefix('/'), base) {
-            (None, _) => urls.push(line.to_owned()),
-            (Some(path), Some(base)) => urls.push(format!("{base}/{path}")),
-            (Some(_), None) => {
-                let file = file.display();
-                return Err(format!(
-                    "--urls {file}, line {number}: a path needs a host; give one as URL: vanward load --urls {file} \
-                     http://HOST[:PORT]/"
-                ));
-            }
-        }
-    }
-    if urls.is_empty() {
-        return Err(format!("--urls {}: the file has no URL; write one a line", file.display()));
-    }
-    Ok(urls)
-}
-
-/// Scheme and authority of a URL.
-fn authority(url: &str) -> &str {
-    let host_at = url.find("://").map_or(0, |at| at + 3);
-    url[host_at..].find(['/', '?', '#']).map_or(url, |length| &url[..host_at + length])
-}
-
-fn read(file: &Path, flag: &str) -> Result<Vec<u8>, String> {
-    let failed = |error: std::io::Error| format!("{flag}: cannot read {}: {error}", file.display());
-    let size_bytes = std::fs::metadata(file).map_err(failed)?.len();
-    if size_bytes > FILE_BYTES_MAX {
-        return Err(format!("{flag}: {} is larger than 256 MiB", file.display()));
-    }
-    std::fs::read(file).map_err(failed)
-}
-
-fn max_errors(text: &str) -> Result<MaxErrors, String> {
-    let Some(percent) = text.strip_suffix('%') else { return whole_number(text).map(MaxErrors::Count) };
-    let percent = percent.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
-    let expected = || "expected a number such as 10, or a percentage from 0% to 100%".to_owned();
-    percent.map(|percent| MaxErrors::Share(percent / 100.0)).ok_or_else(expected)
 }
 
 /// Why results could not be written.
@@ -486,32 +346,4 @@ fn present(arguments: &Args, outcome: &Outcome) -> Result<(), Unwritten> {
         load::report(outcome)
     };
     std::io::stdout().write_all(text.as_bytes()).map_err(Unwritten::Output)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bound_on_errors_is_a_number_or_a_share() {
-        assert_eq!(max_errors("10k"), Ok(MaxErrors::Count(10_000)));
-        assert_eq!(max_errors("0.5%"), Ok(MaxErrors::Share(0.005)));
-        for text in ["", "%", "-1", "1.5", "101%", "NaN%", "-0.1%"] {
-            assert!(max_errors(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn the_authority_of_a_url_is_what_paths_are_put_behind() {
-        let cases = [
-            ("http://a:1/b?c", "http://a:1"),
-            ("http://a", "http://a"),
-            ("http://a?b", "http://a"),
-            ("a/b", "a"),
-            ("http://[::1]:8/", "http://[::1]:8"),
-        ];
-        for (url, expected) in cases {
-            assert_eq!(authority(url), expected);
-        }
-    }
 }

@@ -5,13 +5,19 @@ use report::condition::{Condition, Figure};
 
 /// Parses the value of `--expect`.
 pub(super) fn condition(text: &str) -> Result<Condition, String> {
-    let condition = Condition::parse(text)?;
-    match condition.figure() {
-        Figure::CpuPerRequest | Figure::Memory => Err(
-            "that is a figure of the server, which a generator does not see; `vanward lab run` measures it"
-                .to_owned(),
-        ),
-        _ => Ok(condition),
+    Condition::parse(text)
+}
+
+/// Refuses expectations of the server if its process is not known.
+pub(super) fn check(conditions: &[Condition], has_process: bool) -> Result<(), String> {
+    let is_of_server =
+        |condition: &&Condition| matches!(condition.figure(), Figure::CpuPerRequest | Figure::Memory);
+    match conditions.iter().find(is_of_server) {
+        Some(condition) if !has_process => Err(format!(
+            "--expect {:?} is about the server, which a generator does not see: name its process with --pid",
+            condition.text()
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -54,7 +60,10 @@ fn measured(figure: Figure, outcome: &Outcome) -> Option<f64> {
         Figure::Status(class) => (all > 0).then(|| of_class(class) as f64),
         Figure::StatusShare(class) => share(of_class(class)),
         Figure::Rate => (outcome.measured_seconds > 0.0).then_some(outcome.requests_per_second),
-        Figure::CpuPerRequest | Figure::Memory => None,
+        Figure::CpuPerRequest => {
+            outcome.server.filter(|_| outcome.requests > 0).map(|server| server.cpu_us_per_request)
+        }
+        Figure::Memory => outcome.server.map(|server| server.memory_bytes as f64),
     }
 }
 

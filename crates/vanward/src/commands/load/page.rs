@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use load::{Arrival, Breakdown, BrokenDown, Outcome};
 use report::figure;
 use report::latency::Latency;
-use report::load_page::{self, Run, Second};
+use report::load_page::{self, Run, Second, Step};
 use report::table::{NOTHING, Table};
 
 use super::out;
+use super::sweep::Point;
 use super::watch::unwritten;
 
 /// Maximum size of a result that is read.
@@ -75,6 +76,22 @@ pub(super) fn write_one(path: &Path, outcome: &Outcome) -> Result<(), String> {
     write(path, &title(outcome), &lede(outcome), &[converted("this run".to_owned(), outcome)?])
 }
 
+/// Writes the page of a sweep over connections.
+pub(super) fn write_sweep(path: &Path, points: &[Point]) -> Result<(), String> {
+    let Some(first) = points.first() else { return Ok(()) };
+    let steps = points.iter().map(|point| {
+        let run = converted(figure::things(point.connections, "connection"), &point.outcome)?;
+        let server =
+            point.outcome.server.map(|server| (server.cpu_us_per_request, server.memory_bytes as f64));
+        Ok(Step { across: point.connections as f64, server, run })
+    });
+    let steps: Vec<Step> = steps.collect::<Result<_, String>>()?;
+    let (title, lede) = (title(&first.outcome), lede(&first.outcome));
+    let page = load_page::render_sweep(&title, &lede, "connections", &steps);
+    let page = page.map_err(|error| error.to_string())?;
+    std::fs::write(path, page).map_err(|error| unwritten(path, &error))
+}
+
 fn write(path: &Path, title: &str, lede: &str, runs: &[Run]) -> Result<(), String> {
     let page = load_page::render(title, lede, runs).map_err(|error| error.to_string())?;
     std::fs::write(path, page).map_err(|error| unwritten(path, &error))
@@ -101,7 +118,7 @@ fn short_name(path: &Path) -> String {
     name.map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
-fn title(outcome: &Outcome) -> String {
+pub(super) fn title(outcome: &Outcome) -> String {
     let settings = &outcome.settings;
     let more = if settings.urls > 1 { format!(" and {} more", settings.urls - 1) } else { String::new() };
     format!("{} {}{more}", settings.method, settings.url)

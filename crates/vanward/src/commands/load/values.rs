@@ -1,6 +1,6 @@
 //! Values of flags: numbers with units, stages, think time.
 
-use load::{Breakdown, Stage, ThinkTime};
+use load::{Breakdown, Outcome, Stage, ThinkTime};
 
 const EXPECTED_STAGE: &str = "expected stages such as 10s:1000 (hold 1,000 requests/s), 30s:..5000 (ramp to 5,000 from the rate before) or \
                               30s:1000..5000";
@@ -31,6 +31,40 @@ pub(super) fn whole_number(text: &str) -> Result<u64, String> {
         return Err("expected a whole number such as 64 or 10k".to_owned());
     }
     Ok(number as u64)
+}
+
+/// Maximum of failed requests: a number, or a share of all requests.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum MaxErrors {
+    Count(u64),
+    /// A share of all requests.
+    Share(f64),
+}
+
+impl MaxErrors {
+    pub(super) fn are_exceeded_by(self, outcome: &Outcome) -> bool {
+        let failed = outcome.errors.total();
+        match self {
+            Self::Count(most) => failed > most,
+            Self::Share(most) => failed as f64 > most * (failed + outcome.requests) as f64,
+        }
+    }
+}
+
+impl std::fmt::Display for MaxErrors {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Count(most) => write!(formatter, "{most}"),
+            Self::Share(most) => write!(formatter, "{}%", most * 100.0),
+        }
+    }
+}
+
+pub(super) fn max_errors(text: &str) -> Result<MaxErrors, String> {
+    let Some(percent) = text.strip_suffix('%') else { return whole_number(text).map(MaxErrors::Count) };
+    let percent = percent.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
+    let expected = || "expected a number such as 10, or a percentage from 0% to 100%".to_owned();
+    percent.map(|percent| MaxErrors::Share(percent / 100.0)).ok_or_else(expected)
 }
 
 /// The stages of `--stages`, as one value for clap.
@@ -107,6 +141,15 @@ mod tests {
         );
         for text in ["", "k", "x", "1.5", "-1", "NaN", "inf", "1e300"] {
             assert!(whole_number(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bound_on_errors_is_a_number_or_a_share() {
+        assert_eq!(max_errors("10k"), Ok(MaxErrors::Count(10_000)));
+        assert_eq!(max_errors("0.5%"), Ok(MaxErrors::Share(0.005)));
+        for text in ["", "%", "-1", "1.5", "101%", "NaN%", "-0.1%"] {
+            assert!(max_errors(text).is_err(), "{text}");
         }
     }
 

@@ -1,0 +1,169 @@
+//! The plan that flags describe.
+
+use std::io::Read;
+use std::path::Path;
+
+use load::{Arrival, Directions, Plan, Tls, TlsVersion};
+
+use super::values::Stages;
+use super::{Args, TlsMax};
+
+/// A body or a URL list is read whole into memory.
+const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Duration of a run without -d and -n.
+const DURATION_DEFAULT_SECONDS: f64 = 10.0;
+
+/// A count as the plan has it, which refuses what is too large.
+pub(super) fn whole(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+/// The plan of a run, with the first number of connections.
+pub(super) fn plan(arguments: &Args) -> Result<Plan, String> {
+    super::expect::check(&arguments.expectations, arguments.pid.is_some())?;
+    let urls = match &arguments.urls {
+        Some(file) => url_list(file, arguments.url.as_deref())?,
+        None => arguments.url.iter().cloned().collect(),
+    };
+    let body = match arguments.body.as_deref().map(|text| (text, text.strip_prefix('@'))) {
+        None => Vec::new(),
+        Some((_, Some("-"))) => standard_input()?,
+        Some((_, Some(file))) => read(Path::new(file), "--body")?,
+        Some((text, None)) => text.as_bytes().to_vec(),
+    };
+    let method_default = if arguments.body.is_some() { "POST" } else { "GET" };
+    let arrival = match (arguments.rate, &arguments.stages) {
+        (None, None) => Arrival::Closed,
+        (None, Some(Stages(stages))) => {
+            Arrival::Stages { stages: stages.clone(), seed: arguments.poisson.then_some(arguments.seed) }
+        }
+        (Some(requests_per_second), _) if arguments.poisson => {
+            Arrival::Poisson { requests_per_second, seed: arguments.seed }
+        }
+        (Some(requests_per_second), _) => Arrival::Constant { requests_per_second },
+    };
+    let needs_duration = arguments.requests.is_none() && arguments.stages.is_none();
+    let duration_default = needs_duration.then_some(DURATION_DEFAULT_SECONDS);
+    Ok(Plan {
+        urls,
+        shuffle_seed: arguments.shuffle,
+        method: arguments.method.clone().unwrap_or_else(|| method_default.to_owned()),
+        headers: arguments.headers.clone(),
+        body,
+        user: arguments.user.as_deref().map(credentials).transpose()?,
+        cookies: arguments.cookies.clone(),
+        redirects_max: arguments.follow.then_some(arguments.max_redirs),
+        directions: Directions {
+            resolve: arguments.resolve.clone(),
+            connect_to: arguments.connect_to.clone(),
+            unix_socket: arguments.unix_socket.clone(),
+        },
+        keepalive: !arguments.no_keepalive,
+        tls: Tls {
+            verify: !arguments.insecure,
+            ca: arguments.ca.clone(),
+            resume: !arguments.no_resume,
+            version_max: arguments.tls_max.map(|version| match version {
+                TlsMax::Tls12 => TlsVersion::Tls12,
+                TlsMax::Tls13 => TlsVersion::Tls13,
+            }),
+            cipher: arguments.cipher.clone(),
+            server_name: arguments.sni.clone(),
+            certificate: arguments.cert.clone(),
+            key: arguments.key.clone(),
+        },
+        http2: arguments.h2,
+        streams: whole(arguments.streams),
+        connections: arguments.connections.first().map_or(usize::MAX, |count| whole(*count)),
+        threads: whole(arguments.threads),
+        server_process: arguments.pid,
+        arrival,
+        think_time: arguments.think_time,
+        seconds: !arguments.quiet || arguments.out.is_some(),
+        breakdowns: arguments.by.iter().map(|by| by.breakdown()).collect(),
+        duration_seconds: arguments.duration.or(duration_default),
+        requests: arguments.requests,
+        warm_up_seconds: arguments.warm_up,
+        timeout_seconds: arguments.timeout,
+    })
+}
+
+/// Credentials of `--user`: as written, or from a file.
+fn credentials(user: &str) -> Result<String, String> {
+    let Some(file) = user.strip_prefix('@') else { return Ok(user.to_owned()) };
+    let text = String::from_utf8(read(Path::new(file), "--user")?);
+    let text = text.map_err(|_| format!("--user {file}: the file is not UTF-8 text"))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// The body from standard input.
+fn standard_input() -> Result<Vec<u8>, String> {
+    let mut body = Vec::new();
+    let read = std::io::stdin().lock().take(FILE_BYTES_MAX + 1).read_to_end(&mut body);
+    read.map_err(|error| format!("--body @-: cannot read standard input: {error}"))?;
+    if body.len() as u64 > FILE_BYTES_MAX {
+        return Err("--body @-: standard input is larger than 256 MiB".to_owned());
+    }
+    Ok(body)
+}
+
+fn url_list(file: &Path, base: Option<&str>) -> Result<Vec<String>, String> {
+    let text = String::from_utf8(read(file, "--urls")?)
+        .map_err(|_| format!("--urls {}: the file is not UTF-8 text", file.display()))?;
+    let (mut urls, base) = (Vec::new(), base.map(authority));
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        match (line.strip_prefix('/'), base) {
+            (None, _) => urls.push(line.to_owned()),
+            (Some(path), Some(base)) => urls.push(format!("{base}/{path}")),
+            (Some(_), None) => {
+                let file = file.display();
+                return Err(format!(
+                    "--urls {file}, line {number}: a path needs a host; give one as URL: vanward load --urls {file} \
+                     http://HOST[:PORT]/"
+                ));
+            }
+        }
+    }
+    if urls.is_empty() {
+        return Err(format!("--urls {}: the file has no URL; write one a line", file.display()));
+    }
+    Ok(urls)
+}
+
+/// Scheme and authority of a URL.
+fn authority(url: &str) -> &str {
+    let host_at = url.find("://").map_or(0, |at| at + 3);
+    url[host_at..].find(['/', '?', '#']).map_or(url, |length| &url[..host_at + length])
+}
+
+fn read(file: &Path, flag: &str) -> Result<Vec<u8>, String> {
+    let failed = |error: std::io::Error| format!("{flag}: cannot read {}: {error}", file.display());
+    let size_bytes = std::fs::metadata(file).map_err(failed)?.len();
+    if size_bytes > FILE_BYTES_MAX {
+        return Err(format!("{flag}: {} is larger than 256 MiB", file.display()));
+    }
+    std::fs::read(file).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_authority_of_a_url_is_what_paths_are_put_behind() {
+        let cases = [
+            ("http://a:1/b?c", "http://a:1"),
+            ("http://a", "http://a"),
+            ("http://a?b", "http://a"),
+            ("a/b", "a"),
+            ("http://[::1]:8/", "http://[::1]:8"),
+        ];
+        for (url, expected) in cases {
+            assert_eq!(authority(url), expected);
+        }
+    }
+}
