@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
     // A body, in either form.
     let trailers = &rest[rest.len() / 2..];
     let [binary, text] = [Form::Web, Form::WebText].map(|form| {
-        let (mut body, mut out) = (WebBody::new(form), Vec::new());
+        let (mut body, mut out) = (WebBody::new(form, false), Vec::new());
         rest.chunks(piece).for_each(|part| body.push(part, &mut out));
         body.end(trailers, &mut out);
         out

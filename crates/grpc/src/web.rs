@@ -16,12 +16,15 @@ pub struct WebBody {
     /// The base64 of `grpc-web-text`.
     text: Option<TextEncoder>,
     place: Place,
+    /// Whether the head has told the status.
+    has_status: bool,
 }
 
 impl WebBody {
-    /// A body that has not begun.
-    pub fn new(form: Form) -> Self {
-        Self { text: (form == Form::WebText).then(TextEncoder::default), place: Place::default() }
+    /// A body that has not begun. `has_status` tells whether the head has told the status of the call.
+    pub fn new(form: Form, has_status: bool) -> Self {
+        let text = (form == Form::WebText).then(TextEncoder::default);
+        Self { text, place: Place::default(), has_status }
     }
 
     /// Appends what comes of the next bytes of the body to `out`.
@@ -42,11 +45,11 @@ impl WebBody {
         self.place.left == 0 && self.place.prefix_len == 0
     }
 
-    /// Ends the body with these trailers, which are lines. One without a status gets one, since some clients take its
+    /// Ends the body with these trailers, which are lines. A call without a status gets one, since some clients take its
     /// absence for success.
     pub fn end(&mut self, trailers: &[u8], out: &mut Vec<u8>) {
         let mut lines = Vec::new();
-        let mut has_status = false;
+        let mut has_status = self.has_status;
         for line in trailers.split(|byte| *byte == b'\n') {
             let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
             // "Use lower-case header/trailer names."
@@ -59,7 +62,7 @@ impl WebBody {
         if !has_status {
             push_status(&mut lines, Status::UNKNOWN);
         }
-        self.write_frame(&lines, out);
+        if lines.is_empty() { self.flush(out) } else { self.write_frame(&lines, out) }
     }
 
     /// Ends the body with a status of the proxy's own.
@@ -139,7 +142,7 @@ mod tests {
     use super::*;
 
     fn whole(form: Form, body: &[u8], piece: usize, trailers: &[u8]) -> Vec<u8> {
-        let (mut web, mut out) = (WebBody::new(form), Vec::new());
+        let (mut web, mut out) = (WebBody::new(form, false), Vec::new());
         body.chunks(piece).for_each(|piece| web.push(piece, &mut out));
         web.end(trailers, &mut out);
         out
@@ -169,8 +172,17 @@ mod tests {
     }
 
     #[test]
+    fn a_status_of_the_head_is_told_once() {
+        for (trailers, expected) in [(&b""[..], &b""[..]), (b"x-a: 1\r\n", b"\x80\0\0\0\x08x-a: 1\r\n")] {
+            let (mut web, mut out) = (WebBody::new(Form::Web, true), Vec::new());
+            web.end(trailers, &mut out);
+            assert_eq!(out, expected);
+        }
+    }
+
+    #[test]
     fn a_failure_is_told_between_messages() {
-        let mut web = WebBody::new(Form::Web);
+        let mut web = WebBody::new(Form::Web, false);
         let mut out = Vec::new();
         for (bytes, expected) in [
             (&b""[..], true),

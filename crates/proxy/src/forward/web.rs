@@ -117,7 +117,8 @@ pub(crate) async fn respond(
             push_line(&mut text, name, value);
         }
     }
-    let transform = has_body.then(|| Transform::Web(WebBody::new(form)));
+    let has_status = seen::line(&response.head, bytes, b"grpc-status").is_some();
+    let transform = has_body.then(|| Transform::Web(WebBody::new(form, has_status)));
     coded::pass(exchange, reply, text, (transform, true)).await
 }
 

@@ -2,7 +2,7 @@
 
 use config::{Protocol, RetryOn};
 use testkit::http2::End;
-use testkit::http2::frame::{data, headers, last_data, last_headers};
+use testkit::http2::frame::{CANCEL, data, headers, last_data, last_headers, reset};
 
 use crate::scene::Scene;
 
@@ -116,6 +116,20 @@ fn a_stream_goes_on_a_moment_after_its_first_message() {
     }
     first.sends(last_headers(1, UNAVAILABLE));
     assert_eq!(client.whole(1), UNAVAILABLE);
+}
+
+#[test]
+fn a_client_that_leaves_while_its_response_is_held_ends_the_call() {
+    let scene = scene(Protocol::Http2);
+    let mut client = scene.client();
+    client.sends([headers(1, CALL), last_data(1, message(9))].concat());
+    let mut first = server(&scene, 0);
+    first.whole(1);
+    first.sends([headers(1, HEAD), data(1, &message(600)[..500])].concat());
+    first.is_heard();
+    client.sends(reset(1, CANCEL));
+    first.gets_reset(1, CANCEL);
+    scene.assert_failure("client-gone", 1);
 }
 
 #[test]

@@ -182,6 +182,17 @@ fn a_response_that_is_trailers_only_keeps_its_head() {
 }
 
 #[test]
+fn a_status_in_the_head_of_a_response_with_a_body_is_told_once() {
+    let scene = scene();
+    let mut client = calls2(&scene, "content-type: application/grpc-web\n", MESSAGE);
+    let mut server = server(&scene, 0);
+    server.whole(1);
+    server.sends([headers(1, &format!("{HEAD}grpc-status: 5\n")), last_data(1, "")].concat());
+    let expected = format!("{HEAD}grpc-status: 5\nvia: vanward\n");
+    assert_eq!(client.whole(1), expected.replace("grpc+", "grpc-web+"));
+}
+
+#[test]
 fn a_call_of_grpc_web_is_repeated_as_one_of_grpc() {
     let scene = scene();
     let mut client = calls1(&scene, "Content-Type: application/grpc-web-text\n", TEXT);

@@ -19,6 +19,8 @@ mod secured;
 mod coding;
 /// Which other origins may read responses.
 mod cors;
+/// gRPC-Web from a browser.
+mod grpc_web;
 /// Who is let in by another server, as nginx does it.
 mod forward_auth;
 /// Unix sockets, PROXY headers, and connections that are passed on as they are.
