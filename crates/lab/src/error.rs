@@ -47,6 +47,16 @@ pub enum Error {
         /// The reason and a remedy.
         reason: String,
     },
+    /// A server that should run already does not answer.
+    #[error(
+        "http://{server} does not answer: {reason}; start it, or have the lab do so with command in [origin]"
+    )]
+    NoServer {
+        /// The server, as `HOST:PORT`.
+        server: String,
+        /// The reason.
+        reason: String,
+    },
     /// A program could not be started.
     #[error("cannot start {program}: {source}; check that it is installed and may be executed")]
     Spawn {

@@ -144,8 +144,7 @@ impl<'p> Experiment<'p> {
         let asks = |upstream| plan.cases.iter().any(|case| case.upstream == upstream);
         let has_tls = asks(Upstream::Https) || plan.cases.iter().any(|case| case.scheme == Scheme::Https);
         let certificate = if has_tls { Some(sites.certify().await?) } else { None };
-        let (origins, processes) =
-            sites.start_origins(plan.origins, asks(Upstream::Https), plan.says_keep_alive).await?;
+        let (origins, processes) = sites.start_origins(plan, asks(Upstream::Https)).await?;
         let mut lists: Vec<UrlList> = Vec::new();
         for urls in plan.cases.iter().filter_map(|case| case.urls) {
             if !lists.contains(&urls) {
@@ -360,14 +359,22 @@ impl<'p> Experiment<'p> {
         let plan = self.plan;
         let (asked, installed) = (&plan.cases[case], &plan.proxies[proxy]);
         let service = self.given().service(asked).deviating(installed.deviation);
-        let started = self.sites.start_proxy(installed, &service, &asked.payload).await?;
+        let probed = plan.probe(asked);
+        let started = self.sites.start_proxy(installed, &service, &probed).await?;
         if let Some((_, process)) = &started {
             self.note_start(proxy, &asked.name, &service, process);
         }
         let origins = self.origins.that_speak(asked.upstream);
-        let address = started.map_or(origins[0], |(address, _)| address);
-        let scheme = if asked.scheme == Scheme::Https { "https" } else { "http" };
-        let url = format!("{scheme}://{address}{}", asked.payload.path);
+        let address = started.map(|(address, _)| address).or(origins.first().copied());
+        let (server, port) = match (installed.target(), address) {
+            (Some((server, port)), _) => (server.to_owned(), port),
+            (None, Some(address)) => {
+                let scheme = if asked.scheme == Scheme::Https { "https" } else { "http" };
+                (format!("{scheme}://{address}"), address.port())
+            }
+            (None, None) => return Err(Error::Empty("origin")),
+        };
+        let url = format!("{server}{}", asked.payload.path);
         let mut request = self.request(case, url, service.trusted());
         request.rate_per_second = rate.or(request.rate_per_second);
         if !plan.timing.warm_up.is_zero() && matches!(request.end, End::After(_)) {
@@ -375,7 +382,7 @@ impl<'p> Experiment<'p> {
             self.sites.warm_up(asked.generator, &warm_up).await?;
         }
         let order = Order {
-            port: address.port(),
+            port,
             origin_ports: origins.iter().map(SocketAddr::port).collect(),
 
             every: (asked.measured(plan.timing) / 2).min(BETWEEN_SAMPLES),
@@ -430,6 +437,7 @@ impl<'p> Experiment<'p> {
                 Arrivals::Constant { rate_per_second } => Some(rate_per_second),
             },
             urls: plan.urls.map(|urls| PathBuf::from(list_name(&urls))),
+            message: plan.message.clone(),
             timeout: plan.timeout,
             says_keep_alive: self.plan.says_keep_alive && plan.version == Version::Http1,
         }
@@ -541,7 +549,7 @@ fn round_rate(rate_per_second: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Own, Timing};
+    use crate::plan::{OriginPlan, Own, Timing};
 
     #[test]
     fn rates_have_two_digits_and_are_never_more_than_asked() {
@@ -562,7 +570,7 @@ mod tests {
             own,
             absent: Vec::new(),
             cases: Vec::new(),
-            origins: NonZeroUsize::MIN,
+            origins: OriginPlan::own(NonZeroUsize::MIN),
             timing: Timing::within(Duration::from_secs(1), 1),
             seed: 1,
             notes: Vec::new(),

@@ -65,7 +65,8 @@ mod tests {
     fn the_parameters_are_those_of_the_documents() {
         let read = |name| Written::read(named(name).expect(name).text, name, false).expect(name);
         let zproxy = read("zproxy");
-        assert_eq!((zproxy.origins.get(), zproxy.timing.measured.as_secs()), (2, 15));
+        let two = crate::plan::OriginSource::Own(2.try_into().expect("is not zero"));
+        assert_eq!((&zproxy.origins.source, zproxy.timing.measured.as_secs()), (&two, 15));
         assert_eq!(
             (zproxy.cases[0].connections.get(), zproxy.cases[0].threads.map(std::num::NonZero::get)),
             (400, Some(10))

@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::group::Group;
-use crate::plan::Own;
+use crate::plan::{Message, Own};
 use crate::usage::Root;
 use crate::{proxies, start};
 
@@ -88,6 +88,8 @@ pub(crate) struct Request {
     pub(crate) rate_per_second: Option<f64>,
     /// File with paths to request instead of the URL's path.
     pub(crate) urls: Option<PathBuf>,
+    /// Differences from a plain GET.
+    pub(crate) message: Message,
     /// Timeout of a request.
     pub(crate) timeout: Duration,
     /// Whether requests have `Connection: keep-alive`.
@@ -213,7 +215,8 @@ fn children_seconds() -> Option<f64> {
 fn closed_loop_of_one_url(request: &Request) -> Option<&'static str> {
     let rate = request.rate_per_second.map(|_| "only vanward's own generator keeps to a rate here");
     let list = request.urls.as_ref().map(|_| "only vanward's own generator takes a list of URLs here");
-    rate.or(list)
+    let message = "only vanward's own generator sends other methods, fields and bodies here";
+    rate.or(list).or((!request.message.is_plain()).then_some(message))
 }
 
 /// Arguments for the field `Connection: keep-alive`, if requests have it.
@@ -291,6 +294,7 @@ mod tests {
             end: End::After(Duration::from_millis(1500)),
             rate_per_second: None,
             urls: None,
+            message: Message::default(),
             timeout: Duration::from_secs(10),
             says_keep_alive: false,
         }

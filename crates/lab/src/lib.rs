@@ -55,11 +55,13 @@ mod serving;
 mod error;
 
 pub use agent::agent;
-pub use agent::words::Wanted;
+pub use agent::words::{Server, Wanted};
 pub use changes::Changes;
 pub use error::Error;
 pub use experiment::{Forecast, Progress, Watcher, run};
-pub use plan::{CasePlan, Deviation, Features, Load, Own, Payload, Plan, Timing};
+pub use plan::{
+    CasePlan, Deviation, Features, Load, Message, OriginPlan, OriginSource, Own, Payload, Plan, Timing,
+};
 pub use serving::Serving;
 pub use site::Host;
 pub use sites::{Placement, Sites};

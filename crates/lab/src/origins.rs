@@ -1,7 +1,7 @@
-//! Test servers: `vanward origin`, a process each, running for the whole run.
+//! Servers behind the proxies, for the whole run: `vanward origin`, another program, a process each, or servers that run
+//! already.
 
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::certificate::{CIPHER, Certificate};
 use crate::error::Error;
 use crate::group::Group;
-use crate::plan::Own;
+use crate::plan::{OriginSource, Own};
 use crate::start;
 use crate::usage::{Processes, Reading, Root};
 
@@ -41,8 +41,10 @@ impl Addresses {
 /// Settings of the origins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Wanted {
-    /// Number of origins.
-    pub(crate) count: NonZeroUsize,
+    /// What they are.
+    pub(crate) source: OriginSource,
+    /// Path to ask another program for until it answers.
+    pub(crate) ready: String,
     /// Address to listen on.
     pub(crate) address: IpAddr,
     /// Whether the origins also use TLS, with the certificate in the agent's folder.
@@ -59,6 +61,8 @@ pub(crate) struct Origins {
     pub(crate) addresses: Addresses,
     /// How each origin was started.
     pub(crate) processes: Vec<Process>,
+    /// Whether they have counters that can be read.
+    have_counters: bool,
     /// Connections that the lab used to read the counters.
     looks: u64,
 }
@@ -71,28 +75,63 @@ impl Origins {
         cores: &[usize],
         folder: &Path,
     ) -> Result<Self, Error> {
-        let command = command(own, wanted, folder);
-        let mut origins =
-            Self { groups: Vec::new(), addresses: Addresses::default(), processes: Vec::new(), looks: 0 };
-        for number in 1..=wanted.count.get() {
-            let mut group = Group::start(&format!("origin-{number}"), &command, cores, folder)?;
-            let said = start::until_it_says_where(&mut group, 1 + usize::from(wanted.has_tls)).await?;
-            origins.addresses.plain.push(said[0]);
-            origins.addresses.tls.extend(said.get(1));
-            origins.processes.push(Process { command: start::typed(&command), files: Vec::new() });
-            origins.groups.push(group);
+        let mut origins = Self {
+            groups: Vec::new(),
+            addresses: Addresses::default(),
+            processes: Vec::new(),
+            have_counters: matches!(wanted.source, OriginSource::Own(_)),
+            looks: 0,
+        };
+        match &wanted.source {
+            OriginSource::Own(count) => {
+                let command = command(own, wanted, folder);
+                for number in 1..=count.get() {
+                    let mut group = Group::start(&format!("origin-{number}"), &command, cores, folder)?;
+                    let said =
+                        start::until_it_says_where(&mut group, 1 + usize::from(wanted.has_tls)).await?;
+                    origins.addresses.tls.extend(said.get(1));
+                    origins.started(group, said[0], &command);
+                }
+            }
+            OriginSource::Command(count, template) => {
+                for number in 1..=count.get() {
+                    let listen = start::free_address(wanted.address)?;
+                    let command: Vec<String> = template.iter().map(|word| filled(word, listen)).collect();
+                    let mut group = Group::start(&format!("origin-{number}"), &command, cores, folder)?;
+                    start::until_a_server_answers(&mut group, listen, &wanted.ready).await?;
+                    origins.started(group, listen, &command);
+                }
+            }
+            OriginSource::Running(servers) => {
+                for server in servers {
+                    origins.addresses.plain.push(start::running_server(server, &wanted.ready).await?);
+                }
+            }
+            OriginSource::Nothing => {}
         }
         Ok(origins)
     }
 
-    /// CPU time of all origins until now; `None` if it cannot be read.
+    fn started(&mut self, group: Group, address: SocketAddr, command: &[String]) {
+        self.addresses.plain.push(address);
+        self.processes.push(Process { command: start::typed(command), files: Vec::new() });
+        self.groups.push(group);
+    }
+
+    /// CPU time of all origins until now; `None` if it cannot be read, or they are not the lab's.
     pub(crate) fn cpu_seconds(&self) -> Option<f64> {
+        if self.groups.is_empty() {
+            return None;
+        }
         Some(Reading::of(&Processes::now().ok()?, &self.roots()).cpu_seconds())
     }
 
     /// Connections that the origins accepted until now, without those that read the counters. `None` if an origin does
-    /// not answer.
+    /// not answer, or has no counters.
     pub(crate) async fn connections(&mut self) -> Option<u64> {
+        if !self.have_counters {
+            return None;
+        }
         let mut sum = 0;
         for address in &self.addresses.plain {
             // This look has a connection of its own.
@@ -120,7 +159,14 @@ impl Origins {
     }
 }
 
-/// Command line of an origin.
+/// A word of a program's command line, with its address filled in.
+fn filled(word: &str, listen: SocketAddr) -> String {
+    word.replace("{listen}", &listen.to_string())
+        .replace("{port}", &listen.port().to_string())
+        .replace("{host}", &listen.ip().to_string())
+}
+
+/// Command line of `vanward origin`.
 fn command(own: &Own, wanted: &Wanted, folder: &Path) -> Vec<String> {
     let listen = SocketAddr::new(wanted.address, 0).to_string();
     let text = |path: &Path| path.to_string_lossy().into_owned();

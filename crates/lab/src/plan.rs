@@ -29,8 +29,8 @@ pub struct Plan {
     pub absent: Vec<Absent>,
     /// Cases, in the order of the tables.
     pub cases: Vec<CasePlan>,
-    /// Number of origins behind each proxy.
-    pub origins: NonZeroUsize,
+    /// Servers behind each proxy.
+    pub origins: OriginPlan,
     /// Number of rounds, and durations.
     pub timing: Timing,
     /// Seed of the random order.
@@ -45,6 +45,56 @@ pub struct Plan {
     pub expectations: Vec<Expect>,
     /// Whether clients and origins send `Connection: keep-alive`, as HTTP/1.0 requires.
     pub says_keep_alive: bool,
+}
+
+/// Servers behind the proxies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OriginPlan {
+    /// What they are.
+    pub source: OriginSource,
+    /// Path that is answered with 200 once a server is ready; `None` is the path of each case.
+    pub ready: Option<String>,
+}
+
+/// What the servers behind the proxies are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OriginSource {
+    /// This many of `vanward origin`.
+    Own(NonZeroUsize),
+    /// This many of another program, started and stopped by the lab.
+    Command(NonZeroUsize, Vec<String>),
+    /// Servers that run already, as `HOST:PORT`.
+    Running(Vec<String>),
+    /// None: what is measured runs already.
+    Nothing,
+}
+
+impl OriginPlan {
+    /// So many of `vanward origin`.
+    pub fn own(count: NonZeroUsize) -> Self {
+        Self { source: OriginSource::Own(count), ready: None }
+    }
+
+    /// Nothing in place of `vanward origin`: what is measured runs already.
+    #[must_use]
+    pub(crate) fn unless_own(self) -> Self {
+        if self.is_own() { Self { source: OriginSource::Nothing, ..self } } else { self }
+    }
+
+    /// Whether they are `vanward origin`, whose responses are known.
+    pub fn is_own(&self) -> bool {
+        matches!(self.source, OriginSource::Own(_))
+    }
+}
+
+impl Plan {
+    /// The response that shows that a proxy is ready for a case.
+    pub(crate) fn probe(&self, case: &CasePlan) -> Payload {
+        match &self.origins.ready {
+            Some(path) => Payload { path: path.clone(), bytes: None, ..case.payload.clone() },
+            None => case.payload.clone(),
+        }
+    }
 }
 
 /// Vanward's own program.
@@ -73,6 +123,8 @@ pub struct CasePlan {
     pub payload: Payload,
     /// List of URLs to request instead of the payload.
     pub urls: Option<UrlList>,
+    /// Differences of the requests from a plain GET.
+    pub message: Message,
     /// When requests are sent.
     pub load: Load,
     /// Load generator.
@@ -93,6 +145,24 @@ pub struct CasePlan {
     pub features: Features,
     /// Name of the published case to compare with.
     pub published: Option<String>,
+}
+
+/// Differences of a case's requests from a plain GET.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Method; `None` is GET, or POST with a body.
+    pub method: Option<String>,
+    /// Header fields, `Name: value`.
+    pub headers: Vec<String>,
+    /// Body.
+    pub body: Option<String>,
+}
+
+impl Message {
+    /// Whether requests are plain GETs.
+    pub fn is_plain(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Features that proxies may be asked for beside forwarding.
@@ -285,7 +355,8 @@ impl CasePlan {
     pub(crate) fn is_closed_loop_of(&self, paced: &Self) -> bool {
         let key = |case: &Self| {
             let protocol = (case.scheme, case.version, case.upstream, case.layer);
-            (case.payload.clone(), protocol, case.connections, case.workers, case.features, case.urls)
+            let asked = (case.payload.clone(), case.urls, case.message.clone());
+            (asked, protocol, case.connections, case.workers, case.features)
         };
         self.load == Load::Closed && key(self) == key(paced) && self.generator.name == paced.generator.name
     }

@@ -39,6 +39,8 @@ pub mod toxiproxy;
 pub mod pingap;
 /// Any other program, by its command line in the plan.
 pub mod command;
+/// A service that runs already.
+pub mod target;
 
 use std::collections::BTreeMap;
 use std::env;
@@ -52,7 +54,7 @@ use report::judge::Trait;
 use report::results::{Absent, File, Layer, Role, Upstream, Version};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::agent::words::Wanted;
+use crate::agent::words::{Server, Wanted};
 use crate::certificate::{self, Certificate};
 use crate::error::Error;
 use crate::plan::{Deviation, Features, Own};
@@ -118,7 +120,7 @@ pub struct Installed {
     pub version: String,
     /// Complete version output of the program; for Vanward, its flags.
     pub build: String,
-    /// Command line, for a proxy without a driver of its own.
+    /// Command line, for a proxy without a driver of its own; scheme, host and port of a service that runs already.
     pub template: Vec<String>,
     /// Settings of the plan that differ for this proxy from the others.
     pub deviation: Deviation,
@@ -284,7 +286,7 @@ fn driver_name<S: Serializer>(driver: &&'static Driver, serializer: S) -> Result
 
 fn driver_named<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static Driver, D::Error> {
     let name = String::deserialize(deserializer)?;
-    let all = OWN.into_iter().chain(PEERS).chain([&command::DRIVER]);
+    let all = OWN.into_iter().chain(PEERS).chain([&command::DRIVER, &target::DRIVER]);
     let unknown = || serde::de::Error::custom(format!("no proxy is called {name}"));
     all.into_iter().find(|driver| driver.name == name).ok_or_else(unknown)
 }
@@ -336,6 +338,29 @@ impl Installed {
     }
 }
 
+impl Installed {
+    /// A service that runs already, at this scheme, host and port.
+    pub fn running(name: &str, server: &Server) -> Self {
+        Self {
+            name: name.to_owned(),
+            driver: &target::DRIVER,
+            program: PathBuf::new(),
+            version: String::new(),
+            build: String::new(),
+            template: vec![server.url.clone(), server.port.to_string()],
+            deviation: Deviation::default(),
+        }
+    }
+
+    /// Scheme, host and port of a service that runs already, and the port alone; `None` for a proxy that is started.
+    pub(crate) fn target(&self) -> Option<(&str, u16)> {
+        match (self.driver.name == target::DRIVER.name, &self.template[..]) {
+            (true, [url, port]) => Some((url, port.parse().ok()?)),
+            _ => None,
+        }
+    }
+}
+
 /// Help text of Vanward's program with its flags: an older program lacks some features.
 fn flags(program: &Path) -> String {
     let told = Command::new(program).args(["proxy", "--help"]).output();
@@ -371,10 +396,10 @@ pub fn names() -> Vec<&'static str> {
 
 /// The installed proxies of a plan in its order, and those that are not installed.
 pub(crate) fn chosen(wanted: &Wanted, own: &Own) -> (Vec<Installed>, Vec<Absent>) {
-    let Wanted { names, commands, deviations } = wanted;
+    let Wanted { names, deviations, .. } = wanted;
     let (mut here, mut absent) = (Vec::new(), Vec::new());
     for name in names {
-        match look(name, commands, own) {
+        match look(name, wanted, own) {
             Ok(installed) => {
                 let deviation = deviations.get(name).copied().unwrap_or_default();
                 here.push(Installed { deviation, ..installed });
@@ -386,9 +411,15 @@ pub(crate) fn chosen(wanted: &Wanted, own: &Own) -> (Vec<Installed>, Vec<Absent>
 }
 
 /// Finds a proxy by name, or says how to install it.
-fn look(name: &str, commands: &[(String, Vec<String>)], own: &Own) -> Result<Installed, String> {
-    if let Some((_, template)) = commands.iter().find(|(known, _)| known == name) {
+fn look(name: &str, wanted: &Wanted, own: &Own) -> Result<Installed, String> {
+    if let Some((_, template)) = wanted.commands.iter().find(|(known, _)| known == name) {
         return Ok(Installed::command(name, template.clone()));
+    }
+    if let Some((_, server)) = wanted.targets.iter().find(|(known, _)| known == name) {
+        return Ok(Installed::running(name, server));
+    }
+    if let Some((_, program)) = wanted.programs.iter().find(|(known, _)| known == name) {
+        return variant(name, program);
     }
     if let Some(driver) = OWN.into_iter().find(|driver| driver.name == name) {
         return Ok(Installed::own(driver, own));
@@ -404,14 +435,44 @@ pub fn census(own: &Own) -> Vec<(&'static str, Result<Installed, String>)> {
     names()
         .into_iter()
         .filter(|name| *name != direct::DRIVER.name)
-        .map(|name| (name, look(name, &[], own)))
+        .map(|name| (name, look(name, &Wanted::default(), own)))
         .collect()
+}
+
+/// Name of the driver in a name such as `nginx` or `nginx@1.22`.
+pub(crate) fn driver_of(name: &str) -> &str {
+    name.split_once('@').map_or(name, |(driver, _)| driver)
+}
+
+/// A proxy by a program of the plan's choice: another version of a known one.
+fn variant(name: &str, program: &Path) -> Result<Installed, String> {
+    let driver = driver_of(name);
+    let path = program.display();
+    let found = if driver == vanward::DRIVER.name {
+        let told = Command::new(program).arg("--version").output();
+        let told = told.map_err(|error| format!("{path} cannot be started: {error}"))?;
+        let version = String::from_utf8_lossy(&told.stdout);
+        let version = version.trim().strip_prefix("vanward ").map(str::to_owned);
+        let version =
+            version.ok_or_else(|| format!("{path} is no vanward: `{path} --version` does not say so"))?;
+        Installed::own(&vanward::DRIVER, &Own { program: program.to_owned(), version })
+    } else {
+        let driver = PEERS.into_iter().find(|known| known.name == driver);
+        let told = driver.and_then(|driver| at(driver, program.to_owned()));
+        told.ok_or_else(|| format!("{path} cannot be started, or does not tell its version"))?
+    };
+    Ok(Installed { name: name.to_owned(), ..found })
 }
 
 /// Finds a peer and asks for its version. `None` if it is not installed or reports no version.
 pub fn find(driver: &'static Driver) -> Option<Installed> {
-    let (name, version_argument) = driver.program?;
-    let program = on_path(name)?;
+    let (name, _) = driver.program?;
+    at(driver, on_path(name)?)
+}
+
+/// A peer by its program. `None` if that reports no version.
+fn at(driver: &'static Driver, program: PathBuf) -> Option<Installed> {
+    let (_, version_argument) = driver.program?;
     let told = Command::new(&program).arg(version_argument).output().ok()?;
     let build = format!("{}{}", String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
     let version = (driver.version)(&build)?;

@@ -8,7 +8,7 @@ use report::results::{Layer, Upstream, Version};
 
 use crate::error::Error;
 use crate::origins::{self, Origins};
-use crate::plan::{Features, Own, Payload};
+use crate::plan::{Features, OriginSource, Own, Payload};
 use crate::proxies::{Installed, Service, vanward};
 use crate::start::{self, Started};
 
@@ -29,7 +29,8 @@ impl Serving {
         let folder = folder.map_err(|source| Error::Write { path: std::env::temp_dir(), source })?;
         let cores = crate::cores::allowed()?;
         let wanted = origins::Wanted {
-            count: origins,
+            source: OriginSource::Own(origins),
+            ready: String::new(),
             address: start::ANY_PORT.ip(),
             has_tls: false,
             says_keep_alive: false,

@@ -18,7 +18,8 @@ use crate::certificate::{Certificate, Pem};
 use crate::error::Error;
 use crate::generator::{Generator, Request};
 use crate::origins::{self, Addresses};
-use crate::plan::{Own, Payload};
+
+use crate::plan::{Own, Payload, Plan};
 use crate::proxies::{Installed, Service};
 use crate::site::{Host, Site};
 
@@ -112,12 +113,17 @@ impl Sites {
     /// Starts the origins. Returns their addresses and how they were started.
     pub(crate) async fn start_origins(
         &mut self,
-        count: NonZeroUsize,
+        plan: &Plan,
         has_tls: bool,
-        says_keep_alive: bool,
     ) -> Result<(Addresses, Vec<Process>), Error> {
-        let address = self.addresses[self.origins];
-        let ask = Ask::Origins(origins::Wanted { count, address, has_tls, says_keep_alive });
+        let path = || plan.cases.first().map(|case| case.payload.path.clone()).unwrap_or_default();
+        let ask = Ask::Origins(origins::Wanted {
+            source: plan.origins.source.clone(),
+            ready: plan.origins.ready.clone().unwrap_or_else(path),
+            address: self.addresses[self.origins],
+            has_tls,
+            says_keep_alive: plan.says_keep_alive,
+        });
         let site = &mut self.all[self.origins];
         match site.ask(&ask).await? {
             Answer::Origins { addresses, processes } => Ok((addresses, processes)),

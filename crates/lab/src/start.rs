@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use report::results::{Process, Version};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::Error;
@@ -75,7 +75,7 @@ pub(crate) async fn proxy(
 }
 
 /// An address with a port that was just free. Most programs cannot take over a bound socket.
-fn free_address(ip: IpAddr) -> Result<SocketAddr, Error> {
+pub(crate) fn free_address(ip: IpAddr) -> Result<SocketAddr, Error> {
     let address = TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr());
     address.map_err(|source| Error::System { action: "find a free port at the proxy's address", source })
 }
@@ -122,6 +122,43 @@ async fn until_it_answers(
             return Err(silent(group, last));
         }
         sleep(BETWEEN_PROBES).await;
+    }
+}
+
+/// Waits until a server that the lab has started answers a GET request for `path` with 200.
+pub(crate) async fn until_a_server_answers(
+    group: &mut Group,
+    address: SocketAddr,
+    path: &str,
+) -> Result<(), Error> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let last = match timeout(PROBE_LIMIT, probe(address, path)).await {
+            Ok(Ok((200, _))) => return Ok(()),
+            Ok(Ok((status, _))) => format!("GET {path}: status {status}"),
+            Ok(Err(error)) => format!("GET {path}: {error}"),
+            Err(_) => format!("GET {path}: no response within {PROBE_LIMIT:?}"),
+        };
+        if let Some(error) = group.ended() {
+            return Err(error);
+        }
+        if Instant::now() >= deadline {
+            return Err(silent(group, last));
+        }
+        sleep(BETWEEN_PROBES).await;
+    }
+}
+
+/// The address of a server that runs already, as `HOST:PORT`. It must answer a GET request for `path`, whatever the
+/// status.
+pub(crate) async fn running_server(server: &str, path: &str) -> Result<SocketAddr, Error> {
+    let refused = |reason: String| Error::NoServer { server: server.to_owned(), reason };
+    let mut found = lookup_host(server).await.map_err(|error| refused(error.to_string()))?;
+    let address = found.next().ok_or_else(|| refused("its name has no address".to_owned()))?;
+    match timeout(PROBE_LIMIT, probe(address, path)).await {
+        Ok(Ok(_)) => Ok(address),
+        Ok(Err(error)) => Err(refused(error.to_string())),
+        Err(_) => Err(refused(format!("no response within {PROBE_LIMIT:?}"))),
     }
 }
 

@@ -6,27 +6,33 @@
 mod every;
 /// Tables of the machines.
 mod machines;
+/// Origins and requests of one's own.
+mod own_services;
+/// Values.
+mod values;
 
 use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::time::Duration;
+use std::path::PathBuf;
 
 use mistake::{Mistake, Places, nearest};
-use report::quantity;
 use report::results::{Layer, Role, Scheme, Upstream, Version};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use toml::Spanned;
 
-use crate::agent::words::Wanted;
-use crate::expect::{Bound, Expect};
+use crate::agent::words::{Server, Wanted};
+use crate::expect::Expect;
 use crate::experiment::{Forecast, Takers};
-use crate::generator::{self, Generator};
-use crate::plan::{CasePlan, Deviation, Features, Load, Payload, Timing, UrlList};
+use crate::generator::Generator;
+use crate::plan::{CasePlan, Deviation, Features, Load, OriginPlan, Payload, Timing, UrlList};
 use crate::proxies;
 use crate::sites::Placement;
 use machines::RawMachines;
+use own_services::{RawOrigin, RawRequest};
+use values::{
+    Each, Rate, RawGenerator, RawLoad, RawPayload, RawUrls, Size, Span, Workers, ten_seconds, three,
+};
 
 /// Maximum number of cases: nobody reads more.
 const CASES_MOST: usize = 2_000;
@@ -42,8 +48,8 @@ pub struct Written {
     pub wanted: Wanted,
     /// Machines for the parts of the lab.
     pub placement: Placement,
-    /// Number of origins behind each proxy.
-    pub origins: NonZeroUsize,
+    /// Servers behind each proxy.
+    pub origins: OriginPlan,
     /// Number of rounds, and durations.
     pub timing: Timing,
     /// Cases of the plan.
@@ -60,11 +66,27 @@ impl Written {
     /// # Errors
     /// Every mistake, in the order of the file.
     pub fn read(text: &str, file: &str, quick: bool) -> Result<Self, Vec<Mistake>> {
+        Self::read_for(None, text, file, quick)
+    }
+
+    /// Reads the text of `file` for a service that runs already, in the place of the plan's proxies.
+    ///
+    /// # Errors
+    /// Every mistake, in the order of the file.
+    pub fn read_for(
+        target: Option<Server>,
+        text: &str,
+        file: &str,
+        quick: bool,
+    ) -> Result<Self, Vec<Mistake>> {
         let mut every = every::read::<RawPlan>(text, file);
         let mut mistakes = std::mem::take(&mut every.mistakes);
         // Of a plan that has lost something it is not known which cases it has.
         let is_whole = mistakes.is_empty();
-        let Some(raw) = every.value.take() else { return Err(mistakes) };
+        let Some(mut raw) = every.value.take() else { return Err(mistakes) };
+        if let Some(server) = target {
+            raw.measure_only(server);
+        }
         let places = Places::new(text, file);
         let there =
             [raw.title.is_some(), !raw.proxies.is_empty(), raw.duration.is_some(), !raw.case.is_empty()];
@@ -76,18 +98,14 @@ impl Written {
         let mut refuse = |at: Range<usize>, message: String| mistakes.push(places.mistake(&at, message));
         let names: Vec<&str> = raw.proxies.iter().map(|name| name.get_ref().as_str()).collect();
         check_proxies(&raw, &mut refuse);
-        let mut expectations = Vec::new();
-        for expect in raw.expect {
-            let at = expect.span();
-            let read = Expect::try_from(expect.into_inner());
-            match read.and_then(|expect| expect.about(&names)) {
-                Ok(expect) => expectations.push(expect),
-                Err(message) => refuse(at, message),
-            }
-        }
+        let has_targets_alone = raw.has_targets_alone();
+        let expectations = expectations(raw.expect, &names, &mut refuse);
         let placement = raw.machine.placement().map_err(|message| refuse(0..0, message));
         let clients = placement.as_ref().map_or(1, |placement| placement.clients.len());
-        let mut cases = if is_whole { cases_of(&raw.case, quick, clients, &mut refuse) } else { Vec::new() };
+        let origins = RawOrigin::plan(raw.origin.as_ref(), raw.origins.as_ref(), &mut refuse);
+        let origins = if has_targets_alone { origins.unless_own() } else { origins };
+        let given = Given { quick, clients, has_own_origins: origins.is_own() };
+        let mut cases = if is_whole { cases_of(&raw.case, given, &mut refuse) } else { Vec::new() };
         if let Some(alone) = without_its_loop(&cases) {
             refuse(0..0, alone);
         }
@@ -106,11 +124,13 @@ impl Written {
             published: raw.published,
             wanted: Wanted {
                 names: raw.proxies.into_iter().map(Spanned::into_inner).collect(),
-                commands: raw.command.into_iter().collect(),
+                commands: unplaced(raw.command),
+                targets: unplaced(raw.target),
+                programs: unplaced(raw.program),
                 deviations: raw.proxy.into_iter().map(|(name, raw)| (name, raw.into())).collect(),
             },
             placement,
-            origins: raw.origins,
+            origins,
             timing: Timing {
                 rounds: short.repeats.unwrap_or(raw.repeats).get(),
                 measured: short.duration.unwrap_or(duration).0,
@@ -135,6 +155,24 @@ impl Written {
     }
 }
 
+/// The expectations of a plan with these proxies.
+fn expectations(
+    written: Vec<Spanned<String>>,
+    names: &[&str],
+    refuse: &mut dyn FnMut(Range<usize>, String),
+) -> Vec<Expect> {
+    let mut expectations = Vec::new();
+    for expect in written {
+        let at = expect.span();
+        let read = Expect::try_from(expect.into_inner());
+        match read.and_then(|expect| expect.about(names)) {
+            Ok(expect) => expectations.push(expect),
+            Err(message) => refuse(at, message),
+        }
+    }
+    expectations
+}
+
 /// Mistake: a case whose rate follows from a closed loop that the plan does not have. Otherwise found only at the end
 /// of a run.
 fn without_its_loop(cases: &[CasePlan]) -> Option<String> {
@@ -149,6 +187,24 @@ fn without_its_loop(cases: &[CasePlan]) -> Option<String> {
     ))
 }
 
+impl RawPlan {
+    /// Replaces all proxies by one service that runs already.
+    fn measure_only(&mut self, server: Server) {
+        let name = proxies::target::DRIVER.name.to_owned();
+        self.proxies = vec![Spanned::new(0..0, name.clone())];
+        self.target = BTreeMap::from([(Spanned::new(0..0, name), server)]);
+        self.origin = None;
+        self.command.clear();
+        self.proxy.clear();
+    }
+
+    /// Whether all that is measured runs already.
+    fn has_targets_alone(&self) -> bool {
+        !self.proxies.is_empty()
+            && self.proxies.iter().all(|name| self.target.contains_key(name.get_ref().as_str()))
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawPlan {
@@ -157,13 +213,17 @@ struct RawPlan {
     #[serde(default)]
     proxies: Vec<Spanned<String>>,
     #[serde(default)]
-    command: BTreeMap<String, Vec<String>>,
+    command: BTreeMap<Spanned<String>, Vec<String>>,
     #[serde(default)]
     proxy: BTreeMap<String, RawDeviation>,
     #[serde(default)]
     machine: RawMachines,
-    #[serde(default = "one")]
-    origins: NonZeroUsize,
+    origins: Option<Spanned<NonZeroUsize>>,
+    origin: Option<Spanned<RawOrigin>>,
+    #[serde(default)]
+    target: BTreeMap<Spanned<String>, Server>,
+    #[serde(default)]
+    program: BTreeMap<Spanned<String>, PathBuf>,
     #[serde(default = "three")]
     repeats: NonZeroUsize,
     duration: Option<Span>,
@@ -178,31 +238,82 @@ struct RawPlan {
     quick: Option<Quick>,
 }
 
+/// A table's entries, without their places in the file.
+fn unplaced<V>(table: BTreeMap<Spanned<String>, V>) -> Vec<(String, V)> {
+    table.into_iter().map(|(name, value)| (name.into_inner(), value)).collect()
+}
+
 /// Reports unknown proxies, and settings for proxies that the plan does not have.
 fn check_proxies(raw: &RawPlan, refuse: &mut dyn FnMut(Range<usize>, String)) {
     for name in &raw.proxies {
         let written = name.get_ref();
-        if proxies::is_known(written) || raw.command.contains_key(written) {
+        if proxies::is_known(written)
+            || raw.command.contains_key(written.as_str())
+            || raw.target.contains_key(written.as_str())
+            || raw.program.contains_key(written.as_str())
+        {
+            continue;
+        }
+        if proxies::is_known(proxies::driver_of(written)) {
+            refuse(
+                name.span(),
+                format!(
+                    "{written:?} has no program; expected one in [program]: {written:?} = \"/path/to/it\""
+                ),
+            );
             continue;
         }
         let names = proxies::names();
         let meant = nearest(written, names.iter().copied());
         let meant = meant.map(|name| format!("; did you mean {name:?}?")).unwrap_or_default();
         let names = names.join(", ");
-        let message =
-            format!("no proxy is called {written:?}{meant}; expected one of {names}, or a name in [command]");
+        let message = format!(
+            "no proxy is called {written:?}{meant}; expected one of {names}, or a name in [command], [target] or [program]"
+        );
         refuse(name.span(), message);
+    }
+    for name in raw.program.keys() {
+        let (written, driver) = (name.get_ref(), proxies::driver_of(name.get_ref()));
+        if !written.contains('@') || !proxies::is_known(driver) || driver == proxies::direct::DRIVER.name {
+            let message = format!(
+                "[program] has {written:?}; expected a known proxy and a word of yours, such as \"nginx@1.22\""
+            );
+            refuse(name.span(), message);
+        }
+    }
+    let is_measured = |name: &str| raw.proxies.iter().any(|one| one.get_ref() == name);
+    for (table, name) in
+        raw.command.keys().map(|name| ("command", name)).chain(raw.target.keys().map(|name| ("target", name)))
+    {
+        let written = name.get_ref();
+        if proxies::is_known(written) {
+            refuse(
+                name.span(),
+                format!("[{table}] has {written:?}, which the lab knows by itself; expected another name"),
+            );
+        } else if !is_measured(written) {
+            refuse(name.span(), format!("[{table}] has {written:?}, which is none of the plan's proxies"));
+        }
     }
     for name in raw.proxy.keys().filter(|name| !raw.proxies.iter().any(|one| one.get_ref() == *name)) {
         refuse(0..0, format!("[proxy.{name}] is about none of the plan's proxies"));
     }
 }
 
-/// Every combination of every case, for this number of clients.
+/// What is known of a plan besides its cases.
+#[derive(Clone, Copy)]
+struct Given {
+    quick: bool,
+    /// Number of machines that send load.
+    clients: usize,
+    /// Whether responses are those of `vanward origin`.
+    has_own_origins: bool,
+}
+
+/// Every combination of every case.
 fn cases_of(
     written: &[Spanned<RawCase>],
-    quick: bool,
-    clients: usize,
+    given: Given,
     refuse: &mut dyn FnMut(Range<usize>, String),
 ) -> Vec<CasePlan> {
     let mut cases = Vec::new();
@@ -210,9 +321,15 @@ fn cases_of(
     for case in written {
         // The combinations of a case have the same mistakes.
         let mut is_refused = false;
-        for plan in case.get_ref().plans(quick) {
+        if let Some(message) = case.get_ref().request.as_ref().and_then(RawRequest::impossible) {
+            refuse(case.span(), message);
+        }
+        for mut plan in case.get_ref().plans(given.quick) {
+            if !given.has_own_origins {
+                plan.payload.bytes = None;
+            }
             let wrong = if names.insert(plan.name.clone()) {
-                impossible(&plan, clients)
+                impossible(&plan, given)
             } else {
                 Some(format!(
                     "there are two cases called {:?}; put what tells them apart into name: {{scheme}}, {{version}}, \
@@ -233,14 +350,20 @@ fn cases_of(
 }
 
 /// Why a case is impossible for every proxy and generator.
-fn impossible(case: &CasePlan, clients: usize) -> Option<String> {
+fn impossible(case: &CasePlan, Given { clients, has_own_origins, .. }: Given) -> Option<String> {
     let unknown = || {
+        if !has_own_origins {
+            return None;
+        }
         let message = origin::serves(&case.payload.path).err()?;
         Some(format!("payload {:?}: {message}", case.payload.path))
     };
     let alone = (case.connections.get() < clients)
         .then(|| format!("{:?} has fewer connections than there are clients", case.name));
-    case.contradiction().or_else(unknown).or(alone)
+    let tls = (case.upstream == Upstream::Https && !has_own_origins).then(|| {
+        format!("{:?} has origins over TLS; those of [origin] are reached without TLS: upstream is \"http\" or \"h2\"", case.name)
+    });
+    case.contradiction().or_else(unknown).or(tls).or(alone)
 }
 
 /// Settings that differ for one proxy.
@@ -294,6 +417,7 @@ struct RawCase {
     #[serde(default = "ten_seconds")]
     timeout: Span,
     urls: Option<RawUrls>,
+    request: Option<RawRequest>,
     cache: Option<Size>,
     delay: Option<Span>,
     rate: Option<Rate>,
@@ -365,6 +489,7 @@ impl RawCase {
             layer: variant.layer,
             payload: variant.payload.clone(),
             urls: self.urls.as_ref().map(|urls| UrlList { total: urls.total.get(), seed: urls.seed }),
+            message: self.request.as_ref().map(RawRequest::message).unwrap_or_default(),
             load: variant.load.clone(),
             generator: variant.generator,
             connections: variant.connections,
@@ -422,184 +547,10 @@ impl Variant<'_> {
     }
 }
 
-/// One value or a list.
-#[derive(Deserialize)]
-#[serde(try_from = "toml::Value", bound(deserialize = "T: DeserializeOwned"))]
-struct Each<T>(Vec<T>);
-
-impl<T: DeserializeOwned> TryFrom<toml::Value> for Each<T> {
-    type Error = String;
-
-    fn try_from(written: toml::Value) -> Result<Self, String> {
-        let values = match written {
-            toml::Value::Array(values) => values,
-            one => vec![one],
-        };
-        let read = |value| T::deserialize(value).map_err(|error: toml::de::Error| error.message().to_owned());
-        values.into_iter().map(read).collect::<Result<_, _>>().map(Self)
-    }
-}
-
-impl<T: Default> Default for Each<T> {
-    fn default() -> Self {
-        Self(vec![T::default()])
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum RawPayload {
-    Path(String),
-    Named { name: String, path: String },
-}
-
-impl RawPayload {
-    fn payload(&self) -> Payload {
-        match self {
-            Self::Path(path) => Payload::of(path),
-            Self::Named { name, path } => Payload { name: name.clone(), ..Payload::of(path) },
-        }
-    }
-
-    fn is_in(&self, paths: &[String]) -> bool {
-        let (Self::Path(path) | Self::Named { path, .. }) = self;
-        paths.contains(path)
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawUrls {
-    total: NonZeroUsize,
-    #[serde(default)]
-    seed: u64,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-struct Workers(NonZeroUsize);
-
-impl Default for Workers {
-    fn default() -> Self {
-        Self(NonZeroUsize::MIN)
-    }
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(try_from = "String")]
-struct RawGenerator(&'static Generator);
-
-impl Default for RawGenerator {
-    fn default() -> Self {
-        Self(generator::ALL[0])
-    }
-}
-
-impl TryFrom<String> for RawGenerator {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<Self, String> {
-        let known = || format!("no generator is called {name:?}; expected one of {}", generator::names());
-        generator::named(&name).map(Self).ok_or_else(known)
-    }
-}
-
-#[derive(Deserialize, Clone)]
-#[serde(try_from = "WrittenLoad")]
-struct RawLoad(Load);
-
-impl Default for RawLoad {
-    fn default() -> Self {
-        Self(Load::Closed)
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "expected \"closed\", a share such as \"50%\", a bound such as \"p99 < 10ms\", or requests a second"
-)]
-enum WrittenLoad {
-    Word(String),
-    PerSecond(f64),
-}
-
-impl TryFrom<WrittenLoad> for RawLoad {
-    type Error = String;
-
-    fn try_from(written: WrittenLoad) -> Result<Self, String> {
-        let load = match &written {
-            WrittenLoad::Word(word) if word == "closed" => Some(Load::Closed),
-            WrittenLoad::Word(word) if word.contains('<') => {
-                Some(Load::Search(Bound::try_from(word.clone())?))
-            }
-            WrittenLoad::Word(word) => word
-                .strip_suffix('%')
-                .and_then(|number| number.trim().parse::<f64>().ok())
-                .filter(|share| *share > 0.0 && *share <= 100.0)
-                .map(|share| Load::ShareOfSlowest(share / 100.0)),
-            WrittenLoad::PerSecond(rate) => Some(*rate).filter(|rate| *rate > 0.0).map(Load::Rate),
-        };
-        load.map(Self).ok_or_else(|| {
-            "a load is \"closed\", a share such as \"50%\" of the slowest closed loop, a bound such as \"p99 < 10ms\" \
-             to search the highest rate for, or requests a second"
-                .to_owned()
-        })
-    }
-}
-
-/// A duration.
-#[derive(Deserialize, Clone, Copy, Default)]
-#[serde(try_from = "String")]
-struct Span(Duration);
-
-impl TryFrom<String> for Span {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        quantity::duration(&text).map(Self)
-    }
-}
-
-/// Bytes.
-#[derive(Deserialize, Clone, Copy)]
-#[serde(try_from = "String")]
-struct Size(u64);
-
-impl TryFrom<String> for Size {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        quantity::size(&text).map(Self)
-    }
-}
-
-/// Bytes per second.
-#[derive(Deserialize, Clone, Copy)]
-#[serde(try_from = "String")]
-struct Rate(u64);
-
-impl TryFrom<String> for Rate {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        quantity::rate(&text).map(Self)
-    }
-}
-
-fn one() -> NonZeroUsize {
-    NonZeroUsize::MIN
-}
-
-fn three() -> NonZeroUsize {
-    const { NonZeroUsize::new(3).expect("not zero") }
-}
-
-fn ten_seconds() -> Span {
-    Span(Duration::from_secs(10))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const SHORTEST: &str = "title = \"t\"\nproxies = [\"direct\"]\nduration = \"1s\"\n";

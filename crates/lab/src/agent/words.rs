@@ -75,8 +75,64 @@ pub struct Wanted {
     pub names: Vec<String>,
     /// Command lines of programs that only the plan knows.
     pub commands: Vec<(String, Vec<String>)>,
+    /// Services that run already.
+    pub targets: Vec<(String, Server)>,
+    /// Programs of known proxies in other versions, such as `nginx@1.22`.
+    pub programs: Vec<(String, PathBuf)>,
     /// Settings that differ for some proxies.
     pub deviations: BTreeMap<String, Deviation>,
+}
+
+/// A service that runs already.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Server {
+    /// Scheme, host and port: `http://127.0.0.1:8080`.
+    pub url: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl From<Server> for String {
+    fn from(server: Server) -> Self {
+        server.url
+    }
+}
+
+impl TryFrom<String> for Server {
+    type Error = String;
+
+    fn try_from(written: String) -> Result<Self, String> {
+        let refused = || {
+            format!(
+                "{written:?} is no service; expected http:// or https:// with a host, perhaps a port, and no path: a case \
+                 has the path"
+            )
+        };
+        let (scheme, rest) = written.split_once("://").ok_or_else(refused)?;
+        let default = match scheme {
+            "http" => 80,
+            "https" => 443,
+            _ => return Err(refused()),
+        };
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        let is_other = |c: char| c.is_whitespace() || c.is_control() || "/?#@\\\"<>".contains(c);
+        if authority.is_empty() || authority.contains(is_other) {
+            return Err(refused());
+        }
+        // The colons of an IPv6 address are in brackets.
+        let port = match authority.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')) {
+            Some((host, port)) if !host.is_empty() => port.parse().map_err(|_| refused())?,
+            Some(_) => return Err(refused()),
+            None => default,
+        };
+        let url = if authority.ends_with(&format!(":{port}")) {
+            format!("{scheme}://{authority}")
+        } else {
+            format!("{scheme}://{authority}:{port}")
+        };
+        Ok(Self { url, port })
+    }
 }
 
 /// Load to send.

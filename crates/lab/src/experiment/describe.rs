@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
-use report::results::{Arrivals, Case, Lacking, Layer, Proxy, Scheme, Upstream};
+use report::results::{Arrivals, Case, Lacking, Layer, Proxy, Role, Scheme, Upstream};
 
 use crate::certificate::Certificate;
 use crate::error::Error;
 use crate::origins::Addresses;
-use crate::plan::{CasePlan, Load, Plan};
+use crate::plan::{CasePlan, Load, OriginSource, Plan};
 use crate::proxies::{Installed, Service};
 use crate::sites::Sites;
 
@@ -48,8 +48,14 @@ impl Given<'_> {
 
 /// What is alike for every proxy in every case, a phrase each. Other settings are listed with their cases.
 pub(super) fn alike(plan: &Plan, given: &Given<'_>) -> Vec<String> {
-    let mut phrases: Vec<String> =
-        plan.cases.iter().flat_map(|case| given.service(case).features()).collect();
+    let mut phrases: Vec<String> = match &plan.origins.source {
+        // How it is set up is not known.
+        OriginSource::Nothing => vec!["services that run already".to_owned()],
+        _ => plan.cases.iter().flat_map(|case| given.service(case).features()).collect(),
+    };
+    if let OriginSource::Running(servers) = &plan.origins.source {
+        phrases.push(format!("origins that run already: {}", servers.join(", ")));
+    }
     let mut seen = HashSet::new();
     phrases
         .extend(plan.says_keep_alive.then(|| "clients and origins say `Connection: keep-alive`".to_owned()));
@@ -79,7 +85,8 @@ pub(super) async fn lacking(
 pub(super) fn proxy(installed: &Installed) -> Proxy {
     Proxy {
         name: installed.name.clone(),
-        role: installed.driver.role,
+        // Another version of ours is one of those that ours is compared with.
+        role: if installed.name.contains('@') { Role::Peer } else { installed.driver.role },
         version: installed.version.clone(),
         started: Vec::new(),
     }

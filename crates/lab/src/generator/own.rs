@@ -9,6 +9,7 @@ use report::results::{Measured, OWN_GENERATOR, Outcome, Version};
 
 use super::{End, Generator, Request};
 use crate::certificate::{CIPHER, VERSION};
+use crate::plan::Message;
 
 /// Minimum age of a hanging request …
 const HUNG_US: u64 = 500_000;
@@ -43,6 +44,10 @@ fn command(program: &Path, request: &Request, _folder: &Path) -> Vec<String> {
     }
     if let Some(urls) = &request.urls {
         command.extend(["--urls".to_owned(), urls.to_string_lossy().into_owned()]);
+    }
+    let Message { method, headers, body } = &request.message;
+    for (flag, words) in [("-X", method.as_slice()), ("-H", headers), ("--body", body.as_slice())] {
+        command.extend(words.iter().flat_map(|word| [flag.to_owned(), word.clone()]));
     }
     if let Some(rate) = request.rate_per_second {
         command.extend(["-R".to_owned(), format!("{rate}")]);

@@ -11,8 +11,8 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ::lab::{
-    CasePlan, Features, Load, Own, Payload, Placement, Plan, Progress, Serving, Sites, Timing, generator,
-    proxies,
+    CasePlan, Features, Load, Message, OriginPlan, Own, Payload, Placement, Plan, Progress, Serving, Sites,
+    Timing, generator, proxies,
 };
 use report::results::{Layer, Scheme, Upstream, Version};
 use report::{Results, Summary, figure};
@@ -164,6 +164,7 @@ fn plan(arguments: &Args, own: &Own) -> Plan {
             upstream: Upstream::Http,
             layer: Layer::Seven,
             urls: None,
+            message: Message::default(),
             generator: generator::ALL[0],
             load,
             connections: CONNECTIONS,
@@ -193,7 +194,7 @@ fn plan(arguments: &Args, own: &Own) -> Plan {
         timing: Timing::within(Duration::from_secs(arguments.seconds), ::lab::plan::cells(&proxies, &cases)),
         proxies,
         cases,
-        origins: ORIGINS,
+        origins: OriginPlan::own(ORIGINS),
         file: None,
         absent: Vec::new(),
         seed: arguments.seed,

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use ::lab::generator::{self, Generator};
-use ::lab::{Changes, Forecast, Own, Plan, Progress, Sites, Watcher, Written, experiments};
+use ::lab::{Changes, Forecast, Own, Plan, Progress, Server, Sites, Watcher, Written, experiments};
 use config::Mistake;
 use report::results::{File, Results};
 use report::{Summary, figure, text};
@@ -92,6 +92,9 @@ struct Run {
     /// Measure only these cases of the plan, separated by commas; `*` matches any text
     #[arg(long, value_name = "PATTERNS", value_delimiter = ',')]
     cases: Vec<String>,
+    /// Measure this service, which runs already, in place of the plan's proxies: `http://HOST[:PORT]`
+    #[arg(long, value_name = "URL", value_parser = target, conflicts_with = "proxies")]
+    target: Option<Server>,
     /// Number of rounds, instead of the plan's
     #[arg(long, value_name = "N")]
     repeats: Option<NonZeroUsize>,
@@ -126,6 +129,7 @@ Examples:
   vanward lab run zproxy --quick --generator wrk  another generator, as a cross-check
   vanward lab run monolake --resume               continues an interrupted run
   vanward lab run zproxy --resume --repeats 20    adds 15 rounds to the plan's 5
+  vanward lab run mine.toml --target http://127.0.0.1:8080   a service that runs already
   vanward lab doctor                              shows what is installed
   vanward lab report results --plots              writes the reports again, and each chart as a file
   vanward lab compare before after --fail-on 5    differences beyond noise
@@ -283,6 +287,10 @@ fn some_time(text: &str) -> Result<Duration, String> {
     if time.is_zero() { Err("expected more than nothing".to_owned()) } else { Ok(time) }
 }
 
+fn target(url: &str) -> Result<Server, String> {
+    Server::try_from(url.to_owned())
+}
+
 fn one_generator(name: &str) -> Result<&'static Generator, String> {
     generator::named(name).ok_or_else(|| format!("expected one of {}", generator::names()))
 }
@@ -306,7 +314,7 @@ fn run_plan(run: &Run) -> ExitCode {
             }
         },
     };
-    let mut written = match Written::read(&text, &name, run.quick) {
+    let mut written = match Written::read_for(run.target.clone(), &text, &name, run.quick) {
         Ok(written) => written,
         Err(mistakes) => return refused(&mistakes),
     };
@@ -344,6 +352,7 @@ impl Run {
         let flags = [
             self.quick.then(|| "--quick".to_owned()),
             list("--proxies", &self.proxies),
+            self.target.as_ref().map(|target| format!("--target {}", target.url)),
             list("--cases", &self.cases),
             self.repeats.map(|repeats| format!("--repeats {repeats}")),
             time("--duration", self.duration),
