@@ -10,7 +10,7 @@ use crate::kind::article;
 use crate::options::File;
 use crate::reader::{Reader, Span};
 use crate::route_options::{ROUTE, ROUTE_DEFAULTS, RouteWritten};
-use crate::route_resolve::{FOR_FILES, for_servers};
+use crate::route_resolve::{FOR_CLIENTS, FOR_FILES, for_servers};
 use crate::table::{Declared, Element, Page, Table, Written};
 
 /// The parsed table `[route_defaults]`.
@@ -111,6 +111,6 @@ fn can_use(route: &RouteWritten, option: &str) -> bool {
             && (FOR_FILES.contains(&option) || !is_for_servers());
     }
     // A redirect has no body.
-    (has_server || !(is_for_servers() || option == "grpc_web"))
+    (has_server || FOR_CLIENTS.contains(&option) || !(is_for_servers() || option == "grpc_web"))
         && (route.redirect.is_none() || option != "compress")
 }

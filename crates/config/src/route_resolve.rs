@@ -141,7 +141,7 @@ pub(crate) fn route(
     let action = action(element, pattern, names, reader);
     let mut policies = policies(written, pattern, names, reader);
     match &action {
-        Some(Action::Redirect(_) | Action::Respond(_)) => warn_of_idle(element, &[], reader),
+        Some(Action::Redirect(_) | Action::Respond(_)) => warn_of_idle(element, FOR_CLIENTS, reader),
         Some(Action::Files(_)) => {
             warn_of_idle(element, FOR_FILES, reader);
             check_files(written, reader);
@@ -591,6 +591,9 @@ fn warn_of_idle(
 /// Those of them that mean something for files: they are found by the path that a server would get, and have bodies. That
 /// `cache` does not is a mistake, of which `check_files` tells.
 pub(crate) const FOR_FILES: &[&str] = &["rewrite", "timeouts", "limits", "cache"];
+
+/// Those of them that mean something for every response: how fast its client has to take it.
+pub(crate) const FOR_CLIENTS: &[&str] = &["timeouts", "limits"];
 
 /// The options that only mean something for servers, and where a route has them.
 pub(crate) fn for_servers(written: &RouteWritten) -> [(&'static str, Option<&Span>); 9] {

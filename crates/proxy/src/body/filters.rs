@@ -9,8 +9,7 @@ use std::time::Duration;
 use http1::Framing;
 
 use crate::body::omitted_fields::OmittedFields;
-use crate::body::send::send;
-use crate::context::exchange::ExchangeContext;
+use crate::body::send::Delivery;
 use crate::context::failure::Failure;
 use transport::tcp::Follows;
 
@@ -101,11 +100,11 @@ impl Filters {
     }
 
     /// Does what comes before all else of a response is sent. What of the head has left by then is taken out of it.
-    pub(crate) async fn begin(&self, ctx: &ExchangeContext<'_>, head: &mut Vec<u8>) -> Result<(), Failure> {
+    pub(crate) async fn begin(&self, delivery: &Delivery<'_>, head: &mut Vec<u8>) -> Result<(), Failure> {
         for filter in &self.0 {
             match filter {
-                Filter::Drip { pause } => drip(ctx, head, *pause).await?,
-                Filter::GoAway => ctx.client.socket.retire(),
+                Filter::Drip { pause } => drip(delivery, head, *pause).await?,
+                Filter::GoAway => delivery.ctx.client.socket.retire(),
                 _ => {}
             }
         }
@@ -123,11 +122,11 @@ impl Filters {
     }
 
     /// Sends what comes where a body is broken off. A stream of HTTP/2 knows no chunks: it is reset.
-    pub(crate) async fn break_off(&self, ctx: &ExchangeContext<'_>) -> Result<(), Failure> {
+    pub(crate) async fn break_off(&self, delivery: &Delivery<'_>) -> Result<(), Failure> {
         if self.0.iter().any(|filter| matches!(filter, Filter::BadChunk))
-            && !ctx.client.socket.frames_itself()
+            && !delivery.ctx.client.socket.frames_itself()
         {
-            return send(ctx, NO_CHUNK, Follows::End).await;
+            return delivery.send(NO_CHUNK, Follows::End).await;
         }
         Ok(())
     }
@@ -144,7 +143,8 @@ impl Filters {
 
 /// Sends a head a line at a time. That of a stream is sent as a whole, as late as its last line would be: between its
 /// frames there could be no others (RFC 9113 §6.10), so all streams would wait.
-async fn drip(ctx: &ExchangeContext<'_>, head: &mut Vec<u8>, pause: Duration) -> Result<(), Failure> {
+async fn drip(delivery: &Delivery<'_>, head: &mut Vec<u8>, pause: Duration) -> Result<(), Failure> {
+    let ctx = delivery.ctx;
     if ctx.client.socket.frames_itself() {
         let lines = head.iter().filter(|byte| **byte == b'\n').count() as u32;
         ctx.worker.alarms.sleep(pause.saturating_mul(lines)).await;
@@ -152,7 +152,7 @@ async fn drip(ctx: &ExchangeContext<'_>, head: &mut Vec<u8>, pause: Duration) ->
     }
     let mut rest = head.as_slice();
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-        send(ctx, &rest[..=end], Follows::Nothing).await?;
+        delivery.send(&rest[..=end], Follows::Nothing).await?;
         rest = &rest[end + 1..];
         ctx.worker.alarms.sleep(pause).await;
     }

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use http1::{Framing, chunk_prefix};
 
 use crate::body::response_plan::ResponsePlan;
-use crate::body::send::{send_counted, send_paced};
+use crate::body::send::Delivery;
 use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
@@ -20,7 +20,7 @@ const COPIED_BYTES_MAX: usize = 32 << 10;
 
 /// The way of one response to its client.
 pub(crate) struct BodySink<'a> {
-    ctx: &'a ExchangeContext<'a>,
+    delivery: Delivery<'a>,
     /// How fast it may leave; an answer of the proxy's own leaves at once.
     pace: Option<(&'a RoutedRequest, Pace)>,
     plan: ResponsePlan,
@@ -42,7 +42,8 @@ impl<'a> BodySink<'a> {
         state: &mut ExchangeState<'_>,
     ) -> Self {
         let pace = Pace::new(Direction::Down, ctx.worker);
-        Self { pace: Some((routed, pace)), ..Self::unpaced(ctx, plan, head, state) }
+        let delivery = Delivery::of(ctx, routed);
+        Self { delivery, pace: Some((routed, pace)), ..Self::unpaced(ctx, plan, head, state) }
     }
 
     /// The same for what leaves at once, whatever bodies may.
@@ -57,7 +58,8 @@ impl<'a> BodySink<'a> {
         }
         state.record.head_bytes_sent = head.len() as u64;
         let left = Cell::new(plan.filters.cut_after().unwrap_or(u64::MAX));
-        Self { ctx, pace: None, plan, left, is_cut: Cell::default(), sent_bytes: Cell::default() }
+        let delivery = Delivery::new(ctx, state.route());
+        Self { delivery, pace: None, plan, left, is_cut: Cell::default(), sent_bytes: Cell::default() }
     }
 
     /// What was decided about the response.
@@ -72,7 +74,11 @@ impl<'a> BodySink<'a> {
 
     /// Comes before all else is sent: what of the head is to leave by itself is taken out of it.
     pub(crate) async fn begin(&self, head: &mut Vec<u8>) -> Result<(), Failure> {
-        if self.plan.filters.is_empty() { Ok(()) } else { self.plan.filters.begin(self.ctx, head).await }
+        if self.plan.filters.is_empty() {
+            Ok(())
+        } else {
+            self.plan.filters.begin(&self.delivery, head).await
+        }
     }
 
     /// So much is sent of the body's next piece.
@@ -94,12 +100,12 @@ impl<'a> BodySink<'a> {
         let follows = if self.is_cut.get() { Follows::Nothing } else { follows };
         match &self.pace {
             Some((routed, pace)) => {
-                send_paced(self.ctx, routed, pace, (head, body), follows).await?;
+                self.delivery.send_paced(routed, pace, (head, body), follows).await?;
                 self.sent_bytes.set(self.sent_bytes.get() + body.len() as u64);
             }
             None => {
                 let mut sent = 0;
-                let outcome = send_counted(self.ctx, (head, body), follows, &mut sent).await;
+                let outcome = self.delivery.send_both((head, body), follows, &mut sent).await;
                 self.sent_bytes.set(self.sent_bytes.get() + sent.saturating_sub(head.len()) as u64);
                 outcome?;
             }
@@ -118,7 +124,7 @@ impl<'a> BodySink<'a> {
     ) -> Result<(), Failure> {
         let part = &part[..self.takes(part.len())];
         let follows = if is_last { self.plan.at_end() } else { Follows::Nothing };
-        if !self.plan.is_chunked(self.ctx) || part.is_empty() {
+        if !self.plan.is_chunked(self.delivery.ctx) || part.is_empty() {
             self.send(out, part, follows).await?;
             out.clear();
             return Ok(());
@@ -141,7 +147,7 @@ impl<'a> BodySink<'a> {
     /// Ends a body whose length the head does not tell: sends what is in `out`, the last part, and the trailers, which are
     /// lines.
     pub(crate) async fn end(&self, out: &mut Vec<u8>, part: &[u8], trailers: &[u8]) -> Result<(), Failure> {
-        if self.plan.is_chunked(self.ctx) {
+        if self.plan.is_chunked(self.delivery.ctx) {
             let part = &part[..self.takes(part.len())];
             if !part.is_empty() {
                 push_chunk_size(out, part.len());
@@ -158,12 +164,12 @@ impl<'a> BodySink<'a> {
         let part = &part[..self.takes(part.len())];
         let follows = if trailers.is_empty() { self.plan.at_end() } else { Follows::More };
         self.send(out, part, follows).await?;
-        self.ctx.client.socket.end(trailers).map_err(|_| Failure::ClientGone)
+        self.delivery.ctx.client.socket.end(trailers).map_err(|_| Failure::ClientGone)
     }
 
     async fn break_off(&self) -> Result<(), Failure> {
-        self.plan.filters.break_off(self.ctx).await?;
-        let socket = &self.ctx.client.socket;
+        self.plan.filters.break_off(&self.delivery).await?;
+        let socket = &self.delivery.ctx.client.socket;
         if self.plan.framing == Framing::UntilClose || socket.frames_itself() {
             socket.reset_on_drop();
         }

@@ -16,7 +16,7 @@ use super::coded::{self, Picked};
 use super::counters;
 use super::head::{self, Extent, StoredHead};
 use crate::body::response_plan::ResponsePlan;
-use crate::body::send::{in_time, send, send_paced};
+use crate::body::send::Delivery;
 use crate::body::sink::BodySink;
 use crate::context::client::Next;
 use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
@@ -80,19 +80,20 @@ pub(super) async fn whole(
     let out = &mut exchange.memory.response.out;
     exchange.state.record.head_bytes_sent = out.len() as u64;
     let (next, follows) = (plan.next(), plan.at_end());
+    let delivery = Delivery::of(ctx, routed);
     if routed.method == Method::Head || length == 0 {
-        send(ctx, out, follows).await?;
+        delivery.send(out, follows).await?;
         return Ok(next);
     }
     exchange.state.body_bytes_sent = length;
     let pace = Pace::new(Direction::Down, ctx.worker);
     if length <= ONE_PIECE_BYTES_MAX && !pace.is_limited() {
         out.extend_from_slice(object.body_at(0));
-        let sent = send(ctx, out, follows).await;
+        let sent = delivery.send(out, follows).await;
         return sent.map(|()| next).inspect_err(|_| exchange.state.body_bytes_sent = 0);
     }
     let mut sent_bytes = 0;
-    match send_whole(ctx, routed, &pace, out, object, (follows, &mut sent_bytes)).await {
+    match send_whole(&delivery, routed, &pace, out, object, (follows, &mut sent_bytes)).await {
         Ok(()) => Ok(next),
         Err(failure) => {
             exchange.state.body_bytes_sent = sent_bytes.saturating_sub(exchange.state.record.head_bytes_sent);
@@ -103,26 +104,27 @@ pub(super) async fn whole(
 
 /// Sends a head and the whole body behind it. A limit that comes meanwhile holds for what is left.
 async fn send_whole(
-    ctx: &ExchangeContext<'_>,
+    delivery: &Delivery<'_>,
     routed: &RoutedRequest,
     pace: &Pace,
     head: &[u8],
     object: &Object,
     (follows, sent_bytes): (Follows, &mut u64),
 ) -> Result<(), Failure> {
+    let ctx = delivery.ctx;
     let whole_bytes = head.len() as u64 + object.body_bytes();
     while *sent_bytes < whole_bytes {
         let of_head = (head.len() as u64).min(*sent_bytes);
         let (head, at) = (&head[of_head as usize..], *sent_bytes - of_head);
         let tcp = ctx.client.socket.spliceable().filter(|_| pace.is_free(ctx.worker));
         *sent_bytes += match (tcp, region(object)) {
-            (Some(tcp), Some(region)) => send_region(ctx, tcp, head, region, at).await?,
-            (Some(tcp), None) => send_gathered(ctx, tcp, head, object, at, follows).await?,
+            (Some(tcp), Some(region)) => send_region(delivery, tcp, head, region, at).await?,
+            (Some(tcp), None) => send_gathered(delivery, tcp, head, object, at, follows).await?,
             (None, _) => {
                 let piece = object.body_at(at);
                 let end = at + piece.len() as u64;
                 let follows = if end == object.body_bytes() { follows } else { Follows::More };
-                send_paced(ctx, routed, pace, (head, piece), follows).await?;
+                delivery.send_paced(routed, pace, (head, piece), follows).await?;
                 (head.len() + piece.len()) as u64
             }
         };
@@ -138,20 +140,20 @@ fn region(object: &Object) -> Option<&Region> {
 
 /// Sends what the client takes of a head and of the body that is behind it, and says how much that was.
 async fn send_region(
-    ctx: &ExchangeContext<'_>,
+    delivery: &Delivery<'_>,
     tcp: &Tcp,
     head: &[u8],
     region: &Region,
     at: u64,
 ) -> Result<u64, Failure> {
-    let sent = in_time(ctx, |context| tcp.poll_send_region(context, head, region, at));
+    let sent = delivery.write(|context| tcp.poll_send_region(context, head, region, at));
     sent.await.map(|count| count as u64)
 }
 
 /// Sends a head and what of several pieces behind it the client takes in one call, and says how much that was: of 166 kB in
 /// three calls the kernel makes an eighth more work than in one.
 async fn send_gathered(
-    ctx: &ExchangeContext<'_>,
+    delivery: &Delivery<'_>,
     tcp: &Tcp,
     head: &[u8],
     object: &Object,
@@ -165,7 +167,7 @@ async fn send_gathered(
         *piece = IoSlice::new(bytes);
     }
     let follows = if at == object.body_bytes() { follows } else { Follows::More };
-    let sent = in_time(ctx, |context| tcp.poll_send_pieces(context, &pieces, follows));
+    let sent = delivery.write(|context| tcp.poll_send_pieces(context, &pieces, follows));
     sent.await.map(|count| count as u64)
 }
 

@@ -9,7 +9,7 @@ use transport::deadline::{TICK, Ticks};
 pub(crate) struct TooSlow;
 
 /// The progress of the watched side, while the other side waited for it.
-#[derive(Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Progress {
     pub(crate) waited_ticks: u32,
     pub(crate) moved: u64,

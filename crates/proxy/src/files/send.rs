@@ -17,7 +17,7 @@ use super::representation::{Representation, ServedFile};
 use super::wanted::{Extent, Segment, Wanted, wanted, write_head};
 use super::{AtOnce, coded};
 use crate::body::response_plan::ResponsePlan;
-use crate::body::send::within_limits;
+use crate::body::send::Delivery;
 use crate::body::sink::BodySink;
 use crate::body::transform::Choice;
 use crate::context::client::Next;
@@ -25,7 +25,6 @@ use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Response;
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
-use crate::context::minimum_rate::Progress;
 use crate::faults::messages;
 use crate::forward::answer;
 use crate::shaping::{Direction, Pace};
@@ -134,7 +133,7 @@ pub(super) async fn rest(exchange: &mut Exchange<'_, '_>, rest: Rest) -> Result<
     let request = &exchange.memory.request;
     let representation = file.choose(&request.head, request.head_bytes());
     let range = 0..body_end(routed, representation);
-    let mut sender = Sender { ctx, routed, representation, sent_bytes, progress: Progress::default() };
+    let mut sender = Sender { ctx, delivery: Delivery::of(ctx, routed), representation, sent_bytes };
     let Response { out, buffer, .. } = &mut exchange.memory.response;
     let outcome = sender.segment(out, buffer, range, plan.at_end()).await;
     exchange.state.body_bytes_sent = sender.sent_bytes.saturating_sub(out.len() as u64);
@@ -197,7 +196,7 @@ async fn unfiltered(
     let Response { out, buffer, .. } = &mut exchange.memory.response;
     exchange.state.record.head_bytes_sent = out.len() as u64;
     let mut head_bytes = out.len() as u64;
-    let mut sender = Sender { ctx, routed, representation, sent_bytes: 0, progress: Progress::default() };
+    let mut sender = Sender { ctx, delivery: Delivery::of(ctx, routed), representation, sent_bytes: 0 };
     for (index, Segment { text, range }) in segments.iter().enumerate() {
         if ctx.client.socket.frames_itself() && index == 0 && !text.is_empty() {
             // The head of a stream leaves by itself.
@@ -285,11 +284,10 @@ pub(super) fn cut(ctx: &ExchangeContext<'_>, state: &mut ExchangeState<'_>, fail
 /// The way of a response to a client that is waited for.
 struct Sender<'a> {
     ctx: &'a ExchangeContext<'a>,
-    routed: &'a RoutedRequest,
+    delivery: Delivery<'a>,
     representation: &'a Representation,
     /// Of the present head and range.
     sent_bytes: u64,
-    progress: Progress,
 }
 
 impl Sender<'_> {
@@ -355,7 +353,7 @@ impl Sender<'_> {
             if socket.frames_itself() {
                 // Nothing is read for a stream that cannot send it.
                 let writable = |context: &mut Context<'_>| socket.poll_writable(context).map(|()| Ok(0));
-                within_limits(ctx, self.routed, &mut self.progress, writable).await?;
+                self.delivery.write(writable).await?;
             }
             let end = left.end;
             read_piece(ctx, self.representation, buffer, left).await?;
@@ -378,7 +376,7 @@ impl Sender<'_> {
         &mut self,
         write: impl FnMut(&mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Result<usize, Failure> {
-        match within_limits(self.ctx, self.routed, &mut self.progress, write).await? {
+        match self.delivery.write(write).await? {
             0 => Err(Failure::FileTruncated),
             count => {
                 self.sent_bytes += count as u64;

@@ -9,7 +9,7 @@ use http1::{ChainKind, Framing, Method, Span, Target, Version};
 use jwt::Refusal;
 
 use crate::body::response_plan::{ResponsePlan, may_go_on};
-use crate::body::send::send_counted;
+use crate::body::send::Delivery;
 use crate::body::sink::BodySink;
 use crate::context::client::Next;
 use crate::context::exchange::{Exchange, ExchangeContext};
@@ -311,12 +311,13 @@ async fn send_whole(
     let head_bytes = head.len();
     state.record.head_bytes_sent = head_bytes as u64;
     state.body_bytes_sent = body.len() as u64;
+    let delivery = Delivery::new(ctx, state.route());
     let mut sent = 0;
     let outcome = if body.len() <= ONE_PIECE_BYTES_MAX {
         head.extend_from_slice(body);
-        send_counted(ctx, (head, b""), Follows::End, &mut sent).await
+        delivery.send_both((head, b""), Follows::End, &mut sent).await
     } else {
-        send_counted(ctx, (head, body), Follows::End, &mut sent).await
+        delivery.send_both((head, body), Follows::End, &mut sent).await
     };
     if outcome.is_err() {
         state.body_bytes_sent = sent.saturating_sub(head_bytes) as u64;

@@ -14,7 +14,7 @@ use crate::body::kept::{Keeper, Unkept};
 use crate::body::omitted_fields::OmittedFields;
 use crate::body::pump::Stop;
 use crate::body::replay::Replay;
-use crate::body::send::send;
+use crate::body::send::Delivery;
 use crate::body::upload::{self, Until};
 use crate::context::exchange::{Exchange, ExchangeContext, Purpose, RoutedRequest};
 use crate::context::exchange_slot::Request;
@@ -50,7 +50,7 @@ pub(super) async fn receive(
     }
     if is_awaiting_go_ahead(routed, request) {
         // RFC 9110 §10.1.1: the server gets the request without the expectation.
-        send(ctx, b"HTTP/1.1 100 Continue\r\n\r\n", Follows::Nothing).await?;
+        Delivery::of(ctx, routed).send(b"HTTP/1.1 100 Continue\r\n\r\n", Follows::Nothing).await?;
     }
     begin(ctx, routed, request);
     let mut keeper = Keeper::new(ctx.worker, &ctx.snapshot.plan.kept_bytes, bounds, buffering.memory_bytes);

@@ -10,7 +10,7 @@ use crate::body::filters::{Filter, Filters};
 use crate::body::omitted_fields::{OmittedFields, TAGS};
 use crate::body::pump::{Incoming, Stop};
 use crate::body::response_plan::ResponsePlan;
-use crate::body::send::send;
+use crate::body::send::Delivery;
 use crate::body::transform::Choice;
 use crate::body::tunnel::{self, Flow};
 use crate::body::upload::Until;
@@ -68,7 +68,8 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
     begin(ctx, response, &reply, &mut plan).inspect_err(|_| exchange.state.answers_nothing())?;
     if response.body.filters().act_first() {
         let Response { body, out, .. } = response;
-        cold(|| body.filters().begin(ctx, out)).await?;
+        let delivery = Delivery::of(ctx, routed);
+        cold(|| body.filters().begin(&delivery, out)).await?;
     }
     let pace = pace(ctx, response, exchange.state.record.head_bytes_sent);
     let mut is_long = false;
@@ -82,7 +83,7 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
             let ends = ends(ctx, routed, &reply, &pace, closes_sink);
             is_long = response.body.will_splice(&ends);
             let relay = pin!(async {
-                let outcome = relay(ctx, &ends, response).await;
+                let outcome = relay((ctx, routed), &ends, response).await;
                 exchange.state.record.upstream_ended();
                 outcome
             });
@@ -93,7 +94,8 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
     if let Err(failure) = outcome {
         break_off(ctx, &plan, failure, (exchange.memory, exchange.state));
         if failure == Failure::FaultInjected {
-            cold(|| exchange.memory.response.body.filters().break_off(ctx)).await?;
+            let delivery = Delivery::of(ctx, routed);
+            cold(|| exchange.memory.response.body.filters().break_off(&delivery)).await?;
         }
         return Ok(Next::Drop);
     }
@@ -321,14 +323,23 @@ fn begin(
     Ok(())
 }
 
-async fn relay(ctx: &ExchangeContext<'_>, ends: &Ends<'_>, response: &mut Response) -> Result<(), Failure> {
+async fn relay(
+    (ctx, routed): (&ExchangeContext<'_>, &RoutedRequest),
+    ends: &Ends<'_>,
+    response: &mut Response,
+) -> Result<(), Failure> {
     if !response.out.is_empty() {
-        send(ctx, &response.out, Follows::Nothing).await?;
+        cold(|| send_head(ctx, routed, &response.out)).await?;
     }
     response.body.run(ends, &mut response.buffer).await.map_err(|stop| match outcome(stop) {
         Failure::UpstreamTruncated => cut_short(ends.source, response),
         failure => failure,
     })
+}
+
+/// Sends a head that leaves alone.
+async fn send_head(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, head: &[u8]) -> Result<(), Failure> {
+    Delivery::of(ctx, routed).send(head, Follows::Nothing).await
 }
 
 /// Why a body ended early: over HTTP/2 the stream may have been reset for what the server did wrong on it, as in trailers.
@@ -370,7 +381,7 @@ pub(crate) async fn interim(
     response: &mut Response,
 ) -> Result<(), Failure> {
     write_interim(ctx, routed, response)?;
-    send(ctx, &response.out, Follows::Nothing).await
+    Delivery::of(ctx, routed).send(&response.out, Follows::Nothing).await
 }
 
 fn write_interim(
@@ -404,7 +415,8 @@ async fn switch(exchange: &mut Exchange<'_, '_>, reply: &Reply, filters: Filters
         exchange.state.answers_nothing();
         return Err(Failure::UpstreamSwitch);
     }
-    filters.begin(exchange.ctx, &mut exchange.memory.response.out).await?;
+    let delivery = Delivery::of(exchange.ctx, exchange.routed);
+    filters.begin(&delivery, &mut exchange.memory.response.out).await?;
     tunnel(exchange, reply).await
 }
 
@@ -414,7 +426,7 @@ async fn tunnel(exchange: &mut Exchange<'_, '_>, reply: &Reply) -> Result<Next, 
     let Memory { request, response } = exchange.memory;
     let ExchangeContext { worker, client, .. } = *ctx;
     worker.counters.tunnels.increment();
-    send(ctx, &response.out, Follows::Nothing).await?;
+    Delivery::of(ctx, routed).send(&response.out, Follows::Nothing).await?;
     response.buffer.consume(response.head.len);
     request.keep_head();
     // Of the request itself, which is over; it is counted with what the tunnel moves.

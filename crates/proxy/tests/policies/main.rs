@@ -22,6 +22,8 @@ mod answered;
 mod fleet;
 /// Bodies that are read as a whole before a server is chosen.
 mod buffered;
+/// Clients that take a response too slowly.
+mod taken;
 /// Which other origins may read responses.
 mod cors;
 /// Routes under maintenance.
