@@ -45,8 +45,6 @@ use balance::{Room, Time, Work};
 use config::{HostHeader, Protocol};
 use http1::{ConnectionOptions, Framing, Method, Name, Parsed, RequestRewrite, Version, Via};
 
-use crate::body::filters::{Filter, Filters};
-use crate::body::omitted_fields::OmittedFields;
 use crate::body::upload::{self, Until, Upload};
 use crate::context::asking::{Asking, kept_target};
 use crate::context::client::Client;
@@ -257,19 +255,12 @@ fn prepare_body(
         calls::keep(request);
     }
     let is_chunked = routed.framing == Framing::Chunked && upstream.plan.config.protocol == Protocol::Http1;
-    web::begin_body(request, routed, is_chunked, routed.client_limits(ctx).body_bytes);
+    upload::begin(ctx, routed, request, is_chunked);
     request.body.copy_to(request.tee.take());
     if routed.framing == Framing::None {
         return Ok(request.body.taken());
     }
     request.keep_head();
-    if routed.framing == Framing::Chunked
-        && let Some(omitted) = OmittedFields::in_requests(ctx, routed)
-    {
-        let mut filters = Filters::default();
-        filters.push(Filter::OmitTrailers(omitted));
-        request.body.filter(filters);
-    }
     if let Err(stop) = request.body.take_in(&mut request.buffer) {
         upload::outcome(Err(stop), Until::Head)?;
     }

@@ -6,7 +6,11 @@ use std::pin::{Pin, pin};
 use std::task::{Poll, ready};
 use std::time::Instant;
 
+use http1::Framing;
+
 use crate::body::ends::{End, Ends, Side};
+use crate::body::filters::{Filter, Filters};
+use crate::body::omitted_fields::OmittedFields;
 use crate::body::pump::Stop;
 use crate::context::client::Client;
 use crate::context::exchange::{ExchangeContext, RoutedRequest};
@@ -180,6 +184,33 @@ impl Upload {
             polled
         })
         .await
+    }
+}
+
+/// Begins the body of a request, in the framing in which it comes.
+pub(crate) fn begin(
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
+    request: &mut Request,
+    is_chunked_out: bool,
+) {
+    let call = request.web.as_deref();
+    let framing = call.map_or(routed.framing, |call| call.framing);
+    let (is_web, is_text) = (call.is_some(), call.is_some_and(|call| call.is_text));
+    request.body.begin(framing, is_chunked_out, routed.client_limits(ctx).body_bytes);
+    if is_text {
+        request.body.decode_text();
+    }
+    let trailers = match framing {
+        // Requests of gRPC have none, and servers refuse them.
+        Framing::Chunked if is_web => Some(Filter::NoTrailers),
+        Framing::Chunked => OmittedFields::in_requests(ctx, routed).map(Filter::OmitTrailers),
+        Framing::None | Framing::Length(_) | Framing::UntilClose => None,
+    };
+    if let Some(filter) = trailers {
+        let mut filters = Filters::default();
+        filters.push(filter);
+        request.body.filter(filters);
     }
 }
 

@@ -9,9 +9,7 @@ use http1::{Framing, Name, Version};
 use telemetry::message;
 
 use crate::body::ends::{Ends, Side};
-use crate::body::filters::{Filter, Filters};
 use crate::body::kept::{Keeper, Unkept};
-use crate::body::omitted_fields::OmittedFields;
 use crate::body::pump::Stop;
 use crate::body::replay::Replay;
 use crate::body::send::Delivery;
@@ -20,7 +18,6 @@ use crate::context::exchange::{Exchange, ExchangeContext, Purpose, RoutedRequest
 use crate::context::exchange_slot::Request;
 use crate::context::failure::Failure;
 use crate::context::minimum_rate::Progress;
-use crate::forward::web;
 use crate::shaping::{Direction, Pace};
 use transport::endpoint::Endpoint;
 use transport::tcp::Follows;
@@ -88,15 +85,8 @@ fn is_awaiting_go_ahead(routed: &RoutedRequest, request: &Request) -> bool {
 
 /// Begins a body that nobody else is sent meanwhile.
 fn begin(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &mut Request) {
-    web::begin_body(request, routed, false, routed.client_limits(ctx).body_bytes);
+    upload::begin(ctx, routed, request, false);
     request.keep_head();
-    if routed.framing == Framing::Chunked
-        && let Some(omitted) = OmittedFields::in_requests(ctx, routed)
-    {
-        let mut filters = Filters::default();
-        filters.push(Filter::OmitTrailers(omitted));
-        request.body.filter(filters);
-    }
 }
 
 /// Why a body was not received as a whole.

@@ -7,6 +7,7 @@ use grpc::{ContentType, Form, WebBody, web_content_type};
 use http1::{ConnectionOptions, Framing, Method, Target};
 
 use crate::body::transform::{fields, values};
+use crate::body::upload;
 use crate::context::client::Next;
 use crate::context::coders::Transform;
 use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
@@ -65,7 +66,7 @@ pub(crate) fn translate(
     routed.connection = ConnectionOptions::of(&request.head, &text).map_err(|_| Failure::BadFraming)?;
     request.web = Some(Box::new(call));
     // A request that is answered here ends with its body.
-    begin_body(request, routed, false, routed.client_limits(ctx).body_bytes);
+    upload::begin(ctx, routed, request, false);
     Ok(())
 }
 
@@ -75,20 +76,6 @@ fn wanted(request: &Request, bytes: &[u8]) -> Option<Form> {
         values(&request.head, bytes, b"accept").flat_map(|value| value.split(|byte| *byte == b','));
     let mut forms = accepted.filter_map(|range| Some(ContentType::of(range.trim_ascii())?.form));
     forms.find(|form| *form != Form::Grpc)
-}
-
-/// Begins the body of a request, in the framing in which it comes.
-pub(crate) fn begin_body(
-    request: &mut Request,
-    routed: &RoutedRequest,
-    is_chunked_out: bool,
-    limit: Option<u64>,
-) {
-    let Some(call) = &request.web else { return request.body.begin(routed.framing, is_chunked_out, limit) };
-    request.body.begin(call.framing, is_chunked_out, limit);
-    if call.is_text {
-        request.body.decode_text();
-    }
 }
 
 /// Whether a response to a call of gRPC-Web is one of gRPC. What something else says passes as it is.

@@ -149,6 +149,35 @@ fn each_message_leaves_as_it_comes_and_the_trailers_are_the_last_frame() {
 }
 
 #[test]
+fn text_in_odd_chunks_is_decoded_and_its_trailers_are_left_out() {
+    for (text, is_closing) in [(TEXT, true), (TEXT, false)] {
+        let scene = scene();
+        let mut client = scene.client1();
+        let chunks: Vec<u8> = text.as_bytes().chunks(5).flat_map(chunk).collect();
+        let head =
+            "POST /shop.Cart/Add HTTP/1.1\r\nHost: test\r\nContent-Type: application/grpc-web-text\r\n";
+        let connection = if is_closing { "Connection: close\r\n" } else { "" };
+        client.sends(
+            [
+                format!("{head}{connection}Transfer-Encoding: chunked\r\n\r\n").as_bytes(),
+                &chunks,
+                b"0\r\nx-trailer: 1\r\n\r\n",
+                // What follows on the connection is another call.
+                format!("{head}Content-Length: {}\r\n\r\n{text}", text.len()).as_bytes(),
+            ]
+            .concat(),
+        );
+        let mut server = server(&scene, 0);
+        assert!(server.whole(1).ends_with(&format!("---\n{MESSAGE}\n---\n")));
+        server.sends(last_headers(1, &format!("{HEAD}{DONE}")));
+        assert_eq!(client.message().status(), 200);
+        if !is_closing {
+            assert!(server.whole(3).ends_with(&format!("---\n{MESSAGE}\n---\n")));
+        }
+    }
+}
+
+#[test]
 fn the_client_says_whether_it_wants_text() {
     let scene = scene();
     let fields = "content-type: application/grpc-web\naccept: */*, application/grpc-web-text\n";
