@@ -14,6 +14,8 @@ pub(crate) mod pump;
 pub(crate) mod incoming_body;
 /// Content coding of bodies.
 pub(crate) mod transform;
+/// Bodies of several ranges.
+pub(crate) mod segments;
 /// Writes bodies that the proxy has itself.
 pub(crate) mod sink;
 /// Sends bytes to a client within its time-out.

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::io::IoSlice;
-use std::ops::Range;
 use std::sync::Arc;
 
 use ::cache::{
@@ -16,6 +15,7 @@ use super::coded::{self, Picked};
 use super::counters;
 use super::head::{self, Extent, StoredHead};
 use crate::body::response_plan::ResponsePlan;
+use crate::body::segments::{Segment, parts};
 use crate::body::send::Delivery;
 use crate::body::sink::BodySink;
 use crate::context::client::Next;
@@ -207,7 +207,7 @@ async fn selected(
     }
     let mut taken_bytes = 0;
     for segment in &segments {
-        for bytes in segment.bytes(object) {
+        for bytes in bytes(segment, object) {
             let bytes = &bytes[..sink.takes(bytes.len())];
             taken_bytes += bytes.len() as u64;
             let follows = if taken_bytes == length { follows } else { Follows::More };
@@ -259,44 +259,23 @@ pub(super) fn wanted(
     })
 }
 
-/// A text of our own, and what follows it of the body.
-struct Segment {
-    text: Vec<u8>,
-    range: Range<u64>,
-}
-
-impl Segment {
-    fn len(&self) -> u64 {
-        self.text.len() as u64 + (self.range.end - self.range.start)
-    }
-
-    fn bytes<'a>(&'a self, object: &'a Object) -> impl Iterator<Item = &'a [u8]> {
-        let text = Some(self.text.as_slice()).filter(|text| !text.is_empty());
-        // A part is stored from where it begins in the whole.
-        let begin = object.stored().part.map_or(0, |part| part.start);
-        let within = self.range.start.saturating_sub(begin)..self.range.end.saturating_sub(begin);
-        text.into_iter().chain(object.body(within))
-    }
+/// The bytes of a segment.
+fn bytes<'a>(segment: &'a Segment, object: &'a Object) -> impl Iterator<Item = &'a [u8]> {
+    let text = Some(segment.text.as_slice()).filter(|text| !text.is_empty());
+    // A part is stored from where it begins in the whole.
+    let begin = object.stored().part.map_or(0, |part| part.start);
+    let within = segment.range.start.saturating_sub(begin)..segment.range.end.saturating_sub(begin);
+    text.into_iter().chain(object.body(within))
 }
 
 /// The body that goes with an extent.
 fn segments(extent: &Extent, object: &Object, whole_bytes: u64) -> Vec<Segment> {
     match extent {
-        Extent::Whole => vec![Segment { text: Vec::new(), range: 0..whole_bytes }],
+        Extent::Whole => vec![Segment::of(0..whole_bytes)],
         Extent::NotModified => Vec::new(),
-        Extent::Part(range, _) => vec![Segment { text: Vec::new(), range: range.clone() }],
+        Extent::Part(range, _) => vec![Segment::of(range.clone())],
         Extent::Parts(ranges, boundary) => {
-            let content_type = head::field(object.head(), b"content-type");
-            let part = |range: &Range<u64>| {
-                let mut text = Vec::new();
-                boundary.write_part_head(&mut text, content_type, range, whole_bytes);
-                Segment { text, range: range.clone() }
-            };
-            let mut segments: Vec<Segment> = ranges.iter().map(part).collect();
-            let mut text = Vec::new();
-            boundary.write_end(&mut text);
-            segments.push(Segment { text, range: 0..0 });
-            segments
+            parts(ranges, boundary, head::field(object.head(), b"content-type"), whole_bytes)
         }
     }
 }

@@ -14,9 +14,10 @@ use ::files::{OpenError, Waits};
 use http1::{Framing, Method};
 
 use super::representation::{Representation, ServedFile};
-use super::wanted::{Extent, Segment, Wanted, wanted, write_head};
+use super::wanted::{Extent, Wanted, wanted, write_head};
 use super::{AtOnce, coded};
 use crate::body::response_plan::ResponsePlan;
+use crate::body::segments::Segment;
 use crate::body::send::Delivery;
 use crate::body::sink::BodySink;
 use crate::body::transform::Choice;

@@ -7,6 +7,7 @@ use http1::ClientConnection;
 
 use super::representation::Representation;
 use crate::body::response_plan::ResponsePlan;
+use crate::body::segments::{Segment, parts};
 use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::{Memory, Request};
 use crate::context::failure::Failure;
@@ -75,36 +76,9 @@ impl Extent {
             Self::Parts(ranges, boundary) => {
                 let content_type = representation.content_type();
                 let content_type = content_type.strip_prefix(b"Content-Type: ").unwrap_or_default();
-                let part = |range: &Range<u64>| {
-                    let mut text = Vec::new();
-                    let content_type = Some(content_type.trim_ascii_end());
-                    boundary.write_part_head(&mut text, content_type, range, whole_bytes);
-                    Segment { text, range: range.clone() }
-                };
-                let mut segments: Vec<Segment> = ranges.iter().map(part).collect();
-                let mut text = Vec::new();
-                boundary.write_end(&mut text);
-                segments.push(Segment { text, range: 0..0 });
-                segments
+                parts(ranges, boundary, Some(content_type.trim_ascii_end()), whole_bytes)
             }
         }
-    }
-}
-
-/// A text of our own, and what of the file follows it.
-#[derive(Default)]
-pub(super) struct Segment {
-    pub(super) text: Vec<u8>,
-    pub(super) range: Range<u64>,
-}
-
-impl Segment {
-    fn of(range: Range<u64>) -> Self {
-        Self { text: Vec::new(), range }
-    }
-
-    pub(super) fn len(&self) -> u64 {
-        self.text.len() as u64 + (self.range.end - self.range.start)
     }
 }
 

@@ -219,18 +219,7 @@ pub(crate) fn write_request(
     };
     let outcome = filled.map(|host| {
         let own_lines = texts.vouched.as_ref().map_or(&b""[..], |vouched| &vouched.request_lines);
-        let edited = Edited {
-            headers: edits,
-            present: Cell::default(),
-            own_lines,
-            split_cookie: b"",
-            exchange,
-            response: None,
-            has_page: false,
-            besides: None,
-            cors: None,
-            proxy_status: None,
-        };
+        let edited = Edited::new(edits, own_lines, exchange);
         let edits = (!edits.is_empty() || !own_lines.is_empty()).then_some(&edited as &dyn http1::Edits);
         let drops_authorization = drops_authorization(routed, policies);
         let drops_cookie = policies.tokens().and_then(|tokens| tokens.removed_cookie());
@@ -317,23 +306,24 @@ pub(crate) fn write_response(
     let cookies = policies.settings.cookies.as_ref();
     let response_edits = Some((location, cookies));
     let source = if server.is_empty() { Source::Proxy } else { Source::Server(response.head.start.status) };
-    let own_lines = response_lines(request);
     let edited = Edited {
-        headers,
-        present: Cell::default(),
-        own_lines,
         split_cookie: &request.texts.split_cookie,
-        cors: policies.settings.cors.as_ref().map(|cors| CorsFields::new(cors, false)),
-        exchange,
         response: response_edits,
         has_page,
         besides: rewrite.edits,
+        cors: cors_fields(policies, false),
         proxy_status: proxy_status(policies, source),
+        ..Edited::new(headers, response_lines(request), exchange)
     };
     let rewrite =
         ResponseRewrite { edits: Some(&edited), via: via(&policies.settings.options.via), ..rewrite };
     let Response { head, buffer, out, .. } = response;
     http1::write_response(out, head, buffer.filled(), &rewrite);
+}
+
+/// The CORS fields of a response, if the route has any.
+fn cors_fields(policies: &Policies, is_preflight: bool) -> Option<CorsFields<'_>> {
+    policies.settings.cors.as_ref().map(|cors| CorsFields::new(cors, is_preflight))
 }
 
 /// The name of this proxy in Proxy-Status, and what it says of a response.
@@ -362,7 +352,7 @@ pub(crate) fn edit_own(
 ) {
     let headers = &policies.settings.response_headers;
     let own_lines = response_lines(request);
-    let cors = policies.settings.cors.as_ref().map(|cors| CorsFields::new(cors, is_preflight));
+    let cors = cors_fields(policies, is_preflight);
     let proxy_status = proxy_status(policies, source);
     if headers.is_empty() && own_lines.is_empty() && cors.is_none() && proxy_status.is_none() {
         return;
@@ -375,18 +365,7 @@ pub(crate) fn edit_own(
         captures: captures.as_ref(),
         ..exchange(ctx, policies, subject, request, &fields, &request.texts)
     };
-    let edited = Edited {
-        headers,
-        present: Cell::default(),
-        own_lines,
-        split_cookie: b"",
-        exchange,
-        response: None,
-        has_page: false,
-        besides: None,
-        cors,
-        proxy_status,
-    };
+    let edited = Edited { cors, proxy_status, ..Edited::new(headers, own_lines, exchange) };
     http1::edit_lines(out, start, &edited);
 }
 
@@ -516,7 +495,23 @@ enum Mapped {
     Vary,
 }
 
-impl Edited<'_> {
+impl<'a> Edited<'a> {
+    /// The edits of every message: those of the route, and lines of the authentication's.
+    fn new(headers: &'a HeaderEdits, own_lines: &'a [u8], exchange: Exchange<'a, Fields<'a>>) -> Self {
+        Self {
+            headers,
+            present: Cell::default(),
+            own_lines,
+            split_cookie: b"",
+            exchange,
+            response: None,
+            has_page: false,
+            besides: None,
+            cors: None,
+            proxy_status: None,
+        }
+    }
+
     /// Whether a server's field is left out.
     fn drops(&self, name: &[u8]) -> bool {
         http1::Edits::removes(self, name) || (self.has_page && is_of_content(name))
