@@ -10,7 +10,10 @@ use rustls::client::Resumption;
 use rustls::version::TLS13;
 use rustls::{AlertDescription, Error};
 use telemetry::Snapshot;
-use testkit::tls::{Authority, End, Ending};
+use testkit::http1::Peer;
+use testkit::http2;
+use testkit::scene::{Asked, Client, Spoken, get};
+use testkit::tls::{Authority, End, Ending, tunnel};
 use testkit::wait::PATIENCE;
 
 use crate::scene::{Scene, listener_tls, shown};
@@ -80,25 +83,36 @@ fn servers_are_told_certificates() {
             listener_tls(config).client_certificates = ClientCertificates::Optional { ca };
             config.routes[0].policies.options.client_cert = wanted;
         });
-        let nobody = scene.authority.client(&[&TLS13]);
-        let chain = scene.authority.client_showing_chain(&known, &clients);
-        for (config, shown) in [(nobody, &vec![]), (chain, &shown)] {
-            let mut client = End::client(scene.connect(), &Arc::new(config), "a.example");
-            client.shakes_hands().expect("it is let in");
-            client.sends(
-                "GET / HTTP/1.1\r\nHost: a.example\r\nClient-Cert: :AAAA:\r\nclient-cert-chain: :AAAA:\r\n\
-                 Client_Cert: :AAAA:\r\nCLIENT-CERT_CHAIN: :AAAA:\r\nX-Other: a\r\nConnection: close\r\n\r\n",
-            );
+        let nobody = || scene.authority.client(&[&TLS13]);
+        let chain = || scene.authority.client_showing_chain(&known, &clients);
+        const CLAIMS: &str = "Client-Cert: :AAAA:\nclient-cert-chain: :AAAA:\nClient_Cert: :AAAA:\n\
+                              CLIENT-CERT_CHAIN: :AAAA:\nX-Other: a\n";
+        for (config, shown, spoken) in [
+            (nobody(), &vec![], Spoken::Http1),
+            (chain(), &shown, Spoken::Http1),
+            (nobody(), &vec![], Spoken::Http2),
+            (chain(), &shown, Spoken::Http2),
+        ] {
+            let stream = tunnel::client_with(config, spoken == Spoken::Http2, scene.connect());
+            // RFC 9113 §8.2: names are in lower case there.
+            let (mut client, claims) = match spoken {
+                Spoken::Http1 => (Client::One(Peer::new("client", stream)), CLAIMS.to_owned()),
+                Spoken::Http2 => {
+                    (Client::Two(Box::new(http2::End::client(stream, &[])), 1), CLAIMS.to_lowercase())
+                }
+            };
+            let claims = claims.replace(":aaaa:", ":AAAA:");
+            client.asks(&Asked { host: "a.example", fields: &claims, ..get("/") });
             let mut server = scene.accept();
             let head = server.message().head;
             let told: Vec<&str> = head
                 .lines()
                 .filter(|line| line.to_ascii_lowercase().replace('_', "-").starts_with("client-cert"))
                 .collect();
-            assert_eq!(told, *shown, "{wanted:?}");
-            assert!(head.contains("\r\nX-Other: a\r\n"), "{head}");
-            server.sends("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
-            client.head();
+            assert_eq!(told, *shown, "{wanted:?}, {spoken:?}");
+            assert!(head.to_lowercase().contains("\r\nx-other: a\r\n"), "{head}");
+            server.sends("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            assert_eq!(client.gets().status, 200, "{spoken:?}");
         }
     }
 }

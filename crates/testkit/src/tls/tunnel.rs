@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, Connection, ServerConnection};
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConnection};
 use socket2::SockRef;
 
 use super::Authority;
@@ -19,7 +19,11 @@ const HTTP2: &[u8] = b"h2";
 
 /// Wraps a client connection in TLS. Returns the plaintext end.
 pub fn client(authority: &Authority, speaks_http2: bool, stream: TcpStream) -> TcpStream {
-    let mut config = authority.client(&[&rustls::version::TLS13]);
+    client_with(authority.client(&[&rustls::version::TLS13]), speaks_http2, stream)
+}
+
+/// The same with these settings, such as a certificate of the client.
+pub fn client_with(mut config: ClientConfig, speaks_http2: bool, stream: TcpStream) -> TcpStream {
     config.alpn_protocols = vec![if speaks_http2 { HTTP2 } else { HTTP1 }.to_vec()];
     let name = ServerName::try_from(NAME).expect("is a name");
     let connection = ClientConnection::new(Arc::new(config), name).expect("it can begin");
