@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use report::figure;
-use report::results::{Absent, File, Layer, Published, Role, Scheme, Upstream, Version};
+use report::results::{Absent, DELAYED, File, LIMITED, Layer, Published, Role, Scheme, Upstream, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::expect::{Bound, Expect};
@@ -180,8 +180,8 @@ impl Features {
     /// Describes the features, a phrase each.
     pub fn phrases(&self) -> Vec<String> {
         let cache = self.cache_bytes.map(|bytes| format!("cache of {}", figure::bytes(bytes as f64)));
-        let delay = self.delay.map(|delay| format!("{delay:?} of delay for each request"));
-        let rate = self.rate_bytes_per_second.map(|rate| format!("{}/s in all", figure::bytes(rate as f64)));
+        let delay = self.delay.map(|delay| format!("{delay:?}{DELAYED}"));
+        let rate = self.rate_bytes_per_second.map(|rate| format!("{}{LIMITED}", figure::bytes(rate as f64)));
         [cache, delay, rate].into_iter().flatten().collect()
     }
 }

@@ -1,12 +1,17 @@
-//! Charts as inline SVG. Their colours come from the style of the page, so they follow light, dark and print.
+//! Charts: inline in a page, or as files of their own. In a page their colours come from its style, so they follow light,
+//! dark and print.
 //!
 //! Each series has its own colour, dash and marker: no chart can be read only by colour.
 
 /// Ticks of linear and logarithmic axes.
 mod axis;
-/// Horizontal bars with the spread.
+/// Horizontal bars in groups, as HTML and as SVG.
 mod bars;
-/// Grouped bars of all proxies, case by case.
+/// CPU time per request of a case, as bars.
+mod cpu;
+/// Charts as files.
+mod file;
+/// Bars of all proxies, case by case.
 mod groups;
 /// Lines through points.
 mod lines;
@@ -15,12 +20,56 @@ mod percentiles;
 /// Colour, dash and marker of each series.
 mod series;
 
-pub use bars::cpu_per_request;
+use serde::{Serialize, Serializer};
+
+pub use cpu::cpu_per_request;
+pub use file::{DARK, LIGHT, PAPER, Theme};
 pub use groups::Groups;
-pub(crate) use lines::Lines;
+pub(crate) use lines::{Lines, Named};
 pub use percentiles::latency;
 pub(crate) use series::{Look, looks};
-pub use series::{STYLE, legend};
+pub use series::{STYLE, has_own_look, legend};
+
+/// A drawn chart.
+#[derive(Debug, Clone)]
+pub struct Chart {
+    /// ID, unique in the page.
+    id: String,
+    /// What is shown.
+    title: String,
+    width: f64,
+    height: f64,
+    /// SVG elements within the width and height.
+    body: String,
+    /// HTML in place of the SVG in a page, if it fits narrow screens better.
+    html: Option<String>,
+    /// Series with their names.
+    named: Vec<(Look, String)>,
+}
+
+impl Chart {
+    /// Markup for a page.
+    pub fn markup(&self) -> String {
+        let Self { id, title, width, height, body, .. } = self;
+        let title = escaped(title);
+        let said = format!("{title}. The table below has the figures.");
+        match &self.html {
+            Some(html) => {
+                format!("<div class=\"bars\" id=\"{id}\" role=\"img\" aria-label=\"{said}\">{html}</div>")
+            }
+            None => format!(
+                "<svg class=\"chart\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" \
+                 aria-labelledby=\"{id}\"><title id=\"{id}\">{said}</title>{body}</svg>"
+            ),
+        }
+    }
+}
+
+impl Serialize for Chart {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.markup())
+    }
+}
 
 /// Escapes text for use between tags or in a quoted attribute.
 fn escaped(text: &str) -> String {

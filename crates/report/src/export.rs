@@ -1,18 +1,14 @@
 //! Exports results as files: CSV, time series, percentile distributions, charts as SVG.
 
-use crate::chart;
+use crate::chart::{self, Chart, Theme};
+use crate::figure;
 use crate::latency::Latency;
 use crate::overview;
-use crate::results::{Arrivals, Results, Run, Sample, Watched};
+use crate::results::{Arrivals, Results, Role, Run, Sample, Watched};
 use crate::summary::{Metric, Summary};
 
 /// Steps of a percentile distribution per halving of the distance to 100%.
 const STEPS: u32 = 5;
-/// Colours for charts without a page.
-const PAPER: &str = ":root{--paper:#fff;--ink:#1b1f24;--quiet:#57606a;--line:#d8dde3;--band:#f5f7f9}\
-                     @media (prefers-color-scheme:dark){:root{--paper:#14171b;--ink:#e6e9ed;--quiet:#a3abb5;\
-                     --line:#333a42;--band:#1c2127}}svg{background:var(--paper)}";
-
 /// CSV with a line for each measurement, including invalid ones with their reason.
 pub fn csv(results: &Results) -> String {
     let mut out =
@@ -148,31 +144,64 @@ pub fn collections(summary: &Summary<'_>) -> Vec<(String, String)> {
     files
 }
 
-/// Every chart of the page as an SVG file: name and content. The charts follow light and dark.
-pub fn plots(summary: &Summary<'_>) -> Vec<(String, String)> {
-    let mut plots = Vec::new();
+/// Every chart of the page as SVG files: name and content, one for each theme.
+pub fn plots(summary: &Summary<'_>, themes: &[Theme]) -> Vec<(String, String)> {
+    let mut plots: Vec<(String, Chart)> = Vec::new();
     let overview = overview::beside_each_other(summary);
     let of_several = overview::latency_against_rate(summary).into_iter().chain(overview::by_workers(summary));
     for shown in overview.into_iter().chain(of_several) {
-        plots.extend(shown.chart.map(|chart| (file_name(&shown.caption, "svg"), chart)));
+        plots.extend(shown.chart.map(|chart| (shown.caption, chart)));
     }
     for (index, case) in summary.cases.iter().enumerate() {
         let charts = [
             (format!("cpu {}", case.case.name), chart::cpu_per_request(case, "chart")),
             (format!("latency {}", case.case.name), chart::latency(case, "chart")),
         ];
-        plots.extend(charts.into_iter().filter_map(|(name, chart)| Some((file_name(&name, "svg"), chart?))));
-        plots.extend(overview::over_time(case, index).into_iter().filter_map(|shown| {
-            Some((file_name(&format!("{} {}", shown.caption, case.case.name), "svg"), shown.chart?))
-        }));
+        plots.extend(charts.into_iter().filter_map(|(name, chart)| Some((name, chart?))));
+        plots.extend(
+            overview::over_time(case, index)
+                .into_iter()
+                .filter_map(|shown| Some((format!("{} {}", shown.caption, case.case.name), shown.chart?))),
+        );
     }
-    plots.into_iter().map(|(name, chart)| (name, standalone(&chart))).collect()
+    let source = source(summary);
+    let files = plots.iter().flat_map(|(name, chart)| {
+        let source = source.as_str();
+        let file = move |theme: &Theme| {
+            (file_name(&format!("{name}{}", theme.ending), "svg"), chart.file(theme, source))
+        };
+        themes.iter().map(file)
+    });
+    files.collect()
 }
 
-/// Adds the style of a page to a chart.
-fn standalone(chart: &str) -> String {
-    let opened = chart.replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 1);
-    opened.replacen("><title", &format!("><style>{PAPER}{}</style><title", chart::STYLE), 1)
+/// Where figures come from: the run, the machine, the rounds, and the version of each proxy.
+fn source(summary: &Summary<'_>) -> String {
+    let results = summary.results;
+    let versions: Vec<String> = results
+        .proxies
+        .iter()
+        .filter(|proxy| proxy.role != Role::Direct)
+        .map(|proxy| {
+            if proxy.version.is_empty() {
+                proxy.name.clone()
+            } else {
+                format!("{} {}", proxy.name, proxy.version)
+            }
+        })
+        .collect();
+    let conditions = &results.conditions;
+    format!(
+        "Source: {}, {}, by {}. {}, {}; {} of {:.2} s. Bars and lines are medians, whiskers the spread. {}.",
+        results.title,
+        figure::date(results.started_unix_seconds),
+        results.measured_by,
+        results.machine.processor,
+        figure::things(results.machine.cores, "core"),
+        figure::things(conditions.rounds, "round"),
+        conditions.measured_seconds,
+        versions.join("; ")
+    )
 }
 
 /// File name for a title: `cpu-tiny-closed.svg`.

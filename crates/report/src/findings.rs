@@ -204,20 +204,42 @@ pub fn standings(summary: &Summary<'_>) -> Table {
                 continue;
             }
             let cells = row.cells.iter().map(|cell| match cell.beside_subject {
+                // That it is not ranked stands once in the row.
+                Some(Beside { subject_ratio, verdict: Verdict::Refused }) => figure::ratio(subject_ratio),
                 Some(beside) => format!("{} {}", figure::ratio(beside.subject_ratio), word(beside.verdict)),
                 None => NOTHING.to_owned(),
             });
-            rows.push([peer.name.clone(), case.title()].into_iter().chain(cells).collect());
+            let mut cells: Vec<String> = [peer.name.clone(), case.title()].into_iter().chain(cells).collect();
+            cells.push(unranked(row));
+            rows.push(cells);
         }
+    }
+    let mut headings: Vec<&str> =
+        ["beside", "case"].into_iter().chain(Metric::ALL.map(Metric::heading)).collect();
+    // The last column only where it says something.
+    if rows.iter().all(|row| row.last().is_some_and(String::is_empty)) {
+        rows.iter_mut().for_each(|row| row.truncate(headings.len()));
+    } else {
+        headings.push(word(Verdict::Refused));
     }
     Table {
         caption: format!("The median of {subject} divided by the peer's, and who has the better figure"),
-        headings: ["beside", "case"]
-            .into_iter()
-            .chain(Metric::ALL.map(Metric::heading))
-            .map(str::to_owned)
-            .collect(),
+        headings: headings.into_iter().map(str::to_owned).collect(),
         rows,
+    }
+}
+
+/// Metrics of a row that the judge does not rank: `everything`, or their headings.
+fn unranked(row: &Row<'_>) -> String {
+    let compared = || row.cells.iter().filter_map(|cell| Some((cell.metric, cell.beside_subject?.verdict)));
+    let refused: Vec<&str> = compared()
+        .filter(|(_, verdict)| *verdict == Verdict::Refused)
+        .map(|(metric, _)| metric.heading())
+        .collect();
+    if refused.len() > 1 && refused.len() == compared().count() {
+        "everything".to_owned()
+    } else {
+        refused.join(", ")
     }
 }
 

@@ -20,6 +20,8 @@ pub mod judge;
 pub mod published;
 /// Findings as sentences.
 pub mod findings;
+/// Leaders of each metric.
+pub mod leaders;
 /// Comparison of two results.
 pub mod compare;
 /// Formats numbers with units.

@@ -6,7 +6,7 @@ mod workers;
 
 use serde::Serialize;
 
-use crate::chart::{self, Groups, Lines, Look};
+use crate::chart::{self, Chart, Groups, Lines, Look, Named};
 use crate::figure;
 use crate::judge;
 use crate::published;
@@ -21,12 +21,12 @@ pub use workers::by_workers;
 const DRAWN_MOST: usize = 40;
 
 /// A chart with the table of its figures.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Shown {
     /// Caption of the chart.
     pub caption: String,
-    /// Inline SVG; `None` if the table is enough.
-    pub chart: Option<String>,
+    /// The chart; `None` if the table is enough.
+    pub chart: Option<Chart>,
     /// Samples of a chart with zoom, as JSON.
     pub series: Option<String>,
     /// The figures.
@@ -152,9 +152,15 @@ fn steps(summary: &Summary<'_>, index: usize, case: &CaseSummary<'_>) -> Option<
         };
         points.chunk_by(|one, other| one.0 == other.0).map(of_rate).collect()
     };
-    let proxies: Vec<_> = case.rows.iter().map(|row| row.proxy).collect();
-    let lines =
-        chart::looks(&proxies).into_iter().zip(&proxies).map(|(look, proxy)| (look, tried(&proxy.name)));
+    let looks = chart::looks(&case.proxies()).into_iter().zip(&case.rows);
+    let series: Vec<Named> = looks
+        .clone()
+        .map(|(look, row)| {
+            let lacks = row.lacks().map(|word| (0.0, word));
+            Named { look, name: row.proxy.name.clone(), lacks: lacks.into_iter().collect() }
+        })
+        .collect();
+    let lines = looks.map(|(look, row)| (look, tried(&row.proxy.name)));
     let caption = format!("99th percentile of latency at the rates that were tried: {}", case.title());
     let id = format!("steps-{index}");
     let chart = Lines {
@@ -181,7 +187,7 @@ fn steps(summary: &Summary<'_>, index: usize, case: &CaseSummary<'_>) -> Option<
         headings: headings.map(str::to_owned).to_vec(),
         rows: case.rows.iter().map(row).collect(),
     };
-    Some(Shown { chart: chart.draw(), series: None, caption, table })
+    Some(Shown { chart: chart.chart(&series), series: None, caption, table })
 }
 
 fn against_rate(rates: &[(&CaseSummary<'_>, f64)], index: usize) -> Option<Shown> {
@@ -189,15 +195,21 @@ fn against_rate(rates: &[(&CaseSummary<'_>, f64)], index: usize) -> Option<Shown
         let row = case.rows.iter().find(|row| row.proxy.name == name)?;
         Some(row.cell(Metric::LatencyP99).estimate?.median)
     };
-    let proxies: Vec<_> = rates[0].0.rows.iter().map(|row| row.proxy).collect();
-    let lines: Vec<_> = chart::looks(&proxies)
+    let proxies = rates[0].0.proxies();
+    let drawn = rates[0].0.rows.iter().filter(|row| rates[0].0.draws(row)).map(|row| row.proxy.name.as_str());
+    let drawn: Vec<(Look, &str)> = chart::looks(&proxies)
         .into_iter()
         .zip(&proxies)
-        .map(|(look, proxy)| {
-            let points = rates.iter().filter_map(|(case, rate)| Some((*rate, p99(case, &proxy.name)?)));
-            (look, points.collect::<Vec<_>>())
-        })
-        .filter(|(_, points)| !points.is_empty())
+        .map(|(look, proxy)| (look, proxy.name.as_str()))
+        .filter(|(_, name)| drawn.clone().any(|other| other == *name))
+        .collect();
+    let lines = drawn.iter().map(|&(look, name)| {
+        let points = rates.iter().filter_map(|(case, rate)| Some((*rate, p99(case, name)?)));
+        (look, points.collect::<Vec<_>>())
+    });
+    let series: Vec<Named> = drawn
+        .iter()
+        .map(|&(look, name)| Named { look, name: name.to_owned(), lacks: lacks(rates, name) })
         .collect();
     let (id, caption) = (
         format!("rates-{index}"),
@@ -210,7 +222,7 @@ fn against_rate(rates: &[(&CaseSummary<'_>, f64)], index: usize) -> Option<Shown
         is_logarithmic: true,
         across: figure::count,
         upwards: figure::duration_us,
-        lines,
+        lines: lines.filter(|(_, points)| !points.is_empty()).collect(),
     };
     let knee = |name: &str| {
         let points: Vec<(f64, f64)> =
@@ -230,15 +242,22 @@ fn against_rate(rates: &[(&CaseSummary<'_>, f64)], index: usize) -> Option<Shown
         headings: [String::new()].into_iter().chain(headings).chain(["bends at".to_owned()]).collect(),
         rows: proxies.iter().map(|proxy| row(&proxy.name)).collect(),
     };
-    Some(Shown { chart: chart.draw(), series: None, caption, table })
+    Some(Shown { chart: chart.chart(&series), series: None, caption, table })
+}
+
+/// Where a proxy has no figure among cases that differ in one number, with the word for it.
+fn lacks(cases: &[(&CaseSummary<'_>, f64)], name: &str) -> Vec<(f64, &'static str)> {
+    let of_case = |(case, at): &(&CaseSummary<'_>, f64)| {
+        let row = case.rows.iter().find(|row| row.proxy.name == name)?;
+        Some((*at, row.lacks()?))
+    };
+    cases.iter().filter_map(of_case).collect()
 }
 
 /// Usage of the proxies of a case over time, in the last measurement of each: CPU, memory, threads, connections.
 /// `index` is the position of the case in the page.
 pub fn over_time(case: &CaseSummary<'_>, index: usize) -> Vec<Shown> {
-    let proxies: Vec<_> = case.rows.iter().map(|row| row.proxy).collect();
-    let looks = chart::looks(&proxies);
-    let sampled: Vec<Sampled<'_>> = looks
+    let sampled: Vec<Sampled<'_>> = chart::looks(&case.proxies())
         .into_iter()
         .zip(&case.rows)
         .filter_map(|(look, row)| {
@@ -315,7 +334,12 @@ impl Quantity {
             upwards: self.figure,
             lines: lines.collect(),
         };
-        let chart = chart.draw()?;
+        let named = chart::looks(&case.proxies()).into_iter().zip(&case.rows);
+        let named = named.filter(|(_, row)| row.proxy.role != Role::Direct).map(|(look, row)| {
+            let lacks = row.lacks().map(|word| (0.0, word));
+            Named { look, name: row.proxy.name.clone(), lacks: lacks.into_iter().collect() }
+        });
+        let chart = chart.chart(&named.collect::<Vec<_>>())?;
         let rows = sampled.iter().map(|Sampled { row, samples, .. }| {
             let mut values: Vec<f64> = samples.iter().map(self.of).collect();
             values.sort_by(f64::total_cmp);
@@ -443,32 +467,50 @@ pub fn expectations(summary: &Summary<'_>) -> Option<Table> {
     })
 }
 
-/// Rules that cases break, each explained once.
-pub fn verdicts(summary: &Summary<'_>) -> Table {
-    let mut rows = Vec::new();
-    for rule in &judge::RULES {
-        let broken = summary.cases.iter().flat_map(|case| {
-            case.findings
-                .iter()
-                .filter(|finding| finding.rule == rule.name)
-                .map(move |finding| (case, finding))
+/// A rule of the judge, and the cases that break it.
+#[derive(Debug, Serialize)]
+pub struct Broken {
+    /// Name of the rule.
+    pub rule: &'static str,
+    /// Number of cases that break it.
+    pub cases: usize,
+    /// Which figures are not ranked for it.
+    pub follows: &'static str,
+    /// Why the rule matters, and what to do.
+    pub remedy: &'static str,
+    /// The cases with the observed facts.
+    pub table: Table,
+}
+
+/// Rules that cases break, in the order of the rules.
+pub fn verdicts(summary: &Summary<'_>) -> Vec<Broken> {
+    let broken = |rule: &'static judge::Rule| {
+        let findings = summary.cases.iter().flat_map(|case| {
+            let of_rule = case.findings.iter().filter(|finding| finding.rule == rule.name);
+            of_rule.map(move |finding| (case, finding))
         });
-        for (at, (case, finding)) in broken.enumerate() {
-            let (name, remedy) = if at == 0 { (rule.name, rule.remedy) } else { ("", "") };
-            let follows = format!("{} {remedy}", finding.consequence());
-            rows.push(vec![
-                name.to_owned(),
-                case.title(),
-                finding.seen.clone(),
-                follows.trim_end().to_owned(),
-            ]);
-        }
-    }
-    Table {
-        caption: "Rules that were broken, and what follows".to_owned(),
-        headings: ["rule", "case", "what was seen", "what follows"].map(str::to_owned).to_vec(),
-        rows,
-    }
+        let rows: Vec<Vec<String>> = findings
+            .map(|(case, finding)| vec![case.title(), finding.seen.clone(), finding.entries.join(", ")])
+            .collect();
+        let follows = match rule.spoils {
+            judge::Spoils::Everything => "not ranked",
+            judge::Spoils::Rates => "requests/s not ranked",
+            judge::Spoils::Nothing => "doubtful",
+        };
+        let table = Table {
+            caption: format!("Cases that break {}", rule.name),
+            headings: ["case", "what was seen", follows].map(str::to_owned).to_vec(),
+            rows,
+        };
+        (!table.rows.is_empty()).then_some(Broken {
+            rule: rule.name,
+            cases: table.rows.len(),
+            follows,
+            remedy: rule.remedy,
+            table,
+        })
+    };
+    judge::RULES.iter().filter_map(broken).collect()
 }
 
 /// Published requests per second next to our own, as ratios to one proxy that both have; `None` if nothing was

@@ -2,17 +2,21 @@
 //!
 //! The template only arranges; all words and numbers come from modules that the terminal report uses too.
 
-use minijinja::value::Serde;
+use minijinja::value::{Serde, Value};
 use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
 
 use crate::compare::{Comparison, show};
 use crate::judge;
-use crate::overview::{self, Shown};
+use crate::leaders::{self, Answer};
+use crate::overview::{self, Broken, Shown};
 use crate::results::{Arrivals, Case, Cores, Machine, Place, Process, Proxy, Role, Run, Started};
 use crate::summary::{CaseSummary, Summary};
 use crate::table::{self, Table};
-use crate::{chart, figure, findings, text};
+use crate::{
+    chart::{self, Chart},
+    figure, findings, text,
+};
 
 /// Maximum size of a page: a larger page would be hard to use and to mail.
 const BYTES_MOST: usize = 1 << 20;
@@ -95,6 +99,8 @@ pub fn comparison(comparison: &Comparison<'_>) -> Result<String, PageError> {
 pub(crate) fn placed(template: &str, page: impl Serialize) -> Result<String, PageError> {
     let mut templates = Environment::new();
     templates.set_auto_escape_callback(|_| AutoEscape::Html);
+    // What could end the attribute is escaped for the style.
+    templates.add_filter("labels", |headings: Vec<String>| Value::from_safe_string(labels(&headings)));
     templates.add_template("macros", include_str!("macros.html")).map_err(PageError::Template)?;
     templates.add_template("page", template).map_err(PageError::Template)?;
     let page = templates
@@ -105,6 +111,23 @@ pub(crate) fn placed(template: &str, page: impl Serialize) -> Result<String, Pag
         return Err(PageError::TooLarge { bytes: page.len() });
     }
     Ok(page)
+}
+
+/// Headings as variables of the style, from the second on: on a narrow screen each cell shows its own.
+fn labels(headings: &[String]) -> String {
+    let label = |(index, heading): (usize, &String)| {
+        let mut text = String::new();
+        for letter in heading.chars() {
+            match letter {
+                '\'' | '"' | '\\' | '<' | '>' | '&' | '\0'..=' ' if letter != ' ' => {
+                    text.push_str(&format!("\\{:x} ", u32::from(letter)));
+                }
+                letter => text.push(letter),
+            }
+        }
+        format!("--h{}:'{text}';", index + 1)
+    };
+    headings.iter().enumerate().skip(1).map(label).collect()
 }
 
 /// Zoom for time series: uPlot, and the script that gives it the samples.
@@ -132,13 +155,15 @@ struct Page<'r> {
     command: &'r str,
     legend: String,
     marks: String,
+    answers: Vec<Answer>,
+    leaders: Option<Table>,
     findings: Vec<String>,
     caveats: Vec<String>,
     omitted: Option<String>,
     standings: Table,
     expectations: Option<Table>,
-    verdicts: Table,
-    rules: Vec<&'static str>,
+    verdicts: Vec<Broken>,
+    kept: Vec<&'static str>,
     overview: Vec<Shown>,
     rates: Vec<Shown>,
     workers: Vec<Shown>,
@@ -155,6 +180,7 @@ struct Page<'r> {
 fn page<'r>(summary: &Summary<'r>) -> Page<'r> {
     let results = summary.results;
     let Machine { processor, cores, kernel, .. } = &results.machine;
+    let verdicts = overview::verdicts(summary);
     Page {
         style: include_str!("page.css"),
         chart_style: chart::STYLE,
@@ -168,13 +194,15 @@ fn page<'r>(summary: &Summary<'r>) -> Page<'r> {
         command: &results.command,
         legend: chart::legend(&results.proxies.iter().collect::<Vec<_>>()),
         marks: text::legend(summary),
+        answers: leaders::answers(summary),
+        leaders: leaders::by_case(summary),
         findings: findings::sentences(summary),
         caveats: findings::caveats(summary),
         omitted: None,
         standings: findings::standings(summary),
         expectations: overview::expectations(summary),
-        verdicts: overview::verdicts(summary),
-        rules: judge::RULES.iter().map(|rule| rule.name).collect(),
+        kept: kept(&verdicts),
+        verdicts,
         overview: overview::beside_each_other(summary),
         rates: overview::latency_against_rate(summary),
         workers: overview::by_workers(summary),
@@ -187,6 +215,12 @@ fn page<'r>(summary: &Summary<'r>) -> Page<'r> {
         processes: processes(summary),
         commands: commands(summary),
     }
+}
+
+/// Rules that no case breaks.
+fn kept(broken: &[Broken]) -> Vec<&'static str> {
+    let names = judge::RULES.iter().map(|rule| rule.name);
+    names.filter(|name| broken.iter().all(|broken| broken.rule != *name)).collect()
 }
 
 impl Page<'_> {
@@ -227,11 +261,10 @@ impl Page<'_> {
 /// Section of a case: its figures, and charts with a table each.
 #[derive(Serialize)]
 struct Section {
-    id: String,
     figures: Table,
-    cpu_chart: Option<String>,
+    cpu_chart: Option<Chart>,
     cpu: Table,
-    latency_chart: Option<String>,
+    latency_chart: Option<Chart>,
     percentiles: Table,
     over_time: Vec<Shown>,
     parts: Option<Table>,
@@ -239,7 +272,6 @@ struct Section {
 
 fn section(index: usize, case: &CaseSummary<'_>) -> Section {
     Section {
-        id: case.case.name.clone(),
         figures: table::figures(case),
         cpu_chart: chart::cpu_per_request(case, &format!("cpu-{index}")),
         cpu: table::cpu(case),

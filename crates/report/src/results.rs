@@ -269,6 +269,11 @@ pub struct File {
     pub text: String,
 }
 
+/// End of the phrase in [`Case::features`] about a delay: `2s of delay for each request`.
+pub const DELAYED: &str = " of delay for each request";
+/// End of the phrase in [`Case::features`] about a rate: `5.00 kB/s in all`.
+pub const LIMITED: &str = "/s in all";
+
 /// A case: the task of every proxy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Case {
@@ -644,6 +649,11 @@ impl Case {
     /// Whether proxies with this role take part in the case.
     pub fn includes(&self, role: Role) -> bool {
         (self.scheme == Scheme::Http && self.upstream != Upstream::Https) || role != Role::Direct
+    }
+
+    /// Whether every proxy delays requests or limits their rate, so that requests without a proxy do not compare.
+    pub fn is_slowed(&self) -> bool {
+        self.features.iter().any(|phrase| phrase.ends_with(DELAYED) || phrase.ends_with(LIMITED))
     }
 }
 

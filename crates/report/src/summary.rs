@@ -266,6 +266,16 @@ impl CaseSummary<'_> {
         title(self.case)
     }
 
+    /// The proxies of the rows.
+    pub(crate) fn proxies(&self) -> Vec<&Proxy> {
+        self.rows.iter().map(|row| row.proxy).collect()
+    }
+
+    /// Whether a row belongs into a chart: `direct` does not where every proxy slows its requests.
+    pub(crate) fn draws(&self, row: &Row<'_>) -> bool {
+        row.proxy.role != Role::Direct || !self.case.is_slowed()
+    }
+
     /// Row of the subject.
     pub fn subject(&self) -> Option<&Row<'_>> {
         self.rows.iter().find(|row| row.proxy.role == Role::Subject)

@@ -325,3 +325,14 @@ fn ours_is_started_with_every_origin() {
         "/bin/vanward proxy --from 127.0.0.1:18080 --to http://127.0.0.1:18081 --to http://[::1]:18082 --workers 2"
     );
 }
+
+#[test]
+fn every_proxy_of_the_lab_has_a_look_of_its_own_in_charts() {
+    for driver in OWN.iter().chain(&PEERS) {
+        assert!(
+            report::chart::has_own_look(driver.name),
+            "{}: give it one in report/src/chart/series.rs",
+            driver.name
+        );
+    }
+}

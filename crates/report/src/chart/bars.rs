@@ -1,110 +1,255 @@
-//! Bar chart of the CPU time per request: user and system time, with the spread of the sum.
+//! Horizontal bars in groups, each group with an axis of its own: as HTML, which shrinks with the screen and keeps the
+//! size of its text, and as SVG for files.
 
 use std::fmt::Write as _;
 
-use super::{axis, escaped, series};
-use crate::figure;
-use crate::results::Role;
+use super::{Chart, Look, axis, escaped};
 use crate::statistics::Estimate;
-use crate::summary::{CaseSummary, Metric, Row};
 
-const WIDTH: f64 = 520.0;
-const LEFT: f64 = 96.0;
-const RIGHT: f64 = 78.0;
-const ROW: f64 = 34.0;
-const BAR: f64 = 20.0;
-const TOP: f64 = 8.0;
-const BOTTOM: f64 = 40.0;
+/// Width of a chart as a file.
+const WIDTH: f64 = 760.0;
+const LEFT: f64 = 118.0;
+const RIGHT: f64 = 96.0;
+const ROW: f64 = 18.0;
+const BAR: f64 = 12.0;
+/// Height of the name of a group.
+const HEAD: f64 = 24.0;
+/// Height of the ticks of a group.
+const TICKS: f64 = 24.0;
+const BOTTOM: f64 = 18.0;
+/// Steps of the axis.
+const STEPS: usize = 4;
 
-/// A proxy and its figure with user and sum; `None` without a valid measurement.
-type Bar<'c> = (series::Look, &'c Row<'c>, Option<(Estimate, [f64; 2])>);
+/// A chart of bars.
+pub(super) struct Bars {
+    pub(super) id: String,
+    pub(super) title: String,
+    /// What the axes show, with the unit.
+    pub(super) axis: String,
+    /// Formats a figure with its unit.
+    pub(super) figure: fn(f64) -> String,
+    pub(super) groups: Vec<Group>,
+}
 
-/// Draws the proxies of a case: user time dark, system time light, a whisker for the range. `id` is unique in the page.
-/// `None` if no proxy has a figure.
-pub fn cpu_per_request(case: &CaseSummary<'_>, id: &str) -> Option<String> {
-    let proxies: Vec<_> = case.rows.iter().map(|row| row.proxy).collect();
-    let figure = |row: &Row<'_>| Some((row.cell(Metric::CpuPerRequest).estimate?, row.cpu_split_us?));
-    let bars: Vec<Bar<'_>> = series::looks(&proxies)
-        .into_iter()
-        .zip(&case.rows)
-        .filter(|(_, row)| row.proxy.role != Role::Direct)
-        .map(|(look, row)| (look, row, figure(row)))
-        .filter(|(_, row, figure)| figure.is_some() || row.lacks().is_some())
-        .collect();
-    let figures = bars.iter().filter_map(|(_, _, figure)| figure.as_ref());
-    let most = figures.map(|(total, _)| total.high).reduce(f64::max)?;
-    let ticks = axis::linear(most, 4);
-    let end = *ticks.last()?;
-    let x = |us: f64| LEFT + (WIDTH - LEFT - RIGHT) * us / end;
-    let floor = TOP + ROW * bars.len() as f64;
-    let height = floor + BOTTOM;
-    let title = format!("CPU time per request: {}", case.title());
-    let mut out = format!(
-        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" \
-         aria-labelledby=\"{id}\"><title id=\"{id}\">{}. The table below has the figures.</title>",
-        escaped(&title)
-    );
-    for tick in &ticks {
-        let at = x(*tick);
+/// Bars that share an axis.
+pub(super) struct Group {
+    /// Name of the group; `None` if it is alone.
+    pub(super) name: Option<String>,
+    pub(super) bars: Vec<Bar>,
+}
+
+/// The bar of a proxy.
+pub(super) struct Bar {
+    pub(super) look: Look,
+    pub(super) name: String,
+    /// The figure, or why there is none.
+    pub(super) figure: Result<Figure, &'static str>,
+}
+
+/// A figure with its spread.
+pub(super) struct Figure {
+    pub(super) total: Estimate,
+    /// The part that is drawn full; the rest is light. Everything, if `None`.
+    pub(super) full: Option<f64>,
+}
+
+/// Scale of a group: ticks from 0 to the end.
+struct Scale {
+    ticks: Vec<f64>,
+    end: f64,
+}
+
+impl Scale {
+    /// `None` if no bar has a figure.
+    fn of(group: &Group) -> Option<Self> {
+        let highs = group.bars.iter().filter_map(|bar| Some(bar.figure.as_ref().ok()?.total.high));
+        let ticks = axis::linear(highs.reduce(f64::max)?, STEPS);
+        let end = *ticks.last()?;
+        Some(Self { ticks, end })
+    }
+
+    fn percent(&self, value: f64) -> f64 {
+        100.0 * value / self.end
+    }
+}
+
+impl Bars {
+    /// The chart; `None` if nothing was measured.
+    pub(super) fn chart(self) -> Option<Chart> {
+        let has_figures = |group: &Group| group.bars.iter().any(|bar| bar.figure.is_ok());
+        self.groups.iter().any(has_figures).then(|| {
+            let (body, height) = self.svg();
+            let mut named: Vec<(Look, String)> = Vec::new();
+            for bar in self.groups.iter().flat_map(|group| &group.bars) {
+                if !named.iter().any(|(_, name)| *name == bar.name) {
+                    named.push((bar.look, bar.name.clone()));
+                }
+            }
+            let html = Some(self.html());
+            Chart { id: self.id, title: self.title, width: WIDTH, height, body, html, named }
+        })
+    }
+
+    fn tick(&self, value: f64) -> String {
+        if value == 0.0 { "0".to_owned() } else { (self.figure)(value) }
+    }
+
+    fn html(&self) -> String {
+        let mut out = String::new();
+        for group in &self.groups {
+            let scale = Scale::of(group);
+            let steps = scale.as_ref().map_or(1, |scale| scale.ticks.len() - 1);
+            let _ = write!(out, "<div class=\"group\" style=\"--n:{steps}\">");
+            if let Some(name) = &group.name {
+                let _ = write!(out, "<p>{}</p>", escaped(name));
+            }
+            for bar in &group.bars {
+                self.html_bar(&mut out, bar, scale.as_ref());
+            }
+            if let Some(scale) = scale {
+                out.push_str("<div class=\"ticks\">");
+                for tick in &scale.ticks {
+                    let (at, figure) = (scale.percent(*tick), self.tick(*tick));
+                    let _ = write!(out, "<span style=\"left:{at:.1}%\">{figure}</span>");
+                }
+                out.push_str("</div>");
+            }
+            out.push_str("</div>");
+        }
+        let _ = write!(out, "<p class=\"axis\">{}</p>", escaped(&self.axis));
+        out
+    }
+
+    fn html_bar(&self, out: &mut String, bar: &Bar, scale: Option<&Scale>) {
         let _ = write!(
             out,
-            "<line class=\"grid\" x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{floor}\"/>\
-             <text class=\"quiet middle\" x=\"{at:.1}\" y=\"{:.1}\">{}</text>",
-            floor + 16.0,
-            short_number(*tick)
+            "<div class=\"bar\"><span>{}<s class=\"{} {}\"></s></span>",
+            escaped(&bar.name),
+            bar.look.class(),
+            bar.look.shape_class()
         );
-    }
-    let _ = write!(
-        out,
-        "<text class=\"quiet middle\" x=\"{:.1}\" y=\"{:.1}\">µs of CPU time: user (full), system (light)</text>",
-        x(end / 2.0),
-        floor + 33.0
-    );
-    for (index, (look, row, figure)) in bars.iter().enumerate() {
-        let middle = TOP + ROW * (index as f64 + 0.5);
-        out.push_str(&name(row, middle));
-        match figure {
-            Some((total, split)) => out.push_str(&bar(*look, total, *split, middle, x)),
-            None => {
-                let (at, baseline, word) = (LEFT + 6.0, middle + 4.0, row.lacks().unwrap_or_default());
-                let _ = write!(out, "<text class=\"quiet\" x=\"{at:.1}\" y=\"{baseline:.1}\">{word}</text>");
+        match (&bar.figure, scale) {
+            (Ok(Figure { total, full }), Some(scale)) => {
+                let class = bar.look.class();
+                let percent = |value| scale.percent(value);
+                let (from, low, high) = (full.unwrap_or(total.median), total.low, total.high);
+                let _ = write!(
+                    out,
+                    "<span class=\"track\"><i class=\"{class}\" style=\"width:{:.1}%\"></i>",
+                    percent(from)
+                );
+                if full.is_some() {
+                    let (left, width) = (percent(from), percent(total.median - from));
+                    let _ = write!(
+                        out,
+                        "<i class=\"light {class}\" style=\"left:{left:.1}%;width:{width:.1}%\"></i>"
+                    );
+                }
+                if high > low {
+                    let (left, width) = (percent(low), percent(high - low));
+                    let _ = write!(out, "<b style=\"left:{left:.1}%;width:{width:.1}%\"></b>");
+                }
+                let (end, figure) = (percent(high.max(total.median)), (self.figure)(total.median));
+                let _ = write!(out, "<em style=\"left:{end:.1}%\">{figure}</em></span></div>");
+            }
+            (figure, _) => {
+                let word = figure.as_ref().err().copied().unwrap_or_default();
+                let _ = write!(out, "<span class=\"track none\"><em>{word}</em></span></div>");
             }
         }
     }
-    let _ =
-        write!(out, "<line class=\"base\" x1=\"{LEFT}\" y1=\"{TOP}\" x2=\"{LEFT}\" y2=\"{floor}\"/></svg>");
-    Some(out)
-}
 
-fn bar(look: series::Look, total: &Estimate, split: [f64; 2], middle: f64, x: impl Fn(f64) -> f64) -> String {
-    let user = x(split[0]);
-    let end = x(total.median);
-    let (low, high) = (x(total.low), x(total.high));
-    let class = look.class();
-    let (top, tick, baseline) = (middle - BAR / 2.0, middle - 4.0, middle + 4.0);
-    let parts = format!(
-        "<rect class=\"user {class}\" x=\"{LEFT}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR}\"/>\
-         <rect class=\"system {class}\" x=\"{user:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR}\"/>",
-        user - LEFT,
-        end - user
-    );
-    let whisker = format!(
-        "<path class=\"whisker\" d=\"M{low:.1} {middle:.1}H{high:.1}M{low:.1} {tick:.1}v8M{high:.1} {tick:.1}v8\"/>"
-    );
-    let value = format!(
-        "<text x=\"{:.1}\" y=\"{baseline:.1}\">{}</text>",
-        high.max(end) + 7.0,
-        figure::duration_us(total.median)
-    );
-    parts + &whisker + &value
-}
+    /// SVG elements, and their height.
+    fn svg(&self) -> (String, f64) {
+        let mut out = String::new();
+        let mut top = 0.0;
+        for group in &self.groups {
+            if let Some(name) = &group.name {
+                let _ = write!(
+                    out,
+                    "<rect class=\"head\" x=\"0\" y=\"{:.1}\" width=\"{WIDTH}\" height=\"18\"/>\
+                     <text class=\"strong\" x=\"6\" y=\"{:.1}\">{}</text>",
+                    top + 1.0,
+                    top + 14.5,
+                    escaped(name)
+                );
+                top += HEAD;
+            }
+            let scale = Scale::of(group);
+            let floor = top + ROW * group.bars.len() as f64;
+            let x = |scale: &Scale, value: f64| LEFT + (WIDTH - LEFT - RIGHT) * value / scale.end;
+            for tick in scale.iter().flat_map(|scale| &scale.ticks) {
+                let at = scale.as_ref().map_or(LEFT, |scale| x(scale, *tick));
+                let _ = write!(
+                    out,
+                    "<line class=\"grid\" x1=\"{at:.1}\" y1=\"{top:.1}\" x2=\"{at:.1}\" y2=\"{floor:.1}\"/>\
+                     <text class=\"quiet middle\" x=\"{at:.1}\" y=\"{:.1}\">{}</text>",
+                    floor + 14.0,
+                    self.tick(*tick)
+                );
+            }
+            for (index, bar) in group.bars.iter().enumerate() {
+                let middle = top + ROW * (index as f64 + 0.5);
+                self.svg_bar(&mut out, bar, middle, |value| {
+                    scale.as_ref().map_or(LEFT, |scale| x(scale, value))
+                });
+            }
+            let _ = write!(
+                out,
+                "<line class=\"base\" x1=\"{LEFT}\" y1=\"{top:.1}\" x2=\"{LEFT}\" y2=\"{floor:.1}\"/>"
+            );
+            top = floor + if scale.is_some() { TICKS } else { 0.0 };
+        }
+        let (middle, baseline) = (LEFT + (WIDTH - LEFT - RIGHT) / 2.0, top + 8.0);
+        let _ = write!(
+            out,
+            "<text class=\"quiet middle\" x=\"{middle:.1}\" y=\"{baseline:.1}\">{}</text>",
+            escaped(&self.axis)
+        );
+        (out, top + BOTTOM)
+    }
 
-fn name(row: &Row<'_>, middle: f64) -> String {
-    let (at, baseline, name) = (LEFT - 8.0, middle + 4.0, escaped(&row.proxy.name));
-    format!("<text class=\"end\" x=\"{at:.1}\" y=\"{baseline:.1}\">{name}</text>")
-}
-
-/// A number for a tick: `2.5`, `20`.
-fn short_number(value: f64) -> String {
-    format!("{value:.2}").trim_end_matches('0').trim_end_matches('.').to_owned()
+    fn svg_bar(&self, out: &mut String, bar: &Bar, middle: f64, x: impl Fn(f64) -> f64) {
+        let (at, baseline, top, tick) = (LEFT - 20.0, middle + 4.0, middle - BAR / 2.0, middle - 3.0);
+        let _ = write!(
+            out,
+            "<text class=\"end\" x=\"{at:.1}\" y=\"{baseline:.1}\">{}</text>{}",
+            escaped(&bar.name),
+            bar.look.marker(LEFT - 10.0, middle)
+        );
+        let Figure { total, full } = match &bar.figure {
+            Ok(figure) => figure,
+            Err(word) => {
+                let (width, inside) = (WIDTH - LEFT - RIGHT, LEFT + 6.0);
+                let _ = write!(
+                    out,
+                    "<rect class=\"none\" x=\"{LEFT}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{BAR}\"/>\
+                     <text class=\"quiet\" x=\"{inside:.1}\" y=\"{baseline:.1}\">{word}</text>"
+                );
+                return;
+            }
+        };
+        let class = bar.look.class();
+        let (from, end) = (x(full.unwrap_or(total.median)), x(total.median));
+        let (low, high) = (x(total.low), x(total.high));
+        let _ = write!(
+            out,
+            "<rect class=\"user {class}\" x=\"{LEFT}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR}\"/>",
+            from - LEFT
+        );
+        if full.is_some() {
+            let width = end - from;
+            let _ = write!(
+                out,
+                "<rect class=\"system {class}\" x=\"{from:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{BAR}\"/>"
+            );
+        }
+        let _ = write!(
+            out,
+            "<path class=\"whisker\" d=\"M{low:.1} {middle:.1}H{high:.1}M{low:.1} {tick:.1}v6M{high:.1} {tick:.1}v6\"/>\
+             <text x=\"{:.1}\" y=\"{baseline:.1}\">{}</text>",
+            high.max(end) + 6.0,
+            (self.figure)(total.median)
+        );
+    }
 }

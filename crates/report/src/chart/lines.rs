@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::{axis, escaped, series::Look};
+use super::{Chart, axis, escaped, series::Look};
 
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 270.0;
-const LEFT: f64 = 74.0;
+const LEFT: f64 = 84.0;
 const RIGHT: f64 = 26.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
@@ -31,12 +31,26 @@ pub(crate) struct Lines<'s> {
     pub(crate) lines: Vec<(Look, Vec<(f64, f64)>)>,
 }
 
+/// A series with its name, in a chart that also says what it does not draw.
+pub(crate) struct Named {
+    pub(crate) look: Look,
+    pub(crate) name: String,
+    /// Where the line has no point, and the word for it: `no valid round`.
+    pub(crate) lacks: Vec<(f64, &'static str)>,
+}
+
 impl Lines<'_> {
-    /// Draws the chart; `None` without points.
+    /// Markup of the chart for a page that names its series; `None` without points.
     pub(crate) fn draw(&self) -> Option<String> {
+        self.chart(&[]).map(|chart| chart.markup())
+    }
+
+    /// The chart of these series; `None` without points. What a series lacks is a cross at the upper edge.
+    pub(crate) fn chart(&self, series: &[Named]) -> Option<Chart> {
         let all = || self.lines.iter().flat_map(|(_, points)| points);
-        let across = axis::linear(all().map(|point| point.0).reduce(f64::max)?, 5);
+        let lacking = series.iter().flat_map(|one| &one.lacks).map(|(at, _)| *at);
         let most = all().map(|point| point.1).reduce(f64::max)?;
+        let across = axis::linear(all().map(|point| point.0).chain(lacking).reduce(f64::max)?, 5);
         let least = all().map(|point| point.1).reduce(f64::min)?;
         let up = if self.is_logarithmic { axis::logarithmic(least, most) } else { axis::linear(most, 4) };
         let (end, bottom, top) = (*across.last()?, *up.first()?, *up.last()?);
@@ -48,12 +62,7 @@ impl Lines<'_> {
             };
             HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share
         };
-        let id = self.id;
-        let mut out = format!(
-            "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\" \
-             aria-labelledby=\"{id}\"><title id=\"{id}\">{}. The table below has the figures.</title>",
-            escaped(self.title)
-        );
+        let mut out = String::new();
         self.grid(&mut out, (&across, &x), (&up, &y));
         for (look, points) in &self.lines {
             let at: Vec<(f64, f64)> = points.iter().map(|&(right, up)| (x(right), y(up))).collect();
@@ -64,8 +73,12 @@ impl Lines<'_> {
                 out.push_str(&look.marker(x, y));
             }
         }
-        out.push_str("</svg>");
-        Some(out)
+        for (index, one) in series.iter().filter(|one| !one.lacks.is_empty()).enumerate() {
+            lacks(&mut out, one, index, x);
+        }
+        let named = series.iter().map(|one| (one.look, one.name.clone())).collect();
+        let (id, title) = (self.id.to_owned(), self.title.to_owned());
+        Some(Chart { id, title, width: WIDTH, height: HEIGHT, body: out, html: None, named })
     }
 
     fn grid(
@@ -104,4 +117,22 @@ impl Lines<'_> {
             escaped(self.axis)
         );
     }
+}
+
+/// Crosses where a series has no point, and the words for it. `index` keeps the words of several series apart.
+fn lacks(out: &mut String, series: &Named, index: usize, x: impl Fn(f64) -> f64) {
+    let class = series.look.class();
+    for (at, _) in &series.lacks {
+        let _ = write!(
+            out,
+            "<path class=\"cross {class}\" d=\"M{:.1} {:.1}l7 7m0 -7l-7 7\"/>",
+            x(*at) - 3.5,
+            TOP - 3.5
+        );
+    }
+    let mut words: Vec<&str> = series.lacks.iter().map(|(_, word)| *word).collect();
+    words.dedup();
+    let (at, baseline) = (WIDTH - RIGHT - 6.0, TOP + 18.0 + 15.0 * index as f64);
+    let said = escaped(&format!("{}: {}", series.name, words.join(", ")));
+    let _ = write!(out, "<text class=\"quiet end\" x=\"{at:.1}\" y=\"{baseline:.1}\">✕ {said}</text>");
 }

@@ -4,14 +4,14 @@
 
 use std::fmt::Write as _;
 
-use super::{axis, escaped, series};
+use super::{Chart, axis, escaped, series};
 use crate::figure;
 use crate::latency::Latency;
 use crate::summary::CaseSummary;
 
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 290.0;
-const LEFT: f64 = 66.0;
+const LEFT: f64 = 76.0;
 const RIGHT: f64 = 34.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 44.0;
@@ -28,12 +28,12 @@ struct Curve {
     points: Vec<(f64, f64)>,
 }
 
-/// Latency curves of every proxy in a case. `id` is unique in the page. `None` without observations.
-pub fn latency(case: &CaseSummary<'_>, id: &str) -> Option<String> {
-    let proxies: Vec<_> = case.rows.iter().map(|row| row.proxy).collect();
-    let curves: Vec<Curve> = series::looks(&proxies)
-        .into_iter()
-        .zip(&case.rows)
+/// Latency curves of every proxy in a case; of `direct` only where it is not slowed as the proxies are. `id` is unique in
+/// the page. `None` without observations.
+pub fn latency(case: &CaseSummary<'_>, id: &str) -> Option<Chart> {
+    let rows =
+        || series::looks(&case.proxies()).into_iter().zip(&case.rows).filter(|(_, row)| case.draws(row));
+    let curves: Vec<Curve> = rows()
         .map(|(look, row)| Curve { look, points: points(&row.latency) })
         .filter(|curve| !curve.points.is_empty())
         .collect();
@@ -45,27 +45,27 @@ pub fn latency(case: &CaseSummary<'_>, id: &str) -> Option<String> {
     let (bottom, top) = (ticks.first()?.log10(), ticks.last()?.log10());
     let scale = Scale { decades, bottom, top };
 
-    let mut out = format!(
-        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\" \
-         aria-labelledby=\"{id}\"><title id=\"{id}\">{}. The table below has the figures.</title>",
-        escaped(&format!("Latency by percentile: {}", case.title()))
-    );
+    let mut out = String::new();
     grid(&mut out, &scale, &ticks);
     for curve in &curves {
         draw(&mut out, &scale, curve);
     }
     // Who has no curve is said, and is not just missing.
-    let lacking: Vec<String> = case
-        .rows
-        .iter()
-        .filter_map(|row| Some(format!("{}: {}", escaped(&row.proxy.name), row.lacks()?)))
-        .collect();
-    if !lacking.is_empty() {
-        let (x, y, said) = (WIDTH - RIGHT - 4.0, TOP + 12.0, lacking.join("; "));
-        let _ = write!(out, "<text class=\"quiet end\" x=\"{x}\" y=\"{y}\">{said}</text>");
+    let lacking =
+        rows().filter_map(|(_, row)| Some(format!("{}: {}", escaped(&row.proxy.name), row.lacks()?)));
+    for (index, said) in lacking.enumerate() {
+        let (x, y) = (WIDTH - RIGHT - 6.0, TOP + 14.0 + 15.0 * index as f64);
+        let _ = write!(out, "<text class=\"quiet end\" x=\"{x}\" y=\"{y}\">✕ {said}</text>");
     }
-    out.push_str("</svg>");
-    Some(out)
+    Some(Chart {
+        id: id.to_owned(),
+        title: format!("Latency by percentile: {}", case.title()),
+        width: WIDTH,
+        height: HEIGHT,
+        body: out,
+        html: None,
+        named: rows().map(|(look, row)| (look, row.proxy.name.clone())).collect(),
+    })
 }
 
 /// Converts values to positions in the drawing.

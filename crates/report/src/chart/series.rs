@@ -6,9 +6,46 @@ use std::fmt::Write as _;
 use super::escaped;
 use crate::results::{Proxy, Role};
 
-/// Number of colours with dashes. Further series repeat them with other markers.
+/// Number of colours with dashes.
 const STYLES: usize = 8;
-const SHAPES: usize = 4;
+const SHAPES: usize = 6;
+/// Style of what has no proxy.
+const DIRECT: Look = Look { style: STYLES - 1, shape: 3 };
+/// Look of the first in a comparison without known names.
+const SUBJECT: Look = Look { style: 0, shape: 0 };
+
+/// Dashes of the lines, by style.
+const DASHES: [Option<&str>; STYLES] = [
+    None,
+    Some("7 3"),
+    Some("2 3"),
+    Some("9 3 2 3"),
+    Some("12 4"),
+    Some("4 2"),
+    Some("6 3 1 3 1 3"),
+    Some("1 4"),
+];
+
+/// Looks by name: a proxy has the same in every report. Proxies that are often measured together differ in colour.
+const KNOWN: &[(&str, Look)] = &[
+    ("vanward", SUBJECT),
+    ("direct", DIRECT),
+    ("haproxy", Look { style: 1, shape: 1 }),
+    ("nginx", Look { style: 2, shape: 2 }),
+    ("envoy", Look { style: 3, shape: 3 }),
+    ("varnish", Look { style: 4, shape: 0 }),
+    ("traefik", Look { style: 5, shape: 1 }),
+    ("squid", Look { style: 6, shape: 2 }),
+    ("monolake", Look { style: 4, shape: 4 }),
+    ("zproxy", Look { style: 3, shape: 5 }),
+    ("pound", Look { style: 6, shape: 4 }),
+    ("toxiproxy", Look { style: 1, shape: 5 }),
+    ("apache", Look { style: 1, shape: 2 }),
+    ("caddy", Look { style: 5, shape: 3 }),
+    ("h2o", Look { style: 3, shape: 1 }),
+    ("trafficserver", Look { style: 4, shape: 2 }),
+    ("pingap", Look { style: 6, shape: 0 }),
+];
 
 /// Style sheet for pages with these charts. `--paper` is the background of the page.
 pub const STYLE: &str = include_str!("chart.css");
@@ -20,33 +57,72 @@ pub(crate) struct Look {
     shape: usize,
 }
 
-/// Looks of the proxies. The subject has the first look and `direct` the last, so that peers keep theirs whichever are
-/// installed.
+/// Looks of the proxies, by their names. An unknown name has a look that follows from it, or the next free one.
 pub(crate) fn looks(proxies: &[&Proxy]) -> Vec<Look> {
-    let mut peers = 0;
-    proxies
-        .iter()
-        .map(|proxy| match proxy.role {
-            Role::Subject => Look::of(0, 0),
-            Role::Direct => Look::of(STYLES - 1, 0),
-            Role::Peer => {
-                let look = Look::of(1 + peers % (STYLES - 2), peers / (STYLES - 2));
-                peers += 1;
-                look
-            }
+    let known: Vec<Option<Look>> = proxies.iter().map(|proxy| known(&proxy.name)).collect();
+    let mut taken: Vec<Look> = known.iter().flatten().copied().collect();
+    let look = |(proxy, known): (&&Proxy, Option<Look>)| {
+        known.unwrap_or_else(|| {
+            let begin = match proxy.role {
+                Role::Subject => SUBJECT,
+                Role::Direct => DIRECT,
+                Role::Peer => Look::following_from(&proxy.name),
+            };
+            let look = begin.free(&taken);
+            taken.push(look);
+            look
         })
-        .collect()
+    };
+    proxies.iter().zip(known).map(look).collect()
+}
+
+/// Whether a name has a look of its own in every report.
+pub fn has_own_look(name: &str) -> bool {
+    known(name).is_some()
+}
+
+fn known(name: &str) -> Option<Look> {
+    KNOWN.iter().find(|(known, _)| *known == name).map(|(_, look)| *look)
 }
 
 impl Look {
-    /// A style with a different marker for each repetition.
-    fn of(style: usize, time_around: usize) -> Self {
-        Self { style, shape: (style + time_around) % SHAPES }
+    /// A look that follows from a name, the same in every report: by FNV-1a.
+    fn following_from(name: &str) -> Self {
+        let hash = name
+            .bytes()
+            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        let place = hash as usize % ((STYLES - 2) * SHAPES);
+        Self { style: 1 + place % (STYLES - 2), shape: place / (STYLES - 2) }
+    }
+
+    /// This look if it is free, or another: first one of a colour that is free, too. With everything taken, this one.
+    fn free(self, taken: &[Self]) -> Self {
+        let colour_is_free = |look: &Self| !taken.iter().any(|other| other.style == look.style);
+        let is_free = |look: &Self| !taken.contains(look);
+        let others = || {
+            let places = (0..STYLES - 2).flat_map(|colour| (0..SHAPES).map(move |shape| (colour, shape)));
+            places.map(|(colour, shape)| Self {
+                style: 1 + (self.style + colour) % (STYLES - 2),
+                shape: (self.shape + shape) % SHAPES,
+            })
+        };
+        let all = || std::iter::once(self).chain(others());
+        all().find(colour_is_free).or_else(|| all().find(is_free)).unwrap_or(self)
+    }
+
+    /// Dashes of the lines of a style; `None` for a full line.
+    pub(super) fn dash(style: usize) -> Option<&'static str> {
+        DASHES.get(style).copied().flatten()
     }
 
     /// CSS class for colour and dash.
     pub(crate) fn class(self) -> String {
         format!("s{}", self.style)
+    }
+
+    /// CSS class for the shape of a marker in HTML.
+    pub(super) fn shape_class(self) -> String {
+        format!("m{}", self.shape)
     }
 
     /// SVG marker of about 8 by 8 around a point.
@@ -61,7 +137,23 @@ impl Look {
             0 => format!("<circle class=\"marker {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.8\"/>"),
             1 => polygon(&[(-3.5, -3.5), (3.5, -3.5), (3.5, 3.5), (-3.5, 3.5)]),
             2 => polygon(&[(0.0, -4.5), (4.2, 3.4), (-4.2, 3.4)]),
-            _ => polygon(&[(0.0, -4.8), (4.4, 0.0), (0.0, 4.8), (-4.4, 0.0)]),
+            3 => polygon(&[(0.0, -4.8), (4.4, 0.0), (0.0, 4.8), (-4.4, 0.0)]),
+            4 => polygon(&[(0.0, 4.5), (4.2, -3.4), (-4.2, -3.4)]),
+            // A plus sign.
+            _ => polygon(&[
+                (-1.6, -4.2),
+                (1.6, -4.2),
+                (1.6, -1.6),
+                (4.2, -1.6),
+                (4.2, 1.6),
+                (1.6, 1.6),
+                (1.6, 4.2),
+                (-1.6, 4.2),
+                (-1.6, 1.6),
+                (-4.2, 1.6),
+                (-4.2, -1.6),
+                (-1.6, -1.6),
+            ]),
         }
     }
 }
@@ -87,14 +179,38 @@ pub fn legend(proxies: &[&Proxy]) -> String {
 mod tests {
     use super::*;
 
+    fn proxy(name: &str, role: Role) -> Proxy {
+        Proxy { name: name.to_owned(), role, version: String::new(), started: Vec::new() }
+    }
+
     #[test]
-    fn every_proxy_that_the_lab_knows_has_a_look_of_its_own() {
-        let proxy = |role| Proxy { name: String::new(), role, version: String::new(), started: Vec::new() };
-        let mut proxies = vec![proxy(Role::Direct), proxy(Role::Subject)];
-        proxies.extend((0..15).map(|_| proxy(Role::Peer)));
+    fn every_known_name_has_a_look_of_its_own() {
+        for (place, (name, look)) in KNOWN.iter().enumerate() {
+            assert!(!KNOWN[..place].iter().any(|(other, same)| other == name || same == look), "{name}");
+            assert!(look.style < STYLES && look.shape < SHAPES, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_look_depends_on_the_name_and_not_on_the_others() {
+        let (known, unknown) = (["nginx", "envoy", "pound"], ["mine", "vanward@old", "mine2", ""]);
+        for name in known.into_iter().chain(unknown) {
+            let alone = looks(&[&proxy(name, Role::Peer)]);
+            let subject = proxy("vanward", Role::Subject);
+            let beside = looks(&[&proxy("direct", Role::Direct), &subject, &proxy(name, Role::Peer)]);
+            assert_eq!(alone[0], beside[2], "{name}");
+        }
+    }
+
+    #[test]
+    fn many_unknown_names_have_looks_of_their_own() {
+        let mut proxies = vec![proxy("direct", Role::Direct), proxy("vanward", Role::Subject)];
+        proxies.extend((0..30).map(|number| proxy(&format!("proxy {number}"), Role::Peer)));
         let looks = looks(&proxies.iter().collect::<Vec<_>>());
         for (place, look) in looks.iter().enumerate() {
             assert!(!looks[..place].contains(look), "{place}: {look:?}");
         }
+        let colours: std::collections::HashSet<usize> = looks[2..8].iter().map(|look| look.style).collect();
+        assert_eq!(colours.len(), 6, "the first have colours of their own");
     }
 }

@@ -1,14 +1,14 @@
 //! Requests per second against workers, for cases with several numbers of workers: a chart, and the fitted Universal
 //! Scalability Law.
 
-use crate::chart::{self, Lines};
+use crate::chart::{self, Lines, Named};
 use crate::figure;
-use crate::results::{Arrivals, Case};
+use crate::results::{Arrivals, Case, Proxy};
 use crate::scaling::Fit;
 use crate::summary::{CaseSummary, Metric, Summary, title};
 use crate::table::{NOTHING, Table};
 
-use super::Shown;
+use super::{Shown, lacks};
 
 /// A chart and a table for each group of cases that differ only in their workers.
 pub fn by_workers(summary: &Summary<'_>) -> Vec<Shown> {
@@ -54,7 +54,14 @@ fn scaling((index, cases): (usize, &Vec<&CaseSummary<'_>>)) -> Option<Shown> {
         let estimate = case.rows[row(case, name)?].cell(Metric::RequestsPerSecond).estimate;
         estimate.map(|estimate| estimate.median)
     };
-    let proxies: Vec<_> = cases[0].rows.iter().map(|row| row.proxy).collect();
+    let proxies = cases[0].proxies();
+    let numbered: Vec<_> = cases.iter().map(|case| (*case, workers(case))).collect();
+    let named = |(look, proxy): (chart::Look, &&Proxy)| Named {
+        look,
+        name: proxy.name.clone(),
+        lacks: lacks(&numbered, &proxy.name),
+    };
+    let series: Vec<Named> = chart::looks(&proxies).into_iter().zip(&proxies).map(named).collect();
     let lines = chart::looks(&proxies).into_iter().zip(&proxies).map(|(look, proxy)| {
         let points = cases.iter().filter_map(|case| Some((workers(case), median(case, &proxy.name)?)));
         (look, points.collect::<Vec<_>>())
@@ -85,7 +92,7 @@ fn scaling((index, cases): (usize, &Vec<&CaseSummary<'_>>)) -> Option<Shown> {
         headings: [String::new()].into_iter().chain(counts).chain(laws).collect(),
         rows: rows.collect(),
     };
-    Some(Shown { chart: chart.draw(), series: None, caption, table })
+    Some(Shown { chart: chart.chart(&series), series: None, caption, table })
 }
 
 /// Parameters of a fitted law in the order of the headings; empty for fewer than three numbers of workers.

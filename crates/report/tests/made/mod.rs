@@ -3,6 +3,9 @@
 // Each test binary takes what it needs.
 #![allow(dead_code)]
 
+/// Reads markup.
+pub(crate) mod markup;
+
 use std::collections::BTreeMap;
 
 use report::judge::Trait;

@@ -5,7 +5,7 @@ use std::io::{BufReader, Error, ErrorKind, Read};
 use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
-use report::{Results, Summary, export, markdown, page};
+use report::{Results, Summary, chart, export, markdown, page};
 
 /// Maximum size of a results file, far above that of the largest matrix.
 const RESULTS_BYTES_MAX: u64 = 1024 * 1024 * 1024;
@@ -32,7 +32,7 @@ pub(super) fn write(
     }
     let mut folders =
         vec![("latency", export::distributions(summary)), ("usage", export::collections(summary))];
-    folders.extend(plots.then(|| ("plots", export::plots(summary))));
+    folders.extend(plots.then(|| ("plots", export::plots(summary, &[chart::LIGHT, chart::DARK]))));
     for (name, files) in folders {
         let inside = folder.join(name);
         // What an earlier run left of cases that this one has not would be taken for its own.
