@@ -406,7 +406,7 @@ impl<'p> Experiment<'p> {
     fn note_start(&mut self, proxy: usize, case: &str, service: &Service, process: &Process) {
         let given = [service.features(), service.features.phrases()].concat();
         // What a command of the plan's own does is not known.
-        let is_known = self.plan.proxies[proxy].template.is_empty();
+        let is_known = self.plan.proxies[proxy].template.command.is_empty();
         let setup = if is_known { service.setup() } else { BTreeMap::new() };
         let known = &mut self.results.proxies[proxy].started;
         let known_already = known.iter_mut().find(|started| started.given == given);

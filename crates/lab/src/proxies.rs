@@ -58,6 +58,7 @@ use crate::agent::words::{Server, Wanted};
 use crate::certificate::{self, Certificate};
 use crate::error::Error;
 use crate::plan::{Deviation, Features, Own};
+pub use command::Template;
 
 /// Maximum number of idle connections to the origins, for proxies that need a number: more than any plan has clients.
 const IDLE_MOST: usize = 1024;
@@ -120,8 +121,8 @@ pub struct Installed {
     pub version: String,
     /// Complete version output of the program; for Vanward, its flags.
     pub build: String,
-    /// Command line, for a proxy without a driver of its own; scheme, host and port of a service that runs already.
-    pub template: Vec<String>,
+    /// How a proxy without a driver of its own is started; of a service that runs already, its URL and port.
+    pub template: Template,
     /// Settings of the plan that differ for this proxy from the others.
     pub deviation: Deviation,
 }
@@ -326,13 +327,13 @@ impl Installed {
         };
         let name = driver.name.to_owned();
         let deviation = Deviation::default();
-        Self { name, driver, program, version, build, template: Vec::new(), deviation }
+        Self { name, driver, program, version, build, template: Template::default(), deviation }
     }
 
     /// A proxy that is given by its command line.
-    pub fn command(name: &str, template: Vec<String>) -> Self {
-        let program = PathBuf::from(template.first().map(String::as_str).unwrap_or_default());
-        let (version, build) = (String::new(), String::new());
+    pub fn command(name: &str, template: Template) -> Self {
+        let program = PathBuf::from(template.command.first().map(String::as_str).unwrap_or_default());
+        let (version, build) = (template.told_version(), String::new());
         let deviation = Deviation::default();
         Self { name: name.to_owned(), driver: &command::DRIVER, program, version, build, template, deviation }
     }
@@ -347,14 +348,17 @@ impl Installed {
             program: PathBuf::new(),
             version: String::new(),
             build: String::new(),
-            template: vec![server.url.clone(), server.port.to_string()],
+            template: Template {
+                command: vec![server.url.clone(), server.port.to_string()],
+                ..Template::default()
+            },
             deviation: Deviation::default(),
         }
     }
 
     /// Scheme, host and port of a service that runs already, and the port alone; `None` for a proxy that is started.
     pub(crate) fn target(&self) -> Option<(&str, u16)> {
-        match (self.driver.name == target::DRIVER.name, &self.template[..]) {
+        match (self.driver.name == target::DRIVER.name, &self.template.command[..]) {
             (true, [url, port]) => Some((url, port.parse().ok()?)),
             _ => None,
         }
@@ -478,7 +482,7 @@ fn at(driver: &'static Driver, program: PathBuf) -> Option<Installed> {
     let version = (driver.version)(&build)?;
     let name = driver.name.to_owned();
     let deviation = Deviation::default();
-    Some(Installed { name, driver, program, version, build, template: Vec::new(), deviation })
+    Some(Installed { name, driver, program, version, build, template: Template::default(), deviation })
 }
 
 /// Path of a program in PATH or a `sbin` folder, which PATH often lacks for users other than root.

@@ -29,7 +29,7 @@ use crate::plan::{CasePlan, Deviation, Features, Load, OriginPlan, Payload, Timi
 use crate::proxies;
 use crate::sites::Placement;
 use machines::RawMachines;
-use own_services::{RawOrigin, RawRequest};
+use own_services::{RawCommand, RawOrigin, RawRequest};
 use values::{
     Each, Rate, RawGenerator, RawLoad, RawPayload, RawUrls, Size, Span, Workers, ten_seconds, three,
 };
@@ -122,13 +122,7 @@ impl Written {
         Ok(Self {
             title,
             published: raw.published,
-            wanted: Wanted {
-                names: raw.proxies.into_iter().map(Spanned::into_inner).collect(),
-                commands: unplaced(raw.command),
-                targets: unplaced(raw.target),
-                programs: unplaced(raw.program),
-                deviations: raw.proxy.into_iter().map(|(name, raw)| (name, raw.into())).collect(),
-            },
+            wanted: wanted(raw.proxies, (raw.command, raw.target, raw.program), raw.proxy),
             placement,
             origins,
             timing: Timing {
@@ -213,7 +207,7 @@ struct RawPlan {
     #[serde(default)]
     proxies: Vec<Spanned<String>>,
     #[serde(default)]
-    command: BTreeMap<Spanned<String>, Vec<String>>,
+    command: BTreeMap<Spanned<String>, RawCommand>,
     #[serde(default)]
     proxy: BTreeMap<String, RawDeviation>,
     #[serde(default)]
@@ -236,6 +230,28 @@ struct RawPlan {
     #[serde(default)]
     case: Vec<Spanned<RawCase>>,
     quick: Option<Quick>,
+}
+
+/// Tables of proxies that only the plan knows.
+type Tables = (
+    BTreeMap<Spanned<String>, RawCommand>,
+    BTreeMap<Spanned<String>, Server>,
+    BTreeMap<Spanned<String>, PathBuf>,
+);
+
+/// The proxies of a plan.
+fn wanted(
+    proxies: Vec<Spanned<String>>,
+    (commands, targets, programs): Tables,
+    deviations: BTreeMap<String, RawDeviation>,
+) -> Wanted {
+    Wanted {
+        names: proxies.into_iter().map(Spanned::into_inner).collect(),
+        commands: unplaced(commands).into_iter().map(|(name, raw)| (name, raw.template())).collect(),
+        targets: unplaced(targets),
+        programs: unplaced(programs),
+        deviations: deviations.into_iter().map(|(name, raw)| (name, raw.into())).collect(),
+    }
 }
 
 /// A table's entries, without their places in the file.
@@ -280,6 +296,9 @@ fn check_proxies(raw: &RawPlan, refuse: &mut dyn FnMut(Range<usize>, String)) {
             );
             refuse(name.span(), message);
         }
+    }
+    for (name, wrong) in raw.command.iter().filter_map(|(name, raw)| Some((name, raw.impossible()?))) {
+        refuse(name.span(), format!("[command.{}]: {wrong}", name.get_ref()));
     }
     let is_measured = |name: &str| raw.proxies.iter().any(|one| one.get_ref() == name);
     for (table, name) in

@@ -132,6 +132,32 @@ fn a_program_is_started_as_the_origin_and_two_versions_of_a_proxy_are_compared()
     assert!(found.origins.iter().all(|origin| origin.command.contains(" origin --listen 127.0.0.1:")));
 }
 
+/// A program that the lab knows nothing of but its files: here Vanward itself, over HTTP and HTTPS.
+#[test]
+fn a_program_with_files_of_its_own_is_measured() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let program = env!("CARGO_BIN_EXE_vanward");
+    let file = "workers = {workers}\nlisten = [{ address = '{listen}', tls = { cert = '{cert}', key = '{key}' } }]\n\
+                route = [{ upstream = 'o' }]\nupstream.o.servers = ['http://{origin}']\n";
+    let plain = file.replace(", tls = { cert = '{cert}', key = '{key}' }", "");
+    let plan = format!(
+        "{PLAN}proxies = [\"plain\", \"secure\"]\n\
+         [command.plain]\nrun = [{program:?}, \"run\", \"--config\", \"{{folder}}/a.toml\"]\n\
+         version = [{program:?}, \"--version\"]\nfiles = {{ \"a.toml\" = \"\"\"{plain}\"\"\" }}\n\
+         [command.secure]\nrun = [{program:?}, \"run\", \"--config\", \"{{folder}}/b.toml\"]\n\
+         files = {{ \"b.toml\" = \"\"\"{file}\"\"\" }}\n\
+         [[case]]\nname = \"{{scheme}}\"\npayload = \"tiny\"\nconnections = 1\nrequests = 20\n\
+         scheme = [\"http\", \"https\"]\n"
+    );
+    let found = results(folder.path(), &plan, &["--proxies", "plain"]);
+    assert_eq!(counts(&found), [("plain".to_owned(), 20, 0)], "it takes no certificate");
+    assert!(found.proxies[0].version.starts_with("vanward "), "{}", found.proxies[0].version);
+    assert_eq!(found.lacking.len(), 1, "{:?}", found.lacking);
+    assert!(found.proxies[0].started[0].process.files[0].text.contains("workers = 1\n"));
+    let found = results(folder.path(), &plan, &["--proxies", "secure", "--cases", "https"]);
+    assert_eq!(counts(&found), [("secure".to_owned(), 20, 0)]);
+}
+
 #[test]
 fn what_cannot_be_is_told_before_anything_is_started() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -152,6 +178,12 @@ fn what_cannot_be_is_told_before_anything_is_started() {
             "proxies = [\"vanward\"]\n[origin]\n",
             "[origin] has either url, for servers that run already, or command",
         ),
+        ("proxies = [\"a\"]\n[command]\na = []\n", "[command.a]: the command line has no program"),
+        (
+            "proxies = [\"a\"]\n[command.a]\nrun = [\"x\"]\nfiles = { \"../b\" = \"\" }\n",
+            "the file \"../b\" is not in the folder of the proxy",
+        ),
+        ("proxies = [\"a\"]\n[command]\na = 1\n", "expected a command line such as"),
         ("proxies = [\"vanward\"]\n[origin]\ncommand = [\"x\"]\n", "does not say where to listen"),
         ("proxies = [\"vanward\"]\n[origin]\nurl = [\"https://a\"]\n", "over http:// alone"),
         (

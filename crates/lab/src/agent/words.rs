@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::generator::Request;
 use crate::origins::{self, Addresses};
 use crate::plan::{Deviation, Payload};
-use crate::proxies::{Installed, Service};
+use crate::proxies::{Installed, Service, Template};
 
 /// Order to an agent.
 #[derive(Debug, Serialize, Deserialize)]
@@ -73,8 +73,8 @@ pub(crate) struct Share {
 pub struct Wanted {
     /// Names of the proxies, in order.
     pub names: Vec<String>,
-    /// Command lines of programs that only the plan knows.
-    pub commands: Vec<(String, Vec<String>)>,
+    /// Programs that only the plan knows.
+    pub commands: Vec<(String, Template)>,
     /// Services that run already.
     pub targets: Vec<(String, Server)>,
     /// Programs of known proxies in other versions, such as `nginx@1.22`.

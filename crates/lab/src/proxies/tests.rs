@@ -144,7 +144,7 @@ fn every_peer() -> impl Iterator<Item = Installed> {
         program: PathBuf::from("/usr/bin/peer"),
         version: "9".to_owned(),
         build: "--with-http_ssl_module --with-http_v2_module".to_owned(),
-        template: Vec::new(),
+        template: Template::default(),
         deviation: Deviation::default(),
     })
 }
@@ -234,7 +234,8 @@ fn origins_over_tls_or_http_2_and_layer_4_are_refused_by_all_that_are_not_driven
     for (installed, asked, lacks) in [(&old, &asked[1], "HTTP/2"), (&nginx, &asked[2], "no stream")] {
         assert!(configured(installed, asked).expect_err(lacks).to_string().contains(lacks));
     }
-    let template = Installed::command("mine", vec!["mine".to_owned(), "{listen}".to_owned()]);
+    let command = vec!["mine".to_owned(), "{listen}".to_owned()];
+    let template = Installed::command("mine", Template { command, ..Template::default() });
     assert!(asked.iter().all(|asked| configured(&template, asked).is_err()), "nobody knows what it would do");
 }
 

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
+use report::results::File;
 use serde::Deserialize;
 use toml::Spanned;
 
 use crate::agent::words::Server;
 use crate::plan::{Message, OriginPlan, OriginSource};
+use crate::proxies::Template;
 
 /// Servers behind the proxies, if they are not `vanward origin`.
 #[derive(Deserialize, Default)]
@@ -71,6 +73,56 @@ impl RawOrigin {
             );
         }
         OriginPlan { source, ready: ready.as_ref().map(|path| path.get_ref().clone()) }
+    }
+}
+
+/// A program that only the plan knows.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a command line such as [\"program\", \"{listen}\"], or a table with run, and perhaps files and version"
+)]
+pub(super) enum RawCommand {
+    Line(Vec<String>),
+    Table(RawProgram),
+}
+
+/// A program with files.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawProgram {
+    run: Vec<String>,
+    #[serde(default)]
+    files: BTreeMap<String, String>,
+    #[serde(default)]
+    version: Vec<String>,
+}
+
+impl RawCommand {
+    pub(super) fn template(self) -> Template {
+        match self {
+            Self::Line(command) => Template { command, ..Template::default() },
+            Self::Table(RawProgram { run, files, version }) => Template {
+                command: run,
+                files: files.into_iter().map(|(name, text)| File { name, text }).collect(),
+                version,
+            },
+        }
+    }
+
+    /// Why it cannot be started.
+    pub(super) fn impossible(&self) -> Option<String> {
+        let (line, files) = match self {
+            Self::Line(line) => (line, None),
+            Self::Table(program) => (&program.run, Some(&program.files)),
+        };
+        if line.first().is_none_or(String::is_empty) {
+            return Some("the command line has no program".to_owned());
+        }
+        let mut names = files.into_iter().flat_map(BTreeMap::keys);
+        let is_elsewhere = |name: &&String| name.contains('/') || name.starts_with('.') || name.is_empty();
+        let name = names.find(is_elsewhere)?;
+        Some(format!("the file {name:?} is not in the folder of the proxy; expected a name such as app.conf"))
     }
 }
 
