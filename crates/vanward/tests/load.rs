@@ -3,7 +3,8 @@
 /// The program as a process.
 mod process;
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
 use load::Outcome;
@@ -280,5 +281,67 @@ fn a_sweep_has_a_run_for_each_number_of_connections_and_the_cost_of_the_server()
     ] {
         let ended = run(&[&["load"], arguments, &[&url]].concat()).with_code(code);
         assert!(ended.errors.contains(message), "{arguments:?}: {}", ended.errors);
+    }
+}
+
+/// A receiver of remote write that answers with this status. Returns its URL, and the requests that it got.
+fn receiver(status: &'static str) -> (String, std::sync::mpsc::Receiver<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/api/v1/write", listener.local_addr().expect("an address"));
+    let (sender, requests) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
+            let is_whole = |request: &[u8]| {
+                let end = request.windows(4).position(|window| window == b"\r\n\r\n")?;
+                let head = String::from_utf8_lossy(&request[..end]).into_owned();
+                let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "))?;
+                (request.len() >= end + 4 + length.parse::<usize>().ok()?).then_some(())
+            };
+            while is_whole(&request).is_none() {
+                match stream.read(&mut buffer) {
+                    Ok(0) | Err(_) => break,
+                    Ok(bytes) => request.extend_from_slice(&buffer[..bytes]),
+                }
+            }
+            let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            if !request.is_empty() && sender.send(request).is_err() {
+                return;
+            }
+        }
+    });
+    (url, requests)
+}
+
+#[test]
+fn seconds_are_pushed_by_remote_write_and_a_refusal_is_told() {
+    let origin = Origin::start();
+    let url = origin.url("/tiny");
+    let (to, requests) = receiver("204 No Content");
+    let load = ["load", "-n", "50", "-q", "--remote-label", "testid=abc", "--remote-write", &to, &url];
+    assert_eq!(run(&load).with_code(0).errors, "");
+    let request = requests.recv().expect("a push");
+    let text = String::from_utf8_lossy(&request);
+    for expected in [
+        "POST /api/v1/write HTTP/1.1\r\n",
+        "\r\nContent-Encoding: snappy\r\n",
+        "\r\nX-Prometheus-Remote-Write-Version: 0.1.0\r\n",
+        "vanward_load_requests_total",
+        "vanward_load_latency_seconds",
+        "testid\u{12}\u{3}abc",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let (to, _requests) = receiver("404 Not Found");
+    let ended = run(&["load", "-n", "5", "-q", "--remote-write", &to, &url]).with_code(0);
+    assert!(ended.errors.contains("1 second was not received: status 404"), "{}", ended.errors);
+    for (label, to, message) in [
+        ("a", "http://a/", "NAME=VALUE"),
+        ("__a=b", "http://a/", "NAME=VALUE"),
+        ("a=b", "a", "--remote-write"),
+    ] {
+        let load = ["load", "--remote-label", label, "--remote-write", to, &url];
+        let ended = run(&load).with_code(2);
+        assert!(ended.errors.contains(message), "{label} {to}: {}", ended.errors);
     }
 }

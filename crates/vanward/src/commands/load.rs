@@ -10,6 +10,8 @@ mod sweep;
 mod expect;
 /// Progress of a run.
 mod watch;
+/// Prometheus remote write.
+mod remote_write;
 /// The files of a run.
 mod out;
 /// The page of a run, and of several.
@@ -23,6 +25,7 @@ use clap::ArgGroup;
 use load::{Outcome, Plan, ThinkTime};
 use report::condition::Condition;
 
+use remote_write::RemoteWrite;
 use values::{By, MaxErrors, Stages, max_errors, rate, seconds, whole_number};
 use watch::Watch;
 
@@ -167,6 +170,12 @@ pub(crate) struct Args {
     /// Write the result to this directory: a page, JSON, CSV, percentiles (.hgrm), and a line of JSON for each second
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Push the figures of each second to a Prometheus remote write receiver
+    #[arg(long, value_name = "URL")]
+    remote_write: Option<String>,
+    /// Label of what --remote-write pushes, NAME=VALUE. Can be repeated
+    #[arg(long = "remote-label", value_name = "LABEL", requires = "remote_write")]
+    remote_labels: Vec<String>,
     /// Do not show progress
     #[arg(short = 'q', long)]
     quiet: bool,
@@ -199,6 +208,7 @@ Examples:
   vanward load --out before -d 30s http://127.0.0.1:8080/   also a page, JSON, CSV, and a line of JSON for each second
   vanward load report before after                          one page of both
   vanward load -c 1,10,100,1k,10k -d 10s --pid 4711 http://127.0.0.1:8080/   how figures and the server's cost grow
+  vanward load --remote-write http://127.0.0.1:9090/api/v1/write -d 1h -R 500 http://127.0.0.1:8080/
   vanward load --by status,name --urls list.txt -d 30s      also by status class, and by name of the URL
   vanward load --urls list.txt --shuffle 7 -d 30s           a list of URLs in a random order that repeats
   vanward load --ca ca.pem -c 64 https://localhost:8443/    over TLS, with your own CA
@@ -267,7 +277,10 @@ fn measured(arguments: &Args, plan: &Plan, folder: Option<&Path>) -> Result<Outc
     let failed = |message| super::fail(super::FAILED, message);
     let folder = folder.map(out::Folder::create).transpose().map_err(failed)?;
     let seconds = folder.as_ref().map(out::Folder::seconds);
-    let mut watch = Watch::new(arguments.quiet, plan.window_seconds(), seconds).map_err(failed)?;
+    let remote = arguments.remote_write.as_deref();
+    let remote = remote.map(|url| RemoteWrite::start(url, &arguments.remote_labels, plan)).transpose();
+    let remote = remote.map_err(|message| super::fail(super::USAGE, message))?;
+    let mut watch = Watch::new(arguments.quiet, plan.window_seconds(), seconds, remote).map_err(failed)?;
     let outcome = load::start(plan).and_then(|running| watch.wait(running)).map_err(refused)?;
     let outcome = Outcome { expectations: expect::judge(&arguments.expectations, &outcome), ..outcome };
     watch.failure().map_err(failed)?;

@@ -3,10 +3,13 @@
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use load::{Control, Outcome, Running, Second, Seconds};
 use report::figure;
+
+use super::remote_write::RemoteWrite;
+use crate::commands;
 
 /// Seconds between two lines where standard error is no terminal.
 const LINE_SECONDS: usize = 10;
@@ -24,6 +27,9 @@ pub(super) struct Watch {
     /// File with a line of JSON for each second.
     file: Option<(PathBuf, File)>,
     failure: Option<String>,
+    remote: Option<RemoteWrite>,
+    /// End of the last second, in milliseconds since 1970.
+    last_unix_ms: Option<f64>,
 }
 
 /// Where progress goes.
@@ -39,6 +45,7 @@ impl Watch {
         is_quiet: bool,
         whole_seconds: Option<f64>,
         file: Option<PathBuf>,
+        remote: Option<RemoteWrite>,
     ) -> Result<Self, String> {
         let display = match (is_quiet, std::io::stderr().is_terminal()) {
             (true, _) => Display::Quiet,
@@ -50,7 +57,8 @@ impl Watch {
             Err(error) => Err(unwritten(&path, &error)),
         });
         let file = opened.transpose()?;
-        Ok(Self { display, whole_seconds, kept: Vec::new(), file, failure: None })
+        let (kept, failure, last_unix_ms) = (Vec::new(), None, None);
+        Ok(Self { display, whole_seconds, kept, file, failure, remote, last_unix_ms })
     }
 
     /// Waits for the end of the run; Ctrl-C ends it early.
@@ -79,6 +87,10 @@ impl Watch {
         }
         if let Display::Terminal = self.display {
             self.show("");
+        }
+        // What was measured counts all the same.
+        if let Some(Err(message)) = self.remote.take().map(RemoteWrite::finish) {
+            commands::say(message);
         }
         outcome.map(|outcome| Outcome { seconds: std::mem::take(&mut self.kept), ..outcome })
     }
@@ -114,6 +126,7 @@ impl Watch {
 
     fn add(&mut self, second: Second) {
         self.write(&second);
+        self.push(&second);
         self.kept.push(second);
         let count = self.kept.len();
         if let Some(old) = count.checked_sub(LINE_SECONDS + 1) {
@@ -123,8 +136,20 @@ impl Watch {
             && count.is_multiple_of(LINE_SECONDS)
         {
             let lately = Second::merged(&self.kept[count - LINE_SECONDS..]);
-            super::super::say(format_args!("{count} s: {}", told(&lately)));
+            commands::say(format_args!("{count} s: {}", told(&lately)));
         }
+    }
+
+    /// Pushes a second, with its end on the clock of this machine.
+    fn push(&mut self, second: &Second) {
+        let Some(remote) = &self.remote else { return };
+        let duration_ms = second.seconds * 1e3;
+        let now =
+            || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64() * 1e3);
+        // From the first one on: several may be looked at together, and no two have the same time.
+        let end = self.last_unix_ms.map_or_else(now, |last| last + duration_ms);
+        self.last_unix_ms = Some(end);
+        remote.push(end as u64, second);
     }
 
     fn write(&mut self, second: &Second) {
