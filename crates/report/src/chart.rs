@@ -17,6 +17,8 @@ mod groups;
 mod lines;
 /// Latency against percentile.
 mod percentiles;
+/// Drawings as pixels.
+mod png;
 /// Colour, dash and marker of each series.
 mod series;
 

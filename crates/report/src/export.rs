@@ -144,8 +144,30 @@ pub fn collections(summary: &Summary<'_>) -> Vec<(String, String)> {
     files
 }
 
-/// Every chart of the page as SVG files: name and content, one for each theme.
-pub fn plots(summary: &Summary<'_>, themes: &[Theme]) -> Vec<(String, String)> {
+/// A chart as files, in the colours of a theme.
+#[derive(Debug)]
+pub struct Plot {
+    /// Name of the files, without the ending.
+    pub name: String,
+    chart: Chart,
+    theme: Theme,
+    source: String,
+}
+
+impl Plot {
+    /// The SVG file.
+    pub fn svg(&self) -> String {
+        self.chart.svg(&self.theme, &self.source)
+    }
+
+    /// The PNG file; `None` if the chart is too large for one.
+    pub fn png(&self) -> Option<Vec<u8>> {
+        self.chart.png(&self.theme, &self.source)
+    }
+}
+
+/// Every chart of the page as files, for each theme.
+pub fn plots(summary: &Summary<'_>, themes: &[Theme]) -> Vec<Plot> {
     let mut plots: Vec<(String, Chart)> = Vec::new();
     let overview = overview::beside_each_other(summary);
     let of_several = overview::latency_against_rate(summary).into_iter().chain(overview::by_workers(summary));
@@ -165,14 +187,14 @@ pub fn plots(summary: &Summary<'_>, themes: &[Theme]) -> Vec<(String, String)> {
         );
     }
     let source = source(summary);
-    let files = plots.iter().flat_map(|(name, chart)| {
-        let source = source.as_str();
-        let file = move |theme: &Theme| {
-            (file_name(&format!("{name}{}", theme.ending), "svg"), chart.file(theme, source))
-        };
-        themes.iter().map(file)
-    });
-    files.collect()
+    let plot = |name: &str, chart: &Chart, theme: Theme| Plot {
+        name: plain(&format!("{name}{}", theme.ending)),
+        chart: chart.clone(),
+        theme,
+        source: source.clone(),
+    };
+    let all = plots.iter().flat_map(|one| themes.iter().map(move |theme| (one, theme)));
+    all.map(|((name, chart), theme)| plot(name, chart, *theme)).collect()
 }
 
 /// Where figures come from: the run, the machine, the rounds, and the version of each proxy.
@@ -206,12 +228,16 @@ fn source(summary: &Summary<'_>) -> String {
 
 /// File name for a title: `cpu-tiny-closed.svg`.
 fn file_name(words: &str, ending: &str) -> String {
+    format!("{}.{ending}", plain(words))
+}
+
+/// Words as they may stand in the name of a file: `cpu-tiny-closed`.
+fn plain(words: &str) -> String {
     let plain: String = words
         .chars()
         .map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' })
         .collect();
-    let parts: Vec<&str> = plain.split('-').filter(|part| !part.is_empty()).collect();
-    format!("{}.{ending}", parts.join("-"))
+    plain.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
 }
 
 fn quoted(text: &str) -> String {

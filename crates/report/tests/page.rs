@@ -313,10 +313,13 @@ fn every_chart_is_a_file_that_stands_alone() {
     let themes = [chart::LIGHT, chart::DARK, chart::PAPER];
     let plots = export::plots(&Summary::of(&results), &themes);
     assert_eq!(plots.len(), 8 * 3);
-    for (name, text) in plots {
+    let mut names = Vec::new();
+    for plot in plots {
+        let (name, text) = (plot.name.clone(), plot.svg());
         let file = Markup::of(&text);
+        names.push(name.clone());
         let title = file.named("title").next().expect("a title").text.clone();
-        assert!(name.ends_with(".svg") && !title.is_empty(), "{name}");
+        assert!(!title.is_empty(), "{name}");
         // No variable and no question to a page: not every program that shows SVG knows them.
         for foreign in ["var(", "@media", "class=\"chart\"", "style=\"", "href"] {
             assert!(!text.contains(foreign), "{name}: {foreign}");
@@ -334,4 +337,19 @@ fn every_chart_is_a_file_that_stands_alone() {
         let keys = file.named("line").filter(|line| line.has_class("curve")).count();
         assert!(keys >= 3, "{name}: a legend");
     }
+    let of_theme = |ending: &str| names.iter().filter(|name| name.ends_with(ending)).count();
+    assert_eq!((of_theme("-dark"), of_theme("-paper")), (8, 8));
+}
+
+#[test]
+fn a_picture_is_twice_as_large_as_its_drawing() {
+    let results = sample();
+    let plots = export::plots(&Summary::of(&results), &[chart::PAPER]);
+    let plot = plots.iter().find(|plot| plot.name == "latency-tiny-closed-paper").expect("a chart");
+    let (png, svg) = (plot.png().expect("a picture"), Markup::of(&plot.svg()));
+    assert!(png.starts_with(b"\x89PNG\r\n\x1a\n"));
+    let [width, height] = [16, 20].map(|at| u32::from_be_bytes(png[at..at + 4].try_into().expect("four")));
+    let size =
+        |side: &str| svg.0[0].attribute(side).and_then(|text| text.parse::<f64>().ok()).expect("a size");
+    assert_eq!([f64::from(width), f64::from(height)], [2.0 * size("width"), 2.0 * size("height")]);
 }

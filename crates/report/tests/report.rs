@@ -349,7 +349,7 @@ fn each_number_of_connections_has_a_chart_of_latency_against_rate() {
     captions.dedup();
     assert_eq!(captions.len(), 2, "{captions:?}");
     let mut files: Vec<String> =
-        export::plots(&summary, &[chart::LIGHT, chart::DARK]).into_iter().map(|(name, _)| name).collect();
+        export::plots(&summary, &[chart::LIGHT, chart::DARK]).into_iter().map(|plot| plot.name).collect();
     let count = files.len();
     files.sort_unstable();
     files.dedup();

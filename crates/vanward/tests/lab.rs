@@ -47,9 +47,23 @@ fn a_run_leaves_its_figures_in_every_form_and_two_alike_show_no_difference() {
         assert!(folder.path().join("out").join(file).exists(), "{file} is missing: {ended:?}");
     }
 
+    let plots = |folder: &Path| -> Vec<String> {
+        let files = std::fs::read_dir(folder.join("plots"))
+            .expect("plots")
+            .map(|file| file.expect("a file").file_name());
+        let mut names: Vec<String> = files.map(|name| name.to_string_lossy().into_owned()).collect();
+        names.sort_unstable();
+        names.into_iter().filter(|name| name.starts_with("latency-tiny")).collect()
+    };
+    let screen = ["latency-tiny-dark.png", "latency-tiny-dark.svg", "latency-tiny.png", "latency-tiny.svg"];
+    assert_eq!(plots(&folder.path().join("out")), screen);
+
     std::fs::remove_file(folder.path().join("out/report.html")).expect("it was there");
-    Process::start_in(folder.path(), &["lab", "report", "out"]).ended().with_code(0);
+    Process::start_in(folder.path(), &["lab", "report", "out", "--plots", "--style", "paper"])
+        .ended()
+        .with_code(0);
     assert!(folder.path().join("out/report.html").exists());
+    assert_eq!(plots(&folder.path().join("out")), ["latency-tiny-paper.png", "latency-tiny-paper.svg"]);
 
     // What is kept or sent is gzipped.
     let kept = folder.path().join("kept");
@@ -57,6 +71,11 @@ fn a_run_leaves_its_figures_in_every_form_and_two_alike_show_no_difference() {
     let results_gz = std::fs::File::create(kept.join("results.json.gz")).expect("a file");
     let mut packing = flate2::write::GzEncoder::new(results_gz, flate2::Compression::default());
     packing.write_all(results.to_json().as_bytes()).and_then(|()| packing.try_finish()).expect("written");
+
+    // Of what is kept gzipped only the page is made anew, if nothing else is asked for.
+    let made = Process::start_in(folder.path(), &["lab", "report", "--page", "kept"]).ended().with_code(0);
+    assert_eq!(made.output, "kept/report.html\n");
+    assert_eq!(std::fs::read_dir(&kept).expect("a folder").count(), 2, "the results and the page");
 
     let compare = ["lab", "compare", "kept", "out/results.json", "--fail-on", "0", "--html", "both.html"];
     // Of one round nothing is judged, and a gate that has nothing to go by is none.

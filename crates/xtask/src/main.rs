@@ -14,6 +14,8 @@ mod ci;
 mod bench;
 /// Runs the fuzz targets.
 mod fuzz;
+/// Pages of the kept results.
+mod results;
 /// Tests of the proxy with programs of other projects.
 mod strangers;
 
@@ -36,6 +38,7 @@ Examples:
   cargo xtask ci --only clippy            one step of it
   cargo xtask bench                       microbenchmarks, then the demo
   cargo xtask fuzz --runs 1000000         every fuzz target, a million inputs each
+  cargo xtask results                     the pages of docs/results anew
   cargo xtask h2spec                      HTTP/2 conformance, over TLS and in the clear
   cargo xtask grpc                        gRPC and gRPC-Web clients and server, the proxy between
   cargo xtask testssl --against nginx     what a scanner finds, here in another proxy
@@ -52,6 +55,8 @@ enum Command {
     Bench,
     /// Run the fuzz targets.
     Fuzz(fuzz::Args),
+    /// Make the pages of docs/results anew from their results.
+    Results,
     /// Check HTTP/2 with the conformance suite h2spec.
     H2spec(strangers::Args),
     /// Check gRPC with the interoperability client and server of the Go stack.
@@ -70,6 +75,7 @@ fn main() -> ExitCode {
         Command::Ci(arguments) => ci::run(&arguments),
         Command::Bench => bench::run(),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
+        Command::Results => results::run(),
         Command::H2spec(arguments) => strangers::run_h2spec(&arguments),
         Command::Grpc(arguments) => strangers::run_grpc(&arguments),
         Command::Testssl(arguments) => strangers::run_testssl(&arguments),

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::png::png;
 use super::{Chart, Look, escaped};
 
 /// Space around everything.
@@ -20,15 +21,15 @@ const KEY_ROW: f64 = 18.0;
 pub struct Theme {
     /// End of the names of its files: empty, `-dark`, `-paper`.
     pub ending: &'static str,
-    paper: &'static str,
-    ink: &'static str,
-    quiet: &'static str,
-    line: &'static str,
-    band: &'static str,
+    pub(super) paper: &'static str,
+    pub(super) ink: &'static str,
+    pub(super) quiet: &'static str,
+    pub(super) line: &'static str,
+    pub(super) band: &'static str,
     /// Colours of lines and markers, by style.
-    strokes: [&'static str; 8],
+    pub(super) strokes: [&'static str; 8],
     /// Colours of bars, by style.
-    fills: [&'static str; 8],
+    pub(super) fills: [&'static str; 8],
 }
 
 const LIGHT_COLOURS: [&str; 8] =
@@ -74,7 +75,26 @@ pub const PAPER: Theme = Theme {
 
 impl Chart {
     /// The chart as an SVG file. `source` says where the figures come from.
-    pub fn file(&self, theme: &Theme, source: &str) -> String {
+    pub fn svg(&self, theme: &Theme, source: &str) -> String {
+        let (inside, [width, height]) = self.framed(source);
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
+             font-family=\"'DejaVu Sans', system-ui, sans-serif\" font-size=\"12\" role=\"img\"><title>{}</title><style>{}</style>\
+             <rect width=\"{width}\" height=\"{height}\" fill=\"{}\"/>{inside}</svg>\n",
+            escaped(&self.title),
+            theme.style(),
+            theme.paper
+        )
+    }
+
+    /// The chart as a PNG file; `None` if it does not fit into memory.
+    pub fn png(&self, theme: &Theme, source: &str) -> Option<Vec<u8>> {
+        let (inside, size) = self.framed(source);
+        png(&inside, size, theme)
+    }
+
+    /// Elements of a file, with title, legend and source, and the size of all.
+    fn framed(&self, source: &str) -> (String, [f64; 2]) {
         let width = self.width + 2.0 * MARGIN;
         let title = wrapped(&self.title, self.width / (TITLE_SIZE * LETTER));
         let source = wrapped(source, self.width / (SOURCE_SIZE * LETTER * 0.95));
@@ -101,15 +121,7 @@ impl Chart {
             );
             top += SOURCE_SIZE * (LINE - 1.0);
         }
-        let height = (top + MARGIN).ceil();
-        format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
-             font-family=\"'DejaVu Sans', system-ui, sans-serif\" font-size=\"12\" role=\"img\"><title>{}</title><style>{}</style>\
-             <rect width=\"{width}\" height=\"{height}\" fill=\"{}\"/>{inside}</svg>\n",
-            escaped(&self.title),
-            theme.style(),
-            theme.paper
-        )
+        (inside, [width, (top + MARGIN).ceil()])
     }
 
     /// Draws the legend from `top`, and returns its end.
@@ -144,6 +156,11 @@ fn key(out: &mut String, look: Look, left: f64, middle: f64) {
 }
 
 impl Theme {
+    /// Width of the edge of a bar: without colours, a bright one needs it.
+    pub(super) fn edge(&self, style: usize) -> f32 {
+        if self.strokes[style] == self.fills[style] { 0.0 } else { 0.75 }
+    }
+
     /// Style sheet without variables, which not every program that shows SVG knows.
     fn style(&self) -> String {
         let Self { paper, ink, quiet, line, band, .. } = self;
@@ -161,8 +178,7 @@ impl Theme {
                 ".curve.s{style}{{stroke:{stroke}{dash}}}.cross.s{style}{{stroke:{stroke}}}.marker.s{style}{{fill:{stroke}}}\
                  .user.s{style}{{fill:{fill};stroke:{ink};stroke-width:{}}}\
                  .system.s{style}{{fill:{fill};fill-opacity:0.35;stroke:{fill}}}",
-                // Without colours a bright bar needs an edge.
-                if stroke == &fill { 0.0 } else { 0.75 },
+                self.edge(style),
             );
         }
         out

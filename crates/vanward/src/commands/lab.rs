@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use ::lab::generator::{self, Generator};
 use ::lab::{Changes, Forecast, Own, Plan, Progress, Server, Sites, Watcher, Written, experiments};
 use config::Mistake;
+use report::chart::{self, Theme};
 use report::results::{File, Results};
 use report::{Summary, figure, text};
 use serde_json::json;
@@ -57,11 +58,14 @@ enum Command {
     },
     /// Write the reports of existing results again
     Report {
-        /// Directory with results.json or results.json.gz
-        folder: PathBuf,
-        /// Also write each chart as an SVG file, to `plots`
-        #[arg(long)]
-        plots: bool,
+        /// Directories with results.json or results.json.gz
+        #[arg(required = true, value_name = "DIR")]
+        folders: Vec<PathBuf>,
+        /// Write only report.html
+        #[arg(long, conflicts_with = "plots")]
+        page: bool,
+        #[command(flatten)]
+        plots: Plots,
     },
     Compare(lab_compare::Args),
     /// Agent of a lab on this machine; reads its orders from standard input
@@ -110,12 +114,39 @@ struct Run {
     /// Load generator of every case: vanward, wrk, h2load or ab
     #[arg(long, value_name = "NAME", value_parser = one_generator)]
     generator: Option<&'static Generator>,
-    /// Also write each chart as an SVG file, to `plots`
-    #[arg(long)]
-    plots: bool,
+    #[command(flatten)]
+    plots: Plots,
     /// Print the results as JSON instead of tables
     #[arg(long)]
     json: bool,
+}
+
+/// Charts as files.
+#[derive(clap::Args)]
+struct Plots {
+    /// Also write each chart as SVG and PNG files, to `plots`
+    #[arg(long)]
+    plots: bool,
+    /// Colours of these files: for bright and dark screens, or for print in black and white
+    #[arg(long, value_name = "STYLE", value_enum, default_value_t = Style::Screen, requires = "plots")]
+    style: Style,
+}
+
+/// Colours of charts as files.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Style {
+    Screen,
+    Paper,
+}
+
+impl Plots {
+    fn themes(&self) -> &'static [Theme] {
+        match (self.plots, self.style) {
+            (false, _) => &[],
+            (true, Style::Screen) => &[chart::LIGHT, chart::DARK],
+            (true, Style::Paper) => &[chart::PAPER],
+        }
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -132,6 +163,7 @@ Examples:
   vanward lab run mine.toml --target http://127.0.0.1:8080   a service that runs already
   vanward lab doctor                              shows what is installed
   vanward lab report results --plots              writes the reports again, and each chart as a file
+  vanward lab report results --plots --style paper  the charts for print
   vanward lab compare before after --fail-on 5    differences beyond noise
 
 A run writes results.json, results.csv, report.html, report.md and junit.xml to its directory, latency distributions to
@@ -147,7 +179,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Command::Run(run) => return run_plan(run),
         Command::Agent { silence } => agent(*silence),
         Command::Doctor { json } => doctor(*json),
-        Command::Report { folder, plots } => remake(folder, *plots),
+        Command::Report { folders, page, plots } => remake(folders, *page, plots),
         Command::Compare(arguments) => {
             return lab_compare::run(arguments).unwrap_or_else(|message| super::fail(super::FAILED, message));
         }
@@ -295,11 +327,19 @@ fn one_generator(name: &str) -> Result<&'static Generator, String> {
     generator::named(name).ok_or_else(|| format!("expected one of {}", generator::names()))
 }
 
-fn remake(folder: &Path, plots: bool) -> Result<(), String> {
-    let results = lab_files::read_results(folder)?;
-    let summary = Summary::of(&results);
-    lab_files::write(folder, &results, &summary, plots)?;
-    print(&text::render(&summary))
+fn remake(folders: &[PathBuf], only_page: bool, plots: &Plots) -> Result<(), String> {
+    for folder in folders {
+        let results = lab_files::read_results(folder)?;
+        let summary = Summary::of(&results);
+        if only_page {
+            lab_files::write_page(folder, &summary)?;
+            print(&format!("{}\n", folder.join("report.html").display()))?;
+        } else {
+            lab_files::write_reports(folder, &results, &summary, plots.themes())?;
+            print(&text::render(&summary))?;
+        }
+    }
+    Ok(())
 }
 
 fn run_plan(run: &Run) -> ExitCode {
@@ -438,7 +478,7 @@ async fn measure(run: &Run, written: Written, changes: Vec<String>, file: File) 
     }
     let results = results.map_err(|error| error.to_string())?;
     let summary = Summary::of(&results);
-    let written = lab_files::write(&out, &results, &summary, run.plots);
+    let written = lab_files::write(&out, &results, &summary, run.plots.themes());
     print(&if run.json { results.to_json() + "\n" } else { text::render(&summary) })?;
     // The figures are on the terminal at least.
     written?;

@@ -5,7 +5,9 @@ use std::io::{BufReader, Error, ErrorKind, Read};
 use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
-use report::{Results, Summary, chart, export, markdown, page};
+use report::chart::Theme;
+use report::export::Plot;
+use report::{Results, Summary, export, markdown, page};
 
 /// Maximum size of a results file, far above that of the largest matrix.
 const RESULTS_BYTES_MAX: u64 = 1024 * 1024 * 1024;
@@ -14,49 +16,76 @@ const RESULTS: &str = "results.json";
 /// Name of a results file compressed with gzip, which needs a fifth of the space.
 const RESULTS_GZIPPED: &str = "results.json.gz";
 
-/// Writes all files of a run; `plots` adds a file for each chart.
+/// Writes all files of a run; each chart also as files for these themes.
 ///
 /// The results are written first, because they matter most on a disk that is nearly full.
 pub(super) fn write(
     folder: &Path,
     results: &Results,
     summary: &Summary<'_>,
-    plots: bool,
+    themes: &[Theme],
 ) -> Result<(), String> {
     make(folder)?;
     keep(folder, results)?;
-    put(folder, "report.md", &markdown::render(summary))?;
-    put(folder, "results.csv", &export::csv(results))?;
+    write_reports(folder, results, summary, themes)
+}
+
+/// Writes everything but the results.
+pub(super) fn write_reports(
+    folder: &Path,
+    results: &Results,
+    summary: &Summary<'_>,
+    themes: &[Theme],
+) -> Result<(), String> {
+    put(folder, "report.md", markdown::render(summary))?;
+    put(folder, "results.csv", export::csv(results))?;
     if !results.expectations.is_empty() {
-        put(folder, "junit.xml", &::lab::expect::junit(&results.title, &results.expectations))?;
+        put(folder, "junit.xml", ::lab::expect::junit(&results.title, &results.expectations))?;
     }
-    let mut folders =
-        vec![("latency", export::distributions(summary)), ("usage", export::collections(summary))];
-    folders.extend(plots.then(|| ("plots", export::plots(summary, &[chart::LIGHT, chart::DARK]))));
-    for (name, files) in folders {
-        let inside = folder.join(name);
-        // What an earlier run left of cases that this one has not would be taken for its own.
-        match fs::remove_dir_all(&inside) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(failed(&inside, &error));
-            }
-            _ => {}
-        }
-        if !files.is_empty() {
-            make(&inside)?;
-        }
-        for (name, text) in files {
-            put(&inside, &name, &text)?;
-        }
+    let texts =
+        |files: Vec<(String, String)>| files.into_iter().map(|(name, text)| (name, text.into_bytes()));
+    put_folder(folder, "latency", texts(export::distributions(summary)))?;
+    put_folder(folder, "usage", texts(export::collections(summary)))?;
+    if !themes.is_empty() {
+        let plots = export::plots(summary, themes);
+        let drawn = |plot: &Plot| {
+            let png = plot.png().map(|png| (format!("{}.png", plot.name), png));
+            std::iter::once((format!("{}.svg", plot.name), plot.svg().into_bytes())).chain(png)
+        };
+        put_folder(folder, "plots", plots.iter().flat_map(drawn))?;
     }
     // The one that can be too much: a page has an end, the others have not.
+    write_page(folder, summary)
+}
+
+/// Writes files into a folder of their own. What an earlier run left there of cases that this one has not would be taken
+/// for its own.
+fn put_folder(
+    folder: &Path,
+    name: &str,
+    files: impl Iterator<Item = (String, Vec<u8>)>,
+) -> Result<(), String> {
+    let inside = folder.join(name);
+    match fs::remove_dir_all(&inside) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(&inside, &error)),
+        _ => {}
+    }
+    let mut files = files.peekable();
+    if files.peek().is_some() {
+        make(&inside)?;
+    }
+    files.try_for_each(|(name, content)| put(&inside, &name, content))
+}
+
+/// Writes the page.
+pub(super) fn write_page(folder: &Path, summary: &Summary<'_>) -> Result<(), String> {
     let page = page::render(summary).map_err(|error| error.to_string())?;
-    put(folder, "report.html", &page)
+    put(folder, "report.html", page)
 }
 
 /// Writes the results file.
 pub(super) fn keep(folder: &Path, results: &Results) -> Result<(), String> {
-    put(folder, RESULTS, &results.to_json())
+    put(folder, RESULTS, results.to_json())
 }
 
 /// Reads the results of a directory or a file, also if compressed with gzip.
@@ -106,9 +135,9 @@ pub(super) fn make(folder: &Path) -> Result<(), String> {
 }
 
 /// Writes a file under another name, then renames it: on a full disk, the previous file stays intact.
-fn put(folder: &Path, name: &str, text: &str) -> Result<(), String> {
+fn put(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> Result<(), String> {
     let (path, beside) = (folder.join(name), folder.join(format!("{name}.part")));
-    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &path));
+    let written = fs::write(&beside, content).and_then(|()| fs::rename(&beside, &path));
     written.map_err(|error| {
         let _ = fs::remove_file(&beside);
         failed(&path, &error)
