@@ -393,7 +393,10 @@ impl<'a> Attempt<'a> {
             self.receive(&connection, response, state, progress).await?;
         } else {
             let deadline = self.ctx.worker.deadlines.deadline();
-            connection.upload = Upload::going_on(deadline, pace, self.is_held(request));
+            connection.upload = match &request.replay {
+                None => Upload::going_on(deadline, pace, self.is_held(request)),
+                Some(_) => Upload::of_kept(deadline, pace),
+            };
             let receive = pin!(self.receive(&connection, response, state, progress));
             connection
                 .upload

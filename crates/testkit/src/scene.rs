@@ -11,6 +11,7 @@ use crate::http1::Peer;
 use crate::http2::End;
 use crate::http2::frame::{headers, last_data, last_headers};
 use crate::ports;
+use crate::tls::{Authority, tunnel};
 
 /// HTTP version of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +95,12 @@ impl Scene {
     /// Accepts a connection to a server if one is already waiting.
     pub fn try_accept(&self, server: usize) -> Option<Peer> {
         ports::try_accept(&self.servers[server]).map(|stream| Peer::new("server", stream))
+    }
+
+    /// Accepts the next connection to a server that speaks TLS, as [`tunnel::NAME`].
+    pub fn accept_tls(&self, server: usize, authority: &Authority) -> Peer {
+        let stream = ports::accept(&self.servers[server]);
+        Peer::new("server", tunnel::server(authority, false, stream))
     }
 
     /// Accepts the next connection to a server that speaks HTTP/2.

@@ -39,6 +39,8 @@ struct Rest {
     activity: Cell<u32>,
     /// When it had been sent, if it was before the server answered.
     ended_at: Cell<Option<Instant>>,
+    /// Whether the client has sent all of it.
+    is_kept: bool,
 }
 
 /// Up to which point an upload goes on beside another step.
@@ -61,6 +63,12 @@ pub(crate) enum UploadState {
     Refused,
 }
 
+impl Rest {
+    fn new(deadline: Deadline, pace: Pace, is_kept: bool) -> Self {
+        Self { deadline, pace, activity: Cell::new(0), ended_at: Cell::new(None), is_kept }
+    }
+}
+
 impl Upload {
     /// An upload that is done.
     pub(crate) fn done() -> Self {
@@ -70,8 +78,18 @@ impl Upload {
     /// An upload with bytes to send. `is_held` means that the client may wait for 100 (Continue).
     pub(crate) fn going_on(deadline: Deadline, pace: Pace, is_held: bool) -> Self {
         let state = if is_held { UploadState::Held } else { UploadState::Under };
-        let rest = Rest { deadline, pace, activity: Cell::new(0), ended_at: Cell::new(None) };
-        Self { state: Cell::new(state), rest: Some(Box::new(rest)) }
+        Self { state: Cell::new(state), rest: Some(Box::new(Rest::new(deadline, pace, false))) }
+    }
+
+    /// An upload of a body that is kept as a whole.
+    pub(crate) fn of_kept(deadline: Deadline, pace: Pace) -> Self {
+        let rest = Rest::new(deadline, pace, true);
+        Self { state: Cell::new(UploadState::Under), rest: Some(Box::new(rest)) }
+    }
+
+    /// Whether nothing more of it comes from the client, so that what follows is the next request.
+    pub(crate) fn has_left_client(&self) -> bool {
+        self.is_done() || self.rest.as_ref().is_some_and(|rest| rest.is_kept)
     }
 
     /// The tick at which either direction last moved; `None` if the body left with its head.

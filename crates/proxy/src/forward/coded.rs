@@ -132,7 +132,7 @@ pub(crate) async fn pass(
     exchange.state.record.upstream_ended();
     exchange.state.body_bytes_sent = sink.sent_bytes();
     if let Err(failure) = outcome {
-        return failed(exchange, coded, reply.upload.is_done(), failure).await;
+        return failed(exchange, coded, reply.upload.has_left_client(), failure).await;
     }
     reply.persists &= !coded.has_excess;
     ctx.worker.coders.give(coded.transform);
@@ -145,7 +145,7 @@ pub(crate) async fn pass(
 async fn failed(
     exchange: &mut Exchange<'_, '_>,
     mut coded: CodedBody<'_>,
-    has_uploaded: bool,
+    has_left_client: bool,
     failure: Failure,
 ) -> Result<Next, Failure> {
     let (ctx, sink) = (exchange.ctx, coded.sink);
@@ -162,7 +162,7 @@ async fn failed(
     exchange.state.record.explain(exchange.memory, failure);
     let has_told = coded.tell(failure).await;
     exchange.state.body_bytes_sent = sink.sent_bytes();
-    Ok(if has_told { respond::next(sink.plan(), has_uploaded) } else { Next::Drop })
+    Ok(if has_told { respond::next(sink.plan(), has_left_client) } else { Next::Drop })
 }
 
 /// `X-Accel-Buffering: no`, with which servers ask nginx to pass each piece on as it comes.

@@ -113,14 +113,14 @@ pub(crate) fn end(
     plan: &ResponsePlan,
 ) -> Next {
     let ExchangeContext { worker, snapshot, client, .. } = *ctx;
-    let has_uploaded = reply.upload.is_done();
+    let has_left_client = reply.upload.has_left_client();
     // RFC 9112 §9.3: what a server sends beyond its response belongs to no request.
-    if reply.persists && has_uploaded && response.buffer.is_empty() {
+    if reply.persists && reply.upload.is_done() && response.buffer.is_empty() {
         let server = &snapshot.upstreams[routed.upstream].servers[reply.server];
         server.release(reply, client, &worker.deadlines);
     }
     worker.buffers.wait(&mut response.buffer);
-    next(plan, has_uploaded)
+    next(plan, has_left_client)
 }
 
 /// Sends a response that is all here where it leaves without a wait: nearly every one. `None` where it does not, or not as
@@ -163,7 +163,7 @@ async fn stand_in(exchange: &mut Exchange<'_, '_>, reply: Reply, page: &Page) ->
     let (status, framing) = (response.head.start.status, reply.framing);
     answer::push_content(&mut response.added, status, page.content_type, &page.body);
     let length = Framing::Length(page.body.len() as u64);
-    let mut plan = ResponsePlan::new(ctx, routed, status, length, reply.upload.is_done());
+    let mut plan = ResponsePlan::new(ctx, routed, status, length, reply.upload.has_left_client());
     if exchange.state.has_fault() {
         messages::add_to_routed(ctx, routed, &mut plan, (status, false), exchange.state);
     }
@@ -178,15 +178,15 @@ async fn stand_in(exchange: &mut Exchange<'_, '_>, reply: Reply, page: &Page) ->
     };
     buffer.clear();
     exchange.state.record.upstream_ended();
-    let has_uploaded = reply.upload.is_done();
-    if reply.persists && has_uploaded && is_whole {
+    let has_left_client = reply.upload.has_left_client();
+    if reply.persists && reply.upload.is_done() && is_whole {
         let server = &ctx.snapshot.upstreams[routed.upstream].servers[reply.server];
         server.release(reply, ctx.client, &ctx.worker.deadlines);
     } else {
         // Before a client that is slow to take the page.
         drop(reply);
     }
-    let next = next(&plan, has_uploaded);
+    let next = next(&plan, has_left_client);
     let body = if routed.method == Method::Head { b"".as_slice() } else { &page.body };
     answer::whole(ctx, out, body, plan, exchange.state).await.map(|()| next)
 }
@@ -225,8 +225,8 @@ fn pace(ctx: &ExchangeContext<'_>, response: &Response, head_bytes: u64) -> Pace
 }
 
 /// What becomes of the client's connection behind a server's response.
-pub(crate) fn next(plan: &ResponsePlan, has_uploaded: bool) -> Next {
-    if has_uploaded { plan.next() } else { Next::Linger }
+pub(crate) fn next(plan: &ResponsePlan, has_left_client: bool) -> Next {
+    if has_left_client { plan.next() } else { Next::Linger }
 }
 
 /// Plans the response of a server, with the filters of its route and of the drawn fault. `source` is the framing in which
@@ -239,7 +239,7 @@ pub(crate) fn plan(
     source: Framing,
     state: &mut ExchangeState<'_>,
 ) -> ResponsePlan {
-    let mut plan = ResponsePlan::new(ctx, routed, status, source, reply.upload.is_done());
+    let mut plan = ResponsePlan::new(ctx, routed, status, source, reply.upload.has_left_client());
     let may_have_trailers = reply.framing == Framing::Chunked;
     if may_have_trailers && let Some(omitted) = OmittedFields::in_responses(ctx, routed) {
         plan.filters.push(Filter::OmitTrailers(omitted));

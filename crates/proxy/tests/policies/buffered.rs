@@ -8,6 +8,7 @@ use testkit::http1::Peer;
 use testkit::http2::frame::{data, headers, last_data, last_headers, reset};
 use testkit::scene::{BOTH, Client, Scene, Spoken, get};
 use testkit::text::OK;
+use testkit::tls::Authority;
 use testkit::wait::assert_soon;
 
 /// One server; what is longer than 100 bytes goes to disk.
@@ -420,6 +421,103 @@ fn a_server_may_answer_before_it_has_read_the_body() {
         server.head();
         server.sends("HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno");
         assert_eq!(client.gets().status, 403, "{spoken:?}");
+        // What the server has not read is no reason to close the client's connection; the server's is of no more use.
+        client.asks(&get("/next"));
+        let mut other = scene.accept(0);
+        assert!(other.head().starts_with("GET /next "));
+        other.sends(OK);
+        assert_eq!(client.gets().status, 200, "{spoken:?}");
+    }
+}
+
+#[test]
+fn a_slow_client_takes_no_place_of_a_server() {
+    for spoken in BOTH {
+        let one = "servers = [{ url = \"http://{0}\", max_requests = 1 }]";
+        let scene = Scene::new(&BUFFERED.replace("servers = [\"http://{0}\"]", one));
+        let mut slow = scene.client(spoken);
+        begins(&mut slow, 9000, &[b'x'; 8000]);
+        assert_taken(&scene, 0..=100, 8000..=8000);
+        let mut quick = scene.client(spoken);
+        quick.posts(&[b"abc"], true);
+        let mut server = scene.accept(0);
+        assert_eq!(server.message().body, b"abc");
+        // It is in line as soon as its body is here, and not before.
+        ends(&mut slow, &[b'x'; 1000]);
+        assert_soon("nobody waits", || scene.running().counters().requests_queued == 1);
+        server.sends("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+        assert_eq!(quick.gets().status, 200);
+        let mut server = scene.accept(0);
+        assert_eq!(server.message().body, [b'x'; 9000]);
+        server.sends(OK);
+        assert_eq!(slow.gets().status, 200);
+    }
+}
+
+#[test]
+fn nothing_is_kept_of_who_is_not_let_in() {
+    let text = BUFFERED.replace(
+        "[request_buffering]",
+        "forward_auth = { upstream = \"auth\", path = \"/verify\" }\n[request_buffering]",
+    );
+    let scene = Scene::new(&(text + "[upstream.auth]\nservers = [\"http://{1}\"]\n"));
+    for spoken in BOTH {
+        for is_let_in in [false, true] {
+            let mut client = scene.client(spoken);
+            begins(&mut client, 9000, &[b'x'; 8000]);
+            let mut auth = scene.accept(1);
+            auth.head();
+            let status = if is_let_in { "204 No Content" } else { "401 Unauthorized" };
+            auth.sends(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"));
+            if is_let_in {
+                assert_taken(&scene, 0..=100, 8000..=8000);
+                ends(&mut client, &[b'x'; 1000]);
+                let mut server = scene.accept(0);
+                assert_eq!(server.message().body.len(), 9000);
+                server.sends("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+                assert_eq!(client.gets().status, 200);
+            } else {
+                assert_eq!(client.gets().status, 401, "{spoken:?}");
+                assert_taken(&scene, 0..=0, 0..=0);
+            }
+        }
+    }
+    assert_eq!(scene.running().counters().requests_buffered, 2);
+}
+
+#[test]
+fn routes_with_a_cache_and_codings_buffer_as_well() {
+    let all = "cache = {}\ncompress = { min_size = 0 }\n[request_buffering]";
+    let scene = Scene::new(&(BUFFERED.replace("[request_buffering]", all) + "[cache]\nmemory = \"16MiB\"\n"));
+    for spoken in BOTH {
+        let mut client = scene.client(spoken);
+        client.posts(&[&[b'x'; 5000]], false);
+        let mut server = scene.accept(0);
+        let message = server.message();
+        assert_eq!(message.body, [b'x'; 5000]);
+        assert!(message.head.to_lowercase().contains("content-length: 5000\r\n"), "{}", message.head);
+        server.sends(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
+        );
+        assert_eq!(client.gets().body, "ok");
+    }
+}
+
+#[test]
+fn servers_with_tls_get_it_through_records() {
+    let authority = Authority::new();
+    let ca = fs::read_to_string(&authority.file).expect("it is there");
+    let secure = "tls = { ca = \"{dir}/ca.pem\", name = \"a.example\" }\nservers = [\"https://{0}\"]";
+    let text = BUFFERED.replace("servers = [\"http://{0}\"]", secure);
+    let scene = Scene::with_files(&[("ca.pem", &ca)], &text);
+    for spoken in BOTH {
+        let body: Vec<u8> = (0..300_000).map(|at| (at % 251) as u8).collect();
+        let mut client = scene.client(spoken);
+        client.posts(&[&body], false);
+        let mut server = scene.accept_tls(0, &authority);
+        assert!(server.message().body == body, "{spoken:?}");
+        server.sends("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+        assert_eq!(client.gets().status, 200);
     }
 }
 
