@@ -43,7 +43,8 @@ Examples:
   cargo xtask grpc                        gRPC and gRPC-Web clients and server, the proxy between
   cargo xtask testssl --against nginx     what a scanner finds, here in another proxy
   cargo xtask toxiproxy                   the chaos proxy, by the clients of Toxiproxy
-  cargo xtask caches                      what is expected of caches, case by case";
+  cargo xtask caches                      what is expected of caches, case by case
+  cargo xtask pages                       a report of the lab, as axe-core judges it";
 
 #[derive(Subcommand)]
 enum Command {
@@ -67,6 +68,8 @@ enum Command {
     Toxiproxy,
     /// Check the cache with the suite http-cache-tests.
     Caches(strangers::Args),
+    /// Check a page of the lab with axe-core, for accessibility.
+    Pages,
 }
 
 fn main() -> ExitCode {
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Testssl(arguments) => strangers::run_testssl(&arguments),
         Command::Toxiproxy => strangers::run_toxiproxy(),
         Command::Caches(arguments) => strangers::run_caches(&arguments),
+        Command::Pages => strangers::run_pages(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

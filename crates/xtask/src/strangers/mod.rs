@@ -1,5 +1,5 @@
 //! Tests of the proxy with programs of other projects: a conformance suite, clients and servers of another stack, a
-//! scanner, clients of another chaos proxy, a test suite for caches.
+//! scanner, clients of another chaos proxy, a test suite for caches, a judge of pages.
 //!
 //! The tests of the crate `proxy` use curl and nginx.
 
@@ -19,6 +19,8 @@ mod testssl;
 mod toxiproxy;
 /// HTTP cache tests.
 mod caches;
+/// Accessibility of a report page.
+mod pages;
 
 pub(crate) use grpc::Args as GrpcArgs;
 pub(crate) use subject::Against;
@@ -52,6 +54,10 @@ pub(crate) fn run_toxiproxy() -> Result<(), String> {
     alone(toxiproxy_step)
 }
 
+pub(crate) fn run_pages() -> Result<(), String> {
+    alone(pages_step)
+}
+
 pub(crate) fn run_grpc(arguments: &GrpcArgs) -> Result<(), String> {
     alone(|workspace, steps| grpc_step(workspace, arguments.through(), steps))
 }
@@ -81,6 +87,9 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     }
     if may_run("caches", &[programs::NODE, programs::NPM]) {
         caches_step(workspace, Against::Vanward, steps)?;
+    }
+    if may_run("pages", &[programs::NODE, programs::NPM, programs::CHROMIUM]) {
+        pages_step(workspace, steps)?;
     }
     if may_run("testssl", &[programs::TESTSSL]) {
         testssl_step(workspace, Against::Vanward, steps)?;
@@ -116,4 +125,9 @@ fn toxiproxy_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String
 fn caches_step(workspace: &Workspace, against: Against, steps: &mut Steps) -> Result<(), String> {
     let heading = format!("what is expected of caches, of {against}");
     steps.run("caches", &heading, || caches::check(workspace, &Scratch::new("caches")?, against))
+}
+
+fn pages_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    let heading = "a report of the lab, as axe-core judges it in Chromium";
+    steps.run("pages", heading, || pages::check(workspace, &Scratch::new("pages")?))
 }

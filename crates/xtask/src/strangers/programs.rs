@@ -16,6 +16,7 @@ pub(super) struct Needed {
     package: &'static str,
 }
 
+pub(super) const CHROMIUM: Needed = Needed { program: "chromium", package: "chromium" };
 pub(super) const GO: Needed = Needed { program: "go", package: "golang-go" };
 pub(super) const NGINX: Needed = Needed { program: "nginx", package: "nginx" };
 pub(super) const NODE: Needed = Needed { program: "node", package: "nodejs" };
