@@ -15,6 +15,10 @@ mod check;
 #[allow(dead_code, unreachable_pub, reason = "taken from the crate load, of which this is a part")]
 #[path = "../../crates/load/src/chunked.rs"]
 mod chunked;
+/// Its checks of responses.
+#[allow(dead_code, unreachable_pub, reason = "taken from the crate load, of which this is a part")]
+#[path = "../../crates/load/src/watch.rs"]
+mod watch;
 
 use check::{LastHead, Malformed, Reader, Response};
 

@@ -31,18 +31,20 @@ pub(crate) struct Part {
     pub(crate) due: Duration,
     /// Status of a complete response.
     pub(crate) status: Option<u16>,
+    /// Whether the response is a success.
+    pub(crate) is_success: bool,
 }
 
 impl Table {
-    /// Table by stage, status or the URL list, whose entries have these labels.
-    pub(crate) fn new(by: Breakdown, plan: &Plan, label: impl Fn(&str) -> String) -> Self {
+    /// Table by stage, status or the list of requests, which have these labels.
+    pub(crate) fn new(by: Breakdown, plan: &Plan, labels: impl Iterator<Item = String>) -> Self {
         match by {
             Breakdown::Status => Self::fixed(by, CLASSES.map(str::to_owned).into()),
             Breakdown::Stage => {
                 let stages = plan.arrival.stages().iter().enumerate();
                 Self::fixed(by, stages.map(|(index, stage)| format!("{}: {stage}", index + 1)).collect())
             }
-            Breakdown::Url | Breakdown::Name => Self::listed(by, plan, label),
+            Breakdown::Url | Breakdown::Name => Self::listed(by, labels),
         }
     }
 
@@ -50,11 +52,10 @@ impl Table {
         Self { by, labels, row_of: Vec::new() }
     }
 
-    fn listed(by: Breakdown, plan: &Plan, label: impl Fn(&str) -> String) -> Self {
+    fn listed(by: Breakdown, all: impl Iterator<Item = String>) -> Self {
         let mut known = std::collections::HashMap::new();
-        let (mut labels, mut row_of) = (Vec::new(), Vec::with_capacity(plan.urls.len()));
-        for url in &plan.urls {
-            let label = label(url);
+        let (mut labels, mut row_of) = (Vec::new(), Vec::new());
+        for label in all {
             let row = *known.entry(label).or_insert_with_key(|label| {
                 if labels.len() < ROWS_MAX {
                     labels.push(label.clone());
@@ -90,7 +91,7 @@ impl Table {
 /// Measurements of one row.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
-    /// Complete responses with status 2xx or 3xx.
+    /// Successful requests.
     pub(crate) requests: u64,
     pub(crate) failed: u64,
     /// Times of the successful requests; by status, of all complete responses.
@@ -106,7 +107,7 @@ impl Rows {
     #[cold]
     pub(crate) fn record(&mut self, tables: &[Table], plan: &Plan, part: Part, time: Option<Duration>) {
         self.0.resize_with(tables.len(), Vec::new);
-        let is_success = part.status.is_some_and(|status| (200..400).contains(&status));
+        let is_success = part.is_success;
         for (table, rows) in tables.iter().zip(&mut self.0) {
             rows.resize_with(table.labels.len(), || None);
             let Some(row) = rows.get_mut(table.row(&part, plan)) else { continue };
@@ -160,7 +161,12 @@ mod tests {
     use crate::plan::{Arrival, Stage};
 
     fn part(request: usize, due_ms: u64, status: Option<u16>) -> Part {
-        Part { request, due: Duration::from_millis(due_ms), status }
+        Part {
+            request,
+            due: Duration::from_millis(due_ms),
+            status,
+            is_success: status.is_some_and(|status| (200..400).contains(&status)),
+        }
     }
 
     #[test]
@@ -172,7 +178,7 @@ mod tests {
             ..Plan::default()
         };
         let tables = [Breakdown::Status, Breakdown::Url, Breakdown::Stage]
-            .map(|by| Table::new(by, &plan, str::to_uppercase));
+            .map(|by| Table::new(by, &plan, plan.urls.iter().map(|url| url.to_uppercase())));
         let mut rows = Rows::default();
         let ms = |ms| Some(Duration::from_millis(ms));
         rows.record(&tables, &plan, part(0, 0, Some(200)), ms(1));
@@ -197,8 +203,8 @@ mod tests {
 
     #[test]
     fn rows_beyond_the_limit_are_one() {
-        let urls = (0..ROWS_MAX + 10).map(|index| index.to_string()).collect();
-        let table = Table::new(Breakdown::Name, &Plan { urls, ..Plan::default() }, str::to_owned);
+        let labels = (0..ROWS_MAX + 10).map(|index| index.to_string());
+        let table = Table::new(Breakdown::Name, &Plan::default(), labels);
         assert_eq!(table.labels.len(), ROWS_MAX + 1);
         assert_eq!(table.labels[ROWS_MAX], OTHERS);
         assert_eq!(table.row_of[ROWS_MAX..], [ROWS_MAX as u32; 10]);

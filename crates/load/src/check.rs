@@ -4,10 +4,12 @@
 //! parser. Most servers change only the Date.
 
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 
 use memchr::memmem;
 
 use crate::chunked::{Chunked, Chunks};
+use crate::watch::{Checker, Verdict, Watch};
 
 /// Maximum bytes of a response head, with all interim heads before it.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -82,6 +84,8 @@ struct Head {
 pub(crate) struct LastHead {
     bytes: Vec<u8>,
     head: Option<Head>,
+    /// Whether it was the response to HEAD.
+    head_only: bool,
 }
 
 #[derive(Debug)]
@@ -109,15 +113,17 @@ pub(crate) struct Reader {
     state: State,
     partial: Vec<u8>,
     interim: u32,
-    /// The requests are HEAD, so no response has a body.
+    /// The request is HEAD, so its response has no body.
     head_only: bool,
     /// Head of the last response, if heads are kept.
     kept: Option<Vec<u8>>,
+    /// Checks of the response.
+    watch: Option<Box<Watch>>,
 }
 
 impl Reader {
     pub(crate) fn new(head_only: bool) -> Self {
-        Self { state: State::Head, partial: Vec::new(), interim: 0, head_only, kept: None }
+        Self { state: State::Head, partial: Vec::new(), interim: 0, head_only, kept: None, watch: None }
     }
 
     /// Keeps the head of each response until the next.
@@ -128,6 +134,29 @@ impl Reader {
     /// Head of the last response; empty unless heads are kept.
     pub(crate) fn kept(&self) -> &[u8] {
         self.kept.as_deref().unwrap_or_default()
+    }
+
+    /// Says what the next request is, and what its response must be.
+    #[inline]
+    pub(crate) fn prepare(&mut self, head_only: bool, checker: Option<&Arc<Checker>>) {
+        self.head_only = head_only;
+        if checker.is_some() || self.watch.is_some() {
+            self.watch = checker.map(|checker| Box::new(Watch::new(checker)));
+        }
+    }
+
+    /// Judges the complete response.
+    #[inline]
+    pub(crate) fn verdict(&self, response: Response) -> Verdict {
+        match &self.watch {
+            None => Verdict::of(response.status),
+            Some(watch) => watch.verdict(response.status, response.body_bytes),
+        }
+    }
+
+    /// The checks of the last response, if it had any.
+    pub(crate) fn watch(&self) -> Option<&Watch> {
+        self.watch.as_deref()
     }
 
     /// Discards an unfinished response, for a new connection.
@@ -150,6 +179,9 @@ impl Reader {
                 if let Some(kept) = &mut self.kept {
                     // It was just parsed, or is the same.
                     kept.clone_from(&last.bytes);
+                }
+                if let Some(watch) = &mut self.watch {
+                    watch.head(&last.bytes);
                 }
                 self.begin_body(head)?;
                 continue;
@@ -175,7 +207,7 @@ impl Reader {
     /// Reads a head. Once it is complete, returns it with the number of input bytes that belong to it.
     fn read_head(&mut self, input: &[u8], last: &mut LastHead) -> Result<Option<(Head, usize)>, Malformed> {
         if self.partial.is_empty() {
-            if let Some(head) = last.matches(input) {
+            if let Some(head) = last.matches(input, self.head_only) {
                 return Ok(Some((head, last.bytes.len())));
             }
             if let Some(end) = memmem::find(input, b"\r\n\r\n") {
@@ -224,21 +256,34 @@ impl Reader {
     }
 
     fn read_body(&mut self, input: &[u8]) -> Result<Option<Response>, Malformed> {
+        let watch = self.watch.as_deref_mut();
         let (head, body_bytes, used_bytes) = match &mut self.state {
             State::Length { head, left_bytes, body_bytes } => {
                 let available = input.len() as u64;
+                if let Some(watch) = watch {
+                    watch.body(&input[..available.min(*left_bytes) as usize]);
+                }
                 if available < *left_bytes {
                     *left_bytes -= available;
                     return Ok(None);
                 }
                 (*head, *body_bytes, *left_bytes as usize)
             }
-            State::Chunked { head, chunked } => match chunked.read(input)? {
-                Chunks::More => return Ok(None),
-                Chunks::Ended { used_bytes } => (*head, chunked.content_bytes(), used_bytes),
-            },
+            State::Chunked { head, chunked } => {
+                let chunks = match watch {
+                    None => chunked.read(input)?,
+                    Some(watch) => chunked.read_to(input, |content| watch.body(content))?,
+                };
+                match chunks {
+                    Chunks::More => return Ok(None),
+                    Chunks::Ended { used_bytes } => (*head, chunked.content_bytes(), used_bytes),
+                }
+            }
             State::Close { body_bytes, .. } => {
                 *body_bytes += input.len() as u64;
+                if let Some(watch) = watch {
+                    watch.body(input);
+                }
                 return Ok(None);
             }
             State::Head => return Ok(None),
@@ -256,8 +301,8 @@ impl Reader {
 impl LastHead {
     /// The cached head, if the input begins with the same bytes. The bytes end in an empty line, so they are a complete
     /// head.
-    fn matches(&self, input: &[u8]) -> Option<Head> {
-        self.head.filter(|_| input.starts_with(&self.bytes))
+    fn matches(&self, input: &[u8], head_only: bool) -> Option<Head> {
+        self.head.filter(|_| self.head_only == head_only && input.starts_with(&self.bytes))
     }
 
     fn parse(&mut self, bytes: &[u8], head_only: bool) -> Result<Head, Malformed> {
@@ -269,6 +314,7 @@ impl LastHead {
         self.bytes.clear();
         self.bytes.extend_from_slice(bytes);
         self.head = Some(head);
+        self.head_only = head_only;
         Ok(head)
     }
 }

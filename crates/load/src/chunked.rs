@@ -53,6 +53,16 @@ impl Chunked {
     }
 
     pub(crate) fn read(&mut self, input: &[u8]) -> Result<Chunks, Malformed> {
+        self.read_to(input, |_| {})
+    }
+
+    /// Like [`Chunked::read`], and gives pieces of the content to a function.
+    #[inline]
+    pub(crate) fn read_to(
+        &mut self,
+        input: &[u8],
+        mut content: impl FnMut(&[u8]),
+    ) -> Result<Chunks, Malformed> {
         let mut at = 0;
         while at < input.len() {
             if self.place == Place::Content {
@@ -60,6 +70,7 @@ impl Chunked {
                 let taken = available.min(self.left_bytes);
                 self.left_bytes -= taken;
                 self.content_bytes = self.content_bytes.saturating_add(taken);
+                content(&input[at..at + taken as usize]);
                 at += taken as usize;
                 if self.left_bytes == 0 {
                     self.place = Place::ContentCr;

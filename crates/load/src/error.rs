@@ -31,6 +31,14 @@ pub enum Error {
         /// The mistake, and the expected form.
         reason: &'static str,
     },
+    /// A request of a list cannot be sent.
+    #[error("{place}: {source}")]
+    Listed {
+        /// Where it is written.
+        place: String,
+        /// The mistake.
+        source: Box<Error>,
+    },
     /// A direction for connections cannot be used.
     #[error("{what} {value:?}: {reason}")]
     Direction {

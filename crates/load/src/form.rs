@@ -5,10 +5,11 @@ use ::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
 use base64::Engine;
 
 use crate::error::Error;
+use crate::listed::Listed;
 use crate::plan::Plan;
 use crate::url::{Scheme, Url, shortened};
 
-/// Common parts of all requests of a run.
+/// Common parts of the requests to the URLs of a run, or a request of a list.
 #[derive(Debug)]
 pub(crate) struct Form {
     method: String,
@@ -41,23 +42,31 @@ pub(crate) struct Variation<'a> {
 }
 
 impl Form {
+    /// What the requests to the URLs of a plan have in common.
     pub(crate) fn new(plan: &Plan) -> Result<Self, Error> {
-        let method = plan.method.as_str();
-        if !is_token(method) {
-            return Err(refused("method", method, "it must be a word such as GET or POST"));
-        }
-        if method == "CONNECT" {
-            return Err(refused("method", method, "it asks for a tunnel, which has no response to measure"));
-        }
+        Self::of(&plan.method, &[], &plan.body, plan)
+    }
+
+    /// A request of a list.
+    pub(crate) fn listed(request: &Listed, plan: &Plan) -> Result<Self, Error> {
+        let form = Self::of(&request.method, &request.headers, &request.body, plan);
+        form.map_err(|source| Error::Listed { place: request.place.clone(), source: Box::new(source) })
+    }
+
+    /// `own` fields replace those of the plan with the same name.
+    fn of(method: &str, own: &[String], body: &[u8], plan: &Plan) -> Result<Self, Error> {
+        check_method(method).map_err(|reason| refused("method", method, reason))?;
         let mut form = Self {
             method: method.to_owned(),
             host: None,
             given: Fields::default(),
             private: Fields::default(),
-            body: plan.body.clone(),
+            body: body.to_vec(),
             keepalive: plan.keepalive,
         };
-        for field in &plan.headers {
+        let name = |field: &str| field.split(':').next().unwrap_or_default().to_ascii_lowercase();
+        let is_own = |field: &&String| own.iter().any(|other| name(other) == name(field));
+        for field in plan.headers.iter().filter(|field| !is_own(field)).chain(own) {
             form.add(field, plan)?;
         }
         if let Some(user) = &plan.user {
@@ -73,18 +82,14 @@ impl Form {
             return wrong("write it as 'Name: value'");
         };
         let value = value.trim_matches([' ', '\t']);
-        if !is_token(name) {
-            return wrong("the name before the colon is not one; write 'Name: value'");
-        }
-        if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
-            return wrong("the value has a control character");
+        if let Err(reason) = check_field(name, value) {
+            return wrong(reason);
         }
         let is_sent = match name.to_ascii_lowercase().as_str() {
             "host" => {
                 self.host = Some(value.to_owned());
                 true
             }
-            "content-length" | "transfer-encoding" => return wrong("it follows from --body; leave it out"),
             // RFC 9113 §8.2.2: fields that are about one connection.
             "connection" | "keep-alive" | "proxy-connection" | "upgrade" if plan.http2 => {
                 return wrong("HTTP/2 has no such field; leave it out");
@@ -109,6 +114,10 @@ impl Form {
 
     pub(crate) fn method(&self) -> &str {
         &self.method
+    }
+
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.body
     }
 
     /// An HTTP/1.1 request as in the plan.
@@ -232,8 +241,33 @@ fn refused(what: &'static str, value: &str, reason: &'static str) -> Error {
     Error::Request { what, value: shortened(&value), reason }
 }
 
+/// Why requests with this method are impossible.
+pub(crate) fn check_method(method: &str) -> Result<(), &'static str> {
+    if !is_token(method) {
+        return Err("it must be a word such as GET or POST");
+    }
+    if method == "CONNECT" {
+        return Err("it asks for a tunnel, which has no response to measure");
+    }
+    Ok(())
+}
+
+/// Why a field cannot be sent with any version of HTTP.
+pub(crate) fn check_field(name: &str, value: &str) -> Result<(), &'static str> {
+    if !is_token(name) {
+        return Err("the name before the colon is not one; write 'Name: value'");
+    }
+    if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
+        return Err("the value has a control character");
+    }
+    match name.to_ascii_lowercase().as_str() {
+        "content-length" | "transfer-encoding" => Err("it follows from the body; leave it out"),
+        _ => Ok(()),
+    }
+}
+
 /// Whether text is a token (RFC 9110 §5.6.2).
-fn is_token(text: &str) -> bool {
+pub(crate) fn is_token(text: &str) -> bool {
     let is_tchar = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_tchar)
 }

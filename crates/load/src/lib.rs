@@ -7,6 +7,12 @@
 mod plan;
 /// Parses URLs, and references relative to them.
 mod url;
+/// Requests of a list, their weights, and what their responses must be.
+mod listed;
+/// Reads lists of requests.
+pub mod requests;
+/// Checks of responses. No I/O.
+mod watch;
 /// Renders requests.
 mod form;
 /// Where connections go: `--resolve`, `--connect-to`, `--unix-socket`.
@@ -73,6 +79,7 @@ mod text;
 mod error;
 
 pub use error::Error;
+pub use listed::{Check, LISTED_MAX, Listed, WEIGHT_MAX};
 pub use outcome::{
     BrokenDown, BrokenDownRow, Cpu, Distribution, ErrorClass, Errors, Expectation, MissedBy, Outcome,
     Problem, SCHEMA, ScheduleKept, ServerUsage, Settings, TlsMade,

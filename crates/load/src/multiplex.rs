@@ -7,6 +7,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -25,10 +26,11 @@ use crate::failure::{Failure, Setbacks};
 use crate::give_up::GiveUp;
 use crate::record::Moments;
 use crate::slots::{Slot, Slots};
-use crate::target::Requests;
+use crate::target::{Message, Requests};
 use crate::tls::Sessions;
 use crate::transport::Transport;
 use crate::visit::{Answer, Visit};
+use crate::watch::{Checker, Verdict, Watch};
 use crate::worker::Worker;
 
 /// Flow-control window of each response: allows 160 MB/s at a round-trip time of 50 ms.
@@ -81,7 +83,6 @@ struct Link {
     /// Lock of the sender that opens a connection; the other senders wait to share it.
     opening: Mutex<()>,
     traffic: Rc<Traffic>,
-    body: Bytes,
 }
 
 /// An open HTTP/2 connection.
@@ -106,14 +107,12 @@ struct Traffic {
 impl Link {
     fn new(worker: Rc<Worker>) -> Self {
         let servers = worker.shared.targets.servers.count();
-        let body = Bytes::from(worker.shared.plan.body.clone());
         Self {
             worker,
             open: RefCell::new(vec![None; servers]),
             sessions: Sessions::new(servers),
             opening: Mutex::default(),
             traffic: Rc::default(),
-            body,
         }
     }
 
@@ -235,6 +234,33 @@ struct Received {
     done: Instant,
     /// Fields of the response that a user looks at.
     answer: Option<Box<Answer>>,
+    /// Checks of the response.
+    watch: Option<Box<Watch>>,
+}
+
+impl Received {
+    fn verdict(&self) -> Verdict {
+        let Response { status, body_bytes, .. } = self.response;
+        match &self.watch {
+            None => Verdict::of(status),
+            Some(watch) => watch.verdict(status, body_bytes),
+        }
+    }
+}
+
+/// What a request sends, and what its response must be.
+#[derive(Clone, Copy)]
+struct Sent<'m> {
+    head: &'m ::http::Request<()>,
+    /// Index of its body, if it has one.
+    body: Option<usize>,
+    checker: Option<&'m Arc<Checker>>,
+}
+
+impl<'m> Sent<'m> {
+    fn of(message: &'m Message) -> Self {
+        Self { head: &message.head, body: Some(message.body), checker: message.checker.as_ref() }
+    }
 }
 
 impl Sender {
@@ -311,18 +337,24 @@ impl Sender {
         let sent = if worker.is_open_model { Instant::now() } else { turn.due };
         let number = turn.counted.then(|| worker.departure(&turn, free, sent));
         let exchanged = if self.user.is_none() {
-            self.tried(message.server, &message.head, true, sent, turn.counted).await
+            self.tried(message.server, Sent::of(message), sent, turn.counted).await
         } else {
-            Box::pin(self.visit(chosen, message.server, sent, turn.counted)).await
+            Box::pin(self.visit(chosen, message, sent, turn.counted)).await
         };
         // What was moved before the window is in no figure.
         let traffic = &self.link.traffic;
         let (sent_bytes, received_bytes) = (traffic.sent_bytes.take(), traffic.received_bytes.take());
         if let Some(number) = number {
+            let verdict = exchanged.as_ref().map_or(Verdict::Status, Received::verdict);
             let mut record = worker.record.borrow_mut();
             record.transferred(sent_bytes, received_bytes);
-            if let Ok(Received { response, first_byte, done, .. }) = exchanged {
-                record.response(response, &Moments { due: turn.due, sent, first_byte, done });
+            if let Ok(Received { response, first_byte, done, watch, .. }) = &exchanged {
+                let moments = Moments { due: turn.due, sent, first_byte: *first_byte, done: *done };
+                record.response(*response, verdict, &moments, |missed| {
+                    let watch = watch.as_ref();
+                    let words = watch.map(|watch| watch.words(missed, response.status, response.body_bytes));
+                    worker.missed(chosen, &words.unwrap_or_default())
+                });
             }
             drop(record);
             if worker.has_tables() {
@@ -332,6 +364,7 @@ impl Sender {
                     chosen,
                     turn.due,
                     done.map(|done| (done.response.status, done.done - began)),
+                    done.is_some() && verdict == Verdict::Good,
                 );
             }
             worker.settled(number);
@@ -352,16 +385,21 @@ impl Sender {
     async fn visit(
         &mut self,
         chosen: usize,
-        server: usize,
+        message: &Message,
         sent: Instant,
         is_counted: bool,
     ) -> Result<Received, Failure> {
         let worker = Rc::clone(&self.link.worker);
-        let mut visit = Visit::new(&worker.shared, chosen, server);
+        let mut visit = Visit::new(&worker.shared, chosen, message.server);
         loop {
             let jar = self.user.as_ref().and_then(|user| user.jar.as_ref());
             let head = visit.message(&worker.shared.targets, jar)?;
-            let mut received = self.tried(visit.server, &head, visit.has_body(), sent, is_counted).await?;
+            let request = Sent {
+                head: &head,
+                body: Some(message.body).filter(|_| visit.has_body()),
+                ..Sent::of(message)
+            };
+            let mut received = self.tried(visit.server, request, sent, is_counted).await?;
             let answer = received.answer.take().unwrap_or_default();
             let jar = self.user.as_mut().and_then(|user| user.jar.as_mut());
             if !visit.takes(&worker.shared, &answer, jar)? {
@@ -375,14 +413,13 @@ impl Sender {
     async fn tried(
         &mut self,
         server: usize,
-        head: &::http::Request<()>,
-        has_body: bool,
+        request: Sent<'_>,
         sent: Instant,
         is_counted: bool,
     ) -> Result<Received, Failure> {
         let mut attempt = 1;
         loop {
-            match self.exchange(server, head, has_body, sent).await {
+            match self.exchange(server, request, sent).await {
                 Err(failure) if failure.is_unprocessed() && attempt < ATTEMPTS_MAX => attempt += 1,
                 // RFC 9113 §8.7: not looked at, since more were under way than the server takes.
                 Err(Failure::Reset(Reason::REFUSED_STREAM)) if self.waits_for_another(sent).await => {
@@ -396,8 +433,7 @@ impl Sender {
     async fn exchange(
         &mut self,
         server: usize,
-        head: &::http::Request<()>,
-        has_body: bool,
+        Sent { head, body, checker }: Sent<'_>,
         sent: Instant,
     ) -> Result<Received, Failure> {
         let is_held = |held: &Held| held.server == server && !held.session.slots.is_over();
@@ -410,8 +446,9 @@ impl Sender {
         self.give_up.start(sent);
         let after = self.give_up.after();
         let no_body = Bytes::new();
-        let body = if has_body { &self.link.body } else { &no_body };
-        let exchange = request(&mut held.session.requests, head.clone(), body, self.user.is_some());
+        let body = body.map_or(&no_body, |body| &self.link.worker.bodies[body]);
+        let keeps_answer = self.user.is_some();
+        let exchange = request(&mut held.session.requests, head.clone(), body, checker, keeps_answer);
         let exchanged = self.give_up.bound(exchange).await.unwrap_or(Err(Failure::Timeout { after }));
         match &exchanged {
             // The connection is as good as before.
@@ -438,6 +475,7 @@ async fn request(
     requests: &mut SendRequest<Bytes>,
     head: ::http::Request<()>,
     body: &Bytes,
+    checker: Option<&Arc<Checker>>,
     keeps_answer: bool,
 ) -> Result<Received, Failure> {
     let (response, upload) = requests.send_request(head, body.is_empty())?;
@@ -446,10 +484,16 @@ async fn request(
         let first_byte = Instant::now();
         let status = response.status().as_u16();
         let answer = keeps_answer.then(|| Box::new(answer(status, response.headers())));
-        let body_bytes = receive_body(response.into_body()).await?;
+        let mut watch = checker.map(|checker| Box::new(Watch::new(checker)));
+        if let Some(watch) = &mut watch {
+            let fields = response.headers().iter();
+            let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
+            watch.fields(&fields.collect::<Vec<_>>());
+        }
+        let body_bytes = receive_body(response.into_body(), &mut watch).await?;
         let done = Instant::now();
         let response = Response { status, body_bytes, keepalive: true };
-        Ok(Received { response, first_byte, done, answer })
+        Ok(Received { response, first_byte, done, answer, watch })
     };
     if body.is_empty() {
         return receive.await;
@@ -475,10 +519,14 @@ fn answer(status: u16, fields: &::http::HeaderMap) -> Answer {
     Answer::of_fields(status, fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))
 }
 
-async fn receive_body(mut body: RecvStream) -> Result<u64, ::h2::Error> {
+async fn receive_body(mut body: RecvStream, watch: &mut Option<Box<Watch>>) -> Result<u64, ::h2::Error> {
     let mut body_bytes = 0;
     while let Some(piece) = poll_fn(|context| body.poll_data(context)).await {
-        let length = piece?.len();
+        let piece = piece?;
+        if let Some(watch) = watch {
+            watch.body(&piece);
+        }
+        let length = piece.len();
         body_bytes += length as u64;
         body.flow_control().release_capacity(length)?;
     }

@@ -32,7 +32,8 @@ pub struct Outcome {
     /// Why the run ended before its number of requests, if the server was gone: no responses, only failures.
     #[serde(default)]
     pub server_gone: Option<String>,
-    /// Complete responses with status 2xx or 3xx. Only they count in the distributions.
+    /// Successes: complete responses with status 2xx or 3xx, or as the checks of their request say. Only they count in the
+    /// distributions.
     pub requests: u64,
     /// `requests` divided by `measured_seconds`.
     pub requests_per_second: f64,
@@ -236,13 +237,16 @@ pub struct Errors {
     /// Redirects that were not followed: too many, or to a host that no URL of the run names.
     #[serde(default)]
     pub redirect: u64,
+    /// Complete responses that a check of their request does not accept.
+    #[serde(default)]
+    pub check: u64,
 }
 
 impl Errors {
     /// Failures of all classes.
     pub fn total(&self) -> u64 {
-        let Self { connect, read, write, timeout, status, malformed, tls, reset, redirect } = *self;
-        connect + read + write + timeout + status + malformed + tls + reset + redirect
+        let Self { connect, read, write, timeout, status, malformed, tls, reset, redirect, check } = *self;
+        connect + read + write + timeout + status + malformed + tls + reset + redirect + check
     }
 
     /// Adds the failures of another thread or run.
@@ -256,6 +260,7 @@ impl Errors {
         self.tls += other.tls;
         self.reset += other.reset;
         self.redirect += other.redirect;
+        self.check += other.check;
     }
 }
 
@@ -281,6 +286,8 @@ pub enum ErrorClass {
     Reset,
     /// A redirect was not followed.
     Redirect,
+    /// The response is complete, but a check of its request does not accept it.
+    Check,
 }
 
 /// Distribution of times, in microseconds.

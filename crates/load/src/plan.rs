@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::listed::{LISTED_MAX, Listed};
 
 /// Maximum number of threads.
 pub const THREADS_MAX: usize = 256;
@@ -29,7 +30,9 @@ const RATE_MAX: f64 = 10_000_000.0;
 pub struct Plan {
     /// Absolute URLs, `http://HOST[:PORT][/PATH]` or `https://HOST[:PORT][/PATH]`, requested in turn. At least one.
     pub urls: Vec<String>,
-    /// Seed that shuffles the URLs once; `None` keeps their order.
+    /// Requests in place of `urls`, `method` and `body`, sent by their weights.
+    pub listed: Vec<Listed>,
+    /// Seed that shuffles the URLs once, or the requests of the list; `None` keeps their order.
     pub shuffle_seed: Option<u64>,
     /// The request method.
     pub method: String,
@@ -240,6 +243,7 @@ impl Default for Plan {
     fn default() -> Self {
         Self {
             urls: Vec::new(),
+            listed: Vec::new(),
             shuffle_seed: None,
             method: "GET".to_owned(),
             headers: Vec::new(),
@@ -281,6 +285,17 @@ impl Plan {
         }
     }
 
+    /// URLs of all requests.
+    pub(crate) fn all_urls(&self) -> impl Iterator<Item = &str> {
+        self.urls.iter().chain(self.listed.iter().map(|request| &request.url)).map(String::as_str)
+    }
+
+    /// URL of the request with this number.
+    pub(crate) fn url(&self, planned: usize) -> &str {
+        let listed = || self.listed.get(planned).map(|request| &request.url);
+        self.urls.get(planned).or_else(listed).map_or("", String::as_str)
+    }
+
     /// Whether requests depend on earlier responses.
     pub(crate) fn has_visits(&self) -> bool {
         self.cookies.is_some() || self.redirects_max.is_some()
@@ -295,7 +310,14 @@ impl Plan {
     /// Reports values out of range. URLs and headers are checked where they are parsed.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let wrong = |what: &'static str, expected: String| Err(Error::Plan { what, expected });
-        if self.urls.is_empty() || self.urls.len() > URLS_MAX {
+        if !self.listed.is_empty() {
+            if !self.urls.is_empty() || self.listed.len() > LISTED_MAX {
+                return wrong(
+                    "the number of listed requests",
+                    format!("1 to {LISTED_MAX}, without other URLs"),
+                );
+            }
+        } else if self.urls.is_empty() || self.urls.len() > URLS_MAX {
             return wrong("the number of URLs", format!("1 to {URLS_MAX}"));
         }
         if self.threads == 0 || self.threads > THREADS_MAX {

@@ -13,6 +13,7 @@ use crate::check::Response;
 use crate::outcome::{ErrorClass, Errors};
 use crate::seconds::{Counts, Current};
 use crate::secure::Agreed;
+use crate::watch::{Missed, Verdict};
 
 /// Maximum time in a histogram: an hour. Longer times are recorded as an hour, and counted.
 const LONGEST_US: u64 = 3_600_000_000;
@@ -196,17 +197,31 @@ impl Record {
         self.bytes_received += received_bytes;
     }
 
-    /// Records a complete response.
-    pub(crate) fn response(&mut self, response: Response, moments: &Moments) {
+    /// Records a complete response. `words` says what a check missed.
+    pub(crate) fn response(
+        &mut self,
+        response: Response,
+        verdict: Verdict,
+        moments: &Moments,
+        words: impl FnOnce(Missed) -> String,
+    ) {
         self.body_bytes += response.body_bytes;
         self.last_done = Some(moments.done);
         if let Some(count) = self.statuses.get_mut(usize::from(response.status)) {
             *count += 1;
         }
-        if !(200..400).contains(&response.status) {
-            self.errors.status += 1;
-            self.example(ErrorClass::Status, || format!("status {}", response.status));
-            return;
+        match verdict {
+            Verdict::Good => {}
+            Verdict::Status => {
+                self.errors.status += 1;
+                self.example(ErrorClass::Status, || format!("status {}", response.status));
+                return;
+            }
+            Verdict::Missed(missed) => {
+                self.errors.check += 1;
+                self.example(ErrorClass::Check, || words(missed));
+                return;
+            }
         }
         self.requests += 1;
         self.service.record(moments.done - moments.sent);
@@ -243,6 +258,7 @@ impl Record {
             ErrorClass::Reset => &mut self.errors.reset,
             ErrorClass::Redirect => &mut self.errors.redirect,
             ErrorClass::Malformed => &mut self.errors.malformed,
+            ErrorClass::Check => &mut self.errors.check,
         };
         *count += 1;
         self.last_done = Some(now);
@@ -255,7 +271,8 @@ impl Record {
 
     /// Number of complete responses with any status, and number of other failed requests.
     pub(crate) fn answered_and_failed(&self) -> (u64, u64) {
-        (self.requests + self.errors.status, self.errors.total() - self.errors.status)
+        let Errors { status, check, .. } = self.errors;
+        (self.requests + status + check, self.errors.total() - status - check)
     }
 
     /// Times of the main figure: `latency` with a schedule, otherwise `service`.
@@ -316,7 +333,9 @@ mod tests {
         let (start, mut record) = (Instant::now(), Record::new(false));
         for status in [200, 204, 301, 399, 400, 500, 999] {
             let response = Response { status, body_bytes: 10, keepalive: true };
-            record.response(response, &moments(start, 0, 0, 100));
+            record.response(response, Verdict::of(response.status), &moments(start, 0, 0, 100), |_| {
+                String::new()
+            });
         }
         record.failure(ErrorClass::Read, start, || "first".to_owned());
         record.failure(ErrorClass::Read, start, || "second".to_owned());
@@ -333,7 +352,7 @@ mod tests {
         let response = Response { status: 200, body_bytes: 0, keepalive: true };
         // Due at 0, but the only connection was busy until 5,000; sent 3 later, served in 100.
         record.departure(start, after(start, 5_000), after(start, 5_003), None);
-        record.response(response, &moments(start, 0, 5_003, 5_103));
+        record.response(response, Verdict::Good, &moments(start, 0, 5_003, 5_103), |_| String::new());
         assert_eq!(record.headline().histogram.max() / 10, 510);
         assert_eq!(record.service.histogram.max(), 100);
         assert_eq!(record.lateness.histogram.max(), record.lateness.histogram.highest_equivalent(5_003));
@@ -367,7 +386,7 @@ mod tests {
             let mut record = Record::new(true);
             let response = Response { status: 200, body_bytes: 3, keepalive: true };
             record.departure(start, start, after(start, lateness_us), None);
-            record.response(response, &moments(start, 0, lateness_us, 100));
+            record.response(response, Verdict::Good, &moments(start, 0, lateness_us, 100), |_| String::new());
             record.failure(ErrorClass::Connect, after(start, 200), || "refused".to_owned());
             record
         };

@@ -19,6 +19,7 @@ use crate::target::Requests;
 use crate::tls::Sessions;
 use crate::transport::{Arrival, Fault, Transport};
 use crate::visit::{Answer, Visit};
+use crate::watch::Verdict;
 use crate::worker::{Shared, Worker};
 
 /// Maximum bytes of one receive.
@@ -102,7 +103,7 @@ struct User {
 impl Connection {
     fn new(worker: Rc<Worker>, index: usize) -> Self {
         let plan = &worker.shared.plan;
-        let mut reader = Reader::new(plan.method == "HEAD");
+        let mut reader = Reader::new(false);
         let user = plan.has_visits().then(|| {
             reader.keep_heads();
             // They were checked before the run.
@@ -196,18 +197,24 @@ impl Connection {
         let sent = if worker.is_open_model { Instant::now() } else { turn.due };
         let number = turn.counted.then(|| worker.departure(&turn, free, sent));
         let mut progress = Progress::default();
+        self.reader.prepare(request.is_head, request.checker.as_ref());
         let exchanged = if self.user.is_none() {
             self.exchange(request.server, &request.bytes, sent, &mut progress).await
         } else {
             Box::pin(self.visit(chosen, turn.counted, sent, &mut progress)).await
         };
         if let Some(number) = number {
+            let verdict = exchanged.as_ref().map(|received| self.reader.verdict(received.response));
             let mut record = worker.record.borrow_mut();
             record
                 .transferred(progress.redirected_bytes + progress.sent_bytes as u64, progress.received_bytes);
-            if let Ok(Received { response, first_byte, done }) = exchanged {
+            if let (&Ok(Received { response, first_byte, done }), &Ok(verdict)) = (&exchanged, &verdict) {
                 let moments = Moments { due: turn.due, sent, first_byte, done };
-                record.response(response, &moments);
+                record.response(response, verdict, &moments, |missed| {
+                    let watch = self.reader.watch();
+                    let words = watch.map(|watch| watch.words(missed, response.status, response.body_bytes));
+                    worker.missed(chosen, &words.unwrap_or_default())
+                });
             }
             drop(record);
             if worker.has_tables() {
@@ -217,6 +224,7 @@ impl Connection {
                     chosen,
                     turn.due,
                     done.map(|done| (done.response.status, done.done - began)),
+                    verdict.is_ok_and(|verdict| verdict == Verdict::Good),
                 );
             }
             worker.settled(number);

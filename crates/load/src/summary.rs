@@ -162,16 +162,16 @@ pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, ending: Ending) -> 
 
 fn settings(plan: &Plan) -> Settings {
     Settings {
-        url: plan.urls.first().cloned().unwrap_or_default(),
-        urls: plan.urls.len(),
+        url: plan.url(0).to_owned(),
+        urls: plan.urls.len() + plan.listed.len(),
         shuffle_seed: plan.shuffle_seed,
-        method: plan.method.clone(),
+        method: plan.listed.first().map_or(&plan.method, |request| &request.method).clone(),
         headers: plan.headers.iter().map(|field| form::shown(field)).collect(),
         user: plan.user.as_ref().and_then(|user| user.split(':').next()).map(str::to_owned),
         cookies: plan.cookies.is_some(),
         redirects_max: plan.redirects_max,
         directions: plan.directions.clone(),
-        request_body_bytes: plan.body.len(),
+        request_body_bytes: plan.listed.first().map_or(&plan.body, |request| &request.body).len(),
         keepalive: plan.keepalive,
         tls: plan.tls.clone(),
         http2: plan.http2,
@@ -291,7 +291,7 @@ fn by(kept: &ScheduleKept, record: &Record, cpu: &Cpu, threads: usize, measured_
     let busy = ratio(cpu.total_seconds + cpu.waited_seconds, measured_seconds * threads as f64);
     let errors = &record.errors;
     // What times out was not answered: that is the server's slowness, and what is answered is no failure of a connection.
-    let failed = errors.total() - errors.status - errors.timeout;
+    let failed = errors.total() - errors.status - errors.check - errors.timeout;
     if busy >= BUSY {
         MissedBy::Generator
     } else if failed * FAILED_DIVISOR > record.sent {

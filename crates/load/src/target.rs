@@ -1,7 +1,7 @@
 //! Servers and requests of a run: URLs are resolved and requests rendered once, before the run.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -12,10 +12,12 @@ use crate::directions::{Address, Directions};
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::form::Form;
+use crate::listed::{self, Listed};
 use crate::plan::{Breakdown, CONNECTIONS_MAX, Plan};
 use crate::random::Random;
 use crate::tls;
 use crate::url::{Scheme, Url, shortened};
+use crate::watch::Checker;
 
 /// Maximum bytes of all rendered requests together.
 const RENDERED_BYTES_MAX: usize = 1 << 30;
@@ -31,10 +33,12 @@ pub(crate) struct Targets {
     pub(crate) tls: Option<ClientConfig>,
     /// Tables that the requests are recorded in.
     pub(crate) tables: Vec<Table>,
-    /// What the requests have in common.
-    pub(crate) form: Form,
-    /// Index of each request's URL in the plan, if requests depend on earlier responses; otherwise empty.
+    /// What the requests to URLs have in common, or the form of each request of a list.
+    forms: Vec<Form>,
+    /// Index of each request in the plan, if requests depend on earlier responses; otherwise empty.
     pub(crate) order: Vec<usize>,
+    /// Order in which the requests of a list are sent; `None` for URLs, which are sent in turn.
+    pub(crate) sequence: Option<Vec<u32>>,
 }
 
 /// Rendered requests, at least one, for the run's HTTP version.
@@ -54,19 +58,27 @@ impl Requests {
 }
 
 /// A rendered HTTP/1.1 request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Request {
     /// Index into `Targets::servers`.
     pub(crate) server: usize,
     pub(crate) bytes: Box<[u8]>,
+    /// Whether its response has no body.
+    pub(crate) is_head: bool,
+    /// What its response must be.
+    pub(crate) checker: Option<Arc<Checker>>,
 }
 
-/// An HTTP/2 request; its body is the plan's.
+/// An HTTP/2 request.
 #[derive(Debug, Clone)]
 pub(crate) struct Message {
     /// Index into `Targets::servers`.
     pub(crate) server: usize,
     pub(crate) head: ::http::Request<()>,
+    /// Index of its body in [`Targets::bodies`].
+    pub(crate) body: usize,
+    /// What its response must be.
+    pub(crate) checker: Option<Arc<Checker>>,
 }
 
 /// A server: one host and port.
@@ -81,24 +93,32 @@ pub(crate) struct Server {
 impl Targets {
     /// Parses and resolves all URLs of the plan, and renders their requests.
     pub(crate) fn new(plan: &Plan) -> Result<Self, Error> {
-        let form = Form::new(plan)?;
+        let (forms, sequence) = forms(plan)?;
         if let Some(cookies) = &plan.cookies {
             let wrong = |reason| Error::Request { what: "--cookie", value: "…".to_owned(), reason };
             Jar::given(cookies).map_err(wrong)?;
         }
         let mut servers = Servers::new(plan)?;
         let (mut requests, mut messages, mut rendered_bytes) = (Vec::new(), Vec::new(), 0);
-        for text in &plan.urls {
-            let refused = |reason| Error::Url { url: shortened(text), reason };
+        let listed = plan.listed.iter().map(Some).chain(std::iter::repeat(None));
+        for ((number, text), listed) in plan.all_urls().enumerate().zip(listed) {
+            let placed = |error: Error| match listed {
+                None => error,
+                Some(request) => Error::Listed { place: request.place.clone(), source: Box::new(error) },
+            };
+            let refused = |reason| placed(Error::Url { url: shortened(text), reason });
             let url = Url::parse(text).map_err(refused)?;
-            let server = servers.find(&url)?;
+            let server = servers.find(&url).map_err(placed)?;
+            let body = if listed.is_some() { number } else { 0 };
+            let form = &forms[body];
+            let checker = listed.and_then(|request| request.check.checker()).map(Arc::new);
             if plan.http2 {
                 rendered_bytes += size_of::<Message>() + text.len();
-                messages.push(Message { server, head: form.message(&url).map_err(refused)? });
+                messages.push(Message { server, head: form.message(&url).map_err(refused)?, body, checker });
             } else {
-                let bytes = form.render(&url);
+                let (bytes, is_head) = (form.render(&url), form.method() == "HEAD");
                 rendered_bytes += bytes.len();
-                requests.push(Request { server, bytes });
+                requests.push(Request { server, bytes, is_head, checker });
             }
             if rendered_bytes > RENDERED_BYTES_MAX {
                 let expected = "small enough for all requests to fit in 1 GiB".to_owned();
@@ -107,8 +127,9 @@ impl Targets {
         }
         let mut tables = tables(plan);
         let mut order: Vec<usize> =
-            if plan.has_visits() { (0..plan.urls.len()).collect() } else { Vec::new() };
-        if let Some(seed) = plan.shuffle_seed {
+            if plan.has_visits() { (0..requests.len().max(messages.len())).collect() } else { Vec::new() };
+        // A list is shuffled by its sequence.
+        if let Some(seed) = plan.shuffle_seed.filter(|_| sequence.is_none()) {
             Random::new(seed).shuffle(&mut requests);
             Random::new(seed).shuffle(&mut messages);
             Random::new(seed).shuffle(&mut order);
@@ -123,15 +144,41 @@ impl Targets {
             plan.redirects_max.is_some() || servers.planned.iter().any(|server| server.tls_name.is_some());
         let tls = wants_tls.then(|| tls::config(plan)).transpose()?;
         let requests = if plan.http2 { Requests::Http2(messages) } else { Requests::Http1(requests) };
-        Ok(Self { requests, servers, tls, tables, form, order })
+        Ok(Self { requests, servers, tls, tables, forms, order, sequence })
+    }
+
+    /// The form of a request of the plan.
+    pub(crate) fn form(&self, planned: usize) -> &Form {
+        self.forms.get(planned).unwrap_or(&self.forms[0])
+    }
+
+    /// The bodies of HTTP/2 messages.
+    pub(crate) fn bodies(&self) -> impl Iterator<Item = &[u8]> {
+        self.forms.iter().map(Form::body)
     }
 }
 
-/// Tables of a run, with the labels of its URLs.
+/// What the requests to URLs have in common, or the form of each request of a list, and the order of the list.
+fn forms(plan: &Plan) -> Result<(Vec<Form>, Option<Vec<u32>>), Error> {
+    if plan.listed.is_empty() {
+        return Ok((vec![Form::new(plan)?], None));
+    }
+    let forms = plan.listed.iter().map(|request| Form::listed(request, plan));
+    Ok((forms.collect::<Result<_, _>>()?, Some(listed::sequence(&plan.listed, plan.shuffle_seed)?)))
+}
+
+/// Tables of a run, with the labels of its requests.
 fn tables(plan: &Plan) -> Vec<Table> {
-    let made = plan.tables().into_iter().map(|by| match by {
-        Breakdown::Name => Table::new(by, plan, |url| name(url).to_owned()),
-        _ => Table::new(by, plan, |url| url.split('#').next().unwrap_or(url).to_owned()),
+    let whole = |url: &str| url.split('#').next().unwrap_or(url).to_owned();
+    let listed = |request: &Listed, by| match (by, &request.name) {
+        (Breakdown::Name, Some(name)) => name.clone(),
+        (Breakdown::Name, None) => name(&request.url).to_owned(),
+        _ => format!("{} {}", request.method, whole(&request.url)),
+    };
+    let urls = |url: &String, by| if by == Breakdown::Name { name(url).to_owned() } else { whole(url) };
+    let made = plan.tables().into_iter().map(|by| {
+        let labels = plan.urls.iter().map(|url| urls(url, by));
+        Table::new(by, plan, labels.chain(plan.listed.iter().map(|request| listed(request, by))))
     });
     made.collect()
 }

@@ -213,6 +213,7 @@ fn write_errors(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
         ("TLS", errors.tls),
         ("reset", errors.reset),
         ("redirect", errors.redirect),
+        ("check", errors.check),
     ];
     let told: Vec<String> = classes
         .iter()

@@ -47,6 +47,8 @@ impl Answer {
 /// A request, and those that redirects make of it.
 #[derive(Debug)]
 pub(crate) struct Visit {
+    /// Index of the request in the plan.
+    planned: usize,
     /// URL of the next request; a valid one.
     url: String,
     /// Server of the next request.
@@ -61,10 +63,12 @@ pub(crate) struct Visit {
 impl Visit {
     /// The planned request with this number.
     pub(crate) fn new(shared: &Shared, request: usize, server: usize) -> Self {
+        let planned = shared.targets.order[request];
         Self {
-            url: shared.plan.urls[shared.targets.order[request]].clone(),
+            planned,
+            url: shared.plan.url(planned).to_owned(),
             server,
-            method: shared.targets.form.method().to_owned(),
+            method: shared.targets.form(planned).method().to_owned(),
             has_body: true,
             is_elsewhere: false,
             redirects: 0,
@@ -81,7 +85,7 @@ impl Visit {
     /// The HTTP/1.1 request.
     pub(crate) fn render(&self, targets: &Targets, jar: Option<&Jar>) -> Vec<u8> {
         let (url, cookies) = (self.url(), self.cookies(jar));
-        targets.form.render_varied(&url, &self.variation(&cookies))
+        targets.form(self.planned).render_varied(&url, &self.variation(&cookies))
     }
 
     /// The head of the HTTP/2 request.
@@ -91,10 +95,10 @@ impl Visit {
         jar: Option<&Jar>,
     ) -> Result<::http::Request<()>, Failure> {
         let (url, cookies) = (self.url(), self.cookies(jar));
-        targets.form.message_varied(&url, &self.variation(&cookies)).map_err(Failure::Redirect)
+        targets.form(self.planned).message_varied(&url, &self.variation(&cookies)).map_err(Failure::Redirect)
     }
 
-    /// Whether the request has the body of the plan.
+    /// Whether the request has the body that is planned.
     pub(crate) fn has_body(&self) -> bool {
         self.has_body
     }

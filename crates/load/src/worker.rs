@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::sync::{Notify, watch};
@@ -125,7 +126,9 @@ pub(crate) struct Worker {
     pub(crate) preferred_address: Vec<Cell<usize>>,
     /// Active requests of the measured window.
     pub(crate) under_way: RefCell<UnderWay>,
-    /// Position in the URL list.
+    /// Bodies of HTTP/2 messages. Each thread has its own, since counting references to a shared one would cost it.
+    pub(crate) bodies: Box<[Bytes]>,
+    /// Position in the URL list or in the sequence.
     cursor: Cell<usize>,
     /// Connections that have not tried to connect yet.
     unready: Cell<usize>,
@@ -154,8 +157,13 @@ impl Worker {
             scratch: RefCell::new(Scratch::new(shared.targets.tls.is_some())),
             preferred_address: (0..shared.targets.servers.count()).map(|_| Cell::new(0)).collect(),
             under_way: RefCell::default(),
-            // The threads take every so-many-th entry, so that together they go through the list in its order.
-            cursor: Cell::new(thread % shared.targets.requests.count()),
+            cursor: Cell::new(match &shared.targets.sequence {
+                // The threads take every so-many-th entry, so that together they go through the list in its order.
+                None => thread % shared.targets.requests.count(),
+                // Each sends all requests by their weights.
+                Some(sequence) => thread * sequence.len() / shared.plan.threads,
+            }),
+            bodies: shared.targets.bodies().map(Bytes::copy_from_slice).collect(),
             unready: Cell::new(senders(&shared.plan, thread)),
             ready: OnReady(Cell::new(Some(ready))),
             orders,
@@ -252,9 +260,17 @@ impl Worker {
 
     /// Index of the next request in a list of this length.
     pub(crate) fn next_request(&self, count: usize) -> usize {
-        let chosen = self.cursor.get();
-        self.cursor.set((chosen + self.shared.plan.threads) % count);
-        chosen
+        let position = self.cursor.get();
+        match &self.shared.targets.sequence {
+            None => {
+                self.cursor.set((position + self.shared.plan.threads) % count);
+                position
+            }
+            Some(sequence) => {
+                self.cursor.set((position + 1) % sequence.len());
+                sequence[position] as usize
+            }
+        }
     }
 
     /// In a closed loop, counts a failed connect as one of the requested requests, so that a run against a dead server
@@ -281,14 +297,29 @@ impl Worker {
         self.publish();
     }
 
+    /// Name of a request of a list, before what its response missed.
+    pub(crate) fn missed(&self, request: usize, words: &str) -> String {
+        match self.shared.plan.listed.get(request) {
+            Some(listed) => format!("{}: {words}", listed.label()),
+            None => words.to_owned(),
+        }
+    }
+
     /// Records a counted request in the tables of the run, if it has any. `done` is the status of a complete response, and
     /// its time.
-    pub(crate) fn break_down(&self, request: usize, due: Instant, done: Option<(u16, Duration)>) {
+    pub(crate) fn break_down(
+        &self,
+        request: usize,
+        due: Instant,
+        done: Option<(u16, Duration)>,
+        is_success: bool,
+    ) {
         let start = self.begun.get().map_or(due, |(window, _)| window.start);
         let part = breakdown::Part {
             request,
             due: due.saturating_duration_since(start),
             status: done.map(|(status, _)| status),
+            is_success,
         };
         let Shared { plan, targets, .. } = &*self.shared;
         self.record.borrow_mut().rows.record(&targets.tables, plan, part, done.map(|(_, time)| time));

@@ -345,3 +345,105 @@ fn seconds_are_pushed_by_remote_write_and_a_refusal_is_told() {
         assert!(ended.errors.contains(message), "{label} {to}: {}", ended.errors);
     }
 }
+
+/// A folder with a file of requests, and its path.
+fn list(name: &str, text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).expect("a list");
+    (folder, path.to_string_lossy().into_owned())
+}
+
+#[test]
+fn listed_requests_are_sent_by_weight_and_their_responses_checked() {
+    let origin = Origin::start();
+    let (folder, file) = list(
+        "r.toml",
+        r#"
+        [[request]]
+        name = "order"
+        method = "PUT"
+        path = "/echo?x=1"
+        headers = { X-Own = "one", X-All = "mine" }
+        body_file = "order.json"
+        weight = 3
+        check = { status = 200, header = { content-type = "text/*" }, contains = ["PUT", "/echo?x=1", "one", "{\"id\": 7}"], size = "1.." }
+        [[request]]
+        name = "missing"
+        path = "/status/404"
+        check = { status = "4xx" }
+        [[request]]
+        name = "head"
+        method = "HEAD"
+        path = "/tiny"
+        check = { size = 0 }
+        [[request]]
+        name = "plain"
+        path = "/tiny"
+        [[request]]
+        name = "wrong"
+        path = "/tiny"
+        check = { contains = "not in there" }
+        [[request]]
+        path = "/status/503"
+        "#,
+    );
+    std::fs::write(folder.path().join("order.json"), "{\"id\": 7}").expect("a body");
+    for version in [&[][..], &["--h2"], &["-t", "2"], &["-L"], &["--h2", "-b", ""]] {
+        let load = ["-n", "80", "-c", "2", "-H", "X-All: all", "--by", "name", "--requests-from", &file];
+        let told = outcome(&[&load[..], version, &[&origin.url("/")]].concat(), 1);
+        let expected = [
+            ("order", 30, 0),
+            ("missing", 10, 0),
+            ("head", 10, 0),
+            ("plain", 10, 0),
+            ("wrong", 0, 10),
+            ("/status/503", 0, 10),
+        ];
+        assert_eq!(rows(&told), expected, "{version:?} {:?}", told.error_examples);
+        assert_eq!((told.errors.check, told.errors.status, told.errors.total()), (10, 10, 20));
+        let example = &told.error_examples[&load::ErrorClass::Check];
+        assert!(
+            example.starts_with("wrong: the body of ") && example.ends_with("not contain \"not in there\"")
+        );
+        assert_eq!(told.statuses[&404], 10);
+    }
+    let load = ["-n", "800", "-c", "1", "--requests-from", &file, "--shuffle", "5", "--by", "name"];
+    let expect = ["--expect", "errors < 30%", "--expect", "4xx > 5%"];
+    let text = run(&[&["load"], &load[..], &expect, &[&origin.url("/")]].concat()).with_code(0).output;
+    assert!(text.contains("such as: wrong: the body of ") && text.contains("check "), "{text}");
+}
+
+#[test]
+fn a_list_with_mistakes_is_refused_before_any_request() {
+    let origin = Origin::start();
+    let (_folder, file) = list(
+        "r.toml",
+        "[[request]]\npath = \"/tiny\"\n[[request]]\npath = \"/tiny\"\nmethod = \"PSOT\"\nwieght = 2\n",
+    );
+    let load = |more: &[&str]| run(&[&["load", "-n", "1", "-c", "1"], more, &[&origin.url("/")]].concat());
+    let ended = load(&["--requests-from", &file]).with_code(2);
+    assert!(
+        ended.errors.contains("r.toml:6:1: unknown key \"wieght\" in [[request]]; did you mean \"weight\"?")
+    );
+    assert!(ended.errors.contains("    6 | wieght = 2\n      | ^^^^^^\n"), "{}", ended.errors);
+    let (_folder, connection) =
+        list("r.toml", "[[request]]\npath = \"/tiny\"\nheaders = { Connection = \"close\" }\n");
+    for (arguments, message) in [
+        (
+            &["--h2", "--requests-from", &connection][..],
+            "r.toml:1:1: header \"Connection: close\": HTTP/2 has no",
+        ),
+        (&["--requests-from", "/none.toml"], "cannot read /none.toml"),
+        (&["--requests-from", "/none"], "say --requests-format"),
+        (&["--requests-from", &file, "-X", "PUT"], "cannot be used with"),
+        (&["--requests-from", &file, "--urls", "x"], "cannot be used with"),
+    ] {
+        let ended = load(arguments).with_code(2);
+        assert!(ended.errors.contains(message), "{arguments:?}: {}", ended.errors);
+    }
+    let ended = run(&["load", "--requests", "r.toml", &origin.url("/")]).with_code(2);
+    assert!(ended.errors.contains("named with --requests-from"), "{}", ended.errors);
+    let stats = process::get(origin.authority.parse().expect("an address"), "/stats");
+    assert!(!stats.contains("/tiny"), "{stats}");
+}

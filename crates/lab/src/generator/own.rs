@@ -148,7 +148,8 @@ fn hung(told: &load::Outcome) -> Option<(String, bool)> {
 }
 
 fn errors(told: &load::Errors) -> BTreeMap<String, u64> {
-    let load::Errors { connect, read, write, timeout, status, malformed, tls, reset, redirect } = *told;
+    let load::Errors { connect, read, write, timeout, status, malformed, tls, reset, redirect, check } =
+        *told;
     super::errors([
         ("connect", connect),
         ("read", read),
@@ -159,6 +160,7 @@ fn errors(told: &load::Errors) -> BTreeMap<String, u64> {
         ("tls", tls),
         ("reset", reset),
         ("redirect", redirect),
+        ("check", check),
     ])
 }
 

@@ -42,12 +42,13 @@ const MISSED: u8 = 99;
 #[command(after_help = EXAMPLES)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(group(ArgGroup::new("paced").args(["rate", "stages"])))]
+#[command(group(ArgGroup::new("listed").args(["urls", "requests_from"])))]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// `http://HOST[:PORT]/PATH`, or https. Optional with --urls; with it, lines of the file that start with / are
-    /// paths of this host.
-    #[arg(required_unless_present = "urls")]
+    /// `http://HOST[:PORT]/PATH`, or https. Optional with --urls and --requests-from; with them, what starts with / in the
+    /// file is a path of this host.
+    #[arg(required_unless_present = "listed")]
     url: Option<String>,
     /// Number of connections, over all threads; several, such as 1,10,100,1k, for one run after the other
     #[arg(short = 'c', long, value_name = "N", value_parser = whole_number, value_delimiter = ',', default_value = "10")]
@@ -59,7 +60,7 @@ pub(crate) struct Args {
     #[arg(short = 'd', long, value_name = "DURATION", value_parser = seconds)]
     duration: Option<f64>,
     /// Number of requests, including failed ones
-    #[arg(short = 'n', long, value_name = "N", value_parser = whole_number)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = values::requests)]
     requests: Option<u64>,
     /// Requests per second over all threads: 500, 20k, 0.5
     #[arg(short = 'R', long, value_name = "N", value_parser = rate)]
@@ -79,8 +80,14 @@ pub(crate) struct Args {
     /// Request the URLs of this file in turn, one per line; # starts a comment
     #[arg(long, value_name = "FILE")]
     urls: Option<PathBuf>,
-    /// Shuffle the URLs once, with this seed
-    #[arg(long, value_name = "SEED", requires = "urls")]
+    /// Send the requests of this file by their weights: TOML with [[request]]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body"])]
+    requests_from: Option<PathBuf>,
+    /// Format of --requests-from [default: by the end of its name]
+    #[arg(long, value_name = "FORMAT", requires = "requests_from")]
+    requests_format: Option<RequestsFormat>,
+    /// Shuffle the URLs once, or the requests of the file, with this seed
+    #[arg(long, value_name = "SEED", requires = "listed")]
     shuffle: Option<u64>,
     /// Add a header field, 'Name: value'. Can be repeated
     #[arg(short = 'H', long = "header", value_name = "FIELD")]
@@ -189,6 +196,12 @@ enum Command {
     Report(page::Args),
 }
 
+/// A format of a list of requests.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum RequestsFormat {
+    Toml,
+}
+
 /// A version of TLS.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum TlsMax {
@@ -211,6 +224,7 @@ Examples:
   vanward load --remote-write http://127.0.0.1:9090/api/v1/write -d 1h -R 500 http://127.0.0.1:8080/
   vanward load --by status,name --urls list.txt -d 30s      also by status class, and by name of the URL
   vanward load --urls list.txt --shuffle 7 -d 30s           a list of URLs in a random order that repeats
+  vanward load --requests-from shop.toml --by name http://127.0.0.1:8080/  a mix by weights, with responses checked
   vanward load --ca ca.pem -c 64 https://localhost:8443/    over TLS, with your own CA
   vanward load --insecure --no-keepalive https://[::1]/     handshakes per second; --no-resume for full ones
   vanward load --h2 -c 16 -m 32 https://127.0.0.1:8443/     32 concurrent requests on each of 16 connections
@@ -243,6 +257,10 @@ requests failed than --max-errors allows.
 load is sent to nobody else. Methods change as in a browser (RFC 9110): 303 asks with GET, and so do 301 and 302 after
 POST. Credentials and a given Host or Cookie field are not sent to another origin. Each connection is a user with cookies
 of its own; over HTTP/2, each stream.
+
+--requests-from takes a list in TOML: [[request]] with path or url, and name, method, headers = { .. }, body or body_file,
+weight, and check = { status = [200, \"4xx\"], header = { Content-Type = \"text/*\" }, contains = \"total\", size = \"1KB..\" }.
+A response that misses a check is an error of class check. Mistakes in the file are reported before anything is sent.
 
 --expect takes a figure, one of < <= = >= >, and a value. Figures: any percentile of the main figure (p50, p99, p99.9),
 mean and max; errors, 2xx, 3xx, 4xx and 5xx as a number or with % as a share of all requests; rate, successful requests
@@ -294,6 +312,7 @@ fn refused(error: load::Error) -> ExitCode {
         load::Error::Plan { .. }
         | load::Error::Url { .. }
         | load::Error::Request { .. }
+        | load::Error::Listed { .. }
         | load::Error::Direction { .. }
         | load::Error::Tls { .. } => super::fail(super::USAGE, error),
         error => super::fail(super::FAILED, error),

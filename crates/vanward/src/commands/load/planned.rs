@@ -3,10 +3,11 @@
 use std::io::Read;
 use std::path::Path;
 
-use load::{Arrival, Directions, Plan, Tls, TlsVersion};
+use load::requests::{Format, Source};
+use load::{Arrival, Directions, Listed, Plan, Tls, TlsVersion};
 
 use super::values::Stages;
-use super::{Args, TlsMax};
+use super::{Args, RequestsFormat, TlsMax};
 
 /// A body or a URL list is read whole into memory.
 const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -21,8 +22,13 @@ pub(super) fn whole(count: u64) -> usize {
 /// The plan of a run, with the first number of connections.
 pub(super) fn plan(arguments: &Args) -> Result<Plan, String> {
     super::expect::check(&arguments.expectations, arguments.pid.is_some())?;
+    let listed = match &arguments.requests_from {
+        Some(file) => request_list(file, arguments)?,
+        None => Vec::new(),
+    };
     let urls = match &arguments.urls {
         Some(file) => url_list(file, arguments.url.as_deref())?,
+        None if !listed.is_empty() => Vec::new(),
         None => arguments.url.iter().cloned().collect(),
     };
     let body = match arguments.body.as_deref().map(|text| (text, text.strip_prefix('@'))) {
@@ -32,20 +38,11 @@ pub(super) fn plan(arguments: &Args) -> Result<Plan, String> {
         Some((text, None)) => text.as_bytes().to_vec(),
     };
     let method_default = if arguments.body.is_some() { "POST" } else { "GET" };
-    let arrival = match (arguments.rate, &arguments.stages) {
-        (None, None) => Arrival::Closed,
-        (None, Some(Stages(stages))) => {
-            Arrival::Stages { stages: stages.clone(), seed: arguments.poisson.then_some(arguments.seed) }
-        }
-        (Some(requests_per_second), _) if arguments.poisson => {
-            Arrival::Poisson { requests_per_second, seed: arguments.seed }
-        }
-        (Some(requests_per_second), _) => Arrival::Constant { requests_per_second },
-    };
     let needs_duration = arguments.requests.is_none() && arguments.stages.is_none();
     let duration_default = needs_duration.then_some(DURATION_DEFAULT_SECONDS);
     Ok(Plan {
         urls,
+        listed,
         shuffle_seed: arguments.shuffle,
         method: arguments.method.clone().unwrap_or_else(|| method_default.to_owned()),
         headers: arguments.headers.clone(),
@@ -77,7 +74,7 @@ pub(super) fn plan(arguments: &Args) -> Result<Plan, String> {
         connections: arguments.connections.first().map_or(usize::MAX, |count| whole(*count)),
         threads: whole(arguments.threads),
         server_process: arguments.pid,
-        arrival,
+        arrival: arrival(arguments),
         think_time: arguments.think_time,
         seconds: !arguments.quiet || arguments.out.is_some() || arguments.remote_write.is_some(),
         breakdowns: arguments.by.iter().map(|by| by.breakdown()).collect(),
@@ -86,6 +83,19 @@ pub(super) fn plan(arguments: &Args) -> Result<Plan, String> {
         warm_up_seconds: arguments.warm_up,
         timeout_seconds: arguments.timeout,
     })
+}
+
+fn arrival(arguments: &Args) -> Arrival {
+    match (arguments.rate, &arguments.stages) {
+        (None, None) => Arrival::Closed,
+        (None, Some(Stages(stages))) => {
+            Arrival::Stages { stages: stages.clone(), seed: arguments.poisson.then_some(arguments.seed) }
+        }
+        (Some(requests_per_second), _) if arguments.poisson => {
+            Arrival::Poisson { requests_per_second, seed: arguments.seed }
+        }
+        (Some(requests_per_second), _) => Arrival::Constant { requests_per_second },
+    }
 }
 
 /// Credentials of `--user`: as written, or from a file.
@@ -105,6 +115,31 @@ fn standard_input() -> Result<Vec<u8>, String> {
         return Err("--body @-: standard input is larger than 256 MiB".to_owned());
     }
     Ok(body)
+}
+
+/// The requests of `--requests-from`.
+fn request_list(path: &Path, arguments: &Args) -> Result<Vec<Listed>, String> {
+    const FLAG: &str = "--requests-from";
+    let file = path.display().to_string();
+    let format = match arguments.requests_format {
+        Some(RequestsFormat::Toml) => Format::Toml,
+        None => Format::of(&file)
+            .ok_or_else(|| format!("{FLAG} {file}: its name does not end in .toml; say --requests-format"))?,
+    };
+    let text = String::from_utf8(read(path, FLAG)?)
+        .map_err(|_| format!("{FLAG} {file}: the file is not UTF-8 text"))?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let source = Source {
+        text: &text,
+        file: &file,
+        base: arguments.url.as_deref(),
+        read: &|name| bounded(&folder.join(name)),
+    };
+    load::requests::parse(format, &source).map_err(|mistakes| {
+        let shown = mistakes.iter().map(|mistake| format!("{mistake}\n{}", mistake.shown()));
+        let shown: String = shown.collect();
+        format!("{FLAG} {file} cannot be used:\n{}", shown.trim_end())
+    })
 }
 
 fn url_list(file: &Path, base: Option<&str>) -> Result<Vec<String>, String> {
@@ -141,12 +176,15 @@ fn authority(url: &str) -> &str {
 }
 
 fn read(file: &Path, flag: &str) -> Result<Vec<u8>, String> {
-    let failed = |error: std::io::Error| format!("{flag}: cannot read {}: {error}", file.display());
-    let size_bytes = std::fs::metadata(file).map_err(failed)?.len();
-    if size_bytes > FILE_BYTES_MAX {
-        return Err(format!("{flag}: {} is larger than 256 MiB", file.display()));
+    bounded(file).map_err(|reason| format!("{flag}: cannot read {}: {reason}", file.display()))
+}
+
+/// A file up to the limit, or why it cannot be read.
+fn bounded(file: &Path) -> Result<Vec<u8>, String> {
+    if std::fs::metadata(file).map_err(|error| error.to_string())?.len() > FILE_BYTES_MAX {
+        return Err("it is larger than 256 MiB".to_owned());
     }
-    std::fs::read(file).map_err(failed)
+    std::fs::read(file).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

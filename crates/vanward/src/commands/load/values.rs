@@ -33,6 +33,13 @@ pub(super) fn whole_number(text: &str) -> Result<u64, String> {
     Ok(number as u64)
 }
 
+/// Parses a number of requests.
+pub(super) fn requests(text: &str) -> Result<u64, String> {
+    let is_file = text.contains(['.', '/']) && !text.starts_with(|first: char| first.is_ascii_digit());
+    let hint = if is_file { "; a file of requests is named with --requests-from" } else { "" };
+    whole_number(text).map_err(|expected| expected + hint)
+}
+
 /// Maximum of failed requests: a number, or a share of all requests.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum MaxErrors {

@@ -1,0 +1,156 @@
+//! A request as it is written: what is wrong with it, and the request that it stands for.
+
+use mistake::nearest;
+
+use super::{Placed, Reading};
+use crate::form;
+use crate::listed::{Check, Listed, WEIGHT_MAX};
+use crate::url::Url;
+
+/// Methods that a misspelt one may mean. Others are sent as they are.
+const METHODS: [&str; 19] = [
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "DELETE",
+    "PATCH",
+    "OPTIONS",
+    "TRACE",
+    "QUERY",
+    "PURGE",
+    "PROPFIND",
+    "PROPPATCH",
+    "MKCOL",
+    "COPY",
+    "MOVE",
+    "LOCK",
+    "UNLOCK",
+    "REPORT",
+    "SEARCH",
+];
+
+/// A request as it is written.
+#[derive(Debug, Clone)]
+pub(super) struct Draft {
+    /// What stands for the whole request.
+    pub(super) at: std::ops::Range<usize>,
+    pub(super) name: Option<String>,
+    pub(super) method: Option<Placed<String>>,
+    /// An absolute URL or a path.
+    pub(super) url: Option<Placed<String>>,
+    /// Names and values.
+    pub(super) headers: Vec<Placed<(String, String)>>,
+    pub(super) body: Option<Vec<u8>>,
+    pub(super) weight: Option<Placed<i64>>,
+    pub(super) check: Check,
+}
+
+impl Draft {
+    pub(super) fn new(at: std::ops::Range<usize>) -> Self {
+        Self {
+            at,
+            name: None,
+            method: None,
+            url: None,
+            headers: Vec::new(),
+            body: None,
+            weight: None,
+            check: Check::default(),
+        }
+    }
+
+    /// Adds the request to the list, or its mistakes.
+    pub(super) fn end(self, reading: &mut Reading<'_>) {
+        let known = reading.mistakes.len();
+        let method_default = if self.body.is_some() { "POST" } else { "GET" };
+        let method = match &self.method {
+            None => method_default.to_owned(),
+            Some(method) => {
+                check_method(method, reading);
+                method.value.clone()
+            }
+        };
+        let url = self.url(reading);
+        let headers = self.headers.iter().map(|field| {
+            let (name, value) = &field.value;
+            if let Err(reason) = form::check_field(name, value) {
+                reading.wrong(&field.at, format!("header {name:?}: {reason}"));
+            }
+            format!("{name}: {value}")
+        });
+        let headers: Vec<String> = headers.collect();
+        let weight = self.weight(reading);
+        if reading.mistakes.len() > known {
+            return;
+        }
+        let listed = Listed {
+            name: self.name,
+            method,
+            url: url.unwrap_or_default(),
+            headers,
+            body: self.body.unwrap_or_default(),
+            weight,
+            check: self.check,
+            place: reading.place(self.at.start),
+        };
+        reading.add(listed, &self.at);
+    }
+
+    /// The absolute URL.
+    fn url(&self, reading: &mut Reading<'_>) -> Option<String> {
+        let Some(url) = &self.url else {
+            reading
+                .wrong(&self.at, "the request has no URL; expected path = \"/…\" or url = \"http://HOST/…\"");
+            return None;
+        };
+        let absolute = match (url.value.starts_with('/'), reading.source.base) {
+            (false, _) => url.value.clone(),
+            (true, Some(base)) => format!("{}{}", authority(base), url.value),
+            (true, None) => {
+                let message = "a path needs a host; name one on the command line, http://HOST[:PORT]/";
+                reading.wrong(&url.at, message);
+                return None;
+            }
+        };
+        match Url::parse(&absolute) {
+            Ok(_) => Some(absolute),
+            Err(reason) => {
+                reading.wrong(&url.at, format!("URL {:?}: {reason}", crate::url::shortened(&url.value)));
+                None
+            }
+        }
+    }
+
+    fn weight(&self, reading: &mut Reading<'_>) -> u32 {
+        let Some(weight) = &self.weight else { return 1 };
+        match u32::try_from(weight.value) {
+            Ok(value) if value <= WEIGHT_MAX => value,
+            _ => {
+                reading
+                    .wrong(&weight.at, format!("the weight must be a whole number from 0 to {WEIGHT_MAX}"));
+                1
+            }
+        }
+    }
+}
+
+fn check_method(method: &Placed<String>, reading: &mut Reading<'_>) {
+    let written = method.value.as_str();
+    let message = match form::check_method(written) {
+        Err(reason) => format!("method {written:?}: {reason}"),
+        Ok(()) if METHODS.contains(&written) => return,
+        Ok(()) => match nearest(written, METHODS) {
+            Some(_) => format!("unknown method {written:?}"),
+            None => return,
+        },
+    };
+    let mistake = reading.places.mistake(&method.at, message);
+    reading.report(mistake.meaning(nearest(written, METHODS).map(str::to_owned)));
+}
+
+/// Scheme and authority of a URL.
+fn authority(url: &str) -> &str {
+    let host_at = url.find("://").map_or(0, |at| at + 3);
+    url[host_at..].find(['/', '?', '#']).map_or(url, |length| &url[..host_at + length])
+}
