@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use crate::figure;
+use crate::findings;
 use crate::results::Role;
 use crate::statistics::{Difference, Estimate, difference, median};
 use crate::summary::{CaseSummary, Metric, Row, Summary, Verdict};
@@ -58,16 +59,33 @@ fn answer(summary: &Summary<'_>, metric: Metric) -> Option<Answer> {
 /// Table of the leaders, case by case; `None` for a single case.
 pub fn by_case(summary: &Summary<'_>) -> Option<Table> {
     let row = |case: &CaseSummary<'_>| {
-        let cells = Metric::ALL.map(|metric| {
-            Ranking::of(case, metric).map_or_else(|| NOTHING.to_owned(), |ranking| ranking.cell())
-        });
-        [case.title()].into_iter().chain(cells).collect()
+        let rankings: Vec<_> =
+            Metric::ALL.into_iter().filter_map(|metric| Ranking::of(case, metric)).collect();
+        let cell = |metric| {
+            let ranking = rankings.iter().find(|ranking| ranking.metric == metric);
+            ranking.and_then(Ranking::cell).unwrap_or_else(|| NOTHING.to_owned())
+        };
+        // That it is not ranked stands once in the row.
+        let unranked = rankings.iter().filter(|ranking| ranking.leaders.is_empty());
+        let unranked: Vec<&str> = unranked.map(|ranking| ranking.metric.heading()).collect();
+        let unranked = match unranked.len() {
+            all if all > 1 && all == rankings.len() => "everything".to_owned(),
+            _ => unranked.join(", "),
+        };
+        [case.title()].into_iter().chain(Metric::ALL.map(cell)).chain([unranked]).collect()
     };
-    let headings = ["case"].into_iter().chain(Metric::ALL.map(Metric::heading));
+    let mut rows: Vec<Vec<String>> = summary.cases.iter().map(row).collect();
+    let mut headings: Vec<&str> = ["case"].into_iter().chain(Metric::ALL.map(Metric::heading)).collect();
+    // The last column only where it says something.
+    if rows.iter().all(|row| row.last().is_some_and(String::is_empty)) {
+        rows.iter_mut().for_each(|row| row.truncate(headings.len()));
+    } else {
+        headings.push(findings::word(Verdict::Refused));
+    }
     (summary.cases.len() > 1).then(|| Table {
         caption: "Who leads, case by case; in brackets the next".to_owned(),
-        headings: headings.map(str::to_owned).collect(),
-        rows: summary.cases.iter().map(row).collect(),
+        headings: headings.into_iter().map(str::to_owned).collect(),
+        rows,
     })
 }
 
@@ -142,13 +160,13 @@ impl<'c> Ranking<'c> {
         Answer { metric: capitalised(self.metric.phrase()), says: self.says(), figures, notes }
     }
 
-    /// `vanward 10.1 µs (nginx 13.2 µs)`.
-    fn cell(&self) -> String {
+    /// `vanward 10.1 µs (nginx 13.2 µs)`; `None` if nothing is ranked.
+    fn cell(&self) -> Option<String> {
         let figure = |estimate: &Estimate| self.metric.figure(estimate.median);
-        let Some((_, best)) = self.leaders.first() else { return "not ranked".to_owned() };
+        let (_, best) = self.leaders.first()?;
         let names: Vec<&str> = self.leaders.iter().map(|(name, _)| *name).collect();
         let next = self.others.first().map(|(name, other)| format!(" ({name} {})", figure(other)));
-        format!("{} {}{}", names.join(" ≈ "), figure(best), next.unwrap_or_default())
+        Some(format!("{} {}{}", names.join(" ≈ "), figure(best), next.unwrap_or_default()))
     }
 }
 

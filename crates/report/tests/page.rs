@@ -141,6 +141,12 @@ fn not_ranked_stands_once_in_a_row() {
         let last = if row[0] == "haproxy" { "everything" } else { "" };
         assert_eq!((cells, row.last().map(String::as_str)), (0, Some(last)), "{row:?}");
     }
+    // Of three proxies with loggings of their own none is ranked.
+    results.proxies[2].started[0].setup.insert(Trait::Logging, "errors".to_owned());
+    let table = leaders::by_case(&Summary::of(&results)).expect("two cases");
+    let last = |row: &Vec<String>| row.last().cloned().unwrap_or_default();
+    assert_eq!(table.rows.iter().map(last).collect::<Vec<_>>(), ["everything", "everything"], "{table:?}");
+    assert!(table.rows.iter().all(|row| row.len() == table.headings.len() && row[1] == "—"), "{table:?}");
     let table = report::findings::standings(&Summary::of(&sample()));
     assert_eq!(table.headings.last().map(String::as_str), Some("memory"), "no column without need");
 }
