@@ -35,9 +35,17 @@ pub(crate) async fn drive(worker: Rc<Worker>, index: usize) {
         // A server that is down for some of them is counted when the load begins.
         Err(failure) => connection.worker.shared.reach.failed(|| failure.unreached()),
     }
-    let Some(mut free) = connection.worker.wait_for_start().await else { return };
+    let Some(free) = connection.worker.wait_for_start().await else { return };
+    if connection.user.is_some() {
+        return Box::pin(drive_user(connection, free)).await;
+    }
+    connection.perform_all(free).await;
+}
+
+/// The same for a user with cookies or redirects.
+async fn drive_user(mut connection: Connection, mut free: Instant) {
     while let Some(turn) = connection.next_turn(&mut free).await {
-        free = connection.perform(turn, free).await;
+        free = connection.perform_visit(turn, free).await;
     }
 }
 
@@ -66,7 +74,8 @@ struct Progress {
     received_bytes: u64,
     first_byte: Option<Instant>,
     /// The request could not be sent completely; the response may give the reason.
-    write_error: Option<Fault>,
+    /// Boxed, since it is rare, and every request moves the room for it.
+    write_error: Option<Box<Fault>>,
     /// Whether the task was woken since the exchange began.
     was_woken: bool,
 }
@@ -186,8 +195,49 @@ impl Connection {
         Poll::Ready(None)
     }
 
-    /// Sends the request of this turn and records its result. Returns when the connection is free again.
-    async fn perform(&mut self, turn: Turn, free: Instant) -> Instant {
+    /// Sends requests until the run is over, and records their results. One future: a separate one for each request would
+    /// be moved for each.
+    async fn perform_all(&mut self, mut free: Instant) {
+        let worker = Rc::clone(&self.worker);
+        let Requests::Http1(requests) = &worker.shared.targets.requests else {
+            unreachable!("the requests of a run are of one protocol")
+        };
+        while let Some(turn) = self.next_turn(&mut free).await {
+            let chosen = worker.next_request(requests.len());
+            let request = &requests[chosen];
+            let sent = if worker.is_open_model { Instant::now() } else { turn.due };
+            let number = turn.counted.then(|| worker.departure(&turn, free, sent));
+            let mut progress = Progress::default();
+            self.reader.prepare(request.is_head, request.checker.as_ref());
+            let opened = if self.is_open_to(request.server) {
+                Ok(())
+            } else {
+                Box::pin(self.open(request.server)).await
+            };
+            let exchanged = match opened {
+                Ok(()) => {
+                    self.begin(&request.bytes, sent, &mut progress);
+                    poll_fn(|context| self.poll_exchange(&request.bytes, &mut progress, context)).await
+                }
+                Err(failure) => Err(failure),
+            };
+            if let Some(number) = number {
+                self.record((chosen, number), &turn, sent, &exchanged, &progress);
+            }
+            free = match exchanged {
+                Ok(Received { response, done, .. }) => {
+                    self.setbacks.end();
+                    self.keep_or_close(response, &progress);
+                    done
+                }
+                Err(failure) => Box::pin(self.failed(&failure, &turn)).await,
+            };
+        }
+    }
+
+    /// Sends the request of a user with cookies or redirects, and records its result. Apart, so that other requests do not
+    /// pay for it.
+    async fn perform_visit(&mut self, turn: Turn, free: Instant) -> Instant {
         let worker = Rc::clone(&self.worker);
         let Requests::Http1(requests) = &worker.shared.targets.requests else {
             unreachable!("the requests of a run are of one protocol")
@@ -198,36 +248,9 @@ impl Connection {
         let number = turn.counted.then(|| worker.departure(&turn, free, sent));
         let mut progress = Progress::default();
         self.reader.prepare(request.is_head, request.checker.as_ref());
-        let exchanged = if self.user.is_none() {
-            self.exchange(request.server, &request.bytes, sent, &mut progress).await
-        } else {
-            Box::pin(self.visit(chosen, turn.counted, sent, &mut progress)).await
-        };
+        let exchanged = self.visit(chosen, turn.counted, sent, &mut progress).await;
         if let Some(number) = number {
-            let verdict = exchanged.as_ref().map(|received| self.reader.verdict(received.response));
-            let mut record = worker.record.borrow_mut();
-            record
-                .transferred(progress.redirected_bytes + progress.sent_bytes as u64, progress.received_bytes);
-            if let (&Ok(Received { response, first_byte, done }), &Ok(verdict)) = (&exchanged, &verdict) {
-                let moments = Moments { due: turn.due, sent, first_byte, done };
-                record.response(response, verdict, &moments, |missed| {
-                    let watch = self.reader.watch();
-                    let words = watch.map(|watch| watch.words(missed, response.status, response.body_bytes));
-                    worker.missed(chosen, &words.unwrap_or_default())
-                });
-            }
-            drop(record);
-            if worker.has_tables() {
-                let began = if worker.is_open_model { turn.due } else { sent };
-                let done = exchanged.as_ref().ok();
-                worker.break_down(
-                    chosen,
-                    turn.due,
-                    done.map(|done| (done.response.status, done.done - began)),
-                    verdict.is_ok_and(|verdict| verdict == Verdict::Good),
-                );
-            }
-            worker.settled(number);
+            self.record((chosen, number), &turn, sent, &exchanged, &progress);
         }
         match exchanged {
             Ok(Received { response, done, .. }) => {
@@ -235,13 +258,64 @@ impl Connection {
                 self.keep_or_close(response, &progress);
                 done
             }
-            Err(failure) => {
-                self.stream = None;
-                let failing = self.setbacks.fail(&worker, &failure, Instant::now(), turn.counted);
-                Box::pin(failing).await;
-                Instant::now()
-            }
+            Err(failure) => self.failed(&failure, &turn).await,
         }
+    }
+
+    /// Closes the connection of a failed request, and counts it. Returns when the connection may be opened again.
+    async fn failed(&mut self, failure: &Failure, turn: &Turn) -> Instant {
+        self.stream = None;
+        let worker = Rc::clone(&self.worker);
+        self.setbacks.fail(&worker, failure, Instant::now(), turn.counted).await;
+        Instant::now()
+    }
+
+    /// Records the result of a counted request: its index in the list, and its number among those under way.
+    fn record(
+        &self,
+        (chosen, number): (usize, usize),
+        turn: &Turn,
+        sent: Instant,
+        exchanged: &Result<Received, Failure>,
+        progress: &Progress,
+    ) {
+        let verdict = exchanged.as_ref().map(|received| self.reader.verdict(received.response));
+        let mut record = self.worker.record.borrow_mut();
+        record.transferred(progress.redirected_bytes + progress.sent_bytes as u64, progress.received_bytes);
+        if let (&Ok(Received { response, first_byte, done }), &Ok(verdict)) = (exchanged, &verdict) {
+            let moments = Moments { due: turn.due, sent, first_byte, done };
+            record.response(response, verdict, &moments, |missed| {
+                let watch = self.reader.watch();
+                let words = watch.map(|watch| watch.words(missed, response.status, response.body_bytes));
+                self.worker.missed(chosen, &words.unwrap_or_default())
+            });
+        }
+        drop(record);
+        if self.worker.has_tables() {
+            let began = if self.worker.is_open_model { turn.due } else { sent };
+            let done = exchanged.as_ref().ok();
+            self.worker.break_down(
+                chosen,
+                turn.due,
+                done.map(|done| (done.response.status, done.done - began)),
+                verdict.is_ok_and(|verdict| verdict == Verdict::Good),
+            );
+        }
+        self.worker.settled(number);
+    }
+
+    /// Whether there is a connection to this server; one to another is closed.
+    fn is_open_to(&mut self, server: usize) -> bool {
+        if self.server != server {
+            self.stream = None;
+        }
+        self.stream.is_some()
+    }
+
+    /// Begins an exchange. The time-out covers the whole request, its connect included.
+    fn begin(&mut self, request: &[u8], sent: Instant, progress: &mut Progress) {
+        progress.request_bytes = request.len();
+        self.give_up.start(sent);
     }
 
     /// Keeps the connection for the next request only if both sides do.
@@ -315,13 +389,10 @@ impl Connection {
         sent: Instant,
         progress: &mut Progress,
     ) -> Result<Received, Failure> {
-        if self.stream.is_none() || self.server != server {
-            self.stream = None;
-            Box::pin(self.open(server)).await?;
+        if !self.is_open_to(server) {
+            self.open(server).await?;
         }
-        progress.request_bytes = request.len();
-        // The time-out covers the whole request, its connect included.
-        self.give_up.start(sent);
+        self.begin(request, sent, progress);
         poll_fn(|context| self.poll_exchange(request, progress, context)).await
     }
 
@@ -334,7 +405,7 @@ impl Connection {
         if progress.write_error.is_none()
             && let Poll::Ready(Err(error)) = self.poll_send(request, progress, context)
         {
-            progress.write_error = Some(error);
+            progress.write_error = Some(Box::new(error));
         }
         if let Poll::Ready(received) = self.poll_receive(progress, context) {
             return Poll::Ready(received);
@@ -382,13 +453,15 @@ impl Connection {
             }));
             let response = match received {
                 // A failed send is the cause of what follows, unless the server answered all the same.
-                Err(fault) => Err(progress.write_error.take().map_or_else(|| unread(fault), unsent)),
+                Err(fault) => {
+                    Err(progress.write_error.take().map_or_else(|| unread(fault), |fault| unsent(*fault)))
+                }
                 Ok(Arrival::Content) => read.map_err(Failure::Malformed),
                 Ok(ending) => match (self.reader.end(), progress.write_error.take()) {
                     // RFC 9112 §9.8: only a closure that was announced ends a body that nothing else ends.
                     (Ok(_), _) if ending == Arrival::Torn => Err(Failure::Cut(Cut::Torn)),
                     (Ok(response), _) => Ok(Some(response)),
-                    (Err(_), Some(fault)) => Err(unsent(fault)),
+                    (Err(_), Some(fault)) => Err(unsent(*fault)),
                     (Err(cut), None) => Err(Failure::Cut(cut)),
                 },
             };
