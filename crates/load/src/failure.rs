@@ -52,6 +52,8 @@ pub(crate) enum Failure {
     Http2(::h2::Error),
     #[error("a redirect is not followed: {0}")]
     Redirect(&'static str),
+    #[error("the request cannot be sent with its values: {0}")]
+    Unsent(&'static str),
 }
 
 impl Failure {
@@ -61,7 +63,7 @@ impl Failure {
                 ErrorClass::Connect
             }
             Self::Handshake(_) | Self::Tls { .. } | Self::NoHttp2 => ErrorClass::Tls,
-            Self::Write(_) => ErrorClass::Write,
+            Self::Write(_) | Self::Unsent(_) => ErrorClass::Write,
             Self::Read(_) | Self::Cut(_) => ErrorClass::Read,
             Self::Timeout { .. } => ErrorClass::Timeout,
             Self::Malformed(_) | Self::Http2(_) => ErrorClass::Malformed,

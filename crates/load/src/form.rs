@@ -126,6 +126,20 @@ impl Form {
     }
 
     pub(crate) fn render_varied(&self, url: &Url<'_>, variation: &Variation<'_>) -> Vec<u8> {
+        let mut bytes = self.head_varied(url, variation);
+        self.end(self.length(variation), &mut bytes);
+        if variation.has_body {
+            bytes.extend_from_slice(&self.body);
+        }
+        bytes
+    }
+
+    /// The head of the planned request, up to the fields that depend on the body.
+    pub(crate) fn head(&self, url: &Url<'_>) -> Vec<u8> {
+        self.head_varied(url, &self.planned())
+    }
+
+    fn head_varied(&self, url: &Url<'_>, variation: &Variation<'_>) -> Vec<u8> {
         let slash = if url.target.starts_with('/') { "" } else { "/" };
         let host = self.host.as_deref().filter(|_| !variation.is_elsewhere).unwrap_or(url.authority);
         let line = format!("{} {slash}{} HTTP/1.1\r\nHost: {host}\r\n", variation.method, url.target);
@@ -137,24 +151,46 @@ impl Form {
         if !variation.cookies.is_empty() {
             bytes.extend_from_slice(format!("Cookie: {}\r\n", variation.cookies).as_bytes());
         }
-        if let Some(length) = self.length(variation) {
+        bytes
+    }
+
+    /// Ends the head of the planned request with a body of another size.
+    pub(crate) fn end_head(&self, body_bytes: usize, bytes: &mut Vec<u8>) {
+        self.end(length(&self.method, body_bytes), bytes);
+    }
+
+    fn end(&self, length: Option<usize>, bytes: &mut Vec<u8>) {
+        if let Some(length) = length {
             bytes.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
         }
         if !self.keepalive {
             bytes.extend_from_slice(b"Connection: close\r\n");
         }
         bytes.extend_from_slice(b"\r\n");
-        if variation.has_body {
-            bytes.extend_from_slice(&self.body);
-        }
-        bytes
     }
 
-    /// RFC 9110 §8.6: a method that expects content has a length even if that is 0.
     fn length(&self, variation: &Variation<'_>) -> Option<usize> {
-        let body_bytes = if variation.has_body { self.body.len() } else { 0 };
-        let expects_content = matches!(variation.method, "POST" | "PUT" | "PATCH");
-        (body_bytes > 0 || expects_content).then_some(body_bytes)
+        length(variation.method, if variation.has_body { self.body.len() } else { 0 })
+    }
+
+    /// The same with other text in its fields.
+    pub(crate) fn filled(&self, mut fill: impl FnMut(&str) -> String) -> Self {
+        Self {
+            method: self.method.clone(),
+            host: self.host.as_deref().map(&mut fill),
+            given: self.given.filled(&mut fill),
+            private: self.private.filled(&mut fill),
+            body: Vec::new(),
+            keepalive: self.keepalive,
+        }
+    }
+
+    pub(crate) fn set_body(&mut self, body: Vec<u8>) {
+        self.body = body;
+    }
+
+    pub(crate) fn into_body(self) -> Vec<u8> {
+        self.body
     }
 
     /// Head of an HTTP/2 request as in the plan. Method, URL and Host become pseudo-header fields.
@@ -196,7 +232,24 @@ impl Form {
     }
 }
 
+/// RFC 9110 §8.6: a method that expects content has a length even if that is 0.
+fn length(method: &str, body_bytes: usize) -> Option<usize> {
+    let expects_content = matches!(method, "POST" | "PUT" | "PATCH");
+    (body_bytes > 0 || expects_content).then_some(body_bytes)
+}
+
 impl Fields {
+    /// The same with other text in its values.
+    fn filled(&self, mut fill: impl FnMut(&str) -> String) -> Self {
+        let mut filled = Self::default();
+        for line in String::from_utf8_lossy(&self.text).lines() {
+            if let Some((name, value)) = line.split_once(": ") {
+                filled.push(name, &fill(value));
+            }
+        }
+        filled
+    }
+
     /// Adds a field. False if it cannot be sent.
     fn push(&mut self, name: &str, value: &str) -> bool {
         let known = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value));

@@ -9,6 +9,10 @@ mod plan;
 mod url;
 /// Requests of a list, their weights, and what their responses must be.
 mod listed;
+/// Text with values that differ each time. No I/O.
+mod template;
+/// Requests with templates.
+mod fill;
 /// Reads lists of requests.
 pub mod requests;
 /// Checks of responses. No I/O.

@@ -38,6 +38,10 @@ pub struct Listed {
     pub weight: u32,
     /// What the response must be.
     pub check: Check,
+    /// URL, header fields and body have values such as `{{counter}}`, which differ each time.
+    pub is_template: bool,
+    /// The body has none, whatever is in it.
+    pub is_literal_body: bool,
     /// Where it is written, for error messages: `orders.toml:3:1`.
     pub place: String,
 }

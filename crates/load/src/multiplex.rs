@@ -23,6 +23,7 @@ use crate::check::Response;
 use crate::connect;
 use crate::cookies::Jar;
 use crate::failure::{Failure, Setbacks};
+use crate::fill::Fill;
 use crate::give_up::GiveUp;
 use crate::record::Moments;
 use crate::slots::{Slot, Slots};
@@ -252,14 +253,15 @@ impl Received {
 #[derive(Clone, Copy)]
 struct Sent<'m> {
     head: &'m ::http::Request<()>,
-    /// Index of its body, if it has one.
-    body: Option<usize>,
+    /// Its body, if it has one.
+    body: Option<&'m Bytes>,
     checker: Option<&'m Arc<Checker>>,
 }
 
 impl<'m> Sent<'m> {
-    fn of(message: &'m Message) -> Self {
-        Self { head: &message.head, body: Some(message.body), checker: message.checker.as_ref() }
+    fn of(message: &'m Message, worker: &'m Worker) -> Self {
+        let body = Some(&worker.bodies[message.body]);
+        Self { head: &message.head, body, checker: message.checker.as_ref() }
     }
 }
 
@@ -337,7 +339,13 @@ impl Sender {
         let sent = if worker.is_open_model { Instant::now() } else { turn.due };
         let number = turn.counted.then(|| worker.departure(&turn, free, sent));
         let exchanged = if self.user.is_none() {
-            self.tried(message.server, Sent::of(message), sent, turn.counted).await
+            match &message.fill {
+                None => {
+                    let request = Sent::of(message, &worker);
+                    self.tried(message.server, request, sent, turn.counted).await
+                }
+                Some(fill) => Box::pin(self.filled(chosen, message, fill, sent, turn.counted)).await,
+            }
         } else {
             Box::pin(self.visit(chosen, message, sent, turn.counted)).await
         };
@@ -381,6 +389,22 @@ impl Sender {
         }
     }
 
+    /// A request that differs each time.
+    async fn filled(
+        &mut self,
+        chosen: usize,
+        message: &Message,
+        fill: &Fill,
+        sent: Instant,
+        is_counted: bool,
+    ) -> Result<Received, Failure> {
+        let worker = Rc::clone(&self.link.worker);
+        let filled = fill.message(worker.shared.targets.form(chosen));
+        let (head, body) = filled.map_err(Failure::Unsent)?;
+        let request = Sent { head: &head, body: Some(&body), checker: message.checker.as_ref() };
+        self.tried(message.server, request, sent, is_counted).await
+    }
+
     /// A request of a user, with the redirects that follow it.
     async fn visit(
         &mut self,
@@ -390,15 +414,14 @@ impl Sender {
         is_counted: bool,
     ) -> Result<Received, Failure> {
         let worker = Rc::clone(&self.link.worker);
-        let mut visit = Visit::new(&worker.shared, chosen, message.server);
+        let mut visit = Visit::new(&worker.shared, chosen, message.server, message.fill.as_deref());
         loop {
             let jar = self.user.as_ref().and_then(|user| user.jar.as_ref());
             let head = visit.message(&worker.shared.targets, jar)?;
-            let request = Sent {
-                head: &head,
-                body: Some(message.body).filter(|_| visit.has_body()),
-                ..Sent::of(message)
-            };
+            let filled = visit.filled_body();
+            let body = filled.as_ref().unwrap_or(&worker.bodies[message.body]);
+            let body = Some(body).filter(|_| visit.has_body());
+            let request = Sent { head: &head, body, checker: message.checker.as_ref() };
             let mut received = self.tried(visit.server, request, sent, is_counted).await?;
             let answer = received.answer.take().unwrap_or_default();
             let jar = self.user.as_mut().and_then(|user| user.jar.as_mut());
@@ -446,7 +469,7 @@ impl Sender {
         self.give_up.start(sent);
         let after = self.give_up.after();
         let no_body = Bytes::new();
-        let body = body.map_or(&no_body, |body| &self.link.worker.bodies[body]);
+        let body = body.unwrap_or(&no_body);
         let keeps_answer = self.user.is_some();
         let exchange = request(&mut held.session.requests, head.clone(), body, checker, keeps_answer);
         let exchanged = self.give_up.bound(exchange).await.unwrap_or(Err(Failure::Timeout { after }));

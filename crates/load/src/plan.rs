@@ -32,6 +32,8 @@ pub struct Plan {
     pub urls: Vec<String>,
     /// Requests in place of `urls`, `method` and `body`, sent by their weights.
     pub listed: Vec<Listed>,
+    /// Seed of random values in `listed`: the same seed gives the same ones.
+    pub values_seed: u64,
     /// Seed that shuffles the URLs once, or the requests of the list; `None` keeps their order.
     pub shuffle_seed: Option<u64>,
     /// The request method.
@@ -244,6 +246,7 @@ impl Default for Plan {
         Self {
             urls: Vec::new(),
             listed: Vec::new(),
+            values_seed: 1,
             shuffle_seed: None,
             method: "GET".to_owned(),
             headers: Vec::new(),

@@ -6,6 +6,8 @@ mod draft;
 mod checks;
 /// TOML: `[[request]]`.
 mod tables;
+/// `.http` files.
+mod http;
 
 use std::ops::Range;
 
@@ -15,6 +17,8 @@ use crate::listed::{LISTED_MAX, Listed};
 
 /// Maximum number of mistakes that are reported.
 const MISTAKES_MAX: usize = 20;
+/// Kinds of checks.
+const CHECKS: [&str; 4] = ["status", "header", "contains", "size"];
 /// Maximum bytes of all bodies together.
 const BODIES_BYTES_MAX: usize = 256 << 20;
 
@@ -23,6 +27,8 @@ const BODIES_BYTES_MAX: usize = 256 << 20;
 pub enum Format {
     /// Tables `[[request]]` in TOML.
     Toml,
+    /// `.http` files of the REST Client and of IntelliJ.
+    Http,
 }
 
 impl Format {
@@ -31,6 +37,7 @@ impl Format {
         let extension = file.rsplit_once('.')?.1.to_ascii_lowercase();
         match extension.as_str() {
             "toml" => Some(Self::Toml),
+            "http" | "rest" => Some(Self::Http),
             _ => None,
         }
     }
@@ -59,6 +66,7 @@ pub fn parse(format: Format, source: &Source<'_>) -> Result<Vec<Listed>, Vec<Mis
     let mut reading = Reading::new(source);
     match format {
         Format::Toml => tables::read(&mut reading),
+        Format::Http => http::read(&mut reading),
     }
     reading.end()
 }

@@ -209,6 +209,8 @@ impl Connection {
             let number = turn.counted.then(|| worker.departure(&turn, free, sent));
             let mut progress = Progress::default();
             self.reader.prepare(request.is_head, request.checker.as_ref());
+            let rendered = request.fill.as_ref().map(|fill| fill.render(worker.shared.targets.form(chosen)));
+            let bytes = rendered.as_deref().unwrap_or(&request.bytes);
             let opened = if self.is_open_to(request.server) {
                 Ok(())
             } else {
@@ -216,8 +218,8 @@ impl Connection {
             };
             let exchanged = match opened {
                 Ok(()) => {
-                    self.begin(&request.bytes, sent, &mut progress);
-                    poll_fn(|context| self.poll_exchange(&request.bytes, &mut progress, context)).await
+                    self.begin(bytes, sent, &mut progress);
+                    poll_fn(|context| self.poll_exchange(bytes, &mut progress, context)).await
                 }
                 Err(failure) => Err(failure),
             };
@@ -340,7 +342,8 @@ impl Connection {
         let Requests::Http1(requests) = &targets.requests else {
             unreachable!("the requests of a run are of one protocol")
         };
-        let mut visit = Visit::new(&worker.shared, chosen, requests[chosen].server);
+        let mut visit =
+            Visit::new(&worker.shared, chosen, requests[chosen].server, requests[chosen].fill.as_deref());
         loop {
             let jar = self.user.as_ref().and_then(|user| user.jar.as_ref());
             let request = visit.render(targets, jar);

@@ -11,6 +11,7 @@ use crate::cookies::Jar;
 use crate::directions::{Address, Directions};
 use crate::error::Error;
 use crate::failure::Failure;
+use crate::fill::Fill;
 use crate::form::Form;
 use crate::listed::{self, Listed};
 use crate::plan::{Breakdown, CONNECTIONS_MAX, Plan};
@@ -67,6 +68,8 @@ pub(crate) struct Request {
     pub(crate) is_head: bool,
     /// What its response must be.
     pub(crate) checker: Option<Arc<Checker>>,
+    /// Renders it, if it differs each time.
+    pub(crate) fill: Option<Arc<Fill>>,
 }
 
 /// An HTTP/2 request.
@@ -79,6 +82,8 @@ pub(crate) struct Message {
     pub(crate) body: usize,
     /// What its response must be.
     pub(crate) checker: Option<Arc<Checker>>,
+    /// Renders it, if it differs each time.
+    pub(crate) fill: Option<Arc<Fill>>,
 }
 
 /// A server: one host and port.
@@ -111,14 +116,16 @@ impl Targets {
             let server = servers.find(&url).map_err(placed)?;
             let body = if listed.is_some() { number } else { 0 };
             let form = &forms[body];
+            let fill = fill(listed, form, &url, number, plan)?;
             let checker = listed.and_then(|request| request.check.checker()).map(Arc::new);
             if plan.http2 {
                 rendered_bytes += size_of::<Message>() + text.len();
-                messages.push(Message { server, head: form.message(&url).map_err(refused)?, body, checker });
+                let head = form.message(&url).map_err(refused)?;
+                messages.push(Message { server, head, body, checker, fill });
             } else {
                 let (bytes, is_head) = (form.render(&url), form.method() == "HEAD");
                 rendered_bytes += bytes.len();
-                requests.push(Request { server, bytes, is_head, checker });
+                requests.push(Request { server, bytes, is_head, checker, fill });
             }
             if rendered_bytes > RENDERED_BYTES_MAX {
                 let expected = "small enough for all requests to fit in 1 GiB".to_owned();
@@ -156,6 +163,26 @@ impl Targets {
     pub(crate) fn bodies(&self) -> impl Iterator<Item = &[u8]> {
         self.forms.iter().map(Form::body)
     }
+}
+
+/// What renders a request of a list, if it differs each time.
+fn fill(
+    listed: Option<&Listed>,
+    form: &Form,
+    url: &Url<'_>,
+    planned: usize,
+    plan: &Plan,
+) -> Result<Option<Arc<Fill>>, Error> {
+    let Some(listed) = listed else { return Ok(None) };
+    let fill = Fill::new(listed, form, url, planned, plan.values_seed);
+    let fill = fill.map_err(|expected| Error::Listed {
+        place: listed.place.clone(),
+        source: Box::new(Error::Plan {
+            what: "a field of -H",
+            expected: format!("without {{{{, or: {expected}"),
+        }),
+    });
+    Ok(fill?.map(Arc::new))
 }
 
 /// What the requests to URLs have in common, or the form of each request of a list, and the order of the list.

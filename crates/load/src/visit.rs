@@ -3,9 +3,12 @@
 
 use std::time::{Instant, SystemTime};
 
+use bytes::Bytes;
+
 use crate::cookies::Jar;
 use crate::failure::Failure;
-use crate::form::Variation;
+use crate::fill::Fill;
+use crate::form::{Form, Variation};
 use crate::target::Targets;
 use crate::url::{self, Scheme, Url};
 use crate::worker::Shared;
@@ -58,15 +61,23 @@ pub(crate) struct Visit {
     is_elsewhere: bool,
     /// Redirects that were followed.
     pub(crate) redirects: u32,
+    /// The form with its values, of a request that differs each time.
+    filled: Option<Box<Form>>,
 }
 
 impl Visit {
     /// The planned request with this number.
-    pub(crate) fn new(shared: &Shared, request: usize, server: usize) -> Self {
+    pub(crate) fn new(shared: &Shared, request: usize, server: usize, fill: Option<&Fill>) -> Self {
         let planned = shared.targets.order[request];
+        let filled = fill.map(|fill| fill.filled(shared.targets.form(planned)));
+        let (url, filled) = match filled {
+            Some((url, form)) => (url, Some(Box::new(form))),
+            None => (shared.plan.url(planned).to_owned(), None),
+        };
         Self {
             planned,
-            url: shared.plan.url(planned).to_owned(),
+            url,
+            filled,
             server,
             method: shared.targets.form(planned).method().to_owned(),
             has_body: true,
@@ -82,10 +93,19 @@ impl Visit {
         }
     }
 
+    fn form<'f>(&'f self, targets: &'f Targets) -> &'f Form {
+        self.filled.as_deref().unwrap_or_else(|| targets.form(self.planned))
+    }
+
+    /// The body of an HTTP/2 request that differs each time.
+    pub(crate) fn filled_body(&self) -> Option<Bytes> {
+        self.filled.as_ref().map(|form| Bytes::copy_from_slice(form.body()))
+    }
+
     /// The HTTP/1.1 request.
     pub(crate) fn render(&self, targets: &Targets, jar: Option<&Jar>) -> Vec<u8> {
         let (url, cookies) = (self.url(), self.cookies(jar));
-        targets.form(self.planned).render_varied(&url, &self.variation(&cookies))
+        self.form(targets).render_varied(&url, &self.variation(&cookies))
     }
 
     /// The head of the HTTP/2 request.
@@ -95,7 +115,7 @@ impl Visit {
         jar: Option<&Jar>,
     ) -> Result<::http::Request<()>, Failure> {
         let (url, cookies) = (self.url(), self.cookies(jar));
-        targets.form(self.planned).message_varied(&url, &self.variation(&cookies)).map_err(Failure::Redirect)
+        self.form(targets).message_varied(&url, &self.variation(&cookies)).map_err(Failure::Redirect)
     }
 
     /// Whether the request has the body that is planned.
@@ -190,7 +210,7 @@ mod tests {
             ("POST", 308, "POST", true),
         ] {
             let shared = shared(method);
-            let mut visit = Visit::new(&shared, 0, 0);
+            let mut visit = Visit::new(&shared, 0, 0, None);
             assert!(visit.takes(&shared, &to(status, "c"), None).expect("a redirect"));
             assert_eq!((visit.method.as_str(), visit.has_body), (expected, has_body), "{method} {status}");
             assert_eq!(visit.url, "http://127.0.0.1:9/a/c");
@@ -200,13 +220,13 @@ mod tests {
     #[test]
     fn redirects_end_and_lead_only_to_hosts_of_the_run() {
         let shared = shared("GET");
-        let failed = |answer: &Answer| match Visit::new(&shared, 0, 0).takes(&shared, answer, None) {
+        let failed = |answer: &Answer| match Visit::new(&shared, 0, 0, None).takes(&shared, answer, None) {
             Err(failure) => failure.to_string(),
             Ok(goes_on) => panic!("{answer:?}: {goes_on}"),
         };
         assert!(failed(&to(302, "http://other.test/")).contains("no URL of the run"));
         assert!(failed(&to(302, "mailto:a")).contains("no http"));
-        let mut visit = Visit::new(&shared, 0, 0);
+        let mut visit = Visit::new(&shared, 0, 0, None);
         for status in [300, 304, 200] {
             assert!(!visit.takes(&shared, &to(status, "/"), None).expect("no redirect"), "{status}");
         }
@@ -218,7 +238,7 @@ mod tests {
         assert_eq!((visit.server, visit.is_elsewhere), (1, true));
         let error = visit.takes(&shared, &to(302, "/z"), None).expect_err("too many").to_string();
         assert!(error.contains("--max-redirs"), "{error}");
-        let mut again = Visit::new(&shared, 0, 0);
+        let mut again = Visit::new(&shared, 0, 0, None);
         again.takes(&shared, &to(302, "https://127.0.0.1:443/"), None).expect("a redirect");
         assert_eq!(again.server, 1);
     }

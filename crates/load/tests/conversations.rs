@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use load::{Arrival, Error, ErrorClass, Errors, MissedBy, Outcome, Plan, Problem};
+use load::{Arrival, Error, ErrorClass, Errors, Listed, MissedBy, Outcome, Plan, Problem};
 use scripted::{OK, Peer, answering, plan, server};
 
 fn run(plan: &Plan) -> Outcome {
@@ -391,5 +391,76 @@ fn what_hangs_at_the_end_is_told_by_how_long_it_has() {
         load::report(&told).contains("more were under way at the end, one for "),
         "{}",
         load::report(&told)
+    );
+}
+
+/// What a server receives of a plan for one connection, in its order.
+fn received(plan_of: impl Fn(Plan) -> Plan, requests: u64) -> Vec<String> {
+    let received: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = Arc::clone(&received);
+    let address = server(move |mut peer, _| {
+        while let Some(request) = peer.request() {
+            log.lock().expect("nobody panics").push(request);
+            peer.send(OK);
+        }
+    });
+    let base = plan(address, requests);
+    let told = load::run(&plan_of(base)).expect("the run starts");
+    assert_eq!((told.requests, told.errors.total()), (requests, 0));
+    let received = received.lock().expect("nobody panics");
+    received.clone()
+}
+
+#[test]
+fn values_are_those_of_the_seed_and_the_length_is_that_of_the_body() {
+    let with = |values_seed| {
+        move |base: Plan| {
+            let url = base.urls[0].clone();
+            let listed = |path: &str, body: &str| Listed {
+                method: "POST".into(),
+                url: format!("{url}{path}"),
+                headers: vec!["Host: h".into(), "X-N: {{counter}}".into()],
+                body: body.as_bytes().to_vec(),
+                weight: 1,
+                is_template: true,
+                ..Listed::default()
+            };
+            let listed =
+                vec![listed("{{random:1:1000000}}", "{{counter}}{{counter}}"), listed("b", "{{uuid}}")];
+            Plan { urls: Vec::new(), listed, values_seed, ..base }
+        }
+    };
+    let first = received(with(1), 24);
+    assert!(first[20].ends_with("\r\nHost: h\r\nX-N: 11\r\nContent-Length: 4\r\n\r\n1111"), "{}", first[20]);
+    assert!(
+        first[21].starts_with("POST /b HTTP/1.1\r\n")
+            && first[21].contains("X-N: 11\r\nContent-Length: 36\r\n")
+    );
+    assert_eq!(first, received(with(1), 24));
+    assert_ne!(first, received(with(2), 24));
+}
+
+#[test]
+fn fields_of_a_request_replace_those_of_the_plan() {
+    let sent = received(
+        |base| {
+            let listed = Listed {
+                method: "GET".into(),
+                url: base.urls[0].clone(),
+                headers: vec!["x-b: own".into(), "Host: h".into()],
+                weight: 1,
+                body: b"{{literal".to_vec(),
+                is_literal_body: true,
+                is_template: true,
+                ..Listed::default()
+            };
+            let headers = vec!["X-A: all".into(), "X-B: all".into()];
+            Plan { urls: Vec::new(), listed: vec![listed], headers, ..base }
+        },
+        1,
+    );
+    assert_eq!(
+        sent,
+        ["GET / HTTP/1.1\r\nHost: h\r\nX-A: all\r\nx-b: own\r\nContent-Length: 9\r\n\r\n{{literal"]
     );
 }

@@ -447,3 +447,31 @@ fn a_list_with_mistakes_is_refused_before_any_request() {
     let stats = process::get(origin.authority.parse().expect("an address"), "/stats");
     assert!(!stats.contains("/tiny"), "{stats}");
 }
+
+#[test]
+fn values_differ_each_time_and_are_sent_in_path_headers_and_body() {
+    let origin = Origin::start();
+    // Each echo must have what was sent: a value that is missing leaves braces, which no echo may have.
+    let text = format!(
+        "@host = http://{}\n\n### order\n# @weight 2\n# @check contains item=7;\n# @check contains x-id: a\n\
+         # @check contains /echo?n=\n# @check size 1..\nPOST {{{{host}}}}/echo?n={{{{counter}}}}&r={{{{random 10 99}}}}\n\
+         x-id: a{{{{$guid}}}}\n\nitem={{{{random 7 7}}}};{{{{counter}}}}\n\n\
+         ### constant\nGET {{{{host}}}}/tiny\n",
+        origin.authority
+    );
+    let (_folder, file) = list("r.http", &text);
+    for version in [&[][..], &["--h2"], &["-L", "-b", ""], &["--h2", "-L"]] {
+        let load = ["-n", "30", "-c", "3", "--by", "name", "--seed", "9", "--requests-from", &file];
+        let told = outcome(&[&load[..], version].concat(), 0);
+        assert_eq!(
+            rows(&told),
+            [("order", 20, 0), ("constant", 10, 0)],
+            "{version:?} {:?}",
+            told.error_examples
+        );
+    }
+    let (_folder, file) = list("r.toml", "[[request]]\npath = \"/tiny\"\nbody = \"{{uuid}}\"\n");
+    let ended =
+        run(&["load", "-n", "1", "-c", "1", "-H", "X: {{x}}", "--requests-from", &file, &origin.url("/")]);
+    assert!(ended.with_code(2).errors.contains("a field of -H must be without {{, or: {{x}} is no value"));
+}

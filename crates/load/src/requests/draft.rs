@@ -5,6 +5,7 @@ use mistake::nearest;
 use super::{Placed, Reading};
 use crate::form;
 use crate::listed::{Check, Listed, WEIGHT_MAX};
+use crate::template::Template;
 use crate::url::Url;
 
 /// Methods that a misspelt one may mean. Others are sent as they are.
@@ -42,6 +43,10 @@ pub(super) struct Draft {
     /// Names and values.
     pub(super) headers: Vec<Placed<(String, String)>>,
     pub(super) body: Option<Vec<u8>>,
+    /// Whether `{{ }}` are values.
+    pub(super) is_template: bool,
+    /// Whether the body has none, whatever is in it.
+    pub(super) is_literal_body: bool,
     pub(super) weight: Option<Placed<i64>>,
     pub(super) check: Check,
 }
@@ -55,14 +60,22 @@ impl Draft {
             url: None,
             headers: Vec::new(),
             body: None,
+            is_template: true,
+            is_literal_body: false,
             weight: None,
             check: Check::default(),
         }
     }
 
     /// Adds the request to the list, or its mistakes.
-    pub(super) fn end(self, reading: &mut Reading<'_>) {
+    pub(super) fn end(mut self, reading: &mut Reading<'_>) {
         let known = reading.mistakes.len();
+        if self.is_template {
+            self.check_templates(reading);
+        }
+        if reading.mistakes.len() > known {
+            return;
+        }
         let method_default = if self.body.is_some() { "POST" } else { "GET" };
         let method = match &self.method {
             None => method_default.to_owned(),
@@ -92,9 +105,36 @@ impl Draft {
             body: self.body.unwrap_or_default(),
             weight,
             check: self.check,
+            is_template: self.is_template,
+            is_literal_body: self.is_literal_body,
             place: reading.place(self.at.start),
         };
         reading.add(listed, &self.at);
+    }
+
+    /// Reports what is wrong with values, and gives those in the URL a form without spaces.
+    fn check_templates(&mut self, reading: &mut Reading<'_>) {
+        if let Some(url) = &mut self.url {
+            match Template::parse(url.value.as_bytes()) {
+                Ok(template) => url.value = template.canonical(),
+                Err((_, message)) => reading.wrong(&url.at, message),
+            }
+            if !url.value.starts_with('/') && authority(&url.value).contains("{{") {
+                reading.wrong(&url.at, "the host of a URL cannot differ each time; write values behind it");
+            }
+        }
+        for field in &self.headers {
+            if let Err((_, message)) = Template::parse(field.value.1.as_bytes()) {
+                reading.wrong(&field.at, message);
+            }
+        }
+        let body = self.body.as_ref().filter(|_| !self.is_literal_body);
+        if let Some(Err((_, message))) = body.map(|body| Template::parse(body)) {
+            let remedy =
+                "; leave values out of this request with template = false if it means something else";
+            let remedy = if reading.source.file.ends_with(".toml") { remedy } else { "" };
+            reading.wrong(&self.at, format!("the body: {message}{remedy}"));
+        }
     }
 
     /// The absolute URL.

@@ -7,10 +7,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::draft::Draft;
-use super::{Placed, Reading, checks};
+use super::{CHECKS, Placed, Reading, checks};
 
-const KEYS: [&str; 9] = ["name", "method", "path", "url", "headers", "body", "body_file", "weight", "check"];
-const CHECKS: [&str; 4] = ["status", "header", "contains", "size"];
+const KEYS: [&str; 10] =
+    ["name", "method", "path", "url", "headers", "body", "body_file", "template", "weight", "check"];
 
 type Value<'t> = Spanned<DeValue<'t>>;
 
@@ -97,6 +97,10 @@ fn read_request(reading: &mut Reading<'_>, table: &DeTable<'_>, at: &Range<usize
                     _ => reading.file(&written, &span),
                 };
             }
+            "template" => match value.get_ref() {
+                DeValue::Boolean(is_template) => draft.is_template = *is_template,
+                _ => reading.wrong(&span, "template is true or false"),
+            },
             "weight" => draft.weight = whole(reading, name, value).map(|value| Placed { value, at: span }),
             "check" => read_check(reading, value, &mut draft),
             _ => unknown(reading, &key.span(), name, "[[request]]", &KEYS),
@@ -250,7 +254,7 @@ mod tests {
             body = "hi"
         "#;
         let told = read(text, Some("http://a:1/ignored")).expect("no mistake");
-        let plain = Listed { method: "GET".into(), weight: 1, ..Listed::default() };
+        let plain = Listed { method: "GET".into(), weight: 1, is_template: true, ..Listed::default() };
         let expected = [
             Listed { url: "http://a:1/list?q=1".into(), place: "r.toml:2:13".into(), ..plain.clone() },
             Listed {
@@ -267,6 +271,7 @@ mod tests {
                     size: Some((1_000, u64::MAX)),
                 },
                 place: "r.toml:4:13".into(),
+                ..plain.clone()
             },
             Listed {
                 method: "POST".into(),

@@ -42,6 +42,7 @@ const MISSED: u8 = 99;
 #[command(after_help = EXAMPLES)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(group(ArgGroup::new("paced").args(["rate", "stages"])))]
+#[command(group(ArgGroup::new("seeded").args(["poisson", "requests_from"]).multiple(true)))]
 #[command(group(ArgGroup::new("listed").args(["urls", "requests_from"])))]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -71,8 +72,8 @@ pub(crate) struct Args {
     /// Random arrivals (a Poisson process) at the rate of -R or --stages, instead of equal intervals
     #[arg(long, requires = "paced")]
     poisson: bool,
-    /// Seed of --poisson
-    #[arg(long, value_name = "SEED", requires = "poisson", default_value_t = 1)]
+    /// Seed of --poisson, and of random values in --requests-from
+    #[arg(long, value_name = "SEED", requires = "seeded", default_value_t = 1)]
     seed: u64,
     /// Without a rate: pause of each connection between response and next request, 100ms or at random 100ms..1s
     #[arg(long, value_name = "DURATION", value_parser = values::think_time, conflicts_with = "paced")]
@@ -80,7 +81,7 @@ pub(crate) struct Args {
     /// Request the URLs of this file in turn, one per line; # starts a comment
     #[arg(long, value_name = "FILE")]
     urls: Option<PathBuf>,
-    /// Send the requests of this file by their weights: TOML with [[request]]
+    /// Send the requests of this file by their weights: TOML with [[request]], or .http
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body"])]
     requests_from: Option<PathBuf>,
     /// Format of --requests-from [default: by the end of its name]
@@ -200,6 +201,7 @@ enum Command {
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum RequestsFormat {
     Toml,
+    Http,
 }
 
 /// A version of TLS.
@@ -225,6 +227,7 @@ Examples:
   vanward load --by status,name --urls list.txt -d 30s      also by status class, and by name of the URL
   vanward load --urls list.txt --shuffle 7 -d 30s           a list of URLs in a random order that repeats
   vanward load --requests-from shop.toml --by name http://127.0.0.1:8080/  a mix by weights, with responses checked
+  vanward load --requests-from api.http -R 200 -d 1m   requests of an editor's .http file
   vanward load --ca ca.pem -c 64 https://localhost:8443/    over TLS, with your own CA
   vanward load --insecure --no-keepalive https://[::1]/     handshakes per second; --no-resume for full ones
   vanward load --h2 -c 16 -m 32 https://127.0.0.1:8443/     32 concurrent requests on each of 16 connections
@@ -260,7 +263,9 @@ of its own; over HTTP/2, each stream.
 
 --requests-from takes a list in TOML: [[request]] with path or url, and name, method, headers = { .. }, body or body_file,
 weight, and check = { status = [200, \"4xx\"], header = { Content-Type = \"text/*\" }, contains = \"total\", size = \"1KB..\" }.
-A response that misses a check is an error of class check. Mistakes in the file are reported before anything is sent.
+In path, headers and body {{counter}}, {{random 1 100}}, {{uuid}}, {{timestamp}} and {{timestamp_ms}} differ each time.
+A response that misses a check is an error of class check. It also takes .http files of VS Code's REST Client and of IntelliJ,
+with '# @weight 3' and '# @check status 200' in comments. Mistakes in the file are reported before anything is sent.
 
 --expect takes a figure, one of < <= = >= >, and a value. Figures: any percentile of the main figure (p50, p99, p99.9),
 mean and max; errors, 2xx, 3xx, 4xx and 5xx as a number or with % as a share of all requests; rate, successful requests

@@ -43,6 +43,7 @@ pub(super) fn plan(arguments: &Args) -> Result<Plan, String> {
     Ok(Plan {
         urls,
         listed,
+        values_seed: arguments.seed,
         shuffle_seed: arguments.shuffle,
         method: arguments.method.clone().unwrap_or_else(|| method_default.to_owned()),
         headers: arguments.headers.clone(),
@@ -123,8 +124,10 @@ fn request_list(path: &Path, arguments: &Args) -> Result<Vec<Listed>, String> {
     let file = path.display().to_string();
     let format = match arguments.requests_format {
         Some(RequestsFormat::Toml) => Format::Toml,
-        None => Format::of(&file)
-            .ok_or_else(|| format!("{FLAG} {file}: its name does not end in .toml; say --requests-format"))?,
+        Some(RequestsFormat::Http) => Format::Http,
+        None => Format::of(&file).ok_or_else(|| {
+            format!("{FLAG} {file}: its name does not end in .toml or .http; say --requests-format")
+        })?,
     };
     let text = String::from_utf8(read(path, FLAG)?)
         .map_err(|_| format!("{FLAG} {file}: the file is not UTF-8 text"))?;

@@ -1,0 +1,216 @@
+//! Templates: text with values that differ each time it is sent, such as `{{counter}}`. No clock, no I/O.
+
+use std::ops::Range;
+
+use crate::random::Random;
+
+/// What stands between `{{` and `}}`.
+const EXPECTED: &str = "expected counter, random FIRST LAST, uuid, timestamp or timestamp_ms";
+
+/// A value that differs each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Value {
+    /// How often the request was sent, from 1.
+    Counter,
+    /// A random whole number, both ends included.
+    Random(u64, u64),
+    Uuid,
+    /// Seconds since 1970.
+    Timestamp,
+    TimestampMs,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(Box<[u8]>),
+    Value(Value),
+}
+
+/// Text with values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Template(Vec<Piece>);
+
+/// What a template is filled with, of one request.
+#[derive(Debug)]
+pub(crate) struct Values {
+    counter: u64,
+    unix_ms: u64,
+    random: Random,
+}
+
+/// What is wrong with a template, and where.
+pub(crate) type Wrong = (Range<usize>, String);
+
+impl Template {
+    /// Parses text in which each `{{` begins a value.
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, Wrong> {
+        let (mut pieces, mut at) = (Vec::new(), 0);
+        while let Some(begin) = memchr::memmem::find(&text[at..], b"{{").map(|found| at + found) {
+            let Some(end) = memchr::memmem::find(&text[begin..], b"}}").map(|found| begin + found) else {
+                return Err((begin..text.len(), format!("{{{{ has no }}}}; {EXPECTED}")));
+            };
+            let written = String::from_utf8_lossy(&text[begin + 2..end]).into_owned();
+            let wrong = || {
+                let shown = crate::url::shortened(&written);
+                (begin..end + 2, format!("{{{{{shown}}}}} is no value; {EXPECTED}"))
+            };
+            if begin > at {
+                pieces.push(Piece::Text(text[at..begin].into()));
+            }
+            pieces.push(Piece::Value(Value::parse(&written).ok_or_else(wrong)?));
+            at = end + 2;
+        }
+        if at < text.len() {
+            pieces.push(Piece::Text(text[at..].into()));
+        }
+        Ok(Self(pieces))
+    }
+
+    /// Text without values, whatever it has in it.
+    pub(crate) fn of(text: &[u8]) -> Self {
+        Self(vec![Piece::Text(text.into())])
+    }
+
+    /// Whether every time gives the same text.
+    pub(crate) fn is_constant(&self) -> bool {
+        self.0.iter().all(|piece| matches!(piece, Piece::Text(_)))
+    }
+
+    /// The text in a form without spaces within values, so that it can stand in a URL.
+    pub(crate) fn canonical(&self) -> String {
+        let told = self.0.iter().map(|piece| match piece {
+            Piece::Text(text) => String::from_utf8_lossy(text).into_owned(),
+            Piece::Value(value) => match value {
+                Value::Counter => "{{counter}}".to_owned(),
+                Value::Random(first, last) => format!("{{{{random:{first}:{last}}}}}"),
+                Value::Uuid => "{{uuid}}".to_owned(),
+                Value::Timestamp => "{{timestamp}}".to_owned(),
+                Value::TimestampMs => "{{timestamp_ms}}".to_owned(),
+            },
+        });
+        told.collect()
+    }
+
+    /// Appends the text with its values.
+    pub(crate) fn render(&self, values: &mut Values, out: &mut Vec<u8>) {
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text),
+                Piece::Value(value) => value.render(values, out),
+            }
+        }
+    }
+}
+
+impl Value {
+    fn parse(written: &str) -> Option<Self> {
+        let mut words = written.split([' ', '\t', ':']).filter(|word| !word.is_empty());
+        let name = words.next()?;
+        let words: Vec<&str> = words.collect();
+        let number = |text: &str| text.parse::<u64>().ok().filter(|_| !text.starts_with('+'));
+        match (name, &words[..]) {
+            ("counter", []) => Some(Self::Counter),
+            ("uuid", []) => Some(Self::Uuid),
+            ("timestamp", []) => Some(Self::Timestamp),
+            ("timestamp_ms", []) => Some(Self::TimestampMs),
+            ("random", [first, last]) => {
+                let (first, last) = (number(first)?, number(last)?);
+                (first <= last).then_some(Self::Random(first, last))
+            }
+            _ => None,
+        }
+    }
+
+    fn render(self, values: &mut Values, out: &mut Vec<u8>) {
+        match self {
+            Self::Counter => decimal(values.counter, out),
+            Self::Timestamp => decimal(values.unix_ms / 1000, out),
+            Self::TimestampMs => decimal(values.unix_ms, out),
+            Self::Random(first, last) => {
+                let count = u128::from(last - first) + 1;
+                let chosen = (u128::from(values.random.next()) * count) >> 64;
+                decimal(first + chosen as u64, out);
+            }
+            // RFC 9562 §5.4: a random one has version 4 and variant 10.
+            Self::Uuid => {
+                let high = values.random.next() & !0xf000 | 0x4000;
+                let low = values.random.next() & !(0b11 << 62) | 0b10 << 62;
+                let (time, middle, version) = (high >> 32, (high >> 16) & 0xffff, high & 0xffff);
+                let (variant, node) = (low >> 48, low & 0xffff_ffff_ffff);
+                let text = format!("{time:08x}-{middle:04x}-{version:04x}-{variant:04x}-{node:012x}");
+                out.extend_from_slice(text.as_bytes());
+            }
+        }
+    }
+}
+
+fn decimal(number: u64, out: &mut Vec<u8>) {
+    use std::io::Write;
+    // Writing to a vector does not fail.
+    let _ = write!(out, "{number}");
+}
+
+impl Values {
+    /// Of the request that is sent for this time, from 1. They depend on the seed alone, but for the time of day.
+    pub(crate) fn new(seed: u64, request: usize, counter: u64, unix_ms: u64) -> Self {
+        let random = Random::of_thread(seed.wrapping_add((request as u64) << 48), counter as usize);
+        Self { counter, unix_ms, random }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rendered(text: &str, counter: u64) -> String {
+        let mut out = Vec::new();
+        let template = Template::parse(text.as_bytes()).expect(text);
+        template.render(&mut Values::new(1, 0, counter, 1_700_000_000_123), &mut out);
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn values_are_filled_in_and_repeat_with_their_seed() {
+        assert_eq!(rendered("a{{counter}}b{{ counter }}", 7), "a7b7");
+        assert_eq!(rendered("{{timestamp}} {{timestamp_ms}}", 1), "1700000000 1700000000123");
+        assert_eq!(rendered("{{random 5 5}}{{random:0:18446744073709551615}}", 3).chars().next(), Some('5'));
+        let chosen: Vec<u64> =
+            (1..1000).map(|n| rendered("{{random 1 3}}", n).parse().expect("one")).collect();
+        assert!((1..=3).all(|number| chosen.iter().filter(|one| **one == number).count() > 250));
+        let uuid = rendered("{{uuid}}", 1);
+        assert!(
+            uuid.len() == 36 && uuid.as_bytes()[14] == b'4' && b"89ab".contains(&uuid.as_bytes()[19]),
+            "{uuid}"
+        );
+        assert_eq!(uuid, rendered("{{uuid}}", 1));
+        assert_ne!(uuid, rendered("{{uuid}}", 2));
+    }
+
+    #[test]
+    fn what_is_no_value_is_told_with_its_place() {
+        for (text, at) in [
+            ("ab{{", 2..4),
+            ("{{}}", 0..4),
+            ("a {{count}}", 2..11),
+            ("{{random 2 1}}", 0..14),
+            ("{{random 1}}", 0..12),
+            ("{{random -1 +1}}", 0..16),
+        ] {
+            let (wrong_at, message) = Template::parse(text.as_bytes()).expect_err(text);
+            assert_eq!(wrong_at, at, "{text}");
+            assert!(message.contains("expected counter"), "{message}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_canonical_form_means_the_same(text in "[a{} ]{0,6}(\\{\\{(counter|uuid| random 1  9 )\\}\\}[a{ ]?){0,3}") {
+            if let Ok(template) = Template::parse(text.as_bytes()) {
+                let canonical = template.canonical();
+                prop_assert_eq!(Template::parse(canonical.as_bytes()), Ok(template));
+            }
+        }
+    }
+}
