@@ -20,6 +20,19 @@ pub const ALL: [Experiment; 5] = [
     Experiment { name: "zproxy", text: include_str!("../plans/zproxy.toml") },
 ];
 
+/// All built-in plans of resilience runs.
+pub const RESILIENCE: [Experiment; 4] = [
+    Experiment { name: "dying-servers", text: include_str!("../plans/resilience/dying-servers.toml") },
+    Experiment { name: "slow-server", text: include_str!("../plans/resilience/slow-server.toml") },
+    Experiment { name: "reload-storm", text: include_str!("../plans/resilience/reload-storm.toml") },
+    Experiment { name: "overload", text: include_str!("../plans/resilience/overload.toml") },
+];
+
+/// The plan of a resilience run with this name.
+pub fn resilience_named(name: &str) -> Option<Experiment> {
+    RESILIENCE.into_iter().find(|plan| plan.name == name)
+}
+
 /// The experiment with this name.
 pub fn named(name: &str) -> Option<Experiment> {
     ALL.into_iter().find(|experiment| experiment.name == name)
@@ -59,6 +72,22 @@ mod tests {
         }
         assert_eq!(published("monolake").len(), 128);
         assert!(published("nobody").is_empty());
+    }
+
+    #[test]
+    fn every_plan_of_a_resilience_run_can_be_read_and_is_short_when_quick() {
+        let grammar = crate::written::Grammar { fault: |_| Ok(()), profiles: &[] };
+        for built_in in RESILIENCE {
+            let [full, quick] = [false, true].map(|quick| {
+                crate::resilience::Plan::read(built_in.text, built_in.name, quick, grammar)
+                    .expect(built_in.name)
+            });
+            assert!(quick.duration.as_secs() <= 20 && quick.duration < full.duration, "{}", built_in.name);
+            assert_eq!(quick.phases().len(), full.phases().len(), "{}", built_in.name);
+            assert!(!full.expectations.is_empty(), "{}", built_in.name);
+            assert_eq!(resilience_named(built_in.name).map(|plan| plan.text), Some(built_in.text));
+        }
+        assert!(resilience_named("zproxy").is_none());
     }
 
     #[test]

@@ -10,7 +10,9 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, set_child_subreaper, waitpgid};
+use rustix::process::{
+    Pid, Signal, WaitOptions, kill_process, kill_process_group, set_child_subreaper, waitpgid,
+};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
@@ -118,6 +120,21 @@ impl Group {
         // id may already be another's.
         if reap(self.id, WaitOptions::NOHANG) == Members::Running {
             let _ = kill_process_group(self.id, Signal::KILL);
+        }
+    }
+
+    /// Sends a signal to the first process.
+    pub fn signal_first(&mut self, signal: Signal) {
+        // The id of one that has ended may already be another's.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = kill_process(self.id, signal);
+        }
+    }
+
+    /// Sends a signal to all processes of the group.
+    pub fn signal_all(&self, signal: Signal) {
+        if reap(self.id, WaitOptions::NOHANG) == Members::Running {
+            let _ = kill_process_group(self.id, signal);
         }
     }
 

@@ -49,6 +49,8 @@ mod sites;
 pub mod machine;
 /// Run of a plan.
 mod experiment;
+/// Resilience runs: faults and events beside the load.
+pub mod resilience;
 /// A proxy that stays running, for people to try.
 mod serving;
 /// Errors of a run.
@@ -65,4 +67,4 @@ pub use plan::{
 pub use serving::Serving;
 pub use site::Host;
 pub use sites::{Placement, Sites};
-pub use written::Written;
+pub use written::{Grammar, Written};

@@ -84,7 +84,7 @@ impl Origins {
         };
         match &wanted.source {
             OriginSource::Own(count) => {
-                let command = command(own, wanted, folder);
+                let command = command(own, wanted, SocketAddr::new(wanted.address, 0), folder);
                 for number in 1..=count.get() {
                     let mut group = Group::start(&format!("origin-{number}"), &command, cores, folder)?;
                     let said =
@@ -160,15 +160,15 @@ impl Origins {
 }
 
 /// A word of a program's command line, with its address filled in.
-fn filled(word: &str, listen: SocketAddr) -> String {
+pub(crate) fn filled(word: &str, listen: SocketAddr) -> String {
     word.replace("{listen}", &listen.to_string())
         .replace("{port}", &listen.port().to_string())
         .replace("{host}", &listen.ip().to_string())
 }
 
 /// Command line of `vanward origin`.
-fn command(own: &Own, wanted: &Wanted, folder: &Path) -> Vec<String> {
-    let listen = SocketAddr::new(wanted.address, 0).to_string();
+pub(crate) fn command(own: &Own, wanted: &Wanted, listen: SocketAddr, folder: &Path) -> Vec<String> {
+    let listen = listen.to_string();
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let mut command = vec![text(&own.program), "origin".to_owned(), "--listen".to_owned(), listen.clone()];
     if wanted.has_tls {

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::error::Error;
 use crate::group::Group;
 use crate::plan::Payload;
-use crate::proxies::{Installed, Service, Setting};
+use crate::proxies::{Installed, Launch, Service, Setting};
 
 /// Timeout of a start: long enough for the slowest program on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -48,10 +48,23 @@ pub(crate) async fn proxy(
     folder: &Path,
     payload: &Payload,
 ) -> Result<Option<Started>, Error> {
+    let launch = |service: &Service| (installed.driver.configure)(installed, service, folder);
+    launched(&installed.name, service, cores, folder, payload, launch).await
+}
+
+/// As [`proxy`], for a proxy that `launch` describes.
+pub(crate) async fn launched(
+    name: &str,
+    service: &Service,
+    cores: &[usize],
+    folder: &Path,
+    payload: &Payload,
+    launch: impl Fn(&Service) -> Result<Launch, Error>,
+) -> Result<Option<Started>, Error> {
     let mut attempt = 1;
     loop {
         let service = Service { listen: free_address(service.listen.ip())?, ..service.clone() };
-        let launch = (installed.driver.configure)(installed, &service, folder)?;
+        let launch = launch(&service)?;
         if launch.command.is_empty() {
             return Ok(None);
         }
@@ -59,7 +72,7 @@ pub(crate) async fn proxy(
             let path = folder.join(&file.name);
             fs::write(&path, &file.text).map_err(|source| Error::Write { path, source })?;
         }
-        let mut group = Group::start(&installed.name, &launch.command, cores, folder)?;
+        let mut group = Group::start(name, &launch.command, cores, folder)?;
         for setting in &launch.settings {
             until_it_is_set(&mut group, setting).await?;
         }
@@ -159,6 +172,25 @@ pub(crate) async fn running_server(server: &str, path: &str) -> Result<SocketAdd
         Ok(Ok(_)) => Ok(address),
         Ok(Err(error)) => Err(refused(error.to_string())),
         Err(_) => Err(refused(format!("no response within {PROBE_LIMIT:?}"))),
+    }
+}
+
+/// Waits until a program accepts connections at an address.
+pub(crate) async fn until_it_listens(group: &mut Group, address: SocketAddr) -> Result<(), Error> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let last = match timeout(PROBE_LIMIT, TcpStream::connect(address)).await {
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no connection within {PROBE_LIMIT:?}"),
+        };
+        if let Some(error) = group.ended() {
+            return Err(error);
+        }
+        if Instant::now() >= deadline {
+            return Err(silent(group, last));
+        }
+        sleep(BETWEEN_PROBES).await;
     }
 }
 

@@ -8,6 +8,8 @@ mod every;
 mod machines;
 /// Origins and requests of one's own.
 mod own_services;
+/// Plans of resilience runs.
+mod resilience;
 /// Values.
 mod values;
 
@@ -28,6 +30,8 @@ use crate::generator::Generator;
 use crate::plan::{CasePlan, Deviation, Features, Load, OriginPlan, Payload, Timing, UrlList};
 use crate::proxies;
 use crate::sites::Placement;
+pub use resilience::Grammar;
+
 use machines::RawMachines;
 use own_services::{RawCommand, RawOrigin, RawRequest};
 use values::{
@@ -97,7 +101,8 @@ impl Written {
         }
         let mut refuse = |at: Range<usize>, message: String| mistakes.push(places.mistake(&at, message));
         let names: Vec<&str> = raw.proxies.iter().map(|name| name.get_ref().as_str()).collect();
-        check_proxies(&raw, &mut refuse);
+        check_proxies(&raw.named(), &mut refuse);
+        check_deviations(&raw, &mut refuse);
         let has_targets_alone = raw.has_targets_alone();
         let expectations = expectations(raw.expect, &names, &mut refuse);
         let placement = raw.machine.placement().map_err(|message| refuse(0..0, message));
@@ -259,9 +264,31 @@ fn unplaced<V>(table: BTreeMap<Spanned<String>, V>) -> Vec<(String, V)> {
     table.into_iter().map(|(name, value)| (name.into_inner(), value)).collect()
 }
 
-/// Reports unknown proxies, and settings for proxies that the plan does not have.
-fn check_proxies(raw: &RawPlan, refuse: &mut dyn FnMut(Range<usize>, String)) {
-    for name in &raw.proxies {
+/// Names of proxies in a plan, and the tables about them.
+struct Named<'r> {
+    proxies: &'r [Spanned<String>],
+    command: &'r BTreeMap<Spanned<String>, RawCommand>,
+    target: &'r BTreeMap<Spanned<String>, Server>,
+    program: &'r BTreeMap<Spanned<String>, PathBuf>,
+}
+
+impl RawPlan {
+    fn named(&self) -> Named<'_> {
+        let Self { proxies, command, target, program, .. } = self;
+        Named { proxies, command, target, program }
+    }
+}
+
+/// Reports settings for proxies that the plan does not have.
+fn check_deviations(raw: &RawPlan, refuse: &mut dyn FnMut(Range<usize>, String)) {
+    for name in raw.proxy.keys().filter(|name| !raw.proxies.iter().any(|one| one.get_ref() == *name)) {
+        refuse(0..0, format!("[proxy.{name}] is about none of the plan's proxies"));
+    }
+}
+
+/// Reports unknown proxies, and tables about proxies that the plan does not have.
+fn check_proxies(raw: &Named<'_>, refuse: &mut dyn FnMut(Range<usize>, String)) {
+    for name in raw.proxies {
         let written = name.get_ref();
         if proxies::is_known(written)
             || raw.command.contains_key(written.as_str())
@@ -313,9 +340,6 @@ fn check_proxies(raw: &RawPlan, refuse: &mut dyn FnMut(Range<usize>, String)) {
         } else if !is_measured(written) {
             refuse(name.span(), format!("[{table}] has {written:?}, which is none of the plan's proxies"));
         }
-    }
-    for name in raw.proxy.keys().filter(|name| !raw.proxies.iter().any(|one| one.get_ref() == *name)) {
-        refuse(0..0, format!("[proxy.{name}] is about none of the plan's proxies"));
     }
 }
 

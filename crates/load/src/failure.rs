@@ -141,11 +141,11 @@ impl Setbacks {
         self.in_a_row = 0;
     }
 
-    /// Records a failure. Pauses if it follows another failure.
-    pub(crate) async fn fail(&mut self, worker: &Worker, failure: &Failure, now: Instant, counted: bool) {
+    /// Records a failure of a request that was due then; of a connect without a request, now. Pauses if it follows another failure.
+    pub(crate) async fn fail(&mut self, worker: &Worker, failure: &Failure, due: Instant, counted: bool) {
         if counted {
             let words = || failure.to_string();
-            worker.record.borrow_mut().failure(failure.class(), now, words);
+            worker.record.borrow_mut().failure(failure.class(), due, Instant::now(), words);
             worker.publish();
         }
         self.pause().await;

@@ -73,6 +73,8 @@ mod record;
 mod breakdown;
 /// Figures of each second, while a run is under way.
 mod seconds;
+/// Figures of short slots of time, by when requests were due.
+mod timeline;
 /// Combines the records of threads into the outcome, and judges its validity.
 mod summary;
 /// Result of a run, the schema of `--json`.
@@ -95,3 +97,4 @@ pub use plan::{
 pub use run::{Control, Progress, Running, check, run, start};
 pub use seconds::{Second, Seconds};
 pub use text::{explained, percentiles, report};
+pub use timeline::Slot;

@@ -383,7 +383,7 @@ impl Sender {
                 done
             }
             Err(failure) => {
-                Box::pin(self.setbacks.fail(&worker, &failure, Instant::now(), turn.counted)).await;
+                Box::pin(self.setbacks.fail(&worker, &failure, turn.due, turn.counted)).await;
                 Instant::now()
             }
         }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::{Arrival, Breakdown, Directions, ThinkTime, Tls};
 use crate::seconds::Second;
+use crate::timeline::Slot;
 
 /// Version of this schema. It changes when a field changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
@@ -80,6 +81,9 @@ pub struct Outcome {
     /// Figures of each second; filled by who watches the run.
     #[serde(default)]
     pub seconds: Vec<Second>,
+    /// Figures of the slots that [`crate::Plan::slot`] asks for, by when requests were due.
+    #[serde(skip)]
+    pub slots: Vec<Slot>,
     /// How well the schedule was kept, for runs with a rate.
     pub schedule: Option<ScheduleKept>,
     /// CPU time of the generator.
@@ -247,6 +251,23 @@ impl Errors {
     pub fn total(&self) -> u64 {
         let Self { connect, read, write, timeout, status, malformed, tls, reset, redirect, check } = *self;
         connect + read + write + timeout + status + malformed + tls + reset + redirect + check
+    }
+
+    /// Counts a failure.
+    pub(crate) fn count(&mut self, class: ErrorClass) {
+        let count = match class {
+            ErrorClass::Connect => &mut self.connect,
+            ErrorClass::Read => &mut self.read,
+            ErrorClass::Write => &mut self.write,
+            ErrorClass::Timeout => &mut self.timeout,
+            ErrorClass::Status => &mut self.status,
+            ErrorClass::Tls => &mut self.tls,
+            ErrorClass::Reset => &mut self.reset,
+            ErrorClass::Redirect => &mut self.redirect,
+            ErrorClass::Malformed => &mut self.malformed,
+            ErrorClass::Check => &mut self.check,
+        };
+        *count += 1;
     }
 
     /// Adds the failures of another thread or run.

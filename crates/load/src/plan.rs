@@ -3,6 +3,7 @@
 //! Plain serialisable values. Nothing here opens a socket or resolves a name. `Plan::check` reports mistakes.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +74,8 @@ pub struct Plan {
     pub server_process: Option<u32>,
     /// Whether figures of each second are recorded, for [`crate::Running::seconds`].
     pub seconds: bool,
+    /// Length of the slots of [`crate::Outcome::slots`], if they are wanted; at least a millisecond.
+    pub slot: Option<Duration>,
     /// Ends the run after this time; `None` runs until `requests` are done. Not for stages, which have their own end.
     pub duration_seconds: Option<f64>,
     /// Ends the run after this many requests, failed ones included; `None` runs for `duration_seconds`.
@@ -266,6 +269,7 @@ impl Default for Plan {
             breakdowns: Vec::new(),
             server_process: None,
             seconds: false,
+            slot: None,
             duration_seconds: Some(10.0),
             requests: None,
             warm_up_seconds: 0.0,

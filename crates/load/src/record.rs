@@ -13,6 +13,7 @@ use crate::check::Response;
 use crate::outcome::{ErrorClass, Errors};
 use crate::seconds::{Counts, Current};
 use crate::secure::Agreed;
+use crate::timeline::Timeline;
 use crate::watch::{Missed, Verdict};
 
 /// Maximum time in a histogram: an hour. Longer times are recorded as an hour, and counted.
@@ -23,7 +24,7 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 const STATUSES: usize = 1000;
 
 /// Histogram of times in microseconds.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Times {
     pub(crate) histogram: Histogram<u64>,
     /// Number of times above the histogram's maximum.
@@ -41,9 +42,18 @@ impl Times {
 
     /// A histogram that grows with its times, for many of which most stay small.
     pub(crate) fn growing() -> Self {
-        let histogram = Histogram::new(SIGNIFICANT_DIGITS);
-        #[allow(clippy::expect_used, reason = "a constant, checked by every test")]
-        let mut histogram = histogram.expect("3 digits are a histogram");
+        Self::with_digits(SIGNIFICANT_DIGITS)
+    }
+
+    /// A small histogram that grows with its times, with a relative error of 1%.
+    pub(crate) fn coarse() -> Self {
+        Self::with_digits(2)
+    }
+
+    fn with_digits(digits: u8) -> Self {
+        let histogram = Histogram::new(digits);
+        #[allow(clippy::expect_used, reason = "constants, checked by every test")]
+        let mut histogram = histogram.expect("2 and 3 digits are a histogram");
         histogram.auto(true);
         Self { histogram, clamped: 0 }
     }
@@ -114,6 +124,8 @@ pub(crate) struct Record {
     pub(crate) rows: Rows,
     /// The current second, if seconds are recorded.
     pub(crate) second: Option<Box<Current>>,
+    /// Slots by when requests were due, if they are recorded.
+    pub(crate) timeline: Option<Box<Timeline>>,
     pub(crate) requests: u64,
     pub(crate) errors: Errors,
     pub(crate) error_examples: BTreeMap<ErrorClass, String>,
@@ -149,6 +161,7 @@ impl Record {
             statuses: vec![0; STATUSES],
             rows: Rows::default(),
             second: None,
+            timeline: None,
             requests: 0,
             errors: Errors::default(),
             error_examples: BTreeMap::new(),
@@ -213,12 +226,12 @@ impl Record {
         match verdict {
             Verdict::Good => {}
             Verdict::Status => {
-                self.errors.status += 1;
+                self.fails(ErrorClass::Status, moments.due);
                 self.example(ErrorClass::Status, || format!("status {}", response.status));
                 return;
             }
             Verdict::Missed(missed) => {
-                self.errors.check += 1;
+                self.fails(ErrorClass::Check, moments.due);
                 self.example(ErrorClass::Check, || words(missed));
                 return;
             }
@@ -231,6 +244,10 @@ impl Record {
         }
         if let Some(second) = &mut self.second {
             second.record(moments.done - if self.open_model { moments.due } else { moments.sent });
+        }
+        if let Some(timeline) = &mut self.timeline {
+            let began = if self.open_model { moments.due } else { moments.sent };
+            timeline.at(moments.due).succeeded(moments.done - began);
         }
     }
 
@@ -246,21 +263,23 @@ impl Record {
         }
     }
 
-    /// Records a failed request.
-    pub(crate) fn failure(&mut self, class: ErrorClass, now: Instant, words: impl FnOnce() -> String) {
-        let count = match class {
-            ErrorClass::Connect => &mut self.errors.connect,
-            ErrorClass::Read => &mut self.errors.read,
-            ErrorClass::Write => &mut self.errors.write,
-            ErrorClass::Timeout => &mut self.errors.timeout,
-            ErrorClass::Status => &mut self.errors.status,
-            ErrorClass::Tls => &mut self.errors.tls,
-            ErrorClass::Reset => &mut self.errors.reset,
-            ErrorClass::Redirect => &mut self.errors.redirect,
-            ErrorClass::Malformed => &mut self.errors.malformed,
-            ErrorClass::Check => &mut self.errors.check,
-        };
-        *count += 1;
+    /// Counts a failure of a request that was due then.
+    fn fails(&mut self, class: ErrorClass, due: Instant) {
+        self.errors.count(class);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.at(due).failed(class);
+        }
+    }
+
+    /// Records a failed request. `due` is when it was due; of a connect without a request, now.
+    pub(crate) fn failure(
+        &mut self,
+        class: ErrorClass,
+        due: Instant,
+        now: Instant,
+        words: impl FnOnce() -> String,
+    ) {
+        self.fails(class, due);
         self.last_done = Some(now);
         self.example(class, words);
     }
@@ -294,6 +313,11 @@ impl Record {
             *count += more;
         }
         self.rows.merge(other.rows);
+        match (&mut self.timeline, other.timeline) {
+            (Some(timeline), Some(more)) => timeline.merge(&more),
+            (timeline @ None, more) => *timeline = more,
+            (Some(_), None) => {}
+        }
         self.requests += other.requests;
         self.errors.add(&other.errors);
         for (class, words) in other.error_examples {
@@ -337,8 +361,8 @@ mod tests {
                 String::new()
             });
         }
-        record.failure(ErrorClass::Read, start, || "first".to_owned());
-        record.failure(ErrorClass::Read, start, || "second".to_owned());
+        record.failure(ErrorClass::Read, start, start, || "first".to_owned());
+        record.failure(ErrorClass::Read, start, start, || "second".to_owned());
         assert_eq!((record.requests, record.service.histogram.len()), (4, 4));
         assert_eq!((record.errors.status, record.errors.read, record.errors.total()), (3, 2, 5));
         assert_eq!((record.statuses[204], record.statuses[500], record.body_bytes), (1, 1, 70));
@@ -387,7 +411,7 @@ mod tests {
             let response = Response { status: 200, body_bytes: 3, keepalive: true };
             record.departure(start, start, after(start, lateness_us), None);
             record.response(response, Verdict::Good, &moments(start, 0, lateness_us, 100), |_| String::new());
-            record.failure(ErrorClass::Connect, after(start, 200), || "refused".to_owned());
+            record.failure(ErrorClass::Connect, start, after(start, 200), || "refused".to_owned());
             record
         };
         let mut merged = one(7);

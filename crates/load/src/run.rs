@@ -21,6 +21,7 @@ use crate::schedule::Window;
 use crate::seconds::{self, Current, Part, Seconds};
 use crate::summary::{self, Ending, Measured};
 use crate::target::{Requests, Targets};
+use crate::timeline::Timeline;
 use crate::usage::{self, Usage};
 use crate::vigil::Vigil;
 use crate::worker::{Live, Orders, Reach, Shared, Worker};
@@ -177,6 +178,11 @@ impl Control {
         self.orders.send_modify(|orders| (orders.stop, orders.is_gone) = (true, true));
     }
 
+    /// When the measured window begins; `None` while connecting.
+    pub fn window_start(&self) -> Option<Instant> {
+        self.orders.borrow().window.map(|window| window.start)
+    }
+
     /// Progress of the run.
     pub fn progress(&self) -> Progress {
         let since = self
@@ -248,6 +254,8 @@ fn measure(worker: Worker, control: &Control) -> Result<Measured, Error> {
             () = all_ended(&mut connections) => worker.wait_for_window().await,
         };
         let Some(window) = window else { return Ok(Measured::nothing()) };
+        worker.record.borrow_mut().timeline =
+            worker.shared.plan.slot.map(|slot| Box::new(Timeline::new(window.start, slot)));
         worker.begin(window).map_err(|source| Error::System { action: "create a timer", source })?;
         let serving = Rc::clone(&worker);
         tokio::task::spawn_local(async move { serving.arrivals().serve().await });

@@ -268,7 +268,7 @@ impl Connection {
     async fn failed(&mut self, failure: &Failure, turn: &Turn) -> Instant {
         self.stream = None;
         let worker = Rc::clone(&self.worker);
-        self.setbacks.fail(&worker, failure, Instant::now(), turn.counted).await;
+        self.setbacks.fail(&worker, failure, turn.due, turn.counted).await;
         Instant::now()
     }
 

@@ -101,7 +101,8 @@ pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, ending: Ending) -> 
         all.merge(part);
         all
     });
-    let all = all.unwrap_or_else(Measured::nothing);
+    let mut all = all.unwrap_or_else(Measured::nothing);
+    let slots = all.record.timeline.take().map(|timeline| timeline.into_slots()).unwrap_or_default();
     let plan = &shared.plan;
     let record = &all.record;
     let measured_seconds = measured_seconds(&all);
@@ -152,6 +153,7 @@ pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, ending: Ending) -> 
         tls: shared.targets.tls.as_ref().map(|_| tls_made(record, measured_seconds)),
         breakdowns: breakdowns(shared, record, measured_seconds),
         seconds: Vec::new(),
+        slots,
         schedule,
         cpu,
         server: all.server.map(|server| server_usage(&server, record)),

@@ -44,6 +44,8 @@ pub mod overview;
 pub mod export;
 /// HTML page.
 pub mod page;
+/// Results of resilience runs, as text and as a page.
+pub mod resilience;
 /// HTML page of runs of the load generator.
 pub mod load_page;
 

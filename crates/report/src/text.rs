@@ -53,7 +53,7 @@ pub fn legend(summary: &Summary<'_>) -> String {
 }
 
 /// Aligns a table: names left, figures right, marks in their own column.
-fn aligned(table: &Table) -> String {
+pub(crate) fn aligned(table: &Table) -> String {
     let lines: Vec<&Vec<String>> = std::iter::once(&table.headings).chain(&table.rows).collect();
     let is_marked = |cell: &str| cell.ends_with(table::EVEN);
     let columns: Vec<(usize, bool)> = (0..table.headings.len())

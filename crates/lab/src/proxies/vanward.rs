@@ -49,7 +49,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
 }
 
 /// Launch with a file, for layer 4 and for origins with TLS or HTTP/2.
-fn by_file(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
+pub(crate) fn by_file(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     service.has_no_features(DRIVER.name)?;
     let mut out = format!("workers = {}\n", service.workers);
     if service.access_log {

@@ -17,14 +17,14 @@ use report::{Summary, figure, text};
 use serde_json::json;
 
 use super::demo::{ProgressLine, interruption, print, unix_seconds};
-use super::{lab_compare, lab_files};
+use super::{lab_compare, lab_files, lab_resilience};
 
 /// Exit code: figures are missing or invalid.
-const INVALID_RUN: u8 = 98;
+pub(super) const INVALID_RUN: u8 = 98;
 /// Exit code: an expectation was missed.
-const MISSED: u8 = 99;
+pub(super) const MISSED: u8 = 99;
 /// Maximum size of a plan file, which is written by hand.
-const PLAN_BYTES_MAX: u64 = 1024 * 1024;
+pub(super) const PLAN_BYTES_MAX: u64 = 1024 * 1024;
 /// Interval at which results are saved during a run.
 const BETWEEN_KEEPING: Duration = Duration::from_secs(5);
 
@@ -45,7 +45,7 @@ enum Command {
     List,
     /// Print the plan of an experiment, to change it and run it as a file
     Show {
-        /// Name of the experiment, as in `vanward lab list`
+        /// Name of the experiment or of the resilience run, as in `vanward lab list`
         name: String,
     },
     /// Run an experiment and write its results and report
@@ -68,6 +68,7 @@ enum Command {
         plots: Plots,
     },
     Compare(lab_compare::Args),
+    Resilience(lab_resilience::Args),
     /// Agent of a lab on this machine; reads its orders from standard input
     #[command(hide = true)]
     Agent {
@@ -165,6 +166,7 @@ Examples:
   vanward lab report results --plots              writes the reports again, and each chart as a file
   vanward lab report results --plots --style paper  the charts for print
   vanward lab compare before after --fail-on 5    differences beyond noise
+  vanward lab resilience dying-servers --quick    what clients get while servers die; see its --help
 
 A run writes results.json, results.csv, report.html, report.md and junit.xml to its directory, latency distributions to
 latency/*.hgrm, and the CPU, memory and network use of proxy, generator and origins per second to usage/*.csv.
@@ -177,6 +179,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Command::List => list(),
         Command::Show { name } => show(name),
         Command::Run(run) => return run_plan(run),
+        Command::Resilience(arguments) => return lab_resilience::run(arguments),
         Command::Agent { silence } => agent(*silence),
         Command::Doctor { json } => doctor(*json),
         Command::Report { folders, page, plots } => remake(folders, *page, plots),
@@ -196,11 +199,17 @@ fn list() -> Result<(), String> {
         let (title, times) = title_and_times(experiment)?;
         out += &format!("{:<18}{title}\n{:18}{times}\n", experiment.name, "");
     }
-    print(&out)
+    print(&(out + &lab_resilience::list()?))
 }
 
 fn show(name: &str) -> Result<(), String> {
-    let names = || experiments::ALL.map(|experiment| experiment.name).join(", ");
+    if let Some(plan) = experiments::resilience_named(name) {
+        return print(plan.text);
+    }
+    let names = || {
+        let all = experiments::ALL.into_iter().chain(experiments::RESILIENCE);
+        all.map(|experiment| experiment.name).collect::<Vec<_>>().join(", ")
+    };
     let experiment = experiments::named(name)
         .ok_or_else(|| format!("there is no experiment {name:?}; expected one of {}", names()))?;
     // Not in the plan itself, which is somebody's to change.
@@ -221,7 +230,7 @@ fn title_and_times(experiment: experiments::Experiment) -> Result<(String, Strin
 }
 
 /// Reports the mistakes of a plan: a line with the place of each, and the line of the file.
-fn refused(mistakes: &[Mistake]) -> ExitCode {
+pub(super) fn refused(mistakes: &[Mistake]) -> ExitCode {
     let lines: String = mistakes.iter().map(|mistake| format!("{mistake}\n{}", mistake.shown())).collect();
     // The exit code tells as well, where nobody reads standard error.
     let _ = std::io::stderr().lock().write_all(lines.as_bytes());
@@ -243,7 +252,7 @@ fn times(forecast: &Forecast) -> String {
     said
 }
 
-fn own() -> Result<Own, String> {
+pub(super) fn own() -> Result<Own, String> {
     let program =
         std::env::current_exe().map_err(|error| format!("cannot find this program's file: {error}"))?;
     Ok(Own { program, version: env!("VANWARD_VERSION").to_owned() })

@@ -83,6 +83,25 @@ pub(super) fn write_page(folder: &Path, summary: &Summary<'_>) -> Result<(), Str
     put(folder, "report.html", page)
 }
 
+/// Writes the files of a resilience run.
+pub(super) fn write_resilience(folder: &Path, results: &report::resilience::Results) -> Result<(), String> {
+    make(folder)?;
+    put(folder, RESULTS, results.to_json())?;
+    let required = results.expectations.iter().filter(|each| each.is_required);
+    let cases: Vec<_> = required
+        .map(|each| report::results::Expectation {
+            text: each.text.clone(),
+            proxy: each.proxy.clone(),
+            case: each.phase.clone(),
+            measured: each.measured.clone(),
+            is_met: each.is_met,
+        })
+        .collect();
+    put(folder, "junit.xml", ::lab::expect::junit(&results.title, &cases))?;
+    let page = report::resilience::page(results).map_err(|error| error.to_string())?;
+    put(folder, "report.html", &page)
+}
+
 /// Writes the results file.
 pub(super) fn keep(folder: &Path, results: &Results) -> Result<(), String> {
     put(folder, RESULTS, results.to_json())

@@ -12,6 +12,9 @@ mod lab_compare;
 /// Reads and writes the files of a lab run.
 #[cfg(feature = "lab")]
 mod lab_files;
+/// `vanward lab resilience`: faults and events beside the load.
+#[cfg(feature = "lab")]
+mod lab_resilience;
 /// `vanward proxy`: runs a proxy from flags.
 pub(crate) mod proxy;
 /// `vanward run`: runs a proxy from a file.

@@ -77,6 +77,7 @@ pub(super) fn plan(arguments: &Args) -> Result<Plan, String> {
         server_process: arguments.pid,
         arrival: arrival(arguments),
         think_time: arguments.think_time,
+        slot: None,
         seconds: !arguments.quiet || arguments.out.is_some() || arguments.remote_write.is_some(),
         breakdowns: arguments.by.iter().map(|by| by.breakdown()).collect(),
         duration_seconds: arguments.duration.or(duration_default),

@@ -1,0 +1,175 @@
+//! `vanward lab resilience`: runs a plan with faults and events beside the load. The crate `lab` runs it, the crate `report`
+//! interprets the results.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ::lab::resilience::{self, Plan, Told};
+use ::lab::{Grammar, experiments};
+use report::resilience::{Results, render};
+use report::results::File;
+
+use super::demo::{interruption, print};
+use super::{lab, lab_files};
+
+/// Shows what clients get while servers die, links slow down and configurations are reloaded.
+///
+/// Load has a constant rate, and at the times of the plan something happens to origins, proxy or links. Each proxy does the
+/// same with its origins started anew. Figures are told by phase, with the time to recover.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Name of a built-in plan, as in `vanward lab list`, or a plan file
+    plan: String,
+    /// Multiply the times of the plan by `times` of its `[quick]`
+    #[arg(long)]
+    quick: bool,
+    /// Run only these proxies of the plan, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    proxies: Vec<String>,
+    /// Directory for report.html, results.json and junit.xml [default: resilience-NAME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print the results as JSON instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  vanward lab resilience dying-servers --quick
+  vanward lab show dying-servers > plan.toml    a plan as a start for your own
+  vanward lab resilience plan.toml --proxies vanward,nginx --out result
+
+A plan:
+  title = \"A server dies\"
+  proxies = [\"vanward\", \"nginx\"]
+  origins = 3
+  rate = 500
+  duration = \"20s\"
+  [[event]]
+  at = \"5s\"
+  do = \"kill origin 2\"
+  phase = \"origin 2 is dead\"
+  [[event]]
+  at = \"15s\"
+  do = \"start origin 2\"
+  [[fault]]
+  from = \"8s\"
+  until = \"10s\"
+  inject = \"5%:503\"
+  [[expect]]
+  phase = \"origin 2 is dead\"
+  that = [\"errors < 1%\", \"recovers within 2s\"]
+
+Exit codes: 0 done, 1 failed or interrupted, 78 mistake in the plan, 98 figures invalid, 99 an expectation was missed.";
+
+pub(crate) fn run(arguments: &Args) -> ExitCode {
+    let (name, text) = match experiments::resilience_named(&arguments.plan) {
+        Some(plan) => (format!("{}.toml", plan.name), plan.text.to_owned()),
+        None => match lab_files::read(Path::new(&arguments.plan), lab::PLAN_BYTES_MAX) {
+            Ok(text) => (arguments.plan.clone(), text),
+            Err(message) => {
+                let names = experiments::RESILIENCE.map(|plan| plan.name).join(", ");
+                return super::fail(
+                    super::USAGE,
+                    format!("{message}; expected a plan file, or one of {names}"),
+                );
+            }
+        },
+    };
+    let mut plan = match Plan::read(&text, &name, arguments.quick, grammar()) {
+        Ok(plan) => plan,
+        Err(mistakes) => return lab::refused(&mistakes),
+    };
+    if let Err(message) = plan.choose(&arguments.proxies) {
+        return super::fail(super::USAGE, message);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = runtime.map_err(|error| format!("cannot start: {error}")).and_then(|runtime| {
+        // Dropping what runs inside ends every process that it started.
+        runtime.block_on(measure(arguments, &plan, File { name, text }))
+    });
+    done.unwrap_or_else(|message| super::fail(super::FAILED, message))
+}
+
+/// Names of the built-in profiles.
+static PROFILES: std::sync::LazyLock<Vec<&'static str>> =
+    std::sync::LazyLock::new(|| config::PROFILES.iter().map(|profile| profile.name).collect());
+
+fn grammar() -> Grammar {
+    Grammar { fault, profiles: &PROFILES }
+}
+
+/// The built-in plans, with their durations.
+pub(super) fn list() -> Result<String, String> {
+    let mut out = "\nResilience runs (vanward lab resilience NAME)\n".to_owned();
+    for built_in in experiments::RESILIENCE {
+        let plan = |quick| {
+            Plan::read(built_in.text, built_in.name, quick, grammar())
+                .map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+        };
+        let (full, quick) = (plan(false)?, plan(true)?);
+        out += &format!(
+            "{:<18}{}\n{:18}{:?} for each proxy; with --quick {:?}\n",
+            built_in.name, full.title, "", full.duration, quick.duration
+        );
+    }
+    Ok(out)
+}
+
+fn fault(text: &str) -> Result<(), String> {
+    config::injection(text).map(drop).map_err(|error| error.to_string())
+}
+
+async fn measure(arguments: &Args, plan: &Plan, file: File) -> Result<ExitCode, String> {
+    let own = lab::own()?;
+    let out = folder(arguments);
+    lab_files::make(&out)?;
+    let mut told = |told: Told<'_>| match told {
+        Told::Begins(proxy) => super::say(format_args!("{proxy}: {:?} of load", plan.duration)),
+        Told::Step(proxy, at, words) => super::say(format_args!("{proxy}: {at:?} {words}")),
+    };
+    let results = resilience::run(plan, &own, file, command(arguments), interruption(), &mut told).await;
+    let results = results.map_err(|error| error.to_string())?;
+    let written = lab_files::write_resilience(&out, &results);
+    print(&if arguments.json { results.to_json() + "\n" } else { render(&results) })?;
+    // The figures are on the terminal at least.
+    written?;
+    if !arguments.json {
+        print(&format!("\nReport: {}\n", out.join("report.html").display()))?;
+    }
+    Ok(verdict(&results))
+}
+
+fn verdict(results: &Results) -> ExitCode {
+    if results.interrupted {
+        return super::fail(super::FAILED, "interrupted; the results are those of the proxies before");
+    }
+    let missed = results.missed().count();
+    if missed > 0 {
+        let required = results.expectations.iter().filter(|each| each.is_required).count();
+        return super::fail(lab::MISSED, format_args!("{missed} of {required} expectations were missed"));
+    }
+    match results.runs.iter().find(|run| !run.problems.is_empty()) {
+        Some(run) => super::fail(
+            lab::INVALID_RUN,
+            format_args!("the figures of {} are invalid: {}", run.proxy, run.problems.join(" ")),
+        ),
+        None => ExitCode::SUCCESS,
+    }
+}
+
+/// Default output directory: `resilience-dying` for `plans/dying.toml`.
+fn folder(arguments: &Args) -> PathBuf {
+    let stem = Path::new(&arguments.plan).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    arguments.out.clone().unwrap_or_else(|| PathBuf::from(format!("resilience-{stem}")))
+}
+
+/// Command that repeats the run.
+fn command(arguments: &Args) -> String {
+    let proxies =
+        (!arguments.proxies.is_empty()).then(|| format!(" --proxies {}", arguments.proxies.join(",")));
+    let quick = if arguments.quick { " --quick" } else { "" };
+    format!("vanward lab resilience {}{quick}{}", arguments.plan, proxies.unwrap_or_default())
+}
