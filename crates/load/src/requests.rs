@@ -8,6 +8,10 @@ mod checks;
 mod tables;
 /// `.http` files.
 mod http;
+/// HAR.
+mod har;
+/// Lists of URLs with methods.
+mod lines;
 
 use std::ops::Range;
 
@@ -29,6 +33,10 @@ pub enum Format {
     Toml,
     /// `.http` files of the REST Client and of IntelliJ.
     Http,
+    /// HAR 1.2.
+    Har,
+    /// `METHOD URL body` on a line.
+    Lines,
 }
 
 impl Format {
@@ -38,6 +46,7 @@ impl Format {
         match extension.as_str() {
             "toml" => Some(Self::Toml),
             "http" | "rest" => Some(Self::Http),
+            "har" => Some(Self::Har),
             _ => None,
         }
     }
@@ -51,6 +60,10 @@ pub struct Source<'s> {
     pub file: &'s str,
     /// URL whose host requests with a path go to.
     pub base: Option<&'s str>,
+    /// Hosts of a recording whose requests are sent; none for that of `base`, or the only one.
+    pub hosts: &'s [String],
+    /// Names of header fields that are given otherwise, in place of recorded ones.
+    pub given: &'s [String],
     /// Reads a file that the list names, relative to the list, or says why it cannot.
     pub read: &'s dyn Fn(&str) -> Result<Vec<u8>, String>,
 }
@@ -61,12 +74,19 @@ impl std::fmt::Debug for Source<'_> {
     }
 }
 
+/// Whether a list of URLs has methods, so that it is of [`Format::Lines`].
+pub fn has_methods(text: &str) -> bool {
+    text.lines().any(lines::has_method)
+}
+
 /// Reads a list. At least one request, or at least one mistake.
 pub fn parse(format: Format, source: &Source<'_>) -> Result<Vec<Listed>, Vec<Mistake>> {
     let mut reading = Reading::new(source);
     match format {
         Format::Toml => tables::read(&mut reading),
         Format::Http => http::read(&mut reading),
+        Format::Har => har::read(&mut reading),
+        Format::Lines => lines::read(&mut reading),
     }
     reading.end()
 }

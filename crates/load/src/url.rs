@@ -120,7 +120,7 @@ fn without_dots(path: &str) -> String {
 }
 
 /// Percent-encodes what no URL may have, as browsers and curl do.
-fn encoded(text: &str) -> String {
+pub(crate) fn encoded(text: &str) -> String {
     let encode = |byte: u8| match byte {
         byte if byte.is_ascii_graphic() => char::from(byte).to_string(),
         byte => format!("%{byte:02X}"),

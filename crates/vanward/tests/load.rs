@@ -475,3 +475,37 @@ fn values_differ_each_time_and_are_sent_in_path_headers_and_body() {
         run(&["load", "-n", "1", "-c", "1", "-H", "X: {{x}}", "--requests-from", &file, &origin.url("/")]);
     assert!(ended.with_code(2).errors.contains("a field of -H must be without {{, or: {{x}} is no value"));
 }
+
+#[test]
+fn recordings_and_url_files_with_methods_are_sent() {
+    let origin = Origin::start();
+    let entry = |url: &str, method: &str| {
+        format!(
+            "{{\"request\": {{\"method\": \"{method}\", \"url\": \"{url}\", \"headers\": [{{\"name\": \":path\", \"value\": \"/\"}}]}}}}"
+        )
+    };
+    let entries = [
+        entry(&origin.url("/tiny"), "GET"),
+        entry("http://other.test/", "GET"),
+        entry(&origin.url("/echo"), "PUT"),
+    ];
+    let (_folder, har) = list("r.har", &format!("{{\"log\": {{\"entries\": [{}]}}}}", entries.join(",\n")));
+    let (folder, urls) = list("urls", "POST /echo#order @order\n/tiny\nPUT /echo#put {}\n");
+    std::fs::write(folder.path().join("order"), "body").expect("a body");
+    for version in [&[][..], &["--h2"]] {
+        let load = ["-n", "12", "-c", "1", "--by", "name"];
+        let told = outcome(&[&load, version, &["--requests-from", &har, "--hosts", "127.0.0.1"]].concat(), 0);
+        assert_eq!(rows(&told), [("/tiny", 6, 0), ("/echo", 6, 0)]);
+        let told = outcome(&[&load, version, &["--urls", &urls, &origin.url("/")]].concat(), 0);
+        assert_eq!(rows(&told), [("order", 4, 0), ("/tiny", 4, 0), ("put", 4, 0)]);
+    }
+    for (arguments, message) in [
+        (&["--requests-from", &har][..], "name those that may get load with --hosts"),
+        (&["--requests-from", &har, "http://none.test/"], "the recording has 127.0.0.1 (2), other.test (1)"),
+        (&["--urls", &urls, "-X", "PUT", "http://a/"], "-X and --body have no meaning"),
+        (&["--urls", &urls], "a path needs a host"),
+    ] {
+        let ended = run(&[&["load"], arguments].concat()).with_code(2);
+        assert!(ended.errors.contains(message), "{arguments:?}: {}", ended.errors);
+    }
+}

@@ -404,7 +404,7 @@ mod tests {
             "./body.json" => Ok(b"{{counter}} {{host}}".to_vec()),
             _ => Err("it is not there".to_owned()),
         };
-        let source = Source { text, file: "r.http", base, read: &file };
+        let source = Source { text, file: "r.http", base, hosts: &[], given: &[], read: &file };
         let shown = |mistakes: Vec<mistake::Mistake>| mistakes.iter().map(ToString::to_string).collect();
         parse(Format::Http, &source).map_err(shown)
     }
@@ -520,8 +520,8 @@ mod tests {
             text in "(@a = \\{\\{b\\}\\}\n|@b=1|GET |/x|http://a/|\\{\\{|\\}\\}|a|counter|###|# @check |status |200|\r|\n|\n\n|< |é| |:|\\[\\[request\\]\\]\n|path = |\"){0,24}"
         ) {
             let lines: Vec<&str> = text.split('\n').collect();
-            for format in [Format::Http, Format::Toml] {
-                let source = Source { text: &text, file: "f", base: Some("http://a"), read: &|_| Ok(Vec::new()) };
+            for format in [Format::Http, Format::Toml, Format::Har, Format::Lines] {
+                let source = Source { text: &text, file: "f", base: Some("http://a"), hosts: &[], given: &[], read: &|_| Ok(Vec::new()) };
                 match parse(format, &source) {
                     Ok(listed) => prop_assert!(!listed.is_empty()),
                     Err(mistakes) => {

@@ -231,7 +231,7 @@ mod tests {
             "body.json" => Ok(b"{}".to_vec()),
             _ => Err("it is not there".to_owned()),
         };
-        let source = Source { text, file: "r.toml", base, read: &file };
+        let source = Source { text, file: "r.toml", base, hosts: &[], given: &[], read: &file };
         let shown = |mistakes: Vec<mistake::Mistake>| mistakes.iter().map(ToString::to_string).collect();
         parse(Format::Toml, &source).map_err(shown)
     }

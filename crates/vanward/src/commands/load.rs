@@ -78,15 +78,18 @@ pub(crate) struct Args {
     /// Without a rate: pause of each connection between response and next request, 100ms or at random 100ms..1s
     #[arg(long, value_name = "DURATION", value_parser = values::think_time, conflicts_with = "paced")]
     think_time: Option<ThinkTime>,
-    /// Request the URLs of this file in turn, one per line; # starts a comment
+    /// Request the URLs of this file in turn, one per line, or METHOD URL, and a body or @FILE behind it; # starts a comment
     #[arg(long, value_name = "FILE")]
     urls: Option<PathBuf>,
-    /// Send the requests of this file by their weights: TOML with [[request]], or .http
+    /// Send the requests of this file by their weights: TOML with [[request]], .http, or .har
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body"])]
     requests_from: Option<PathBuf>,
     /// Format of --requests-from [default: by the end of its name]
     #[arg(long, value_name = "FORMAT", requires = "requests_from")]
     requests_format: Option<RequestsFormat>,
+    /// Send the requests of a recording (HAR) to these hosts only [default: the host of the URL]
+    #[arg(long, value_name = "HOSTS", value_delimiter = ',', requires = "requests_from")]
+    hosts: Vec<String>,
     /// Shuffle the URLs once, or the requests of the file, with this seed
     #[arg(long, value_name = "SEED", requires = "listed")]
     shuffle: Option<u64>,
@@ -202,6 +205,7 @@ enum Command {
 enum RequestsFormat {
     Toml,
     Http,
+    Har,
 }
 
 /// A version of TLS.
@@ -228,6 +232,7 @@ Examples:
   vanward load --urls list.txt --shuffle 7 -d 30s           a list of URLs in a random order that repeats
   vanward load --requests-from shop.toml --by name http://127.0.0.1:8080/  a mix by weights, with responses checked
   vanward load --requests-from api.http -R 200 -d 1m   requests of an editor's .http file
+  vanward load --requests-from visit.har --hosts shop.test --resolve shop.test:443:10.0.0.7   a recording, elsewhere
   vanward load --ca ca.pem -c 64 https://localhost:8443/    over TLS, with your own CA
   vanward load --insecure --no-keepalive https://[::1]/     handshakes per second; --no-resume for full ones
   vanward load --h2 -c 16 -m 32 https://127.0.0.1:8443/     32 concurrent requests on each of 16 connections
@@ -265,7 +270,8 @@ of its own; over HTTP/2, each stream.
 weight, and check = { status = [200, \"4xx\"], header = { Content-Type = \"text/*\" }, contains = \"total\", size = \"1KB..\" }.
 In path, headers and body {{counter}}, {{random 1 100}}, {{uuid}}, {{timestamp}} and {{timestamp_ms}} differ each time.
 A response that misses a check is an error of class check. It also takes .http files of VS Code's REST Client and of IntelliJ,
-with '# @weight 3' and '# @check status 200' in comments. Mistakes in the file are reported before anything is sent.
+with '# @weight 3' and '# @check status 200' in comments, and HAR recordings, of which only the hosts of --hosts or of the URL
+get requests. Mistakes in the file are reported before anything is sent.
 
 --expect takes a figure, one of < <= = >= >, and a value. Figures: any percentile of the main figure (p50, p99, p99.9),
 mean and max; errors, 2xx, 3xx, 4xx and 5xx as a number or with % as a share of all requests; rate, successful requests

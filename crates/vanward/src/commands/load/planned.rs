@@ -22,15 +22,7 @@ pub(super) fn whole(count: u64) -> usize {
 /// The plan of a run, with the first number of connections.
 pub(super) fn plan(arguments: &Args) -> Result<Plan, String> {
     super::expect::check(&arguments.expectations, arguments.pid.is_some())?;
-    let listed = match &arguments.requests_from {
-        Some(file) => request_list(file, arguments)?,
-        None => Vec::new(),
-    };
-    let urls = match &arguments.urls {
-        Some(file) => url_list(file, arguments.url.as_deref())?,
-        None if !listed.is_empty() => Vec::new(),
-        None => arguments.url.iter().cloned().collect(),
-    };
+    let (urls, listed) = requested(arguments)?;
     let body = match arguments.body.as_deref().map(|text| (text, text.strip_prefix('@'))) {
         None => Vec::new(),
         Some((_, Some("-"))) => standard_input()?,
@@ -119,36 +111,76 @@ fn standard_input() -> Result<Vec<u8>, String> {
     Ok(body)
 }
 
-/// The requests of `--requests-from`.
-fn request_list(path: &Path, arguments: &Args) -> Result<Vec<Listed>, String> {
-    const FLAG: &str = "--requests-from";
-    let file = path.display().to_string();
-    let format = match arguments.requests_format {
-        Some(RequestsFormat::Toml) => Format::Toml,
-        Some(RequestsFormat::Http) => Format::Http,
-        None => Format::of(&file).ok_or_else(|| {
-            format!("{FLAG} {file}: its name does not end in .toml or .http; say --requests-format")
-        })?,
+/// URLs, or the requests of a list.
+fn requested(arguments: &Args) -> Result<(Vec<String>, Vec<Listed>), String> {
+    if let Some(path) = &arguments.requests_from {
+        const FLAG: &str = "--requests-from";
+        let file = path.display().to_string();
+        let format = match arguments.requests_format {
+            Some(RequestsFormat::Toml) => Format::Toml,
+            Some(RequestsFormat::Http) => Format::Http,
+            Some(RequestsFormat::Har) => Format::Har,
+            None => Format::of(&file).ok_or_else(|| {
+                format!("{FLAG} {file}: its name does not end in .toml, .http or .har; say --requests-format")
+            })?,
+        };
+        let text = text(path, FLAG)?;
+        return Ok((Vec::new(), request_list(path, FLAG, format, &text, arguments)?));
+    }
+    let Some(file) = &arguments.urls else {
+        return Ok((arguments.url.iter().cloned().collect(), Vec::new()));
     };
-    let text = String::from_utf8(read(path, FLAG)?)
-        .map_err(|_| format!("{FLAG} {file}: the file is not UTF-8 text"))?;
+    let text = text(file, "--urls")?;
+    if !load::requests::has_methods(&text) {
+        return Ok((url_list(file, &text, arguments.url.as_deref())?, Vec::new()));
+    }
+    if arguments.method.is_some() || arguments.body.is_some() {
+        let file = file.display();
+        return Err(format!(
+            "--urls {file} has methods, so that -X and --body have no meaning; leave them out"
+        ));
+    }
+    Ok((Vec::new(), request_list(file, "--urls", Format::Lines, &text, arguments)?))
+}
+
+fn text(file: &Path, flag: &str) -> Result<String, String> {
+    String::from_utf8(read(file, flag)?)
+        .map_err(|_| format!("{flag} {}: the file is not UTF-8 text", file.display()))
+}
+
+/// The requests of a file.
+fn request_list(
+    path: &Path,
+    flag: &str,
+    format: Format,
+    text: &str,
+    arguments: &Args,
+) -> Result<Vec<Listed>, String> {
+    let file = path.display().to_string();
     let folder = path.parent().unwrap_or(Path::new(""));
+    let fields = arguments.headers.iter().filter_map(|field| field.split(':').next());
+    let user = arguments.user.as_ref().map(|_| "authorization");
+    let cookies = arguments.cookies.as_ref().map(|_| "cookie");
+    let given: Vec<String> = fields.chain(user).chain(cookies).map(str::to_owned).collect();
     let source = Source {
-        text: &text,
+        hosts: &arguments.hosts,
+        given: &given,
+        text,
         file: &file,
         base: arguments.url.as_deref(),
         read: &|name| bounded(&folder.join(name)),
     };
+    if !arguments.hosts.is_empty() && format != Format::Har {
+        return Err("--hosts chooses from a recording (HAR); leave it out".to_owned());
+    }
     load::requests::parse(format, &source).map_err(|mistakes| {
         let shown = mistakes.iter().map(|mistake| format!("{mistake}\n{}", mistake.shown()));
         let shown: String = shown.collect();
-        format!("{FLAG} {file} cannot be used:\n{}", shown.trim_end())
+        format!("{flag} {file} cannot be used:\n{}", shown.trim_end())
     })
 }
 
-fn url_list(file: &Path, base: Option<&str>) -> Result<Vec<String>, String> {
-    let text = String::from_utf8(read(file, "--urls")?)
-        .map_err(|_| format!("--urls {}: the file is not UTF-8 text", file.display()))?;
+fn url_list(file: &Path, text: &str, base: Option<&str>) -> Result<Vec<String>, String> {
     let (mut urls, base) = (Vec::new(), base.map(authority));
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
