@@ -104,3 +104,72 @@ fn a_mistake_is_told_before_anything_starts() {
     assert_eq!(ended.status.code(), Some(2), "{ended:?}");
     assert!(ended.errors.contains("dying-servers"), "{ended:?}");
 }
+
+/// A proxy with a configuration of its own: takes turns, and asks nobody else.
+const NO_RETRY: &str = "eject = \"off\"\n[upstream.o.retry]\nattempts = 1\n";
+/// One that gives up soon and asks again and again, however many requests wait.
+const AMPLIFIES: &str = "eject = \"off\"\n[upstream.o.retry]\non = [\"timeout\"]\nattempts = 8\nbudget = \"100%\"\n\
+                         [timeouts]\nupstream_first_byte = \"300ms\"\n[shed]\nconcurrency = \"off\"\n";
+
+/// Runs a built-in plan in a small part of its time, for a proxy that is bad in this way. Returns what it missed.
+fn missed_by(plan: &str, rest: &str, restarts: bool) -> Vec<(String, String)> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let shown = Process::start(&["lab", "show", plan]).ended();
+    let text: String = shown.output.lines().filter(|line| !line.starts_with("times = ")).fold(
+        String::new(),
+        |text, line| {
+            // What is under way at the end of so short a run would count there.
+            let line = if line == "timeout = \"2s\"" && plan == "slow-server" {
+                "timeout = \"400ms\""
+            } else {
+                line
+            };
+            let line = if line.starts_with("proxies = ") { "proxies = [\"bad\"]" } else { line };
+            text + line + "\n"
+        },
+    );
+    std::fs::write(folder.path().join("rest"), rest).expect("a file");
+    let program = env!("CARGO_BIN_EXE_vanward");
+    let run = format!("{program} run --config \"$3/bad.toml\"");
+    // One that restarts has nobody who listens for a moment, and drops what is under way.
+    let run = if restarts {
+        format!("trap 'kill -9 $child' HUP; while :; do {run} & child=$!; wait; wait; done")
+    } else {
+        format!("exec {run}")
+    };
+    let script = format!(
+        "servers=$(echo \"$2\" | sed 's|,|\", \"http://|g')\n\
+         printf '[[listen]]\\naddress = \"%s\"\\n[[route]]\\nupstream = \"o\"\\n[upstream.o]\\nservers = [\"http://%s\"]\\n' \
+         \"$1\" \"$servers\" >\"$3/bad.toml\"\ncat {}/rest >>\"$3/bad.toml\"\n{run}\n",
+        folder.path().display()
+    );
+    std::fs::write(folder.path().join("bad.sh"), script).expect("a script");
+    let command = format!(
+        "times = 0.05\n[command]\nbad = [\"sh\", \"{}/bad.sh\", \"{{listen}}\", \"{{origins}}\", \"{{folder}}\"]\n",
+        folder.path().display()
+    );
+    std::fs::write(folder.path().join("plan.toml"), text + &command).expect("a plan");
+    let ended =
+        Process::start_in(folder.path(), &["lab", "resilience", "plan.toml", "--quick", "--out", "out"])
+            .ended();
+    assert_eq!(ended.status.code(), Some(99), "{plan}: {ended:?}");
+    let text = std::fs::read_to_string(folder.path().join("out/results.json")).expect("results");
+    let results = Results::from_json(&text).expect("it reads what it wrote");
+    results.missed().map(|each| (each.phase.clone(), each.text.clone())).collect()
+}
+
+#[test]
+fn each_built_in_plan_finds_the_proxy_that_it_is_meant_to_find() {
+    let cases = [
+        ("dying-servers", NO_RETRY, false, ("origin 2 is dead", "errors < 2%")),
+        ("slow-server", NO_RETRY, false, ("origin 2 is silent at times", "errors < 2%")),
+        ("reload-storm", NO_RETRY, true, ("reload storm", "errors < 0.1%")),
+        ("overload", AMPLIFIES, false, ("after the overload", "recovers within 4s")),
+    ];
+    let runs =
+        cases.map(|(plan, rest, restarts, _)| std::thread::spawn(move || missed_by(plan, rest, restarts)));
+    for (run, (plan, .., (phase, text))) in runs.into_iter().zip(cases) {
+        let missed = run.join().expect("it was run");
+        assert!(missed.contains(&(phase.to_owned(), text.to_owned())), "{plan}: {missed:?}");
+    }
+}

@@ -234,7 +234,8 @@ fn line(points: impl Iterator<Item = Option<(f64, f64)>>) -> String {
 fn legend(out: &mut String, top: f64, what: &str, lines: &[(&str, &str)]) {
     let y = top - 10.0;
     put(out, format_args!("<text class=\"strong\" x=\"{LEFT}\" y=\"{y:.1}\">{what}</text>"));
-    let mut x = LEFT + label_width(what) + 24.0;
+    // What is strong is wider.
+    let mut x = LEFT + label_width(what) * 1.15 + 24.0;
     for (class, name) in lines {
         let class = if *class == "due" { "due".to_owned() } else { format!("curve {class}") };
         put(out, format_args!("<path class=\"{class}\" d=\"M{x:.1} {:.1}h24\"/>", y - 4.0));

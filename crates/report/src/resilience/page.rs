@@ -16,6 +16,8 @@ struct Page<'r> {
     lede: String,
     verdict: String,
     absent: Vec<String>,
+    /// Expectations that were missed, by any proxy.
+    missed: Option<Table>,
     expectations: Option<Table>,
     sections: Vec<Section>,
     conditions: Vec<(String, String)>,
@@ -81,12 +83,19 @@ pub fn page(results: &Results) -> Result<String, PageError> {
             .iter()
             .map(|one| format!("{} took no part: {}", one.proxy, one.remedy))
             .collect(),
+        missed: missed(results),
         expectations: (!results.expectations.is_empty()).then(|| text::expectations(&results.expectations)),
         sections: sections.collect(),
         conditions: facts.map(|(name, value)| (name.to_owned(), value)).into(),
         plan: &results.plan.text,
     };
     placed(include_str!("../resilience.html"), page)
+}
+
+fn missed(results: &Results) -> Option<Table> {
+    let missed: Vec<_> = results.expectations.iter().filter(|each| !each.is_met).cloned().collect();
+    let table = Table { caption: "Missed expectations".to_owned(), ..text::expectations(&missed) };
+    (!missed.is_empty()).then_some(table)
 }
 
 fn verdict(results: &Results) -> String {
