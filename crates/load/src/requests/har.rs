@@ -92,7 +92,7 @@ pub(super) fn read(reading: &mut Reading<'_>) {
             let line =
                 text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
             let at = (line + error.column().saturating_sub(1)).min(text.len());
-            reading.wrong(&(at..at), format!("this is no HAR file with log.entries: {error}"));
+            reading.wrong(&(at..at), format!("this is no HAR file with log.entries: {}", reason(&error)));
             return;
         }
     };
@@ -101,7 +101,9 @@ pub(super) fn read(reading: &mut Reading<'_>) {
     for raw in archive.log.entries {
         let at = place(text, raw);
         match serde_json::from_str::<Entry>(raw.get()) {
-            Err(error) => reading.wrong(&at, format!("this entry is not as HAR 1.2 has it: {error}")),
+            Err(error) => {
+                reading.wrong(&at, format!("this entry is not as HAR 1.2 has it: {}", reason(&error)));
+            }
             Ok(entry) => {
                 if let Some((host, draft)) = draft(reading, entry, at) {
                     *hosts.entry(host.clone()).or_default() += 1;
@@ -123,6 +125,12 @@ pub(super) fn read(reading: &mut Reading<'_>) {
             return;
         }
     }
+}
+
+/// What is wrong, without the position within a part of the file.
+fn reason(error: &serde_json::Error) -> String {
+    let words = error.to_string();
+    words.rsplit_once(" at line ").map_or(words.as_str(), |(reason, _)| reason).to_owned()
 }
 
 /// Where an entry is in the text: its first line.

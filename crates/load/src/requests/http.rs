@@ -329,8 +329,9 @@ fn expanded(reading: &mut Reading<'_>, line: &Line<'_>, variables: &HashMap<&str
                 }
                 (None, Some(value)) => out.push_str(&format!("{{{{{value}}}}}")),
                 (None, None) => {
-                    let known = variables.keys().copied().chain(["counter", "uuid", "timestamp"]);
-                    let meant = nearest(name, known).map(str::to_owned);
+                    let known = variables.keys().copied().chain(["counter", "random", "uuid", "timestamp"]);
+                    let word = name.split([' ', '(']).next().unwrap_or(name);
+                    let meant = nearest(word, known).map(str::to_owned);
                     let start = line
                         .value
                         .find(name)
@@ -495,6 +496,7 @@ mod tests {
             ("GET http://a/{{", "1:1: {{ has no }}"),
             ("GET http://a{{counter}}/", "1:5: the host of a URL cannot differ"),
             ("GET http://a/{{$processEnv X}}", "1:16: unknown variable \"$processEnv X\""),
+            ("GET http://a/{{randm 1 2}}", "1:16: unknown variable \"randm 1 2\"; did you mean \"random\"?"),
             ("GET http://a/{{$randomInt 5 5}}", "1:16: unknown variable"),
             ("GET http://a/\nX-A 1", "2:1: this is no header"),
             ("GET http://a/\nX A: 1", "2:1: header \"X A\": the name"),

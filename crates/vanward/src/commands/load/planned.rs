@@ -217,10 +217,14 @@ fn read(file: &Path, flag: &str) -> Result<Vec<u8>, String> {
 
 /// A file up to the limit, or why it cannot be read.
 fn bounded(file: &Path) -> Result<Vec<u8>, String> {
-    if std::fs::metadata(file).map_err(|error| error.to_string())?.len() > FILE_BYTES_MAX {
+    // A device has no size, and no end.
+    let mut content = Vec::new();
+    let file = std::fs::File::open(file).map_err(|error| error.to_string())?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content).map_err(|error| error.to_string())?;
+    if content.len() as u64 > FILE_BYTES_MAX {
         return Err("it is larger than 256 MiB".to_owned());
     }
-    std::fs::read(file).map_err(|error| error.to_string())
+    Ok(content)
 }
 
 #[cfg(test)]
