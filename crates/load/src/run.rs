@@ -286,6 +286,11 @@ fn measure(worker: Worker, control: &Control) -> Result<Measured, Error> {
         });
         worker.record.borrow_mut().end_second(ended.saturating_duration_since(window.start), true);
         let (unfinished, oldest_unfinished) = worker.under_way.borrow().at(ended);
+        if let Some(timeline) = &mut worker.record.borrow_mut().timeline {
+            for sent in worker.under_way.borrow().sent() {
+                timeline.at(sent).unanswered += 1;
+            }
+        }
         let due_by = window.end.map_or(ended, |end| end.min(ended));
         Ok(Measured {
             window: Some((window, ended)),

@@ -18,6 +18,8 @@ pub struct Slot {
     pub requests: u64,
     /// Failed requests. A connect that failed before a request was chosen counts when it failed.
     pub errors: Errors,
+    /// Requests without a result at the end of the run, by when they were sent. Those that were never sent are in no slot.
+    pub unanswered: u64,
     /// Latencies of `requests`, to one part in a hundred.
     times: Option<Box<Times>>,
 }
@@ -46,6 +48,7 @@ impl Slot {
     pub fn merge(&mut self, other: &Self) {
         self.requests += other.requests;
         self.errors.add(&other.errors);
+        self.unanswered += other.unanswered;
         match (&mut self.times, &other.times) {
             (Some(times), Some(more)) => times.merge(more),
             (times @ None, Some(more)) => *times = Some(more.clone()),

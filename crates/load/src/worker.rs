@@ -107,6 +107,11 @@ impl UnderWay {
         self.free.push(number);
     }
 
+    /// When the active requests were sent.
+    pub(crate) fn sent(&self) -> impl Iterator<Item = Instant> {
+        self.sent.iter().flatten().copied()
+    }
+
     /// Number of active requests, and the age of the oldest.
     pub(crate) fn at(&self, now: Instant) -> (u64, Duration) {
         let sent = self.sent.iter().flatten();

@@ -90,7 +90,8 @@ pub(crate) fn condition(text: &str) -> Result<Condition, String> {
     }
 }
 
-/// Requests of a time, with its duration. Those that have no result at the end count as failed.
+/// Requests of a time, with its duration. Those that have no result at the end count as failed; `unanswered` are those that
+/// no slot has.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Measured {
     pub(crate) slot: Slot,
@@ -100,7 +101,7 @@ pub(crate) struct Measured {
 
 impl Measured {
     fn failed(&self) -> u64 {
-        self.slot.errors.total() + self.unanswered
+        self.slot.errors.total() + self.slot.unanswered + self.unanswered
     }
 
     /// Value of a figure; `None` without a request that has one.
@@ -119,8 +120,9 @@ impl Measured {
     /// The figures for the report.
     pub(crate) fn figures(&self, recovery: Option<Recovery>) -> Figures {
         let mut errors = kinds(&self.slot.errors);
-        if self.unanswered > 0 {
-            errors.insert("unanswered".to_owned(), self.unanswered);
+        let unanswered = self.slot.unanswered + self.unanswered;
+        if unanswered > 0 {
+            errors.insert("unanswered".to_owned(), unanswered);
         }
         Figures {
             requests: self.slot.requests,
@@ -186,7 +188,7 @@ pub(crate) fn recovery(
     for (index, slot) in slots.iter().enumerate().rev() {
         rest.slot.merge(slot);
         rest.seconds += slot_seconds;
-        if slot.requests + slot.errors.total() == 0 {
+        if slot.requests + slot.errors.total() + slot.unanswered == 0 {
             continue;
         }
         has_requests = true;

@@ -344,10 +344,13 @@ impl Stage<'_> {
     fn results(self, outcome: Outcome) -> (Run, Vec<Measured>) {
         let (plan, slot_seconds) = (self.plan, SLOT.as_secs_f64());
         let phases = plan.phases();
-        let kept = outcome.schedule.as_ref().map_or(0, |kept| kept.unsent);
-        let unanswered = outcome.unfinished + kept;
+        let unsent = outcome.schedule.as_ref().map_or(0, |kept| kept.unsent);
         let mut slots = outcome.slots.clone();
-        slots.resize_with((plan.duration.as_secs_f64() / slot_seconds).round() as usize, Counted::default);
+        let count = (plan.duration.as_secs_f64() / slot_seconds).round() as usize;
+        // What was sent after the end was due before it.
+        let late = slots.get(count..).map_or(0, |late| late.iter().map(|slot| slot.unanswered).sum());
+        let unanswered = unsent + late;
+        slots.resize_with(count, Counted::default);
         let measured = measured(&slots, &phases, unanswered, slot_seconds);
         let bounds = match &plan.recovered[..] {
             [] => judge::bounds(&measured[0]),
@@ -400,7 +403,7 @@ fn slot(slot: &Counted) -> Slot {
     let at = |quantile: f64| slot.quantile_us(quantile).unwrap_or_default();
     Slot {
         requests: slot.requests,
-        failed: slot.errors.total(),
+        failed: slot.errors.total() + slot.unanswered,
         p50_us: at(0.5),
         p99_us: at(0.99),
         max_us: at(1.0),
