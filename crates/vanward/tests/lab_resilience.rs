@@ -167,3 +167,21 @@ fn each_built_in_plan_finds_the_proxy_that_it_is_meant_to_find() {
         assert!(missed.contains(&(phase.to_owned(), text.to_owned())), "{plan}: {missed:?}");
     }
 }
+
+#[test]
+fn each_peer_that_is_here_reloads_and_goes_on() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let plan = "title = \"Reload\"\nproxies = [\"vanward\", \"nginx\", \"haproxy\"]\norigins = 2\nrate = 50\nconnections = 5\n\
+                duration = \"800ms\"\nwarm_up = \"100ms\"\n[[event]]\nat = \"300ms\"\ndo = \"reload proxy\"\n";
+    std::fs::write(folder.path().join("plan.toml"), plan).expect("a plan");
+    let ended = Process::start_in(folder.path(), &["lab", "resilience", "plan.toml", "--json"]).ended();
+    assert!(matches!(ended.status.code(), Some(0 | 98)), "{ended:?}");
+    let results = Results::from_json(&ended.output).expect("results on standard output");
+    for run in &results.runs {
+        assert!(run.remarks.is_empty(), "{}: {:?}", run.proxy, run.remarks);
+        assert!(run.phases[1].requests > 0, "{run:?}");
+    }
+    let absent: Vec<&str> = results.absent.iter().map(|one| one.proxy.as_str()).collect();
+    assert_eq!(results.runs.len() + absent.len(), 3);
+    assert!(absent.is_empty() || std::env::var_os("CI").is_none(), "CI needs {absent:?}");
+}
