@@ -81,7 +81,7 @@ pub(crate) struct Args {
     /// Request the URLs of this file in turn, one per line, or METHOD URL, and a body or @FILE behind it; # starts a comment
     #[arg(long, value_name = "FILE")]
     urls: Option<PathBuf>,
-    /// Send the requests of this file by their weights: TOML with [[request]], .http, or .har
+    /// Send the requests of this file by their weights: TOML with `[[request]]`, .http, or .har
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body"])]
     requests_from: Option<PathBuf>,
     /// Format of --requests-from [default: by the end of its name]
@@ -114,7 +114,7 @@ pub(crate) struct Args {
     /// Most redirects that a request follows
     #[arg(long, value_name = "N", requires = "follow", default_value_t = 10)]
     max_redirs: u32,
-    /// Connect to these addresses instead, HOST:PORT:ADDRESS[,ADDRESS], as curl does. Can be repeated
+    /// Connect to these addresses instead, `HOST:PORT:ADDRESS[,ADDRESS]`, as curl does. Can be repeated
     #[arg(long, value_name = "ENTRY")]
     resolve: Vec<String>,
     /// Connect to another host and port instead, HOST:PORT:OTHER:PORT, as curl does. Can be repeated
