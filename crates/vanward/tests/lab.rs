@@ -373,7 +373,9 @@ fn what_is_here_and_how_to_get_the_rest_is_told() {
 fn how_long_a_run_takes_is_told_before_it_begins() {
     let listed = process::run(&["lab", "list"]).with_code(0).output;
     let [name, times] = listed.lines().collect::<Vec<_>>()[..2] else { panic!("{listed}") };
-    assert!(name.starts_with("monolake ") && listed.lines().count() == 10, "{listed}");
+    let (experiments, runs) = listed.split_once("\n\n").expect("resilience runs come behind");
+    assert!(name.starts_with("monolake ") && experiments.lines().count() == 10, "{listed}");
+    assert!(runs.contains("\ndying-servers ") && runs.lines().count() == 9, "{listed}");
     let shown = process::run(&["lab", "show", "monolake"]).with_code(0);
     assert!(
         shown.output.starts_with("# ") && shown.errors.contains(times.trim()),
