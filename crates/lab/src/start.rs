@@ -100,6 +100,41 @@ pub(crate) fn put_private(path: &Path, text: &str) -> Result<(), Error> {
         .map_err(|source| Error::Write { path: path.to_owned(), source })
 }
 
+/// Repeats an attempt until it succeeds, the program ends, or the time is over. A failed attempt says what it has seen.
+async fn until<T>(
+    group: &mut Group,
+    patience: Duration,
+    mut attempt: impl AsyncFnMut(&Group) -> Result<T, String>,
+) -> Result<T, Error> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let last = match attempt(group).await {
+            Ok(value) => return Ok(value),
+            Err(last) => last,
+        };
+        if let Some(error) = group.ended() {
+            return Err(error);
+        }
+        if Instant::now() >= deadline {
+            return Err(silent(group, last));
+        }
+        sleep(BETWEEN_PROBES).await;
+    }
+}
+
+/// Status and Content-Length of a response, or why there is none within the limit.
+async fn response(
+    request: &str,
+    limit: Duration,
+    response: impl Future<Output = io::Result<(u16, Option<u64>)>>,
+) -> Result<(u16, Option<u64>), String> {
+    match timeout(limit, response).await {
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(error)) => Err(format!("{request}: {error}")),
+        Err(_) => Err(format!("{request}: no response within {limit:?}")),
+    }
+}
+
 /// Waits until a GET request for `path` is answered with 200 and a body of this size, if it is known.
 async fn until_it_answers(
     group: &mut Group,
@@ -113,29 +148,22 @@ async fn until_it_answers(
             (Some(rate), Some(bytes)) => Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64),
             _ => Duration::ZERO,
         };
-    let (deadline, limit) = (Instant::now() + PATIENCE + asked, PROBE_LIMIT + asked);
-    loop {
+    let limit = PROBE_LIMIT + asked;
+    let get = format!("GET {path}");
+    until(group, PATIENCE + asked, async |_| {
         let probed = async {
             match (service.trusted(), service.version) {
                 (None, Version::Http1) => probe(service.listen, path).await,
                 _ => probe_by_load(service, path, limit).await,
             }
         };
-        let last = match timeout(limit, probed).await {
-            Ok(Ok((200, length))) if body_bytes.is_none() || length == body_bytes => return Ok(()),
-            Ok(Ok((200, length))) => format!("GET {path}: {length:?} bytes instead of {body_bytes:?}"),
-            Ok(Ok((status, _))) => format!("GET {path}: status {status}"),
-            Ok(Err(error)) => format!("GET {path}: {error}"),
-            Err(_) => format!("GET {path}: no response within {limit:?}"),
-        };
-        if let Some(error) = group.ended() {
-            return Err(error);
+        match response(&get, limit, probed).await? {
+            (200, length) if body_bytes.is_none() || length == body_bytes => Ok(()),
+            (200, length) => Err(format!("{get}: {length:?} bytes instead of {body_bytes:?}")),
+            (status, _) => Err(format!("{get}: status {status}")),
         }
-        if Instant::now() >= deadline {
-            return Err(silent(group, last));
-        }
-        sleep(BETWEEN_PROBES).await;
-    }
+    })
+    .await
 }
 
 /// Waits until a server that the lab has started answers a GET request for `path` with 200.
@@ -144,22 +172,12 @@ pub(crate) async fn until_a_server_answers(
     address: SocketAddr,
     path: &str,
 ) -> Result<(), Error> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let last = match timeout(PROBE_LIMIT, probe(address, path)).await {
-            Ok(Ok((200, _))) => return Ok(()),
-            Ok(Ok((status, _))) => format!("GET {path}: status {status}"),
-            Ok(Err(error)) => format!("GET {path}: {error}"),
-            Err(_) => format!("GET {path}: no response within {PROBE_LIMIT:?}"),
-        };
-        if let Some(error) = group.ended() {
-            return Err(error);
-        }
-        if Instant::now() >= deadline {
-            return Err(silent(group, last));
-        }
-        sleep(BETWEEN_PROBES).await;
-    }
+    let get = format!("GET {path}");
+    until(group, PATIENCE, async |_| match response(&get, PROBE_LIMIT, probe(address, path)).await? {
+        (200, _) => Ok(()),
+        (status, _) => Err(format!("{get}: status {status}")),
+    })
+    .await
 }
 
 /// The address of a server that runs already, as `HOST:PORT`. It must answer a GET request for `path`, whatever the
@@ -196,47 +214,28 @@ pub(crate) async fn until_it_listens(group: &mut Group, address: SocketAddr) -> 
 
 /// Waits until a setting request succeeds.
 async fn until_it_is_set(group: &mut Group, setting: &Setting) -> Result<(), Error> {
-    let deadline = Instant::now() + PATIENCE;
     let Setting { address, path, body } = setting;
     let length = body.len();
     let request = format!(
         "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
     );
-    loop {
-        let last = match timeout(PROBE_LIMIT, asked(*address, &request)).await {
-            Ok(Ok((200..300, _))) => return Ok(()),
-            Ok(Ok((status, _))) => format!("POST {path}: status {status}"),
-            Ok(Err(error)) => format!("POST {path}: {error}"),
-            Err(_) => format!("POST {path}: no response within {PROBE_LIMIT:?}"),
-        };
-        if let Some(error) = group.ended() {
-            return Err(error);
-        }
-        if Instant::now() >= deadline {
-            return Err(silent(group, last));
-        }
-        sleep(BETWEEN_PROBES).await;
-    }
+    let post = format!("POST {path}");
+    until(group, PATIENCE, async |_| match response(&post, PROBE_LIMIT, asked(*address, &request)).await? {
+        (200..300, _) => Ok(()),
+        (status, _) => Err(format!("{post}: status {status}")),
+    })
+    .await
 }
 
 /// Waits until standard output has this many lines with an address: an origin writes one for each address when it
 /// listens.
 pub(crate) async fn until_it_says_where(group: &mut Group, count: usize) -> Result<Vec<SocketAddr>, Error> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
+    until(group, PATIENCE, async |group| {
         let said: Vec<SocketAddr> = group.output().lines().filter_map(address_in).collect();
-        if said.len() >= count {
-            return Ok(said);
-        }
-        if let Some(error) = group.ended() {
-            return Err(error);
-        }
-        if Instant::now() >= deadline {
-            return Err(silent(group, "no line with an address".to_owned()));
-        }
-        sleep(BETWEEN_PROBES).await;
-    }
+        if said.len() >= count { Ok(said) } else { Err("no line with an address".to_owned()) }
+    })
+    .await
 }
 
 fn silent(group: &Group, last: String) -> Error {
