@@ -28,6 +28,8 @@ use crate::plan::{Message, Own};
 use crate::usage::Root;
 use crate::{proxies, start};
 
+pub(crate) use own::errors_by_kind;
+
 /// Time that a generator gets for start and end, beyond the load and the last responses.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum duration of a load with a fixed number of requests.

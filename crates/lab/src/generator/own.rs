@@ -77,7 +77,7 @@ fn outcome(told: &load::Outcome) -> Outcome {
         [Err(reason), ..] | [_, Err(reason), _] | [.., Err(reason)] => return Outcome::Failed { reason },
     };
     let measured = Measured {
-        errors: errors(&told.errors),
+        errors: errors_by_kind(&told.errors),
         lateness_p99_us: told.schedule.as_ref().map(|schedule| schedule.own_lateness.p99_us),
         first_byte,
         connect,
@@ -147,7 +147,8 @@ fn hung(told: &load::Outcome) -> Option<(String, bool)> {
     is_hung.then(|| (words(), false))
 }
 
-fn errors(told: &load::Errors) -> BTreeMap<String, u64> {
+/// Errors by kind, without those of which there is none.
+pub(crate) fn errors_by_kind(told: &load::Errors) -> BTreeMap<String, u64> {
     let load::Errors { connect, read, write, timeout, status, malformed, tls, reset, redirect, check } =
         *told;
     super::errors([

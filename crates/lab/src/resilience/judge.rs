@@ -1,11 +1,10 @@
 //! Figures of phases, recovery, and the expectations of them. Pure: slots in, judgements out.
 
-use std::collections::BTreeMap;
-
 use load::Slot;
 use report::condition::{Condition, Figure};
 use report::resilience::{Expectation, Figures, Phase, Recovery, Run};
 
+use crate::generator::errors_by_kind;
 use crate::proxies::vanward;
 
 /// Name of the whole run among the phases.
@@ -119,7 +118,7 @@ impl Measured {
 
     /// The figures for the report.
     pub(crate) fn figures(&self, recovery: Option<Recovery>) -> Figures {
-        let mut errors = kinds(&self.slot.errors);
+        let mut errors = errors_by_kind(&self.slot.errors);
         let unanswered = self.slot.unanswered + self.unanswered;
         if unanswered > 0 {
             errors.insert("unanswered".to_owned(), unanswered);
@@ -134,25 +133,6 @@ impl Measured {
             recovery,
         }
     }
-}
-
-/// Errors by kind, without those of which there is none.
-fn kinds(errors: &load::Errors) -> BTreeMap<String, u64> {
-    let load::Errors { connect, read, write, timeout, status, malformed, tls, reset, redirect, check } =
-        *errors;
-    let named = [
-        ("connect", connect),
-        ("read", read),
-        ("write", write),
-        ("timeout", timeout),
-        ("status", status),
-        ("malformed", malformed),
-        ("tls", tls),
-        ("reset", reset),
-        ("redirect", redirect),
-        ("check", check),
-    ];
-    named.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
 /// The slots of a phase.
@@ -284,6 +264,8 @@ fn chosen<'p>(expect: &'p Expect, phases: &'p [Phase]) -> Vec<(usize, &'p str)> 
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use std::time::Duration;
 
     use load::ErrorClass;
