@@ -265,7 +265,6 @@ fn chosen<'p>(expect: &'p Expect, phases: &'p [Phase]) -> Vec<(usize, &'p str)> 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-
     use std::time::Duration;
 
     use load::ErrorClass;
