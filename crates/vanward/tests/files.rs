@@ -73,12 +73,13 @@ fn every_way_to_read_the_configuration_reads_all_of_its_files() {
     }
 
     secret("three");
-    upgraded(path, &proxy, || assert!(get(address, "/").ends_with("\r\n\r\nfirst three")));
+    upgraded(path, &proxy, || get(address, "/").ends_with("\r\n\r\nfirst three"));
     proxy.ended().with_code(0);
 }
 
-/// Has another process take over, checks what it does, and ends it.
-fn upgraded(path: &Path, proxy: &Process, check: impl FnOnce()) {
+/// Has another process take over, waits until it `answers`, and ends it. Both processes accept connections for a
+/// moment: the first one stops once the other has said that it serves.
+fn upgraded(path: &Path, proxy: &Process, answers: impl Fn() -> bool) {
     let patience = Patience::new();
     let process = || std::fs::read_to_string(path.join("pid")).unwrap_or_default().trim().to_owned();
     let before = process();
@@ -86,7 +87,9 @@ fn upgraded(path: &Path, proxy: &Process, check: impl FnOnce()) {
     while process() == before || process().is_empty() {
         patience.wait_a_little("no other process takes over");
     }
-    check();
+    while !answers() {
+        patience.wait_a_little("the other process does not answer by its own configuration");
+    }
     let next = Pid::from_raw(process().parse().expect("a number")).expect("a process has a number");
     kill_process(next, Signal::TERM).expect("it runs");
     while path.join("pid").exists() {
