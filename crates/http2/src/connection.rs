@@ -4,11 +4,12 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use fields::message::Fields;
+
 use crate::decode::Decoder;
 use crate::encode::Encoder;
 use crate::flood::{Counts, Flood, FloodLimits};
 use crate::frame::{self, GOAWAY, PING, PREFACE, Reason, SETTINGS, STREAM_MAX, WINDOW_MAX, WINDOW_UPDATE};
-use crate::message::Fields;
 use crate::parser::Parser;
 use crate::rules;
 use crate::stream::{Key, Streams};

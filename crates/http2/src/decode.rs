@@ -1,7 +1,9 @@
 //! HPACK decoder: header blocks to fields (RFC 7541).
 
-use crate::huffman;
-use crate::table::{self, SIZE_DEFAULT, STATIC_LEN, Table};
+use fields::huffman;
+use fields::table::Table;
+
+use crate::table::{self, SIZE_DEFAULT, STATIC_LEN};
 
 /// A header block is invalid. This is a connection error, because later blocks cannot be decoded either (RFC 9113
 /// §4.3).
@@ -23,7 +25,7 @@ pub struct Decoder {
 
 impl Default for Decoder {
     fn default() -> Self {
-        Self { table: Table::new(), name: Vec::new(), value: Vec::new() }
+        Self { table: Table::new(SIZE_DEFAULT), name: Vec::new(), value: Vec::new() }
     }
 }
 

@@ -8,20 +8,12 @@
 
 /// Frame headers and kinds.
 mod frame;
-/// The Huffman code of header strings.
-mod huffman;
-/// The static and dynamic tables of HPACK.
+/// The static table of HPACK.
 mod table;
 /// HPACK decoder: header blocks to fields.
 mod decode;
 /// HPACK encoder: fields to header blocks.
 mod encode;
-/// Opening handshake of WebSockets, between HTTP/1.1 and HTTP/2.
-mod websocket;
-/// Converts HTTP/2 fields to HTTP/1.1 text.
-mod message;
-/// Converts HTTP/1.1 text to HTTP/2 fields.
-mod compose;
 /// Flood protection.
 mod flood;
 /// Size of flow-control windows.
@@ -41,14 +33,14 @@ mod refusal;
 /// Reads from streams and writes to them.
 mod send;
 
-pub use compose::Scheme;
 pub use connection::{Broken, Cause, Connection, Event, Limits, Now, Refused, Role};
 pub use decode::{Decoder, Unreadable};
 pub use encode::Encoder;
+pub use fields::compose::Scheme;
+pub use fields::websocket::accept_of;
 pub use flood::{Flood, FloodLimits};
 pub use frame::{PAYLOAD_MAX, Reason};
 pub use receive::BLOCK_FRAMES_MAX;
 pub use send::WriteError;
 pub use stream::{Gone, Key};
-pub use websocket::accept_of;
 pub use windows::STREAM_WINDOW;

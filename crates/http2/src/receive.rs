@@ -2,6 +2,9 @@
 
 use std::fmt::Display;
 
+use fields::answer::{Answer, TOO_LARGE, UNTOLD};
+use fields::message::{Framed, MessageOutline, Unfit};
+
 use crate::connection::{Broken, Cause, Connection, Event, Now, REFUSED_MAX, Refused, Role};
 use crate::flood::Flood;
 use crate::frame::{
@@ -9,9 +12,7 @@ use crate::frame::{
     PAYLOAD_MAX, PING, PREFACE, PRIORITY, PUSH_PROMISE, RST_STREAM, Reason, SETTINGS, WINDOW_MAX,
     WINDOW_UPDATE, WITH_PRIORITY,
 };
-use crate::message::{Framed, MessageOutline, Unfit};
 use crate::parser::{Block, Data};
-use crate::refusal::{Answer, TOO_LARGE, UNTOLD};
 use crate::rules;
 use crate::stream::{Incoming, Key, Outgoing};
 use crate::windows::STREAM_WINDOW;
@@ -658,10 +659,15 @@ impl Connection {
             }
             Err(_) => {
                 stream.wrong = Some(self.fields.wrong().into());
-                return self.provoked(key, self.fields.reason());
+                return self.provoked(key, self.unfit_reason());
             }
         }
         Ok(())
+    }
+
+    /// The error code for resetting the stream of invalid fields. A head that is too large is no protocol error.
+    fn unfit_reason(&self) -> Reason {
+        if self.fields.is_too_large() { Reason::ENHANCE_YOUR_CALM } else { Reason::PROTOCOL_ERROR }
     }
 
     /// Handles trailers (RFC 9113 §8.1).
@@ -675,7 +681,7 @@ impl Connection {
                 "a second head without the end of the stream (RFC 9113 §8.1)".to_owned()
             };
             stream.wrong = Some(format!("in the trailers: {wrong}").into());
-            return self.provoked(key, self.fields.reason());
+            return self.provoked(key, self.unfit_reason());
         }
         // RFC 9113 §10.5.1: they wait for the body to be read, and count as long heads do.
         let long_tail = stream.tail.len().saturating_sub(self.limits.short_head_bytes);

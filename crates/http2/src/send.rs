@@ -1,13 +1,15 @@
 //! Reading from streams, and writing to them.
 
-use crate::compose::{self, Request, Response, Scheme, Untold};
+use fields::compose::{self, Request, Response, Scheme, Untold};
+use fields::message::{Framed, RequestKind};
+
 use crate::connection::{Connection, Role};
+use crate::encode::Block;
 use crate::flood::CRUMB;
 use crate::frame::{
     self, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEAD_LEN, HEADERS, Head, PAYLOAD_MAX, RST_STREAM,
     Reason, WINDOW_UPDATE,
 };
-use crate::message::{Framed, RequestKind};
 use crate::stream::{Gone, Incoming, Key, Outgoing};
 use crate::windows::worth_telling;
 
@@ -169,7 +171,7 @@ impl Connection {
             return self.deny_upgrade(key);
         }
         let start = self.begin_block();
-        let status = response.compose(&mut self.encoder, &mut self.out.bytes);
+        let status = response.compose(&mut self.encoding());
         let is_interim = matches!(status, 100 | 102..=199);
         let is_last = is_last && !is_interim && status != 101;
         let stream = self.streams.change(key);
@@ -195,7 +197,7 @@ impl Connection {
     fn write_request(&mut self, key: Key, request: &Request<'_>, is_last: bool, scheme: Scheme) {
         let start = self.begin_block();
         let may_upgrade = self.peer.takes_upgrades;
-        let asked = request.compose(scheme, may_upgrade, &mut self.encoder, &mut self.out.bytes);
+        let asked = request.compose(scheme, may_upgrade, &mut self.encoding());
         // RFC 9113 §5.1.1: numbers go up in the order in which streams begin.
         self.last += if self.last == 0 { 1 } else { 2 };
         let id = self.last;
@@ -230,6 +232,11 @@ impl Connection {
         self.out.bytes.extend_from_slice(&[0; HEAD_LEN]);
         self.encoder.begin(&mut self.out.bytes);
         start
+    }
+
+    /// The block that was begun.
+    fn encoding(&mut self) -> Block<'_> {
+        Block { encoder: &mut self.encoder, block: &mut self.out.bytes }
     }
 
     /// Puts the head of a frame before a block that is written, and cuts it where it is too long for one.
@@ -365,7 +372,7 @@ impl Connection {
             frame::push(&mut self.out.bytes, DATA, END_STREAM, id, b"");
         } else {
             let start = self.begin_block();
-            compose::trailers(trailers, &mut self.encoder, &mut self.out.bytes);
+            compose::trailers(trailers, &mut self.encoding());
             self.end_block(start, id, true);
         }
         self.settle(key);

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 
+use fields::message::{Framed, RequestKind};
+use fields::unread::Unread;
+
 use crate::frame::Reason;
-use crate::message::{Framed, RequestKind};
 use crate::windows::Taken;
 
 /// Identifies a stream of a connection until it is released. Keys are reused.
@@ -107,67 +109,8 @@ impl Stream {
     }
 }
 
-/// Bytes that have arrived and are unread.
-#[derive(Default)]
-pub(crate) struct Unread {
-    bytes: Vec<u8>,
-    start: usize,
-}
-
 /// The most memory that a released stream's slot keeps.
 const KEEP_MAX: usize = 512;
-
-impl Unread {
-    pub(crate) fn get(&self) -> &[u8] {
-        &self.bytes[self.start..]
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len() - self.start
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Appends bytes, and reserves memory for the `expected` ones behind them.
-    pub(crate) fn push(&mut self, bytes: &[u8], expected: usize) {
-        let tail = self.tail();
-        tail.reserve(bytes.len() + expected);
-        tail.extend_from_slice(bytes);
-    }
-
-    /// The buffer for appending. Bytes that were read are removed first if they take much room.
-    pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
-        if self.start > self.bytes.len() / 2 {
-            self.bytes.drain(..self.start);
-            self.start = 0;
-        }
-        &mut self.bytes
-    }
-
-    /// Appends short text, and takes over the memory of long text instead of copying it.
-    pub(crate) fn take_over(&mut self, bytes: &mut Vec<u8>) {
-        if self.is_empty() && bytes.len() > KEEP_MAX {
-            *self = Self { bytes: std::mem::take(bytes), start: 0 };
-        } else {
-            self.push(bytes, 0);
-        }
-    }
-
-    pub(crate) fn consume(&mut self, count: usize) {
-        self.start += count;
-        if self.start == self.bytes.len() {
-            self.clear();
-        }
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-        self.start = 0;
-        self.bytes.shrink_to(KEEP_MAX);
-    }
-}
 
 /// The streams of a connection. Slots are reused with their memory.
 #[derive(Default)]

@@ -44,6 +44,7 @@ enum Layer {
 /// Layer of every crate of the workspace. A new crate must be added here first.
 const CRATES: &[(&str, Layer)] = &[
     ("http1", Layer::Pure),
+    ("fields", Layer::Pure),
     ("http2", Layer::Pure),
     ("route", Layer::Pure),
     ("jwt", Layer::Pure),

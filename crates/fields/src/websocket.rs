@@ -1,4 +1,5 @@
-//! The opening handshake of WebSockets, which differs between HTTP/1.1 and HTTP/2 (RFC 6455 §4, RFC 8441 §5).
+//! The opening handshake of WebSockets, which differs between HTTP/1.1 and extended CONNECT (RFC 6455 §4, RFC 8441
+//! §5, RFC 9220).
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

@@ -100,10 +100,10 @@ static QUICKLY: [(u8, u8); 1 << QUICK] = {
 
 /// The bytes are not valid Huffman code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unreadable;
+pub struct Unreadable;
 
 /// Decodes `coded`, and appends the result to `text`.
-pub(crate) fn decode(coded: &[u8], text: &mut Vec<u8>) -> Result<(), Unreadable> {
+pub fn decode(coded: &[u8], text: &mut Vec<u8>) -> Result<(), Unreadable> {
     // The bits that are not yet read, from the top.
     let (mut bits, mut count) = (0u64, 0u32);
     let mut rest = coded;
@@ -146,13 +146,13 @@ fn search(bits: u32) -> (u16, u32) {
 }
 
 /// The length of `text` when encoded, in bytes.
-pub(crate) fn coded_len(text: &[u8]) -> usize {
+pub fn coded_len(text: &[u8]) -> usize {
     let bits: usize = text.iter().map(|&byte| usize::from(LENGTHS[usize::from(byte)])).sum();
     bits.div_ceil(8)
 }
 
 /// Encodes `text`, and appends the result to `coded`.
-pub(crate) fn encode(text: &[u8], coded: &mut Vec<u8>) {
+pub fn encode(text: &[u8], coded: &mut Vec<u8>) {
     let (mut bits, mut count) = (0u64, 0u32);
     for &byte in text {
         let length = u32::from(LENGTHS[usize::from(byte)]);

@@ -1,14 +1,14 @@
-//! Converts HTTP/2 fields to HTTP/1.1 text (RFC 9113 §8). The text is parsed later as strictly as any other, so only
-//! what HTTP/2 itself forbids, or what no text can express, is rejected here.
+//! Converts the fields of HTTP/2 and HTTP/3 to HTTP/1.1 text (RFC 9113 §8, RFC 9114 §4). The text is parsed later as
+//! strictly as any other, so only what the protocol itself forbids, or what no text can express, is rejected here.
 
 use http1::reason_phrase;
 
-use crate::frame::Reason;
+use crate::protocol::Protocol;
 use crate::websocket::{WEBSOCKET, accept_of, fresh_key};
 
 /// How the bytes after a head are framed in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Framed {
+pub enum Framed {
     /// Unframed: the length is known, or the stream carries another protocol.
     Raw,
     /// Chunked.
@@ -17,8 +17,8 @@ pub(crate) enum Framed {
 
 /// Why fields form no valid head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unfit {
-    /// The message is malformed (RFC 9113 §8.1.1).
+pub enum Unfit {
+    /// The message is malformed (RFC 9113 §8.1.1, RFC 9114 §4.1.2).
     Malformed,
     /// The fields exceed the limit.
     TooLarge,
@@ -28,23 +28,30 @@ pub(crate) enum Unfit {
 
 /// What reading a response requires to know of its request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) enum RequestKind {
+pub enum RequestKind {
     /// The request is a HEAD, so the response has no body.
     Head,
     /// The request asks for another protocol on the stream; with the key of a WebSocket.
-    Upgrade { protocol: Vec<u8>, key: Option<Vec<u8>> },
+    Upgrade {
+        /// The protocol in Upgrade.
+        protocol: Vec<u8>,
+        /// The Sec-WebSocket-Key.
+        key: Option<Vec<u8>>,
+    },
+    /// Any other request.
     #[default]
     Other,
 }
 
 /// Properties of a head that was converted to text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct MessageOutline {
-    pub(crate) framed: Framed,
+pub struct MessageOutline {
+    /// How the bytes after the head are framed in the text.
+    pub framed: Framed,
     /// The length of the body, if there is a body and its length is known.
-    pub(crate) content_length: Option<u64>,
+    pub content_length: Option<u64>,
     /// Whether the head is an interim response (RFC 9110 §15.2).
-    pub(crate) is_interim: bool,
+    pub is_interim: bool,
 }
 
 /// The pseudo-header fields of RFC 9113 §8.3.1 and §8.3.2, by their places.
@@ -60,7 +67,8 @@ const PSEUDO: [&[u8]; PSEUDO_COUNT] =
 
 /// Collects decoded fields, and converts them to text.
 #[derive(Default)]
-pub(crate) struct Fields {
+pub struct Fields {
+    protocol: Protocol,
     /// The values of the pseudo-header fields, and the range of each.
     pseudo: Vec<u8>,
     spans: [Option<(u16, u16)>; PSEUDO_COUNT],
@@ -94,18 +102,23 @@ const FIELD_OVERHEAD: usize = 32;
 const KEEP_MAX: usize = 4096;
 
 impl Fields {
+    /// Fields of messages in this protocol.
+    pub fn new(protocol: Protocol) -> Self {
+        Self { protocol, ..Self::default() }
+    }
+
     /// Starts a head of at most `limit` bytes.
-    pub(crate) fn begin(&mut self, limit: usize) {
-        let Self { mut pseudo, mut text, mut cookie, .. } = std::mem::take(self);
+    pub fn begin(&mut self, limit: usize) {
+        let Self { protocol, mut pseudo, mut text, mut cookie, .. } = std::mem::take(self);
         for bytes in [&mut pseudo, &mut text, &mut cookie] {
             bytes.clear();
             bytes.shrink_to(KEEP_MAX);
         }
-        *self = Self { pseudo, text, cookie, limit, ..Self::default() };
+        *self = Self { protocol, pseudo, text, cookie, limit, ..Self::default() };
     }
 
     /// Adds the next field.
-    pub(crate) fn take(&mut self, name: &[u8], value: &[u8]) {
+    pub fn take(&mut self, name: &[u8], value: &[u8]) {
         if self.unfit.is_some() {
             if name == b"content-type" && is_call(value) {
                 self.call = Some(value.into());
@@ -171,6 +184,7 @@ impl Fields {
     #[cold]
     fn explain(&self, unfit: Unfit, name: &[u8], value: &[u8]) -> String {
         let shown = http1::quote(name);
+        let rules = self.protocol.rules();
         if unfit == Unfit::TooLarge {
             return format!(
                 "with the field {shown} the head is larger than limits.header_bytes, {} bytes",
@@ -179,33 +193,40 @@ impl Fields {
         }
         if !is_field_value(value) {
             return format!(
-                "the value of {shown} holds a byte that no value has, or begins or ends with white space (RFC 9113 §8.2.1)"
+                "the value of {shown} holds a byte that no value has, or begins or ends with white space ({})",
+                rules.value
             );
         }
         match name {
             [b':', ..] if !PSEUDO.contains(&name) => {
-                format!("{shown} is no pseudo-header field (RFC 9113 §8.3)")
+                format!("{shown} is no pseudo-header field ({})", rules.pseudo)
             }
             [b':', ..] => format!(
-                "the pseudo-header field {shown} is there twice, or behind other fields (RFC 9113 §8.3)"
+                "the pseudo-header field {shown} is there twice, or behind other fields ({})",
+                rules.pseudo
             ),
-            _ if !is_field_name(name) => format!("{shown} is no field name in lower case (RFC 9113 §8.2.1)"),
-            b"te" => format!("te is {}, and may be 'trailers' alone (RFC 9113 §8.2.2)", http1::quote(value)),
+            _ if !is_field_name(name) => {
+                format!("{shown} is no field name in lower case ({})", rules.name)
+            }
+            b"te" => {
+                format!("te is {}, and may be 'trailers' alone ({})", http1::quote(value), rules.connection)
+            }
             b"content-length" => format!(
                 "content-length is {}: no number, or another one than before (RFC 9110 §8.6)",
                 http1::quote(value)
             ),
             b"host" => "there is more than one host (RFC 9112 §3.2)".to_owned(),
-            _ => format!("the field {shown} belongs to a connection of HTTP/1.1 (RFC 9113 §8.2.2)"),
+            _ => format!("the field {shown} belongs to a connection of HTTP/1.1 ({})", rules.connection),
         }
     }
 
     /// What is wrong with the fields, in words.
     #[cold]
-    pub(crate) fn wrong(&self) -> String {
+    pub fn wrong(&self) -> String {
         if let Some(wrong) = &self.wrong {
             return wrong.to_string();
         }
+        let rules = self.protocol.rules();
         let pseudo = |at: usize| {
             self.pseudo(at).map_or_else(
                 || "none".to_owned(),
@@ -220,13 +241,15 @@ impl Fields {
             && self.pseudo(AUTHORITY).is_some_and(|authority| !authority.eq_ignore_ascii_case(host))
         {
             return format!(
-                "host is {}, and :authority {} (RFC 9113 §8.3.1)",
+                "host is {}, and :authority {} ({})",
                 http1::quote(host),
-                pseudo(AUTHORITY)
+                pseudo(AUTHORITY),
+                rules.authority
             );
         }
         format!(
-            "the pseudo-header fields make no message (RFC 9113 §8.3): :method {}, :scheme {}, :path {}, :status {}",
+            "the pseudo-header fields make no message ({}): :method {}, :scheme {}, :path {}, :status {}",
+            rules.pseudo,
             pseudo(METHOD),
             pseudo(SCHEME),
             pseudo(PATH),
@@ -235,18 +258,13 @@ impl Fields {
     }
 
     /// Whether the fields exceed the limit.
-    pub(crate) fn is_too_large(&self) -> bool {
+    pub fn is_too_large(&self) -> bool {
         self.unfit == Some(Unfit::TooLarge)
-    }
-
-    /// The error code for resetting the stream of invalid fields. A head that is too large is no protocol error.
-    pub(crate) fn reason(&self) -> Reason {
-        if self.is_too_large() { Reason::ENHANCE_YOUR_CALM } else { Reason::PROTOCOL_ERROR }
     }
 
     /// The content type of the request, if it is a gRPC call.
     #[cold]
-    pub(crate) fn call(&self) -> Option<Vec<u8>> {
+    pub fn call(&self) -> Option<Vec<u8>> {
         const NAME: &[u8] = b"content-type: ";
         let mut lines = self.text.split(|&byte| byte == b'\n');
         let before = lines.find_map(|line| line.strip_prefix(NAME)).map(<[u8]>::trim_ascii_end);
@@ -255,7 +273,7 @@ impl Fields {
     }
 
     /// Method, target and host of a rejected request, as far as they were read.
-    pub(crate) fn glimpse(&self) -> [Vec<u8>; 3] {
+    pub fn glimpse(&self) -> [Vec<u8>; 3] {
         let host = self.pseudo(AUTHORITY).or(self.host.as_deref());
         [self.pseudo(METHOD), self.pseudo(PATH), host].map(|value| value.unwrap_or_default().to_vec())
     }
@@ -287,12 +305,12 @@ impl Fields {
     }
 
     /// Whether a request asks for another protocol on its stream (extended CONNECT, RFC 8441 §4).
-    pub(crate) fn asks_for_upgrade(&self) -> bool {
+    pub fn asks_for_upgrade(&self) -> bool {
         self.spans[PROTOCOL].is_some()
     }
 
     /// Appends the text of a request whose fields are complete. `has_ended` says whether the stream ends with the head.
-    pub(crate) fn request(&self, has_ended: bool, out: &mut Vec<u8>) -> Result<MessageOutline, Unfit> {
+    pub fn request(&self, has_ended: bool, out: &mut Vec<u8>) -> Result<MessageOutline, Unfit> {
         self.unfit.map_or(Ok(()), Err)?;
         let upgrade = self.pseudo(PROTOCOL);
         let method = self.pseudo(METHOD).filter(|method| is_token(method)).ok_or(Unfit::Malformed)?;
@@ -312,6 +330,12 @@ impl Fields {
         if !is_whole {
             return Err(Unfit::Malformed);
         }
+        let host = self.host_of(authority)?;
+        // RFC 9114 §4.3.1: an authority is needed, in either field. In HTTP/2 that is left to the parser of the text.
+        let lacks_host = self.protocol == Protocol::Http3 && host.is_empty();
+        if lacks_host && self.pseudo(SCHEME).is_some_and(is_web_scheme) {
+            return Err(Unfit::Malformed);
+        }
         // RFC 8441 §5: what is an upgrade here is a CONNECT there.
         out.extend_from_slice(if upgrade.is_some() { b"GET" } else { method });
         out.push(b' ');
@@ -323,7 +347,7 @@ impl Fields {
         }
         out.extend_from_slice(target);
         out.extend_from_slice(b" HTTP/1.1\r\n");
-        push(out, b"host", self.host_of(authority)?);
+        push(out, b"host", host);
         if !self.cookie.is_empty() {
             out.extend_from_slice(&self.cookie);
             out.extend_from_slice(b"\r\n");
@@ -360,7 +384,7 @@ impl Fields {
 
     /// Appends the text of a response whose fields are complete. `has_ended` says whether the stream ends with the
     /// head.
-    pub(crate) fn response(
+    pub fn response(
         &self,
         has_ended: bool,
         asked: &RequestKind,
@@ -409,7 +433,7 @@ impl Fields {
     }
 
     /// Appends trailers as the end of a chunked body.
-    pub(crate) fn trailers(&self, out: &mut Vec<u8>) -> Result<(), Unfit> {
+    pub fn trailers(&self, out: &mut Vec<u8>) -> Result<(), Unfit> {
         self.unfit.map_or(Ok(()), Err)?;
         // RFC 9113 §8.1.
         if self.spans.iter().any(Option::is_some) {
@@ -464,6 +488,11 @@ fn is_token(bytes: &[u8]) -> bool {
 fn is_scheme(scheme: &[u8]) -> bool {
     let is_of_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
     scheme.first().is_some_and(u8::is_ascii_alphabetic) && scheme.iter().all(is_of_scheme)
+}
+
+/// Whether URIs of this scheme have an authority (RFC 9110 §4.2).
+fn is_web_scheme(scheme: &[u8]) -> bool {
+    scheme.eq_ignore_ascii_case(b"https") || scheme.eq_ignore_ascii_case(b"http")
 }
 
 /// Whether a target can stand in a request line unchanged. Its meaning is checked later.
