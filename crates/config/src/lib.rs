@@ -112,6 +112,8 @@ mod files_options;
 mod fault_options;
 /// Options of TLS.
 mod tls_options;
+/// Options of what TLS may negotiate.
+mod negotiation_options;
 /// Checks relations between values; converts a parsed file to settings and back.
 mod resolve;
 /// Finds routes that no request reaches.
@@ -142,6 +144,8 @@ mod checked;
 mod settings;
 /// TLS settings for clients and for servers.
 mod tls;
+/// Versions, cipher suites and groups of TLS.
+mod negotiation;
 /// The reference of all options.
 mod reference;
 
@@ -156,6 +160,7 @@ pub use ipnet::IpNet;
 pub use mistake::Mistake;
 pub use named_file::page;
 pub use needs::{Need, Needed};
+pub use negotiation::{Negotiation, TlsCipher, TlsGroup, TlsPreset, TlsVersion};
 pub use profile::{OwnProfile, PROFILES, Profile};
 pub use quantity::{duration, size, written_duration};
 pub use read::{NamedFile, Owner, Reading, admin_socket, examine, examine_file, examine_in, load, parse};

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::negotiation::Negotiation;
+
 /// TLS towards clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenerTls {
@@ -12,6 +14,20 @@ pub struct ListenerTls {
     pub unknown_names: UnknownNames,
     /// Whether clients are asked for a certificate.
     pub client_certificates: ClientCertificates,
+    /// Versions, cipher suites and groups.
+    pub negotiation: Negotiation,
+}
+
+impl ListenerTls {
+    /// TLS with these certificates, and defaults for the rest.
+    pub fn new(certificates: Certificates) -> Self {
+        Self {
+            certificates,
+            unknown_names: UnknownNames::default(),
+            client_certificates: ClientCertificates::default(),
+            negotiation: Negotiation::default(),
+        }
+    }
 }
 
 /// The certificates of a listener.
@@ -110,10 +126,12 @@ pub struct UpstreamTls {
     pub verify: bool,
     /// The client certificate for servers that ask for one.
     pub certificate: Option<KeyPair>,
+    /// Versions, cipher suites and groups.
+    pub negotiation: Negotiation,
 }
 
 impl Default for UpstreamTls {
     fn default() -> Self {
-        Self { ca: None, name: None, verify: true, certificate: None }
+        Self { ca: None, name: None, verify: true, certificate: None, negotiation: Negotiation::default() }
     }
 }

@@ -7,6 +7,9 @@ use toml::de::DeValue;
 
 use crate::host::{TLS_NAME, tls_name};
 use crate::kind::{At, Kind, List, Located, Maybe, Switch, Text, Word, located, refuse_type};
+use crate::negotiation_options::{
+    CIPHERS, GROUPS, MAX_VERSION_DOC, MIN_VERSION_DOC, NegotiationWritten, PRESET, PRESET_DOC, VERSION,
+};
 use crate::range::Wait;
 use crate::reader::Reader;
 use crate::table::{Element, Inline, Page, Table, Written, element, key, required};
@@ -64,6 +67,7 @@ pub(crate) struct ServerTlsWritten {
     pub(crate) self_signed: bool,
     pub(crate) unknown_names: UnknownNames,
     pub(crate) client_certificates: Option<Element<ClientCertificatesWritten>>,
+    pub(crate) negotiation: NegotiationWritten,
 }
 
 const CERT: &str = "The certificate in PEM, followed by the intermediate certificates.";
@@ -109,6 +113,33 @@ pub(crate) const SERVER_TLS: Inline<ServerTlsWritten> = Inline {
                 "Requests a certificate from clients. Servers get its subject and SHA-256 fingerprint as \
                  `X-Client-Cert-Subject` and `X-Client-Cert-Fingerprint`; the same fields \
                  sent by clients are removed. Default: no certificate is requested.",
+            ),
+            &key("preset", PRESET, |tls: &mut ServerTlsWritten| &mut tls.negotiation.preset, PRESET_DOC),
+            &key(
+                "min_version",
+                VERSION,
+                |tls: &mut ServerTlsWritten| &mut tls.negotiation.min_version,
+                MIN_VERSION_DOC,
+            ),
+            &key(
+                "max_version",
+                VERSION,
+                |tls: &mut ServerTlsWritten| &mut tls.negotiation.max_version,
+                MAX_VERSION_DOC,
+            ),
+            &key(
+                "ciphers",
+                CIPHERS,
+                |tls: &mut ServerTlsWritten| &mut tls.negotiation.ciphers,
+                "The cipher suites by their IANA names, in the order of preference. Default: all, AES-256 first; \
+                 with a `preset` all, in the client's order.",
+            ),
+            &key(
+                "groups",
+                GROUPS,
+                |tls: &mut ServerTlsWritten| &mut tls.negotiation.groups,
+                "The groups of the key exchange; of those that both have, the client's order decides. Default: X25519, \
+                 secp256r1, secp384r1 and X25519MLKEM768.",
             ),
         ],
     },
@@ -178,11 +209,19 @@ pub(crate) struct UpstreamTlsWritten {
     pub(crate) verify: Located<bool>,
     pub(crate) cert: Path,
     pub(crate) key: Path,
+    pub(crate) negotiation: NegotiationWritten,
 }
 
 impl Default for UpstreamTlsWritten {
     fn default() -> Self {
-        Self { ca: None, name: None, verify: located(true), cert: None, key: None }
+        Self {
+            ca: None,
+            name: None,
+            verify: located(true),
+            cert: None,
+            key: None,
+            negotiation: NegotiationWritten::default(),
+        }
     }
 }
 
@@ -218,6 +257,34 @@ pub(crate) const UPSTREAM_TLS: Inline<UpstreamTlsWritten> = Inline {
                 "Client certificate, for servers that request one, in PEM.",
             ),
             &key("key", PATH_KIND, |tls: &mut UpstreamTlsWritten| &mut tls.key, KEY),
+            &key("preset", PRESET, |tls: &mut UpstreamTlsWritten| &mut tls.negotiation.preset, PRESET_DOC),
+            &key(
+                "min_version",
+                VERSION,
+                |tls: &mut UpstreamTlsWritten| &mut tls.negotiation.min_version,
+                MIN_VERSION_DOC,
+            ),
+            &key(
+                "max_version",
+                VERSION,
+                |tls: &mut UpstreamTlsWritten| &mut tls.negotiation.max_version,
+                MAX_VERSION_DOC,
+            ),
+            &key(
+                "ciphers",
+                CIPHERS,
+                |tls: &mut UpstreamTlsWritten| &mut tls.negotiation.ciphers,
+                "The cipher suites to offer, by their IANA names, in the order of preference. Default: all, AES-128 \
+                 first.",
+            ),
+            &key(
+                "groups",
+                GROUPS,
+                |tls: &mut UpstreamTlsWritten| &mut tls.negotiation.groups,
+                "The groups of the key exchange to offer. The first gets a key share, so a server that has it needs no \
+                 further round trip. `[\"X25519MLKEM768\", \"X25519\"]` is post-quantum where the server is. Default: \
+                 X25519, secp256r1 and secp384r1.",
+            ),
         ],
     },
 };

@@ -1,6 +1,7 @@
 //! Checks relations between the options of TLS, and converts them to settings and back.
 
 use crate::kind::{Located, located};
+use crate::negotiation_options;
 use crate::options::{File, Listen};
 use crate::read::{NamedFile, Owner};
 use crate::reader::{Reader, Span};
@@ -23,6 +24,7 @@ pub(crate) fn check_tls(file: &File, reader: &mut Reader<'_>) {
     for Element { value: listen, is_intact, .. } in &file.listen {
         if let Some(tls) = listen.tls.as_ref().filter(|tls| tls.is_intact) {
             check_certificates(tls, reader);
+            negotiation_options::check(&tls.value.negotiation, &tls.at, reader);
         }
         if *is_intact {
             check_listener(listen, !file.trusted_proxies.is_empty(), reader);
@@ -98,8 +100,9 @@ fn check_listener(listen: &Listen, has_proxies_in_front: bool, reader: &mut Read
 }
 
 fn check_upstream(upstream: &UpstreamWritten, tls: &Element<UpstreamTlsWritten>, reader: &mut Reader<'_>) {
-    let UpstreamTlsWritten { ca, name, verify, cert, key } = &tls.value;
+    let UpstreamTlsWritten { ca, name, verify, cert, key, negotiation } = &tls.value;
     check_pair(cert, key, reader);
+    negotiation_options::check(negotiation, &tls.at, reader);
     if reader.has_mistakes() {
         return;
     }
@@ -149,8 +152,16 @@ pub(crate) fn listener(written: Listen) -> Option<Listener> {
 }
 
 fn server_tls(written: ServerTlsWritten) -> Option<ListenerTls> {
-    let ServerTlsWritten { cert, key, ocsp, certificates, self_signed, unknown_names, client_certificates } =
-        written;
+    let ServerTlsWritten {
+        cert,
+        key,
+        ocsp,
+        certificates,
+        self_signed,
+        unknown_names,
+        client_certificates,
+        negotiation,
+    } = written;
     let certificates = if self_signed {
         Certificates::SelfSigned
     } else if certificates.is_empty() {
@@ -166,7 +177,8 @@ fn server_tls(written: ServerTlsWritten) -> Option<ListenerTls> {
             (Mode::Required, ca) => ClientCertificates::Required { ca },
         },
     };
-    Some(ListenerTls { certificates, unknown_names, client_certificates })
+    let negotiation = negotiation_options::settings(negotiation);
+    Some(ListenerTls { certificates, unknown_names, client_certificates, negotiation })
 }
 
 fn certificate_files(written: CertificateWritten) -> Option<CertificateFiles> {
@@ -177,11 +189,16 @@ fn certificate_files(written: CertificateWritten) -> Option<CertificateFiles> {
 
 /// Converts an upstream's `tls` option without mistakes.
 pub(crate) fn upstream_tls(written: Option<Element<UpstreamTlsWritten>>) -> UpstreamTls {
-    let Some(Element { value: UpstreamTlsWritten { ca, name, verify, cert, key }, .. }) = written else {
-        return UpstreamTls::default();
-    };
+    let Some(Element { value, .. }) = written else { return UpstreamTls::default() };
+    let UpstreamTlsWritten { ca, name, verify, cert, key, negotiation } = value;
     let pair = cert.zip(key).map(|(cert, key)| KeyPair { cert: cert.value, key: key.value });
-    UpstreamTls { ca: ca.map(|ca| ca.value), name, verify: verify.value, certificate: pair }
+    UpstreamTls {
+        ca: ca.map(|ca| ca.value),
+        name,
+        verify: verify.value,
+        certificate: pair,
+        negotiation: negotiation_options::settings(negotiation),
+    }
 }
 
 /// All files that TLS needs, with their positions; and the position of each table that names some.
@@ -254,7 +271,12 @@ impl From<&ListenerTls> for ServerTlsWritten {
         let client_certificates = client_certificates.map(|(mode, ca)| {
             element(ClientCertificatesWritten { mode: Some(mode), ca: Some(located(ca.clone())) })
         });
-        let written = Self { unknown_names: tls.unknown_names, client_certificates, ..Self::default() };
+        let written = Self {
+            unknown_names: tls.unknown_names,
+            client_certificates,
+            negotiation: negotiation_options::written(&tls.negotiation),
+            ..Self::default()
+        };
         match &tls.certificates {
             Certificates::SelfSigned => Self { self_signed: true, ..written },
             Certificates::Files(files) => {
@@ -279,7 +301,7 @@ pub(crate) fn written_tls(upstream: &Upstream) -> Option<Element<UpstreamTlsWrit
     if !is_used && upstream.tls == UpstreamTls::default() {
         return None;
     }
-    let UpstreamTls { ca, name, verify, certificate } = &upstream.tls;
+    let UpstreamTls { ca, name, verify, certificate, negotiation } = &upstream.tls;
     let pair = certificate.as_ref();
     Some(element(UpstreamTlsWritten {
         ca: ca.clone().map(located),
@@ -287,5 +309,6 @@ pub(crate) fn written_tls(upstream: &Upstream) -> Option<Element<UpstreamTlsWrit
         verify: located(*verify),
         cert: pair.map(|pair| located(pair.cert.clone())),
         key: pair.map(|pair| located(pair.key.clone())),
+        negotiation: negotiation_options::written(negotiation),
     }))
 }

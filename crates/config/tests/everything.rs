@@ -36,7 +36,7 @@ latency = "20ms"
 [[listen]]
 address = "127.0.0.1:5432"
 tcp = "database"
-tls = { self_signed = true }
+tls = { self_signed = true, preset = "intermediate", min_version = "1.2", max_version = "1.3", ciphers = ["TLS_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"], groups = ["X25519MLKEM768", "secp256r1"] }
 
 [[route]]
 name = "api"

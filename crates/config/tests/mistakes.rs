@@ -300,6 +300,41 @@ fn tls_of_listeners() {
             "5:25: this certificate has no key; expected the path of a file such as /etc/vanward/site.pem".to_owned(),
         ),
         (
+            "tls = { self_signed = true, min_version = \"1.1\" }",
+            "5:43: min_version: unknown word \"1.1\"; did you mean \"1.2\"? Expected \"1.2\" or \"1.3\"".to_owned(),
+        ),
+        (
+            "tls = { self_signed = true, preset = \"modern\", max_version = \"1.2\" }",
+            "5:62: max_version 1.2 is below the lowest version, 1.3; expected at least 1.3, or a lower min_version".to_owned(),
+        ),
+        (
+            "tls = { self_signed = true, groups = [\"x448\"] }",
+            "5:39: groups: unknown word \"x448\"; expected \"X25519\", \"secp256r1\", \"secp384r1\", \"X25519MLKEM768\", \
+             \"SecP256r1MLKEM768\", \"MLKEM768\" or \"MLKEM1024\"".to_owned(),
+        ),
+        (
+            "tls = { self_signed = true, groups = [] }",
+            "5:38: groups: this is empty; expected an array, at least one, each \"X25519\", \"secp256r1\", \"secp384r1\", \
+             \"X25519MLKEM768\", \"SecP256r1MLKEM768\", \"MLKEM768\" or \"MLKEM1024\"".to_owned(),
+        ),
+        (
+            "tls = { self_signed = true, groups = [\"X25519MLKEM768\"] }",
+            "5:38: groups has none of TLS 1.2, which is permitted here; expected X25519, secp256r1 or secp384r1 as well, \
+             or min_version = \"1.3\"".to_owned(),
+        ),
+        (
+            "tls = { self_signed = true, ciphers = [\"TLS_AES_128_GCM_SHA256\"] }",
+            "5:39: ciphers has none of TLS 1.2, which is permitted here; expected some of \
+             TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, \
+             TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, \
+             TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256, or another min_version".to_owned(),
+        ),
+        (
+            "tls = { self_signed = true, preset = \"modern\", ciphers = [\"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256\"] }",
+            "5:58: ciphers: TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is of TLS 1.2, which is not permitted here; expected \
+             suites of the permitted versions alone".to_owned(),
+        ),
+        (
             "tls = { self_signed = 1 }",
             "5:23: self_signed: this is an integer; expected true or false".to_owned(),
         ),
@@ -362,7 +397,7 @@ fn tls_of_upstreams() {
         ("tls = { verify = \"no\" }", "5:18: verify: this is a string; expected true or false"),
         (
             "tls = { verifi = false }",
-            "5:9: unknown key \"verifi\" in tls; did you mean \"verify\"? Expected ca, name, verify, cert or key",
+            "5:9: unknown key \"verifi\" in tls; did you mean \"verify\"? Expected ca, name, verify, cert, key, preset, min_version, max_version, ciphers or groups",
         ),
         (
             "protocol = \"h2c\"",

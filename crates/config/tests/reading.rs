@@ -114,6 +114,7 @@ fn every_option_is_taken() {
         name: Some("z.example.com".to_owned()),
         verify: false,
         certificate: Some(pair("z")),
+        ..UpstreamTls::default()
     };
     assert_eq!((z.protocol, &z.tls), (Protocol::Http2, &tls));
     assert_eq!((a.protocol, &a.tls), (Protocol::Http1, &UpstreamTls::default()));
@@ -148,10 +149,11 @@ fn check_listeners(listeners: &[Listener]) {
     assert_eq!(*all, redirect);
     let files =
         |name: &str, ocsp: Option<&str>| CertificateFiles { pair: pair(name), ocsp: ocsp.map(Into::into) };
+    let certificates = Certificates::Files(vec![files("a", Some("a.ocsp")), files("b", None)]);
     let tls = ListenerTls {
-        certificates: Certificates::Files(vec![files("a", Some("a.ocsp")), files("b", None)]),
         unknown_names: UnknownNames::Refuse,
         client_certificates: ClientCertificates::Optional { ca: "/etc/vanward/clients.pem".into() },
+        ..ListenerTls::new(certificates)
     };
     let year = Duration::from_secs(365 * 24 * 3600);
     let expected = Listener {

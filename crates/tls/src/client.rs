@@ -137,8 +137,9 @@ fn client_config(
             return Err(verifier.err().into_iter().chain(certificate.err().into_iter().flatten()).collect());
         }
     };
-    let builder = ClientConfig::builder_with_provider(provider::for_servers());
-    let builder = builder.with_safe_default_protocol_versions().map_err(|error| vec![refused(&error)])?;
+    let builder = ClientConfig::builder_with_provider(provider::for_servers(&tls.negotiation));
+    let builder = builder.with_protocol_versions(&provider::versions(&tls.negotiation));
+    let builder = builder.map_err(|error| vec![refused(&error)])?;
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
     let (mut config, remarks) = match certificate {
         Some((certified, remarks)) => (builder.with_client_cert_resolver(shown(certified)), remarks),
@@ -161,14 +162,14 @@ fn shown(certified: CertifiedKey) -> Arc<dyn ResolvesClientCert> {
 
 fn verifier(tls: &UpstreamTls) -> Result<Arc<dyn ServerCertVerifier>, Problem> {
     if !tls.verify {
-        let algorithms = provider::for_servers().signature_verification_algorithms;
+        let algorithms = provider::for_certificates().signature_verification_algorithms;
         return Ok(Arc::new(AnyCertificate(algorithms)));
     }
     let roots = match &tls.ca {
         Some(path) => Arc::new(file::roots(path, file::certificates(path)?)?),
         None => system_roots()?,
     };
-    let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider::for_servers());
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider::for_certificates());
     match verifier.build() {
         Ok(verifier) => Ok(verifier),
         Err(error) => Err(Problem { file: tls.ca.clone(), fault: Fault::Refused(error.to_string()) }),

@@ -70,7 +70,7 @@ impl Pair {
         let (der, key) = made(address, now).map_err(|error| refused(error.to_string()))?;
         let certificate =
             Certificate::read(&der).ok_or_else(|| refused("the certificate just made".to_owned()))?;
-        let certified = CertifiedKey::from_der(vec![der], key, &provider::for_clients());
+        let certified = CertifiedKey::from_der(vec![der], key, &provider::for_certificates());
         let key = Arc::new(certified.map_err(|error| refused(error.to_string()))?);
         Ok(Self { key, certificate, staple_until: None, remarks: Vec::new() })
     }
@@ -136,7 +136,7 @@ fn certified(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 ) -> Result<CertifiedKey, Vec<Problem>> {
-    let signing_key = provider::for_clients().key_provider.load_private_key(key);
+    let signing_key = provider::for_certificates().key_provider.load_private_key(key);
     let signing_key = signing_key.map_err(|_| vec![Problem::new(&pair.key, Fault::UnusableKey)])?;
     let certified = CertifiedKey::new(chain, signing_key);
     match certified.keys_match() {

@@ -99,7 +99,7 @@ impl ServerSide {
         let store = Arc::new(Store::new(shelf, tls.unknown_names));
         // Nobody looks at what is passed on: what is spoken inside is for the client to know.
         let protocols = if listener.tcp.is_some() { Vec::new() } else { protocols(listener.http2) };
-        let config = server_config(&tls.client_certificates, &store, &protocols);
+        let config = server_config(tls, &store, &protocols);
         match config {
             Ok(Made { config, tickets, admits }) if problems.is_empty() => Ok(Some(Self {
                 config: ArcSwap::from_pointee(config),
@@ -190,7 +190,7 @@ impl ServerSide {
             && is_due(watched)
         {
             watched.mark_read();
-            match server_config(&self.tls.client_certificates, &self.store, &self.protocols) {
+            match server_config(&self.tls, &self.store, &self.protocols) {
                 Ok(made) => {
                     self.config.store(Arc::new(made.config));
                     (*tickets, *admits) = (made.tickets, made.admits);
@@ -226,23 +226,20 @@ struct Made {
     admits: Admits,
 }
 
-fn server_config(
-    client_certificates: &ClientCertificates,
-    store: &Arc<Store>,
-    protocols: &[Vec<u8>],
-) -> Result<Made, Problem> {
+fn server_config(tls: &ListenerTls, store: &Arc<Store>, protocols: &[Vec<u8>]) -> Result<Made, Problem> {
+    let ListenerTls { client_certificates, negotiation, .. } = tls;
     let failed = |why: String| Problem { file: None, fault: Fault::Refused(why) };
     let refused = |error: rustls::Error| failed(error.to_string());
     let is_required = matches!(client_certificates, ClientCertificates::Required { .. });
     let certificates = client_certificates.ca().map(|ca| file::certificates(ca)).transpose()?;
     let admits = Admits::of(is_required, certificates.as_deref().unwrap_or_default());
-    let builder = ServerConfig::builder_with_provider(provider::for_clients());
-    let builder = builder.with_safe_default_protocol_versions().map_err(refused)?;
+    let builder = ServerConfig::builder_with_provider(provider::for_clients(negotiation));
+    let builder = builder.with_protocol_versions(&provider::versions(negotiation)).map_err(refused)?;
     let builder = match client_certificates.ca().zip(certificates) {
         None => builder.with_no_client_auth(),
         Some((ca, certificates)) => {
             let roots = Arc::new(file::roots(ca, certificates)?);
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider::for_clients());
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider::for_certificates());
             let verifier = if is_required { verifier } else { verifier.allow_unauthenticated() };
             let refused = |error| Problem::new(ca, Fault::Refused(format!("{error}")));
             builder.with_client_cert_verifier(verifier.build().map_err(refused)?)
@@ -250,7 +247,7 @@ fn server_config(
     };
     let mut config = builder.with_cert_resolver(Arc::clone(store) as _);
     config.alpn_protocols = protocols.to_vec();
-    config.ignore_client_order = true;
+    config.ignore_client_order = provider::prefers_own_order(negotiation);
     let tickets = Tickets::new().ok_or_else(|| failed("there are no random bytes for a key".to_owned()))?;
     let tickets = Arc::new(tickets);
     config.ticketer = Arc::clone(&tickets) as _;

@@ -2,10 +2,7 @@
 
 use std::net::SocketAddr;
 
-use config::{
-    CertificateFiles, Certificates, ClientCertificates, KeyPair, ListenAddress, Listener, ListenerTls,
-    Settings, UnknownNames,
-};
+use config::{CertificateFiles, Certificates, KeyPair, ListenAddress, Listener, ListenerTls, Settings};
 use control::Running;
 use route::ProxyVersion;
 use testkit::scene::valid;
@@ -28,11 +25,7 @@ fn proxy_to(server: &str, change: impl FnOnce(&mut Settings)) -> Running {
 fn tls_of(pair: &Pair) -> ListenerTls {
     let files =
         CertificateFiles { pair: KeyPair { cert: pair.cert.clone(), key: pair.key.clone() }, ocsp: None };
-    ListenerTls {
-        certificates: Certificates::Files(vec![files]),
-        unknown_names: UnknownNames::Default,
-        client_certificates: ClientCertificates::None,
-    }
+    ListenerTls::new(Certificates::Files(vec![files]))
 }
 
 fn from_the_machine(config: &mut Settings) {

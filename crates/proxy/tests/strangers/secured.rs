@@ -3,10 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use config::{
-    CertificateFiles, Certificates, ClientCertificates, KeyPair, Listener, ListenerTls, Protocol, Settings,
-    UnknownNames,
-};
+use config::{CertificateFiles, Certificates, KeyPair, Listener, ListenerTls, Protocol, Settings};
 use control::Running;
 use testkit::scene::valid;
 
@@ -18,11 +15,7 @@ use crate::nginx::{LARGE_BYTES, Nginx, Pair, Secured, large_body};
 fn proxy_to(server: &str, certificates: Certificates, change: impl FnOnce(&mut Settings)) -> Running {
     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
     let mut config = Settings::for_servers(vec![any_port; 2], vec![server.parse().expect("is a URL")]);
-    let tls = ListenerTls {
-        certificates,
-        unknown_names: UnknownNames::Default,
-        client_certificates: ClientCertificates::None,
-    };
+    let tls = ListenerTls::new(certificates);
     config.listeners[0] = Listener { tls: Some(tls), ..Listener::plain(any_port) };
     change(&mut config);
     control::start(valid(config)).expect("it starts")

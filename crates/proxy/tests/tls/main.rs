@@ -8,6 +8,8 @@ mod scene;
 mod requests;
 /// Handshakes with clients: full, resumed, refused, and none at all.
 mod handshakes;
+/// Versions, ciphers and groups that an operator chooses.
+mod negotiated;
 /// Early data, which is not accepted.
 mod early;
 /// Clients that keep to Nagle's rule.

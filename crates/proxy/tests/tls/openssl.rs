@@ -28,7 +28,7 @@ impl Drop for Running {
 }
 
 /// What a client says and gets, with these flags.
-fn client(scene: &Scene, server: &mut Option<End>, flags: &[&str]) -> Option<String> {
+pub(crate) fn client(scene: &Scene, server: &mut Option<End>, flags: &[&str]) -> Option<String> {
     let mut command = openssl()?;
     command.args(["s_client", "-connect", &scene.address().to_string(), "-servername", "a.example"]);
     command.args(["-verify_return_error", "-CAfile"]).arg(&scene.authority.file).args(flags);

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Instant;
 
-use config::{Certificates, ClientCertificates, Listener, ListenerTls, Settings, UnknownNames};
+use config::{Certificates, Listener, ListenerTls, Settings};
 use control::Running;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ServerConfig};
@@ -144,11 +144,7 @@ pub(crate) fn count(counters: &Snapshot, word: &str) -> u64 {
 }
 
 pub(crate) fn server_tls_of(certificates: Certificates) -> ListenerTls {
-    ListenerTls {
-        certificates,
-        unknown_names: UnknownNames::Default,
-        client_certificates: ClientCertificates::None,
-    }
+    ListenerTls::new(certificates)
 }
 
 /// The listener's TLS.

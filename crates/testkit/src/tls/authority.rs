@@ -157,7 +157,8 @@ impl Authority {
 }
 
 impl Issued {
-    fn private_key(&self) -> PrivateKeyDer<'static> {
+    /// The key, for a configuration of rustls.
+    pub fn private_key(&self) -> PrivateKeyDer<'static> {
         PrivateKeyDer::Pkcs8(self.key.serialize_der().into())
     }
 }

@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use config::{
-    CertificateFiles, Certificates, ClientCertificates, KeyPair, Listener, ListenerTls, UnknownNames,
-};
+use config::{CertificateFiles, Certificates, KeyPair, Listener, ListenerTls};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, SerialNumber, SignatureAlgorithm};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -147,11 +145,7 @@ pub(crate) fn listener(files: Vec<CertificateFiles>) -> Listener {
 }
 
 pub(crate) fn server_tls(files: Vec<CertificateFiles>) -> ListenerTls {
-    ListenerTls {
-        certificates: Certificates::Files(files),
-        unknown_names: UnknownNames::Default,
-        client_certificates: ClientCertificates::None,
-    }
+    ListenerTls::new(Certificates::Files(files))
 }
 
 pub(crate) fn pem(label: &str, der: &[u8]) -> String {

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use config::{
-    CertificateFiles, Certificates, ClientCertificates, KeyPair, Listener, ListenerTls, UnknownNames,
-};
+use config::{CertificateFiles, Certificates, KeyPair, Listener, ListenerTls, UnknownNames};
 use proptest::prelude::*;
 use rustls::{AlertDescription, ClientConnection, Connection, Error};
 use tls::{Handshake, Role, ServerSide};
@@ -127,9 +125,11 @@ fn an_unknown_name_is_refused_as_such() {
     std::fs::write(&cert, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let tls = ListenerTls {
-        certificates: Certificates::Files(vec![CertificateFiles { pair: KeyPair { cert, key }, ocsp: None }]),
         unknown_names: UnknownNames::Refuse,
-        client_certificates: ClientCertificates::None,
+        ..ListenerTls::new(Certificates::Files(vec![CertificateFiles {
+            pair: KeyPair { cert, key },
+            ocsp: None,
+        }]))
     };
     let listener = Listener { tls: Some(tls), ..Listener::plain(([127, 0, 0, 1], 0).into()) };
     let side = ServerSide::load(&listener).unwrap().unwrap();
@@ -163,11 +163,7 @@ fn our_order_of_ciphers_decides() {
     use rustls::CipherSuite as Suite;
     use rustls::crypto::aws_lc_rs::{DEFAULT_CIPHER_SUITES, default_provider};
     let listener = Listener {
-        tls: Some(ListenerTls {
-            certificates: Certificates::SelfSigned,
-            unknown_names: UnknownNames::Default,
-            client_certificates: ClientCertificates::None,
-        }),
+        tls: Some(ListenerTls::new(Certificates::SelfSigned)),
         ..Listener::plain(([127, 0, 0, 1], 0).into())
     };
     let side = ServerSide::load(&listener).unwrap().unwrap();

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use ::control::Setup;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use config::{
-    AccessLog, Auth, Bandwidth, Bandwidths, CacheStore, CertificateFiles, Certificates, ClientCertificates,
-    Config, Files, KeyPair, ListenAddress, Listener, ListenerTls, LogFormat, LogTarget, Mistake, PROFILES,
-    Profile, Server, Settings, Shaping, UnknownNames,
+    AccessLog, Auth, Bandwidth, Bandwidths, CacheStore, CertificateFiles, Certificates, Config, Files,
+    KeyPair, ListenAddress, Listener, ListenerTls, LogFormat, LogTarget, Mistake, PROFILES, Profile, Server,
+    Settings, Shaping,
 };
 use route::{AllowedOrigin, Cors, Users};
 use shape::{Delay, Fault, Occasion};
@@ -164,11 +164,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         if let Some(profile) = arguments.profile {
             (listener.bandwidths, listener.link) = (profile.bandwidths(), profile.link());
         }
-        listener.tls = certificates(arguments).map(|certificates| ListenerTls {
-            certificates,
-            unknown_names: UnknownNames::default(),
-            client_certificates: ClientCertificates::default(),
-        });
+        listener.tls = certificates(arguments).map(ListenerTls::new);
     }
     let problems: BTreeSet<String> = super::check::problems(&settings)
         .into_iter()
