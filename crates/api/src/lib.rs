@@ -8,3 +8,5 @@ pub mod maintenance;
 pub mod shaping;
 /// The status of the proxy, and orders about servers and faults.
 pub mod status;
+/// Requests since the start and in the last minute.
+pub mod traffic;

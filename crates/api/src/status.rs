@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::maintenance::MaintenanceStatus;
 use crate::shaping::ShapingStatus;
+use crate::traffic::{LastMinuteStatus, TrafficStatus};
 
 /// The status of the proxy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,6 +25,12 @@ pub struct Status {
     pub connections: u64,
     /// The number of requests in progress.
     pub requests: u64,
+    /// All requests that ended.
+    #[serde(default)]
+    pub traffic: TrafficStatus,
+    /// Bytes, connections and failures of the last minute.
+    #[serde(default)]
+    pub last_minute: LastMinuteStatus,
     /// The listeners.
     pub listeners: Vec<ListenerStatus>,
     /// The routes, in the order of the file.
@@ -61,6 +68,9 @@ pub struct ListenerStatus {
 pub struct RouteStatus {
     /// The name of the route, as in the log.
     pub route: String,
+    /// The requests of the route.
+    #[serde(default)]
+    pub traffic: TrafficStatus,
     /// The cache counters of the route; `None` until its cache has done something.
     pub cache: Option<RouteCacheStatus>,
 }
@@ -192,6 +202,18 @@ pub struct UpstreamStatus {
     pub balance: String,
     /// The number of sticky sessions; `None` without sessions, or if clients carry them in cookies.
     pub sessions: Option<usize>,
+    /// The attempts with all its servers.
+    #[serde(default)]
+    pub traffic: TrafficStatus,
+    /// Failed attempts since the start, by cause word as in the log. Causes that never occurred are left out.
+    #[serde(default)]
+    pub failures: BTreeMap<String, u64>,
+    /// Retries since the start.
+    #[serde(default)]
+    pub retries: u64,
+    /// The number of requests that wait for a server now.
+    #[serde(default)]
+    pub queued: u64,
     /// The current servers. A name with several addresses counts as several servers.
     pub servers: Vec<ServerStatus>,
 }
@@ -213,6 +235,9 @@ pub struct ServerStatus {
     pub priority: u16,
     /// The number of requests in progress.
     pub requests: u32,
+    /// The attempts with the server.
+    #[serde(default)]
+    pub traffic: TrafficStatus,
     /// The response time, measured only if the policy or the ejection needs it.
     pub response_time_ms: Option<f64>,
     /// An operator's changes since the file was read: `drained`, `weight`, `added`.

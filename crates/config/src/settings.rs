@@ -104,6 +104,12 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether requests are counted by name, with their times: for the metrics endpoint, and for the status of the admin
+    /// API.
+    pub fn is_measured(&self) -> bool {
+        self.metrics.is_some() || self.admin.is_some()
+    }
+
     /// The settings of a proxy without a file: every request goes to `servers`, whatever its host and path.
     ///
     /// # Panics

@@ -6,6 +6,8 @@
 
 /// Status of the proxy.
 mod status;
+/// Requests since the start and in the last minute.
+pub(crate) mod traffic;
 /// Commands for the cache.
 mod cache;
 /// Commands for faults.

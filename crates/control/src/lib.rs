@@ -311,6 +311,7 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
             tokio::task::spawn_local(shaping_overrides::watch(Weak::clone(&control)));
             tokio::task::spawn_local(watch_refusals(Weak::clone(&control)));
             tokio::task::spawn_local(pressure::watch(Weak::clone(&control)));
+            tokio::task::spawn_local(metrics::sample(Weak::clone(&control)));
             tokio::task::spawn_local(cache::sweep(plan_of(Weak::clone(&control))));
             if let Some(epoch) = control.upgrade().map(|control| control.epoch) {
                 let shared = Rc::new(probe::Shared::new(epoch));

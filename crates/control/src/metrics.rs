@@ -1,10 +1,12 @@
 //! The metrics endpoint for Prometheus: its listener, and its response. Workers count (see `telemetry::counters`); sums
-//! are only made on request, and labelled metrics are only counted while there is an endpoint or a cache.
+//! are made on request, and every five seconds for the rates of the admin API. Labelled metrics are only counted while there
+//! is an endpoint, an admin API or a cache.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -15,11 +17,12 @@ use axum::routing::get;
 use balance::{Flow, Time};
 use config::ListenAddress;
 use telemetry::{
-    AccessLog, Counters, Directory, Exposition, Names, Places, Process, Reader, RouteCell, SeriesReader,
-    ServerHealthSample, ServerState, Snapshot, Syntax,
+    AccessLog, Counters, Directory, Exposition, History, Names, Places, Process, Reader, SAMPLE_PERIOD,
+    Sample, SeriesReader, ServerHealthSample, ServerState, Snapshot, Syntax, Totals,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::admin::traffic::Traffic;
 use crate::change::Control;
 use crate::control_listener::{Listener, Place};
 use crate::handover::Purpose;
@@ -36,6 +39,8 @@ pub(crate) struct Metrics {
     changes: Mutex<Counters>,
     log: Mutex<Logged>,
     pub(crate) listener: Listener<MetricsAddress>,
+    /// For the rates of the admin API.
+    history: Mutex<History>,
 }
 
 /// The log whose losses are told.
@@ -92,6 +97,7 @@ impl Metrics {
             changes: Mutex::new(changes),
             log: Mutex::default(),
             listener: Listener::new(sockets),
+            history: Mutex::default(),
         }
     }
 
@@ -130,10 +136,10 @@ impl Metrics {
         counter.increment();
     }
 
-    /// Assigns places in the counters to the names of `plan`. `None` if nobody reads them: no metrics endpoint and no
-    /// cache.
+    /// Assigns places in the counters to the names of `plan`. `None` if nobody reads them: no metrics endpoint, no admin
+    /// API and no cache.
     pub(crate) fn places(&self, plan: &Plan) -> Option<Arc<Places>> {
-        let is_counted = plan.config.metrics.is_some() || plan.cache.is_some();
+        let is_counted = plan.config.is_measured() || plan.cache.is_some();
         is_counted.then(|| lock(&self.directory).places(&names(plan)))
     }
 
@@ -142,13 +148,34 @@ impl Metrics {
         self.listener.lock().as_ref().map(|open| open.known)
     }
 
-    /// The workers' totals by route, for all plans in use.
-    pub(crate) fn routes(&self) -> Vec<(Arc<str>, RouteCell)> {
-        lock(&self.directory).totals().routes
+    /// The workers' totals by name, for all plans in use.
+    pub(crate) fn totals(&self) -> Totals {
+        lock(&self.directory).totals()
+    }
+
+    /// The traffic up to `now`, the time since the start.
+    pub(crate) fn traffic(&self, now: Duration, totals: &Totals) -> Traffic {
+        let history = lock(&self.history);
+        let (time, before) = match history.minute_ago(now) {
+            Some((age, sample)) => (age, sample.clone()),
+            // Since the start.
+            None => (now, Sample::default()),
+        };
+        Traffic { now: Sample::of(self.counters(), totals), before, time }
+    }
+
+    /// Notes the totals of this moment, for rates of the last minute. `is_wanted` is false without an admin API.
+    fn sample(&self, now: Duration, is_wanted: bool) {
+        if is_wanted {
+            let sample = Sample::of(self.counters(), &self.totals());
+            lock(&self.history).put(now, sample);
+        } else {
+            lock(&self.history).clear();
+        }
     }
 
     fn page(&self, plan: &Plan, now: Time, syntax: Syntax) -> String {
-        let totals = lock(&self.directory).totals();
+        let totals = self.totals();
         let (misses, refusals) = (cache::miss_words(), cache::refusal_words());
         let exposition = Exposition {
             version: env!("CARGO_PKG_VERSION"),
@@ -210,6 +237,15 @@ fn standings(plan: &Plan, now: Time) -> Vec<ServerHealthSample> {
         }
     }
     standings
+}
+
+/// Samples the totals for the admin API, until the proxy ends. Without an admin API nobody asks for rates.
+pub(crate) async fn sample(control: Weak<Control>) {
+    loop {
+        tokio::time::sleep(SAMPLE_PERIOD).await;
+        let Some(control) = control.upgrade() else { return };
+        control.metrics.sample(control.epoch.elapsed(), control.plan().config.admin.is_some());
+    }
 }
 
 /// The routes of the metrics endpoint.

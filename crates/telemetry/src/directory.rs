@@ -96,6 +96,11 @@ pub struct Totals {
     pub servers: Vec<(ServerName, ServerCell)>,
 }
 
+impl Totals {
+    /// The names for requests without a route, and for those of routes beyond `NAMED_MAX`.
+    pub const REST: [&'static str; 2] = ["(none)", "(other)"];
+}
+
 impl Directory {
     /// Creates a directory without names.
     #[must_use]
@@ -156,7 +161,7 @@ impl Directory {
             servers: self.servers.totals(&self.workers, |worker| &worker.cells.servers),
         };
         let none = sum(&self.workers, Place::NONE, |worker| &worker.cells.routes);
-        totals.routes.push(("(none)".into(), none));
+        totals.routes.push((Totals::REST[0].into(), none));
         if self.routes.is_beyond {
             let rest = sum(&self.workers, Place::OTHER, |worker| &worker.cells.routes);
             totals.routes.push((other.clone(), rest));

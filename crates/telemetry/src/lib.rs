@@ -27,6 +27,8 @@ mod histogram;
 mod series;
 /// Assigns names to places in the counters, over reloads.
 mod directory;
+/// Samples of the totals, for rates and quantiles of the last minute.
+mod history;
 /// Facts about the process from the system.
 mod process;
 /// Writes metric families and samples as text.
@@ -44,6 +46,7 @@ pub use directory::{Directory, NAMED_MAX, Names, Places, ServerName, Totals};
 pub use entry::{ClientTls, Entry, Injected, Retried, Version};
 pub use exposition::{Exposition, ServerHealthSample, ServerState};
 pub use histogram::{BUCKETS, Histogram};
+pub use history::{History, Requests, SAMPLE_PERIOD, Sample};
 pub use line::Format;
 pub use log::{AccessLog, Target, WorkerLog};
 pub use process::Process;

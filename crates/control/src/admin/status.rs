@@ -1,6 +1,6 @@
 //! Reads the status of the proxy for the admin API.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,16 +8,18 @@ use api::status::{
     ConfigMistake, FaultStatus, ListenerStatus, RouteStatus, ServerState, ServerStatus, Status,
     UpstreamStatus,
 };
+use api::traffic::TrafficStatus;
 use balance::{Cause, Flow, Time};
 use config::{ListenAddress, Mistake};
-use telemetry::RouteCell;
+use telemetry::{CAUSES_MAX, RouteCell, Totals, UpstreamCell};
 
+use super::traffic::Traffic;
 use super::{maintenance, shaping};
 use crate::change::Control;
 use crate::runtime_overrides::{Presence, RuntimeOverrides, ServerChange};
 use proxy::cache::{self, Cache};
 use proxy::context::failure::Failure;
-use proxy::context::plan::{Plan, Route, Stickiness, UpstreamPlan};
+use proxy::context::plan::{Plan, Stickiness, UpstreamPlan};
 use proxy::faults::Rule;
 
 /// Converts a mistake of the configuration to the type of the admin API.
@@ -31,8 +33,8 @@ pub(crate) fn mistake(mistake: &Mistake) -> ConfigMistake {
 pub(crate) fn read(control: &Control) -> Status {
     let plan = control.plan();
     let (now, overrides) = (control.time(), control.overrides());
-    let counted = control.metrics.counters();
-    let failures = Failure::WORDS.iter().zip(counted.failures).filter(|(_, count)| *count > 0);
+    let (counted, totals) = (control.metrics.counters(), control.metrics.totals());
+    let traffic = control.metrics.traffic(control.epoch.elapsed(), &totals);
     let listeners = plan.config.listeners.iter().zip(control.addresses());
     Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -42,6 +44,8 @@ pub(crate) fn read(control: &Control) -> Status {
         workers: control.workers.len(),
         connections: counted.connections_active,
         requests: counted.requests_active,
+        traffic: traffic.whole(),
+        last_minute: traffic.last_minute(),
         listeners: listeners
             .map(|(listener, address): (_, ListenAddress)| ListenerStatus {
                 name: listener.name.clone(),
@@ -49,24 +53,43 @@ pub(crate) fn read(control: &Control) -> Status {
                 has_tls: listener.tls.is_some(),
             })
             .collect(),
-        routes: routes(control, &plan),
+        routes: routes(&plan, &totals, &traffic),
         cache: plan.cache.as_ref().map(Cache::report),
-        upstreams: plan.upstreams.iter().map(|upstream| of_upstream(upstream, &overrides, now)).collect(),
+        upstreams: plan
+            .upstreams
+            .iter()
+            .map(|upstream| {
+                let cell = totals.upstreams.iter().find(|(name, _)| **name == *upstream.config.name);
+                let counted = CountedUpstream { traffic: &traffic, cell: cell.map(|(_, cell)| cell) };
+                of_upstream(upstream, &counted, &overrides, now)
+            })
+            .collect(),
         faults: faults(control),
         maintenance: maintenance::routes(control),
         shaping: shaping::places(control).into_iter().filter(|place| !place.is_plain()).collect(),
         counters: counted.each().map(|row| (row.name.to_owned(), row.value)).collect(),
-        failures: failures.map(|(word, count)| ((*word).to_owned(), count)).collect(),
+        failures: by_cause(counted.failures),
     }
 }
 
-fn routes(control: &Control, plan: &Plan) -> Vec<RouteStatus> {
-    let counted: HashMap<Arc<str>, RouteCell> = control.metrics.routes().into_iter().collect();
-    let told = |route: &Route| RouteStatus {
-        route: route.label.clone(),
-        cache: counted.get(route.label.as_str()).and_then(|cell| cell.cache.look()).map(cache::of_route),
+/// The routes of the plan, and what is counted without one of them, if there is anything.
+fn routes(plan: &Plan, totals: &Totals, traffic: &Traffic) -> Vec<RouteStatus> {
+    let counted: HashMap<&str, &RouteCell> =
+        totals.routes.iter().map(|(name, cell)| (&**name, cell)).collect();
+    let status = |label: &str| RouteStatus {
+        route: label.to_owned(),
+        traffic: traffic.route(label),
+        cache: counted.get(label).and_then(|cell| cell.cache.look()).map(cache::of_route),
     };
-    plan.routes.iter().map(told).collect()
+    let own = plan.routes.iter().map(|route| status(&route.label));
+    let rest = Totals::REST.into_iter().map(status).filter(|rest| rest.traffic.requests > 0);
+    own.chain(rest).collect()
+}
+
+/// Counts by cause word, without causes that never occurred.
+pub(super) fn by_cause(counts: [u64; CAUSES_MAX]) -> BTreeMap<String, u64> {
+    let counts = Failure::WORDS.iter().zip(counts).filter(|(_, count)| *count > 0);
+    counts.map(|(word, count)| ((*word).to_owned(), count)).collect()
 }
 
 /// The current fault rules.
@@ -87,9 +110,22 @@ pub(crate) fn faults(control: &Control) -> Vec<FaultStatus> {
     control.faults.rules().iter().map(told).collect()
 }
 
-fn of_upstream(upstream: &Arc<UpstreamPlan>, overrides: &RuntimeOverrides, now: Time) -> UpstreamStatus {
+/// What was counted of an upstream. Without a cell nothing was.
+struct CountedUpstream<'c> {
+    traffic: &'c Traffic,
+    cell: Option<&'c UpstreamCell>,
+}
+
+fn of_upstream(
+    upstream: &Arc<UpstreamPlan>,
+    counted: &CountedUpstream<'_>,
+    overrides: &RuntimeOverrides,
+    now: Time,
+) -> UpstreamStatus {
     let UpstreamPlan { config, fleet, servers, .. } = &**upstream;
-    let server = |index: usize| {
+    let labels: Vec<&str> = servers.iter().map(|server| server.label.as_str()).collect();
+    let (each_traffic, traffic) = counted.traffic.servers(&config.name, &labels);
+    let server = |(index, traffic): (usize, TrafficStatus)| {
         let (server, member) = (&servers[index], &fleet.members()[index]);
         let (state, reason) = state(upstream, index, now);
         ServerStatus {
@@ -100,6 +136,7 @@ fn of_upstream(upstream: &Arc<UpstreamPlan>, overrides: &RuntimeOverrides, now: 
             weight: weight(upstream, index),
             priority: member.priority,
             requests: member.health.in_flight(),
+            traffic,
             response_time_ms: fleet.response_time(index, now).map(|time| time.as_secs_f64() * 1e3),
             changes: overrides.of(&config.name, &server.config).map(changes).unwrap_or_default(),
         }
@@ -111,7 +148,11 @@ fn of_upstream(upstream: &Arc<UpstreamPlan>, overrides: &RuntimeOverrides, now: 
             Some(Stickiness::Table { sessions, .. }) => Some(sessions.len()),
             Some(Stickiness::Cookie(..)) | None => None,
         },
-        servers: (0..servers.len()).map(server).collect(),
+        traffic,
+        failures: counted.cell.map(|cell| by_cause(cell.failures.values())).unwrap_or_default(),
+        retries: counted.cell.map_or(0, |cell| cell.retries.values().iter().sum()),
+        queued: counted.cell.map_or(0, |cell| cell.queued.value()),
+        servers: each_traffic.into_iter().enumerate().map(server).collect(),
     }
 }
 

@@ -87,7 +87,7 @@ impl<'a> Record<'a> {
     /// The notes of work that no client waits for: no request is counted or logged.
     pub(crate) fn detached(ctx: &'a ExchangeContext<'a>) -> Self {
         let worker = ctx.worker;
-        let is_timed = worker.is_logging() || ctx.snapshot.plan.config.metrics.is_some();
+        let is_timed = worker.is_logging() || ctx.snapshot.plan.config.is_measured();
         Self {
             ctx,
             began: is_timed.then(Instant::now),
@@ -117,7 +117,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Whether the log or the metrics need times.
+    /// Whether the log, the metrics or the status need times.
     pub(crate) fn is_timed(&self) -> bool {
         self.began.is_some()
     }

@@ -10,6 +10,7 @@ use config::FaultRule;
 use shape::{Fault, Occasion};
 
 use super::reach::Reach;
+use super::table::{self, Align};
 
 /// Shows, adds and removes injected faults of the running proxy.
 ///
@@ -178,8 +179,7 @@ pub(crate) fn rules(faults: &[(Occasion, Fault)]) -> Vec<FaultRule> {
 
 /// Faults as a table.
 pub(super) fn table(faults: &[FaultStatus]) -> String {
-    let mut rows = vec![["FAULT", "INJECTS", "PROBABILITY", "MATCHED", "INJECTED", ""].map(str::to_owned)];
-    rows.extend(faults.iter().map(|fault| {
+    let row = |fault: &FaultStatus| {
         let off = (!fault.is_on).then(|| "not now".to_owned());
         let expires = fault.expires_in_seconds.map(|seconds| match seconds {
             0.0 => "expired".to_owned(),
@@ -193,20 +193,16 @@ pub(super) fn table(faults: &[FaultStatus]) -> String {
             fault.injected.to_string(),
             off.into_iter().chain(expires).collect::<Vec<_>>().join(", "),
         ]
-    }));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; 6] = std::array::from_fn(width);
-    let mut text = String::new();
-    for [name, inject, probability, matched, injected, note] in &rows {
-        let [name_width, inject_width, probability_width, matched_width, injected_width, _] = widths;
-        let line = format!(
-            "  {name:name_width$}  {inject:inject_width$}  {probability:>probability_width$}  \
-             {matched:>matched_width$}  {injected:>injected_width$}  {note}"
-        );
-        // Writing into a String does not fail.
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
-    text
+    };
+    let columns = [
+        ("FAULT", Align::Left),
+        ("INJECTS", Align::Left),
+        ("PROBABILITY", Align::Right),
+        ("MATCHED", Align::Right),
+        ("INJECTED", Align::Right),
+        ("", Align::Left),
+    ];
+    table::table(columns, &faults.iter().map(row).collect::<Vec<_>>())
 }
 
 /// A name, escaped as one segment of a path.

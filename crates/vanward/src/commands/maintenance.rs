@@ -1,6 +1,5 @@
 //! `vanward maintenance`: takes routes of the running proxy out of service and back, without a reload.
 
-use std::fmt::Write;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use api::maintenance::{MaintenanceOrder, MaintenanceStatus, MaintenanceSwitched};
 
 use super::reach::Reach;
+use super::table::{self, Align};
 
 /// Takes routes of the running proxy out of service and back: clients get 503 with Retry-After.
 ///
@@ -149,12 +149,8 @@ fn order(on: &On) -> Result<MaintenanceOrder, ExitCode> {
 
 /// Routes as a table.
 pub(super) fn table(routes: &[MaintenanceStatus]) -> String {
-    let width = routes.iter().map(|route| route.route.chars().count()).max().unwrap_or(0);
-    routes.iter().fold(String::new(), |mut text, status| {
-        // Writing into a String does not fail.
-        let _ = writeln!(text, "  {:width$}  {}", status.route, told(status));
-        text
-    })
+    let rows: Vec<_> = routes.iter().map(|status| [status.route.clone(), told(status)]).collect();
+    table::table([("", Align::Left), ("", Align::Left)], &rows)
 }
 
 /// Text of a route: `503, retry after 5m, for all but 10.0.0.0/8; by command`.

@@ -25,6 +25,8 @@ pub(crate) mod check;
 mod check_route;
 /// The client of the admin API.
 mod reach;
+/// Tables on the terminal.
+mod table;
 /// `vanward status`: shows the state of the running proxy.
 pub(crate) mod status;
 /// `vanward reload`: reloads the configuration of the running proxy.

@@ -1,6 +1,5 @@
 //! `vanward shape`: shows and changes rate limits and delays of the running proxy, without a reload.
 
-use std::fmt::Write;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -9,6 +8,7 @@ use config::PROFILES;
 
 use super::faults::escaped;
 use super::reach::Reach;
+use super::table::{self, Align};
 
 /// Shows and changes rate limits and delays of the running proxy.
 ///
@@ -196,14 +196,7 @@ pub(super) fn table(places: &[ShapingStatus]) -> String {
         .iter()
         .map(|place| [format!("{} {}", word(place.place), place.name), told(place), note(place)])
         .collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let (name_width, told_width) = (width(0), width(1));
-    rows.iter().fold(String::new(), |mut text, [name, told, note]| {
-        let line = format!("  {name:name_width$}  {told:told_width$}  {note}");
-        // Writing into a String does not fail.
-        let _ = writeln!(text, "{}", line.trim_end());
-        text
-    })
+    table::table([("", Align::Left), ("", Align::Left), ("", Align::Left)], &rows)
 }
 
 /// Text of a place: `rate 1MB/s and 100KB/s per client, latency 50ms`.

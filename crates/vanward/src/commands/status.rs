@@ -1,22 +1,33 @@
-//! `vanward status`: shows the state of the running proxy, as a table or as JSON.
+//! `vanward status`: shows the state of the running proxy, as tables or as JSON.
 
 /// The part of the status about the cache.
 mod cache;
+/// The part of the status about routes.
+mod routes;
+/// The part of the status about upstreams and their servers.
+mod servers;
+/// Numbers for people.
+mod units;
 
+use std::cmp::Ordering;
 use std::fmt::Write;
 use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use api::status::{ServerState, ServerStatus, Status, UpstreamStatus};
+use api::status::Status;
+use api::traffic::TrafficStatus;
+use clap::ValueEnum;
 
 use super::reach::Reach;
 use super::{faults, maintenance, shape};
+use units::{bytes, count, milliseconds, percent, rate, time};
 
-/// Shows the state of the running proxy: listeners, upstreams, and each server with its state and the reason.
+/// Shows the state of the running proxy: totals and rates of the last minute, routes, and upstreams with their servers.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Print everything as JSON, including counters and routes
+    /// Print everything as JSON, including counters and failures by cause
     #[arg(long, conflicts_with = "configuration")]
     json: bool,
 
@@ -24,26 +35,129 @@ pub(crate) struct Args {
     #[arg(long)]
     configuration: bool,
 
+    /// Show it again every so many seconds, until interrupted; with --json a line each time
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        default_missing_value = "1",
+        value_parser = seconds,
+        conflicts_with = "configuration"
+    )]
+    watch: Option<Duration>,
+
+    /// Sort routes and servers, the most first; names from A to Z [default: the order of the file]
+    #[arg(long, value_name = "BY", value_enum, conflicts_with_all = ["json", "configuration"])]
+    sort: Option<Sort>,
+
+    /// Show only routes, upstreams and servers whose name contains this text
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["json", "configuration"])]
+    filter: Option<String>,
+
     #[command(flatten)]
     reach: Reach,
 }
 
 const EXAMPLES: &str = "\
+Rates and percentiles are those of the last minute. Percentiles are estimated from a histogram; those of a server are
+the time to the first byte of its response.
+
 Examples:
   vanward status                               the proxy whose `admin` socket vanward.toml names
   vanward status --socket /run/vanward.sock
+  vanward status --watch --sort errors         again every second, what fails most first
+  vanward status --filter shop                 what has `shop` in its name
   vanward status --json | jq '.upstreams[].servers[] | select(.state != \"up\")'
   vanward status --configuration               the active one, including servers of `vanward add`";
 
+/// What rows are sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sort {
+    /// Name
+    Name,
+    /// Requests since the start
+    Requests,
+    /// Requests per second
+    Rate,
+    /// Failed requests and 5xx per second, then 4xx
+    Errors,
+    /// 99th percentile
+    P99,
+}
+
+/// How the status is shown.
+#[derive(Debug, Default)]
+struct View {
+    sort: Option<Sort>,
+    filter: Option<String>,
+    has_colour: bool,
+}
+
+impl View {
+    fn shows(&self, name: &str) -> bool {
+        self.filter.as_ref().is_none_or(|text| name.contains(text.as_str()))
+    }
+}
+
+/// The order of two rows by their traffic, the most first. Names are left to the rows.
+fn by_traffic(sort: Sort, one: &TrafficStatus, other: &TrafficStatus) -> Ordering {
+    let key = |traffic: &TrafficStatus| {
+        let last_minute = &traffic.last_minute;
+        match sort {
+            Sort::Name => [0.0, 0.0],
+            Sort::Requests => [traffic.requests as f64, 0.0],
+            Sort::Rate => [last_minute.requests_per_second, 0.0],
+            Sort::Errors => [last_minute.server_errors_per_second, last_minute.client_errors_per_second],
+            Sort::P99 => [last_minute.p99_ms.unwrap_or(-1.0), 0.0],
+        }
+    };
+    let ([one_first, one_second], [other_first, other_second]) = (key(one), key(other));
+    other_first.total_cmp(&one_first).then(other_second.total_cmp(&one_second))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "is a number of seconds, as 1 or 0.5".to_owned())?;
+    if !(0.1..=3600.0).contains(&seconds) {
+        return Err("is from 0.1 to 3600 seconds".to_owned());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
 pub(crate) fn run(arguments: &Args) -> ExitCode {
-    shown(arguments).map_or_else(
-        |code| code,
-        |text| {
-            // Who reads no further has seen enough.
-            let _ = std::io::stdout().lock().write_all(text.as_bytes());
-            ExitCode::SUCCESS
-        },
-    )
+    let Some(pause) = arguments.watch else {
+        return shown(arguments).map_or_else(
+            |code| code,
+            |text| {
+                // Who reads no further has seen enough.
+                let _ = std::io::stdout().lock().write_all(text.as_bytes());
+                ExitCode::SUCCESS
+            },
+        );
+    };
+    watch(arguments, pause)
+}
+
+/// Shows the status again and again: in the same place of a terminal, else one after the other. Ends when nobody reads
+/// any more, or the proxy has gone.
+fn watch(arguments: &Args, pause: Duration) -> ExitCode {
+    let is_terminal = std::io::stdout().is_terminal();
+    loop {
+        let text = match shown(arguments) {
+            Ok(text) => text,
+            Err(code) => return code,
+        };
+        let text = match (is_terminal, arguments.json) {
+            // From the first line of an empty screen.
+            (true, false) => format!("\x1b[H\x1b[2J{text}"),
+            _ => format!("{text}\n"),
+        };
+        let mut output = std::io::stdout().lock();
+        if output.write_all(text.as_bytes()).and_then(|()| output.flush()).is_err() {
+            return ExitCode::SUCCESS;
+        }
+        drop(output);
+        std::thread::sleep(pause);
+    }
 }
 
 fn shown(arguments: &Args) -> Result<String, ExitCode> {
@@ -51,16 +165,46 @@ fn shown(arguments: &Args) -> Result<String, ExitCode> {
         return Ok(String::from_utf8_lossy(&arguments.reach.get("/configuration")?.body).into_owned());
     }
     let answer = arguments.reach.get("/status")?;
+    if arguments.json && arguments.watch.is_some() {
+        // A line for each.
+        return Ok(answer.told::<serde_json::Value>()?.to_string());
+    }
     let status: Status = answer.told()?;
     if arguments.json {
         return Ok(String::from_utf8_lossy(&answer.body).into_owned());
     }
     let has_colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    Ok(page(&status, has_colour))
+    let view = View { sort: arguments.sort, filter: arguments.filter.clone(), has_colour };
+    Ok(page(&status, &view))
 }
 
-fn page(status: &Status, has_colour: bool) -> String {
+fn page(status: &Status, view: &View) -> String {
     let mut page = String::new();
+    summary(&mut page, status);
+    routes::show(&mut page, &status.routes, view);
+    for upstream in &status.upstreams {
+        servers::show(&mut page, upstream, view);
+    }
+    if let Some(stored) = &status.cache {
+        cache::told(&mut page, stored, &status.routes);
+    }
+    if !status.maintenance.is_empty() {
+        page += "\nmaintenance; `vanward maintenance off --all` ends it\n";
+        page += &maintenance::table(&status.maintenance);
+    }
+    if !status.faults.is_empty() {
+        page += "\nfaults, injected on purpose; `vanward faults clear` removes them\n";
+        page += &faults::table(&status.faults);
+    }
+    if !status.shaping.is_empty() {
+        page += "\nrates and delays; `vanward shape clear` takes back what is changed\n";
+        page += &shape::table(&status.shaping);
+    }
+    page
+}
+
+/// What concerns the proxy as a whole.
+fn summary(page: &mut String, status: &Status) {
     // Writing into a String does not fail.
     let _ = writeln!(
         page,
@@ -71,105 +215,35 @@ fn page(status: &Status, has_colour: bool) -> String {
         count(status.workers as u64, "worker"),
         count(status.reloads, "reload"),
     );
-    let (connections, requests) =
-        (count(status.connections, "connection"), count(status.requests, "request"));
-    let _ = writeln!(page, "{connections}, {requests} running");
     let listeners: Vec<String> = status
         .listeners
         .iter()
         .map(|listener| format!("{}{}", listener.address, if listener.has_tls { " (TLS)" } else { "" }))
         .collect();
     let _ = writeln!(page, "listening on {}", listeners.join(", "));
-    for upstream in &status.upstreams {
-        let sessions = upstream.sessions.map(|sessions| format!(", {}", count(sessions as u64, "session")));
-        let sessions = sessions.unwrap_or_default();
-        let _ = writeln!(page, "\nupstream {} ({}){sessions}", upstream.name, upstream.balance);
-        table(&mut page, upstream, has_colour);
-    }
-    if let Some(stored) = &status.cache {
-        cache::told(&mut page, stored, &status.routes);
-    }
-    if !status.maintenance.is_empty() {
-        let _ = writeln!(page, "\nmaintenance; `vanward maintenance off --all` ends it");
-        page += &maintenance::table(&status.maintenance);
-    }
-    if !status.faults.is_empty() {
-        let _ = writeln!(page, "\nfaults, injected on purpose; `vanward faults clear` removes them");
-        page += &faults::table(&status.faults);
-    }
-    if !status.shaping.is_empty() {
-        let _ = writeln!(page, "\nrates and delays; `vanward shape clear` takes back what is changed");
-        page += &shape::table(&status.shaping);
-    }
-    page
-}
-
-fn table(page: &mut String, upstream: &UpstreamStatus, has_colour: bool) {
-    let mut rows = vec![["SERVER", "STATE", "WEIGHT", "REQUESTS", "RESPONSE", ""].map(str::to_owned)];
-    rows.extend(upstream.servers.iter().map(row));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; 6] = std::array::from_fn(width);
-    for (index, [server, state, weight, requests, response, note]) in rows.iter().enumerate() {
-        let colour = index.checked_sub(1).filter(|_| has_colour).map(|server| upstream.servers[server].state);
-        let (on, off) = colour.map_or(("", ""), |state| (colour_of(state), "\x1b[0m"));
-        let [server_width, state_width, weight_width, requests_width, response_width, _] = widths;
-        let line = format!(
-            "  {server:server_width$}  {on}{state:state_width$}{off}  {weight:>weight_width$}  \
-             {requests:>requests_width$}  {response:>response_width$}  {note}"
-        );
-        let _ = writeln!(page, "{}", line.trim_end());
-    }
-}
-
-fn row(server: &ServerStatus) -> [String; 6] {
-    let changed: Vec<&str> =
-        server.changes.iter().map(String::as_str).filter(|change| *change != "drained").collect();
-    let changed = match changed.as_slice() {
-        [] => None,
-        ["weight"] => Some("weight is not the file's".to_owned()),
-        _ => Some("not in the file".to_owned()),
-    };
-    let notes: Vec<String> = server.reason.clone().into_iter().chain(changed).collect();
-    [
-        server.label.clone(),
-        word(server.state).to_owned(),
-        server.weight.to_string(),
-        server.requests.to_string(),
-        server.response_time_ms.map_or_else(|| "-".to_owned(), |time| format!("{time:.1} ms")),
-        notes.join("; "),
-    ]
-}
-
-fn word(state: ServerState) -> &'static str {
-    match state {
-        ServerState::Up => "up",
-        ServerState::Draining => "draining",
-        ServerState::Ejected => "ejected",
-        ServerState::Down => "down",
-        ServerState::Open => "open circuit",
-    }
-}
-
-fn colour_of(state: ServerState) -> &'static str {
-    match state {
-        ServerState::Up => "\x1b[32m",
-        ServerState::Draining => "\x1b[33m",
-        ServerState::Ejected | ServerState::Down | ServerState::Open => "\x1b[31m",
-    }
-}
-
-fn count(count: u64, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
-/// Text of a duration: `3 d 4 h`, `4 h 5 min`, `5 min 6 s`, `6 s`.
-fn time(seconds: u64) -> String {
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
-        (0, ..) => format!("{hours} h {} min", minutes % 60),
-        _ => format!("{days} d {} h", hours % 24),
+    let (connections, requests) =
+        (count(status.connections, "connection"), count(status.requests, "request"));
+    let _ = writeln!(page, "{connections}, {requests} running; {} ended", status.traffic.requests);
+    let rates = &status.traffic.last_minute;
+    let share = |part: f64| percent(part / rates.requests_per_second.max(f64::MIN_POSITIVE));
+    let _ = writeln!(
+        page,
+        "last {:.0} s: {} requests/s, {} with 4xx, {} failed or 5xx; p50 {}, p90 {}, p99 {}; {}/s in, {}/s out",
+        rates.seconds,
+        rate(rates.requests_per_second),
+        share(rates.client_errors_per_second),
+        share(rates.server_errors_per_second),
+        milliseconds(rates.p50_ms),
+        milliseconds(rates.p90_ms),
+        milliseconds(rates.p99_ms),
+        bytes(status.last_minute.received_bytes_per_second),
+        bytes(status.last_minute.sent_bytes_per_second),
+    );
+    let mut failures: Vec<(&String, &u64)> = status.last_minute.failures.iter().collect();
+    failures.sort_by(|one, other| other.1.cmp(one.1));
+    if !failures.is_empty() {
+        let failures: Vec<String> = failures.iter().map(|(word, count)| format!("{word} {count}")).collect();
+        let _ = writeln!(page, "  failures: {}", failures.join(", "));
     }
 }
 
@@ -177,59 +251,37 @@ fn time(seconds: u64) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use api::status::ListenerStatus;
+    use api::status::{ListenerStatus, RouteStatus, UpstreamStatus};
+    use api::traffic::{LastMinuteStatus, RatesStatus};
 
     use super::*;
 
-    fn server(label: &str, state: ServerState, reason: Option<&str>) -> ServerStatus {
-        ServerStatus {
-            url: format!("http://{label}"),
-            label: label.to_owned(),
-            state,
-            reason: reason.map(str::to_owned),
-            weight: 1,
-            priority: 0,
-            requests: 12,
-            response_time_ms: None,
-            changes: Vec::new(),
-        }
-    }
-
-    fn upstream() -> UpstreamStatus {
-        let weighed = ServerStatus {
-            weight: 100,
-            response_time_ms: Some(1.25),
-            changes: vec!["drained".to_owned(), "weight".to_owned()],
-            ..server("a", ServerState::Draining, Some("no running requests"))
-        };
-        let servers = vec![server("10.0.0.1:9000", ServerState::Up, None), weighed];
-        UpstreamStatus { name: "app".to_owned(), balance: "round-robin".to_owned(), sessions: None, servers }
-    }
-
     #[test]
-    fn columns_are_aligned_and_states_are_words() {
-        let mut page = String::new();
-        table(&mut page, &upstream(), false);
-        let expected = "  \
-  SERVER         STATE     WEIGHT  REQUESTS  RESPONSE
-  10.0.0.1:9000  up             1        12         -
-  a              draining     100        12    1.2 ms  no running requests; weight is not the file's
-";
-        assert_eq!(page, expected);
-    }
-
-    #[test]
-    fn a_page_says_who_runs_where_and_what_each_upstream_has() {
+    fn a_page_says_who_runs_where_and_how_it_goes() {
         let listener = |address: &str, has_tls| ListenerStatus {
             name: "front".to_owned(),
             address: address.to_owned(),
             has_tls,
         };
+        let last_minute = RatesStatus {
+            seconds: 61.2,
+            requests_per_second: 50.0,
+            client_errors_per_second: 0.5,
+            server_errors_per_second: 0.0,
+            p50_ms: Some(1.25),
+            p90_ms: Some(3.0),
+            p99_ms: Some(20.0),
+        };
+        let traffic = TrafficStatus { requests: 12_345, last_minute, ..TrafficStatus::default() };
         let table = UpstreamStatus {
             name: "kept".to_owned(),
             balance: "least-connections".to_owned(),
             sessions: Some(1),
-            servers: vec![server("b:80", ServerState::Down, Some("its checks fail: refused"))],
+            traffic: TrafficStatus::default(),
+            failures: BTreeMap::new(),
+            retries: 0,
+            queued: 0,
+            servers: Vec::new(),
         };
         let status = Status {
             version: "1.2.3".to_owned(),
@@ -239,69 +291,45 @@ mod tests {
             workers: 2,
             connections: 1,
             requests: 0,
+            traffic: traffic.clone(),
+            last_minute: LastMinuteStatus {
+                received_bytes_per_second: 1200.0,
+                sent_bytes_per_second: 3.4e6,
+                connections_per_second: 1.0,
+                failures: [("bad-request".to_owned(), 3), ("upstream-refused".to_owned(), 12)].into(),
+            },
             listeners: vec![listener("127.0.0.1:8080", false), listener("[::]:8443", true)],
-            routes: Vec::new(),
+            routes: vec![RouteStatus { route: "/".to_owned(), traffic, cache: None }],
             cache: None,
             faults: Vec::new(),
             maintenance: Vec::new(),
             shaping: Vec::new(),
-            upstreams: vec![upstream(), table],
+            upstreams: vec![table],
             counters: BTreeMap::new(),
             failures: BTreeMap::new(),
         };
         let expected = "\
 vanward 1.2.3, process 77, up 1 h 1 min, 2 workers, 1 reload
-1 connection, 0 requests running
 listening on 127.0.0.1:8080, [::]:8443 (TLS)
+1 connection, 0 requests running; 12345 ended
+last 61 s: 50.0 requests/s, 1.00% with 4xx, 0% failed or 5xx; p50 1.25 ms, p90 3.00 ms, p99 20.0 ms; 1.20 kB/s in, 3.40 MB/s out
+  failures: upstream-refused 12, bad-request 3
 
-upstream app (round-robin)
-  SERVER         STATE     WEIGHT  REQUESTS  RESPONSE
-  10.0.0.1:9000  up             1        12         -
-  a              draining     100        12    1.2 ms  no running requests; weight is not the file's
+routes
+  ROUTE  REQUESTS    /S  4XX/S  5XX/S      P50      P90      P99
+  /         12345  50.0   0.50      0  1.25 ms  3.00 ms  20.0 ms
 
 upstream kept (least-connections), 1 session
-  SERVER  STATE  WEIGHT  REQUESTS  RESPONSE
-  b:80    down        1        12         -  its checks fail: refused
+  SERVER  STATE  WEIGHT  RUNNING  REQUESTS  /S  FAILED/S  P50  P99
 ";
-        assert_eq!(page(&status, false), expected);
+        assert_eq!(page(&status, &View::default()), expected);
     }
 
     #[test]
-    fn every_state_has_a_word_and_a_server_that_was_added_is_told_as_such() {
-        for (state, word) in [
-            (ServerState::Up, "up"),
-            (ServerState::Draining, "draining"),
-            (ServerState::Ejected, "ejected"),
-            (ServerState::Down, "down"),
-            (ServerState::Open, "open circuit"),
-        ] {
-            let added = ServerStatus {
-                changes: vec!["added".to_owned(), "weight".to_owned()],
-                ..server("a", state, None)
-            };
-            let [_, told, .., note] = row(&added);
-            assert_eq!((told.as_str(), note.as_str()), (word, "not in the file"));
-        }
-    }
-
-    #[test]
-    fn colours_change_nothing_but_the_colour() {
-        let (mut plain, mut coloured) = (String::new(), String::new());
-        table(&mut plain, &upstream(), false);
-        table(&mut coloured, &upstream(), true);
-        assert!(coloured.contains("\x1b[32mup      \x1b[0m"), "{coloured}");
-        for code in ["\x1b[32m", "\x1b[33m", "\x1b[0m"] {
-            coloured = coloured.replace(code, "");
-        }
-        assert_eq!(plain, coloured);
-    }
-
-    #[test]
-    fn times_have_two_units() {
-        for (seconds, text) in
-            [(0, "0 s"), (59, "59 s"), (61, "1 min 1 s"), (3661, "1 h 1 min"), (90_000, "1 d 1 h")]
-        {
-            assert_eq!(time(seconds), text);
+    fn a_pause_is_a_number_of_seconds() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["", "x", "0", "-1", "NaN", "1e9"] {
+            assert!(seconds(text).is_err(), "{text}");
         }
     }
 }

@@ -80,6 +80,11 @@ impl Process {
         self.errors.wait_for(text);
     }
 
+    /// The whole lines of standard output so far.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.output.lines()
+    }
+
     /// In how many lines of standard error it has said this so far.
     pub(crate) fn said(&self, text: &str) -> usize {
         self.errors.lines().iter().filter(|line| line.contains(text)).count()

@@ -5,6 +5,8 @@ use std::fmt::Write;
 
 use api::status::{CacheStatus, DiskStatus, HitRatesStatus, RouteCacheStatus, RouteStatus};
 
+use super::super::table::{Align, table};
+
 /// Appends the cache part to the output.
 pub(super) fn told(page: &mut String, cache: &CacheStatus, routes: &[RouteStatus]) {
     // Writing into a String does not fail.
@@ -29,10 +31,19 @@ pub(super) fn told(page: &mut String, cache: &CacheStatus, routes: &[RouteStatus
              {quadruple:.1}% with four times"
         );
     }
-    let mut rows = vec![["ROUTE", "HITS", "STALE", "WAITED", "MISSES", "STORED", ""].map(str::to_owned)];
-    rows.extend(routes.iter().filter_map(|route| Some(row(&route.route, route.cache.as_ref()?))));
-    if rows.len() > 1 {
-        table(page, &rows);
+    let rows = routes.iter().filter_map(|route| Some(row(&route.route, route.cache.as_ref()?)));
+    let rows: Vec<_> = rows.collect();
+    if !rows.is_empty() {
+        let columns = [
+            ("ROUTE", Align::Left),
+            ("HITS", Align::Right),
+            ("STALE", Align::Right),
+            ("WAITED", Align::Right),
+            ("MISSES", Align::Right),
+            ("STORED", Align::Right),
+            ("", Align::Left),
+        ];
+        *page += &table(columns, &rows);
     }
 }
 
@@ -49,18 +60,6 @@ fn told_of_disk(page: &mut String, disk: &DiskStatus) {
         disk.dropped,
         disk.damaged,
     );
-}
-
-fn table(page: &mut String, rows: &[[String; 7]]) {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; 7] = std::array::from_fn(width);
-    for [route, numbers @ .., notes] in rows {
-        let mut line = format!("  {route:0$}", widths[0]);
-        for (number, width) in numbers.iter().zip(&widths[1..]) {
-            let _ = write!(line, "  {number:>width$}");
-        }
-        let _ = writeln!(page, "{}", format!("{line}  {notes}").trim_end());
-    }
 }
 
 fn row(route: &str, cache: &RouteCacheStatus) -> [String; 7] {
@@ -91,6 +90,8 @@ fn size(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use api::traffic::TrafficStatus;
+
     use super::*;
 
     #[test]
@@ -98,7 +99,9 @@ mod tests {
         let counts = |pairs: &[(&str, u64)]| {
             pairs.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect::<BTreeMap<_, _>>()
         };
-        let route = |name: &str, cache| RouteStatus { route: name.to_owned(), cache };
+        let traffic = TrafficStatus::default();
+        let route =
+            |name: &str, cache| RouteStatus { route: name.to_owned(), traffic: traffic.clone(), cache };
         let did = RouteCacheStatus {
             hits: 1200,
             stale: 3,

@@ -1,0 +1,217 @@
+//! What happened in the last minute: samples of the totals, from which rates and quantiles follow.
+//!
+//! Pure: whoever takes the samples says when. A sample has a few hundred bytes for each route and server.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::counters::Snapshot;
+use crate::directory::{ServerName, Totals};
+use crate::histogram::{BOUNDS, BUCKETS, Histogram};
+use crate::series::Classes;
+
+/// The time between two samples.
+pub const SAMPLE_PERIOD: Duration = Duration::from_secs(5);
+/// The time that rates are about.
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// Requests by the class of their status and by duration, of a route or a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Requests {
+    /// Requests by the class of their status, in the order of `Classes::NAMES`.
+    pub classes: [u64; 6],
+    /// Requests by bucket of their duration.
+    durations: [u64; BUCKETS],
+}
+
+impl Requests {
+    /// The requests of one cell.
+    #[must_use]
+    pub fn of(classes: &Classes, durations: &Histogram) -> Self {
+        Self { classes: classes.values(), durations: durations.buckets() }
+    }
+
+    /// The number of requests, with and without a response.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.classes.iter().sum()
+    }
+
+    /// Requests that were answered with 4xx.
+    #[must_use]
+    pub fn client_errors(&self) -> u64 {
+        self.classes[4]
+    }
+
+    /// Requests that were answered with 5xx or not at all.
+    #[must_use]
+    pub fn server_errors(&self) -> u64 {
+        self.classes[0] + self.classes[5]
+    }
+
+    /// Adds the requests of another route or server.
+    pub fn add(&mut self, other: &Self) {
+        let own = self.classes.iter_mut().chain(&mut self.durations);
+        for (own, other) in own.zip(other.classes.iter().chain(&other.durations)) {
+            *own += other;
+        }
+    }
+
+    /// What came since an earlier sample. A name that was gone in between begins at zero again.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let less = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
+        Self {
+            classes: std::array::from_fn(|at| less(self.classes[at], before.classes[at])),
+            durations: std::array::from_fn(|at| less(self.durations[at], before.durations[at])),
+        }
+    }
+
+    /// An estimate of the duration that a share of the requests (0 to 1) did not exceed; `None` without any. Within a
+    /// bucket, durations are taken as spread evenly. Beyond the last bound, it is that bound.
+    #[must_use]
+    pub fn quantile(&self, share: f64) -> Option<Duration> {
+        let total: u64 = self.durations.iter().sum();
+        let rank = share * total as f64;
+        let mut below = 0;
+        for (bucket, count) in self.durations.into_iter().enumerate().filter(|(_, count)| *count > 0) {
+            let bound = |at: usize| BOUNDS[at.min(BOUNDS.len() - 1)].0 as f64;
+            if (below + count) as f64 >= rank {
+                let (low, high) = (bucket.checked_sub(1).map_or(0.0, bound), bound(bucket));
+                let part = ((rank - below as f64) / count as f64).max(0.0);
+                return Some(Duration::from_nanos((low + (high - low) * part) as u64));
+            }
+            below += count;
+        }
+        None
+    }
+}
+
+/// The totals at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// The sums of the workers' counters.
+    pub counters: Snapshot,
+    /// Requests by route.
+    pub routes: HashMap<Arc<str>, Requests>,
+    /// Attempts by server, with the time to the first byte of the response as their duration.
+    pub servers: HashMap<ServerName, Requests>,
+}
+
+impl Sample {
+    /// Takes what is needed of the totals.
+    #[must_use]
+    pub fn of(counters: Snapshot, totals: &Totals) -> Self {
+        let routes = totals.routes.iter();
+        let servers = totals.servers.iter();
+        Self {
+            counters,
+            routes: routes
+                .map(|(name, cell)| (Arc::clone(name), Requests::of(&cell.requests, &cell.duration)))
+                .collect(),
+            servers: servers
+                .map(|(name, cell)| (name.clone(), Requests::of(&cell.requests, &cell.first_byte)))
+                .collect(),
+        }
+    }
+}
+
+/// The samples of the last minute.
+#[derive(Debug, Default)]
+pub struct History {
+    /// With the time of each since the start, in order.
+    samples: VecDeque<(Duration, Sample)>,
+}
+
+impl History {
+    /// Adds a sample, and lets go of those that no window needs any more. Before the first one nothing was counted, as
+    /// far as the window goes back to it.
+    pub fn put(&mut self, now: Duration, sample: Sample) {
+        while self.samples.get(1).is_some_and(|(at, _)| now.saturating_sub(*at) >= WINDOW) {
+            self.samples.pop_front();
+        }
+        if self.samples.is_empty() && now < WINDOW {
+            self.samples.push_back((Duration::ZERO, Sample::default()));
+        }
+        self.samples.push_back((now, sample));
+    }
+
+    /// Lets go of all samples: nobody asks any more.
+    pub fn clear(&mut self) {
+        self.samples.clear();
+    }
+
+    /// The sample that is a minute old, or the oldest, and its age.
+    #[must_use]
+    pub fn minute_ago(&self, now: Duration) -> Option<(Duration, &Sample)> {
+        let is_old = |(at, _): &&(Duration, Sample)| now.saturating_sub(*at) >= WINDOW;
+        let sample = self.samples.iter().rev().find(is_old).or_else(|| self.samples.front());
+        sample.map(|(at, sample)| (now.saturating_sub(*at), sample))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requests(milliseconds: &[u64]) -> Requests {
+        let (classes, durations) = (Classes::default(), Histogram::default());
+        for milliseconds in milliseconds {
+            classes.count(200);
+            durations.observe(Duration::from_millis(*milliseconds));
+        }
+        Requests::of(&classes, &durations)
+    }
+
+    #[test]
+    fn quantiles_lie_within_their_bucket() {
+        assert_eq!(Requests::default().quantile(0.5), None);
+        let spread = requests(&[1, 2, 2, 2, 2, 2, 2, 2, 2, 500]);
+        for (share, low, high) in [(0.0, 0, 1), (0.5, 1, 2), (0.9, 1, 2), (0.99, 200, 500), (1.0, 500, 500)] {
+            let quantile = spread.quantile(share).expect("there are requests");
+            assert!(
+                (Duration::from_millis(low)..=Duration::from_millis(high)).contains(&quantile),
+                "{share}: {quantile:?}"
+            );
+        }
+        // Beyond the last bound nothing is known.
+        assert_eq!(requests(&[90_000]).quantile(0.5), Some(Duration::from_secs(50)));
+    }
+
+    #[test]
+    fn classes_are_told_apart_and_what_came_before_is_taken_off() {
+        let (classes, durations) = (Classes::default(), Histogram::default());
+        for status in [0, 200, 200, 404, 503] {
+            classes.count(status);
+        }
+        let now = Requests::of(&classes, &durations);
+        assert_eq!((now.count(), now.client_errors(), now.server_errors()), (5, 1, 2));
+        classes.count(404);
+        let later = Requests::of(&classes, &durations);
+        let came = later.since(&now);
+        assert_eq!((came.count(), came.client_errors(), came.server_errors()), (1, 1, 0));
+        // The name was gone in between, and counts from zero.
+        assert_eq!(requests(&[1]).since(&requests(&[1, 1, 1])).count(), 1);
+        let mut sum = requests(&[1, 2]);
+        sum.add(&requests(&[3]));
+        assert_eq!(sum, requests(&[1, 2, 3]));
+    }
+
+    #[test]
+    fn the_window_is_a_minute_or_what_there_is_of_it() {
+        let seconds = Duration::from_secs;
+        let mut history = History::default();
+        assert!(history.minute_ago(seconds(3)).is_none());
+        for at in (0..200).step_by(5) {
+            let counters = Snapshot { requests: at, ..Snapshot::default() };
+            history.put(seconds(at), Sample { counters, ..Sample::default() });
+            let (age, sample) = history.minute_ago(seconds(at + 4)).expect("there is one");
+            let expected = (at + 4).saturating_sub(60) / 5 * 5;
+            assert_eq!((age, sample.counters.requests), (seconds(at + 4 - expected), expected));
+        }
+        assert!(history.samples.len() <= 14, "{}", history.samples.len());
+        history.clear();
+        assert!(history.minute_ago(seconds(300)).is_none());
+    }
+}
