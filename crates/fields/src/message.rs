@@ -77,6 +77,10 @@ pub struct Fields {
     host: Option<Vec<u8>>,
     cookie: Vec<u8>,
     content_length: Option<u64>,
+    /// The range of its line in `text`.
+    length_line: (usize, usize),
+    /// Whether trailers are announced, by `trailer` or by the content type of gRPC.
+    has_trailers: bool,
     /// The size of the fields and its limit, counted as in RFC 9113 §6.5.2.
     size: usize,
     limit: usize,
@@ -165,15 +169,24 @@ impl Fields {
             }
             b"content-length" => {
                 let length = length_of(value).ok_or(Unfit::Malformed)?;
-                if self.content_length.replace(length).is_some_and(|other| other != length) {
-                    return Err(Unfit::Malformed);
+                match self.content_length.replace(length) {
+                    None => {}
+                    // RFC 9110 §8.6: the same length twice is one.
+                    Some(same) if same == length => return Ok(()),
+                    Some(_) => return Err(Unfit::Malformed),
                 }
+                let start = self.text.len();
                 // RFC 9110 §8.6 allows `007`, which not everybody reads as a decimal number: it is passed on as `7`.
                 if value[0] == b'0' && value.len() > 1 {
                     push(&mut self.text, name, length.to_string().as_bytes());
-                    return Ok(());
+                } else {
+                    push(&mut self.text, name, value);
                 }
+                self.length_line = (start, self.text.len());
+                return Ok(());
             }
+            b"trailer" => self.has_trailers = true,
+            b"content-type" => self.has_trailers |= is_call(value),
             _ => {}
         }
         push(&mut self.text, name, value);
@@ -416,10 +429,12 @@ impl Fields {
         out.push(b' ');
         out.extend_from_slice(reason_phrase(status).as_bytes());
         out.extend_from_slice(b"\r\n");
-        self.push_lines(out);
         let has_body = !is_interim && !matches!(status, 204 | 304) && *asked != RequestKind::Head;
+        // RFC 9112 §7.1.2: only a chunked body has trailers behind it, so the length is left out where some are announced.
+        let is_length_told = self.content_length.is_some() && !(has_body && !has_ended && self.has_trailers);
+        self.push_lines_but(out, if is_length_told { (0, 0) } else { self.length_line });
         let mut framed = Framed::Raw;
-        if has_body && self.content_length.is_none() {
+        if has_body && !is_length_told {
             if has_ended {
                 out.extend_from_slice(b"content-length: 0\r\n");
             } else {
@@ -446,10 +461,16 @@ impl Fields {
     }
 
     fn push_lines(&self, out: &mut Vec<u8>) {
+        self.push_lines_but(out, (0, 0));
+    }
+
+    /// Appends all lines but those in a range of the text.
+    fn push_lines_but(&self, out: &mut Vec<u8>, (start, end): (usize, usize)) {
         if let Some(host) = &self.host {
             push(out, b"host", host);
         }
-        out.extend_from_slice(&self.text);
+        out.extend_from_slice(&self.text[..start]);
+        out.extend_from_slice(&self.text[end..]);
         if !self.cookie.is_empty() {
             out.extend_from_slice(&self.cookie);
             out.extend_from_slice(b"\r\n");

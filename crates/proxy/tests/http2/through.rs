@@ -59,6 +59,17 @@ fn messages_are_passed_on_whole() {
         &trailers,
         ":status: 103\nlink: a\nvia: vanward\n:status: 200\ndate: D\nvia: vanward\n---\nabc\n---\ngrpc-status: 0\n",
     );
+    // Behind a length there is no place for trailers in HTTP/1.1, so the length gives way where they are announced.
+    for announced in ["content-type: application/grpc\n", "trailer: grpc-status\n"] {
+        let head = format!(":status: 200\ndate: D\n{announced}");
+        let frames = [
+            headers(1, &format!("{head}content-length: 3\n")),
+            data(1, "abc"),
+            last_headers(1, "grpc-status: 0\n"),
+        ];
+        let got = format!("{head}via: vanward\n---\nabc\n---\ngrpc-status: 0\n");
+        passes("trailers behind a length", &[last_headers(1, GET)], &format!("{GET}{{ours}}"), &frames, &got);
+    }
     passes(
         "trailers only",
         &[last_headers(1, GET)],

@@ -247,6 +247,23 @@ fn responses_arrive_with_the_framing_that_they_need() {
         &format!("{chunked}3\r\nabc\r\n0\r\nx-sum: 1\r\nx-two: 2\r\n\r\n"),
     );
     answers(
+        "trailers behind a length",
+        "GET",
+        &[
+            headers(1, &format!("{bare}trailer: x-sum\ncontent-length: 3\n")),
+            data(1, "abc"),
+            last_headers(1, "x-sum: 1\n"),
+        ],
+        "HTTP/1.1 200 OK\r\ndate: D\r\ntrailer: x-sum\r\nTransfer-Encoding: chunked\r\n{via}\r\n\
+         3\r\nabc\r\n0\r\nx-sum: 1\r\n\r\n",
+    );
+    answers(
+        "a length that is told twice",
+        "GET",
+        &[headers(1, &format!("{OK}content-length: 2\n")), last_data(1, "ok")],
+        OK_GOT,
+    );
+    answers(
         "trailers alone",
         "GET",
         &[headers(1, bare), last_headers(1, "x-sum: 1\n")],
