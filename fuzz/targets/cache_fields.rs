@@ -3,8 +3,8 @@
 #![no_main]
 
 use cache::{Asked, Found, KeySecret, Policy, Times, Vary, admit, decide, judge_conditions, select};
-use libfuzzer_sys::fuzz_target;
 use http1::{HeadLimits, Parsed, RequestHead, ResponseHead};
+use libfuzzer_sys::fuzz_target;
 
 const LIMITS: HeadLimits = HeadLimits { bytes: 64 * 1024, fields: 256, target: 16 * 1024 };
 const NOW_MS: u64 = 1_700_000_000_000;

@@ -4,8 +4,8 @@
 #![no_main]
 
 use fuzz::cuts;
-use libfuzzer_sys::fuzz_target;
 use http1::{ChunkError, ChunkLimits, Chunked, chunk_prefix};
+use libfuzzer_sys::fuzz_target;
 
 const LIMITS: ChunkLimits = ChunkLimits { extension_bytes: 64, trailer_bytes: 128 };
 

@@ -4,8 +4,8 @@
 #![no_main]
 
 use fuzz::{LIMITS, cuts};
-use libfuzzer_sys::fuzz_target;
 use http1::{ChunkLimits, Framing, Parsed, ResponseHead};
+use libfuzzer_sys::fuzz_target;
 
 /// The reader.
 #[allow(dead_code, unreachable_pub, reason = "taken from the crate load, of which this is a part")]

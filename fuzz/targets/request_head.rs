@@ -3,8 +3,8 @@
 #![no_main]
 
 use fuzz::{LIMITS, assert_same_fields, in_pieces};
-use libfuzzer_sys::fuzz_target;
 use http1::{Client, ConnectionOptions, Framing, Name, Parsed, RequestHead, RequestRewrite, Target};
+use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     for limits in &LIMITS {
@@ -12,7 +12,10 @@ fuzz_target!(|bytes: &[u8]| {
         let verdict = whole.parse(bytes, limits);
         assert_eq!(in_pieces(bytes, |bytes| pieces.parse(bytes, limits)), verdict);
         if verdict == Ok(Parsed::Complete) {
-            assert_eq!((pieces.start, &pieces.fields[..], pieces.len), (whole.start, &whole.fields[..], whole.len));
+            assert_eq!(
+                (pieces.start, &pieces.fields[..], pieces.len),
+                (whole.start, &whole.fields[..], whole.len)
+            );
             check(&whole, &bytes[..whole.len]);
         }
     }

@@ -3,8 +3,8 @@
 #![no_main]
 
 use fuzz::{LIMITS, assert_same_fields, in_pieces};
-use libfuzzer_sys::fuzz_target;
 use http1::{ClientConnection, ConnectionOptions, Framing, Name, Parsed, ResponseHead, ResponseRewrite};
+use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     for limits in &LIMITS {
@@ -12,7 +12,10 @@ fuzz_target!(|bytes: &[u8]| {
         let verdict = whole.parse(bytes, limits);
         assert_eq!(in_pieces(bytes, |bytes| pieces.parse(bytes, limits)), verdict);
         if verdict == Ok(Parsed::Complete) {
-            assert_eq!((pieces.start, &pieces.fields[..], pieces.len), (whole.start, &whole.fields[..], whole.len));
+            assert_eq!(
+                (pieces.start, &pieces.fields[..], pieces.len),
+                (whole.start, &whole.fields[..], whole.len)
+            );
             check(&whole, &bytes[..whole.len]);
         }
     }
@@ -34,7 +37,15 @@ fn check(head: &ResponseHead, bytes: &[u8]) {
     let (Ok(framing), Ok(connection)) = verdicts else { return };
     for client_connection in [ClientConnection::Persist, ClientConnection::Close, ClientConnection::Upgrade] {
         let (date, added, edits) = (b"now", b"", None);
-        let rewrite = ResponseRewrite { connection, framing, client_connection, date, via: http1::Via::Own, added, edits };
+        let rewrite = ResponseRewrite {
+            connection,
+            framing,
+            client_connection,
+            date,
+            via: http1::Via::Own,
+            added,
+            edits,
+        };
         check_written(head, bytes, &rewrite);
     }
 }

@@ -21,7 +21,10 @@ fuzz_target!(|bytes: &[u8]| {
     let times = Times { now_s: 1_735_689_700, leeway_s: 5, lifetime_max_s: 86_400 };
     let Ok(found) = bot_signature(&message, times) else { return };
     let base = std::str::from_utf8(&found.base).expect("is text");
-    assert!(base.contains("\"@authority\": example.com\n") || base.contains("\"@target-uri\": https://example.com/a?b\n"));
+    assert!(
+        base.contains("\"@authority\": example.com\n")
+            || base.contains("\"@target-uri\": https://example.com/a?b\n")
+    );
     let last = base.lines().last().expect("has lines");
     assert!(last.starts_with("\"@signature-params\": (") && last.contains(";tag=\"web-bot-auth\""));
     // It is the same once more.

@@ -3,9 +3,9 @@
 
 #![no_main]
 
+use http1::{HeadLimits, Parsed, RequestHead, Target, TargetForm, host_without_port, is_valid_authority};
 use libfuzzer_sys::fuzz_target;
 use route::{RouteTable, has_dot_segments};
-use http1::{HeadLimits, Parsed, RequestHead, Target, TargetForm, host_without_port, is_valid_authority};
 
 fuzz_target!(|bytes: &[u8]| {
     let space = bytes.iter().position(|&byte| byte == b' ').unwrap_or(bytes.len());

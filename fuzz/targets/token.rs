@@ -13,7 +13,10 @@ const NOW_S: u64 = 1_800_000_000;
 
 static ISSUER: LazyLock<(Ed25519KeyPair, KeySet)> = LazyLock::new(|| {
     let key = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).expect("is a seed");
-    let set = format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","x":"{}"}}]}}"#, encoded(key.public_key().as_ref()));
+    let set = format!(
+        r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","x":"{}"}}]}}"#,
+        encoded(key.public_key().as_ref())
+    );
     (key, KeySet::parse(set.as_bytes()).expect("is a key set"))
 });
 
@@ -32,7 +35,9 @@ fuzz_target!(|bytes: &[u8]| {
     };
     if let Ok(token) = Token::parse(bytes) {
         assert_eq!(bytes.iter().filter(|&&byte| byte == b'.').count(), 2);
-        assert!(!token.algorithm.is_symmetric() || rules.check(bytes, keys, NOW_S) == Err(Refusal::Algorithm));
+        assert!(
+            !token.algorithm.is_symmetric() || rules.check(bytes, keys, NOW_S) == Err(Refusal::Algorithm)
+        );
     }
     assert!(rules.check(bytes, keys, NOW_S).is_err(), "nobody has signed this");
     if let Ok(set) = KeySet::parse(bytes) {
@@ -59,7 +64,8 @@ fn encoded(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut text = String::new();
     for group in bytes.chunks(3) {
-        let bits = group.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
+        let bits =
+            group.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
         for place in 0..=group.len() {
             text.push(char::from(DIGITS[(bits >> (18 - 6 * place)) as usize & 63]));
         }

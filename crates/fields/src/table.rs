@@ -67,6 +67,17 @@ impl Table {
         self.evict(limit);
     }
 
+    /// How many of the oldest fields make way for another one; `None` if it is larger than the table.
+    pub fn evicted_by(&self, name: &[u8], value: &[u8]) -> Option<usize> {
+        let room = self.limit.checked_sub(name.len() + value.len() + ENTRY_OVERHEAD)?;
+        let mut size = self.size;
+        let mut entries = self.entries.iter();
+        while size > room {
+            size -= entries.next()?.size();
+        }
+        Some(self.entries.len() - entries.len())
+    }
+
     /// Inserts a field, and evicts the oldest (RFC 7541 §4.4). A field larger than the table leaves it empty.
     pub fn insert(&mut self, name: &[u8], value: &[u8]) {
         let entry = Entry { start: 0, name_len: name.len(), value_len: value.len() };
@@ -116,10 +127,16 @@ mod tests {
         let mut table = Table::new(4096);
         table.set_limit(100);
         for (value, len) in [(b"1", 1), (b"2", 2), (b"3", 3), (b"4", 3)] {
+            let evicted = table.evicted_by(b"a", value).expect("it fits");
+            assert_eq!(table.len() + 1 - evicted, len.min(2));
             table.insert(b"a", value);
             assert_eq!((table.len(), table.at(0)), (len.min(2), Some((b"a".as_slice(), value.as_slice()))));
         }
         assert_eq!((table.at(1), table.at(2)), (Some((b"a".as_slice(), b"3".as_slice())), None));
+        assert_eq!(
+            (table.evicted_by(b"long", &[b'x'; 64]), table.evicted_by(b"long", &[b'x'; 65])),
+            (Some(2), None)
+        );
         table.insert(b"long", &[b'x'; 65]);
         assert_eq!((table.len(), table.inserted()), (0, 4));
     }

@@ -41,6 +41,7 @@ Examples:
   cargo xtask results                     the pages of docs/results anew
   cargo xtask h2spec                      HTTP/2 conformance, over TLS and in the clear
   cargo xtask grpc                        gRPC and gRPC-Web clients and server, the proxy between
+  cargo xtask qpack                       QPACK with ls-qpack, each decoding the other
   cargo xtask testssl --against nginx     what a scanner finds, here in another proxy
   cargo xtask toxiproxy                   the chaos proxy, by the clients of Toxiproxy
   cargo xtask caches                      what is expected of caches, case by case
@@ -62,6 +63,8 @@ enum Command {
     H2spec(strangers::Args),
     /// Check gRPC with the interoperability client and server of the Go stack.
     Grpc(strangers::GrpcArgs),
+    /// Check QPACK with the encoder and the decoder of ls-qpack.
+    Qpack,
     /// Check TLS with the scanner testssl.sh.
     Testssl(strangers::Args),
     /// Check the chaos proxy with the clients of Toxiproxy.
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Results => results::run(),
         Command::H2spec(arguments) => strangers::run_h2spec(&arguments),
         Command::Grpc(arguments) => strangers::run_grpc(&arguments),
+        Command::Qpack => strangers::run_qpack(),
         Command::Testssl(arguments) => strangers::run_testssl(&arguments),
         Command::Toxiproxy => strangers::run_toxiproxy(),
         Command::Caches(arguments) => strangers::run_caches(&arguments),

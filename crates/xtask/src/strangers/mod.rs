@@ -1,5 +1,5 @@
 //! Tests of the proxy with programs of other projects: a conformance suite, clients and servers of another stack, a
-//! scanner, clients of another chaos proxy, a test suite for caches, a judge of pages.
+//! scanner, a compressor, clients of another chaos proxy, a test suite for caches, a judge of pages.
 //!
 //! The tests of the crate `proxy` use curl and nginx.
 
@@ -15,6 +15,8 @@ mod h2spec;
 mod grpc;
 /// TLS scan with testssl.sh.
 mod testssl;
+/// QPACK with ls-qpack.
+mod qpack;
 /// Chaos proxy with Toxiproxy's clients.
 mod toxiproxy;
 /// HTTP cache tests.
@@ -54,6 +56,10 @@ pub(crate) fn run_toxiproxy() -> Result<(), String> {
     alone(toxiproxy_step)
 }
 
+pub(crate) fn run_qpack() -> Result<(), String> {
+    alone(qpack_step)
+}
+
 pub(crate) fn run_pages() -> Result<(), String> {
     alone(pages_step)
 }
@@ -81,6 +87,9 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     }
     if may_run("grpc", &[programs::GO, programs::OPENSSL, programs::NODE, programs::NPM]) {
         grpc_step(workspace, grpc::Through::Proxy(Against::Vanward), steps)?;
+    }
+    if may_run("qpack", &[programs::PYTHON]) {
+        qpack_step(workspace, steps)?;
     }
     if may_run("toxiproxy", &[programs::GO, programs::NODE, programs::NPM, programs::PYTHON]) {
         toxiproxy_step(workspace, steps)?;
@@ -115,6 +124,11 @@ fn grpc_step(workspace: &Workspace, through: grpc::Through, steps: &mut Steps) -
 fn testssl_step(workspace: &Workspace, against: Against, steps: &mut Steps) -> Result<(), String> {
     let heading = format!("TLS of {against}, as a scanner sees it; about a minute");
     steps.run("testssl", &heading, || testssl::check(workspace, &Scratch::new("testssl")?, against))
+}
+
+fn qpack_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    let heading = "QPACK with ls-qpack: each encodes what the other decodes";
+    steps.run("qpack", heading, || qpack::check(workspace, Scratch::new("qpack")?.path()))
 }
 
 fn toxiproxy_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {

@@ -65,7 +65,7 @@ pub(super) fn build_vanward(workspace: &Workspace) -> Result<PathBuf, String> {
     Ok(workspace.target_directory()?.join("debug/vanward"))
 }
 
-pub(super) const INSTALL_LIMIT: Duration = Duration::from_secs(180);
+const INSTALL_LIMIT: Duration = Duration::from_secs(180);
 
 /// Folder whose `node_modules` contains packages of Node.js, given as `NAME@VERSION`.
 pub(super) fn from_npm(workspace: &Workspace, packages: &[&str], scratch: &Path) -> Result<PathBuf, String> {
@@ -78,8 +78,26 @@ pub(super) fn from_npm(workspace: &Workspace, packages: &[&str], scratch: &Path)
     })
 }
 
+/// Python interpreter that has packages, given as `NAME==VERSION`.
+pub(super) fn from_pip(
+    workspace: &Workspace,
+    name: &str,
+    packages: &[&str],
+    scratch: &Path,
+) -> Result<PathBuf, String> {
+    let libraries = workspace.target_directory()?.join("strangers");
+    let folder = installed(&libraries.join(name), &packages.join(" "), |folder| {
+        let mut make = Command::new(PYTHON.find()?);
+        run("venv", make.args(["-m", "venv", "--clear"]).arg(folder), scratch, INSTALL_LIMIT)?;
+        let mut pip = Command::new(folder.join("bin/python"));
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(packages);
+        run("pip", &mut pip, scratch, INSTALL_LIMIT)
+    })?;
+    Ok(folder.join("bin/python"))
+}
+
 /// Installs something into its own folder, once for each version.
-pub(super) fn installed(
+fn installed(
     folder: &Path,
     version: &str,
     install: impl FnOnce(&Path) -> Result<(), String>,

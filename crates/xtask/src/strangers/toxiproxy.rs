@@ -3,12 +3,12 @@
 //! The tests of the libraries are in their languages in `strangers/toxiproxy`; the test of the command line is here.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use super::process::Process;
-use super::programs::{self, INSTALL_LIMIT, MODULE, NODE, PYTHON, installed, run};
+use super::programs::{self, MODULE, NODE, run};
 use super::subject;
 use crate::say;
 use crate::scratch::Scratch;
@@ -25,9 +25,8 @@ const CLIENT_LIMIT: Duration = Duration::from_secs(60);
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
     let [command_line, go_client] = programs::build(workspace, [COMMAND_LINE, GO_CLIENT])?;
     let folder = scratch.path();
-    let libraries = workspace.target_directory()?.join("strangers");
     let node_client = programs::from_npm(workspace, &[NODE_CLIENT], folder)?;
-    let python = python_client(&libraries, folder)?;
+    let python = programs::from_pip(workspace, "toxiproxy-python", PYTHON_CLIENT, folder)?;
     let vanward = programs::build_vanward(workspace)?;
     let (_origin, server) = subject::origin(&vanward, folder)?;
     let mut chaos = Command::new(&vanward);
@@ -90,16 +89,4 @@ fn by_command_line(program: &Path, api: SocketAddr, server: &str, folder: &Path)
         }
     }
     Ok(commands.len())
-}
-
-/// Python interpreter that has the client.
-fn python_client(libraries: &Path, scratch: &Path) -> Result<PathBuf, String> {
-    let folder = installed(&libraries.join("toxiproxy-python"), &PYTHON_CLIENT.join(" "), |folder| {
-        let mut make = Command::new(PYTHON.find()?);
-        run("venv", make.args(["-m", "venv", "--clear"]).arg(folder), scratch, INSTALL_LIMIT)?;
-        let mut pip = Command::new(folder.join("bin/python"));
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(PYTHON_CLIENT);
-        run("pip", &mut pip, scratch, INSTALL_LIMIT)
-    })?;
-    Ok(folder.join("bin/python"))
 }

@@ -46,6 +46,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("http1", Layer::Pure),
     ("fields", Layer::Pure),
     ("http2", Layer::Pure),
+    ("http3", Layer::Pure),
     ("route", Layer::Pure),
     ("jwt", Layer::Pure),
     ("signatures", Layer::Pure),
