@@ -91,7 +91,7 @@ impl Arrivals {
     /// Whether the requested number of requests is used up.
     pub(crate) fn is_spent(&self) -> bool {
         match self {
-            Self::Closed(closed) => closed.remaining.get() == Some(0),
+            Self::Closed(closed) => closed.is_spent(),
             Self::Open(open) => open.dispatch.borrow().is_spent(),
         }
     }
@@ -131,7 +131,13 @@ impl Closed {
         }
     }
 
-    fn next(&self, free: Instant) -> Next {
+    pub(crate) fn is_spent(&self) -> bool {
+        self.remaining.get() == Some(0)
+    }
+
+    /// The next turn of a sender that does not think.
+    #[inline]
+    pub(crate) fn next(&self, free: Instant) -> Next {
         let counted = free >= self.start;
         if counted && let Some(requests) = self.remaining.get() {
             let Some(left) = requests.checked_sub(1) else { return Next::Over };

@@ -3,10 +3,9 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use ::h2::Reason;
-
 use crate::check::{Cut, Malformed};
 use crate::directions::Address;
+use crate::http2::Code;
 use crate::outcome::ErrorClass;
 use crate::worker::Worker;
 
@@ -44,12 +43,12 @@ pub(crate) enum Failure {
     Timeout { after: Duration },
     #[error("{0}")]
     Malformed(Malformed),
-    #[error("the server reset the stream: {}", word(.0))]
-    Reset(Reason),
-    #[error("the server refused the request with GOAWAY: {}", word(.0))]
-    GoAway(Reason),
+    #[error("the server reset the stream: {0}")]
+    Reset(Code),
+    #[error("the server refused the request with GOAWAY: {0}")]
+    GoAway(Code),
     #[error("the response breaks HTTP/2: {0}")]
-    Http2(::h2::Error),
+    Http2(&'static str),
     #[error("a redirect is not followed: {0}")]
     Redirect(&'static str),
     #[error("the request cannot be sent with its values: {0}")]
@@ -85,30 +84,13 @@ impl Failure {
     /// Whether the server reported that it has not processed the request, because it was closing its HTTP/2 connection.
     /// The request can then be sent again on another connection (RFC 9113 §8.7).
     pub(crate) fn is_unprocessed(&self) -> bool {
-        matches!(self, Self::GoAway(Reason::NO_ERROR))
+        matches!(self, Self::GoAway(Code::NO_ERROR))
     }
 }
 
 impl From<rustls::Error> for Failure {
     fn from(error: rustls::Error) -> Self {
         Self::Tls { error }
-    }
-}
-
-impl From<::h2::Error> for Failure {
-    fn from(error: ::h2::Error) -> Self {
-        match error.reason() {
-            Some(reason) if error.is_remote() && error.is_go_away() => Self::GoAway(reason),
-            Some(reason) if error.is_remote() => Self::Reset(reason),
-            _ if error.is_io() => {
-                let error = error.into_io().unwrap_or_else(|| io::ErrorKind::Other.into());
-                match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-                    Some(error) => Self::Tls { error: error.clone() },
-                    None => Self::Read(error),
-                }
-            }
-            _ => Self::Http2(error),
-        }
     }
 }
 
@@ -121,12 +103,6 @@ fn remedy(error: &rustls::Error) -> &'static str {
         rustls::Error::InvalidMessage(_) => "; does the server speak TLS on this port?",
         _ => "",
     }
-}
-
-/// Name of an error code in RFC 9113 §7, or its number.
-fn word(reason: &Reason) -> String {
-    // Its Debug form is the name for those that are defined.
-    format!("{reason:?}")
 }
 
 /// Number of consecutive failures of one sender: determines its pauses, so that it does not spin.

@@ -53,6 +53,8 @@ mod visit;
 mod send;
 /// Senders of an HTTP/2 connection.
 mod multiplex;
+/// HTTP/2 connections of a client. No I/O.
+mod http2;
 /// Limit of concurrent requests of an HTTP/2 connection.
 mod slots;
 /// CPU time and memory of the server, if it is a process of this machine.

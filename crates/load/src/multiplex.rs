@@ -1,45 +1,37 @@
 //! HTTP/2: several senders share one connection, which the first that needs it opens.
 //!
-//! The crate `h2` handles frames and header compression. This module decides when a response is complete.
+//! One task moves the bytes of a connection, for all its senders: what they send together leaves in one system call. In a
+//! plain closed loop it also sends the request that follows a response, so that senders are woken only for failures.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
-use ::h2::client::{Builder, SendRequest};
-use ::h2::{Reason, RecvStream, SendStream};
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use crate::arrivals::{Next, Turn};
-use crate::check::Response;
+use crate::arrivals::{Arrivals, Next, Turn};
+use crate::check::{Cut, Response};
 use crate::connect;
 use crate::cookies::Jar;
 use crate::failure::{Failure, Setbacks};
 use crate::fill::Fill;
 use crate::give_up::GiveUp;
+use crate::http2::{Asked, Block, Code, Connection, Ended, Received};
 use crate::record::Moments;
 use crate::slots::{Slot, Slots};
 use crate::target::{Message, Requests};
 use crate::tls::Sessions;
-use crate::transport::Transport;
+use crate::transport::{Arrival, Fault, Transport};
 use crate::visit::{Answer, Visit};
 use crate::watch::{Checker, Verdict, Watch};
 use crate::worker::Worker;
 
-/// Flow-control window of each response: allows 160 MB/s at a round-trip time of 50 ms.
-const STREAM_WINDOW_BYTES: u32 = 8 << 20;
-/// Flow-control window of a connection, for all its responses together.
-const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
-/// Maximum size of a response's header fields (SETTINGS_MAX_HEADER_LIST_SIZE).
-const FIELDS_BYTES_MAX: u32 = 64 * 1024;
 /// Maximum number of connections on which a request is tried, if each ends before the server processes the request.
 const ATTEMPTS_MAX: u32 = 3;
 
@@ -47,16 +39,17 @@ const ATTEMPTS_MAX: u32 = 3;
 pub(crate) fn drive_all(worker: &Rc<Worker>, connection: usize, senders: &mut JoinSet<()>) {
     let link = Rc::new(Link::new(Rc::clone(worker)));
     let streams = worker.shared.plan.streams;
-    for stream in 0..streams {
-        senders.spawn_local(drive(Rc::clone(&link), connection * streams + stream));
+    for place in 0..streams {
+        senders.spawn_local(drive(Rc::clone(&link), place, connection * streams + place));
     }
 }
 
 /// Sends one request at a time until the run is over.
-async fn drive(link: Rc<Link>, index: usize) {
+async fn drive(link: Rc<Link>, place: usize, index: usize) {
     let timeout = Duration::from_secs_f64(link.worker.shared.plan.timeout_seconds);
     let mut sender = Sender {
         index,
+        place,
         held: None,
         last_server: 0,
         give_up: GiveUp::new(timeout),
@@ -84,16 +77,8 @@ struct Link {
     /// Lock of the sender that opens a connection; the other senders wait to share it.
     opening: Mutex<()>,
     traffic: Rc<Traffic>,
-}
-
-/// An open HTTP/2 connection.
-#[derive(Clone)]
-struct Session {
-    requests: SendRequest<Bytes>,
-    /// Limit of concurrent requests.
-    slots: Rc<Slots>,
-    /// Number that distinguishes the connection from earlier and later ones.
-    number: u64,
+    /// Whether the connection itself sends the request that follows a response.
+    follows: bool,
 }
 
 /// Bytes that were transferred and are not recorded yet.
@@ -108,12 +93,14 @@ struct Traffic {
 impl Link {
     fn new(worker: Rc<Worker>) -> Self {
         let servers = worker.shared.targets.servers.count();
+        let follows = worker.follows_at_once();
         Self {
             worker,
-            open: RefCell::new(vec![None; servers]),
+            open: RefCell::new((0..servers).map(|_| None).collect()),
             sessions: Sessions::new(servers),
             opening: Mutex::default(),
             traffic: Rc::default(),
+            follows,
         }
     }
 
@@ -127,14 +114,14 @@ impl Link {
 
     /// The open connection to a server, or a new one.
     async fn session(&self, server: usize, give_up: &mut GiveUp) -> Result<Session, Failure> {
-        if let Some(session) = self.usable(server).await {
+        if let Some(session) = self.usable(server) {
             return Ok(session);
         }
         give_up.start(Instant::now());
         let after = give_up.after();
         let turn = give_up.bound(self.opening.lock()).await;
         let _turn = turn.ok_or(Failure::ConnectTimeout { after })?;
-        if let Some(session) = self.usable(server).await {
+        if let Some(session) = self.usable(server) {
             return Ok(session);
         }
         // Boxed: each request would otherwise move the room that opening takes.
@@ -145,60 +132,355 @@ impl Link {
         Ok(session)
     }
 
-    async fn usable(&self, server: usize) -> Option<Session> {
-        let mut session = self.open.borrow()[server].clone()?;
-        match poll_fn(|context| session.requests.poll_ready(context)).await {
-            Ok(()) => Some(session),
-            Err(_) => {
-                self.forget(server, &session);
-                None
-            }
+    fn usable(&self, server: usize) -> Option<Session> {
+        let session = self.open.borrow()[server].clone()?;
+        if !session.0.slots.is_over() {
+            return Some(session);
         }
+        self.forget(server, &session);
+        None
     }
 
     async fn open(&self, server: usize, give_up: &mut GiveUp) -> Result<Session, Failure> {
         let transport = connect::open(&self.worker, &self.sessions, server, give_up).await?;
-        let channel = Channel {
-            transport,
-            worker: Rc::clone(&self.worker),
-            traffic: Rc::clone(&self.traffic),
-            overflow: Vec::new(),
-            taken_bytes: 0,
-        };
-        let mut builder = Builder::new();
-        builder
-            .enable_push(false)
-            // Until the server has said how many it takes.
-            .initial_max_send_streams(0)
-            .initial_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .max_header_list_size(FIELDS_BYTES_MAX);
-        let (requests, connection) = builder.handshake(channel).await?;
-        // What ends it, its requests are told.
-        let slots = Rc::<Slots>::default();
-        tokio::task::spawn_local(Rc::clone(&slots).drive(connection));
-        // RFC 9113 §3.4: the server says first how many streams it takes. Those beyond that it would refuse.
-        let after = give_up.after();
-        let opened = slots.opened(|| requests.current_max_send_streams());
-        give_up.bound(opened).await.ok_or(Failure::NoStreams { after })?;
+        let places = self.worker.shared.plan.streams;
         let number = self.traffic.connections.get() + 1;
         self.traffic.connections.set(number);
-        Ok(Session { requests, slots, number })
+        let open = Rc::new(Open {
+            connection: RefCell::new(Connection::new(places)),
+            waiting: RefCell::new((0..places).map(|_| Waiting::default()).collect()),
+            slots: Rc::default(),
+            number,
+            handles: Cell::new(0),
+            driver: RefCell::new(None),
+            is_woken: Cell::new(false),
+            cause: RefCell::new(None),
+            traffic: Rc::clone(&self.traffic),
+            worker: Rc::clone(&self.worker),
+            follows: self.follows,
+        });
+        let session = Session::new(&open);
+        tokio::task::spawn_local(Rc::clone(&open.slots).drive(run(open, transport)));
+        // RFC 9113 §3.4: the server says first how many streams it takes. Those beyond that it would refuse.
+        let after = give_up.after();
+        let opened = session.0.slots.opened(|| session.most());
+        give_up.bound(opened).await.ok_or(Failure::NoStreams { after })?;
+        Ok(session)
     }
 
     /// Removes a connection that accepts no more requests.
     fn forget(&self, server: usize, session: &Session) {
-        self.open.borrow_mut()[server].take_if(|open| open.number == session.number);
+        self.open.borrow_mut()[server].take_if(|open| open.0.number == session.0.number);
         // Who waits for a slot on it waits for one on the next instead, and has tried nothing yet.
-        session.slots.end();
+        session.0.slots.end();
     }
 }
 
+/// An open connection, as one of those that use it has it. When the last is dropped, it is closed.
+struct Session(Rc<Open>);
+
 impl Session {
+    fn new(open: &Rc<Open>) -> Self {
+        open.handles.set(open.handles.get() + 1);
+        Self(Rc::clone(open))
+    }
+
+    /// Number of concurrent streams that the server takes.
+    fn most(&self) -> usize {
+        self.0.connection.borrow().most()
+    }
+
     /// Takes a slot of the connection, and reports whether it had to wait. `None` if the connection is over.
     async fn slot(&self) -> Option<(Slot, bool)> {
-        self.slots.take(|| self.requests.current_max_send_streams()).await
+        self.0.slots.take(|| self.most()).await
     }
+}
+
+impl Clone for Session {
+    fn clone(&self) -> Self {
+        Self::new(&self.0)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let left = self.0.handles.get() - 1;
+        self.0.handles.set(left);
+        if left == 0 {
+            self.0.wake();
+        }
+    }
+}
+
+/// A request under way.
+#[derive(Debug, Clone, Copy)]
+struct Exchange {
+    turn: Turn,
+    sent: Instant,
+    /// Index of the request.
+    chosen: usize,
+    /// Its number among those under way, if it is counted.
+    number: Option<usize>,
+}
+
+/// The sender of a place, which waits for its response.
+#[derive(Debug, Default)]
+struct Waiting {
+    waker: Option<Waker>,
+    exchange: Option<Exchange>,
+    /// Whether requests of this place have succeeded of which the sender does not know.
+    has_succeeded: bool,
+}
+
+impl Waiting {
+    /// The last request of the place, and whether others succeeded before it.
+    fn end(&mut self) -> (Option<Exchange>, bool) {
+        (self.exchange.take(), std::mem::take(&mut self.has_succeeded))
+    }
+}
+
+/// State of an open connection, which its task and its senders share.
+struct Open {
+    connection: RefCell<Connection>,
+    waiting: RefCell<Vec<Waiting>>,
+    /// Limit of concurrent requests.
+    slots: Rc<Slots>,
+    /// Number that distinguishes the connection from earlier and later ones.
+    number: u64,
+    /// Number of those that use it.
+    handles: Cell<usize>,
+    /// Waker of the connection's task, and whether it is woken.
+    driver: RefCell<Option<Waker>>,
+    is_woken: Cell<bool>,
+    /// Why it ended.
+    cause: RefCell<Option<Cause>>,
+    traffic: Rc<Traffic>,
+    worker: Rc<Worker>,
+    follows: bool,
+}
+
+/// Why a connection ended under its requests.
+#[derive(Debug)]
+enum Cause {
+    End,
+    Torn,
+    Read(io::Error),
+    Write(io::Error),
+    Tls(rustls::Error),
+}
+
+/// Moves the bytes of a connection, until it ends or nobody uses it.
+async fn run(open: Rc<Open>, mut transport: Transport) {
+    let mut sent_bytes = 0;
+    poll_fn(|context| open.poll(&mut transport, &mut sent_bytes, context)).await;
+}
+
+impl Open {
+    /// Wakes the connection's task: there is something to send.
+    fn wake(&self) {
+        if !self.is_woken.replace(true)
+            && let Some(driver) = &*self.driver.borrow()
+        {
+            driver.wake_by_ref();
+        }
+    }
+
+    fn poll(&self, transport: &mut Transport, sent_bytes: &mut usize, context: &mut Context<'_>) -> Poll<()> {
+        self.is_woken.set(false);
+        keep(&mut self.driver.borrow_mut(), context);
+        if self.handles.get() == 0 {
+            self.connection.borrow_mut().go_away(Code::NO_ERROR);
+            // What cannot leave at once is not missed by anybody.
+            let _ = self.poll_send(transport, sent_bytes, context);
+            return Poll::Ready(());
+        }
+        let mut is_alive = true;
+        while is_alive {
+            let Poll::Ready(good) = self.poll_receive(transport, context) else { break };
+            is_alive = good;
+            if self.connection.borrow().is_over() {
+                self.slots.end();
+            }
+            self.settle();
+        }
+        let sent = self.poll_send(transport, sent_bytes, context);
+        if !is_alive {
+            return Poll::Ready(());
+        }
+        // It is read on: what the server has said before is worth more.
+        if let Poll::Ready(Err(fault)) = sent {
+            self.slots.end();
+            self.connection.borrow_mut().out.clear();
+            *sent_bytes = 0;
+            self.cause.borrow_mut().get_or_insert(Cause::of(fault, Cause::Write));
+        }
+        Poll::Pending
+    }
+
+    /// Receives once. False if the connection is at its end.
+    fn poll_receive(&self, transport: &mut Transport, context: &mut Context<'_>) -> Poll<bool> {
+        let mut scratch = self.worker.scratch.borrow_mut();
+        let mut connection = self.connection.borrow_mut();
+        let (mut is_good, mut now) = (true, None);
+        let received = ready!(transport.poll_receive(context, &mut scratch.buffer, |bytes| {
+            let now = *now.get_or_insert_with(Instant::now);
+            self.traffic.received_bytes.set(self.traffic.received_bytes.get() + bytes.len() as u64);
+            is_good = is_good && connection.receive(bytes, now);
+        }));
+        let cause = match received {
+            Ok(Arrival::Content) => return Poll::Ready(is_good),
+            Ok(Arrival::End) => Cause::End,
+            Ok(Arrival::Torn) => Cause::Torn,
+            Err(fault) => Cause::of(fault, Cause::Read),
+        };
+        self.cause.borrow_mut().get_or_insert(cause);
+        connection.lose();
+        Poll::Ready(false)
+    }
+
+    /// Sends what there is to send.
+    fn poll_send(
+        &self,
+        transport: &mut Transport,
+        sent_bytes: &mut usize,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Fault>> {
+        let mut connection = self.connection.borrow_mut();
+        loop {
+            while *sent_bytes < connection.out.len() {
+                let written = ready!(transport.poll_write(context, &connection.out[*sent_bytes..]))?;
+                if written == 0 {
+                    return Poll::Ready(Err(Fault::Io(io::ErrorKind::WriteZero.into())));
+                }
+                *sent_bytes += written;
+                self.traffic.sent_bytes.set(self.traffic.sent_bytes.get() + written as u64);
+            }
+            connection.out.clear();
+            *sent_bytes = 0;
+            connection.upload();
+            if connection.out.is_empty() {
+                return transport.poll_flush(context);
+            }
+        }
+    }
+
+    /// Wakes the senders whose streams have ended, unless their next requests follow at once.
+    fn settle(&self) {
+        let mut ended = std::mem::take(&mut self.connection.borrow_mut().ended);
+        for place in ended.drain(..) {
+            if !(self.follows && self.follow(place)) {
+                let waiting = &mut self.waiting.borrow_mut()[place];
+                if let Some(waker) = &waiting.waker {
+                    waker.wake_by_ref();
+                }
+            }
+        }
+        self.connection.borrow_mut().ended = ended;
+    }
+
+    /// Records a successful exchange, and sends the next request of its place. False if its sender has to do that.
+    fn follow(&self, place: usize) -> bool {
+        let (worker, mut connection) = (&*self.worker, self.connection.borrow_mut());
+        let (Arrivals::Closed(closed), Requests::Http2(messages)) =
+            (worker.arrivals(), &worker.shared.targets.requests)
+        else {
+            return false;
+        };
+        let waiting = &mut self.waiting.borrow_mut()[place];
+        let Some(exchange) = &mut waiting.exchange else { return false };
+        if self.slots.is_over() || closed.is_spent() {
+            return false;
+        }
+        let Some(received) = connection.take_success(place) else { return false };
+        record(worker, &self.traffic, exchange, Some(&received));
+        waiting.has_succeeded = true;
+        let Next::Send(turn) = closed.next(received.done) else { unreachable!("it is not spent") };
+        let chosen = worker.next_request(messages.len());
+        let number = turn.counted.then(|| worker.departure(&turn, turn.due, turn.due));
+        *exchange = Exchange { turn, sent: turn.due, chosen, number };
+        let message = &messages[chosen];
+        connection.ask(place, Sent::of(message, worker).asked(worker, message.server, false));
+        true
+    }
+
+    /// Polls for the end of a stream.
+    fn poll_ended(&self, place: usize, context: &mut Context<'_>) -> Poll<Result<Received, Failure>> {
+        if let Some(result) = self.connection.borrow_mut().take(place) {
+            return Poll::Ready(result.map_err(|ended| self.failure(ended)));
+        }
+        keep(&mut self.waiting.borrow_mut()[place].waker, context);
+        Poll::Pending
+    }
+
+    fn failure(&self, ended: Ended) -> Failure {
+        let is_begun = match ended {
+            Ended::Reset(code) => return Failure::Reset(code),
+            Ended::GoAway(code) => return Failure::GoAway(code),
+            Ended::Malformed(what) => return Failure::Http2(what),
+            Ended::Lost { is_begun } => is_begun,
+        };
+        // Errors of the system are told to each of its requests.
+        let copy = |error: &io::Error| match error.raw_os_error() {
+            Some(number) => io::Error::from_raw_os_error(number),
+            None => error.kind().into(),
+        };
+        match &*self.cause.borrow() {
+            Some(Cause::Torn) => Failure::Cut(Cut::Torn),
+            Some(Cause::Read(error)) => Failure::Read(copy(error)),
+            Some(Cause::Write(error)) => Failure::Write(copy(error)),
+            Some(Cause::Tls(error)) => Failure::Tls { error: error.clone() },
+            Some(Cause::End) | None => Failure::Cut(if is_begun { Cut::Body } else { Cut::Nothing }),
+        }
+    }
+}
+
+impl Cause {
+    fn of(fault: Fault, system: fn(io::Error) -> Self) -> Self {
+        match fault {
+            Fault::Io(error) => system(error),
+            Fault::Tls(error) => Self::Tls(error),
+        }
+    }
+}
+
+/// Keeps the waker of a task.
+fn keep(waker: &mut Option<Waker>, context: &mut Context<'_>) {
+    match waker {
+        Some(waker) if waker.will_wake(context.waker()) => {}
+        _ => *waker = Some(context.waker().clone()),
+    }
+}
+
+/// Records the end of an exchange. `received` is its complete response, if there is one.
+fn record(worker: &Worker, traffic: &Traffic, exchange: &Exchange, received: Option<&Received>) {
+    let &Exchange { turn, sent, chosen, number } = exchange;
+    // What was moved before the window is in no figure.
+    let (sent_bytes, received_bytes) = (traffic.sent_bytes.take(), traffic.received_bytes.take());
+    let Some(number) = number else { return };
+    let verdict = received.map_or(Verdict::Status, |received| match &received.watch {
+        None => Verdict::of(received.status),
+        Some(watch) => watch.verdict(received.status, received.body_bytes),
+    });
+    let mut record = worker.record.borrow_mut();
+    record.transferred(sent_bytes, received_bytes);
+    if let Some(&Received { status, body_bytes, first_byte, done, ref watch, .. }) = received {
+        let moments = Moments { due: turn.due, sent, first_byte, done };
+        record.response(Response { status, body_bytes, keepalive: true }, verdict, &moments, |missed| {
+            let words = watch.as_ref().map(|watch| watch.words(missed, status, body_bytes));
+            worker.missed(chosen, &words.unwrap_or_default())
+        });
+    }
+    drop(record);
+    if worker.has_tables() {
+        let began = if worker.is_open_model { turn.due } else { sent };
+        worker.break_down(
+            chosen,
+            turn.due,
+            received.map(|received| (received.status, received.done - began)),
+            received.is_some() && verdict == Verdict::Good,
+        );
+    }
+    worker.settled(number);
 }
 
 /// A connection with a slot on it, for the requests of one sender.
@@ -220,6 +502,8 @@ struct Sender {
     user: Option<Box<User>>,
     link: Rc<Link>,
     index: usize,
+    /// Its place on connections.
+    place: usize,
     held: Option<Held>,
     /// Server of the last request.
     last_server: usize,
@@ -227,41 +511,33 @@ struct Sender {
     setbacks: Setbacks,
 }
 
-/// A complete response, and when it arrived.
-#[derive(Debug)]
-struct Received {
-    response: Response,
-    first_byte: Instant,
-    done: Instant,
-    /// Fields of the response that a user looks at.
-    answer: Option<Box<Answer>>,
-    /// Checks of the response.
-    watch: Option<Box<Watch>>,
-}
-
-impl Received {
-    fn verdict(&self) -> Verdict {
-        let Response { status, body_bytes, .. } = self.response;
-        match &self.watch {
-            None => Verdict::of(status),
-            Some(watch) => watch.verdict(status, body_bytes),
-        }
-    }
-}
-
 /// What a request sends, and what its response must be.
 #[derive(Clone, Copy)]
 struct Sent<'m> {
-    head: &'m ::http::Request<()>,
+    block: &'m Block,
+    is_head: bool,
     /// Its body, if it has one.
     body: Option<&'m Bytes>,
     checker: Option<&'m Arc<Checker>>,
 }
 
 impl<'m> Sent<'m> {
+    #[inline]
     fn of(message: &'m Message, worker: &'m Worker) -> Self {
         let body = Some(&worker.bodies[message.body]);
-        Self { head: &message.head, body, checker: message.checker.as_ref() }
+        Self { block: &message.block, is_head: message.is_head, body, checker: message.checker.as_ref() }
+    }
+
+    #[inline]
+    fn asked(self, worker: &'m Worker, server: usize, keeps_fields: bool) -> Asked<'m> {
+        Asked {
+            common: worker.shared.targets.common(server),
+            block: self.block,
+            body: self.body.cloned().unwrap_or_default(),
+            is_head: self.is_head,
+            keeps_fields,
+            watch: self.checker.map(|checker| Box::new(Watch::new(checker))),
+        }
     }
 }
 
@@ -277,7 +553,7 @@ impl Sender {
     /// Prepares for a request: a connection and a slot, if all requests go to one server. Returns whether it took new
     /// ones.
     async fn hold_ahead(&mut self) -> Result<bool, Failure> {
-        let is_ready = self.held.as_ref().is_some_and(|held| !held.session.slots.is_over());
+        let is_ready = self.held.as_ref().is_some_and(|held| !held.session.0.slots.is_over());
         if is_ready || !self.link.worker.opens_ahead() {
             return Ok(false);
         }
@@ -338,52 +614,24 @@ impl Sender {
         let message = &messages[chosen];
         let sent = if worker.is_open_model { Instant::now() } else { turn.due };
         let number = turn.counted.then(|| worker.departure(&turn, free, sent));
+        let mut exchange = Exchange { turn, sent, chosen, number };
         let exchanged = if self.user.is_none() {
             match &message.fill {
-                None => {
-                    let request = Sent::of(message, &worker);
-                    self.tried(message.server, request, sent, turn.counted).await
-                }
-                Some(fill) => Box::pin(self.filled(chosen, message, fill, sent, turn.counted)).await,
+                None => self.tried(message.server, None, &mut exchange).await,
+                Some(fill) => Box::pin(self.filled(message, fill, &mut exchange)).await,
             }
         } else {
-            Box::pin(self.visit(chosen, message, sent, turn.counted)).await
+            Box::pin(self.visit(message, &mut exchange)).await
         };
-        // What was moved before the window is in no figure.
-        let traffic = &self.link.traffic;
-        let (sent_bytes, received_bytes) = (traffic.sent_bytes.take(), traffic.received_bytes.take());
-        if let Some(number) = number {
-            let verdict = exchanged.as_ref().map_or(Verdict::Status, Received::verdict);
-            let mut record = worker.record.borrow_mut();
-            record.transferred(sent_bytes, received_bytes);
-            if let Ok(Received { response, first_byte, done, watch, .. }) = &exchanged {
-                let moments = Moments { due: turn.due, sent, first_byte: *first_byte, done: *done };
-                record.response(*response, verdict, &moments, |missed| {
-                    let watch = watch.as_ref();
-                    let words = watch.map(|watch| watch.words(missed, response.status, response.body_bytes));
-                    worker.missed(chosen, &words.unwrap_or_default())
-                });
-            }
-            drop(record);
-            if worker.has_tables() {
-                let began = if worker.is_open_model { turn.due } else { sent };
-                let done = exchanged.as_ref().ok();
-                worker.break_down(
-                    chosen,
-                    turn.due,
-                    done.map(|done| (done.response.status, done.done - began)),
-                    done.is_some() && verdict == Verdict::Good,
-                );
-            }
-            worker.settled(number);
-        }
+        record(&worker, &self.link.traffic, &exchange, exchanged.as_ref().ok());
         match exchanged {
             Ok(Received { done, .. }) => {
                 self.setbacks.end();
                 done
             }
             Err(failure) => {
-                Box::pin(self.setbacks.fail(&worker, &failure, turn.due, turn.counted)).await;
+                let Turn { due, counted } = exchange.turn;
+                Box::pin(self.setbacks.fail(&worker, &failure, due, counted)).await;
                 Instant::now()
             }
         }
@@ -392,61 +640,67 @@ impl Sender {
     /// A request that differs each time.
     async fn filled(
         &mut self,
-        chosen: usize,
         message: &Message,
         fill: &Fill,
-        sent: Instant,
-        is_counted: bool,
+        exchange: &mut Exchange,
     ) -> Result<Received, Failure> {
         let worker = Rc::clone(&self.link.worker);
-        let filled = fill.message(worker.shared.targets.form(chosen));
+        let targets = &worker.shared.targets;
+        let filled = fill.message(targets.form(exchange.chosen));
         let (head, body) = filled.map_err(Failure::Unsent)?;
-        let request = Sent { head: &head, body: Some(&body), checker: message.checker.as_ref() };
-        self.tried(message.server, request, sent, is_counted).await
+        let block = targets.common(message.server).block(&head);
+        let body = Some(&body);
+        let request =
+            Sent { block: &block, is_head: message.is_head, body, checker: message.checker.as_ref() };
+        self.tried(message.server, Some(request), exchange).await
     }
 
     /// A request of a user, with the redirects that follow it.
-    async fn visit(
-        &mut self,
-        chosen: usize,
-        message: &Message,
-        sent: Instant,
-        is_counted: bool,
-    ) -> Result<Received, Failure> {
+    async fn visit(&mut self, message: &Message, exchange: &mut Exchange) -> Result<Received, Failure> {
         let worker = Rc::clone(&self.link.worker);
-        let mut visit = Visit::new(&worker.shared, chosen, message.server, message.fill.as_deref());
+        let targets = &worker.shared.targets;
+        let mut visit = Visit::new(&worker.shared, exchange.chosen, message.server, message.fill.as_deref());
         loop {
             let jar = self.user.as_ref().and_then(|user| user.jar.as_ref());
-            let head = visit.message(&worker.shared.targets, jar)?;
+            let head = visit.message(targets, jar)?;
+            let block = targets.common(visit.server).block(&head);
             let filled = visit.filled_body();
             let body = filled.as_ref().unwrap_or(&worker.bodies[message.body]);
             let body = Some(body).filter(|_| visit.has_body());
-            let request = Sent { head: &head, body, checker: message.checker.as_ref() };
-            let mut received = self.tried(visit.server, request, sent, is_counted).await?;
-            let answer = received.answer.take().unwrap_or_default();
+            let is_head = head.method() == ::http::Method::HEAD;
+            let request = Sent { block: &block, is_head, body, checker: message.checker.as_ref() };
+            let received = self.tried(visit.server, Some(request), exchange).await?;
+            let fields = received.fields.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
+            let answer = Answer::of_fields(received.status, fields);
             let jar = self.user.as_mut().and_then(|user| user.jar.as_mut());
             if !visit.takes(&worker.shared, &answer, jar)? {
                 return Ok(received);
             }
-            worker.record.borrow_mut().redirects += u64::from(is_counted);
+            worker.record.borrow_mut().redirects += u64::from(exchange.turn.counted);
         }
     }
 
-    /// Sends a request, again on another connection or later if the server has not processed it.
+    /// Sends a request, by default the one that was chosen. Sends it again on another connection or later if the server
+    /// has not processed it. Where requests follow at once, the exchange is the last of them.
     async fn tried(
         &mut self,
         server: usize,
-        request: Sent<'_>,
-        sent: Instant,
-        is_counted: bool,
+        request: Option<Sent<'_>>,
+        exchange: &mut Exchange,
     ) -> Result<Received, Failure> {
         let mut attempt = 1;
         loop {
-            match self.exchange(server, request, sent).await {
+            let number = exchange.number;
+            let exchanged = self.exchange(server, request, exchange).await;
+            if exchange.number != number {
+                attempt = 1;
+            }
+            match exchanged {
                 Err(failure) if failure.is_unprocessed() && attempt < ATTEMPTS_MAX => attempt += 1,
                 // RFC 9113 §8.7: not looked at, since more were under way than the server takes.
-                Err(Failure::Reset(Reason::REFUSED_STREAM)) if self.waits_for_another(sent).await => {
-                    self.link.worker.record.borrow_mut().streams_refused += u64::from(is_counted);
+                Err(Failure::Reset(Code::REFUSED_STREAM)) if self.waits_for_another(exchange.sent).await => {
+                    let mut record = self.link.worker.record.borrow_mut();
+                    record.streams_refused += u64::from(exchange.turn.counted);
                 }
                 exchanged => return exchanged,
             }
@@ -456,27 +710,60 @@ impl Sender {
     async fn exchange(
         &mut self,
         server: usize,
-        Sent { head, body, checker }: Sent<'_>,
-        sent: Instant,
+        request: Option<Sent<'_>>,
+        exchange: &mut Exchange,
     ) -> Result<Received, Failure> {
-        let is_held = |held: &Held| held.server == server && !held.session.slots.is_over();
+        let is_held = |held: &Held| held.server == server && !held.session.0.slots.is_over();
         if !self.held.as_ref().is_some_and(is_held) {
             Box::pin(self.hold(server)).await?;
         }
         self.last_server = server;
-        let Some(held) = &mut self.held else { unreachable!("it has just been taken") };
+        let Some(held) = &self.held else { unreachable!("it has just been taken") };
         // The time-out covers the whole request, its connect included.
-        self.give_up.start(sent);
-        let after = self.give_up.after();
-        let no_body = Bytes::new();
-        let body = body.unwrap_or(&no_body);
-        let keeps_answer = self.user.is_some();
-        let exchange = request(&mut held.session.requests, head.clone(), body, checker, keeps_answer);
-        let exchanged = self.give_up.bound(exchange).await.unwrap_or(Err(Failure::Timeout { after }));
+        self.give_up.start(exchange.sent);
+        let (open, place, give_up) = (Rc::clone(&held.session.0), self.place, &mut self.give_up);
+        let worker = &*open.worker;
+        let sent = match (&worker.shared.targets.requests, request) {
+            (_, Some(request)) => request,
+            (Requests::Http2(messages), None) => Sent::of(&messages[exchange.chosen], worker),
+            (Requests::Http1(_), None) => unreachable!("the requests of a run are of one protocol"),
+        };
+        open.waiting.borrow_mut()[place].exchange = Some(*exchange);
+        open.connection.borrow_mut().ask(place, sent.asked(worker, server, self.user.is_some()));
+        open.wake();
+        let mut was_woken = false;
+        let exchanged = poll_fn(|context| {
+            if let Poll::Ready(result) = open.poll_ended(place, context) {
+                return Poll::Ready(Some(result));
+            }
+            if !std::mem::replace(&mut was_woken, true) {
+                return give_up.watch(context).map(|()| None);
+            }
+            // Others may have followed the request.
+            if let Some(exchange) = &open.waiting.borrow()[place].exchange {
+                give_up.start(exchange.sent);
+            }
+            give_up.poll(context).map(|()| None)
+        });
+        let exchanged = exchanged.await;
+        let (last, has_succeeded) = open.waiting.borrow_mut()[place].end();
+        *exchange = last.unwrap_or(*exchange);
+        if has_succeeded {
+            self.setbacks.end();
+        }
+        let exchanged = exchanged.unwrap_or_else(|| {
+            open.connection.borrow_mut().cancel(place);
+            open.wake();
+            Err(Failure::Timeout { after: give_up.after() })
+        });
         match &exchanged {
             // The connection is as good as before.
             Ok(_) | Err(Failure::Reset(_)) => {}
-            Err(_) => self.link.forget(server, &held.session),
+            Err(_) => {
+                if let Some(held) = &self.held {
+                    self.link.forget(server, &held.session);
+                }
+            }
         }
         if exchanged.is_err() || !self.link.worker.opens_ahead() {
             self.held = None;
@@ -489,154 +776,6 @@ impl Sender {
     async fn waits_for_another(&mut self, sent: Instant) -> bool {
         let Some(session) = self.link.open.borrow()[self.last_server].clone() else { return false };
         self.give_up.start(sent);
-        self.give_up.bound(session.slots.freed()).await.unwrap_or(false)
-    }
-}
-
-/// Sends a request and receives its response to the end.
-async fn request(
-    requests: &mut SendRequest<Bytes>,
-    head: ::http::Request<()>,
-    body: &Bytes,
-    checker: Option<&Arc<Checker>>,
-    keeps_answer: bool,
-) -> Result<Received, Failure> {
-    let (response, upload) = requests.send_request(head, body.is_empty())?;
-    let receive = async {
-        let response = response.await?;
-        let first_byte = Instant::now();
-        let status = response.status().as_u16();
-        let answer = keeps_answer.then(|| Box::new(answer(status, response.headers())));
-        let mut watch = checker.map(|checker| Box::new(Watch::new(checker)));
-        if let Some(watch) = &mut watch {
-            let fields = response.headers().iter();
-            let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
-            watch.fields(&fields.collect::<Vec<_>>());
-        }
-        let body_bytes = receive_body(response.into_body(), &mut watch).await?;
-        let done = Instant::now();
-        let response = Response { status, body_bytes, keepalive: true };
-        Ok(Received { response, first_byte, done, answer, watch })
-    };
-    if body.is_empty() {
-        return receive.await;
-    }
-    let send = send_body(upload, body.clone());
-    tokio::pin!(receive, send);
-    tokio::select! {
-        biased;
-        // RFC 9113 §8.1: a server may answer before the end of the request, and need not read the rest.
-        received = &mut receive => received,
-        sent = &mut send => match sent {
-            Ok(()) => receive.await,
-            // The response, or what came in its place, says why.
-            Err(error) => receive.await.map_err(|failure| match failure {
-                Failure::Http2(_) => error.into(),
-                failure => failure,
-            }),
-        },
-    }
-}
-
-fn answer(status: u16, fields: &::http::HeaderMap) -> Answer {
-    Answer::of_fields(status, fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))
-}
-
-async fn receive_body(mut body: RecvStream, watch: &mut Option<Box<Watch>>) -> Result<u64, ::h2::Error> {
-    let mut body_bytes = 0;
-    while let Some(piece) = poll_fn(|context| body.poll_data(context)).await {
-        let piece = piece?;
-        if let Some(watch) = watch {
-            watch.body(&piece);
-        }
-        let length = piece.len();
-        body_bytes += length as u64;
-        body.flow_control().release_capacity(length)?;
-    }
-    poll_fn(|context| body.poll_trailers(context)).await?;
-    Ok(body_bytes)
-}
-
-async fn send_body(mut stream: SendStream<Bytes>, mut rest: Bytes) -> Result<(), ::h2::Error> {
-    stream.reserve_capacity(rest.len());
-    while !rest.is_empty() {
-        match poll_fn(|context| stream.poll_capacity(context)).await {
-            Some(capacity) => {
-                let piece = rest.split_to(capacity?.min(rest.len()));
-                stream.send_data(piece, rest.is_empty())?;
-            }
-            // The stream is over.
-            None => break,
-        }
-    }
-    Ok(())
-}
-
-/// Byte stream for the crate `h2`, over a transport.
-struct Channel {
-    transport: Transport,
-    worker: Rc<Worker>,
-    traffic: Rc<Traffic>,
-    /// Received bytes that were more than requested: at most what one receive decrypts.
-    overflow: Vec<u8>,
-    /// How many bytes of `overflow` were taken.
-    taken_bytes: usize,
-}
-
-impl AsyncRead for Channel {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        out: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.taken_bytes == this.overflow.len() {
-            this.overflow.clear();
-            this.taken_bytes = 0;
-            if let Transport::Plain(stream) = &mut this.transport {
-                let known_bytes = out.filled().len();
-                ready!(Pin::new(stream).poll_read(context, out))?;
-                this.traffic.received((out.filled().len() - known_bytes) as u64);
-                return Poll::Ready(Ok(()));
-            }
-            let mut scratch = this.worker.scratch.borrow_mut();
-            let overflow = &mut this.overflow;
-            let received = this.transport.poll_receive(context, &mut scratch.buffer, |bytes| {
-                this.traffic.received(bytes.len() as u64);
-                let (now, later) = bytes.split_at(bytes.len().min(out.remaining()));
-                out.put_slice(now);
-                overflow.extend_from_slice(later);
-            });
-            ready!(received)?;
-            return Poll::Ready(Ok(()));
-        }
-        let rest = &this.overflow[this.taken_bytes..];
-        let now = &rest[..rest.len().min(out.remaining())];
-        out.put_slice(now);
-        this.taken_bytes += now.len();
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Channel {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = ready!(this.transport.poll_write(context, bytes))?;
-        this.traffic.sent_bytes.set(this.traffic.sent_bytes.get() + written as u64);
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().transport.poll_flush(context).map_err(io::Error::from)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_flush(context)
-    }
-}
-
-impl Traffic {
-    fn received(&self, bytes: u64) {
-        self.received_bytes.set(self.received_bytes.get() + bytes);
+        self.give_up.bound(session.0.slots.freed()).await.unwrap_or(false)
     }
 }

@@ -86,7 +86,7 @@ impl Times {
 
     pub(crate) fn merge(&mut self, other: &Self) {
         self.clamped += other.clamped;
-        // Both have the same bounds, so that nothing can be out of range.
+        // Nothing in either is longer than an hour, which both can hold.
         let added = self.histogram.add(&other.histogram);
         debug_assert!(added.is_ok());
     }
@@ -237,13 +237,18 @@ impl Record {
             }
         }
         self.requests += 1;
-        self.service.record(moments.done - moments.sent);
         self.first_byte.record(moments.first_byte - moments.sent);
-        if self.open_model {
-            self.latency.record(moments.done - moments.due);
-        }
-        if let Some(second) = &mut self.second {
-            second.record(moments.done - if self.open_model { moments.due } else { moments.sent });
+        let headline = if self.open_model {
+            self.service.record(moments.done - moments.sent);
+            moments.done - moments.due
+        } else {
+            moments.done - moments.sent
+        };
+        // Once, not twice: what a second has recorded is added to the whole at its end.
+        match (&mut self.second, self.open_model) {
+            (Some(second), _) => second.record(headline),
+            (None, true) => self.latency.record(headline),
+            (None, false) => self.service.record(headline),
         }
         if let Some(timeline) = &mut self.timeline {
             let began = if self.open_model { moments.due } else { moments.sent };
@@ -259,6 +264,8 @@ impl Record {
             bytes_received: self.bytes_received,
         };
         if let Some(second) = &mut self.second {
+            let headline = if self.open_model { &mut self.latency } else { &mut self.service };
+            headline.merge(second.times());
             second.end(counts, at, is_last);
         }
     }

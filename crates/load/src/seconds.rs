@@ -130,6 +130,11 @@ impl Current {
         self.times.record_growing(time);
     }
 
+    /// Times of the second so far.
+    pub(crate) fn times(&self) -> &Times {
+        &self.times
+    }
+
     /// Hands the second over, and begins the next. `at` is from the start of the window.
     pub(crate) fn end(&mut self, counts: Counts, at: Duration, is_last: bool) {
         let Counts { requests, failed, bytes_received } = self.before;

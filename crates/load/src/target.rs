@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::failure::Failure;
 use crate::fill::Fill;
 use crate::form::Form;
+use crate::http2::{Block, Common};
 use crate::listed::{self, Listed};
 use crate::plan::{Breakdown, CONNECTIONS_MAX, Plan};
 use crate::random::Random;
@@ -30,6 +31,9 @@ const FOUND_MAX: usize = 8;
 pub(crate) struct Targets {
     pub(crate) requests: Requests,
     pub(crate) servers: Servers,
+    /// Header fields that the HTTP/2 requests to each server have in common; at last, for servers that redirects lead to,
+    /// none.
+    commons: Vec<Common>,
     /// TLS configuration, if any server uses TLS.
     pub(crate) tls: Option<ClientConfig>,
     /// Tables that the requests are recorded in.
@@ -77,7 +81,9 @@ pub(crate) struct Request {
 pub(crate) struct Message {
     /// Index into `Targets::servers`.
     pub(crate) server: usize,
-    pub(crate) head: ::http::Request<()>,
+    pub(crate) block: Block,
+    /// Whether its response has no body.
+    pub(crate) is_head: bool,
     /// Index of its body in [`Targets::bodies`].
     pub(crate) body: usize,
     /// What its response must be.
@@ -104,7 +110,7 @@ impl Targets {
             Jar::given(cookies).map_err(wrong)?;
         }
         let mut servers = Servers::new(plan)?;
-        let (mut requests, mut messages, mut rendered_bytes) = (Vec::new(), Vec::new(), 0);
+        let (mut requests, mut heads, mut rendered_bytes) = (Vec::new(), Vec::new(), 0);
         let listed = plan.listed.iter().map(Some).chain(std::iter::repeat(None));
         for ((number, text), listed) in plan.all_urls().enumerate().zip(listed) {
             let placed = |error: Error| match listed {
@@ -121,7 +127,7 @@ impl Targets {
             if plan.http2 {
                 rendered_bytes += size_of::<Message>() + text.len();
                 let head = form.message(&url).map_err(refused)?;
-                messages.push(Message { server, head, body, checker, fill });
+                heads.push(Headed { server, head, body, checker, fill });
             } else {
                 let (bytes, is_head) = (form.render(&url), form.method() == "HEAD");
                 rendered_bytes += bytes.len();
@@ -132,6 +138,7 @@ impl Targets {
                 return Err(Error::Plan { what: "the URL list, with the body for each", expected });
             }
         }
+        let (commons, mut messages) = messages(heads, servers.planned());
         let mut tables = tables(plan);
         let mut order: Vec<usize> =
             if plan.has_visits() { (0..requests.len().max(messages.len())).collect() } else { Vec::new() };
@@ -151,7 +158,7 @@ impl Targets {
             plan.redirects_max.is_some() || servers.planned.iter().any(|server| server.tls_name.is_some());
         let tls = wants_tls.then(|| tls::config(plan)).transpose()?;
         let requests = if plan.http2 { Requests::Http2(messages) } else { Requests::Http1(requests) };
-        Ok(Self { requests, servers, tls, tables, forms, order, sequence })
+        Ok(Self { requests, servers, commons, tls, tables, forms, order, sequence })
     }
 
     /// The form of a request of the plan.
@@ -159,10 +166,38 @@ impl Targets {
         self.forms.get(planned).unwrap_or(&self.forms[0])
     }
 
+    /// The header fields that the HTTP/2 requests to a server have in common.
+    #[inline]
+    pub(crate) fn common(&self, server: usize) -> &Common {
+        &self.commons[server.min(self.commons.len() - 1)]
+    }
+
     /// The bodies of HTTP/2 messages.
     pub(crate) fn bodies(&self) -> impl Iterator<Item = &[u8]> {
         self.forms.iter().map(Form::body)
     }
+}
+
+/// An HTTP/2 request before its head is rendered.
+struct Headed {
+    server: usize,
+    head: ::http::Request<()>,
+    body: usize,
+    checker: Option<Arc<Checker>>,
+    fill: Option<Arc<Fill>>,
+}
+
+/// Renders HTTP/2 requests, and what those to each server have in common.
+fn messages(heads: Vec<Headed>, servers: usize) -> (Vec<Common>, Vec<Message>) {
+    let of = |server| heads.iter().filter(move |headed| headed.server == server).map(|headed| &headed.head);
+    let commons: Vec<_> =
+        (0..servers).map(|server| Common::of(of(server))).chain([Common::default()]).collect();
+    let render = |Headed { server, head, body, checker, fill }| {
+        let block = commons[server].block(&head);
+        Message { server, block, is_head: head.method() == ::http::Method::HEAD, body, checker, fill }
+    };
+    let messages = heads.into_iter().map(render).collect();
+    (commons, messages)
 }
 
 /// What renders a request of a list, if it differs each time.
@@ -361,14 +396,14 @@ mod tests {
             http2: true,
             ..Plan::new("https://127.0.0.1:9?x")
         };
-        let Requests::Http2(messages) = Targets::new(&plan).expect("a good plan").requests else {
-            panic!("this plan is of HTTP/2")
-        };
-        let head = &messages[0].head;
+        let url = Url::parse(&plan.urls[0]).expect("a URL");
+        let form = Form::new(&plan).expect("a good plan");
+        let head = form.message(&url).expect("a message");
         assert_eq!((head.method().as_str(), head.uri().to_string().as_str()), ("POST", "https://other/?x"));
         let fields: Vec<_> =
             head.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         assert_eq!(fields, [("x-a", &b"b"[..]), ("x-a", b"c"), ("content-length", b"2")]);
+        assert!(matches!(Targets::new(&plan).map(|targets| targets.requests), Ok(Requests::Http2(_))));
         for header in ["Connection: close", "Upgrade: x", "TE: gzip"] {
             let plan = Plan { headers: vec![header.into()], ..plan.clone() };
             assert!(matches!(Targets::new(&plan), Err(Error::Request { what: "header", .. })), "{header}");

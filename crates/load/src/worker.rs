@@ -18,7 +18,7 @@ use crate::plan::{Arrival, Plan};
 use crate::record::Record;
 use crate::schedule::{Schedule, Window};
 use crate::send::Scratch;
-use crate::target::Targets;
+use crate::target::{Requests, Targets};
 use crate::think::Thinking;
 use crate::tls::Sessions;
 use crate::usage::{self, Usage};
@@ -261,6 +261,15 @@ impl Worker {
     /// Whether connections are opened before a request is chosen: if they are kept, and all requests go to one server.
     pub(crate) fn opens_ahead(&self) -> bool {
         self.shared.plan.keepalive && self.shared.targets.servers.planned() == 1
+    }
+
+    /// Whether the next request of a sender follows a response at once: in a closed loop without pauses, of requests that
+    /// depend on nothing.
+    pub(crate) fn follows_at_once(&self) -> bool {
+        let Shared { plan, targets, .. } = &*self.shared;
+        let is_closed = !self.is_open_model && plan.think_time.is_none() && !plan.has_visits();
+        let Requests::Http2(messages) = &targets.requests else { return false };
+        is_closed && self.opens_ahead() && messages.iter().all(|message| message.fill.is_none())
     }
 
     /// Index of the next request in a list of this length.

@@ -1,0 +1,254 @@
+//! HPACK decoder: header blocks to fields (RFC 7541).
+
+use std::collections::VecDeque;
+
+use super::huffman;
+
+/// Size of the dynamic table that the server may use: the default of SETTINGS_HEADER_TABLE_SIZE.
+const TABLE_BYTES: usize = 4096;
+/// RFC 7541 §4.1: overhead of an entry.
+const ENTRY_BYTES: usize = 32;
+
+/// A header block is not valid. Later ones cannot be decoded either.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Undecodable;
+
+/// Decodes the header blocks of a connection, in their order.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    /// Entries of the dynamic table, the newest first.
+    entries: VecDeque<Entry>,
+    size_bytes: usize,
+    limit_bytes: usize,
+    /// Number of changes of the table.
+    changes: u64,
+    name: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// Name and value, one after the other.
+#[derive(Debug)]
+struct Entry {
+    text: Box<[u8]>,
+    name_bytes: usize,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self {
+            entries: VecDeque::new(),
+            size_bytes: 0,
+            limit_bytes: TABLE_BYTES,
+            changes: 0,
+            name: Vec::new(),
+            value: Vec::new(),
+        }
+    }
+}
+
+impl Decoder {
+    /// Number of changes of the table: while it is the same, equal blocks have equal fields.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Passes the fields of a block to `field`, in their order.
+    pub(super) fn decode(
+        &mut self,
+        mut block: &[u8],
+        mut field: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), Undecodable> {
+        let mut may_resize = true;
+        while let Some(&first) = block.first() {
+            match first {
+                // RFC 7541 §6.1: an indexed field.
+                0x80.. => {
+                    let index = integer(&mut block, 7)?;
+                    let (name, value) = self.entry(index)?;
+                    field(name, value);
+                }
+                // RFC 7541 §6.3: a table size update, only at the start of a block (§4.2).
+                0x20..0x40 => {
+                    let limit_bytes = integer(&mut block, 5)?;
+                    if !may_resize || limit_bytes > TABLE_BYTES {
+                        return Err(Undecodable);
+                    }
+                    self.limit_bytes = limit_bytes;
+                    self.evict(0);
+                    continue;
+                }
+                // RFC 7541 §6.2: a literal field.
+                _ => {
+                    let is_indexed = first >= 0x40;
+                    self.literal(&mut block, if is_indexed { 6 } else { 4 })?;
+                    field(&self.name, &self.value);
+                    if is_indexed {
+                        self.insert();
+                    }
+                }
+            }
+            may_resize = false;
+        }
+        Ok(())
+    }
+
+    fn entry(&self, index: usize) -> Result<(&[u8], &[u8]), Undecodable> {
+        let place = index.checked_sub(1).ok_or(Undecodable)?;
+        if let Some((name, value)) = STATIC.get(place) {
+            return Ok((name.as_bytes(), value.as_bytes()));
+        }
+        let entry = self.entries.get(place - STATIC.len()).ok_or(Undecodable)?;
+        Ok(entry.text.split_at(entry.name_bytes))
+    }
+
+    /// Reads a literal field into `name` and `value`.
+    fn literal(&mut self, block: &mut &[u8], prefix_bits: u32) -> Result<(), Undecodable> {
+        let index = integer(block, prefix_bits)?;
+        let mut name = std::mem::take(&mut self.name);
+        name.clear();
+        if index == 0 {
+            string(block, &mut name)?;
+        } else {
+            name.extend_from_slice(self.entry(index)?.0);
+        }
+        self.name = name;
+        self.value.clear();
+        string(block, &mut self.value)
+    }
+
+    fn insert(&mut self) {
+        let bytes = self.name.len() + self.value.len() + ENTRY_BYTES;
+        self.evict(bytes);
+        // RFC 7541 §4.4: one that is larger than the table empties it, and is no error.
+        if bytes <= self.limit_bytes {
+            let text = [self.name.as_slice(), &self.value].concat().into_boxed_slice();
+            self.entries.push_front(Entry { text, name_bytes: self.name.len() });
+            self.size_bytes += bytes;
+        }
+    }
+
+    /// Removes the oldest entries until this much is free.
+    fn evict(&mut self, bytes: usize) {
+        self.changes += 1;
+        while self.size_bytes + bytes > self.limit_bytes
+            && let Some(entry) = self.entries.pop_back()
+        {
+            self.size_bytes -= entry.text.len() + ENTRY_BYTES;
+        }
+    }
+}
+
+/// RFC 7541 §5.1: an integer with a prefix of so many bits.
+fn integer(block: &mut &[u8], prefix_bits: u32) -> Result<usize, Undecodable> {
+    let (first, mut rest) = block.split_first().ok_or(Undecodable)?;
+    let most = (1 << prefix_bits) - 1;
+    let mut value = usize::from(*first) & most;
+    if value == most {
+        for shift in [0, 7, 14, 21] {
+            let (byte, behind) = rest.split_first().ok_or(Undecodable)?;
+            rest = behind;
+            value += usize::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                *block = rest;
+                return Ok(value);
+            }
+        }
+        return Err(Undecodable);
+    }
+    *block = rest;
+    Ok(value)
+}
+
+/// RFC 7541 §5.2: a string, appended to `text`.
+fn string(block: &mut &[u8], text: &mut Vec<u8>) -> Result<(), Undecodable> {
+    let is_huffman = block.first().is_some_and(|first| first & 0x80 != 0);
+    let bytes = integer(block, 7)?;
+    let (coded, rest) = block.split_at_checked(bytes).ok_or(Undecodable)?;
+    *block = rest;
+    if !is_huffman {
+        text.extend_from_slice(coded);
+        return Ok(());
+    }
+    if huffman::decode(coded, text) { Ok(()) } else { Err(Undecodable) }
+}
+
+/// RFC 7541, Appendix A.
+#[rustfmt::skip]
+pub(super) static STATIC: [(&str, &str); 61] = [
+    (":authority", ""), (":method", "GET"), (":method", "POST"), (":path", "/"), (":path", "/index.html"),
+    (":scheme", "http"), (":scheme", "https"), (":status", "200"), (":status", "204"), (":status", "206"),
+    (":status", "304"), (":status", "400"), (":status", "404"), (":status", "500"), ("accept-charset", ""),
+    ("accept-encoding", "gzip, deflate"), ("accept-language", ""), ("accept-ranges", ""), ("accept", ""),
+    ("access-control-allow-origin", ""), ("age", ""), ("allow", ""), ("authorization", ""), ("cache-control", ""),
+    ("content-disposition", ""), ("content-encoding", ""), ("content-language", ""), ("content-length", ""),
+    ("content-location", ""), ("content-range", ""), ("content-type", ""), ("cookie", ""), ("date", ""), ("etag", ""),
+    ("expect", ""), ("expires", ""), ("from", ""), ("host", ""), ("if-match", ""), ("if-modified-since", ""),
+    ("if-none-match", ""), ("if-range", ""), ("if-unmodified-since", ""), ("last-modified", ""), ("link", ""),
+    ("location", ""), ("max-forwards", ""), ("proxy-authenticate", ""), ("proxy-authorization", ""), ("range", ""),
+    ("referer", ""), ("refresh", ""), ("retry-after", ""), ("server", ""), ("set-cookie", ""),
+    ("strict-transport-security", ""), ("transfer-encoding", ""), ("user-agent", ""), ("vary", ""), ("via", ""),
+    ("www-authenticate", ""),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The fields of blocks that follow each other.
+    fn fields(blocks: &[&[u8]]) -> Vec<Result<String, Undecodable>> {
+        let mut decoder = Decoder::default();
+        let decode = |block: &&[u8]| {
+            let mut text = String::new();
+            let field = |name: &[u8], value: &[u8]| {
+                let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+                text += &format!("{name}: {value}\n");
+            };
+            decoder.decode(block, field).map(|()| text)
+        };
+        blocks.iter().map(decode).collect()
+    }
+
+    #[test]
+    fn rfc_7541_c_5_responses() {
+        // The table of the examples holds 256 bytes.
+        let first = b"\x3f\xe1\x01\x48\x03302\x58\x07private\x61\x1dMon, 21 Oct 2013 20:13:21 GMT\
+            \x6e\x17https://www.example.com";
+        let second = b"\x48\x03307\xc1\xc0\xbf";
+        let told = fields(&[first, second]);
+        let rest = "cache-control: private\ndate: Mon, 21 Oct 2013 20:13:21 GMT\nlocation: https://www.example.com\n";
+        assert_eq!(told, [Ok(format!(":status: 302\n{rest}")), Ok(format!(":status: 307\n{rest}"))]);
+    }
+
+    #[test]
+    fn what_is_no_block_is_refused() {
+        for block in [
+            &b"\x80"[..],                        // index 0
+            b"\xbe",                             // an empty table
+            b"\xff\xff\xff\xff\xff\xff\xff\x7f", // too large for anything
+            b"\x40",                             // no name
+            b"\x40\x01a",                        // no value
+            b"\x40\x05a",                        // shorter than it says
+            b"\x7f\x00\x01a",                    // the name of nothing
+            b"\x00\x81\xff\x00",                 // padding of a whole byte
+            b"\x82\x20",                         // a size behind a field
+            b"\x3f\xe2\x1f",                     // a size of 4,097
+            b"\x1f",                             // half an integer
+        ] {
+            assert_eq!(fields(&[block]), [Err(Undecodable)], "{block:x?}");
+        }
+    }
+
+    #[test]
+    fn a_smaller_table_forgets() {
+        let told = fields(&[b"\x40\x01a\x01b", b"\xbe", b"\x20\x3f\xe1\x1f", b"\xbe"]);
+        let field = || Ok("a: b\n".to_owned());
+        assert_eq!(told, [field(), field(), Ok(String::new()), Err(Undecodable)]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_fields_or_refused(blocks: Vec<Vec<u8>>) {
+            fields(&blocks.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        }
+    }
+}
