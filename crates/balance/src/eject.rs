@@ -16,7 +16,7 @@ use crate::time::Time;
 /// When a server is ejected, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EjectionSettings {
-    /// Failures in a row that eject a server at once.
+    /// Failures in a row that eject a server at once, unless the others fail alike.
     pub failures_in_a_row: Option<NonZeroU32>,
     /// How often the servers are compared.
     pub interval: Duration,
@@ -123,6 +123,21 @@ impl Fleet {
         };
         self.is_ejecting.store(false, Release);
         ejected
+    }
+
+    /// Whether another server of the group fails far less. Where all fail alike, as in an overload, an ejection only leaves
+    /// more to the others.
+    #[cold]
+    pub(crate) fn fails_more_than_another(&self, server: usize) -> bool {
+        let Member { priority, health, .. } = &self.members[server];
+        let share = health.failed_share();
+        let is_better = |(index, other): (usize, &Member)| {
+            index != server
+                && other.priority == *priority
+                && other.health.state() == State::Up
+                && share > FAILURES_FACTOR * other.health.failed_share()
+        };
+        self.members.iter().enumerate().any(is_better)
     }
 
     fn has_enough_without(&self, server: usize, settings: &EjectionSettings) -> bool {
@@ -377,6 +392,35 @@ mod tests {
                 servers.extend(judged(&mut ejector, &fleet, interval));
             }
             assert_eq!(servers, ejected, "{served:?}");
+        }
+    }
+
+    #[test]
+    fn failures_in_a_row_eject_nobody_where_all_fail_alike() {
+        // Of each server: answers, failures, before the failures in a row of the first one; and whether it is ejected.
+        for (served, expected) in [
+            (&[(0, 0), (0, 0)][..], true),
+            (&[(100, 0), (100, 0)], true),
+            (&[(100, 3), (100, 2)], true),
+            // An overload: requests time out wherever they are.
+            (&[(20, 40), (20, 40)], false),
+            (&[(0, 40), (10, 30), (10, 30)], false),
+            // A rack that is gone, and one server that is not.
+            (&[(100, 10), (100, 10), (100, 10), (100, 0)], true),
+            (&[(50, 20), (90, 10)], true),
+        ] {
+            for intervals in 0..2 {
+                let fleet = fleet(served.len() as u64, EjectionSettings::default());
+                for (server, &(answers, failures)) in served.iter().enumerate() {
+                    serve(&fleet, server, answers, 1000, failures);
+                    // What was in the interval before counts too.
+                    for _ in 0..intervals {
+                        let _ = fleet.members()[server].health.take_counts();
+                    }
+                }
+                let is_ejected = (0..5).any(|_| fleet.end(0, Outcome::Failed, Time::START).is_some());
+                assert_eq!(is_ejected, expected, "{served:?}, {intervals} intervals ago");
+            }
         }
     }
 

@@ -245,7 +245,11 @@ impl Fleet {
         }
         let ejection = self.settings.ejection.as_ref()?;
         let is_enough = ejection.failures_in_a_row.is_some_and(|enough| failures_in_a_row >= enough.get());
-        if is_enough { self.eject(server, now).ok().map(Event::Ejected) } else { None }
+        if is_enough && self.fails_more_than_another(server) {
+            self.eject(server, now).ok().map(Event::Ejected)
+        } else {
+            None
+        }
     }
 
     /// Ends the ejection of a server that was asked nevertheless, and has responded. Returns whether it was ejected.

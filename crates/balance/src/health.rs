@@ -45,6 +45,8 @@ pub struct ServerHealth {
     pub(crate) breaker: Breaker,
     /// Responses of this interval in the upper half, failures among them in the lower.
     answers: AtomicU64,
+    /// The same of the interval before.
+    answers_before: AtomicU64,
     /// The sum of the response times in this interval.
     answers_micros: AtomicU64,
     /// When the server last came up; `NEVER` if it has been up from the start.
@@ -134,6 +136,7 @@ impl ServerHealth {
             latency: Latency::default(),
             breaker: Breaker::default(),
             answers: AtomicU64::new(0),
+            answers_before: AtomicU64::new(0),
             answers_micros: AtomicU64::new(0),
             returned_at: AtomicU64::new(Time::NEVER.as_micros()),
             ejected_until: AtomicU64::new(0),
@@ -200,6 +203,7 @@ impl ServerHealth {
             self.failures_in_a_row.store(0, Relaxed);
             // What stopped it is not held against it once more when the interval is judged.
             self.take_counts();
+            self.answers_before.store(0, Relaxed);
             self.changes.add();
         }
         is_news
@@ -308,9 +312,17 @@ impl ServerHealth {
         }
     }
 
+    /// The share of failures in this interval and the one before; 0 without requests.
+    pub(crate) fn failed_share(&self) -> f64 {
+        let both = [&self.answers_before, &self.answers].map(|answers| answers.load(Relaxed));
+        let sum = |of: fn(u64) -> u32| both.into_iter().map(|answers| f64::from(of(answers))).sum::<f64>();
+        sum(|answers| answers as u32) / sum(|answers| (answers >> 32) as u32).max(1.0)
+    }
+
     /// The counts since the last call. For a single caller.
     pub fn take_counts(&self) -> Counts {
         let answers = self.answers.swap(0, Relaxed);
+        self.answers_before.store(answers, Relaxed);
         let micros = self.answers_micros.swap(0, Relaxed);
         let (requests, failures) = ((answers >> 32) as u32, answers as u32);
         let answered = u64::from(requests.saturating_sub(failures));

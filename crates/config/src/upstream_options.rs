@@ -278,7 +278,7 @@ static QUEUE: Table<QueueSettings> = Table {
             "timeout",
             UP_TO_A_DAY,
             |queue: &mut QueueSettings| &mut queue.timeout,
-            "Maximum wait; then 503.",
+            "Maximum wait; then 503. A client that closes its connection, or its sending side, leaves the queue.",
         ),
     ],
 };

@@ -232,7 +232,8 @@ pub(crate) static EJECT: Table<EjectionSettings> = Table {
             Unless { word: "off", kind: NonZero(Count { range: 1..=1_000_000, unit: Unit::Things }) },
             |eject: &mut EjectionSettings| &mut eject.failures_in_a_row,
             "Consecutive failures that eject a server at once: no connection, no response, none in time, \
-             or 502, 503 or 504.",
+             or 502, 503 or 504. Not if all servers fail alike, as in an overload: another one must have failed at most half \
+             as often in this `interval` and the one before.",
         ),
         &key(
             "interval",

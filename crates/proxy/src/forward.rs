@@ -192,8 +192,16 @@ async fn wait_for_server(
     tried: &[usize],
     state: &mut ExchangeState<'_>,
 ) -> Result<PickedServer, Failure> {
-    let next = pin!(choice.next(tried, &mut state.record.detours));
-    unless_gone(ctx.client, next).await.unwrap_or(Err(Failure::ClientGone))
+    let picked = {
+        let next = pin!(choice.next(tried, &mut state.record.detours));
+        unless_gone(ctx.client, next).await.unwrap_or(Err(Failure::ClientGone))?
+    };
+    // Nothing was sent yet: where others wait, half a close counts as a close, so that no server works for nobody.
+    if ctx.client.socket.has_peer_closed() {
+        choice.give_back(&picked);
+        return Err(Failure::ClientGone);
+    }
+    Ok(picked)
 }
 
 /// Another server for a request whose status is to be tried again. Where none has room, what was said is the answer.

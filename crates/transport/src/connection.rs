@@ -168,6 +168,16 @@ impl Connection {
         }
     }
 
+    /// Whether the peer has closed its side, even if there is something to read before. Costs a system call. Never of a
+    /// connection with emulated latency, whose peer is further away than the kernel knows.
+    pub fn has_peer_closed(&self) -> bool {
+        match self {
+            Self::Tcp(tcp) => tcp.has_peer_closed(),
+            Self::Tls(tls) => tls.has_peer_closed(),
+            Self::Delayed(_) => false,
+        }
+    }
+
     /// Whether nothing has arrived on an idle connection, as far as the kernel knows. Costs a system call.
     pub fn is_quiet_still(&self) -> bool {
         match self {

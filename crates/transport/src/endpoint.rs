@@ -183,6 +183,15 @@ impl Endpoint {
         }
     }
 
+    /// Whether the peer has closed its side of a connection. Costs a system call. A stream is watched by
+    /// [`poll_gone`](Self::poll_gone).
+    pub fn has_peer_closed(&self) -> bool {
+        match self {
+            Self::Connection(connection) => connection.has_peer_closed(),
+            Self::Stream(_) | Self::Detached => false,
+        }
+    }
+
     /// Whether the kernel can move bytes out of a pipe to this side by itself.
     #[inline]
     pub fn takes_pipes(&self) -> bool {

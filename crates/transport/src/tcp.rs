@@ -14,6 +14,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pages::Region;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_tcp_congestion, set_tcp_quickack, set_tcp_user_timeout};
 use rustix::net::{
@@ -342,6 +343,14 @@ impl Tcp {
         let mut byte = [0u8; 1];
         recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT)
             .is_err_and(|error| error == Errno::AGAIN)
+    }
+
+    /// Whether the peer has closed its side, even if there is something to read before. Costs a system call.
+    pub fn has_peer_closed(&self) -> bool {
+        let Ok(stream) = self.stream() else { return true };
+        let mut polled = [PollFd::new(stream, PollFlags::RDHUP)];
+        let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        poll(&mut polled, Some(&Timespec::default())).is_ok() && polled[0].revents().intersects(closed)
     }
 
     /// Whether nothing has arrived on an idle connection, as far as the runtime knows: no byte, no end, no error.

@@ -413,6 +413,11 @@ impl TlsConnection {
         self.has_read_all() && self.tcp.is_quiet_still() || self.has_nothing_to_say()
     }
 
+    /// Whether the peer has closed its side, even if there is something to read before. Costs a system call.
+    pub fn has_peer_closed(&self) -> bool {
+        self.tcp.has_peer_closed()
+    }
+
     /// Whether all that was received is read, and is not the end.
     fn has_read_all(&self) -> bool {
         let state = self.state.borrow();

@@ -130,6 +130,11 @@ impl<'a> Choice<'a> {
         self.begin(found)
     }
 
+    /// Gives back a server that is not asked after all.
+    pub(crate) fn give_back(&self, picked: &PickedServer) {
+        self.upstream.failed(self.worker, picked, false);
+    }
+
     /// Whether there is a server that was not tried. Reserves nothing, and moves no session.
     #[cold]
     pub(crate) fn has_untried(&self, tried: &[usize], room: Room) -> bool {

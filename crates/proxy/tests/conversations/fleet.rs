@@ -254,6 +254,39 @@ fn a_queue_has_a_length_and_a_time() {
     }
 }
 
+#[test]
+fn whoever_leaves_the_queue_is_not_served() {
+    // By a close, a reset, or with the next request on its way.
+    for leaving in 0..3 {
+        let scene = Scene::with(|config| config.upstreams[0].servers[0].max_requests = 1.try_into().ok());
+        let [mut first, mut gone, mut last] = [scene.client(), scene.client(), scene.client()];
+        first.sends(GET);
+        let mut server = scene.accept(0);
+        server.gets(&expand(GET_SEEN, ""));
+        let (request, _) = request_with("X-Who: gone");
+        let again = if leaving == 2 { &request } else { "" };
+        gone.sends(format!("{request}{again}"));
+        while scene.running().counters().requests_queued < 1 {
+            std::thread::yield_now();
+        }
+        let (request, seen) = request_with("X-Who: last");
+        last.sends(request);
+        while scene.running().counters().requests_queued < 2 {
+            std::thread::yield_now();
+        }
+        match leaving {
+            1 => gone.resets(),
+            _ => drop(gone),
+        }
+        server.sends(OK);
+        first.gets(&expand(OK_GOT, ""));
+        server.gets(&expand(&seen, ""));
+        server.sends(OK);
+        last.gets(&expand(OK_GOT, ""));
+        scene.assert_failures(&["client-gone"]);
+    }
+}
+
 fn cookie() -> StickySessions {
     StickySessions::Cookie(StickyCookie {
         name: "vanward".to_owned(),
