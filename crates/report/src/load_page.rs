@@ -262,7 +262,7 @@ fn expectations(runs: &[Run]) -> Option<Table> {
     let rows: Vec<Vec<String>> = rows.collect();
     (!rows.is_empty()).then(|| Table {
         caption: "What was expected".to_owned(),
-        headings: ["", "run", "measured", "verdict"].map(str::to_owned).into(),
+        headings: ["expectation", "run", "measured", "verdict"].map(str::to_owned).into(),
         rows,
     })
 }
@@ -273,9 +273,7 @@ fn charts(runs: &[Run], looks: &[Look]) -> Vec<Drawn> {
         title,
         axis: "seconds",
         is_logarithmic,
-        across: |seconds| {
-            if seconds.fract() == 0.0 { figure::count(seconds) } else { figure::ratio(seconds) }
-        },
+        across: |seconds| seconds.to_string(),
         upwards,
         lines: lines(runs, looks, |run| points(&run.seconds, value, is_logarithmic)),
     };

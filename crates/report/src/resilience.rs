@@ -301,7 +301,8 @@ mod tests {
         let html = page(&results()).expect("a page");
         for said in [
             "A &lt;server&gt; dies",
-            "<svg class=\"chart time\"",
+            "<svg class=\"chart time broad\"",
+            "<svg class=\"chart time narrow\"",
             "kill origin 2",
             "2 dead &amp; gone",
             "1 of 2 expectations were missed",

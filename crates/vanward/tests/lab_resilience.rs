@@ -85,6 +85,13 @@ fn a_proxy_that_asks_no_other_server_is_found_and_a_good_one_passes() {
     assert!(junit.contains("tests=\"3\" failures=\"1\"") && junit.contains("dead.bad"), "{junit}");
     let page = std::fs::read_to_string(folder.path().join("out/report.html")).expect("a page");
     assert!(page.contains("<svg") && page.contains("kill origin 1") && !page.contains("<script"), "no chart");
+    std::fs::remove_file(folder.path().join("out/report.html")).expect("it was there");
+    let again = Process::start_in(folder.path(), &["lab", "report", "out", "--page"]).ended();
+    assert_eq!(again.status.code(), Some(0), "{again:?}");
+    let made_anew = std::fs::read_to_string(folder.path().join("out/report.html")).expect("a page");
+    assert!(made_anew == page, "the results are the same, and so is the page");
+    let plots = Process::start_in(folder.path(), &["lab", "report", "out", "--plots"]).ended();
+    assert!(plots.status.code() == Some(1) && plots.errors.contains("resilience run"), "{plots:?}");
 }
 
 #[test]

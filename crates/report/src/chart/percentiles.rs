@@ -120,7 +120,7 @@ fn grid(out: &mut String, scale: &Scale, ticks: &[f64]) {
             out,
             "<line class=\"grid\" x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{floor}\"/>\
              <text class=\"quiet middle\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
-            floor + 17.0,
+            floor + 19.0,
             percentile(decade)
         );
     }

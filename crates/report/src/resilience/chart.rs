@@ -7,8 +7,6 @@ use crate::resilience::{Mark, Results, Run, Slot};
 
 /// Maximum number of points of a line. Further slots are drawn together.
 const POINTS_MOST: usize = 600;
-const WIDTH: f64 = 960.0;
-const LEFT: f64 = 72.0;
 const RIGHT: f64 = 12.0;
 /// Height of a row of marks, and of the row with the numbers of the phases.
 const ROW: f64 = 20.0;
@@ -19,10 +17,54 @@ const GAP: f64 = 34.0;
 /// Mean width of a letter of a label.
 const LETTER: f64 = 6.4;
 
-/// The chart of a proxy.
-pub(crate) fn draw(results: &Results, run: &Run, id: &str) -> String {
+/// Style of these charts, beside that of all charts.
+pub(crate) const STYLE: &str = include_str!("chart.css");
+
+/// A size of the chart. A page has both, and shows the one that its window has room for.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    name: &'static str,
+    width: f64,
+    /// Room for the labels of the vertical axes.
+    left: f64,
+    /// Room between parts of a legend.
+    gap: f64,
+    ticks_most: f64,
+}
+
+const BROAD: Size = Size { name: "broad", width: 960.0, left: 72.0, gap: 18.0, ticks_most: 12.0 };
+const NARROW: Size = Size { name: "narrow", width: 400.0, left: 56.0, gap: 8.0, ticks_most: 6.0 };
+
+/// Upper and lower ends of the vertical axes: the same for all proxies.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Scale {
+    rate_most: f64,
+    /// Powers of ten of microseconds.
+    least: f64,
+    most: f64,
+}
+
+impl Scale {
+    pub(crate) fn of(results: &Results) -> Self {
+        let points: Vec<Point> =
+            results.runs.iter().flat_map(|run| points(run, results.slot_seconds)).collect();
+        let due = results.phases.iter().map(|phase| phase.due_per_second);
+        let seen = points.iter().flat_map(|point| [point.requests_per_second, point.failed_per_second]);
+        let all = || points.iter().flat_map(|point| [point.p50_us, point.p99_us]).filter(|us| *us > 0);
+        let least = (all().min().unwrap_or(100) as f64).log10().floor();
+        let most = (all().max().unwrap_or(1_000) as f64).log10().ceil().max(least + 1.0);
+        Self { rate_most: due.chain(seen).fold(1.0, f64::max), least, most }
+    }
+}
+
+/// The chart of a proxy, in both sizes.
+pub(crate) fn draw(results: &Results, run: &Run, scale: Scale, id: &str) -> String {
+    [BROAD, NARROW].map(|size| drawn(results, run, scale, size, &format!("{id}-{}", size.name))).concat()
+}
+
+fn drawn(results: &Results, run: &Run, scale: Scale, size: Size, id: &str) -> String {
     let seconds = results.phases.last().map_or(1.0, |phase| phase.until_seconds).max(0.1);
-    let axis = Axis { seconds };
+    let axis = Axis { seconds, size };
     let rows = rows(&results.marks, axis);
     let marks_height = ROW * (1 + rows.iter().max().map_or(0, |row| row + 1)) as f64;
     let rate_top = marks_height + GAP;
@@ -30,16 +72,17 @@ pub(crate) fn draw(results: &Results, run: &Run, id: &str) -> String {
     let bottom = latency_top + LATENCY_HEIGHT;
     let height = bottom + 40.0;
     let points = points(run, results.slot_seconds);
+    let Size { name, width, .. } = size;
     let mut out = format!(
-        "<svg class=\"chart time\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\" viewBox=\"0 0 {WIDTH} {height}\" \
-         width=\"{WIDTH}\" height=\"{height}\"><title id=\"{id}-t\">{} over time</title><desc id=\"{id}-d\">{}</desc>",
+        "<svg class=\"chart time {name}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\" viewBox=\"0 0 {width} {height}\" \
+         width=\"{width}\" height=\"{height}\"><title id=\"{id}-t\">{} over time</title><desc id=\"{id}-d\">{}</desc>",
         escaped(&run.proxy),
         escaped(&described(results, run))
     );
     phases(&mut out, results, axis, bottom);
     marks(&mut out, &results.marks, &rows, axis, bottom);
-    rates(&mut out, results, &points, axis, rate_top);
-    latencies(&mut out, &points, axis, latency_top);
+    rates(&mut out, results, &points, (axis, scale), rate_top);
+    latencies(&mut out, &points, (axis, scale), latency_top);
     times(&mut out, axis, bottom);
     out + "</svg>"
 }
@@ -63,11 +106,17 @@ fn described(results: &Results, run: &Run) -> String {
 #[derive(Clone, Copy)]
 struct Axis {
     seconds: f64,
+    size: Size,
 }
 
 impl Axis {
     fn x(self, seconds: f64) -> f64 {
-        LEFT + (WIDTH - LEFT - RIGHT) * (seconds / self.seconds).clamp(0.0, 1.0)
+        let left = self.size.left;
+        left + (self.right() - left) * (seconds / self.seconds).clamp(0.0, 1.0)
+    }
+
+    fn right(self) -> f64 {
+        self.size.width - RIGHT
     }
 }
 
@@ -103,8 +152,12 @@ fn rows(marks: &[Mark], axis: Axis) -> Vec<usize> {
     let row = |mark: &Mark| {
         let from = axis.x(mark.from_seconds);
         let bar = mark.until_seconds.map_or(from, |until| axis.x(until));
-        let end = bar.max(from + label_width(&mark.text) + 8.0);
-        let begin = from.min(WIDTH - RIGHT - label_width(&mark.text));
+        let width = label_width(&mark.text) + 8.0;
+        let (begin, end) = match side(mark, axis) {
+            Side::Behind => (from, bar.max(from + width)),
+            Side::Before => (from - width, bar.max(from)),
+            Side::Across => (axis.right() - width, axis.right()),
+        };
         match ends.iter().position(|taken| *taken <= begin) {
             Some(row) => {
                 ends[row] = end;
@@ -117,6 +170,22 @@ fn rows(marks: &[Mark], axis: Axis) -> Vec<usize> {
         }
     };
     marks.iter().map(row).collect()
+}
+
+/// Where the label of a mark is: behind its line, before it, or, where there is no room for either, across it.
+enum Side {
+    Behind,
+    Before,
+    Across,
+}
+
+fn side(mark: &Mark, axis: Axis) -> Side {
+    let (from, width) = (axis.x(mark.from_seconds), 4.0 + label_width(&mark.text));
+    match () {
+        () if from + width <= axis.right() => Side::Behind,
+        () if from >= width => Side::Before,
+        () => Side::Across,
+    }
 }
 
 fn label_width(text: &str) -> f64 {
@@ -160,21 +229,29 @@ fn marks(out: &mut String, marks: &[Mark], rows: &[usize], axis: Axis, bottom: f
                 ),
             );
         }
-        let x = (from + 4.0).min(WIDTH - RIGHT - label_width(&mark.text));
-        put(out, format_args!("<text x=\"{x:.1}\" y=\"{:.1}\">{}</text>", top + 14.0, escaped(&mark.text)));
+        let (x, class) = match side(mark, axis) {
+            Side::Behind => (from + 4.0, ""),
+            Side::Before => (from - 4.0, "end"),
+            Side::Across => (axis.right(), "end"),
+        };
+        put(
+            out,
+            format_args!(
+                "<text class=\"{class}\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
+                top + 14.0,
+                escaped(&mark.text)
+            ),
+        );
     }
 }
 
 /// Panel of the rates: due, successful and failed.
-fn rates(out: &mut String, results: &Results, points: &[Point], axis: Axis, top: f64) {
-    let due = results.phases.iter().map(|phase| phase.due_per_second);
-    let seen = points.iter().flat_map(|point| [point.requests_per_second, point.failed_per_second]);
-    let most = due.chain(seen).fold(1.0, f64::max) * 1.05;
-    let y = |rate: f64| top + RATE_HEIGHT * (1.0 - rate / most);
-    legend(out, top, "requests/s", &[("s0", "successful"), ("s1", "failed"), ("due", "due")]);
+fn rates(out: &mut String, results: &Results, points: &[Point], (axis, scale): (Axis, Scale), top: f64) {
+    let y = |rate: f64| top + RATE_HEIGHT * (1.0 - rate / (scale.rate_most * 1.05));
+    legend(out, axis.size, top, "requests/s", &[("s0", "successful"), ("s1", "failed"), ("due", "due")]);
     for part in [0.0, 0.5, 1.0] {
-        let rate = most / 1.05 * part;
-        grid(out, y(rate), &figure::rate(rate));
+        let rate = scale.rate_most * part;
+        grid(out, axis, y(rate), &figure::rate(rate));
     }
     let mut path = String::new();
     for phase in &results.phases {
@@ -194,15 +271,13 @@ fn rates(out: &mut String, results: &Results, points: &[Point], axis: Axis, top:
 }
 
 /// Panel of the latencies, with a logarithmic axis.
-fn latencies(out: &mut String, points: &[Point], axis: Axis, top: f64) {
-    let all = || points.iter().flat_map(|point| [point.p50_us, point.p99_us]).filter(|us| *us > 0);
-    let least = (all().min().unwrap_or(100) as f64).log10().floor();
-    let most = (all().max().unwrap_or(1_000) as f64).log10().ceil().max(least + 1.0);
+fn latencies(out: &mut String, points: &[Point], (axis, scale): (Axis, Scale), top: f64) {
+    let Scale { least, most, .. } = scale;
     let y = |us: u64| top + LATENCY_HEIGHT * (1.0 - ((us as f64).log10() - least) / (most - least));
-    legend(out, top, "latency, from when requests were due", &[("s0", "p50"), ("s3", "p99")]);
+    legend(out, axis.size, top, "latency from when due", &[("s0", "p50"), ("s3", "p99")]);
     for decade in (least as i32)..=(most as i32) {
         let us = 10f64.powi(decade);
-        grid(out, y(us as u64), &figure::duration_us(us));
+        grid(out, axis, y(us as u64), &figure::duration_us(us));
     }
     let series = |value: fn(&Point) -> u64| {
         line(points.iter().map(|point| {
@@ -231,24 +306,26 @@ fn line(points: impl Iterator<Item = Option<(f64, f64)>>) -> String {
 }
 
 /// What the lines of a panel are, above it.
-fn legend(out: &mut String, top: f64, what: &str, lines: &[(&str, &str)]) {
+fn legend(out: &mut String, size: Size, top: f64, what: &str, lines: &[(&str, &str)]) {
+    let Size { left, gap, .. } = size;
     let y = top - 10.0;
-    put(out, format_args!("<text class=\"strong\" x=\"{LEFT}\" y=\"{y:.1}\">{what}</text>"));
+    put(out, format_args!("<text class=\"strong\" x=\"{left}\" y=\"{y:.1}\">{what}</text>"));
     // What is strong is wider.
-    let mut x = LEFT + label_width(what) * 1.15 + 24.0;
+    let mut x = left + label_width(what) * 1.15 + gap;
     for (class, name) in lines {
         let class = if *class == "due" { "due".to_owned() } else { format!("curve {class}") };
         put(out, format_args!("<path class=\"{class}\" d=\"M{x:.1} {:.1}h24\"/>", y - 4.0));
         put(out, format_args!("<text x=\"{:.1}\" y=\"{y:.1}\">{name}</text>", x + 30.0));
-        x += 30.0 + label_width(name) + 18.0;
+        x += 30.0 + label_width(name) + gap;
     }
 }
 
-fn grid(out: &mut String, y: f64, label: &str) {
-    put(out, format_args!("<path class=\"grid\" d=\"M{LEFT} {y:.1}H{}\"/>", WIDTH - RIGHT));
+fn grid(out: &mut String, axis: Axis, y: f64, label: &str) {
+    let left = axis.size.left;
+    put(out, format_args!("<path class=\"grid\" d=\"M{left} {y:.1}H{}\"/>", axis.right()));
     put(
         out,
-        format_args!("<text class=\"quiet end\" x=\"{}\" y=\"{:.1}\">{label}</text>", LEFT - 8.0, y + 4.0),
+        format_args!("<text class=\"quiet end\" x=\"{}\" y=\"{:.1}\">{label}</text>", left - 8.0, y + 4.0),
     );
 }
 
@@ -256,7 +333,7 @@ fn grid(out: &mut String, y: f64, label: &str) {
 fn times(out: &mut String, axis: Axis, bottom: f64) {
     let step = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0]
         .into_iter()
-        .find(|step| axis.seconds / step <= 12.0)
+        .find(|step| axis.seconds / step <= axis.size.ticks_most)
         .unwrap_or(300.0);
     let count = (axis.seconds / step) as usize;
     for index in 0..=count {
@@ -292,7 +369,7 @@ mod tests {
 
     #[test]
     fn marks_that_overlap_are_in_different_rows() {
-        let axis = Axis { seconds: 10.0 };
+        let axis = Axis { seconds: 10.0, size: BROAD };
         let marks = [
             mark("a", 1.0, Some(5.0)),
             mark("b", 3.0, None),

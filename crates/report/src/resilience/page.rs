@@ -12,12 +12,15 @@ use crate::{chart as charts, figure};
 struct Page<'r> {
     style: &'static str,
     chart_style: &'static str,
+    time_style: &'static str,
     title: &'r str,
     lede: String,
     verdict: String,
     absent: Vec<String>,
     /// Expectations that were missed, by any proxy.
     missed: Option<Table>,
+    /// All proxies in one table, if there are several.
+    beside: Option<Table>,
     expectations: Option<Table>,
     sections: Vec<Section>,
     conditions: Vec<(String, String)>,
@@ -37,6 +40,7 @@ struct Section {
 
 /// The page.
 pub fn page(results: &Results) -> Result<String, PageError> {
+    let scale = chart::Scale::of(results);
     let sections = results.runs.iter().enumerate().map(|(index, run)| {
         let mut figures = text::figures(results, run);
         let name = std::mem::replace(
@@ -53,7 +57,7 @@ pub fn page(results: &Results) -> Result<String, PageError> {
         let examples = run.error_examples.iter().map(|(kind, text)| format!("{kind}: {text}"));
         Section {
             name,
-            chart: chart::draw(results, run, &format!("time-{index}")),
+            chart: chart::draw(results, run, scale, &format!("time-{index}")),
             figures,
             notes: run.problems.iter().chain(&run.remarks).cloned().chain(examples).chain([bounds]).collect(),
             started: run.command.clone(),
@@ -71,6 +75,7 @@ pub fn page(results: &Results) -> Result<String, PageError> {
     let page = Page {
         style: include_str!("../page.css"),
         chart_style: charts::STYLE,
+        time_style: chart::STYLE,
         title: &results.title,
         lede: format!(
             "What clients of {} got while servers, links and configurations changed; {}.",
@@ -84,6 +89,7 @@ pub fn page(results: &Results) -> Result<String, PageError> {
             .map(|one| format!("{} took no part: {}", one.proxy, one.remedy))
             .collect(),
         missed: missed(results),
+        beside: (results.runs.len() > 1).then(|| text::beside(results)),
         expectations: (!results.expectations.is_empty()).then(|| text::expectations(&results.expectations)),
         sections: sections.collect(),
         conditions: facts.map(|(name, value)| (name.to_owned(), value)).into(),

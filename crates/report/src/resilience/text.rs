@@ -51,6 +51,30 @@ pub(crate) fn figures(results: &Results, run: &Run) -> Table {
     Table { caption: name, headings: headings.map(str::to_owned).into(), rows }
 }
 
+/// The phases of all proxies: what failed, how late the slow ones were, and when it was over.
+pub(crate) fn beside(results: &Results) -> Table {
+    let cell = |figures: &Figures| {
+        let all = figures.failed() + figures.requests;
+        let failed = match figures.failed() {
+            0 => "none failed".to_owned(),
+            failed => format!("{:.2}% failed", 100.0 * failed as f64 / all as f64),
+        };
+        let p99 = figures.p99_us.map(|us| format!("p99 {}", figure::duration_us(us as f64)));
+        let recovered = figures.recovery.map(|one| format!("recovered {}", recovery(one)));
+        [Some(failed), p99, recovered].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    };
+    let row = |(index, phase): (usize, &Phase)| {
+        let cells = results.runs.iter().map(|run| cell(&run.phases[index]));
+        [format!("{} {}", index + 1, phase.name)].into_iter().chain(cells).collect()
+    };
+    let headings = results.runs.iter().map(|run| run.proxy.clone());
+    Table {
+        caption: "All proxies beside each other, by phase".to_owned(),
+        headings: ["phase".to_owned()].into_iter().chain(headings).collect(),
+        rows: results.phases.iter().enumerate().map(row).collect(),
+    }
+}
+
 /// All expectations, the missed ones first.
 pub(crate) fn expectations(expectations: &[Expectation]) -> Table {
     let mut sorted: Vec<&Expectation> = expectations.iter().collect();

@@ -17,6 +17,7 @@ use report::{Summary, figure, text};
 use serde_json::json;
 
 use super::demo::{ProgressLine, interruption, print, unix_seconds};
+use super::lab_files::Kept;
 use super::{lab_compare, lab_files, lab_resilience};
 
 /// Exit code: figures are missing or invalid.
@@ -338,7 +339,13 @@ fn one_generator(name: &str) -> Result<&'static Generator, String> {
 
 fn remake(folders: &[PathBuf], only_page: bool, plots: &Plots) -> Result<(), String> {
     for folder in folders {
-        let results = lab_files::read_results(folder)?;
+        let results = match lab_files::read_kept(folder)? {
+            Kept::Lab(results) => results,
+            Kept::Resilience(results) => {
+                lab_resilience::remake(folder, &results, only_page, !plots.themes().is_empty())?;
+                continue;
+            }
+        };
         let summary = Summary::of(&results);
         if only_page {
             lab_files::write_page(folder, &summary)?;

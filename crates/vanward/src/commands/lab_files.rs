@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufReader, Error, ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 use report::chart::Theme;
@@ -98,8 +98,16 @@ pub(super) fn write_resilience(folder: &Path, results: &report::resilience::Resu
         })
         .collect();
     put(folder, "junit.xml", ::lab::expect::junit(&results.title, &cases))?;
+    write_resilience_page(folder, results)
+}
+
+/// Writes the page of a resilience run.
+pub(super) fn write_resilience_page(
+    folder: &Path,
+    results: &report::resilience::Results,
+) -> Result<(), String> {
     let page = report::resilience::page(results).map_err(|error| error.to_string())?;
-    put(folder, "report.html", &page)
+    put(folder, "report.html", page)
 }
 
 /// Writes the results file.
@@ -107,8 +115,32 @@ pub(super) fn keep(folder: &Path, results: &Results) -> Result<(), String> {
     put(folder, RESULTS, results.to_json())
 }
 
+/// Results of either kind.
+pub(super) enum Kept {
+    Lab(Box<Results>),
+    Resilience(Box<report::resilience::Results>),
+}
+
+/// Reads the results of an experiment or of a resilience run.
+pub(super) fn read_kept(at: &Path) -> Result<Kept, String> {
+    let (path, text) = read_text(at)?;
+    // Their fields differ: what one kind is read as is not the other.
+    match Results::from_json(&text) {
+        Ok(results) => Ok(Kept::Lab(Box::new(results))),
+        Err(error) => match report::resilience::Results::from_json(&text) {
+            Ok(results) => Ok(Kept::Resilience(Box::new(results))),
+            Err(_) => Err(format!("cannot read {}: {error}", path.display())),
+        },
+    }
+}
+
 /// Reads the results of a directory or a file, also if compressed with gzip.
 pub(super) fn read_results(at: &Path) -> Result<Results, String> {
+    let (path, text) = read_text(at)?;
+    Results::from_json(&text).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+fn read_text(at: &Path) -> Result<(PathBuf, String), String> {
     let (plain, gzipped) = (at.join(RESULTS), at.join(RESULTS_GZIPPED));
     let path = match at.is_dir() {
         true if gzipped.exists() && !plain.exists() => gzipped,
@@ -121,7 +153,7 @@ pub(super) fn read_results(at: &Path) -> Result<Results, String> {
     } else {
         read(&path, RESULTS_BYTES_MAX)?
     };
-    Results::from_json(&text).map_err(|error| format!("cannot read {}: {error}", path.display()))
+    Ok((path, text))
 }
 
 /// Reads a text file of at most `most` bytes.

@@ -142,6 +142,23 @@ async fn measure(arguments: &Args, plan: &Plan, file: File) -> Result<ExitCode, 
     Ok(verdict(&results))
 }
 
+/// Writes the page of a run again, and prints the tables unless the page is all that is wanted.
+pub(super) fn remake(
+    folder: &Path,
+    results: &Results,
+    only_page: bool,
+    wants_plots: bool,
+) -> Result<(), String> {
+    if wants_plots {
+        return Err(format!("{} is a resilience run, which has no charts as files", folder.display()));
+    }
+    lab_files::write_resilience_page(folder, results)?;
+    match only_page {
+        true => print(&format!("{}\n", folder.join("report.html").display())),
+        false => print(&render(results)),
+    }
+}
+
 fn verdict(results: &Results) -> ExitCode {
     if results.interrupted {
         return super::fail(super::FAILED, "interrupted; the results are those of the proxies before");

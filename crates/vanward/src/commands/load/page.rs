@@ -213,7 +213,14 @@ fn facts(outcome: &Outcome) -> Vec<(String, String)> {
     let facts = [
         ("Request", title(outcome)),
         ("Load", arrival),
-        ("Connections", format!("{}, {} streams each, {version}", settings.connections, settings.streams)),
+        (
+            "Connections",
+            format!(
+                "{}, {} each, {version}",
+                settings.connections,
+                figure::things(settings.streams, "stream")
+            ),
+        ),
         ("Threads", settings.threads.to_string()),
         ("Measured", format!("{:.2} s", outcome.measured_seconds)),
         ("Received", figure::bytes(outcome.bytes_received as f64)),
