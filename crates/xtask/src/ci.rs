@@ -36,8 +36,12 @@ enum Step {
     Strangers,
     /// The main job, as a newcomer runs it, for a few seconds.
     Demo,
+    /// The built-in resilience plans, short, with Vanward and the peers.
+    Resilience,
 }
 
+/// The built-in resilience plans.
+const PLANS: [&str; 4] = ["dying-servers", "slow-server", "reload-storm", "overload"];
 const DEMO_SECONDS: &str = "10";
 /// Exit code of `vanward` for a run without a valid figure.
 const INVALID_RUN: i32 = 98;
@@ -65,6 +69,7 @@ impl Step {
             Self::Production => "production",
             Self::Strangers => "strangers",
             Self::Demo => "demo",
+            Self::Resilience => "resilience",
         }
     }
 
@@ -83,6 +88,7 @@ impl Step {
             Self::Production => return production(root, steps),
             Self::Strangers => return strangers::run_all(workspace, steps),
             Self::Demo => return demo(root, steps),
+            Self::Resilience => return resilience(root, steps),
         };
         steps.run(self.name(), &step::shown(&command), || step::run(&mut { command }))
     }
@@ -130,6 +136,32 @@ fn demo(root: &Path, steps: &mut Steps) -> Result<(), String> {
             Ok(_) => Err("the demo wrote an empty report.html".to_owned()),
             Err(error) => Err(format!("the demo left no report.html: {error}")),
         }
+    })
+}
+
+/// Runs each built-in resilience plan with `--quick`, with the program of the demo. Expectations are those of Vanward; the
+/// peers show that the plans and their drivers work.
+fn resilience(root: &Path, steps: &mut Steps) -> Result<(), String> {
+    let directory = Scratch::new("resilience")?;
+    let command = |plan: &str| {
+        let mut command = cargo(root, &["run", "--quiet", "--release", "--", "lab", "resilience", plan]);
+        command.args(["--quick", "--out"]).arg(directory.path().join(plan));
+        command
+    };
+    let heading = format!("{} and {} others", step::shown(&command(PLANS[0])), PLANS.len() - 1);
+    steps.run(Step::Resilience.name(), &heading, || {
+        for plan in PLANS {
+            // A busy machine makes figures invalid: that is no failure of the code.
+            step::run_allowing(&mut command(plan), &[INVALID_RUN])?;
+            let file = directory.path().join(plan).join("results.json");
+            let results =
+                fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+            let is_whole = results.contains("\"absent\": []");
+            if !is_whole && std::env::var_os("CI").is_some() {
+                return Err(format!("{plan}: a proxy took no part: see above, and install it"));
+            }
+        }
+        Ok(())
     })
 }
 

@@ -45,7 +45,8 @@ Examples:
   cargo xtask testssl --against nginx     what a scanner finds, here in another proxy
   cargo xtask toxiproxy                   the chaos proxy, by the clients of Toxiproxy
   cargo xtask caches                      what is expected of caches, case by case
-  cargo xtask pages                       a report of the lab, as axe-core judges it";
+  cargo xtask pages                       the pages of lab and load generator, as axe-core judges them
+  cargo xtask examples                    resilience runs as tests, by go test and pytest";
 
 #[derive(Subcommand)]
 enum Command {
@@ -71,8 +72,10 @@ enum Command {
     Toxiproxy,
     /// Check the cache with the suite http-cache-tests.
     Caches(strangers::Args),
-    /// Check a page of the lab with axe-core, for accessibility.
+    /// Check the pages of the lab and of the load generator with axe-core, for accessibility.
     Pages,
+    /// Run the examples of resilience runs as tests, with go test and pytest.
+    Examples,
 }
 
 fn main() -> ExitCode {
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         Command::Toxiproxy => strangers::run_toxiproxy(),
         Command::Caches(arguments) => strangers::run_caches(&arguments),
         Command::Pages => strangers::run_pages(),
+        Command::Examples => strangers::run_examples(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

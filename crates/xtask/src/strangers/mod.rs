@@ -1,5 +1,6 @@
 //! Tests of the proxy with programs of other projects: a conformance suite, clients and servers of another stack, a
-//! scanner, a compressor, clients of another chaos proxy, a test suite for caches, a judge of pages.
+//! scanner, a compressor, clients of another chaos proxy, a test suite for caches, a judge of
+//! pages, test runners.
 //!
 //! The tests of the crate `proxy` use curl and nginx.
 
@@ -21,8 +22,10 @@ mod qpack;
 mod toxiproxy;
 /// HTTP cache tests.
 mod caches;
-/// Accessibility of a report page.
+/// Accessibility of the report pages.
 mod pages;
+/// Examples of resilience runs as tests.
+mod examples;
 
 pub(crate) use grpc::Args as GrpcArgs;
 pub(crate) use subject::Against;
@@ -64,6 +67,10 @@ pub(crate) fn run_pages() -> Result<(), String> {
     alone(pages_step)
 }
 
+pub(crate) fn run_examples() -> Result<(), String> {
+    alone(examples_step)
+}
+
 pub(crate) fn run_grpc(arguments: &GrpcArgs) -> Result<(), String> {
     alone(|workspace, steps| grpc_step(workspace, arguments.through(), steps))
 }
@@ -99,6 +106,9 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     }
     if may_run("pages", &[programs::NODE, programs::NPM, programs::CHROMIUM]) {
         pages_step(workspace, steps)?;
+    }
+    if may_run("examples", &[programs::GO, programs::PYTHON]) {
+        examples_step(workspace, steps)?;
     }
     if may_run("testssl", &[programs::TESTSSL]) {
         testssl_step(workspace, Against::Vanward, steps)?;
@@ -142,6 +152,11 @@ fn caches_step(workspace: &Workspace, against: Against, steps: &mut Steps) -> Re
 }
 
 fn pages_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
-    let heading = "a report of the lab, as axe-core judges it in Chromium";
+    let heading = "the pages of the lab and of the load generator, as axe-core judges them in Chromium";
     steps.run("pages", heading, || pages::check(workspace, &Scratch::new("pages")?))
+}
+
+fn examples_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    let heading = "the examples of resilience runs as tests, by go test and pytest";
+    steps.run("examples", heading, || examples::check(workspace, &Scratch::new("examples")?))
 }

@@ -1,0 +1,3 @@
+module example.com/resilience
+
+go 1.19
