@@ -139,7 +139,7 @@ async fn measure(arguments: &Args, plan: &Plan, file: File) -> Result<ExitCode, 
     if !arguments.json {
         print(&format!("\nReport: {}\n", out.join("report.html").display()))?;
     }
-    Ok(verdict(&results))
+    Ok(verdict(&results).map_or_else(|(code, message)| super::fail(code, message), |()| ExitCode::SUCCESS))
 }
 
 /// Writes the page of a run again, and prints the tables unless the page is all that is wanted.
@@ -159,21 +159,25 @@ pub(super) fn remake(
     }
 }
 
-fn verdict(results: &Results) -> ExitCode {
+/// Judges a run. Where the load generator had too little CPU time, a missed expectation is not held against the proxy.
+fn verdict(results: &Results) -> Result<(), (u8, String)> {
     if results.interrupted {
-        return super::fail(super::FAILED, "interrupted; the results are those of the proxies before");
+        let message = "interrupted; the results are those of the proxies before";
+        return Err((super::FAILED, message.to_owned()));
     }
-    let missed = results.missed().count();
+    let invalid: Vec<_> = results.runs.iter().filter(|run| !run.problems.is_empty()).collect();
+    let is_invalid = |proxy: &str| invalid.iter().any(|run| run.proxy == proxy);
+    let missed = results.missed().filter(|each| !is_invalid(&each.proxy)).count();
     if missed > 0 {
         let required = results.expectations.iter().filter(|each| each.is_required).count();
-        return super::fail(lab::MISSED, format_args!("{missed} of {required} expectations were missed"));
+        return Err((lab::MISSED, format!("{missed} of {required} expectations were missed")));
     }
-    match results.runs.iter().find(|run| !run.problems.is_empty()) {
-        Some(run) => super::fail(
-            lab::INVALID_RUN,
-            format_args!("the figures of {} are invalid: {}", run.proxy, run.problems.join(" ")),
-        ),
-        None => ExitCode::SUCCESS,
+    match invalid.first() {
+        Some(run) => {
+            let message = format!("the figures of {} are invalid: {}", run.proxy, run.problems.join(" "));
+            Err((lab::INVALID_RUN, message))
+        }
+        None => Ok(()),
     }
 }
 
@@ -189,4 +193,51 @@ fn command(arguments: &Args) -> String {
         (!arguments.proxies.is_empty()).then(|| format!(" --proxies {}", arguments.proxies.join(",")));
     let quick = if arguments.quick { " --quick" } else { "" };
     format!("vanward lab resilience {}{quick}{}", arguments.plan, proxies.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Results with these runs: a proxy, whether its figures are valid, and whether its expectation was met.
+    fn results(runs: &[(&str, bool, bool)]) -> Results {
+        let run = |(proxy, is_valid, _): &(&str, bool, bool)| {
+            let problems = if *is_valid { "" } else { "\"late\"" };
+            let figures = "{\"requests\": 1, \"errors\": {}, \"requests_per_second\": 1.0}";
+            format!(
+                "{{\"proxy\": \"{proxy}\", \"version\": \"\", \"command\": \"\", \"files\": [], \"whole\": {figures}, \
+                 \"phases\": [], \"recovered\": [], \"slots\": [], \"error_examples\": {{}}, \"remarks\": [], \
+                 \"problems\": [{problems}]}}"
+            )
+        };
+        let expectation = |(proxy, _, is_met): &(&str, bool, bool)| {
+            format!(
+                "{{\"text\": \"errors = 0\", \"proxy\": \"{proxy}\", \"phase\": \"steady\", \"is_met\": {is_met}, \
+                 \"is_required\": true}}"
+            )
+        };
+        let joined = |parts: Vec<String>| parts.join(", ");
+        let text = format!(
+            "{{\"schema\": 1, \"title\": \"\", \"command\": \"\", \"plan\": {{\"name\": \"\", \"text\": \"\"}}, \
+             \"version\": \"\", \"started_unix_seconds\": 0, \"machine\": {{\"processor\": \"\", \"architecture\": \"\", \
+             \"cores\": 1, \"memory_bytes\": 1, \"kernel\": \"\", \"settings\": {{}}}}, \"alike\": [], \"slot_seconds\": 0.1, \
+             \"phases\": [], \"marks\": [], \"runs\": [{}], \"absent\": [], \"expectations\": [{}], \"interrupted\": false}}",
+            joined(runs.iter().map(run).collect()),
+            joined(runs.iter().map(expectation).collect())
+        );
+        Results::from_json(&text).expect("results")
+    }
+
+    #[test]
+    fn what_was_missed_counts_where_the_figures_are_valid() {
+        for (runs, expected) in [
+            (&[("a", true, true), ("b", true, true)][..], None),
+            (&[("a", true, false), ("b", true, true)], Some(lab::MISSED)),
+            (&[("a", false, false), ("b", true, true)], Some(lab::INVALID_RUN)),
+            (&[("a", false, true), ("b", true, true)], Some(lab::INVALID_RUN)),
+            (&[("a", false, true), ("b", true, false)], Some(lab::MISSED)),
+        ] {
+            assert_eq!(verdict(&results(runs)).err().map(|(code, _)| code), expected, "{runs:?}");
+        }
+    }
 }
