@@ -147,11 +147,13 @@ impl Connection {
 
     /// Takes bytes of the peer's encoder stream (RFC 9204 §4.2).
     fn take_instructions(&mut self, bytes: &[u8]) -> Result<(), Broken> {
-        let before = self.decoder.inserted();
-        let outcome = self.decoder.instruct(bytes);
-        outcome.map_err(|broken| self.offended(broken, "the encoder stream"))?;
-        let inserted = self.decoder.inserted();
-        if inserted > before {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let waited_for = self.streams.all().filter_map(|(_, stream)| stream.blocked).min();
+            let before = self.decoder.inserted();
+            let outcome = self.decoder.instruct_until(&mut rest, waited_for.unwrap_or(u64::MAX));
+            outcome.map_err(|broken| self.offended(broken, "the encoder stream"))?;
+            let inserted = self.decoder.inserted();
             let times = u32::try_from(inserted - before).unwrap_or(u32::MAX);
             let counted = self.floods.count(Flood::Insertions, times, self.now.second);
             counted.map_err(|flood| self.offended(flood.into(), "the encoder stream"))?;

@@ -98,38 +98,51 @@ impl Decoder {
     /// # Errors
     /// If an instruction is invalid.
     pub fn instruct(&mut self, bytes: &[u8]) -> Result<(), Broken> {
-        if self.held.is_empty() {
-            let rest = self.take_instructions(bytes)?;
-            self.held.extend_from_slice(rest);
-        } else {
-            let mut held = std::mem::take(&mut self.held);
-            held.extend_from_slice(bytes);
-            let left = self.take_instructions(&held)?.len();
-            held.drain(..held.len() - left);
-            held.shrink_to(KEEP_MAX);
-            self.held = held;
-        }
-        // Four bytes of Huffman's code are at least one of the text: this much of an instruction cannot fit the table.
-        if self.held.len() > 4 * self.table_bytes + ENTRY_OVERHEAD {
-            return Err(rules::BAD_INSERT);
-        }
-        Ok(())
+        let mut rest = bytes;
+        self.instruct_until(&mut rest, u64::MAX)
     }
 
-    /// Takes whole instructions, and returns the rest.
-    fn take_instructions<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], Broken> {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let mut behind = rest;
-            match self.instruction(&mut behind) {
-                Ok(()) => rest = behind,
-                Err(Unread::Incomplete) => return Ok(rest),
-                Err(Unread::Invalid) => return Err(rules::BAD_INSERT),
+    /// Takes bytes of the peer's encoder stream, until so many fields were ever inserted: what a section has waited for may
+    /// make way for what comes next.
+    pub(crate) fn instruct_until(&mut self, rest: &mut &[u8], inserted: u64) -> Result<(), Broken> {
+        if !self.held.is_empty() {
+            let mut held = std::mem::take(&mut self.held);
+            let before = held.len();
+            held.extend_from_slice(rest);
+            match self.next_instruction(&held)? {
+                Some(len) => *rest = &rest[len - before..],
+                None => {
+                    *rest = &[];
+                    self.held = held;
+                    return self.check_held();
+                }
+            }
+        }
+        while self.inserted() < inserted && !rest.is_empty() {
+            match self.next_instruction(rest)? {
+                Some(len) => *rest = &rest[len..],
+                None => self.held.extend_from_slice(std::mem::take(rest)),
             }
         }
         self.name.shrink_to(KEEP_MAX);
         self.value.shrink_to(KEEP_MAX);
-        Ok(rest)
+        self.check_held()
+    }
+
+    /// Four bytes of Huffman's code are at least one of the text: more than that of an instruction cannot fit the table.
+    fn check_held(&self) -> Result<(), Broken> {
+        let is_too_long = self.held.len() > 4 * self.table_bytes + ENTRY_OVERHEAD;
+        if is_too_long { Err(rules::BAD_INSERT) } else { Ok(()) }
+    }
+
+    /// Takes the instruction at the start of `bytes`, and returns its length; `None` if it is not whole.
+    fn next_instruction(&mut self, bytes: &[u8]) -> Result<Option<usize>, Broken> {
+        let mut rest = bytes;
+        match self.instruction(&mut rest) {
+            Ok(()) => Ok(Some(bytes.len() - rest.len())),
+            Err(Unread::Incomplete) => Ok(None),
+            Err(Unread::Invalid) => Err(rules::BAD_INSERT),
+        }
     }
 
     fn instruction(&mut self, rest: &mut &[u8]) -> Result<(), Unread> {

@@ -363,6 +363,20 @@ fn a_request_waits_for_what_it_refers_to() {
     assert_eq!(server.sent(11).bytes, [3, 0x80]);
 }
 
+#[test]
+fn what_a_request_has_waited_for_is_read_before_it_is_evicted() {
+    for piece in [1, usize::MAX] {
+        let mut server = End::server(LIMITS);
+        server.hear(0, &frame(1, b"\x02\x80\xd1\xd7\xc1\x10"), true).unwrap();
+        // The table has room for one field, and two come.
+        let instructions = b"\x3f\x0e\xc0\x01a\xc0\x01b";
+        for bytes in instructions.chunks(piece.min(instructions.len())) {
+            server.receive(6, bytes, false).unwrap();
+        }
+        assert!(server.read(server.opened[0]).0.contains("\r\nhost: a\r\n"));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
