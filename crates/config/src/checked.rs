@@ -82,7 +82,10 @@ fn dangling(settings: &Settings) -> Vec<Mistake> {
     });
     let of_routes =
         of_routes.map(|route| format!("route {:?}: its upstream or listener does not exist", route.name));
-    let of_listeners = settings.listeners.iter().filter(|listener| !listener.tcp.iter().all(known));
+    let of_listeners = settings.listeners.iter().filter(|listener| {
+        let passed = listener.passthrough.iter().map(|one| &one.upstream);
+        !listener.tcp.iter().chain(passed).all(known)
+    });
     let of_listeners =
         of_listeners.map(|listener| format!("listener {:?}: its upstream does not exist", listener.name));
     let place = Places::new("", EDITED);

@@ -141,6 +141,19 @@ pub(crate) fn tls_name(text: &str) -> Result<String, ValueError> {
     }
 }
 
+/// Parses the name that clients ask for (SNI), or a wildcard for one label of it.
+pub(crate) fn tls_pattern(text: &str) -> Result<String, ValueError> {
+    let (start, name) = match text.strip_prefix("*.") {
+        Some(name) => ("*.", name),
+        None => ("", text),
+    };
+    let name = tls_name(name).map_err(|error| ValueError { expected: TLS_PATTERN, ..error })?;
+    Ok(format!("{start}{}", name.to_ascii_lowercase()))
+}
+
+/// The expected form of a name that clients ask for.
+pub(crate) const TLS_PATTERN: &str = "a host name such as www.example.com or *.example.com, without port";
+
 /// The expected form of the name in a server's certificate.
 pub(crate) const TLS_NAME: &str = "a host name such as www.example.com, without port";
 

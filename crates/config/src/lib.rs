@@ -112,6 +112,10 @@ mod files_options;
 mod fault_options;
 /// Options of TLS.
 mod tls_options;
+/// Options of TLS that is passed on.
+mod passthrough_options;
+/// Options of client certificates.
+mod client_certificate_options;
 /// Options of what TLS may negotiate.
 mod negotiation_options;
 /// Checks relations between values; converts a parsed file to settings and back.
@@ -171,13 +175,14 @@ pub use settings::{
     Check, ClientCertFields, CookieSecrets, Dns, FaultRule, Faults, Files, First, ForwardAuth, HostHeader,
     Http2Limits, Jwt, KeySource, KeyUrl, Limits, Link, ListenAddress, Listener, LogFormat, LogQuery,
     LogTarget, Maintenance, MemoryBound, MessageFormat, MessageLevel, Messages, Mirror, Page, Pages,
-    Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, RequestBuffering, RequestBuffers, Require,
-    Respond, Retry, RetryOn, Rewrite, Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server, ServerHost,
-    Settings, Shaping, Shedding, SplitKey, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts,
-    TokenKeys, Upstream, Via, WebBotAuth,
+    Passthrough, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, RequestBuffering, RequestBuffers,
+    Require, Respond, Retry, RetryOn, Rewrite, Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server,
+    ServerHost, Settings, Shaping, Shedding, SplitKey, Statuses, StickyCookie, StickySessions, StickyTable,
+    Timeouts, TokenKeys, Upstream, Via, WebBotAuth,
 };
 pub use surroundings::{Machine, Surroundings};
 pub use tls::{
-    CertificateFiles, Certificates, ClientCertificates, Hsts, KeyPair, ListenerTls, UnknownNames, UpstreamTls,
+    CertificateFiles, Certificates, ClientCertificates, ClientRule, ClientTrust, ExpiredCrls, Hsts, KeyPair,
+    ListenerTls, UnknownNames, UpstreamTls,
 };
 pub use value_error::{HostProblem, PrefixProblem, ValueError, ValueFault};

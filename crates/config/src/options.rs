@@ -20,6 +20,7 @@ use crate::kind::{At, Kind, List, Located, Maybe, Name, Switch, Text, Unless, lo
 use crate::log_options::{LOG, Log};
 use crate::message_options::MESSAGES;
 use crate::pairs::{OneOrMany, Pair};
+use crate::passthrough_options::{PASSTHROUGH, PassthroughWritten};
 use crate::profile::{PROFILE, ProfileWritten};
 use crate::range::{Count, Unit, Wait};
 use crate::reader::{Reader, Span};
@@ -256,6 +257,7 @@ pub(crate) struct Listen {
     pub(crate) address: Option<Located<ListenAddress>>,
     pub(crate) proxy_protocol: Vec<IpNet>,
     pub(crate) tcp: Option<Located<String>>,
+    pub(crate) passthrough: Vec<Element<PassthroughWritten>>,
     pub(crate) tls: Option<Element<ServerTlsWritten>>,
     pub(crate) redirect_to_https: Located<bool>,
     pub(crate) hsts: Option<Located<Hsts>>,
@@ -273,6 +275,7 @@ impl Default for Listen {
             address: None,
             proxy_protocol: Vec::new(),
             tcp: None,
+            passthrough: Vec::new(),
             tls: None,
             redirect_to_https: located(false),
             hsts: None,
@@ -315,6 +318,13 @@ static LISTEN: Table<Listen> = Table {
             |listen: &mut Listen| &mut listen.tcp,
             "Forwards the bytes of each connection to this upstream (layer 4), without routes. With `tls` \
              the proxy decrypts them first.",
+        ),
+        &key(
+            "passthrough",
+            List { kind: PASSTHROUGH, may_be_empty: true },
+            |listen: &mut Listen| &mut listen.passthrough,
+            "TLS that is passed on without being decrypted, by the name that the client asks for (SNI). All \
+             other connections are decrypted with `tls`, or without that forwarded by `tcp`.",
         ),
         &key(
             "tls",

@@ -11,6 +11,7 @@ use crate::header_sets::check_header_sets;
 use crate::kind::{Located, located};
 use crate::log_options::Log;
 use crate::options::{FILE, File, Listen, ShedWritten, WakeupCoalescing};
+use crate::passthrough_options;
 use crate::profile::{check_profiles, with_profiles};
 use crate::reader::{Reader, Span};
 use crate::request_buffering_options::BuffersWritten;
@@ -18,7 +19,9 @@ use crate::route_defaults::{self, DefaultsWritten, Inherited};
 use crate::route_options::{pages, written_pages};
 use crate::route_resolve::{Names, route};
 use crate::route_written;
-use crate::settings::{Faults, ListenAddress, Listener, Protocol, Route, Scheme, Settings, Shedding};
+use crate::settings::{
+    Faults, ListenAddress, Listener, Passthrough, Protocol, Route, Scheme, Settings, Shedding,
+};
 use crate::table::element;
 use crate::tls_resolve::{check_tls, listener};
 use crate::unreachable::warn_of_unreachable;
@@ -31,8 +34,8 @@ pub(crate) fn resolve(mut file: File, reader: &mut Reader<'_>) -> Option<Setting
     let inherited = route_defaults::apply(&mut file);
     check_listeners(&file, reader);
     let names = names(&file);
-    let tcp: Vec<Option<usize>> =
-        file.listen.iter().map(|listen| tcp(&listen.value, &names, reader)).collect();
+    let onward: Vec<Onward> =
+        file.listen.iter().map(|listen| onward(&listen.value, &names, &file, reader)).collect();
     let routes = routes(&file, &inherited, &names, reader);
     for (at, _, upstream) in &file.upstreams {
         check_upstream(at, upstream, reader);
@@ -43,9 +46,9 @@ pub(crate) fn resolve(mut file: File, reader: &mut Reader<'_>) -> Option<Setting
     file.request_buffering.check(reader);
     let faults = faults(&file, &names, &routes, reader);
     check_header_sets(&file, reader);
-    warn_of_unused(&file, &routes, &tcp, reader);
+    warn_of_unused(&file, &routes, &onward, reader);
     warn_of_unreachable(&file, &routes, reader);
-    if reader.has_mistakes() { None } else { meaning(file, routes, tcp, faults) }
+    if reader.has_mistakes() { None } else { meaning(file, routes, onward, faults) }
 }
 
 fn check_listeners(file: &File, reader: &mut Reader<'_>) {
@@ -149,9 +152,16 @@ fn is_unix(listen: &Listen) -> bool {
     matches!(listen.address, Some(Located { value: ListenAddress::Unix(_), .. }))
 }
 
-fn tcp(listen: &Listen, names: &Names<'_>, reader: &mut Reader<'_>) -> Option<usize> {
-    let Located { value, at } = listen.tcp.as_ref()?;
-    names.upstream("tcp", value, at, reader)
+/// Where a listener passes connections on to without looking at what is in them.
+#[derive(Default)]
+struct Onward {
+    tcp: Option<usize>,
+    passthrough: Vec<Passthrough>,
+}
+
+fn onward(listen: &Listen, names: &Names<'_>, file: &File, reader: &mut Reader<'_>) -> Onward {
+    let tcp = listen.tcp.as_ref().and_then(|Located { value, at }| names.upstream("tcp", value, at, reader));
+    Onward { tcp, passthrough: passthrough_options::resolve(listen, names, file, reader) }
 }
 
 fn routes(
@@ -224,12 +234,15 @@ fn identity(rule: &Rule) -> String {
 }
 
 /// Warns of unused parts. Does nothing if there are mistakes: the broken route may be the one that uses a part.
-fn warn_of_unused(file: &File, routes: &[Option<Route>], tcp: &[Option<usize>], reader: &mut Reader<'_>) {
+fn warn_of_unused(file: &File, routes: &[Option<Route>], onward: &[Onward], reader: &mut Reader<'_>) {
     if reader.has_mistakes() {
         return;
     }
     let of_routes = routes.iter().flatten().flat_map(Route::upstreams);
-    let used: HashSet<usize> = of_routes.chain(tcp.iter().flatten().copied()).collect();
+    let of_listeners = onward
+        .iter()
+        .flat_map(|onward| onward.tcp.into_iter().chain(onward.passthrough.iter().map(|one| one.upstream)));
+    let used: HashSet<usize> = of_routes.chain(of_listeners).collect();
     for (index, (at, name, _)) in file.upstreams.iter().enumerate() {
         if !used.contains(&index) {
             let warning = reader.mistake(at, format!("no route leads to upstream {name:?}"));
@@ -248,14 +261,15 @@ fn warn_of_unused(file: &File, routes: &[Option<Route>], tcp: &[Option<usize>], 
 fn meaning(
     mut file: File,
     routes: Vec<Option<Route>>,
-    tcp: Vec<Option<usize>>,
+    onward: Vec<Onward>,
     faults: Option<Faults>,
 ) -> Option<Settings> {
     let names = listener_names(&file);
     with_profiles(&mut file);
-    let listeners = file.listen.into_iter().zip(names).zip(tcp);
-    let listeners =
-        listeners.map(|((listen, name), tcp)| Some(Listener { name, tcp, ..listener(listen.value)? }));
+    let listeners = file.listen.into_iter().zip(names).zip(onward);
+    let listeners = listeners.map(|((listen, name), Onward { tcp, passthrough })| {
+        Some(Listener { name, tcp, passthrough, ..listener(listen.value)? })
+    });
     let upstreams = file.upstreams.into_iter().map(|(_, name, written)| upstream(name, written));
     Some(Settings {
         workers: file.workers.and_then(NonZeroUsize::new),
@@ -295,7 +309,8 @@ impl From<&Settings> for File {
         let listen = |listener: &Listener| {
             let upstream = listener.tcp.and_then(|index| config.upstreams.get(index));
             let tcp = upstream.map(|upstream| located(upstream.name.clone()));
-            element(Listen { tcp, ..Listen::from(listener) })
+            let passthrough = passthrough_options::written(&listener.passthrough, config);
+            element(Listen { tcp, passthrough, ..Listen::from(listener) })
         };
         Self {
             include: Vec::new(),

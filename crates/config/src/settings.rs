@@ -34,7 +34,7 @@ pub use limits::{
     AccessLog, Http2Limits, Limits, LogFormat, LogQuery, LogTarget, MemoryBound, MessageFormat, MessageLevel,
     Messages, Shedding, Timeouts,
 };
-pub use listeners::{ListenAddress, Listener};
+pub use listeners::{ListenAddress, Listener, Passthrough};
 pub use routes::{
     Access, Action, Auth, ClientCertFields, Maintenance, Mirror, Page, Pages, Policies, RateLimit, Require,
     Respond, Rewrite, Route, RouteLimits, RouteTimeouts, SplitKey, Via,

@@ -14,8 +14,19 @@ pub struct ListenerTls {
     pub unknown_names: UnknownNames,
     /// Whether clients are asked for a certificate.
     pub client_certificates: ClientCertificates,
+    /// Other client certificates for some names, which are different ones.
+    pub client_rules: Vec<ClientRule>,
     /// Versions, cipher suites and groups.
     pub negotiation: Negotiation,
+}
+
+/// Client certificates for connections to some names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientRule {
+    /// The names in lower case, with wildcards such as `*.example.com`.
+    pub names: Vec<String>,
+    /// Whether clients of these names are asked for a certificate.
+    pub client_certificates: ClientCertificates,
 }
 
 impl ListenerTls {
@@ -25,6 +36,7 @@ impl ListenerTls {
             certificates,
             unknown_names: UnknownNames::default(),
             client_certificates: ClientCertificates::default(),
+            client_rules: Vec::new(),
             negotiation: Negotiation::default(),
         }
     }
@@ -74,25 +86,46 @@ pub enum ClientCertificates {
     #[default]
     None,
     /// A client may present a certificate of this CA, or none.
-    Optional {
-        /// The CA's certificates, in PEM.
-        ca: PathBuf,
-    },
+    Optional(ClientTrust),
     /// A client must present a certificate of this CA.
-    Required {
-        /// The CA's certificates, in PEM.
-        ca: PathBuf,
-    },
+    Required(ClientTrust),
 }
 
 impl ClientCertificates {
-    /// The CA of client certificates, if clients are asked for one.
-    pub fn ca(&self) -> Option<&PathBuf> {
+    /// Which certificates of clients are accepted, if clients are asked for one.
+    pub fn trust(&self) -> Option<&ClientTrust> {
         match self {
             Self::None => None,
-            Self::Optional { ca } | Self::Required { ca } => Some(ca),
+            Self::Optional(trust) | Self::Required(trust) => Some(trust),
         }
     }
+}
+
+/// Which certificates of clients are accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientTrust {
+    /// The CA's certificates, in PEM.
+    pub ca: PathBuf,
+    /// Certificate revocation lists, in PEM or DER; none if nothing is revoked.
+    pub crls: Vec<PathBuf>,
+    /// What an expired revocation list means.
+    pub expired_crls: ExpiredCrls,
+}
+
+impl From<PathBuf> for ClientTrust {
+    fn from(ca: PathBuf) -> Self {
+        Self { ca, crls: Vec::new(), expired_crls: ExpiredCrls::default() }
+    }
+}
+
+/// What a revocation list means whose next update is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ExpiredCrls {
+    /// Certificates that it could have revoked are refused.
+    #[default]
+    Refuse,
+    /// It goes on to be used.
+    Use,
 }
 
 /// Strict-Transport-Security (RFC 6797).

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
+use crate::client_certificate_options::{
+    CLIENT_CERTIFICATES, CLIENT_RULE, ClientCertificatesWritten, ClientRuleWritten,
+};
 use crate::host::{TLS_NAME, tls_name};
 use crate::kind::{At, Kind, List, Located, Maybe, Switch, Text, Word, located, refuse_type};
 use crate::negotiation_options::{
@@ -67,6 +70,7 @@ pub(crate) struct ServerTlsWritten {
     pub(crate) self_signed: bool,
     pub(crate) unknown_names: UnknownNames,
     pub(crate) client_certificates: Option<Element<ClientCertificatesWritten>>,
+    pub(crate) client_rules: Vec<Element<ClientRuleWritten>>,
     pub(crate) negotiation: NegotiationWritten,
 }
 
@@ -113,6 +117,14 @@ pub(crate) const SERVER_TLS: Inline<ServerTlsWritten> = Inline {
                 "Requests a certificate from clients. Servers get its subject and SHA-256 fingerprint as \
                  `X-Client-Cert-Subject` and `X-Client-Cert-Fingerprint`; the same fields \
                  sent by clients are removed. Default: no certificate is requested.",
+            ),
+            &key(
+                "client_certificates_by_name",
+                List { kind: CLIENT_RULE, may_be_empty: true },
+                |tls: &mut ServerTlsWritten| &mut tls.client_rules,
+                "Other rules for client certificates where the client asks for one of these names (SNI); exact \
+                 names take precedence over wildcards. A request for a name with another rule than that of \
+                 its connection gets 421 (Misdirected Request), unless the name asks for no certificate.",
             ),
             &key("preset", PRESET, |tls: &mut ServerTlsWritten| &mut tls.negotiation.preset, PRESET_DOC),
             &key(
@@ -161,42 +173,6 @@ const CERTIFICATE: Inline<CertificateWritten> = Inline {
             &required("cert", PATH_KIND, |written: &mut CertificateWritten| &mut written.cert, CERT),
             &required("key", PATH_KIND, |written: &mut CertificateWritten| &mut written.key, KEY),
             &key("ocsp", PATH_KIND, |written: &mut CertificateWritten| &mut written.ocsp, OCSP),
-        ],
-    },
-};
-
-/// The parsed option `client_certificates`.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ClientCertificatesWritten {
-    pub(crate) mode: Option<Mode>,
-    pub(crate) ca: Path,
-}
-
-/// Whether a client must have a certificate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Optional,
-    Required,
-}
-
-const CLIENT_CERTIFICATES: Inline<ClientCertificatesWritten> = Inline {
-    title: "client_certificates",
-    example: "{ mode = \"required\", ca = \"clients.pem\" }",
-    table: &Table {
-        options: &[
-            &required(
-                "mode",
-                Maybe(Word { words: &[("optional", Mode::Optional), ("required", Mode::Required)] }),
-                |written: &mut ClientCertificatesWritten| &mut written.mode,
-                "`\"optional\"` also serves clients without a certificate. A certificate that the CA has \
-                 not signed is rejected in both modes.",
-            ),
-            &required(
-                "ca",
-                PATH_KIND,
-                |written: &mut ClientCertificatesWritten| &mut written.ca,
-                "The CA certificates that sign client certificates, in PEM.",
-            ),
         ],
     },
 };

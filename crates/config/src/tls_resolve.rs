@@ -1,5 +1,8 @@
 //! Checks relations between the options of TLS, and converts them to settings and back.
 
+use std::path::PathBuf;
+
+use crate::client_certificate_options;
 use crate::kind::{Located, located};
 use crate::negotiation_options;
 use crate::options::{File, Listen};
@@ -7,12 +10,8 @@ use crate::read::{NamedFile, Owner};
 use crate::reader::{Reader, Span};
 use crate::settings::{Bandwidths, Listener, Scheme, Upstream};
 use crate::table::{Element, element};
-use crate::tls::{
-    CertificateFiles, Certificates, ClientCertificates, Hsts, KeyPair, ListenerTls, UpstreamTls,
-};
-use crate::tls_options::{
-    CertificateWritten, ClientCertificatesWritten, Mode, Path, ServerTlsWritten, UpstreamTlsWritten,
-};
+use crate::tls::{CertificateFiles, Certificates, Hsts, KeyPair, ListenerTls, UpstreamTls};
+use crate::tls_options::{CertificateWritten, Path, ServerTlsWritten, UpstreamTlsWritten};
 use crate::upstream_options::UpstreamWritten;
 
 /// Adds mistakes about relations between the options of TLS. Tables with a mistake are skipped: what seems to be
@@ -25,6 +24,7 @@ pub(crate) fn check_tls(file: &File, reader: &mut Reader<'_>) {
         if let Some(tls) = listen.tls.as_ref().filter(|tls| tls.is_intact) {
             check_certificates(tls, reader);
             negotiation_options::check(&tls.value.negotiation, &tls.at, reader);
+            client_certificate_options::check_rules(&tls.value.client_rules, reader);
         }
         if *is_intact {
             check_listener(listen, !file.trusted_proxies.is_empty(), reader);
@@ -160,6 +160,7 @@ fn server_tls(written: ServerTlsWritten) -> Option<ListenerTls> {
         self_signed,
         unknown_names,
         client_certificates,
+        client_rules,
         negotiation,
     } = written;
     let certificates = if self_signed {
@@ -170,15 +171,14 @@ fn server_tls(written: ServerTlsWritten) -> Option<ListenerTls> {
         let files = certificates.into_iter().map(|written| certificate_files(written.value));
         Certificates::Files(files.collect::<Option<_>>()?)
     };
-    let client_certificates = match client_certificates {
-        None => ClientCertificates::None,
-        Some(Element { value: ClientCertificatesWritten { mode, ca }, .. }) => match (mode?, ca?.value) {
-            (Mode::Optional, ca) => ClientCertificates::Optional { ca },
-            (Mode::Required, ca) => ClientCertificates::Required { ca },
-        },
-    };
-    let negotiation = negotiation_options::settings(negotiation);
-    Some(ListenerTls { certificates, unknown_names, client_certificates, negotiation })
+    let client_rules = client_rules.into_iter().map(|rule| client_certificate_options::rule(rule.value));
+    Some(ListenerTls {
+        certificates,
+        unknown_names,
+        client_certificates: client_certificate_options::settings(client_certificates)?,
+        client_rules: client_rules.collect::<Option<_>>()?,
+        negotiation: negotiation_options::settings(negotiation),
+    })
 }
 
 fn certificate_files(written: CertificateWritten) -> Option<CertificateFiles> {
@@ -211,8 +211,11 @@ pub(crate) fn named_files(file: &File, reader: &Reader<'_>) -> Vec<NamedFile> {
             [("cert", cert), ("key", key), ("ocsp", ocsp)]
         });
         let own = [("cert", &tls.cert), ("key", &tls.key), ("ocsp", &tls.ocsp)];
-        let ca = tls.client_certificates.iter().map(|clients| ("ca", &clients.value.ca));
-        let options = own.into_iter().chain(certificates).chain(ca);
+        let of_rules = tls.client_rules.iter().map(|rule| &rule.value.trust);
+        let trusts = tls.client_certificates.iter().map(|clients| &clients.value.trust).chain(of_rules);
+        let trusts = trusts.flat_map(client_certificate_options::files);
+        let options = own.into_iter().chain(certificates);
+        let options = options.filter_map(|(option, path)| Some((option, path.as_ref()?))).chain(trusts);
         add_files(&mut files, Owner::Listener(index), at, options, reader);
     }
     for (index, (name_at, _, upstream)) in file.upstreams.iter().enumerate() {
@@ -222,6 +225,7 @@ pub(crate) fn named_files(file: &File, reader: &Reader<'_>) -> Vec<NamedFile> {
         };
         let options = tls.into_iter();
         let options = options.flat_map(|tls| [("ca", &tls.ca), ("cert", &tls.cert), ("key", &tls.key)]);
+        let options = options.filter_map(|(option, path)| Some((option, path.as_ref()?)));
         add_files(&mut files, Owner::Upstream(index), at, options, reader);
     }
     files
@@ -231,11 +235,10 @@ fn add_files<'w>(
     files: &mut Vec<NamedFile>,
     owner: Owner,
     at: &Span,
-    options: impl Iterator<Item = (&'static str, &'w Path)>,
+    options: impl Iterator<Item = (&'static str, &'w Located<PathBuf>)>,
     reader: &Reader<'_>,
 ) {
-    for (option, path) in options {
-        let Some(Located { value, at }) = path else { continue };
+    for (option, Located { value, at }) in options {
         files.push(NamedFile { owner, path: Some(value.clone()), option, place: reader.mistake(at, "") });
     }
     files.push(NamedFile { owner, path: None, option: "tls", place: reader.mistake(at, "") });
@@ -249,6 +252,7 @@ impl From<&Listener> for Listen {
             address: Some(located(listener.address.clone())),
             proxy_protocol: listener.proxy_protocol.clone(),
             tcp: None,
+            passthrough: Vec::new(),
             tls: listener.tls.as_ref().map(|tls| element(ServerTlsWritten::from(tls))),
             redirect_to_https: located(listener.redirect_to_https),
             hsts: listener.hsts.map(located),
@@ -263,17 +267,10 @@ impl From<&Listener> for Listen {
 
 impl From<&ListenerTls> for ServerTlsWritten {
     fn from(tls: &ListenerTls) -> Self {
-        let client_certificates = match &tls.client_certificates {
-            ClientCertificates::None => None,
-            ClientCertificates::Optional { ca } => Some((Mode::Optional, ca)),
-            ClientCertificates::Required { ca } => Some((Mode::Required, ca)),
-        };
-        let client_certificates = client_certificates.map(|(mode, ca)| {
-            element(ClientCertificatesWritten { mode: Some(mode), ca: Some(located(ca.clone())) })
-        });
         let written = Self {
             unknown_names: tls.unknown_names,
-            client_certificates,
+            client_certificates: client_certificate_options::written(&tls.client_certificates),
+            client_rules: tls.client_rules.iter().map(client_certificate_options::written_rule).collect(),
             negotiation: negotiation_options::written(&tls.negotiation),
             ..Self::default()
         };

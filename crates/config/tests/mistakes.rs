@@ -132,7 +132,7 @@ fn listeners() {
     for (listen, expected) in [
         (
             "[[listen]]\nadress = \"127.0.0.1:80\"",
-            "4:1: unknown key \"adress\" in [[listen]]; did you mean \"address\"? Expected address, name, proxy_protocol, tcp, tls, \
+            "4:1: unknown key \"adress\" in [[listen]]; did you mean \"address\"? Expected address, name, proxy_protocol, tcp, passthrough, tls, \
              redirect_to_https, hsts, http2, rate, upload_rate, profile, connect_delay, latency or loss",
         ),
         (
@@ -350,6 +350,38 @@ fn tls_of_listeners() {
         (
             "tls = { self_signed = true, client_certificates = { mode = \"optional\" } }",
             "5:51: client_certificates has no ca; expected the path of a file such as /etc/vanward/site.pem".to_owned(),
+        ),
+        (
+            "tls = { self_signed = true, client_certificates_by_name = [{ names = [\"a.example\"], mode = \"required\" }] }",
+            "5:60: this rule has no ca; expected the CA that signs client certificates".to_owned(),
+        ),
+        (
+            "tls = { self_signed = true, client_certificates_by_name = [{ names = [\"a.example\"], mode = \"none\", ca = \"c\" }] }",
+            "5:105: ca is not used: no certificate is requested; expected another mode".to_owned(),
+        ),
+        (
+            "tls = { self_signed = true, client_certificates_by_name = [{ names = [\"a.example\", \"A.example\"], mode = \"none\" }] }",
+            "5:84: names: \"a.example\" has another rule already; expected each name once".to_owned(),
+        ),
+        (
+            "tls = { self_signed = true, client_certificates_by_name = [{ names = [\"*.*.example\"], mode = \"none\" }] }",
+            "5:71: names: \"*.example\" is not a host: a * is for the hosts of routes alone, at the beginning, as in *.example.com; expected a host name such as www.example.com or *.example.com, without port".to_owned(),
+        ),
+        (
+            "passthrough = [{ names = [\"a.example\"], upstream = \"app\" }]",
+            "5:16: passthrough is there without tls or tcp; expected one of them, for all other connections".to_owned(),
+        ),
+        (
+            "tls = { self_signed = true }\npassthrough = [{ names = [\"a.example\", \"a.example\"], upstream = \"app\" }]",
+            "6:40: names: \"a.example\" is passed on already; expected each name once, or with another alpn".to_owned(),
+        ),
+        (
+            "tls = { self_signed = true }\npassthrough = [{ names = [\"a.example\"], upstream = \"ap\" }]",
+            "6:52: upstream: no upstream is named \"ap\"; did you mean \"app\"? Expected app".to_owned(),
+        ),
+        (
+            "tls = { self_signed = true }\npassthrough = [{ names = [\"a.example\"], alpn = [\"\"], upstream = \"app\" }]",
+            "6:49: alpn: it is empty; expected a protocol of ALPN such as h2, up to 255 bytes".to_owned(),
         ),
         (
             "tls = { self_signed = true }\nredirect_to_https = true",

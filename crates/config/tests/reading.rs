@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use config::{
-    AccessLog, CertificateFiles, Certificates, ClientCertificates, Config, HostHeader, Hsts, KeyPair, Limits,
-    Listener, ListenerTls, LogFormat, LogTarget, Pool, Protocol, Route, Server, Settings, Timeouts,
-    UnknownNames, UpstreamTls, examine, load, parse,
+    AccessLog, CertificateFiles, Certificates, ClientCertificates, ClientTrust, Config, HostHeader, Hsts,
+    KeyPair, Limits, Listener, ListenerTls, LogFormat, LogTarget, Pool, Protocol, Route, Server, Settings,
+    Timeouts, UnknownNames, UpstreamTls, examine, load, parse,
 };
 use proptest::prelude::*;
 
@@ -152,7 +153,9 @@ fn check_listeners(listeners: &[Listener]) {
     let certificates = Certificates::Files(vec![files("a", Some("a.ocsp")), files("b", None)]);
     let tls = ListenerTls {
         unknown_names: UnknownNames::Refuse,
-        client_certificates: ClientCertificates::Optional { ca: "/etc/vanward/clients.pem".into() },
+        client_certificates: ClientCertificates::Optional(ClientTrust::from(PathBuf::from(
+            "/etc/vanward/clients.pem",
+        ))),
         ..ListenerTls::new(certificates)
     };
     let year = Duration::from_secs(365 * 24 * 3600);
@@ -166,7 +169,10 @@ fn check_listeners(listeners: &[Listener]) {
     let tls = required.tls.as_ref().unwrap();
     assert_eq!(tls.certificates, Certificates::Files(vec![files("a", None)]));
     assert_eq!(tls.unknown_names, UnknownNames::Default);
-    assert_eq!(tls.client_certificates, ClientCertificates::Required { ca: "ca.pem".into() });
+    assert_eq!(
+        tls.client_certificates,
+        ClientCertificates::Required(ClientTrust::from(PathBuf::from("ca.pem")))
+    );
     let hsts = required.hsts.map(|hsts| hsts.header_value());
     assert_eq!(hsts.as_deref(), Some("max-age=63072000; includeSubDomains; preload"));
     assert_eq!(own.tls.as_ref().unwrap().certificates, Certificates::SelfSigned);

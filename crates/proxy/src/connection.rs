@@ -4,6 +4,8 @@
 
 /// A client's connection over HTTP/1, from its first byte to its end.
 pub(crate) mod client;
+/// Connections whose first message decides where they go, or how they are secured.
+pub(crate) mod client_hello;
 /// A client's HTTP/2 connection.
 pub(crate) mod http2;
 /// A client's connection that is forwarded as bytes (layer 4).

@@ -12,7 +12,7 @@ use crate::forward::web;
 use std::net::IpAddr;
 
 use ::cache::is_unsafe;
-use http1::{ConnectionOptions, Framing, Method, RequestHead, Target, TargetForm};
+use http1::{ConnectionOptions, Framing, Method, RequestHead, Target, TargetForm, host_without_port};
 
 use crate::cache::{self, Looked};
 use crate::context::client::Next;
@@ -146,6 +146,9 @@ fn admit(
         return Err(Failure::ShortOfMemory);
     }
     routed.target = Target::of(head, bytes)?;
+    if ctx.listener.reads_client_hello && is_misdirected(ctx, &routed.target, bytes) {
+        return Err(Failure::Misdirected);
+    }
     // CONNECT asks for a tunnel to anywhere; TRACE would show a client what was added behind its back.
     if matches!(head.start.method, Method::Connect | Method::Trace) {
         return Err(Failure::MethodRefused);
@@ -173,6 +176,16 @@ fn admit(
         return Err(Failure::BodyTooLarge);
     }
     Ok(())
+}
+
+/// RFC 9110 §15.5.20: whether the host has another rule about client certificates than that by which the connection was
+/// made. The client makes another connection for it, and is asked for its certificate there.
+#[cold]
+fn is_misdirected(ctx: &ExchangeContext<'_>, target: &Target, bytes: &[u8]) -> bool {
+    let Some((tls, session)) = ctx.listener.tls.as_ref().zip(ctx.client.tls.as_deref()) else { return false };
+    let host = host_without_port(target.authority.of(bytes)).to_ascii_lowercase();
+    let host = String::from_utf8_lossy(&host);
+    !session.satisfies(tls.asked_for((!host.is_empty()).then_some(&host)))
 }
 
 /// What is wrong with a Connection that is refused.

@@ -39,6 +39,12 @@ pub struct ClientTls<'a> {
     pub server_name: &'a str,
     /// The subject of the client's verified certificate.
     pub subject: &'a str,
+    /// The issuer of the client's verified certificate.
+    pub issuer: &'a str,
+    /// The serial number of the client's verified certificate, in hexadecimal digits.
+    pub serial: &'a str,
+    /// The alternative names of the client's verified certificate: `DNS:a.example,URI:spiffe://a`.
+    pub names: &'a str,
     /// The SHA-256 fingerprint of the client's verified certificate, in hexadecimal digits.
     pub fingerprint: &'a str,
     /// The TLS version, `TLSv1.3` or `TLSv1.2`.

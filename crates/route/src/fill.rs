@@ -80,6 +80,9 @@ impl Variable {
             Self::Status => exchange.status.into_iter().for_each(|status| write_number(status, write)),
             Self::TlsServerName => write(exchange.tls.server_name.as_bytes()),
             Self::TlsSubject => write(exchange.tls.subject.as_bytes()),
+            Self::TlsIssuer => write(exchange.tls.issuer.as_bytes()),
+            Self::TlsSerial => write(exchange.tls.serial.as_bytes()),
+            Self::TlsNames => write(exchange.tls.names.as_bytes()),
             Self::TlsFingerprint => write(exchange.tls.fingerprint.as_bytes()),
             Self::TlsVersion => write(exchange.tls.version.as_bytes()),
             Self::TlsCipher => write(exchange.tls.cipher.as_bytes()),
@@ -270,6 +273,9 @@ mod tests {
         let tls = ClientTls {
             server_name: "shop.example",
             subject: "CN=a,O=\u{e9}\r\nX: y",
+            issuer: "CN=b",
+            serial: "0f",
+            names: "DNS:a",
             fingerprint: "ab",
             version: "TLSv1.3",
             cipher: "TLS_AES_128_GCM_SHA256",
@@ -322,8 +328,8 @@ mod tests {
             ("$arg.y", "z"),
             ("<$arg.y>", "<   z>"),
             (
-                "$tls.sni $tls.subject $tls.fingerprint $tls.version $tls.cipher $tls.alpn",
-                "shop.example CN=a,O=\u{e9}  X: y ab TLSv1.3 TLS_AES_128_GCM_SHA256 h2",
+                "$tls.sni $tls.subject $tls.issuer $tls.serial $tls.san $tls.fingerprint $tls.version $tls.cipher $tls.alpn",
+                "shop.example CN=a,O=\u{e9}  X: y CN=b 0f DNS:a ab TLSv1.3 TLS_AES_128_GCM_SHA256 h2",
             ),
             (" $$1 ", "$1"),
         ] {

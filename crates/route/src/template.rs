@@ -8,7 +8,7 @@ use crate::pattern::Pattern;
 pub const TEMPLATE_BYTES_MAX: usize = 4096;
 
 /// The names of all variables. Those ending in `.NAME` are families: `$header.User-Agent`, `$arg.page`.
-pub const VARIABLES: [&str; 25] = [
+pub const VARIABLES: [&str; 28] = [
     "host",
     "port",
     "path",
@@ -25,6 +25,9 @@ pub const VARIABLES: [&str; 25] = [
     "status",
     "tls.sni",
     "tls.subject",
+    "tls.issuer",
+    "tls.serial",
+    "tls.san",
     "tls.fingerprint",
     "tls.version",
     "tls.cipher",
@@ -107,6 +110,9 @@ pub(crate) enum Variable {
     Status,
     TlsServerName,
     TlsSubject,
+    TlsIssuer,
+    TlsSerial,
+    TlsNames,
     TlsFingerprint,
     TlsVersion,
     TlsCipher,
@@ -190,6 +196,9 @@ impl Template {
                 Variable::Port => OfClient::Other("$port"),
                 Variable::TlsServerName => OfClient::Other("$tls.sni"),
                 Variable::TlsSubject => OfClient::Other("$tls.subject"),
+                Variable::TlsIssuer => OfClient::Other("$tls.issuer"),
+                Variable::TlsSerial => OfClient::Other("$tls.serial"),
+                Variable::TlsNames => OfClient::Other("$tls.san"),
                 Variable::TlsFingerprint => OfClient::Other("$tls.fingerprint"),
                 Variable::TlsVersion => OfClient::Other("$tls.version"),
                 Variable::TlsCipher => OfClient::Other("$tls.cipher"),
@@ -445,6 +454,9 @@ impl Variable {
             "status" => Self::Status,
             "tls.sni" => Self::TlsServerName,
             "tls.subject" => Self::TlsSubject,
+            "tls.issuer" => Self::TlsIssuer,
+            "tls.serial" => Self::TlsSerial,
+            "tls.san" => Self::TlsNames,
             "tls.fingerprint" => Self::TlsFingerprint,
             "tls.version" => Self::TlsVersion,
             "tls.cipher" => Self::TlsCipher,

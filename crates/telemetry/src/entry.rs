@@ -92,7 +92,16 @@ impl Entry<'_> {
             referer: b"",
             user_agent: b"",
             host: b"",
-            tls: ClientTls { version: "", cipher: "", server_name: "", subject: "" },
+            tls: ClientTls {
+                version: "",
+                cipher: "",
+                server_name: "",
+                subject: "",
+                issuer: "",
+                serial: "",
+                names: "",
+                fingerprint: "",
+            },
             route: None,
             upstream: None,
             server: None,
@@ -118,11 +127,16 @@ impl Entry<'_> {
         }
         fields.text(name!("request_id"), self.request_id, limit::NAME);
         fields.text(name!("scheme"), self.scheme.as_bytes(), limit::NAME);
-        let ClientTls { version, cipher, server_name, subject } = self.tls;
+        let ClientTls { version, cipher, server_name, subject, issuer, serial, names, fingerprint } =
+            self.tls;
         fields.text(name!("tls_version"), version.as_bytes(), limit::NAME);
         fields.text(name!("tls_cipher"), cipher.as_bytes(), limit::NAME);
         fields.text(name!("tls_sni"), server_name.as_bytes(), limit::NAME);
         fields.text(name!("tls_subject"), subject.as_bytes(), limit::SUBJECT);
+        fields.text(name!("tls_issuer"), issuer.as_bytes(), limit::SUBJECT);
+        fields.text(name!("tls_serial"), serial.as_bytes(), limit::NAME);
+        fields.text(name!("tls_san"), names.as_bytes(), limit::SUBJECT);
+        fields.text(name!("tls_fingerprint"), fingerprint.as_bytes(), limit::NAME);
         fields.number(name!("bytes_received"), self.bytes_received);
         fields.milliseconds(name!("duration_ms"), Some(self.duration));
         fields.text(name!("route"), self.route.unwrap_or_default().as_bytes(), limit::NAME);
@@ -162,6 +176,14 @@ pub struct ClientTls<'a> {
     pub server_name: &'a str,
     /// The subject of the client's certificate.
     pub subject: &'a str,
+    /// Its issuer.
+    pub issuer: &'a str,
+    /// Its serial number, in hexadecimal digits.
+    pub serial: &'a str,
+    /// Its alternative names.
+    pub names: &'a str,
+    /// Its SHA-256 fingerprint, in hexadecimal digits.
+    pub fingerprint: &'a str,
 }
 
 /// A failed attempt that was followed by another one.

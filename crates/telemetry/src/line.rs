@@ -321,6 +321,10 @@ mod tests {
             cipher: "TLS_AES_128_GCM_SHA256",
             server_name: "example.test",
             subject: "CN=a\"",
+            issuer: "CN=b",
+            serial: "0f",
+            names: "DNS:a",
+            fingerprint: "ab",
         },
         route: Some("/a"),
         upstream: Some("app"),
@@ -362,6 +366,7 @@ mod tests {
             "192.0.2.7 - me\\x20\\\"too\\\" [10/Oct/2000:13:55:36 +0000] \"GET /a?b HTTP/1.1\" 502 18446744073709551615 \
              \"http://example.test/\\\"\" \"curl/8.0\" host=\"example.test\" request_id=\"7f\\\"\" scheme=\"https\" tls_version=\"TLSv1.3\" \
              tls_cipher=\"TLS_AES_128_GCM_SHA256\" tls_sni=\"example.test\" tls_subject=\"CN=a\\\"\" \
+             tls_issuer=\"CN=b\" tls_serial=\"0f\" tls_san=\"DNS:a\" tls_fingerprint=\"ab\" \
              bytes_received=310 duration_ms=12.034 route=\"/a\" upstream=\"app\" server=\"127.0.0.1:9000\" upstream_connect_ms=0.000 \
              upstream_first_byte_ms=10.000 upstream_total_ms=11.999 queued_ms=1.500 retries=2 \
              retried=\"upstream-refused@127.0.0.1:9001,upstream-reset@\\\"\" session_moved=\"stopped\" \
@@ -384,7 +389,8 @@ mod tests {
                 "version": "1.1", "host": "example.test", "status": 502,
                 "body_bytes_sent": 18_446_744_073_709_551_615_u64, "referer": "http://example.test/\"",
                 "user_agent": "curl/8.0", "tls_version": "TLSv1.3", "tls_cipher": "TLS_AES_128_GCM_SHA256",
-                "tls_sni": "example.test", "tls_subject": "CN=a\"", "bytes_received": 310, "duration_ms": 12.034, "route": "/a",
+                "tls_sni": "example.test", "tls_subject": "CN=a\"", "tls_issuer": "CN=b", "tls_serial": "0f",
+                "tls_san": "DNS:a", "tls_fingerprint": "ab", "bytes_received": 310, "duration_ms": 12.034, "route": "/a",
                 "upstream": "app", "server": "127.0.0.1:9000", "upstream_connect_ms": 0.0,
                 "upstream_first_byte_ms": 10.0, "upstream_total_ms": 11.999, "queued_ms": 1.5, "retries": 2,
                 "retried": [
@@ -510,7 +516,7 @@ mod tests {
                     prop_assert!(shown.contains(char::REPLACEMENT_CHARACTER), "{}", shown);
                 }
             }
-            prop_assert_eq!(line.as_object().map(serde_json::Map::len), Some(36));
+            prop_assert_eq!(line.as_object().map(serde_json::Map::len), Some(40));
         }
 
         #[test]

@@ -14,15 +14,27 @@ use crate::problem::{Fault, Problem};
 /// The largest file that is read: twice the bundle of all public CAs, and an end to `/dev/zero`.
 const LARGEST_FILE_KIB: u64 = 1024;
 
+/// The largest revocation list: some public ones have a million entries of 35 bytes.
+const LONGEST_LIST_KIB: u64 = 64 * 1024;
+
 /// Reads a file, up to the size limit.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Problem> {
+    read_up_to(path, LARGEST_FILE_KIB)
+}
+
+/// Reads a revocation list, up to the size limit.
+pub(crate) fn read_long(path: &Path) -> Result<Vec<u8>, Problem> {
+    read_up_to(path, LONGEST_LIST_KIB)
+}
+
+fn read_up_to(path: &Path, limit_kib: u64) -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::new();
     // A byte more than the largest tells that there is more.
-    let limit = LARGEST_FILE_KIB * 1024;
+    let limit = limit_kib * 1024;
     let read = File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes));
     match read {
         Err(error) => Err(Problem::new(path, Fault::Unreadable(error.to_string()))),
-        Ok(length) if length as u64 > limit => Err(Problem::new(path, Fault::TooLarge(LARGEST_FILE_KIB))),
+        Ok(length) if length as u64 > limit => Err(Problem::new(path, Fault::TooLarge(limit_kib))),
         Ok(_) => Ok(bytes),
     }
 }
@@ -68,7 +80,7 @@ pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Problem
 }
 
 /// In our words: the parser's own quote what may be a part of a key.
-fn pem_fault(error: &pem::Error) -> String {
+pub(crate) fn pem_fault(error: &pem::Error) -> String {
     match error {
         pem::Error::MissingSectionEnd { .. } => "a section has no END line",
         pem::Error::IllegalSectionStart { .. } => "a BEGIN line is not well-formed",

@@ -10,10 +10,14 @@ mod handshake;
 mod session;
 /// TLS to clients: a listener's certificates as a rustls configuration.
 mod server;
+/// The configurations of rustls for a listener.
+mod server_config;
 /// Session tickets for clients, and their keys.
 mod tickets;
 /// Selects the certificate for a client.
 mod store;
+/// Reads what a client asks for, before anybody answers it.
+mod client_hello;
 /// Finds certificates by host name.
 mod names;
 /// TLS to servers: trust, client certificate, server names.
@@ -24,6 +28,8 @@ mod peer;
 mod pair;
 /// Parses X.509 certificates.
 mod certificate;
+/// Reads certificate revocation lists.
+mod crl;
 /// Parses OCSP responses.
 mod ocsp;
 /// Reads files, and detects changes.
@@ -38,7 +44,9 @@ mod provider;
 mod trial;
 
 pub use client::ClientSide;
+pub use client_hello::{CLIENT_HELLO_MAX, ClientHello, NoHello};
 pub use handshake::{Advance, Agreed, Handshake, Role};
+pub use names::Names;
 pub use peer::Peer;
 pub use problem::{Fault, Problem};
 pub use reason::reason;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 /// Host names, with the indices of the certificates for each.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub struct Names {
     exact: HashMap<String, Vec<usize>>,
     /// By what is behind the first dot: `*.example.com` is `example.com`.
     wildcard: HashMap<String, Vec<usize>>,
@@ -12,7 +12,7 @@ pub(crate) struct Names {
 
 impl Names {
     /// Builds the index from the lower-case names of each certificate.
-    pub(crate) fn new<'n>(certificates: impl IntoIterator<Item = &'n [String]>) -> Self {
+    pub fn new<'n>(certificates: impl IntoIterator<Item = &'n [String]>) -> Self {
         let mut names = Self::default();
         for (index, own) in certificates.into_iter().enumerate() {
             for name in own {
@@ -34,7 +34,7 @@ impl Names {
 
     /// The certificates for a lower-case host name: first those with the exact name, then those with a matching
     /// wildcard.
-    pub(crate) fn having<'n>(&'n self, name: &str) -> impl Iterator<Item = usize> + Clone + use<'n> {
+    pub fn having<'n>(&'n self, name: &str) -> impl Iterator<Item = usize> + Clone + use<'n> {
         let name = name.strip_suffix('.').unwrap_or(name);
         let exact = self.exact.get(name);
         let wildcard = name.split_once('.').and_then(|(_, parent)| self.wildcard.get(parent));

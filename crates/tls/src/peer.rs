@@ -1,21 +1,32 @@
 //! The identity of a client, from its certificate: for headers that servers read.
 
 use std::fmt::Write;
+use std::net::IpAddr;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::pki_types::CertificateDer;
 use x509_parser::asn1_rs::ToDer;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
-use x509_parser::x509::{AttributeTypeAndValue, RelativeDistinguishedName};
+use x509_parser::x509::{AttributeTypeAndValue, RelativeDistinguishedName, X509Name};
 
-/// The longest subject that is passed on. A longer one is left out as a whole: a part of it could name somebody else.
+/// The longest subject, issuer, or list of names that is passed on. A longer one is left out as a whole: a part of it
+/// could name somebody else.
 const LONGEST_SUBJECT: usize = 2048;
 
 /// A client whose certificate was verified.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Peer {
     /// The certificate's subject (RFC 4514), in visible ASCII with inner spaces: `CN=alice,O=Example`.
     pub subject: String,
+    /// The certificate's issuer, in the same form.
+    pub issuer: String,
+    /// The certificate's serial number, in hexadecimal digits in lower case.
+    pub serial: String,
+    /// The certificate's alternative names: `DNS:a.example,email:a@example.com,URI:spiffe://a,IP:192.0.2.1`. Others are
+    /// left out, and commas inside of a name are escaped as in a subject.
+    pub names: String,
     /// SHA-256 fingerprint of the certificate: 64 hexadecimal digits in lower case.
     pub fingerprint: String,
 }
@@ -25,14 +36,59 @@ impl Peer {
     pub fn of(certificate: &CertificateDer<'_>) -> Self {
         let mut fingerprint = String::with_capacity(64);
         write_hex(&mut fingerprint, digest(&SHA256, certificate).as_ref());
-        Self { subject: subject(certificate).unwrap_or_default(), fingerprint }
+        let Ok((_, parsed)) = parse_x509_certificate(certificate) else {
+            return Self { fingerprint, ..Self::default() };
+        };
+        Self {
+            subject: distinguished_name(parsed.subject()).unwrap_or_default(),
+            issuer: distinguished_name(parsed.issuer()).unwrap_or_default(),
+            serial: serial(parsed.raw_serial()),
+            names: names(&parsed).unwrap_or_default(),
+            fingerprint,
+        }
     }
 }
 
+/// RFC 5280 §4.1.2.2: a positive number of up to 20 bytes, without the zeros in front.
+fn serial(bytes: &[u8]) -> String {
+    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+    let mut text = String::with_capacity(40);
+    write_hex(&mut text, &bytes[zeros.min(bytes.len().saturating_sub(1))..]);
+    text
+}
+
+/// RFC 5280 §4.2.1.6.
+fn names(certificate: &X509Certificate<'_>) -> Option<String> {
+    let alternatives = certificate.subject_alternative_name().ok()??;
+    let mut text = String::new();
+    for name in &alternatives.value.general_names {
+        let (kind, value) = match name {
+            GeneralName::DNSName(name) => ("DNS:", (*name).to_owned()),
+            GeneralName::RFC822Name(name) => ("email:", (*name).to_owned()),
+            GeneralName::URI(uri) => ("URI:", (*uri).to_owned()),
+            GeneralName::IPAddress(bytes) => ("IP:", address(bytes)?.to_string()),
+            _ => continue,
+        };
+        if !text.is_empty() {
+            text.push(',');
+        }
+        text.push_str(kind);
+        write_value(&mut text, &value);
+        if text.len() > LONGEST_SUBJECT {
+            return None;
+        }
+    }
+    Some(text)
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = || <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from);
+    v4().or_else(|| <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from))
+}
+
 /// RFC 4514 §2.1: the last part of the name first.
-fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
-    let (_, parsed) = parse_x509_certificate(certificate).ok()?;
-    let names: Vec<&RelativeDistinguishedName<'_>> = parsed.subject().iter().collect();
+fn distinguished_name(name: &X509Name<'_>) -> Option<String> {
+    let names: Vec<&RelativeDistinguishedName<'_>> = name.iter().collect();
     let mut text = String::new();
     for name in names.into_iter().rev() {
         // RFC 4514 §2.2.
@@ -144,11 +200,49 @@ mod tests {
     }
 
     #[test]
+    fn serials_and_names_are_those_of_the_certificate() {
+        use rcgen::SanType;
+        let text = |name: &str| name.try_into().unwrap();
+        for (serial, names, expected) in [
+            (&[0x0a, 0xff][..], vec![], ("0aff", "")),
+            (
+                &[0xff],
+                vec![
+                    SanType::DnsName(text("a.example")),
+                    SanType::Rfc822Name(text("a@example.com")),
+                    SanType::URI(text("spiffe://example.com/a,DNS:root")),
+                    SanType::IpAddress("192.0.2.1".parse().unwrap()),
+                    SanType::IpAddress("2001:db8::1".parse().unwrap()),
+                    SanType::OtherName((vec![1, 3, 6, 1], "x".into())),
+                ],
+                (
+                    "ff",
+                    "DNS:a.example,email:a@example.com,URI:spiffe://example.com/a\\,DNS:root,IP:192.0.2.1,\
+                     IP:2001:db8::1",
+                ),
+            ),
+            (&[0], vec![SanType::DnsName(text(&"x".repeat(LONGEST_SUBJECT)))], ("00", "")),
+        ] {
+            let mut parameters = CertificateParams::new(Vec::new()).unwrap();
+            parameters.subject_alt_names = names;
+            parameters.serial_number = Some(rcgen::SerialNumber::from_slice(serial));
+            parameters.distinguished_name = DistinguishedName::new();
+            parameters.distinguished_name.push(DnType::CommonName, "issuer");
+            let key = KeyPair::generate().unwrap();
+            let peer = Peer::of(parameters.self_signed(&key).unwrap().der());
+            assert_eq!((peer.serial.as_str(), peer.names.as_str(), peer.issuer.as_str()), {
+                let (serial, names) = expected;
+                (serial, names, "CN=issuer")
+            });
+        }
+    }
+
+    #[test]
     fn a_fingerprint_is_of_the_whole_certificate() {
         // SHA-256 of nothing; what can't be understood has no subject.
         let nothing = Peer::of(&CertificateDer::from(Vec::new()));
         let expected = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-        assert_eq!(nothing, Peer { subject: String::new(), fingerprint: expected.to_owned() });
+        assert_eq!(nothing, Peer { fingerprint: expected.to_owned(), ..Peer::default() });
     }
 
     proptest::proptest! {

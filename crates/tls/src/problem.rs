@@ -25,6 +25,7 @@ impl Problem {
             Fault::Expired { .. }
                 | Fault::NotYetValid { .. }
                 | Fault::NoName
+                | Fault::CrlExpired { .. }
                 | Fault::UnreadableOcsp(_)
                 | Fault::NotAnOcspResponse
                 | Fault::OcspOfAnother
@@ -112,6 +113,23 @@ pub enum Fault {
     /// The OCSP response says that the certificate is `revoked` or `unknown`.
     #[error("its OCSP response says that the certificate is {0}")]
     OcspNotGood(&'static str),
+    /// The file has no revocation list.
+    #[error("it has no certificate revocation list")]
+    NoCrl,
+    /// A revocation list cannot be parsed; with its number.
+    #[error("its revocation list {0} can't be understood")]
+    NotACrl(usize),
+    /// The next update of a revocation list is due.
+    #[error(
+        "its revocation list was to be replaced by {until}; {}",
+        if *is_refused { "client certificates of its CA are refused" } else { "it is used nevertheless" }
+    )]
+    CrlExpired {
+        /// The time of the next update.
+        until: String,
+        /// Whether the certificates that it could have revoked are refused.
+        is_refused: bool,
+    },
     /// The system has no trusted CAs.
     #[error("the system has no certificates of CAs: {0}")]
     NoSystemRoots(String),
@@ -142,6 +160,8 @@ impl Fault {
             Self::NotAnOcspResponse | Self::OcspOfAnother => {
                 "the responder's answer about this certificate, in DER"
             }
+            Self::NoCrl | Self::NotACrl(_) => "lists in PEM, -----BEGIN X509 CRL-----, or one in DER",
+            Self::CrlExpired { .. } => "a newer list",
             Self::OcspStale { .. } => "a newer response",
             Self::NoSystemRoots(_) => {
                 "the system's package of CA certificates, or a file of your own as tls.ca"

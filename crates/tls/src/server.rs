@@ -4,36 +4,24 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use config::{CertificateFiles, Certificates, ClientCertificates, Listener, ListenerTls};
+use config::{CertificateFiles, Certificates, ClientCertificates, ClientTrust, Listener, Negotiation};
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
-use rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
 
-use crate::file::{self, Watched};
+use crate::file::Watched;
 use crate::pair::Pair;
 use crate::problem::{Fault, Problem};
-use crate::provider;
+use crate::server_config::{Configs, Rules};
 use crate::store::{Shelf, Store};
-use crate::tickets::{Admits, TicketKeys, Tickets};
-
-/// Sessions kept for clients that speak TLS 1.2 without tickets, 150 bytes each or a client's certificates more.
-const SESSIONS: usize = 4096;
-
-/// Tickets for each connection. Each connection that is resumed brings a new one, so that a client never runs out, and
-/// a second ticket is for a second connection made at the same time: with HTTP/2 there is none.
-const TICKETS: usize = 1;
-
-/// Bytes of records with early data that are skipped: a client has a ticket of a server that was here before, or shares
-/// its name with us. Servers allow 16 KiB mostly, and 64 KiB where they keep what comes (NSS); the rest is for what small
-/// records add.
-const EARLY_DATA_SKIPPED: u32 = 128 * 1024;
+use crate::tickets::TicketKeys;
 
 /// The TLS server configuration of one listener, shared by all workers.
 #[derive(Debug)]
 pub struct ServerSide {
-    config: ArcSwap<ServerConfig>,
+    configs: ArcSwap<Configs>,
+    rules: Rules,
     store: Arc<Store>,
-    tls: ListenerTls,
+    negotiation: Negotiation,
     protocols: Vec<Vec<u8>>,
     state: Mutex<State>,
 }
@@ -42,10 +30,10 @@ pub struct ServerSide {
 #[derive(Debug)]
 struct State {
     entries: Vec<Entry>,
-    ca: Option<Watched>,
-    tickets: Arc<Tickets>,
-    /// Whom the tickets' keys let in.
-    admits: Admits,
+    /// CAs and revocation lists.
+    trust: Option<Watched>,
+    /// When the next update of a revocation list is due, in seconds since 1970, and nobody was told yet.
+    crls_until: Option<i64>,
 }
 
 /// A certificate in use.
@@ -94,46 +82,67 @@ impl ServerSide {
             let Some((files, _)) = &entry.source else { continue };
             entry.pair.remarks.push(Problem::new(&files.pair.cert, Fault::NoName));
         }
-        let ca = tls.client_certificates.ca().map(|path| Watched::new(vec![path.clone()]));
+        let rules = Rules::new(tls);
+        let trust: Vec<PathBuf> = rules.trusts().flat_map(trust_paths).cloned().collect();
+        let trust = (!trust.is_empty()).then(|| Watched::new(trust));
         let shelf = Shelf::new(entries.iter().map(|entry| &entry.pair));
         let store = Arc::new(Store::new(shelf, tls.unknown_names));
         // Nobody looks at what is passed on: what is spoken inside is for the client to know.
         let protocols = if listener.tcp.is_some() { Vec::new() } else { protocols(listener.http2) };
-        let config = server_config(tls, &store, &protocols);
-        match config {
-            Ok(Made { config, tickets, admits }) if problems.is_empty() => Ok(Some(Self {
-                config: ArcSwap::from_pointee(config),
+        match Configs::new(&rules, &tls.negotiation, &store, &protocols, now) {
+            Ok(configs) if problems.is_empty() => Ok(Some(Self {
+                state: Mutex::new(State { entries, trust, crls_until: configs.crls_until }),
+                configs: ArcSwap::from_pointee(configs),
+                rules,
                 store,
-                tls: tls.clone(),
+                negotiation: tls.negotiation.clone(),
                 protocols,
-                state: Mutex::new(State { entries, ca, tickets, admits }),
             })),
-            config => Err(problems.into_iter().chain(config.err()).collect()),
+            configs => Err(problems.into_iter().chain(configs.err()).collect()),
         }
     }
 
-    /// The rustls configuration for a handshake. Callers ask for each connection, since it changes when the CA for
-    /// client certificates changes. Such a change ends the sessions that the old CA permitted.
+    /// The rustls configuration for a handshake where no name has rules of its own. Callers ask for each connection,
+    /// since it changes when the CA for client certificates changes, or a revocation list. Such a change ends the
+    /// sessions that the old ones permitted.
     pub fn config(&self) -> Arc<ServerConfig> {
-        self.config.load_full()
+        self.config_for(None)
+    }
+
+    /// The rustls configuration for a handshake with a client that asks for this name, in lower case.
+    pub fn config_for(&self, name: Option<&str>) -> Arc<ServerConfig> {
+        Arc::clone(self.configs.load().of(self.rules.place(name)))
+    }
+
+    /// Whether some names have rules of their own about client certificates, so that the name of a client must be known
+    /// before its handshake.
+    pub fn has_rules_by_name(&self) -> bool {
+        self.rules.is_by_name()
+    }
+
+    /// Which certificate clients are asked for that ask for this name, in lower case.
+    pub fn asked_for(&self, name: Option<&str>) -> &Arc<ClientCertificates> {
+        self.rules.asked(self.rules.place(name))
     }
 
     /// The keys that a process which takes over needs to accept this process's session tickets.
     pub fn ticket_keys(&self) -> TicketKeys {
-        let state = self.state();
-        state.tickets.keys(state.admits)
+        let configs = self.configs.load();
+        configs.tickets.keys(configs.admits)
     }
 
     /// Adopts the ticket keys of the previous process, if both listeners ask for the same client certificates. Returns
     /// whether it did.
     pub fn adopt_ticket_keys(&self, keys: &TicketKeys) -> bool {
-        let state = self.state();
-        state.tickets.adopt(keys, state.admits)
+        let configs = self.configs.load();
+        configs.tickets.adopt(keys, configs.admits)
     }
 
     /// Problems of the certificates in use that do not prevent their use, such as an expired certificate.
     pub fn remarks(&self) -> Vec<Problem> {
-        self.state().entries.iter().flat_map(|entry| entry.pair.remarks.clone()).collect()
+        let of_lists = self.configs.load().remarks.clone();
+        let state = self.state();
+        state.entries.iter().flat_map(|entry| entry.pair.remarks.clone()).chain(of_lists).collect()
     }
 
     /// Checks the files, and reloads those that changed, but not since the previous tick.
@@ -156,7 +165,7 @@ impl ServerSide {
         let mut reload = Reload::default();
         let mut state = self.state();
         let mut is_changed = false;
-        let State { entries, ca, tickets, admits } = &mut *state;
+        let State { entries, trust, crls_until } = &mut *state;
         for Entry { source, pair } in entries.iter_mut() {
             let Some((files, watched)) = source else { continue };
             let is_due = is_due(watched);
@@ -186,17 +195,23 @@ impl ServerSide {
         if is_changed {
             self.store.replace(Shelf::new(entries.iter().map(|entry| &entry.pair)));
         }
-        if let Some(watched) = ca
-            && is_due(watched)
-        {
-            watched.mark_read();
-            match server_config(&self.tls, &self.store, &self.protocols) {
-                Ok(made) => {
-                    self.config.store(Arc::new(made.config));
-                    (*tickets, *admits) = (made.tickets, made.admits);
-                    reload.taken.extend(self.tls.client_certificates.ca().cloned());
+        if let Some(watched) = trust {
+            let is_due = is_due(watched);
+            let is_stale = crls_until.take_if(|until| *until < now).is_some();
+            if is_due || is_stale {
+                watched.mark_read();
+                let made = Configs::new(&self.rules, &self.negotiation, &self.store, &self.protocols, now);
+                match made {
+                    Ok(made) => {
+                        reload.problems.extend(made.remarks.iter().cloned());
+                        *crls_until = made.crls_until;
+                        self.configs.store(Arc::new(made));
+                        if is_due {
+                            reload.taken.extend(watched.paths().iter().cloned());
+                        }
+                    }
+                    Err(problem) => reload.problems.push(problem),
                 }
-                Err(problem) => reload.problems.push(problem),
             }
         }
         reload
@@ -208,6 +223,10 @@ impl ServerSide {
     }
 }
 
+fn trust_paths(trust: &ClientTrust) -> impl Iterator<Item = &PathBuf> {
+    [&trust.ca].into_iter().chain(&trust.crls)
+}
+
 fn paths(files: &CertificateFiles) -> Vec<PathBuf> {
     let CertificateFiles { pair, ocsp } = files;
     [&pair.cert, &pair.key].into_iter().chain(ocsp).cloned().collect()
@@ -217,47 +236,6 @@ fn paths(files: &CertificateFiles) -> Vec<PathBuf> {
 fn protocols(http2: bool) -> Vec<Vec<u8>> {
     let http2 = http2.then(|| b"h2".to_vec());
     http2.into_iter().chain([b"http/1.1".to_vec()]).collect()
-}
-
-/// A configuration of rustls, and the tickets in it.
-struct Made {
-    config: ServerConfig,
-    tickets: Arc<Tickets>,
-    admits: Admits,
-}
-
-fn server_config(tls: &ListenerTls, store: &Arc<Store>, protocols: &[Vec<u8>]) -> Result<Made, Problem> {
-    let ListenerTls { client_certificates, negotiation, .. } = tls;
-    let failed = |why: String| Problem { file: None, fault: Fault::Refused(why) };
-    let refused = |error: rustls::Error| failed(error.to_string());
-    let is_required = matches!(client_certificates, ClientCertificates::Required { .. });
-    let certificates = client_certificates.ca().map(|ca| file::certificates(ca)).transpose()?;
-    let admits = Admits::of(is_required, certificates.as_deref().unwrap_or_default());
-    let builder = ServerConfig::builder_with_provider(provider::for_clients(negotiation));
-    let builder = builder.with_protocol_versions(&provider::versions(negotiation)).map_err(refused)?;
-    let builder = match client_certificates.ca().zip(certificates) {
-        None => builder.with_no_client_auth(),
-        Some((ca, certificates)) => {
-            let roots = Arc::new(file::roots(ca, certificates)?);
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider::for_certificates());
-            let verifier = if is_required { verifier } else { verifier.allow_unauthenticated() };
-            let refused = |error| Problem::new(ca, Fault::Refused(format!("{error}")));
-            builder.with_client_cert_verifier(verifier.build().map_err(refused)?)
-        }
-    };
-    let mut config = builder.with_cert_resolver(Arc::clone(store) as _);
-    config.alpn_protocols = protocols.to_vec();
-    config.ignore_client_order = provider::prefers_own_order(negotiation);
-    let tickets = Tickets::new().ok_or_else(|| failed("there are no random bytes for a key".to_owned()))?;
-    let tickets = Arc::new(tickets);
-    config.ticketer = Arc::clone(&tickets) as _;
-    config.send_tls13_tickets = TICKETS;
-    config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
-    // RFC 8446 §8: early data could be replayed. None is accepted, for that would take sessions kept here in place of
-    // tickets, and no ticket of ours allows any: to rustls this says how much of it is skipped (§4.2.10).
-    config.max_early_data_size = EARLY_DATA_SKIPPED;
-    config.enable_secret_extraction = true;
-    Ok(Made { config, tickets, admits })
 }
 
 /// The current time, in seconds since 1970.

@@ -8,7 +8,6 @@ use arc_swap::ArcSwap;
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, Nonce, RandomizedNonceKey};
 use aws_lc_rs::digest::{self, SHA256};
 use aws_lc_rs::rand;
-use rustls::pki_types::CertificateDer;
 use rustls::server::ProducesTickets;
 
 use crate::server::now;
@@ -75,16 +74,31 @@ impl fmt::Debug for TicketKeys {
 pub(crate) struct Admits([u8; ADMITS_BYTES]);
 
 impl Admits {
-    pub(crate) fn of(is_required: bool, roots: &[CertificateDer<'_>]) -> Self {
-        let mut context = digest::Context::new(&SHA256);
-        context.update(&[u8::from(is_required)]);
-        for root in roots {
-            context.update(&(root.len() as u64).to_be_bytes());
-            context.update(root);
+    /// Nothing yet.
+    pub(crate) fn begin() -> Admitting {
+        Admitting(digest::Context::new(&SHA256))
+    }
+}
+
+/// The digest under way.
+pub(crate) struct Admitting(digest::Context);
+
+impl Admitting {
+    /// Adds a rule: whether a certificate is required, and what decides which are accepted.
+    pub(crate) fn add<'p>(&mut self, is_required: bool, parts: impl Iterator<Item = &'p [u8]>) {
+        self.0.update(&[u8::from(is_required)]);
+        for part in parts {
+            self.0.update(&(part.len() as u64).to_be_bytes());
+            self.0.update(part);
         }
+        // No part is as long: what follows is another rule's.
+        self.0.update(&u64::MAX.to_be_bytes());
+    }
+
+    pub(crate) fn finish(self) -> Admits {
         let mut admits = [0; ADMITS_BYTES];
-        admits.copy_from_slice(context.finish().as_ref());
-        Self(admits)
+        admits.copy_from_slice(self.0.finish().as_ref());
+        Admits(admits)
     }
 }
 

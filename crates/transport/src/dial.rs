@@ -86,7 +86,7 @@ pub async fn secure(
 ) -> Result<(TlsConnection, bool), NotSecure> {
     let name = tls.name(place).ok_or(NotSecure::NotConfigured)?.clone();
     let handshake = Handshake::client(config, name).map_err(NotSecure::Refused)?;
-    match TlsConnection::establish(tcp, handshake, records).await {
+    match TlsConnection::establish(tcp, handshake, records, Vec::new()).await {
         Ok((secure, agreed)) => Ok((secure, agreed.is_http2())),
         Err(HandshakeError::Refused(error, _)) => Err(NotSecure::Refused(error)),
         Err(HandshakeError::Io) => Err(NotSecure::Closed),

@@ -86,16 +86,22 @@ enum Ending {
 }
 
 impl TlsConnection {
-    /// Does the TLS handshake. The caller has to limit its time.
+    /// Does the TLS handshake, beginning with what was received of it already. The caller has to limit its time.
     pub async fn establish(
         tcp: Tcp,
         mut handshake: Handshake,
         records: &Rc<Records>,
+        mut received: Vec<u8>,
     ) -> Result<(Self, Agreed), HandshakeError> {
         let role = handshake.role();
-        let (mut received, mut out) = (Vec::new(), Vec::new());
+        let mut out = Vec::new();
         let mut is_begun = false;
         loop {
+            // No record begins with a letter, and every request does.
+            if !is_begun && role == Role::Server && received.first().is_some_and(u8::is_ascii_uppercase) {
+                return Err(HandshakeError::InTheClear(tcp));
+            }
+            is_begun |= !received.is_empty();
             let advance = handshake.advance(&mut received, &mut out);
             let is_done = matches!(advance, Ok(advance) if advance.is_done);
             if !is_done {
@@ -118,11 +124,6 @@ impl TlsConnection {
                 return Err(HandshakeError::TooLong);
             }
             receive(&tcp, records, &mut received).await?;
-            // No record begins with a letter, and every request does.
-            if !is_begun && role == Role::Server && received[0].is_ascii_uppercase() {
-                return Err(HandshakeError::InTheClear(tcp));
-            }
-            is_begun = true;
         }
         let (session, agreed) = match handshake.finish() {
             Ok(finished) => finished,

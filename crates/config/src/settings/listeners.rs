@@ -22,6 +22,9 @@ pub struct Listener {
     /// Passes on all bytes without HTTP to this upstream, an index into `Settings::upstreams`. Routes are then ignored,
     /// `http2` is meaningless, and `redirect_to_https` and `hsts` are not allowed.
     pub tcp: Option<usize>,
+    /// TLS that is passed on as it is, by the name that the client asks for; all other connections are for `tls`, or else
+    /// for `tcp`.
+    pub passthrough: Vec<Passthrough>,
     /// TLS with these certificates: HTTPS, or around what `tcp` passes on; `None` means no TLS.
     pub tls: Option<ListenerTls>,
     /// Redirects every request to its `https` URL with 308; never together with `tls`.
@@ -34,6 +37,17 @@ pub struct Listener {
     pub bandwidths: Bandwidths,
     /// The emulated network link of the clients.
     pub link: Link,
+}
+
+/// TLS that is passed on as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passthrough {
+    /// The server names (SNI) in lower case, with wildcards such as `*.example.com`, or `*` for all.
+    pub names: Vec<String>,
+    /// Only clients that offer one of these protocols (ALPN); empty means all.
+    pub protocols: Vec<String>,
+    /// Where to, an index into `Settings::upstreams`.
+    pub upstream: usize,
 }
 
 impl Listener {
@@ -49,6 +63,7 @@ impl Listener {
             address,
             proxy_protocol: Vec::new(),
             tcp: None,
+            passthrough: Vec::new(),
             tls: None,
             redirect_to_https: false,
             hsts: None,

@@ -13,8 +13,9 @@ use std::task::Poll;
 use http1::{HeadError, HeadLimits, Parsed, Version};
 use tls::Handshake;
 
+use crate::connection::client_hello::{self, First};
 use crate::connection::http2;
-use crate::connection::layer4;
+use crate::connection::layer4::{self, PassedOn};
 use crate::connection::proxy_protocol::{self};
 use crate::connection::refused_handshake;
 use crate::context::client::{Client, Next};
@@ -90,11 +91,13 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<Client>) -> impl Fu
     async move {
         let _count = Count::new(&worker);
         // A connection that lives long does not hold the plan that it began under.
-        let (tls, has_proxy_header, is_passed_on, link) = {
+        let (tls, reads_hello, has_proxy_header, is_passed_on, link) = {
             let snapshot = worker.snapshot();
             let listener = snapshot.listener(&client.listening);
             let has_proxy_header = listener.is_introduced_by(client.address);
-            (listener.tls.clone(), has_proxy_header, listener.passes_on.is_some(), listener.link.clone())
+            let reads_hello = listener.reads_client_hello;
+            let is_passed_on = listener.passes_on.is_some();
+            (listener.tls.clone(), reads_hello, has_proxy_header, is_passed_on, listener.link.clone())
         };
         if let Some(link) = link {
             cold(|| link.connect(worker.shaper.alarms())).await;
@@ -105,8 +108,12 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<Client>) -> impl Fu
                 None => return,
             }
         }
-        if let Some(tls) = tls {
-            match cold(|| secured(&worker, tls, client)).await {
+        if tls.is_some() || reads_hello {
+            let secured = match tls {
+                Some(tls) if !reads_hello => cold(|| secured(&worker, tls, client, First::default())).await,
+                _ => cold(|| client_hello::meet(&worker, client)).await,
+            };
+            match secured {
                 Some((secured, false)) => client = secured,
                 Some((mut secured, true)) => {
                     behind(&worker, &mut secured);
@@ -117,7 +124,7 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<Client>) -> impl Fu
         }
         if is_passed_on {
             behind(&worker, &mut client);
-            return cold(|| layer4::serve(&worker, *client)).await;
+            return cold(|| layer4::serve(&worker, *client, PassedOn::default())).await;
         }
         loop {
             if !client.is_to_be_read(&worker).await {
@@ -144,17 +151,20 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<Client>) -> impl Fu
 }
 
 /// Does the TLS handshake; also says whether HTTP/2 was agreed on.
-async fn secured(
+pub(crate) async fn secured(
     worker: &Rc<Worker>,
     tls: Arc<tls::ServerSide>,
     mut client: Box<Client>,
+    first: First,
 ) -> Option<(Box<Client>, bool)> {
     let counters = &worker.counters;
     let socket = std::mem::replace(&mut client.socket, Endpoint::Detached);
     let Endpoint::Connection(Connection::Tcp(tcp)) = socket else { return None };
-    let handshake = Handshake::server(tls.config()).ok()?;
+    let name = first.hello.as_ref().and_then(|hello| hello.server_name.as_deref());
+    let asked = Arc::clone(tls.asked_for(name));
+    let handshake = Handshake::server(tls.config_for(name)).ok()?;
     client.deadline.set(worker.snapshot().ticks.client_header);
-    let establish = TlsConnection::establish(*tcp, handshake, &worker.records);
+    let establish = TlsConnection::establish(*tcp, handshake, &worker.records, first.received);
     let (secure, agreed) = match client.deadline.guard(establish).await {
         Ok(Ok(established)) => established,
         outcome => {
@@ -176,7 +186,7 @@ async fn secured(
     counter.increment();
     client.socket = secure.into();
     let is_http2 = agreed.is_http2();
-    client.tls = Some(Rc::new(ClientTls::new(agreed)));
+    client.tls = Some(Rc::new(ClientTls::new(agreed, asked)));
     Some((client, is_http2))
 }
 

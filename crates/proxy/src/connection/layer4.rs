@@ -25,15 +25,23 @@ use crate::upstream::{ServerConnection, Upstream};
 use transport::buffer::TINY;
 
 /// Serves a layer 4 connection until it has ended. TLS to the client, if configured, ends here.
-pub(crate) async fn serve(worker: &Worker, client: Client) {
+pub(crate) async fn serve(worker: &Worker, client: Client, passed_on: PassedOn) {
     worker.counters.connections_passed_on.increment();
-    let mut note = Note::new();
+    let PassedOn { to, received, server_name } = passed_on;
+    let mut note = Note { server_name, ..Note::new() };
     let (mut upward, mut downward) = (Pump::new(), Pump::new());
-    let outcome = match connect(worker, &client, &mut note).await {
+    let outcome = match connect(worker, &client, to.as_ref(), &mut note).await {
         Ok(connection) => {
             // Small ones, exchanged for others only while something is under way.
             let mut buffers = [worker.buffers.take(TINY), worker.buffers.take(TINY)];
             let [up, down] = &mut buffers;
+            if !received.is_empty() {
+                worker.buffers.fit(up, received.len());
+                worker.buffers.ready(up);
+                up.spare()[..received.len()].copy_from_slice(&received);
+                up.advance(received.len());
+                drop(received);
+            }
             let ways = [Flow { body: &mut upward, buffer: up }, Flow { body: &mut downward, buffer: down }];
             let name = note.upstream.as_ref().map_or("", |upstream| upstream.plan.config.name.as_str());
             let upstream = Named { name, index: 0 };
@@ -65,6 +73,7 @@ pub(crate) async fn serve(worker: &Worker, client: Client) {
 async fn connect(
     worker: &Worker,
     client: &Client,
+    to: Option<&(usize, String)>,
     note: &mut Note,
 ) -> Result<Box<ServerConnection>, Failure> {
     if worker.is_short_of_memory_for(worker.counters.connections_active.value()) {
@@ -72,7 +81,7 @@ async fn connect(
         return Err(Failure::ShortOfMemory);
     }
     let snapshot = worker.snapshot();
-    let (place, upstream) = upstream(&snapshot, client).ok_or(Failure::NoServer)?;
+    let (place, upstream) = upstream(&snapshot, client, to).ok_or(Failure::NoServer)?;
     note.upstream = Some(Rc::clone(upstream));
     let admission = upstream.admit(worker).inspect_err(|_| note.detours.shed = Some("latency"))?;
     let counted = Counted { worker, places: snapshot.plan.places.as_deref(), upstream: place };
@@ -180,9 +189,13 @@ impl Counted<'_> {
     }
 }
 
-/// Where connections of its listener go now, or went when it was listened on last.
-fn upstream<'a>(snapshot: &'a Snapshot, client: &Client) -> Option<(usize, &'a Rc<Upstream>)> {
-    let (place, name) = snapshot.listener(&client.listening).passes_on.as_ref()?;
+/// Where a connection goes: `to`, or where connections of its listener go now, or went when it was listened on last.
+fn upstream<'a>(
+    snapshot: &'a Snapshot,
+    client: &Client,
+    to: Option<&(usize, String)>,
+) -> Option<(usize, &'a Rc<Upstream>)> {
+    let (place, name) = to.or(snapshot.listener(&client.listening).passes_on.as_ref())?;
     let has_name = |upstream: &&Rc<Upstream>| upstream.plan.config.name == *name;
     let upstreams = &snapshot.upstreams;
     match upstreams.get(*place).filter(has_name) {
@@ -191,9 +204,22 @@ fn upstream<'a>(snapshot: &'a Snapshot, client: &Client) -> Option<(usize, &'a R
     }
 }
 
+/// A connection that is passed on by what its client has sent first.
+#[derive(Default)]
+pub(crate) struct PassedOn {
+    /// Index and name of the upstream; `None` means that of the listener.
+    pub(crate) to: Option<(usize, String)>,
+    /// What was received of the client already.
+    pub(crate) received: Vec<u8>,
+    /// The server name that it asked for (SNI).
+    pub(crate) server_name: Option<Box<str>>,
+}
+
 /// What is noted for the log.
 struct Note {
     began: Instant,
+    /// The server name that the client asked for, where its TLS is passed on.
+    server_name: Option<Box<str>>,
     upstream: Option<Rc<Upstream>>,
     /// The one that it is connected to.
     server: Option<usize>,
@@ -207,6 +233,7 @@ impl Note {
     fn new() -> Self {
         Self {
             began: Instant::now(),
+            server_name: None,
             upstream: None,
             server: None,
             connect: None,
@@ -269,10 +296,15 @@ impl Note {
             let upstream = self.upstream.as_ref().map(|upstream| &upstream.plan.config);
             explain::over_connection(&worker.snapshot().plan.config, upstream, failure)
         });
+        let passed_on = || telemetry::ClientTls {
+            server_name: self.server_name.as_deref().unwrap_or_default(),
+            ..telemetry::ClientTls::default()
+        };
+        let tls = client.tls.as_deref().map_or_else(passed_on, ClientTls::entry);
         let entry = Entry {
             body_bytes_sent: down,
             bytes_received: up,
-            tls: client.tls.as_deref().map(ClientTls::entry).unwrap_or_default(),
+            tls,
             upstream: self.upstream.as_ref().map(|upstream| upstream.plan.config.name.as_str()),
             server: self.server.or(last_failed).map(label),
             duration,

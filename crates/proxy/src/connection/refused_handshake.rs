@@ -94,6 +94,16 @@ fn reason(error: &Error) -> String {
             CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
                 "its certificate is not for clients".to_owned()
             }
+            CertificateError::Revoked => "its certificate is revoked".to_owned(),
+            CertificateError::UnknownRevocationStatus => {
+                "there is no revocation list of the CA that signed its certificate, or an intermediate one; add it \
+                 to crls"
+                    .to_owned()
+            }
+            CertificateError::ExpiredRevocationList
+            | CertificateError::ExpiredRevocationListContext { .. } => {
+                "the revocation list of its CA was to be replaced by now; renew it".to_owned()
+            }
             other => format!("its certificate is not valid: {other}"),
         },
         Error::AlertReceived(

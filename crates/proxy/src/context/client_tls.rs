@@ -2,10 +2,11 @@
 //! connection, and for all its streams.
 
 use std::cell::OnceCell;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use config::ClientCertFields;
+use config::{ClientCertFields, ClientCertificates};
 use rustls::pki_types::CertificateDer;
 use tls::{Agreed, Peer};
 
@@ -18,6 +19,8 @@ pub(crate) struct ClientTls {
     cipher: &'static str,
     protocol: &'static str,
     server_name: Box<str>,
+    /// Which certificate it was asked for.
+    asked: Arc<ClientCertificates>,
     /// Most clients have none.
     certificate: Option<Box<Certificate>>,
 }
@@ -33,12 +36,12 @@ struct Certificate {
 }
 
 impl ClientTls {
-    pub(crate) fn new(agreed: Agreed) -> Self {
+    pub(crate) fn new(agreed: Agreed, asked: Arc<ClientCertificates>) -> Self {
         let version = agreed.version();
         let mut chain = agreed.chain;
         let certificate = agreed.certificate.map(|certificate| {
             let peer = Peer::of(&certificate);
-            let Peer { subject, fingerprint } = &peer;
+            let Peer { subject, fingerprint, .. } = &peer;
             let lines =
                 format!("X-Client-Cert-Subject: {subject}\r\nX-Client-Cert-Fingerprint: {fingerprint}\r\n");
             chain.insert(0, certificate);
@@ -50,8 +53,14 @@ impl ClientTls {
             cipher: agreed.cipher,
             protocol: agreed.protocol,
             server_name: agreed.server_name.unwrap_or_default(),
+            asked,
             certificate,
         }
+    }
+
+    /// Whether the session is as good as one that was made with this rule: the same one, or a rule that asks for nothing.
+    pub(crate) fn satisfies(&self, rule: &Arc<ClientCertificates>) -> bool {
+        Arc::ptr_eq(&self.asked, rule) || **rule == ClientCertificates::None || self.asked == *rule
     }
 
     /// The header lines about the TLS session, for requests to servers.
@@ -73,6 +82,9 @@ impl ClientTls {
         route::ClientTls {
             server_name: &self.server_name,
             subject: peer.map_or("", |peer| &peer.subject),
+            issuer: peer.map_or("", |peer| &peer.issuer),
+            serial: peer.map_or("", |peer| &peer.serial),
+            names: peer.map_or("", |peer| &peer.names),
             fingerprint: peer.map_or("", |peer| &peer.fingerprint),
             version: self.version,
             cipher: self.cipher,
@@ -82,11 +94,16 @@ impl ClientTls {
 
     /// The TLS session for the access log.
     pub(crate) fn entry(&self) -> telemetry::ClientTls<'_> {
+        let peer = self.peer();
         telemetry::ClientTls {
             version: self.version,
             cipher: self.cipher,
             server_name: &self.server_name,
-            subject: self.peer().map_or("", |peer| &peer.subject),
+            subject: peer.map_or("", |peer| &peer.subject),
+            issuer: peer.map_or("", |peer| &peer.issuer),
+            serial: peer.map_or("", |peer| &peer.serial),
+            names: peer.map_or("", |peer| &peer.names),
+            fingerprint: peer.map_or("", |peer| &peer.fingerprint),
         }
     }
 

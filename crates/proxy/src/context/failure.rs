@@ -77,6 +77,7 @@ failures! {
     ClientHeaderTimeout Client 408 "client-header-timeout" "The request head did not arrive in time.",
     ClientBodyTimeout Client 408 "client-body-timeout" "The request body did not arrive in time.",
     ClientTooSlow Client 408 "client-too-slow" "The request body arrives too slowly.",
+    Misdirected Client 421 "misdirected" "This connection was made for another host name.",
     PreconditionFailed Client 412 "precondition-failed" "The file is not the one that was expected.",
     BodyTooLarge Client 413 "body-too-large" "The request body is too large.",
     TargetTooLong Client 414 "target-too-long" "The request target is too long.",
@@ -172,8 +173,9 @@ impl Failure {
     /// Whether nothing is served in answer to the request, although it is valid.
     pub(crate) fn is_of_policy(self) -> bool {
         use Failure::{
-            BotRefused, BotUnsigned, FileHidden, FileMethod, Forbidden, Maintenance, NoFile, NoRoute,
-            PreconditionFailed, RateLimited, TokenInsufficient, TokenMissing, TokenRefused, Unauthorized,
+            BotRefused, BotUnsigned, FileHidden, FileMethod, Forbidden, Maintenance, Misdirected, NoFile,
+            NoRoute, PreconditionFailed, RateLimited, TokenInsufficient, TokenMissing, TokenRefused,
+            Unauthorized,
         };
         matches!(
             self,
@@ -187,6 +189,7 @@ impl Failure {
                 | Forbidden
                 | RateLimited
                 | NoRoute
+                | Misdirected
                 | NoFile
                 | FileHidden
                 | FileMethod

@@ -5,6 +5,8 @@
 mod listed;
 /// The control thread's findings about a server.
 pub mod server_state;
+/// Where TLS goes that is passed on as it is.
+mod passthrough;
 /// Routes and their policies.
 mod routes;
 /// How clients of a route prove who they are.
@@ -46,6 +48,7 @@ pub(crate) use forward_auth::{
     Decision as AuthDecision, Decisions, ForwardAuth, Joined, Question as AuthQuestion, RefusedAnswer, Told,
 };
 pub(crate) use mirror::{Mirror, Place as MirrorPlace};
+pub(crate) use passthrough::Passthrough;
 pub(crate) use routes::Compression;
 pub use routes::{Auth, Policies, Route, Table, secret};
 pub(crate) use split_key::{Asking as SplitAsking, SplitKey};
@@ -94,6 +97,10 @@ pub struct Listener {
     pub(crate) http2: bool,
     /// Networks whose connections begin with a PROXY header.
     introducers: Vec<IpNet>,
+    /// TLS that is passed on as it is, by the name that the client asks for.
+    pub(crate) passthrough: Option<Arc<Passthrough>>,
+    /// Whether a client's first message decides where its connection goes, or how it is secured.
+    pub(crate) reads_client_hello: bool,
     /// For layer 4: the index and name of the upstream that connections are forwarded to.
     pub(crate) passes_on: Option<(usize, String)>,
     /// The bandwidth limits of bodies or forwarded bytes.
@@ -225,6 +232,8 @@ impl Listener {
         added: Vec::new(),
         http2: false,
         introducers: Vec::new(),
+        passthrough: None,
+        reads_client_hello: false,
         passes_on: None,
         limits: None,
         link: None,
@@ -253,7 +262,11 @@ impl Listener {
             None => ServerSide::load(listener)?.map(Arc::new),
         };
         let before = previous.and_then(|plan| plan.listener(&listener.name));
+        let passthrough = Passthrough::new(listener, config).map(Arc::new);
+        let has_rules = tls.as_ref().is_some_and(|tls| tls.has_rules_by_name());
         Ok(Self {
+            reads_client_hello: passthrough.is_some() || has_rules,
+            passthrough,
             tls,
             redirect_port: listener.redirect_to_https.then(|| https_port(config)),
             added: listener.hsts.as_ref().map(hsts_line).unwrap_or_default(),

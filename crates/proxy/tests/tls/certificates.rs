@@ -26,8 +26,8 @@ fn clients_prove_who_they_are() {
         let scene = Scene::with(|config, _| {
             let ca = clients.file.clone();
             listener_tls(config).client_certificates = match is_required {
-                true => ClientCertificates::Required { ca },
-                false => ClientCertificates::Optional { ca },
+                true => ClientCertificates::Required(ca.into()),
+                false => ClientCertificates::Optional(ca.into()),
             };
         });
         let mut server: Option<End> = None;
@@ -80,7 +80,7 @@ fn servers_are_told_certificates() {
     ] {
         let scene = Scene::with(|config, _| {
             let ca = clients.file.clone();
-            listener_tls(config).client_certificates = ClientCertificates::Optional { ca };
+            listener_tls(config).client_certificates = ClientCertificates::Optional(ca.into());
             config.routes[0].policies.options.client_cert = wanted;
         });
         let nobody = || scene.authority.client(&[&TLS13]);

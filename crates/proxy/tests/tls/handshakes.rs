@@ -200,7 +200,7 @@ fn logged(talk: impl FnOnce(&Scene)) -> Vec<serde_json::Value> {
     let path = directory.path().join("access.log");
     let clients = Authority::new();
     let scene = Scene::with(|config, _| {
-        listener_tls(config).client_certificates = ClientCertificates::Required { ca: clients.file.clone() };
+        listener_tls(config).client_certificates = ClientCertificates::Required(clients.file.clone().into());
         let target = LogTarget::File(path.clone());
         config.access_log = Some(AccessLog::new(target, LogFormat::Json));
     });

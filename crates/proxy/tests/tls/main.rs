@@ -10,6 +10,10 @@ mod requests;
 mod handshakes;
 /// Versions, ciphers and groups that an operator chooses.
 mod negotiated;
+/// Names with rules of their own about client certificates; revoked certificates.
+mod named;
+/// TLS that is passed on by name.
+mod passed_on;
 /// Early data, which is not accepted.
 mod early;
 /// Clients that keep to Nagle's rule.

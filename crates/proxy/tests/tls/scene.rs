@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Instant;
 
-use config::{Certificates, Listener, ListenerTls, Settings};
+use config::{AccessLog, Certificates, Listener, ListenerTls, LogFormat, LogTarget, Settings};
 use control::Running;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ServerConfig};
@@ -100,6 +100,21 @@ impl Scene {
             server.shakes_hands().unwrap_or_else(|ending| panic!("no handshake: {ending:?}"));
         }
         server
+    }
+
+    /// The access log, and how the proxy is told to write it.
+    pub(crate) fn logs(config: &mut Settings, authority: &Authority) {
+        let target = LogTarget::File(authority.path().join("access.log"));
+        config.access_log = Some(AccessLog::new(target, LogFormat::Json));
+    }
+
+    /// Ends the proxy, and returns what it has logged.
+    pub(crate) fn logged(self) -> Vec<serde_json::Value> {
+        self.running.drain();
+        self.running.wait();
+        let text =
+            std::fs::read_to_string(self.authority.path().join("access.log")).expect("the log is there");
+        text.lines().map(|line| serde_json::from_str(line).expect("is JSON")).collect()
     }
 
     /// The server's next connection.

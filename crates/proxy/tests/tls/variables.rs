@@ -12,7 +12,7 @@ use testkit::tls::{Authority, End};
 
 use crate::scene::{Scene, listener_tls};
 
-const TOLD: &str = "$tls.version $tls.cipher $tls.alpn $tls.sni $tls.subject $tls.fingerprint";
+const TOLD: &str = "$tls.version $tls.cipher $tls.alpn $tls.sni $tls.subject $tls.issuer $tls.serial $tls.san $tls.fingerprint";
 
 fn tells(config: &mut Settings) {
     let edits = [HeaderEdit::Set("X-Tls", TOLD)];
@@ -37,10 +37,12 @@ fn told(scene: &Scene, server: &mut Option<End>, config: &Arc<ClientConfig>) -> 
 fn templates_name_what_was_agreed_on_in_full_and_resumed_sessions() {
     let clients = Authority::new();
     let known = clients.issue(&["client"]);
-    let fingerprint = tls::Peer::of(&known.certificate).fingerprint;
+    let tls::Peer { subject, issuer, serial, names, fingerprint } = tls::Peer::of(&known.certificate);
+    assert_eq!((subject.as_str(), names.as_str()), ("CN=alice", "DNS:client"));
+    assert!(issuer.starts_with("CN=") && serial.len() > 1, "{issuer} {serial}");
     let log = clients.path().join("access.log");
     let scene = Scene::with(|config, _| {
-        listener_tls(config).client_certificates = ClientCertificates::Optional { ca: clients.file.clone() };
+        listener_tls(config).client_certificates = ClientCertificates::Optional(clients.file.clone().into());
         config.access_log = Some(AccessLog::new(LogTarget::File(log.clone()), LogFormat::Json));
         tells(config);
     });
@@ -50,8 +52,9 @@ fn templates_name_what_was_agreed_on_in_full_and_resumed_sessions() {
     old.resumption = Resumption::in_memory_sessions(8).tls12_resumption(Tls12Resumption::SessionIdOnly);
     let mut nameless = scene.authority.client(&[&TLS13]);
     nameless.enable_sni = false;
-    let with_certificate =
-        format!("TLSv1.3 TLS_AES_256_GCM_SHA384 http/1.1 a.example CN=alice {fingerprint}");
+    let with_certificate = format!(
+        "TLSv1.3 TLS_AES_256_GCM_SHA384 http/1.1 a.example CN=alice {issuer} {serial} {names} {fingerprint}"
+    );
     let mut server = None;
     for (config, expected) in [
         (shown, with_certificate.as_str()),
@@ -76,6 +79,10 @@ fn templates_name_what_was_agreed_on_in_full_and_resumed_sessions() {
     ]) {
         let text = |name: &str| line[name].as_str().unwrap_or_default();
         assert_eq!([text("tls_version"), text("tls_sni"), text("tls_subject")], [version, sni, subject]);
+        let known = [&issuer, &serial, &names, &fingerprint].map(String::as_str);
+        let expected = if subject.is_empty() { [""; 4] } else { known };
+        let told = ["tls_issuer", "tls_serial", "tls_san", "tls_fingerprint"].map(text);
+        assert_eq!(told, expected, "{line}");
         assert!(text("tls_cipher").starts_with("TLS_"), "{line}");
     }
 }

@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config::{CertificateFiles, KeyPair};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer, KeyIdMethod,
+    RevokedCertParams, SerialNumber,
+};
 use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -12,6 +15,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use tempfile::TempDir;
+use x509_parser::parse_x509_certificate;
 
 /// A certificate authority (CA), with a temporary folder for files.
 pub struct Authority {
@@ -85,6 +89,33 @@ impl Authority {
     /// Issues a certificate and writes its files.
     pub fn files(&self, name: &str, names: &[&str]) -> CertificateFiles {
         self.put(name, &self.issue(names))
+    }
+
+    /// Writes a revocation list with these certificates in PEM, valid until this year, atomically replacing the last one.
+    pub fn revokes(&self, revoked: &[&Issued], year: i32) -> PathBuf {
+        let date = |year| rcgen::date_time_ymd(year, 1, 1);
+        let revoked_certs = revoked.iter().map(|issued| {
+            let (_, parsed) = parse_x509_certificate(&issued.certificate).expect("it was just made");
+            RevokedCertParams {
+                serial_number: SerialNumber::from_slice(parsed.raw_serial()),
+                revocation_time: date(2020),
+                reason_code: None,
+                invalidity_date: None,
+            }
+        });
+        let list = CertificateRevocationListParams {
+            this_update: date(2020),
+            next_update: date(year),
+            crl_number: SerialNumber::from(1_u64),
+            issuing_distribution_point: None,
+            revoked_certs: revoked_certs.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let (draft, path) = (self.folder.path().join("draft"), self.folder.path().join("ca.crl"));
+        let list = list.signed_by(&self.issuer).expect("it can be signed");
+        std::fs::write(&draft, list.pem().expect("it is text")).expect("it can be written");
+        std::fs::rename(draft, &path).expect("it can be moved");
+        path
     }
 
     /// The folder of the files.

@@ -222,8 +222,8 @@ fn client_certificates_are_asked_for_and_verified() {
     let expired = scene.authority.issue(&["client"], Wanted { years: (2000, 2001), ..USUAL });
     let modes = [
         ClientCertificates::None,
-        ClientCertificates::Optional { ca: scene.ca() },
-        ClientCertificates::Required { ca: scene.ca() },
+        ClientCertificates::Optional(scene.ca().into()),
+        ClientCertificates::Required(scene.ca().into()),
     ];
     for mode in modes {
         if let Some(tls) = &mut listener.tls {

@@ -186,7 +186,7 @@ fn authorities() {
         let expected = [Problem { file: Some(ca.clone()), fault }];
         let mut listener = listener(vec![scene.files("a", &["a.example"])]);
         if let Some(tls) = &mut listener.tls {
-            tls.client_certificates = ClientCertificates::Optional { ca: ca.clone() };
+            tls.client_certificates = ClientCertificates::Optional(ca.clone().into());
         }
         assert_eq!(ServerSide::load(&listener).unwrap_err(), expected);
         assert_eq!(ClientSide::load(&upstream(Some(ca))).unwrap_err(), expected);

@@ -2,17 +2,20 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{CertificateFiles, ClientCertificates, KeyPair};
-use rustls::HandshakeKind;
+use config::{CertificateFiles, ClientCertificates, ClientTrust, ExpiredCrls, KeyPair, Listener};
 use rustls::client::Resumption;
 use rustls::pki_types::UnixTime;
+use rustls::{CertificateError, Error, HandshakeKind};
 use tls::{ClientSide, Fault, Problem, Reload, ServerSide};
 
 use crate::handshake::noting_ocsp;
-use crate::scene::{Authority, FAR_AWAY, GOOD, Refusal, Scene, USUAL, connect, listener, ocsp_response, pem};
+use crate::scene::{
+    Authority, FAR_AWAY, GOOD, Refusal, Scene, USUAL, Wanted, connect, listener, ocsp_response, pem,
+};
 
 fn load(files: Vec<CertificateFiles>) -> ServerSide {
     ServerSide::load(&listener(files)).unwrap().unwrap()
@@ -82,8 +85,8 @@ fn a_session_is_resumed_by_the_next_process_if_it_lets_in_the_same() {
     };
     let [none, optional, required] = [
         ClientCertificates::None,
-        ClientCertificates::Optional { ca: scene.ca() },
-        ClientCertificates::Required { ca: scene.ca() },
+        ClientCertificates::Optional(scene.ca().into()),
+        ClientCertificates::Required(scene.ca().into()),
     ];
     for before in [&none, &optional, &required] {
         for after in [&none, &optional, &required] {
@@ -218,7 +221,7 @@ fn a_new_ca_ends_the_sessions_of_the_old() {
     let ca = scene.ca();
     let mut listener = listener(vec![scene.files("a", &["a.example"])]);
     if let Some(tls) = &mut listener.tls {
-        tls.client_certificates = ClientCertificates::Required { ca: ca.clone() };
+        tls.client_certificates = ClientCertificates::Required(ca.clone().into());
     }
     let side = ServerSide::load(&listener).unwrap().unwrap();
     let client = Arc::new(scene.client_showing(&scene.authority.issue(&["client"], USUAL)));
@@ -241,6 +244,76 @@ fn a_new_ca_ends_the_sessions_of_the_old() {
         (Vec::new(), vec![Problem { file: Some(ca), fault: Fault::NoCertificate }])
     );
     connect(&side.config(), &client, "a.example").unwrap();
+}
+
+/// A listener that requires certificates of the scene's CA, with this revocation list.
+fn revoking(scene: &Scene, list: &Path, expired_crls: ExpiredCrls) -> Listener {
+    let mut listener = listener(vec![scene.files("a", &["a.example"])]);
+    if let Some(tls) = &mut listener.tls {
+        let trust = ClientTrust { ca: scene.ca(), crls: vec![list.to_owned()], expired_crls };
+        tls.client_certificates = ClientCertificates::Required(trust);
+    }
+    listener
+}
+
+#[test]
+fn a_new_revocation_list_ends_the_sessions_of_the_revoked() {
+    let scene = Scene::new();
+    let list = scene.write("ca.crl", scene.authority.revokes(&[9], 4000));
+    let side = ServerSide::load(&revoking(&scene, &list, ExpiredCrls::Refuse)).unwrap().unwrap();
+    let [good, bad] = [8, 7].map(|serial| {
+        let issued = scene.authority.issue(&["client"], Wanted { serial, ..USUAL });
+        Arc::new(scene.client_showing(&issued))
+    });
+    for kind in [HandshakeKind::Full, HandshakeKind::Resumed] {
+        let connected = connect(&side.config(), &bad, "a.example").unwrap();
+        assert_eq!(connected.server.handshake_kind(), Some(kind));
+    }
+    // In PEM, with the list of another CA behind it.
+    let other = Authority::new("another CA").revokes(&[8], 4000);
+    let lists = [scene.authority.revokes(&[7, 9], 4000), other].map(|list| pem("X509 CRL", &list));
+    scene.write("ca.crl", lists.concat());
+    assert_eq!(tick(&side), taken(&[&scene.path("ca.pem"), &list]));
+    let refusal = connect(&side.config(), &bad, "a.example").unwrap_err();
+    let revoked = Error::InvalidCertificate(CertificateError::Revoked);
+    assert!(matches!(&refusal, Refusal::Server(error) if *error == revoked), "{refusal:?}");
+    connect(&side.config(), &good, "a.example").unwrap();
+    // What can't be used changes nothing.
+    for (content, fault) in [
+        (String::new(), Fault::NoCrl),
+        (pem("X509 CRL", b"none"), Fault::NotACrl(1)),
+        ("-----BEGIN X509 CRL-----\nAAAA\n".to_owned(), {
+            Fault::BrokenPem("a section has no END line".to_owned())
+        }),
+    ] {
+        scene.write("ca.crl", content);
+        let problems = vec![Problem { file: Some(list.clone()), fault }];
+        assert_eq!(tick(&side), Reload { taken: Vec::new(), problems });
+        connect(&side.config(), &bad, "a.example").unwrap_err();
+    }
+}
+
+#[test]
+fn a_revocation_list_that_expires_is_told_once_and_ends_sessions() {
+    let scene = Scene::new();
+    let list = scene.write("ca.crl", scene.authority.revokes(&[9], 3999));
+    let issued = scene.authority.issue(&["client"], USUAL);
+    for expired_crls in [ExpiredCrls::Refuse, ExpiredCrls::Use] {
+        let side = ServerSide::load(&revoking(&scene, &list, expired_crls)).unwrap().unwrap();
+        assert_eq!(side.remarks(), []);
+        let client = Arc::new(scene.client_showing(&issued));
+        connect(&side.config(), &client, "a.example").unwrap();
+        let after = UnixTime::since_unix_epoch(Duration::from_secs(64_060_588_801));
+        let is_refused = expired_crls == ExpiredCrls::Refuse;
+        let fault = Fault::CrlExpired { until: "3999-01-01 00:00:00 UTC".to_owned(), is_refused };
+        let problems = vec![Problem { file: Some(list.clone()), fault }];
+        assert_eq!(side.tick_at(after), Reload { taken: Vec::new(), problems: problems.clone() });
+        assert_eq!(side.tick_at(after), Reload::default());
+        assert_eq!(side.remarks(), problems);
+        // The session that it had is asked anew.
+        let connected = connect(&side.config(), &client, "a.example").unwrap();
+        assert_eq!(connected.server.handshake_kind(), Some(HandshakeKind::Full));
+    }
 }
 
 #[test]

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use config::{CertificateFiles, Certificates, KeyPair, Listener, ListenerTls};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, SerialNumber, SignatureAlgorithm};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer, KeyIdMethod,
+    RevokedCertParams, SerialNumber, SignatureAlgorithm,
+};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, Error, RootCertStore, ServerConfig, ServerConnection};
@@ -71,6 +74,27 @@ impl Authority {
         let key = rcgen::KeyPair::generate_for(wanted.algorithm).unwrap();
         let certificate = parameters.signed_by(&key, &self.issuer).unwrap().der().clone();
         Issued { certificate, key }
+    }
+}
+
+impl Authority {
+    /// A revocation list with these serial numbers, in DER, whose next update is due in this year.
+    pub(crate) fn revokes(&self, serials: &[u8], year: i32) -> Vec<u8> {
+        let revoked = |serial: &u8| RevokedCertParams {
+            serial_number: SerialNumber::from(vec![*serial]),
+            revocation_time: rcgen::date_time_ymd(2020, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: rcgen::date_time_ymd(2020, 1, 1),
+            next_update: rcgen::date_time_ymd(year, 1, 1),
+            crl_number: SerialNumber::from(1_u64),
+            issuing_distribution_point: None,
+            revoked_certs: serials.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.issuer).unwrap().der().to_vec()
     }
 }
 

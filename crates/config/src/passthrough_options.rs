@@ -1,0 +1,128 @@
+//! Options of TLS that is passed on as it is, by the name and the protocols that the client asks for; their relations,
+//! and their settings.
+
+use std::collections::HashMap;
+
+use crate::host::tls_pattern;
+use crate::kind::{At, List, Located, Maybe, Name, Text, located};
+use crate::options::{File, Listen};
+use crate::reader::Reader;
+use crate::route_resolve::Names;
+use crate::settings::{Passthrough, Scheme, Settings};
+use crate::table::{Element, Inline, Table, element, key, required};
+use crate::value_error::{ValueError, ValueFault};
+
+/// A parsed element of `passthrough`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PassthroughWritten {
+    pub(crate) names: Option<Vec<Located<String>>>,
+    pub(crate) alpn: Vec<String>,
+    pub(crate) upstream: Option<Located<String>>,
+}
+
+pub(crate) const PASSTHROUGH: Inline<PassthroughWritten> = Inline {
+    title: "this passthrough",
+    example: "{ names = [\"db.example.com\"], upstream = \"database\" }",
+    table: &Table {
+        options: &[
+            &required(
+                "names",
+                Maybe(List {
+                    kind: At(Text { expected: ANY_PATTERN, read: any_pattern, print: String::clone }),
+                    may_be_empty: false,
+                }),
+                |written: &mut PassthroughWritten| &mut written.names,
+                "The server names (SNI), also with a wildcard for one label: `*.example.com`. `\"*\"` is every \
+                 client that asks for a name or for none. Exact names take precedence over wildcards, and \
+                 those over `\"*\"`; then the order of the list decides.",
+            ),
+            &key(
+                "alpn",
+                List { kind: PROTOCOL, may_be_empty: true },
+                |written: &mut PassthroughWritten| &mut written.alpn,
+                "Only clients that offer one of these protocols (ALPN), such as `acme-tls/1`. Default: all \
+                 clients.",
+            ),
+            &required(
+                "upstream",
+                Maybe(At(Name { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
+                |written: &mut PassthroughWritten| &mut written.upstream,
+                "The upstream that gets the bytes as they are, beginning with the ClientHello.",
+            ),
+        ],
+    },
+};
+
+const ANY_PATTERN: &str = "a host name such as www.example.com or *.example.com, or \"*\"";
+
+const PROTOCOL: Text<String> = Text { expected: PROTOCOL_EXPECTED, read: protocol, print: String::clone };
+const PROTOCOL_EXPECTED: &str = "a protocol of ALPN such as h2, up to 255 bytes";
+
+fn any_pattern(text: &str) -> Result<String, ValueError> {
+    if text == "*" {
+        return Ok(text.to_owned());
+    }
+    tls_pattern(text).map_err(|error| ValueError { expected: ANY_PATTERN, ..error })
+}
+
+fn protocol(text: &str) -> Result<String, ValueError> {
+    // RFC 7301 §3.1.
+    if (1..=255).contains(&text.len()) {
+        return Ok(text.to_owned());
+    }
+    let fault = match text {
+        "" => ValueFault::Empty,
+        long => ValueFault::TooLarge(long.to_owned()),
+    };
+    Err(ValueError { fault, expected: PROTOCOL_EXPECTED })
+}
+
+/// Adds mistakes about TLS that is passed on, and converts it to settings.
+pub(crate) fn resolve(
+    listen: &Listen,
+    names: &Names<'_>,
+    file: &File,
+    reader: &mut Reader<'_>,
+) -> Vec<Passthrough> {
+    let mut settings = Vec::new();
+    let mut known: HashMap<(&str, &[String]), ()> = HashMap::new();
+    for Element { value: written, at, is_intact, .. } in &listen.passthrough {
+        if listen.tls.is_none() && listen.tcp.is_none() && reader.is_whole() {
+            let mistake = reader.mistake(at, "passthrough is there without tls or tcp");
+            reader.add(mistake.expecting("one of them, for all other connections"));
+        }
+        for name in written.names.iter().flatten() {
+            if known.insert((&name.value, &written.alpn), ()).is_some() {
+                let message = format!("names: {:?} is passed on already", name.value);
+                let mistake = reader.mistake(&name.at, message);
+                reader.add(mistake.expecting("each name once, or with another alpn"));
+            }
+        }
+        let Some(Located { value, at }) = &written.upstream else { continue };
+        let Some(upstream) = names.upstream("upstream", value, at, reader) else { continue };
+        let (_, _, target) = &file.upstreams[upstream];
+        if target.servers.iter().any(|server| server.value.scheme == Scheme::Https) {
+            let message = format!("upstream: {value:?} has https servers: TLS would be put into TLS");
+            let mistake = reader.mistake(at, message);
+            reader.add(mistake.expecting("servers such as tcp://10.0.0.5:443"));
+        }
+        if *is_intact {
+            let names = written.names.iter().flatten().map(|name| name.value.clone()).collect();
+            settings.push(Passthrough { names, protocols: written.alpn.clone(), upstream });
+        }
+    }
+    settings
+}
+
+/// Converts settings back to parsed options, for printing.
+pub(crate) fn written(passthrough: &[Passthrough], config: &Settings) -> Vec<Element<PassthroughWritten>> {
+    let written = |one: &Passthrough| {
+        let upstream = config.upstreams.get(one.upstream)?;
+        Some(element(PassthroughWritten {
+            names: Some(one.names.iter().cloned().map(located).collect()),
+            alpn: one.protocols.clone(),
+            upstream: Some(located(upstream.name.clone())),
+        }))
+    };
+    passthrough.iter().filter_map(written).collect()
+}

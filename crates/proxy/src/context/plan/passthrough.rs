@@ -1,0 +1,103 @@
+//! Where TLS goes that is passed on as it is: by the name and the protocols that a client asks for.
+
+use config::Config;
+use tls::{ClientHello, Names};
+
+/// The rules of a listener about TLS that is passed on.
+#[derive(Debug)]
+pub(crate) struct Passthrough {
+    names: Names,
+    /// Rules for all clients.
+    any: Vec<usize>,
+    rules: Vec<Rule>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    /// One of these has to be offered (ALPN); none means that any client will do.
+    protocols: Vec<String>,
+    /// Index and name of the upstream.
+    upstream: (usize, String),
+}
+
+impl Passthrough {
+    /// The rules of a listener; `None` without any.
+    pub(crate) fn new(listener: &config::Listener, config: &Config) -> Option<Self> {
+        let passthrough = &listener.passthrough;
+        let is_any = |names: &[String]| names.iter().any(|name| name == "*");
+        let rules = passthrough.iter().map(|one| Rule {
+            protocols: one.protocols.clone(),
+            upstream: (one.upstream, config.upstreams[one.upstream].name.clone()),
+        });
+        (!passthrough.is_empty()).then(|| Self {
+            names: Names::new(passthrough.iter().map(|one| one.names.as_slice())),
+            any: (0..passthrough.len()).filter(|rule| is_any(&passthrough[*rule].names)).collect(),
+            rules: rules.collect(),
+        })
+    }
+
+    /// Index and name of the upstream that a client goes to; `None` if its TLS is not passed on.
+    pub(crate) fn upstream(&self, hello: &ClientHello) -> Option<&(usize, String)> {
+        let named = hello.server_name.iter().flat_map(|name| self.names.having(name));
+        let mut rules = named.chain(self.any.iter().copied()).map(|rule| &self.rules[rule]);
+        let found = rules.find(|rule| {
+            let offers = |protocol: &String| hello.protocols.iter().any(|one| **one == *protocol.as_bytes());
+            rule.protocols.is_empty() || rule.protocols.iter().any(offers)
+        });
+        found.map(|rule| &rule.upstream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use config::{Settings, Upstream};
+
+    use super::*;
+
+    #[test]
+    fn exact_names_come_before_wildcards_and_those_before_any() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut settings =
+            Settings::for_servers(vec![address], vec!["http://127.0.0.1:1".parse().expect("is one")]);
+        let first = settings.upstreams[0].clone();
+        settings.upstreams = ["app", "a", "b", "c", "d", "e"]
+            .map(|name| Upstream { name: name.to_owned(), ..first.clone() })
+            .into();
+        settings.listeners[0].tcp = Some(0);
+        let one = |names: &[&str], protocols: &[&str], upstream| config::Passthrough {
+            names: names.iter().map(ToString::to_string).collect(),
+            protocols: protocols.iter().map(ToString::to_string).collect(),
+            upstream,
+        };
+        settings.listeners[0].passthrough = vec![
+            one(&["*"], &["imap"], 1),
+            one(&["*.example.com"], &[], 2),
+            one(&["www.example.com"], &["acme-tls/1", "h3"], 3),
+            one(&["www.example.com"], &["h2"], 4),
+            one(&["*.example.org", "b.example"], &[], 5),
+        ];
+        let config = testkit::scene::valid(settings);
+        let passthrough = Passthrough::new(&config.listeners[0], &config).expect("it has rules");
+        for (name, protocols, expected) in [
+            (Some("www.example.com"), &["h3"][..], Some("c")),
+            (Some("www.example.com"), &["http/1.1", "h2"], Some("d")),
+            (Some("www.example.com"), &[], Some("b")),
+            (Some("other.example.com"), &["imap"], Some("b")),
+            (Some("a.b.example.com"), &["h2"], None),
+            (Some("a.b.example.com"), &["imap"], Some("a")),
+            (Some("b.example"), &["imap"], Some("e")),
+            (Some("b.example"), &[], Some("e")),
+            (None, &[], None),
+            (None, &["imap"], Some("a")),
+        ] {
+            let hello = ClientHello {
+                server_name: name.map(Into::into),
+                protocols: protocols.iter().map(|protocol| protocol.as_bytes().into()).collect(),
+            };
+            let upstream = passthrough.upstream(&hello).map(|(_, name)| name.as_str());
+            assert_eq!(upstream, expected, "{name:?} {protocols:?}");
+        }
+    }
+}

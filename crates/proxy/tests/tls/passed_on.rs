@@ -1,0 +1,245 @@
+//! TLS that is passed on as it is, by the name and the protocols that the client asks for, beside names that end here.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use config::{Passthrough, Settings, Upstream};
+use rustls::crypto::aws_lc_rs::kx_group;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, ClientConnection, ServerConfig};
+use testkit::tls::{Authority, End};
+
+use crate::scene::{Scene, loopback};
+
+/// A server with TLS that the proxy is not to decrypt, and the proxy in front of it, which ends TLS for `a.example`.
+struct Stage {
+    scene: Scene,
+    passed: TcpListener,
+    tls: Arc<ServerConfig>,
+}
+
+impl Stage {
+    fn new(change: impl FnOnce(&mut Settings)) -> Self {
+        let authority = Authority::new();
+        let passed = TcpListener::bind(loopback()).expect("a port on loopback is free");
+        let mut tls = authority.server(&authority.issue(&["b.example", "x.c.example"]), &TLS13);
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"acme-tls/1".to_vec()];
+        let url = format!("tcp://{}", passed.local_addr().expect("it listens"));
+        // The CA of the scene is another one, so that each certificate is believed by its own clients only.
+        let scene = Scene::with(|config, authority| {
+            let server = url.parse().expect("is a URL");
+            let upstream = Upstream { servers: vec![server], ..config.upstreams[0].clone() };
+            config.upstreams.push(Upstream { name: "passed".to_owned(), ..upstream });
+            let names = ["b.example", "*.c.example"].map(str::to_owned).to_vec();
+            config.listeners[0].passthrough = vec![Passthrough { names, protocols: Vec::new(), upstream: 1 }];
+            Scene::logs(config, authority);
+            change(config);
+        });
+        let stage = Self { scene, passed, tls: Arc::new(tls) };
+        stage.keep(authority)
+    }
+
+    /// The authority of the server behind, for its clients.
+    fn keep(self, authority: Authority) -> Self {
+        AUTHORITY.set(Some(authority));
+        self
+    }
+
+    /// What a client starts from that believes the server behind.
+    fn client(&self) -> ClientConfig {
+        AUTHORITY.with_borrow(|authority| authority.as_ref().expect("it was made").client(&[&TLS13, &TLS12]))
+    }
+
+    /// The next connection of the server behind.
+    fn accepts(&self) -> End {
+        let (tcp, _) = self.passed.accept().expect("it is passed on");
+        End::server(tcp, &self.tls)
+    }
+
+    /// A whole conversation with the server behind.
+    fn talks(&self, mut client: End) {
+        std::thread::scope(|scope| {
+            let server = scope.spawn(|| {
+                let mut server = self.accepts();
+                server.shakes_hands().unwrap_or_else(|ending| panic!("no handshake: {ending:?}"));
+                server
+            });
+            client.shakes_hands().unwrap_or_else(|ending| panic!("no handshake: {ending:?}"));
+            let mut server = server.join().expect("it has shaken hands");
+            client.asks("/passed");
+            assert!(server.message().head.starts_with("GET /passed "));
+            server.answers(&[b'x'; 100_000]);
+            assert_eq!(client.message().body.len(), 100_000);
+        });
+    }
+}
+
+thread_local! {
+    static AUTHORITY: std::cell::RefCell<Option<Authority>> = const { std::cell::RefCell::new(None) };
+}
+
+/// The hello that a client begins with.
+fn hello(config: &ClientConfig, name: &str) -> (ClientConnection, Vec<u8>) {
+    let name = name.to_owned().try_into().expect("is a name");
+    let mut client = ClientConnection::new(Arc::new(config.clone()), name).expect("it can begin");
+    let mut bytes = Vec::new();
+    client.write_tls(&mut bytes).expect("memory takes all");
+    (client, bytes)
+}
+
+#[test]
+fn names_that_are_passed_on_stand_beside_names_that_end_here() {
+    let stage = Stage::new(|_| ());
+    let config = Arc::new(stage.client());
+    for name in ["b.example", "x.c.example"] {
+        stage.talks(End::client(stage.scene.connect(), &config, name));
+    }
+    // The scene's own name is decrypted here, and its request has a server of its own.
+    let mut client = stage.scene.client();
+    client.asks("/");
+    let mut server = stage.scene.accept();
+    server.message();
+    server.answers(b"decrypted");
+    assert_eq!(client.message().body, b"decrypted");
+    drop((client, server));
+    stage.scene.waits_for("connections end", |counters| counters.connections_active == 0);
+    assert_eq!(stage.scene.running.counters().connections_passed_on, 2);
+    let lines = stage.scene.logged();
+    let of =
+        |name: &str| lines.iter().find(|line| line["tls_sni"] == name).unwrap_or_else(|| panic!("{lines:?}"));
+    assert_eq!(
+        (&of("b.example")["upstream"], &of("b.example")["tls_version"]),
+        (&"passed".into(), &().into())
+    );
+    assert_eq!(of("a.example")["tls_version"], "TLSv1.3");
+}
+
+/// RFC 8446 §5.1: a message may come in any pieces, of the connection and of records; post-quantum key shares make it
+/// longer than a segment.
+#[test]
+fn hellos_in_pieces_and_of_post_quantum_size_find_their_way() {
+    let stage = Stage::new(|_| ());
+    let groups = vec![kx_group::MLKEM768, kx_group::X25519MLKEM768, kx_group::X25519];
+    let long =
+        AUTHORITY.with_borrow(|authority| authority.as_ref().expect("it was made").client_sharing(groups));
+    for config in [stage.client(), long.clone()] {
+        let (client, bytes) = hello(&config, "b.example");
+        assert!(bytes.len() > 1200 || config.crypto_provider().kx_groups.len() != 3);
+        for piece in [1, 100, 1460] {
+            let mut end = End::plain(stage.scene.connect());
+            for part in bytes.chunks(piece) {
+                end.tcp.write_all(part).expect("the proxy takes it");
+            }
+            let mut server = stage.accepts();
+            server.tcp.read_exact(&mut vec![0; bytes.len()]).expect("all of it is passed on");
+        }
+        // As records of 7 bytes, which reach the server as they are.
+        let records: Vec<u8> = bytes[5..]
+            .chunks(7)
+            .flat_map(|part| [&[22, 3, 1, 0, part.len() as u8][..], part].concat())
+            .collect();
+        let mut end = End::plain(stage.scene.connect());
+        end.tcp.write_all(&records).expect("the proxy takes it");
+        let mut passed = vec![0; records.len()];
+        stage.accepts().tcp.read_exact(&mut passed).expect("all of it is passed on");
+        assert!(passed == records);
+        drop(client);
+    }
+    let config = Arc::new(long);
+    stage.talks(End::client(stage.scene.connect(), &config, "b.example"));
+}
+
+#[test]
+fn protocols_choose_among_the_clients_of_a_name() {
+    let stage = Stage::new(|config| {
+        config.listeners[0].passthrough[0] = Passthrough {
+            names: vec!["a.example".to_owned()],
+            protocols: vec!["acme-tls/1".to_owned()],
+            upstream: 1,
+        };
+    });
+    let mut config = stage.client();
+    config.alpn_protocols = vec![b"acme-tls/1".to_vec()];
+    let (_, bytes) = hello(&config, "a.example");
+    let mut end = End::plain(stage.scene.connect());
+    end.tcp.write_all(&bytes).expect("the proxy takes it");
+    stage.accepts().tcp.read_exact(&mut vec![0; bytes.len()]).expect("it is passed on");
+    // All others end here.
+    let mut client = stage.scene.client();
+    client.asks("/");
+    let mut server = stage.scene.accept();
+    server.message();
+    server.answers(b"decrypted");
+    assert_eq!(client.message().body, b"decrypted");
+}
+
+/// Without TLS of its own, a listener passes on everything else as bytes, whatever it is.
+#[test]
+fn the_default_gets_what_no_name_is_for() {
+    let stage = Stage::new(|config| {
+        config.listeners[0].tls = None;
+        config.listeners[0].tcp = Some(0);
+        config.timeouts.client_header = std::time::Duration::from_millis(200);
+    });
+    let (_, named) = hello(&stage.client(), "other.example");
+    for bytes in [
+        &named[..],
+        b"GET / HTTP/1.1\r\nHost: b.example\r\n\r\n",
+        b"\x16\x03\x01\x00\x05\x02\x00\x00\x00\x00 another message",
+        b"\x00\x01\x02",
+    ] {
+        let mut end = End::plain(stage.scene.connect());
+        end.tcp.write_all(bytes).expect("the proxy takes it");
+        let mut server = stage.scene.accept();
+        let mut passed = vec![0; bytes.len()];
+        server.tcp.read_exact(&mut passed).expect("it is passed on");
+        assert_eq!(passed, bytes);
+    }
+    // A client that waits for its server to speak first, or that stops within its hello.
+    for bytes in [&b""[..], &named[..9]] {
+        let mut end = End::plain(stage.scene.connect());
+        end.tcp.write_all(bytes).expect("the proxy takes it");
+        let mut server = stage.scene.accept();
+        server.tcp.write_all(b"220 welcome\r\n").expect("it is open");
+        end.tcp.read_exact(&mut [0; 13]).expect("it is passed on");
+        server.tcp.read_exact(&mut vec![0; bytes.len()]).expect("it is passed on");
+    }
+    stage.talks(End::client(stage.scene.connect(), &Arc::new(stage.client()), "b.example"));
+}
+
+#[test]
+fn openssl_meets_the_server_that_its_name_is_for() {
+    let stage = Stage::new(|_| ());
+    let ca = AUTHORITY.with_borrow(|authority| authority.as_ref().expect("it was made").file.clone());
+    let mut command = Command::new("openssl");
+    command.args([
+        "s_client",
+        "-connect",
+        &stage.scene.address().to_string(),
+        "-servername",
+        "b.example",
+        "-tls1_3",
+    ]);
+    command.args(["-verify_return_error", "-verify_hostname", "b.example", "-CAfile"]).arg(&ca);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(_) if std::env::var_os("CI").is_none() => return,
+        Err(error) => panic!("openssl does not start, and CI is set: {error}"),
+    };
+    let mut input = child.stdin.take().expect("it is piped");
+    input.write_all(b"GET /openssl HTTP/1.1\r\nHost: b.example\r\n\r\n").expect("it reads");
+    let mut server = stage.accepts();
+    server.shakes_hands().unwrap_or_else(|ending| panic!("no handshake: {ending:?}"));
+    assert!(server.message().head.starts_with("GET /openssl "));
+    server.answers(b"found it");
+    server.tells_its_end();
+    drop(server);
+    let mut output = String::new();
+    child.stdout.take().expect("it is piped").read_to_string(&mut output).expect("is text");
+    drop(input);
+    child.wait().expect("it ends");
+    assert!(output.contains("found it") && output.contains("TLSv1.3"), "{output:.3000}");
+}

@@ -1,0 +1,194 @@
+//! The configurations of rustls of a listener: one for its clients, and one for the clients of each rule about client
+//! certificates. They share tickets and sessions: rustls resumes a session for the name only that it was made for.
+
+use std::sync::Arc;
+
+use config::{ClientCertificates, ClientTrust, ExpiredCrls, ListenerTls, Negotiation};
+use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
+
+use crate::crl;
+use crate::file;
+use crate::names::Names;
+use crate::problem::{Fault, Problem};
+use crate::provider;
+use crate::store::Store;
+use crate::tickets::{Admits, Tickets};
+
+/// Sessions kept for clients that speak TLS 1.2 without tickets, 150 bytes each or a client's certificates more.
+const SESSIONS: usize = 4096;
+
+/// Tickets for each connection. Each connection that is resumed brings a new one, so that a client never runs out, and
+/// a second ticket is for a second connection made at the same time: with HTTP/2 there is none.
+const TICKETS: usize = 1;
+
+/// Bytes of records with early data that are skipped: a client has a ticket of a server that was here before, or shares
+/// its name with us. Servers allow 16 KiB mostly, and 64 KiB where they keep what comes (NSS); the rest is for what small
+/// records add.
+const EARLY_DATA_SKIPPED: u32 = 128 * 1024;
+
+/// Which rule about client certificates holds for a name. The first is the listener's own.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    asked: Vec<Arc<ClientCertificates>>,
+    names: Names,
+}
+
+impl Rules {
+    pub(crate) fn new(tls: &ListenerTls) -> Self {
+        let of_names = tls.client_rules.iter().map(|rule| &rule.client_certificates);
+        let asked = [&tls.client_certificates].into_iter().chain(of_names);
+        Self {
+            asked: asked.map(|asked| Arc::new(asked.clone())).collect(),
+            names: Names::new(tls.client_rules.iter().map(|rule| rule.names.as_slice())),
+        }
+    }
+
+    /// Whether names have rules of their own.
+    pub(crate) fn is_by_name(&self) -> bool {
+        self.asked.len() > 1
+    }
+
+    /// The place of the rule for a lower-case name.
+    pub(crate) fn place(&self, name: Option<&str>) -> usize {
+        name.and_then(|name| self.names.having(name).next()).map_or(0, |rule| rule + 1)
+    }
+
+    pub(crate) fn asked(&self, place: usize) -> &Arc<ClientCertificates> {
+        &self.asked[place]
+    }
+
+    /// All CAs and revocation lists.
+    pub(crate) fn trusts(&self) -> impl Iterator<Item = &ClientTrust> {
+        self.asked.iter().filter_map(|asked| asked.trust())
+    }
+}
+
+/// The configurations of a listener, and what they share.
+#[derive(Debug)]
+pub(crate) struct Configs {
+    /// By the place of the rule.
+    all: Vec<Arc<ServerConfig>>,
+    pub(crate) tickets: Arc<Tickets>,
+    /// Whom the tickets' keys let in.
+    pub(crate) admits: Admits,
+    /// When the next update of a revocation list is due, in seconds since 1970.
+    pub(crate) crls_until: Option<i64>,
+    /// Problems of revocation lists that do not prevent their use.
+    pub(crate) remarks: Vec<Problem>,
+}
+
+impl Configs {
+    pub(crate) fn of(&self, place: usize) -> &Arc<ServerConfig> {
+        &self.all[place]
+    }
+
+    pub(crate) fn new(
+        rules: &Rules,
+        negotiation: &Negotiation,
+        store: &Arc<Store>,
+        protocols: &[Vec<u8>],
+        now: i64,
+    ) -> Result<Self, Problem> {
+        let mut admits = Admits::begin();
+        let (mut crls_until, mut remarks, mut verifiers) = (None, Vec::new(), Vec::new());
+        for asked in &rules.asked {
+            let is_required = matches!(**asked, ClientCertificates::Required(_));
+            let read = asked.trust().map(|trust| Read::new(trust, now, &mut remarks)).transpose()?;
+            admits.add(is_required, read.as_ref().map(Read::parts).into_iter().flatten());
+            crls_until = crls_until.into_iter().chain(read.iter().filter_map(|read| read.until)).min();
+            let verifier = read.zip(asked.trust()).map(|(read, trust)| read.verifier(trust, is_required));
+            verifiers.push(verifier.transpose()?);
+        }
+        let no_random = "there are no random bytes for a key".to_owned();
+        let tickets = Tickets::new().ok_or(Problem { file: None, fault: Fault::Refused(no_random) })?;
+        let tickets = Arc::new(tickets);
+        let sessions = ServerSessionMemoryCache::new(SESSIONS);
+        let configs = verifiers.into_iter().map(|verifier| {
+            let mut config = config(verifier, negotiation, store)?;
+            config.alpn_protocols = protocols.to_vec();
+            config.ticketer = Arc::clone(&tickets) as _;
+            config.session_storage = Arc::clone(&sessions) as _;
+            Ok(Arc::new(config))
+        });
+        let all = configs.collect::<Result<_, Problem>>()?;
+        Ok(Self { all, tickets, admits: admits.finish(), crls_until, remarks })
+    }
+}
+
+fn config(
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+    negotiation: &Negotiation,
+    store: &Arc<Store>,
+) -> Result<ServerConfig, Problem> {
+    let refused = |error: rustls::Error| Problem { file: None, fault: Fault::Refused(error.to_string()) };
+    let builder = ServerConfig::builder_with_provider(provider::for_clients(negotiation));
+    let builder = builder.with_protocol_versions(&provider::versions(negotiation)).map_err(refused)?;
+    let builder = match verifier {
+        None => builder.with_no_client_auth(),
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
+    };
+    let mut config = builder.with_cert_resolver(Arc::clone(store) as _);
+    config.ignore_client_order = provider::prefers_own_order(negotiation);
+    config.send_tls13_tickets = TICKETS;
+    // RFC 8446 §8: early data could be replayed. None is accepted, for that would take sessions kept here in place of
+    // tickets, and no ticket of ours allows any: to rustls this says how much of it is skipped (§4.2.10).
+    config.max_early_data_size = EARLY_DATA_SKIPPED;
+    config.enable_secret_extraction = true;
+    Ok(config)
+}
+
+/// A CA and its revocation lists, as read.
+struct Read {
+    certificates: Vec<CertificateDer<'static>>,
+    crls: Vec<CertificateRevocationListDer<'static>>,
+    /// When the next update of one of them is due.
+    until: Option<i64>,
+}
+
+impl Read {
+    fn new(trust: &ClientTrust, now: i64, remarks: &mut Vec<Problem>) -> Result<Self, Problem> {
+        let certificates = file::certificates(&trust.ca)?;
+        let (mut crls, mut until) = (Vec::new(), None);
+        for path in &trust.crls {
+            for list in crl::read(path)? {
+                match list.until {
+                    Some(end) if end < now => {
+                        let is_refused = trust.expired_crls == ExpiredCrls::Refuse;
+                        remarks.push(Problem::new(path, crl::expired(end, is_refused)));
+                    }
+                    end => until = until.into_iter().chain(end).min(),
+                }
+                crls.push(list.der);
+            }
+        }
+        Ok(Self { certificates, crls, until })
+    }
+
+    /// What decides whom they let in.
+    fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let certificates = self.certificates.iter().map(|certificate| &**certificate);
+        certificates.chain(self.crls.iter().map(|crl| &**crl))
+    }
+
+    fn verifier(
+        self,
+        trust: &ClientTrust,
+        is_required: bool,
+    ) -> Result<Arc<dyn ClientCertVerifier>, Problem> {
+        let roots = Arc::new(file::roots(&trust.ca, self.certificates)?);
+        let builder = WebPkiClientVerifier::builder_with_provider(roots, provider::for_certificates());
+        // RFC 5280 §6.3: of the client's certificate and of the intermediate ones.
+        let mut builder = builder.with_crls(self.crls);
+        if trust.expired_crls == ExpiredCrls::Refuse {
+            builder = builder.enforce_revocation_expiration();
+        }
+        if !is_required {
+            builder = builder.allow_unauthenticated();
+        }
+        let refused = |error| Problem::new(&trust.ca, Fault::Refused(format!("{error}")));
+        builder.build().map_err(refused)
+    }
+}
