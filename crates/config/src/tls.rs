@@ -18,6 +18,8 @@ pub struct ListenerTls {
     pub client_rules: Vec<ClientRule>,
     /// Versions, cipher suites and groups.
     pub negotiation: Negotiation,
+    /// Whether the secrets of sessions are written to `SSLKEYLOGFILE`.
+    pub key_log: bool,
 }
 
 /// Client certificates for connections to some names.
@@ -38,6 +40,7 @@ impl ListenerTls {
             client_certificates: ClientCertificates::default(),
             client_rules: Vec::new(),
             negotiation: Negotiation::default(),
+            key_log: false,
         }
     }
 }
@@ -65,8 +68,22 @@ pub struct CertificateFiles {
 pub struct KeyPair {
     /// The certificate, followed by the intermediate certificates.
     pub cert: PathBuf,
-    /// The private key: PKCS#8, PKCS#1 or SEC1, without a passphrase.
+    /// The private key: PKCS#8, PKCS#1 or SEC1; encrypted with a passphrase only in PKCS#8.
     pub key: PathBuf,
+    /// The file with the passphrase of the key.
+    pub passphrase: Option<PathBuf>,
+}
+
+impl KeyPair {
+    /// A certificate and a key without a passphrase.
+    pub fn new(cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        Self { cert: cert.into(), key: key.into(), passphrase: None }
+    }
+
+    /// All files.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.cert, &self.key].into_iter().chain(&self.passphrase)
+    }
 }
 
 /// What a client gets that requests a name without a certificate, or no name.
@@ -161,10 +178,19 @@ pub struct UpstreamTls {
     pub certificate: Option<KeyPair>,
     /// Versions, cipher suites and groups.
     pub negotiation: Negotiation,
+    /// Whether the secrets of sessions are written to `SSLKEYLOGFILE`.
+    pub key_log: bool,
 }
 
 impl Default for UpstreamTls {
     fn default() -> Self {
-        Self { ca: None, name: None, verify: true, certificate: None, negotiation: Negotiation::default() }
+        Self {
+            ca: None,
+            name: None,
+            verify: true,
+            certificate: None,
+            negotiation: Negotiation::default(),
+            key_log: false,
+        }
     }
 }

@@ -65,6 +65,7 @@ impl Kind<PathBuf> for PathKind {
 pub(crate) struct ServerTlsWritten {
     pub(crate) cert: Path,
     pub(crate) key: Path,
+    pub(crate) passphrase: Path,
     pub(crate) ocsp: Path,
     pub(crate) certificates: Vec<Element<CertificateWritten>>,
     pub(crate) self_signed: bool,
@@ -72,11 +73,16 @@ pub(crate) struct ServerTlsWritten {
     pub(crate) client_certificates: Option<Element<ClientCertificatesWritten>>,
     pub(crate) client_rules: Vec<Element<ClientRuleWritten>>,
     pub(crate) negotiation: NegotiationWritten,
+    pub(crate) key_log: bool,
 }
 
 const CERT: &str = "The certificate in PEM, followed by the intermediate certificates.";
 const KEY: &str =
-    "Its private key in PEM: PKCS#8, PKCS#1 or SEC1; RSA, ECDSA or Ed25519; without a passphrase.";
+    "Its private key in PEM: PKCS#8, PKCS#1 or SEC1; RSA, ECDSA (P-256, P-384, P-521) or Ed25519.";
+const PASSPHRASE: &str =
+    "File with the passphrase of `key`, if that is encrypted: PKCS#8 with PBKDF2 and AES.";
+const KEY_LOG: &str = "For debugging: writes the secrets of sessions to the file that the environment variable `SSLKEYLOGFILE` names, in \
+    the format that Wireshark reads. Whoever reads it can decrypt the traffic. A message warns of it.";
 const OCSP: &str = "An OCSP response to staple, in DER. It is not sent after it has expired.";
 
 pub(crate) const SERVER_TLS: Inline<ServerTlsWritten> = Inline {
@@ -86,6 +92,7 @@ pub(crate) const SERVER_TLS: Inline<ServerTlsWritten> = Inline {
         options: &[
             &key("cert", PATH_KIND, |tls: &mut ServerTlsWritten| &mut tls.cert, CERT),
             &key("key", PATH_KIND, |tls: &mut ServerTlsWritten| &mut tls.key, KEY),
+            &key("passphrase", PATH_KIND, |tls: &mut ServerTlsWritten| &mut tls.passphrase, PASSPHRASE),
             &key("ocsp", PATH_KIND, |tls: &mut ServerTlsWritten| &mut tls.ocsp, OCSP),
             &key(
                 "certificates",
@@ -126,6 +133,7 @@ pub(crate) const SERVER_TLS: Inline<ServerTlsWritten> = Inline {
                  names take precedence over wildcards. A request for a name with another rule than that of \
                  its connection gets 421 (Misdirected Request), unless the name asks for no certificate.",
             ),
+            &key("key_log", Switch, |tls: &mut ServerTlsWritten| &mut tls.key_log, KEY_LOG),
             &key("preset", PRESET, |tls: &mut ServerTlsWritten| &mut tls.negotiation.preset, PRESET_DOC),
             &key(
                 "min_version",
@@ -162,6 +170,7 @@ pub(crate) const SERVER_TLS: Inline<ServerTlsWritten> = Inline {
 pub(crate) struct CertificateWritten {
     pub(crate) cert: Path,
     pub(crate) key: Path,
+    pub(crate) passphrase: Path,
     pub(crate) ocsp: Path,
 }
 
@@ -172,6 +181,12 @@ const CERTIFICATE: Inline<CertificateWritten> = Inline {
         options: &[
             &required("cert", PATH_KIND, |written: &mut CertificateWritten| &mut written.cert, CERT),
             &required("key", PATH_KIND, |written: &mut CertificateWritten| &mut written.key, KEY),
+            &key(
+                "passphrase",
+                PATH_KIND,
+                |written: &mut CertificateWritten| &mut written.passphrase,
+                PASSPHRASE,
+            ),
             &key("ocsp", PATH_KIND, |written: &mut CertificateWritten| &mut written.ocsp, OCSP),
         ],
     },
@@ -185,7 +200,9 @@ pub(crate) struct UpstreamTlsWritten {
     pub(crate) verify: Located<bool>,
     pub(crate) cert: Path,
     pub(crate) key: Path,
+    pub(crate) passphrase: Path,
     pub(crate) negotiation: NegotiationWritten,
+    pub(crate) key_log: bool,
 }
 
 impl Default for UpstreamTlsWritten {
@@ -196,7 +213,9 @@ impl Default for UpstreamTlsWritten {
             verify: located(true),
             cert: None,
             key: None,
+            passphrase: None,
             negotiation: NegotiationWritten::default(),
+            key_log: false,
         }
     }
 }
@@ -233,6 +252,8 @@ pub(crate) const UPSTREAM_TLS: Inline<UpstreamTlsWritten> = Inline {
                 "Client certificate, for servers that request one, in PEM.",
             ),
             &key("key", PATH_KIND, |tls: &mut UpstreamTlsWritten| &mut tls.key, KEY),
+            &key("passphrase", PATH_KIND, |tls: &mut UpstreamTlsWritten| &mut tls.passphrase, PASSPHRASE),
+            &key("key_log", Switch, |tls: &mut UpstreamTlsWritten| &mut tls.key_log, KEY_LOG),
             &key("preset", PRESET, |tls: &mut UpstreamTlsWritten| &mut tls.negotiation.preset, PRESET_DOC),
             &key(
                 "min_version",

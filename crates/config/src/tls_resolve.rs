@@ -49,6 +49,7 @@ pub(crate) fn check_tls(file: &File, reader: &mut Reader<'_>) {
 fn check_certificates(tls: &Element<ServerTlsWritten>, reader: &mut Reader<'_>) {
     let Element { value: written, at, .. } = tls;
     check_pair(&written.cert, &written.key, reader);
+    check_passphrase(&written.passphrase, &written.key, reader);
     if let (Some(ocsp), None) = (&written.ocsp, &written.cert) {
         refuse(&ocsp.at, "ocsp is there without cert", "the certificate that the response is about", reader);
     }
@@ -67,6 +68,12 @@ fn check_pair(cert: &Path, key: &Path, reader: &mut Reader<'_>) {
         (Some(cert), None) => refuse(&cert.at, "cert is there without key", "the key as well", reader),
         (None, Some(key)) => refuse(&key.at, "key is there without cert", "the certificate as well", reader),
         _ => {}
+    }
+}
+
+fn check_passphrase(passphrase: &Path, key: &Path, reader: &mut Reader<'_>) {
+    if let (Some(passphrase), None) = (passphrase, key) {
+        refuse(&passphrase.at, "passphrase is there without key", "the key that it is for", reader);
     }
 }
 
@@ -100,8 +107,9 @@ fn check_listener(listen: &Listen, has_proxies_in_front: bool, reader: &mut Read
 }
 
 fn check_upstream(upstream: &UpstreamWritten, tls: &Element<UpstreamTlsWritten>, reader: &mut Reader<'_>) {
-    let UpstreamTlsWritten { ca, name, verify, cert, key, negotiation } = &tls.value;
+    let UpstreamTlsWritten { ca, name, verify, cert, key, passphrase, negotiation, key_log: _ } = &tls.value;
     check_pair(cert, key, reader);
+    check_passphrase(passphrase, key, reader);
     negotiation_options::check(negotiation, &tls.at, reader);
     if reader.has_mistakes() {
         return;
@@ -155,6 +163,7 @@ fn server_tls(written: ServerTlsWritten) -> Option<ListenerTls> {
     let ServerTlsWritten {
         cert,
         key,
+        passphrase,
         ocsp,
         certificates,
         self_signed,
@@ -162,11 +171,12 @@ fn server_tls(written: ServerTlsWritten) -> Option<ListenerTls> {
         client_certificates,
         client_rules,
         negotiation,
+        key_log,
     } = written;
     let certificates = if self_signed {
         Certificates::SelfSigned
     } else if certificates.is_empty() {
-        Certificates::Files(vec![certificate_files(CertificateWritten { cert, key, ocsp })?])
+        Certificates::Files(vec![certificate_files(CertificateWritten { cert, key, passphrase, ocsp })?])
     } else {
         let files = certificates.into_iter().map(|written| certificate_files(written.value));
         Certificates::Files(files.collect::<Option<_>>()?)
@@ -178,26 +188,30 @@ fn server_tls(written: ServerTlsWritten) -> Option<ListenerTls> {
         client_certificates: client_certificate_options::settings(client_certificates)?,
         client_rules: client_rules.collect::<Option<_>>()?,
         negotiation: negotiation_options::settings(negotiation),
+        key_log,
     })
 }
 
 fn certificate_files(written: CertificateWritten) -> Option<CertificateFiles> {
-    let CertificateWritten { cert, key, ocsp } = written;
-    let pair = KeyPair { cert: cert?.value, key: key?.value };
+    let CertificateWritten { cert, key, passphrase, ocsp } = written;
+    let passphrase = passphrase.map(|passphrase| passphrase.value);
+    let pair = KeyPair { cert: cert?.value, key: key?.value, passphrase };
     Some(CertificateFiles { pair, ocsp: ocsp.map(|ocsp| ocsp.value) })
 }
 
 /// Converts an upstream's `tls` option without mistakes.
 pub(crate) fn upstream_tls(written: Option<Element<UpstreamTlsWritten>>) -> UpstreamTls {
     let Some(Element { value, .. }) = written else { return UpstreamTls::default() };
-    let UpstreamTlsWritten { ca, name, verify, cert, key, negotiation } = value;
-    let pair = cert.zip(key).map(|(cert, key)| KeyPair { cert: cert.value, key: key.value });
+    let UpstreamTlsWritten { ca, name, verify, cert, key, passphrase, negotiation, key_log } = value;
+    let passphrase = passphrase.map(|passphrase| passphrase.value);
+    let pair = cert.zip(key).map(|(cert, key)| KeyPair { cert: cert.value, key: key.value, passphrase });
     UpstreamTls {
         ca: ca.map(|ca| ca.value),
         name,
         verify: verify.value,
         certificate: pair,
         negotiation: negotiation_options::settings(negotiation),
+        key_log,
     }
 }
 
@@ -207,10 +221,11 @@ pub(crate) fn named_files(file: &File, reader: &Reader<'_>) -> Vec<NamedFile> {
     for (index, listen) in file.listen.iter().enumerate() {
         let Some(Element { value: tls, at, .. }) = &listen.value.tls else { continue };
         let certificates = tls.certificates.iter().map(|Element { value, .. }| value);
-        let certificates = certificates.flat_map(|CertificateWritten { cert, key, ocsp }| {
-            [("cert", cert), ("key", key), ("ocsp", ocsp)]
+        let certificates = certificates.flat_map(|CertificateWritten { cert, key, passphrase, ocsp }| {
+            [("cert", cert), ("key", key), ("passphrase", passphrase), ("ocsp", ocsp)]
         });
-        let own = [("cert", &tls.cert), ("key", &tls.key), ("ocsp", &tls.ocsp)];
+        let own =
+            [("cert", &tls.cert), ("key", &tls.key), ("passphrase", &tls.passphrase), ("ocsp", &tls.ocsp)];
         let of_rules = tls.client_rules.iter().map(|rule| &rule.value.trust);
         let trusts = tls.client_certificates.iter().map(|clients| &clients.value.trust).chain(of_rules);
         let trusts = trusts.flat_map(client_certificate_options::files);
@@ -224,7 +239,9 @@ pub(crate) fn named_files(file: &File, reader: &Reader<'_>) -> Vec<NamedFile> {
             None => (name_at, None),
         };
         let options = tls.into_iter();
-        let options = options.flat_map(|tls| [("ca", &tls.ca), ("cert", &tls.cert), ("key", &tls.key)]);
+        let options = options.flat_map(|tls| {
+            [("ca", &tls.ca), ("cert", &tls.cert), ("key", &tls.key), ("passphrase", &tls.passphrase)]
+        });
         let options = options.filter_map(|(option, path)| Some((option, path.as_ref()?)));
         add_files(&mut files, Owner::Upstream(index), at, options, reader);
     }
@@ -272,6 +289,7 @@ impl From<&ListenerTls> for ServerTlsWritten {
             client_certificates: client_certificate_options::written(&tls.client_certificates),
             client_rules: tls.client_rules.iter().map(client_certificate_options::written_rule).collect(),
             negotiation: negotiation_options::written(&tls.negotiation),
+            key_log: tls.key_log,
             ..Self::default()
         };
         match &tls.certificates {
@@ -286,9 +304,14 @@ impl From<&ListenerTls> for ServerTlsWritten {
 
 impl From<&CertificateFiles> for CertificateWritten {
     fn from(files: &CertificateFiles) -> Self {
-        let CertificateFiles { pair: KeyPair { cert, key }, ocsp } = files;
+        let CertificateFiles { pair: KeyPair { cert, key, passphrase }, ocsp } = files;
         let path = |path: &std::path::PathBuf| Some(located(path.clone()));
-        Self { cert: path(cert), key: path(key), ocsp: ocsp.as_ref().and_then(path) }
+        Self {
+            cert: path(cert),
+            key: path(key),
+            passphrase: passphrase.as_ref().and_then(path),
+            ocsp: ocsp.as_ref().and_then(path),
+        }
     }
 }
 
@@ -298,7 +321,7 @@ pub(crate) fn written_tls(upstream: &Upstream) -> Option<Element<UpstreamTlsWrit
     if !is_used && upstream.tls == UpstreamTls::default() {
         return None;
     }
-    let UpstreamTls { ca, name, verify, certificate, negotiation } = &upstream.tls;
+    let UpstreamTls { ca, name, verify, certificate, negotiation, key_log } = &upstream.tls;
     let pair = certificate.as_ref();
     Some(element(UpstreamTlsWritten {
         ca: ca.clone().map(located),
@@ -306,6 +329,8 @@ pub(crate) fn written_tls(upstream: &Upstream) -> Option<Element<UpstreamTlsWrit
         verify: located(*verify),
         cert: pair.map(|pair| located(pair.cert.clone())),
         key: pair.map(|pair| located(pair.key.clone())),
+        passphrase: pair.and_then(|pair| pair.passphrase.clone().map(located)),
         negotiation: negotiation_options::written(negotiation),
+        key_log: *key_log,
     }))
 }

@@ -429,7 +429,7 @@ fn tls_of_upstreams() {
         ("tls = { verify = \"no\" }", "5:18: verify: this is a string; expected true or false"),
         (
             "tls = { verifi = false }",
-            "5:9: unknown key \"verifi\" in tls; did you mean \"verify\"? Expected ca, name, verify, cert, key, preset, min_version, max_version, ciphers or groups",
+            "5:9: unknown key \"verifi\" in tls; did you mean \"verify\"? Expected ca, name, verify, cert, key, passphrase, key_log, preset, min_version, max_version, ciphers or groups",
         ),
         (
             "protocol = \"h2c\"",

@@ -141,7 +141,7 @@ fn every_option_is_taken() {
 }
 
 fn pair(name: &str) -> KeyPair {
-    KeyPair { cert: format!("{name}.pem").into(), key: format!("{name}.key").into() }
+    KeyPair::new(format!("{name}.pem"), format!("{name}.key"))
 }
 
 fn check_listeners(listeners: &[Listener]) {

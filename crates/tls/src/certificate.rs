@@ -1,5 +1,7 @@
 //! Parses X.509 certificates: names and validity. Signatures are left to rustls.
 
+use std::net::IpAddr;
+
 use rustls::pki_types::CertificateDer;
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
@@ -10,7 +12,7 @@ use crate::problem::Fault;
 /// The parsed properties of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Certificate {
-    /// The certificate's host names in lower case, with wildcards such as `*.example.com`.
+    /// The certificate's host names in lower case, with wildcards such as `*.example.com`, and its IP addresses as text.
     pub(crate) names: Vec<String>,
     pub(crate) serial: Vec<u8>,
     /// Start of the validity, in seconds since 1970.
@@ -27,6 +29,7 @@ impl Certificate {
         let names = alternatives.iter().flat_map(|extension| &extension.value.general_names);
         let names = names.filter_map(|name| match name {
             GeneralName::DNSName(name) => Some(name.trim_end_matches('.').to_ascii_lowercase()),
+            GeneralName::IPAddress(bytes) => address(bytes).map(|address| address.to_string()),
             _ => None,
         });
         Some(Self {
@@ -44,6 +47,12 @@ impl Certificate {
         }
         (now < self.from).then(|| Fault::NotYetValid { from: written_time(self.from) })
     }
+}
+
+/// RFC 5280 §4.2.1.6: an address of an alternative name.
+pub(crate) fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = || <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from);
+    v4().or_else(|| <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from))
 }
 
 /// Formats a time, such as `2026-01-31 12:00:00 UTC`.

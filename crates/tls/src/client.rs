@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use config::{Check, Probe, Protocol, Scheme, Server, ServerHost, Upstream, UpstreamTls};
+use config::{Check, KeyPair, Probe, Protocol, Scheme, Server, ServerHost, Upstream, UpstreamTls};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ResolvesClientCert, Resumption, WebPkiServerVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
@@ -12,6 +12,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 use crate::file::{self, Watched};
+use crate::key_log;
 use crate::pair;
 use crate::problem::{Fault, Problem};
 use crate::provider;
@@ -48,11 +49,7 @@ impl ClientSide {
         let names = servers.iter().map(|server| has_tls(server).then(|| name(server, tls)).transpose());
         let names: Result<Vec<_>, Problem> = names.collect();
         let watched = Watched::new(
-            tls.ca
-                .iter()
-                .chain(tls.certificate.iter().flat_map(|pair| [&pair.cert, &pair.key]))
-                .cloned()
-                .collect(),
+            tls.ca.iter().chain(tls.certificate.iter().flat_map(KeyPair::files)).cloned().collect(),
         );
         match (names, client_config(tls, *protocol)) {
             (Ok(names), Ok((config, remarks))) => Ok(Some(Self {
@@ -141,7 +138,7 @@ fn client_config(
     let builder = builder.with_protocol_versions(&provider::versions(&tls.negotiation));
     let builder = builder.map_err(|error| vec![refused(&error)])?;
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
-    let (mut config, remarks) = match certificate {
+    let (mut config, mut remarks) = match certificate {
         Some((certified, remarks)) => (builder.with_client_cert_resolver(shown(certified)), remarks),
         None => (builder.with_no_client_auth(), Vec::new()),
     };
@@ -153,6 +150,9 @@ fn client_config(
     // RFC 8446 §8: early data could be replayed.
     config.enable_early_data = false;
     config.enable_secret_extraction = true;
+    if tls.key_log {
+        config.key_log = key_log::open(&mut remarks);
+    }
     Ok((config, remarks))
 }
 

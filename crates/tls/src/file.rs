@@ -5,10 +5,13 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::encrypted_key::{self, Failed};
 use crate::problem::{Fault, Problem};
 
 /// The largest file that is read: twice the bundle of all public CAs, and an end to `/dev/zero`.
@@ -63,20 +66,51 @@ pub(crate) fn roots(
     Ok(roots)
 }
 
-/// Reads the first private key of a PEM file.
-pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Problem> {
+/// Reads the first private key of a PEM file; with `passphrase`, a file, it is decrypted.
+pub(crate) fn private_key(path: &Path, passphrase: Option<&Path>) -> Result<PrivateKeyDer<'static>, Problem> {
     let text = read(path)?;
     let has = |words: &[u8]| text.windows(words.len()).any(|window| window == words);
+    if let Some(passphrase) = passphrase
+        && has(ENCRYPTED_BEGIN)
+    {
+        return decrypted_key(path, &text, passphrase);
+    }
     // RFC 7468 §11, and the older form with headers (RFC 1421 §4.6.1.1).
-    let is_encrypted = has(b"-----BEGIN ENCRYPTED PRIVATE KEY-----") || has(b"Proc-Type: 4,ENCRYPTED");
+    let is_encrypted = has(ENCRYPTED_BEGIN) || has(b"Proc-Type: 4,ENCRYPTED");
     PrivateKeyDer::from_pem_slice(&text).map_err(|error| {
         let fault = match error {
+            _ if is_encrypted && passphrase.is_some() => Fault::KeyEncryption,
             _ if is_encrypted => Fault::EncryptedKey,
             pem::Error::NoItemsFound => Fault::NoKey,
             error => Fault::BrokenPem(pem_fault(&error)),
         };
         Problem::new(path, fault)
     })
+}
+
+const ENCRYPTED_BEGIN: &[u8] = b"-----BEGIN ENCRYPTED PRIVATE KEY-----";
+const ENCRYPTED_END: &[u8] = b"-----END ENCRYPTED PRIVATE KEY-----";
+
+/// RFC 7468 §11.
+fn decrypted_key(path: &Path, text: &[u8], passphrase: &Path) -> Result<PrivateKeyDer<'static>, Problem> {
+    let find = |text: &[u8], words: &[u8]| text.windows(words.len()).position(|window| window == words);
+    let behind = |text, words: &[u8]| find(text, words).map(|at| at + words.len());
+    let inside = behind(text, ENCRYPTED_BEGIN).map(|start| &text[start..]);
+    let inside = inside.and_then(|inside| inside.get(..find(inside, ENCRYPTED_END)?));
+    let no_end = Fault::BrokenPem("a section has no END line".to_owned());
+    let inside = inside.ok_or_else(|| Problem::new(path, no_end))?;
+    let inside: Vec<u8> = inside.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let der = BASE64_STANDARD.decode(inside);
+    let der = der.map_err(|_| Problem::new(path, Fault::BrokenPem("a section is not base64".to_owned())))?;
+    let words = read(passphrase)?;
+    // Editors end files with a newline, which does not belong to it.
+    let words = words.strip_suffix(b"\n").unwrap_or(&words);
+    let words = words.strip_suffix(b"\r").unwrap_or(words);
+    match encrypted_key::decrypt(&der, words) {
+        Ok(key) => Ok(PrivateKeyDer::Pkcs8(key.into())),
+        Err(Failed::Algorithm) => Err(Problem::new(path, Fault::KeyEncryption)),
+        Err(Failed::Passphrase) => Err(Problem::new(path, Fault::Passphrase(passphrase.to_owned()))),
+    }
 }
 
 /// In our words: the parser's own quote what may be a part of a key.

@@ -1,17 +1,18 @@
 //! A TLS handshake without I/O: received bytes in, bytes to send out. rustls does the handshake, but sees no byte of
 //! the records behind it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
-use rustls::{CipherSuite, CommonState, HandshakeKind, ProtocolVersion};
+use rustls::{CipherSuite, CommonState, Error, HandshakeKind, PeerIncompatible, ProtocolVersion};
 
 use crate::record;
 use crate::session::{Renewal, Session};
-use crate::store;
+use crate::store::{self, MISSING_EXTENSION};
 use crate::trial;
 
 /// A TLS handshake under way.
@@ -21,6 +22,8 @@ pub struct Handshake {
     seen: usize,
     /// What a client has asked for (RFC 6066 §3).
     server_name: Option<Box<str>>,
+    /// The address that a client has connected to.
+    address: Option<IpAddr>,
 }
 
 enum Connection {
@@ -54,7 +57,13 @@ impl Handshake {
     /// If the configuration cannot serve any client.
     pub fn server(config: Arc<rustls::ServerConfig>) -> Result<Self, rustls::Error> {
         let connection = Connection::Server(Box::new(UnbufferedServerConnection::new(config)?));
-        Ok(Self { connection, seen: 0, server_name: None })
+        Ok(Self { connection, seen: 0, server_name: None, address: None })
+    }
+
+    /// Sets the address that the client has connected to, which chooses the certificate if it asks for no name.
+    #[must_use]
+    pub fn at(self, address: Option<IpAddr>) -> Self {
+        Self { address, ..self }
     }
 
     /// Starts a handshake with the server `name`.
@@ -66,7 +75,7 @@ impl Handshake {
         name: ServerName<'static>,
     ) -> Result<Self, rustls::Error> {
         let connection = Connection::Client(Box::new(UnbufferedClientConnection::new(config, name)?));
-        Ok(Self { connection, seen: 0, server_name: None })
+        Ok(Self { connection, seen: 0, server_name: None, address: None })
     }
 
     /// The server name (SNI) that the client asked for, if it was read. For a handshake that failed.
@@ -91,6 +100,7 @@ impl Handshake {
         let mut consumed = 0;
         store::take_refusal();
         trial::take_failure();
+        store::set_address(self.address);
         let mut end = self.next_record(received);
         loop {
             let step = self.step(&mut received[consumed..end], out);
@@ -110,7 +120,7 @@ impl Handshake {
                 Ok(Step::Blocked) => return Ok(Advance { consumed, is_done: false }),
                 Ok(Step::Done) => return Ok(Advance { consumed, is_done: true }),
                 Err(error) => {
-                    self.last_words(&mut received[consumed..end], out);
+                    self.last_words(&error, &mut received[consumed..end], out);
                     return Err(error);
                 }
             }
@@ -139,9 +149,12 @@ impl Handshake {
     }
 
     /// The alert that belongs to an error, behind what else was to be sent.
-    fn last_words(&mut self, received: &mut [u8], out: &mut Vec<u8>) {
-        if let Some(alert) = store::take_refusal() {
-            // rustls says access_denied. Nothing is sealed yet: the server's certificate is chosen before its keys.
+    fn last_words(&mut self, error: &Error, received: &mut [u8], out: &mut Vec<u8>) {
+        // RFC 8446 §9.2.
+        let is_without_share = *error == Error::PeerIncompatible(PeerIncompatible::KeyShareExtensionRequired);
+        let alert = store::take_refusal().or(is_without_share.then_some(MISSING_EXTENSION));
+        if let Some(alert) = alert {
+            // rustls has another for these. Nothing is sealed yet: all this comes before the server's keys.
             out.extend_from_slice(&record::unsealed_alert(alert));
             return;
         }

@@ -1,6 +1,7 @@
 //! TLS on both sides of the proxy: certificates, trust, and the configuration of rustls.
 //!
-//! Has no thread, timer or socket: the caller moves the bytes, and calls `tick` to check files for changes.
+//! Has no timer or socket, and threads only while many certificates are loaded: the caller moves the bytes, and calls
+//! `tick` to check files for changes.
 
 /// Record layer: encrypts and decrypts records between the caller's buffers.
 mod record;
@@ -26,10 +27,16 @@ mod client;
 mod peer;
 /// A certificate and its key, from files or self-signed.
 mod pair;
+/// Intermediate certificates that chains share.
+mod shared;
 /// Parses X.509 certificates.
 mod certificate;
 /// Reads certificate revocation lists.
 mod crl;
+/// Decrypts private keys.
+mod encrypted_key;
+/// Walks through DER.
+mod der;
 /// Parses OCSP responses.
 mod ocsp;
 /// Reads files, and detects changes.
@@ -40,6 +47,8 @@ mod problem;
 mod reason;
 /// The cipher suites, groups and signature algorithms in use.
 mod provider;
+/// Writes the secrets of sessions to a file, for debugging.
+mod key_log;
 /// Detects records that rustls could not decrypt.
 mod trial;
 

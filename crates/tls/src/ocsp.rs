@@ -4,6 +4,7 @@ use x509_parser::prelude::FromDer;
 use x509_parser::time::ASN1Time;
 
 use crate::certificate::{Certificate, written_time};
+use crate::der::{Der, INTEGER, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE};
 use crate::problem::Fault;
 
 /// An OCSP response that may be stapled.
@@ -40,11 +41,7 @@ struct Single<'d> {
 const GOOD: u8 = 0x80;
 const REVOKED: u8 = 0xa1;
 
-const SEQUENCE: u8 = 0x30;
 const ENUMERATED: u8 = 0x0a;
-const OBJECT_IDENTIFIER: u8 = 0x06;
-const OCTET_STRING: u8 = 0x04;
-const INTEGER: u8 = 0x02;
 const GENERALIZED_TIME: u8 = 0x18;
 /// `[0]`, constructed.
 const TAGGED_0: u8 = 0xa0;
@@ -92,41 +89,6 @@ fn single(mut fields: Der<'_>) -> Option<Single<'_>> {
         _ => None,
     };
     Some(Single { serial, status, until })
-}
-
-/// DER that is walked through, element by element.
-struct Der<'d>(&'d [u8]);
-
-impl<'d> Der<'d> {
-    /// The tag of the next element.
-    fn tag(&self) -> Option<u8> {
-        self.0.first().copied()
-    }
-
-    /// What is inside the next element, which must have this tag.
-    fn inside(&mut self, tag: u8) -> Option<&'d [u8]> {
-        if self.tag()? != tag {
-            return None;
-        }
-        self.element()
-    }
-
-    /// What is inside the next element.
-    fn element(&mut self) -> Option<&'d [u8]> {
-        let (&length, rest) = self.0.get(1..)?.split_first()?;
-        let (length, rest) = match length {
-            0..=0x7f => (usize::from(length), rest),
-            // X.690 §8.1.3.5: the number of bytes that the length has. Four are more than any file that is read.
-            0x81..=0x84 => {
-                let (bytes, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
-                (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
-            }
-            _ => return None,
-        };
-        let (inside, rest) = rest.split_at_checked(length)?;
-        self.0 = rest;
-        Some(inside)
-    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::file;
 use crate::ocsp::{self, Staple};
 use crate::problem::{Fault, Problem};
 use crate::provider;
+use crate::shared::shared;
 
 /// A certificate and key for a listener.
 #[derive(Debug, Clone)]
@@ -125,8 +126,13 @@ type Files = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 /// Both files, or what is wrong with each.
 fn read(pair: &KeyPair) -> Result<Files, Vec<Problem>> {
-    match (file::certificates(&pair.cert), file::private_key(&pair.key)) {
-        (Ok(chain), Ok(key)) => Ok((chain, key)),
+    match (file::certificates(&pair.cert), file::private_key(&pair.key, pair.passphrase.as_deref())) {
+        (Ok(mut chain), Ok(key)) => {
+            let intermediates = chain.drain(1..).map(shared).collect::<Vec<_>>();
+            chain.extend(intermediates);
+            chain.shrink_to_fit();
+            Ok((chain, key))
+        }
         (chain, key) => Err(chain.err().into_iter().chain(key.err()).collect()),
     }
 }

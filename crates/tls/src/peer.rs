@@ -1,7 +1,6 @@
 //! The identity of a client, from its certificate: for headers that servers read.
 
 use std::fmt::Write;
-use std::net::IpAddr;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::pki_types::CertificateDer;
@@ -10,6 +9,8 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 use x509_parser::x509::{AttributeTypeAndValue, RelativeDistinguishedName, X509Name};
+
+use crate::certificate::address;
 
 /// The longest subject, issuer, or list of names that is passed on. A longer one is left out as a whole: a part of it
 /// could name somebody else.
@@ -79,11 +80,6 @@ fn names(certificate: &X509Certificate<'_>) -> Option<String> {
         }
     }
     Some(text)
-}
-
-fn address(bytes: &[u8]) -> Option<IpAddr> {
-    let v4 = || <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from);
-    v4().or_else(|| <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from))
 }
 
 /// RFC 4514 §2.1: the last part of the name first.

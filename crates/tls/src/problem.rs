@@ -26,6 +26,7 @@ impl Problem {
                 | Fault::NotYetValid { .. }
                 | Fault::NoName
                 | Fault::CrlExpired { .. }
+                | Fault::KeyLog { .. }
                 | Fault::UnreadableOcsp(_)
                 | Fault::NotAnOcspResponse
                 | Fault::OcspOfAnother
@@ -74,6 +75,12 @@ pub enum Fault {
     /// The private key needs a passphrase.
     #[error("its private key is encrypted")]
     EncryptedKey,
+    /// The private key is encrypted in a way that is not supported.
+    #[error("its private key is encrypted in another way than is known")]
+    KeyEncryption,
+    /// The private key cannot be decrypted with the passphrase in this file.
+    #[error("its private key can't be decrypted with the passphrase in {}", .0.display())]
+    Passphrase(PathBuf),
     /// The private key has an unknown type, or is damaged.
     #[error("its private key can't be used")]
     UnusableKey,
@@ -92,7 +99,7 @@ pub enum Fault {
         /// The begin of its validity.
         from: String,
     },
-    /// The certificate has no host name and is not the default, so no client could ever get it.
+    /// The certificate has no host name or address and is not the default, so no client could ever get it.
     #[error("its certificate has no host name, and is not the first: it would never be used")]
     NoName,
     /// The OCSP response cannot be read; with the system's error.
@@ -130,6 +137,15 @@ pub enum Fault {
         /// Whether the certificates that it could have revoked are refused.
         is_refused: bool,
     },
+    /// The secrets of sessions are written to a file, or would be if there was one.
+    #[error("{}", match file {
+        Some(file) => format!("key_log: secrets of TLS sessions are written to {file}: whoever reads it can decrypt them"),
+        None => "key_log has no effect: SSLKEYLOGFILE is not set".to_owned(),
+    })]
+    KeyLog {
+        /// The file that the environment names.
+        file: Option<String>,
+    },
     /// The system has no trusted CAs.
     #[error("the system has no certificates of CAs: {0}")]
     NoSystemRoots(String),
@@ -149,14 +165,20 @@ impl Fault {
                 "certificates in PEM: -----BEGIN CERTIFICATE-----"
             }
             Self::NoKey => "a private key in PEM: -----BEGIN PRIVATE KEY-----",
-            Self::EncryptedKey => "a key without a passphrase, readable by this user alone",
+            Self::EncryptedKey => {
+                "the file of its passphrase as passphrase, or a key without one, readable by this user alone"
+            }
+            Self::KeyEncryption => {
+                "PKCS#8 with PBKDF2 and AES, as of: openssl pkcs8 -topk8 -v2 aes-256-cbc -in KEY -out NEW"
+            }
+            Self::Passphrase(_) => "the passphrase that the key was encrypted with, in the first line",
             Self::UnusableKey => {
                 "an RSA key of at least 2048 bits, an ECDSA key (P-256, P-384, P-521) or Ed25519"
             }
             Self::OtherKey(_) => "the key that the certificate was made for",
             Self::Expired { .. } => "a renewed certificate",
             Self::NotYetValid { .. } => "a certificate that is valid now; is the clock right?",
-            Self::NoName => "a certificate with a DNS name among its alternative names",
+            Self::NoName => "a certificate with a DNS name or an IP address among its alternative names",
             Self::NotAnOcspResponse | Self::OcspOfAnother => {
                 "the responder's answer about this certificate, in DER"
             }
@@ -167,7 +189,11 @@ impl Fault {
                 "the system's package of CA certificates, or a file of your own as tls.ca"
             }
             Self::NotAName(_) => "a name to verify, as tls.name",
-            Self::Unreadable(_) | Self::UnreadableOcsp(_) | Self::OcspNotGood(_) | Self::Refused(_) => {
+            Self::Unreadable(_)
+            | Self::UnreadableOcsp(_)
+            | Self::OcspNotGood(_)
+            | Self::KeyLog { .. }
+            | Self::Refused(_) => {
                 return None;
             }
         })

@@ -1,10 +1,12 @@
 //! TLS to clients: a listener's certificates as a rustls configuration, which stays while certificates are replaced.
 
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use arc_swap::ArcSwap;
-use config::{CertificateFiles, Certificates, ClientCertificates, ClientTrust, Listener, Negotiation};
+use config::{CertificateFiles, Certificates, ClientCertificates, ClientTrust, Listener, ListenerTls};
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
 
@@ -15,13 +17,16 @@ use crate::server_config::{Configs, Rules};
 use crate::store::{Shelf, Store};
 use crate::tickets::TicketKeys;
 
+/// Certificates whose files a tick looks at: more of them take turns, as two system calls for each would add up.
+const LOOKED_AT: usize = 1000;
+
 /// The TLS server configuration of one listener, shared by all workers.
 #[derive(Debug)]
 pub struct ServerSide {
     configs: ArcSwap<Configs>,
     rules: Rules,
     store: Arc<Store>,
-    negotiation: Negotiation,
+    tls: ListenerTls,
     protocols: Vec<Vec<u8>>,
     state: Mutex<State>,
 }
@@ -30,6 +35,8 @@ pub struct ServerSide {
 #[derive(Debug)]
 struct State {
     entries: Vec<Entry>,
+    /// The first of them that the next tick looks at.
+    next: usize,
     /// CAs and revocation lists.
     trust: Option<Watched>,
     /// When the next update of a revocation list is due, in seconds since 1970, and nobody was told yet.
@@ -69,10 +76,9 @@ impl ServerSide {
                 Err(problem) => problems.push(problem),
             },
             Certificates::Files(files) => {
-                for files in files {
-                    let watched = Watched::new(paths(files));
-                    match Pair::load(files, now) {
-                        Ok(pair) => entries.push(Entry { source: Some((files.clone(), watched)), pair }),
+                for loaded in load_all(files, now) {
+                    match loaded {
+                        Ok(entry) => entries.push(entry),
                         Err(found) => problems.extend(found),
                     }
                 }
@@ -89,13 +95,13 @@ impl ServerSide {
         let store = Arc::new(Store::new(shelf, tls.unknown_names));
         // Nobody looks at what is passed on: what is spoken inside is for the client to know.
         let protocols = if listener.tcp.is_some() { Vec::new() } else { protocols(listener.http2) };
-        match Configs::new(&rules, &tls.negotiation, &store, &protocols, now) {
+        match Configs::new(&rules, tls, &store, &protocols, now) {
             Ok(configs) if problems.is_empty() => Ok(Some(Self {
-                state: Mutex::new(State { entries, trust, crls_until: configs.crls_until }),
+                state: Mutex::new(State { entries, next: 0, trust, crls_until: configs.crls_until }),
                 configs: ArcSwap::from_pointee(configs),
                 rules,
                 store,
-                negotiation: tls.negotiation.clone(),
+                tls: tls.clone(),
                 protocols,
             })),
             configs => Err(problems.into_iter().chain(configs.err()).collect()),
@@ -112,6 +118,11 @@ impl ServerSide {
     /// The rustls configuration for a handshake with a client that asks for this name, in lower case.
     pub fn config_for(&self, name: Option<&str>) -> Arc<ServerConfig> {
         Arc::clone(self.configs.load().of(self.rules.place(name)))
+    }
+
+    /// Whether a certificate is for an IP address, so that handshakes need to know which one a client has connected to.
+    pub fn has_addresses(&self) -> bool {
+        self.store.has_addresses()
     }
 
     /// Whether some names have rules of their own about client certificates, so that the name of a client must be known
@@ -153,20 +164,23 @@ impl ServerSide {
     /// Checks the files as [`tick`](Self::tick) does, but at a given time, at which a stapled response may have
     /// expired.
     pub fn tick_at(&self, time: UnixTime) -> Reload {
-        self.reload_where(seconds(time), Watched::has_settled_change)
+        self.reload_where(seconds(time), LOOKED_AT, Watched::has_settled_change)
     }
 
     /// Reloads all files.
     pub fn reload(&self) -> Reload {
-        self.reload_where(now(), |_| true)
+        self.reload_where(now(), usize::MAX, |_| true)
     }
 
-    fn reload_where(&self, now: i64, is_due: impl Fn(&mut Watched) -> bool) -> Reload {
+    fn reload_where(&self, now: i64, count: usize, is_due: impl Fn(&mut Watched) -> bool) -> Reload {
         let mut reload = Reload::default();
         let mut state = self.state();
         let mut is_changed = false;
-        let State { entries, trust, crls_until } = &mut *state;
-        for Entry { source, pair } in entries.iter_mut() {
+        let State { entries, next, trust, crls_until } = &mut *state;
+        let first = if count < entries.len() { *next } else { 0 };
+        let end = first.saturating_add(count).min(entries.len());
+        *next = if end < entries.len() { end } else { 0 };
+        for Entry { source, pair } in &mut entries[first..end] {
             let Some((files, watched)) = source else { continue };
             let is_due = is_due(watched);
             let is_stale = pair.is_staple_stale(now);
@@ -200,7 +214,7 @@ impl ServerSide {
             let is_stale = crls_until.take_if(|until| *until < now).is_some();
             if is_due || is_stale {
                 watched.mark_read();
-                let made = Configs::new(&self.rules, &self.negotiation, &self.store, &self.protocols, now);
+                let made = Configs::new(&self.rules, &self.tls, &self.store, &self.protocols, now);
                 match made {
                     Ok(made) => {
                         reload.problems.extend(made.remarks.iter().cloned());
@@ -223,13 +237,37 @@ impl ServerSide {
     }
 }
 
+/// Certificates that a thread loads at least.
+const PART: usize = 256;
+
+/// Loads certificates in their order, many of them on several threads: with each key a point of its curve is computed,
+/// or its primes are checked, which takes from a tenth of a millisecond to one.
+fn load_all(files: &[CertificateFiles], now: i64) -> Vec<Result<Entry, Vec<Problem>>> {
+    let load = |files: &CertificateFiles| {
+        let watched = Watched::new(paths(files));
+        let pair = Pair::load(files, now)?;
+        Ok(Entry { source: Some((files.clone(), watched)), pair })
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len() / PART);
+    if threads < 2 {
+        return files.iter().map(load).collect();
+    }
+    thread::scope(|scope| {
+        let parts = files.chunks(files.len().div_ceil(threads));
+        let parts = parts.map(|part| scope.spawn(move || part.iter().map(load).collect::<Vec<_>>()));
+        let parts: Vec<_> = parts.collect();
+        let joined = parts.into_iter().map(|part| part.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        joined.flatten().collect()
+    })
+}
+
 fn trust_paths(trust: &ClientTrust) -> impl Iterator<Item = &PathBuf> {
     [&trust.ca].into_iter().chain(&trust.crls)
 }
 
 fn paths(files: &CertificateFiles) -> Vec<PathBuf> {
     let CertificateFiles { pair, ocsp } = files;
-    [&pair.cert, &pair.key].into_iter().chain(ocsp).cloned().collect()
+    pair.files().chain(ocsp).cloned().collect()
 }
 
 /// RFC 7301 §3.2: in the order that the server prefers.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use config::{ClientCertificates, ClientTrust, ExpiredCrls, ListenerTls, Negotiation};
+use config::{ClientCertificates, ClientTrust, ExpiredCrls, ListenerTls};
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use rustls::server::danger::ClientCertVerifier;
@@ -11,6 +11,7 @@ use rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
 
 use crate::crl;
 use crate::file;
+use crate::key_log;
 use crate::names::Names;
 use crate::problem::{Fault, Problem};
 use crate::provider;
@@ -87,7 +88,7 @@ impl Configs {
 
     pub(crate) fn new(
         rules: &Rules,
-        negotiation: &Negotiation,
+        tls: &ListenerTls,
         store: &Arc<Store>,
         protocols: &[Vec<u8>],
         now: i64,
@@ -105,12 +106,16 @@ impl Configs {
         let no_random = "there are no random bytes for a key".to_owned();
         let tickets = Tickets::new().ok_or(Problem { file: None, fault: Fault::Refused(no_random) })?;
         let tickets = Arc::new(tickets);
+        let key_log = tls.key_log.then(|| key_log::open(&mut remarks));
         let sessions = ServerSessionMemoryCache::new(SESSIONS);
         let configs = verifiers.into_iter().map(|verifier| {
-            let mut config = config(verifier, negotiation, store)?;
+            let mut config = config(verifier, tls, store)?;
             config.alpn_protocols = protocols.to_vec();
             config.ticketer = Arc::clone(&tickets) as _;
             config.session_storage = Arc::clone(&sessions) as _;
+            if let Some(key_log) = &key_log {
+                config.key_log = Arc::clone(key_log);
+            }
             Ok(Arc::new(config))
         });
         let all = configs.collect::<Result<_, Problem>>()?;
@@ -120,9 +125,10 @@ impl Configs {
 
 fn config(
     verifier: Option<Arc<dyn ClientCertVerifier>>,
-    negotiation: &Negotiation,
+    tls: &ListenerTls,
     store: &Arc<Store>,
 ) -> Result<ServerConfig, Problem> {
+    let negotiation = &tls.negotiation;
     let refused = |error: rustls::Error| Problem { file: None, fault: Fault::Refused(error.to_string()) };
     let builder = ServerConfig::builder_with_provider(provider::for_clients(negotiation));
     let builder = builder.with_protocol_versions(&provider::versions(negotiation)).map_err(refused)?;

@@ -1,6 +1,7 @@
 //! Selects the certificate for a client: by the name that it asks for, then by its signature algorithms.
 
 use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -28,6 +29,11 @@ impl Store {
         self.shelf.store(Arc::new(shelf));
     }
 
+    /// Whether a certificate is for an IP address.
+    pub(crate) fn has_addresses(&self) -> bool {
+        self.shelf.load().has_addresses
+    }
+
     fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         let shelf = self.shelf.load();
         let known = name.and_then(|name| shelf.suitable(shelf.names.having(name), schemes));
@@ -43,7 +49,11 @@ impl Store {
 
 impl ResolvesServerCert for Store {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let chosen = self.choose(hello.server_name(), hello.signature_schemes());
+        // RFC 6066 §3: an address is no server name, so its clients ask for none.
+        let address =
+            ADDRESS.get().filter(|_| hello.server_name().is_none()).map(|address| address.to_string());
+        let name = hello.server_name().or(address.as_deref());
+        let chosen = self.choose(name, hello.signature_schemes());
         NAME.set(hello.server_name().map(Box::from));
         if chosen.is_none() {
             let has_name = hello.server_name().is_some();
@@ -55,11 +65,13 @@ impl ResolvesServerCert for Store {
 
 /// RFC 6066 §3, RFC 8446 §9.2: what a client is told that asks for a name that nobody has here, or for none.
 const UNRECOGNIZED_NAME: u8 = 112;
-const MISSING_EXTENSION: u8 = 109;
+pub(crate) const MISSING_EXTENSION: u8 = 109;
 
 thread_local! {
     /// The alert of a refusal, on its way past rustls, which has another for every refusal.
     static REFUSAL: Cell<Option<u8>> = const { Cell::new(None) };
+    /// The address that a client has connected to, on its way past rustls.
+    static ADDRESS: Cell<Option<IpAddr>> = const { Cell::new(None) };
     /// The name that a client has asked for, on its way past rustls, which keeps it to itself.
     static NAME: RefCell<Option<Box<str>>> = const { RefCell::new(None) };
 }
@@ -67,6 +79,11 @@ thread_local! {
 /// The alert that explains why the last handshake step on this thread found no certificate, if that was the reason.
 pub(crate) fn take_refusal() -> Option<u8> {
     REFUSAL.take()
+}
+
+/// Sets the address that the client of the next handshake step on this thread has connected to.
+pub(crate) fn set_address(address: Option<IpAddr>) {
+    ADDRESS.set(address);
 }
 
 /// The server name (SNI) that a client asked for in the last handshake step on this thread.
@@ -79,6 +96,7 @@ pub(crate) fn take_name() -> Option<Box<str>> {
 pub(crate) struct Shelf {
     keys: Vec<Arc<CertifiedKey>>,
     names: Names,
+    has_addresses: bool,
     /// The first of the configuration, and those that have the same names with another kind of key.
     defaults: Vec<usize>,
 }
@@ -92,6 +110,9 @@ impl Shelf {
         let defaults = (0..pairs.len()).filter(|&index| Some(sorted(pairs[index])) == default_names);
         Self {
             defaults: defaults.collect(),
+            has_addresses: pairs
+                .iter()
+                .any(|pair| pair.certificate.names.iter().any(|name| name.parse::<IpAddr>().is_ok())),
             names: Names::new(pairs.iter().map(|pair| pair.certificate.names.as_slice())),
             keys: pairs.iter().map(|pair| Arc::clone(&pair.key)).collect(),
         }

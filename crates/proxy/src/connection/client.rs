@@ -5,6 +5,7 @@
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ use transport::connection::Connection;
 use transport::deadline::Ticks;
 use transport::endpoint::Endpoint;
 use transport::latency_emulation::{DelayedConnection, OnRelease};
-use transport::tcp::Follows;
+use transport::tcp::{Follows, Tcp};
 use transport::tls::{HandshakeError, TlsConnection};
 
 /// After a response to a request that was not read to its end: how much more is read and thrown away, so that the
@@ -162,7 +163,8 @@ pub(crate) async fn secured(
     let Endpoint::Connection(Connection::Tcp(tcp)) = socket else { return None };
     let name = first.hello.as_ref().and_then(|hello| hello.server_name.as_deref());
     let asked = Arc::clone(tls.asked_for(name));
-    let handshake = Handshake::server(tls.config_for(name)).ok()?;
+    let address = tls.has_addresses().then(|| destination(&client, &tcp)).flatten();
+    let handshake = Handshake::server(tls.config_for(name)).ok()?.at(address);
     client.deadline.set(worker.snapshot().ticks.client_header);
     let establish = TlsConnection::establish(*tcp, handshake, &worker.records, first.received);
     let (secure, agreed) = match client.deadline.guard(establish).await {
@@ -188,6 +190,12 @@ pub(crate) async fn secured(
     let is_http2 = agreed.is_http2();
     client.tls = Some(Rc::new(ClientTls::new(agreed, asked)));
     Some((client, is_http2))
+}
+
+/// The address that a client has connected to, as a PROXY header says or the kernel does.
+fn destination(client: &Client, tcp: &Tcp) -> Option<IpAddr> {
+    let told = client.original_connection.as_ref().map(|original| original.destination());
+    told.or_else(|| tcp.local_address()).map(|address| address.ip().to_canonical())
 }
 
 /// Tells a client that speaks HTTP to a listener with TLS what is wrong.

@@ -21,6 +21,11 @@ pub(crate) struct OriginalConnection {
 }
 
 impl OriginalConnection {
+    /// Where the client has connected to.
+    pub(crate) fn destination(&self) -> SocketAddr {
+        self.destination
+    }
+
     /// The facts that are known without a PROXY header. Call it while the socket is still accessible.
     pub(crate) fn by(socket: &Endpoint) -> Rc<Self> {
         Rc::new(Self { destination: destination(socket), authority: None, unique_id: None, is_secure: false })

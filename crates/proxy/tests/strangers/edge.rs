@@ -23,8 +23,7 @@ fn proxy_to(server: &str, change: impl FnOnce(&mut Settings)) -> Running {
 }
 
 fn tls_of(pair: &Pair) -> ListenerTls {
-    let files =
-        CertificateFiles { pair: KeyPair { cert: pair.cert.clone(), key: pair.key.clone() }, ocsp: None };
+    let files = CertificateFiles { pair: KeyPair::new(&pair.cert, &pair.key), ocsp: None };
     ListenerTls::new(Certificates::Files(vec![files]))
 }
 

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use config::{ClientCertFields, ClientCertificates};
+use config::{Certificates, ClientCertFields, ClientCertificates, UnknownNames};
 use rustls::client::Resumption;
-use rustls::version::TLS13;
+use rustls::version::{TLS12, TLS13};
 use rustls::{AlertDescription, Error};
 use telemetry::Snapshot;
 use testkit::http1::Peer;
@@ -144,4 +144,30 @@ fn a_renewed_certificate_is_shown_and_connections_stay() {
     server.message();
     server.answers(b"hello");
     assert_eq!(staying.message().body, b"hello");
+}
+
+/// RFC 6066 §3: an address is no server name, so its clients ask for none.
+#[test]
+fn clients_of_an_address_get_the_certificate_that_has_it() {
+    for (names, unknown_names, is_good) in [
+        (&["127.0.0.1", "b.example"][..], UnknownNames::Default, true),
+        (&["127.0.0.1"], UnknownNames::Refuse, true),
+        (&["127.0.0.2", "b.example"], UnknownNames::Default, false),
+        (&["::1", "b.example"], UnknownNames::Refuse, false),
+    ] {
+        let scene = Scene::with(|config, authority| {
+            let tls = listener_tls(config);
+            tls.unknown_names = unknown_names;
+            let files = vec![authority.files("own", &["a.example"]), authority.files("address", names)];
+            tls.certificates = Certificates::Files(files);
+        });
+        for version in [&TLS13, &TLS12] {
+            let config = Arc::new(scene.authority.client(&[version]));
+            let mut client = End::client(scene.connect(), &config, "127.0.0.1");
+            let handshake = client.shakes_hands();
+            assert_eq!(handshake.is_ok(), is_good, "{names:?} {unknown_names:?} {handshake:?}");
+        }
+        // Names are as before.
+        scene.client();
+    }
 }

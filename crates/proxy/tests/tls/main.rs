@@ -14,6 +14,8 @@ mod negotiated;
 mod named;
 /// TLS that is passed on by name.
 mod passed_on;
+/// Clients that break the rules in their first messages.
+mod malformed;
 /// Early data, which is not accepted.
 mod early;
 /// Clients that keep to Nagle's rule.

@@ -8,3 +8,5 @@ mod handshake;
 mod problems;
 /// Files that change while they are in use.
 mod reload;
+/// Many certificates on one listener.
+mod many;

@@ -144,8 +144,9 @@ fn what_can_be_used_all_the_same_is_said() {
     let early = Fault::NotYetValid { from: "3999-01-01 00:00:00 UTC".to_owned() };
     assert_eq!(only(put("new", &["a.example"], (3999, 4000))), ("new.pem".to_owned(), early));
     // Only the first can be of use without a name.
-    let (first, second) = (put("first", &[], USUAL.years), put("second", &["127.0.0.1"], USUAL.years));
-    let found = problems(vec![first, second.clone()]);
+    let (first, second) = (put("first", &[], USUAL.years), put("second", &[], USUAL.years));
+    let of_address = put("third", &["127.0.0.1"], USUAL.years);
+    let found = problems(vec![first, second.clone(), of_address]);
     assert_eq!(found, [Problem { file: Some(second.pair.cert), fault: Fault::NoName }]);
 }
 

@@ -78,6 +78,11 @@ impl Authority {
 }
 
 impl Authority {
+    /// Signs a certificate as it is wanted.
+    pub(crate) fn sign(&self, wanted: CertificateParams, key: &rcgen::KeyPair) -> CertificateDer<'static> {
+        wanted.signed_by(key, &self.issuer).unwrap().der().clone()
+    }
+
     /// A revocation list with these serial numbers, in DER, whose next update is due in this year.
     pub(crate) fn revokes(&self, serials: &[u8], year: i32) -> Vec<u8> {
         let revoked = |serial: &u8| RevokedCertParams {
@@ -119,7 +124,7 @@ impl Scene {
     pub(crate) fn put(&self, name: &str, issued: &Issued) -> CertificateFiles {
         let cert = self.write(&format!("{name}.pem"), pem("CERTIFICATE", &issued.certificate));
         let key = self.write(&format!("{name}.key"), issued.key.serialize_pem());
-        CertificateFiles { pair: KeyPair { cert, key }, ocsp: None }
+        CertificateFiles { pair: KeyPair::new(cert, key), ocsp: None }
     }
 
     /// Issues a usual certificate and writes its files.

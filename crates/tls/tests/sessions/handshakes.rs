@@ -127,7 +127,7 @@ fn an_unknown_name_is_refused_as_such() {
     let tls = ListenerTls {
         unknown_names: UnknownNames::Refuse,
         ..ListenerTls::new(Certificates::Files(vec![CertificateFiles {
-            pair: KeyPair { cert, key },
+            pair: KeyPair::new(cert, key),
             ocsp: None,
         }]))
     };

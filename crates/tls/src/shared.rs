@@ -1,0 +1,45 @@
+//! Intermediate certificates, each stored once however many chains it is in: thousands of certificates are signed by a
+//! few CAs.
+//!
+//! They stay for as long as the process runs. There is a limit, so that reloads with ever others add up to little.
+
+use std::collections::HashSet;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use rustls::pki_types::CertificateDer;
+
+/// How many are shared; what comes later is stored with its chain.
+const SHARED_MAX: usize = 1024;
+
+/// The same certificate, from where all others like it are.
+pub(crate) fn shared(certificate: CertificateDer<'static>) -> CertificateDer<'static> {
+    static KNOWN: LazyLock<Mutex<HashSet<&'static [u8]>>> = LazyLock::new(Mutex::default);
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(same) = known.get(&*certificate) {
+        return CertificateDer::from_slice(same);
+    }
+    if known.len() == SHARED_MAX {
+        return certificate;
+    }
+    let stays: &'static [u8] = Vec::leak(certificate.to_vec());
+    known.insert(stays);
+    CertificateDer::from_slice(stays)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_certificates_are_stored_once_up_to_a_limit() {
+        let certificate = |number: usize| CertificateDer::from(number.to_be_bytes().to_vec());
+        let places: Vec<_> = (0..SHARED_MAX + 8).map(|number| shared(certificate(number))).collect();
+        let same = places.iter().enumerate().filter(|(number, place)| {
+            let again = shared(certificate(*number));
+            assert_eq!(again, **place);
+            again.as_ptr() == place.as_ptr()
+        });
+        // Other tests of the process share some of their own.
+        assert!((SHARED_MAX - 200..=SHARED_MAX).contains(&same.count()));
+    }
+}
