@@ -48,11 +48,9 @@ pub enum Error {
         reason: String,
     },
     /// A server that should run already does not answer.
-    #[error(
-        "http://{server} does not answer: {reason}; start it, or have the lab do so with command in [origin]"
-    )]
+    #[error("{server} does not answer: {reason}; start it, or have the lab do so with command in [origin]")]
     NoServer {
-        /// The server, as `HOST:PORT`.
+        /// The server, as `http://HOST:PORT`.
         server: String,
         /// The reason.
         reason: String,

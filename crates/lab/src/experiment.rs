@@ -12,7 +12,7 @@ mod resume;
 /// Search for the highest rate that meets a bound.
 mod search;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::expect;
 use crate::generator::{End, Request};
 use crate::origins::Addresses;
 use crate::plan::{CasePlan, Load, Plan, UrlList};
-use crate::proxies::{Installed, Service};
+use crate::proxies::{Installed, Service, Verified};
 use crate::sites::{Order, Sites};
 use report::Summary;
 use report::results::{
@@ -126,6 +126,8 @@ struct Experiment<'p> {
     origins: Addresses,
     /// Certificate of the proxies; `None` if no case uses TLS.
     certificate: Option<Certificate>,
+    /// How the certificate of origins that are not the lab's is verified.
+    verified: Option<Verified>,
     random: fastrand::Rng,
     began: Instant,
     /// Duration of the interrupted run that this one continues.
@@ -144,18 +146,17 @@ impl<'p> Experiment<'p> {
         let asks = |upstream| plan.cases.iter().any(|case| case.upstream == upstream);
         let has_tls = asks(Upstream::Https) || plan.cases.iter().any(|case| case.scheme == Scheme::Https);
         let certificate = if has_tls { Some(sites.certify().await?) } else { None };
+        let verified = match &plan.origins.tls {
+            Some(tls) => Some(sites.trust_origins(tls).await?),
+            None => None,
+        };
         let (origins, processes) = sites.start_origins(plan, asks(Upstream::Https)).await?;
-        let mut lists: Vec<UrlList> = Vec::new();
-        for urls in plan.cases.iter().filter_map(|case| case.urls) {
-            if !lists.contains(&urls) {
-                sites.put_for_clients(&list_name(&urls), &urls.text()).await?;
-                lists.push(urls);
-            }
-        }
+        put_files(plan, &mut sites).await?;
         let given = describe::Given {
             listen: sites.any_port_of_proxy(),
             origins: &origins,
             certificate: certificate.as_ref(),
+            verified: verified.as_ref(),
         };
         let mut results = Results {
             schema: SCHEMA,
@@ -196,6 +197,7 @@ impl<'p> Experiment<'p> {
             sites,
             origins,
             certificate,
+            verified,
             random: fastrand::Rng::with_seed(plan.seed),
             began: Instant::now(),
             before_seconds,
@@ -375,7 +377,14 @@ impl<'p> Experiment<'p> {
             (None, None) => return Err(Error::Empty("origin")),
         };
         let url = format!("{server}{}", asked.payload.path);
-        let mut request = self.request(case, url, service.trusted());
+        let mut request = match installed.target() {
+            None => self.request(case, url, service.trusted()),
+            Some(_) => {
+                let authority =
+                    plan.authorities.get(&installed.name).map(|_| authority_name(&installed.name));
+                Request { authority: authority.map(PathBuf::from), ..self.request(case, url, None) }
+            }
+        };
         request.rate_per_second = rate.or(request.rate_per_second);
         if !plan.timing.warm_up.is_zero() && matches!(request.end, End::After(_)) {
             let warm_up = Request { end: End::After(plan.timing.warm_up), ..request.clone() };
@@ -399,6 +408,7 @@ impl<'p> Experiment<'p> {
             listen: self.sites.any_port_of_proxy(),
             origins: &self.origins,
             certificate: self.certificate.as_ref(),
+            verified: self.verified.as_ref(),
         }
     }
 
@@ -429,6 +439,7 @@ impl<'p> Experiment<'p> {
             url,
             version: plan.version,
             trusted: trusted.and_then(Path::file_name).map(PathBuf::from),
+            authority: None,
             connections,
             threads: threads.min(connections),
             end: plan.requests.map_or(End::After(plan.measured(self.plan.timing)), End::Requests),
@@ -437,6 +448,10 @@ impl<'p> Experiment<'p> {
                 Arrivals::Constant { rate_per_second } => Some(rate_per_second),
             },
             urls: plan.urls.map(|urls| PathBuf::from(list_name(&urls))),
+            requests_from: plan
+                .requests_from
+                .is_some()
+                .then(|| PathBuf::from(requests_name(self.plan, case))),
             message: plan.message.clone(),
             timeout: plan.timeout,
             says_keep_alive: self.plan.says_keep_alive && plan.version == Version::Http1,
@@ -535,9 +550,44 @@ fn is_done(results: &Results, plan: &Plan, (proxy, case, round): (usize, usize, 
     results.runs.iter().any(|run| run.round == round && run.proxy == *proxy && run.case == *case)
 }
 
+/// Writes what the generators read on every client: authorities, URLs and requests.
+async fn put_files(plan: &Plan, sites: &mut Sites) -> Result<(), Error> {
+    for (name, authority) in &plan.authorities {
+        sites.put_for_clients(&authority_name(name), authority).await?;
+    }
+    let mut lists: Vec<UrlList> = Vec::new();
+    for urls in plan.cases.iter().filter_map(|case| case.urls) {
+        if !lists.contains(&urls) {
+            sites.put_for_clients(&list_name(&urls), &urls.text()).await?;
+            lists.push(urls);
+        }
+    }
+    let mut names = HashSet::new();
+    for (number, case) in plan.cases.iter().enumerate() {
+        let name = requests_name(plan, number);
+        if let Some(list) = case.requests_from.as_ref().filter(|_| names.insert(name.clone())) {
+            sites.put_for_clients(&name, &list.text()?).await?;
+        }
+    }
+    Ok(())
+}
+
 /// File name of a list of URLs.
 fn list_name(urls: &UrlList) -> String {
     format!("urls-{}-{}.txt", urls.total, urls.seed)
+}
+
+/// File name of the list of requests of a case: one for all cases with the same.
+fn requests_name(plan: &Plan, case: usize) -> String {
+    let list = &plan.cases[case].requests_from;
+    let first = plan.cases.iter().position(|other| other.requests_from == *list);
+    format!("requests-{}.json", first.unwrap_or(case))
+}
+
+/// File name of the authorities of a service that runs already.
+fn authority_name(service: &str) -> String {
+    let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+    format!("ca-{}.pem", service.chars().map(letter).collect::<String>())
 }
 
 /// Rounds a rate to two digits, so that people can read and type it.
@@ -578,6 +628,7 @@ mod tests {
             published: Vec::new(),
             expectations: Vec::new(),
             says_keep_alive: false,
+            authorities: BTreeMap::new(),
         };
         let refused = is_something(&plan).expect_err("nothing to do");
         assert!(refused.to_string().contains("case"), "{refused}");

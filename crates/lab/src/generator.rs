@@ -81,8 +81,10 @@ impl Generator {
 pub(crate) struct Request {
     pub(crate) url: String,
     pub(crate) version: Version,
-    /// Certificate to trust, if the URL is `https`.
+    /// Certificate to trust, if the URL is `https` and the proxy is the lab's.
     pub(crate) trusted: Option<PathBuf>,
+    /// Certificates of authorities to trust, of a service that is not the lab's; `None` trusts those of the system.
+    pub(crate) authority: Option<PathBuf>,
     pub(crate) connections: usize,
     pub(crate) threads: usize,
     pub(crate) end: End,
@@ -90,6 +92,8 @@ pub(crate) struct Request {
     pub(crate) rate_per_second: Option<f64>,
     /// File with paths to request instead of the URL's path.
     pub(crate) urls: Option<PathBuf>,
+    /// File with a list of requests to send instead of the URL's path, from [`crate::plan::RequestList`].
+    pub(crate) requests_from: Option<PathBuf>,
     /// Differences from a plain GET.
     pub(crate) message: Message,
     /// Timeout of a request.
@@ -136,7 +140,13 @@ impl Request {
     /// Puts the request's files into this folder.
     pub(crate) fn within(self, folder: &Path) -> Self {
         let inside = |name: PathBuf| folder.join(name);
-        Self { trusted: self.trusted.map(inside), urls: self.urls.map(inside), ..self }
+        Self {
+            trusted: self.trusted.map(inside),
+            authority: self.authority.map(inside),
+            urls: self.urls.map(inside),
+            requests_from: self.requests_from.map(inside),
+            ..self
+        }
     }
 
     /// Starts a generator for the request on these cores. Its output goes to the folder.
@@ -216,7 +226,8 @@ fn children_seconds() -> Option<f64> {
 /// Rejects rates and lists of URLs, for generators without them.
 fn closed_loop_of_one_url(request: &Request) -> Option<&'static str> {
     let rate = request.rate_per_second.map(|_| "only vanward's own generator keeps to a rate here");
-    let list = request.urls.as_ref().map(|_| "only vanward's own generator takes a list of URLs here");
+    let list = request.urls.as_ref().or(request.requests_from.as_ref());
+    let list = list.map(|_| "only vanward's own generator takes a list here");
     let message = "only vanward's own generator sends other methods, fields and bodies here";
     rate.or(list).or((!request.message.is_plain()).then_some(message))
 }
@@ -291,11 +302,13 @@ mod tests {
             url: "http://127.0.0.1:1/tiny".to_owned(),
             version: Version::Http1,
             trusted: None,
+            authority: None,
             connections: 4,
             threads: 2,
             end: End::After(Duration::from_millis(1500)),
             rate_per_second: None,
             urls: None,
+            requests_from: None,
             message: Message::default(),
             timeout: Duration::from_secs(10),
             says_keep_alive: false,

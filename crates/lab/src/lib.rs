@@ -62,9 +62,10 @@ pub use changes::Changes;
 pub use error::Error;
 pub use experiment::{Forecast, Progress, Watcher, run};
 pub use plan::{
-    CasePlan, Deviation, Features, Load, Message, OriginPlan, OriginSource, Own, Payload, Plan, Timing,
+    CasePlan, Deviation, Features, Load, Message, OriginPlan, OriginSource, OriginsTls, Own, Payload, Plan,
+    RequestList, Timing,
 };
 pub use serving::Serving;
 pub use site::Host;
 pub use sites::{Placement, Sites};
-pub use written::{Grammar, Written};
+pub use written::{Grammar, Target, Written, authority_of};

@@ -13,9 +13,12 @@ use crate::certificate::{CIPHER, Certificate};
 use crate::error::Error;
 use crate::group::Group;
 use crate::plan::{OriginSource, Own};
+use crate::proxies::Verified;
 use crate::start;
 use crate::usage::{Processes, Reading, Root};
 
+/// File with the certificates of authorities of origins that are not the lab's.
+pub(crate) const AUTHORITY: &str = "origins-ca.pem";
 /// Timeout of a request for an origin's counters.
 const TELLING: Duration = Duration::from_secs(2);
 
@@ -51,6 +54,8 @@ pub(crate) struct Wanted {
     pub(crate) has_tls: bool,
     /// Whether responses have `Connection: keep-alive`.
     pub(crate) says_keep_alive: bool,
+    /// Name in the certificates of servers that run already and use TLS, with [`AUTHORITY`] in the agent's folder.
+    pub(crate) tls_name: Option<String>,
 }
 
 /// Running origins. They end when this is dropped.
@@ -103,8 +108,15 @@ impl Origins {
                 }
             }
             OriginSource::Running(servers) => {
+                let verified = wanted.tls_name.as_ref().map(|name| {
+                    let authority = folder.join(AUTHORITY);
+                    Verified { authority, name: name.clone() }
+                });
                 for server in servers {
-                    origins.addresses.plain.push(start::running_server(server, &wanted.ready).await?);
+                    let address = start::running_server(server, &wanted.ready, verified.as_ref()).await?;
+                    let addresses = &mut origins.addresses;
+                    let reached = if verified.is_some() { &mut addresses.tls } else { &mut addresses.plain };
+                    reached.push(address);
                 }
             }
             OriginSource::Nothing => {}

@@ -1,13 +1,16 @@
 //! Plan of a run: what to measure, and for how long. No I/O.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use report::figure;
 use report::results::{Absent, DELAYED, File, LIMITED, Layer, Published, Role, Scheme, Upstream, Version};
 use serde::{Deserialize, Serialize};
 
+use crate::error::Error;
 use crate::expect::{Bound, Expect};
 use crate::generator::Generator;
 use crate::proxies::Installed;
@@ -45,6 +48,8 @@ pub struct Plan {
     pub expectations: Vec<Expect>,
     /// Whether clients and origins send `Connection: keep-alive`, as HTTP/1.0 requires.
     pub says_keep_alive: bool,
+    /// Certificates of authorities, in PEM, for services that run already, by their names.
+    pub authorities: BTreeMap<String, String>,
 }
 
 /// Servers behind the proxies.
@@ -54,6 +59,17 @@ pub struct OriginPlan {
     pub source: OriginSource,
     /// Path that is answered with 200 once a server is ready; `None` is the path of each case.
     pub ready: Option<String>,
+    /// TLS of servers that run already; `None` is none.
+    pub tls: Option<OriginsTls>,
+}
+
+/// TLS of origins that are not the lab's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OriginsTls {
+    /// Certificates of authorities, in PEM.
+    pub authority: String,
+    /// Name in the certificates.
+    pub name: String,
 }
 
 /// What the servers behind the proxies are.
@@ -72,7 +88,7 @@ pub enum OriginSource {
 impl OriginPlan {
     /// So many of `vanward origin`.
     pub fn own(count: NonZeroUsize) -> Self {
-        Self { source: OriginSource::Own(count), ready: None }
+        Self { source: OriginSource::Own(count), ready: None, tls: None }
     }
 
     /// Nothing in place of `vanward origin`: what is measured runs already.
@@ -123,6 +139,8 @@ pub struct CasePlan {
     pub payload: Payload,
     /// List of URLs to request instead of the payload.
     pub urls: Option<UrlList>,
+    /// List of requests to send instead of the payload, by their weights.
+    pub requests_from: Option<RequestList>,
     /// Differences of the requests from a plain GET.
     pub message: Message,
     /// When requests are sent.
@@ -145,6 +163,29 @@ pub struct CasePlan {
     pub features: Features,
     /// Name of the published case to compare with.
     pub published: Option<String>,
+}
+
+/// A list of requests, which go to whatever is measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestList {
+    /// The file, or the plan itself, for the report.
+    pub source: String,
+    /// The requests; their URLs are paths.
+    pub requests: Arc<Vec<load::Listed>>,
+}
+
+impl RequestList {
+    /// Text of the list for `vanward load`.
+    pub(crate) fn text(&self) -> Result<String, Error> {
+        let broken =
+            |error| Error::System { action: "hand over a list", source: std::io::Error::other(error) };
+        serde_json::to_string(&*self.requests).map_err(broken)
+    }
+
+    /// Describes the list for the report.
+    pub fn phrase(&self) -> String {
+        format!("{} of {}", figure::things(self.requests.len(), "request"), self.source)
+    }
 }
 
 /// Differences of a case's requests from a plain GET.
@@ -332,8 +373,26 @@ impl CasePlan {
         (self.scheme == Scheme::Http && self.upstream != Upstream::Https) || role != Role::Direct
     }
 
-    /// Contradiction in the case: at layer 4, clients and origins must use the same protocol.
+    /// Whether requests are not for the payload's path alone.
+    pub(crate) fn has_list(&self) -> bool {
+        self.urls.is_some() || self.requests_from.is_some()
+    }
+
+    /// Contradiction in the case: a list leaves no room for other requests; at layer 4, clients and origins must use the
+    /// same protocol.
     pub(crate) fn contradiction(&self) -> Option<String> {
+        if self.requests_from.is_some() && (self.urls.is_some() || !self.message.is_plain()) {
+            return Some(format!(
+                "{:?} has requests_from, which says what is sent; leave out request and urls",
+                self.name
+            ));
+        }
+        if self.requests_from.is_some() && self.generator.name != report::results::OWN_GENERATOR {
+            return Some(format!(
+                "{:?} has requests_from, which only the generator \"vanward\" sends",
+                self.name
+            ));
+        }
         if self.layer == Layer::Seven {
             return None;
         }
@@ -355,7 +414,8 @@ impl CasePlan {
     pub(crate) fn is_closed_loop_of(&self, paced: &Self) -> bool {
         let key = |case: &Self| {
             let protocol = (case.scheme, case.version, case.upstream, case.layer);
-            let asked = (case.payload.clone(), case.urls, case.message.clone());
+            let list = case.requests_from.clone();
+            let asked = (case.payload.clone(), case.urls, list, case.message.clone());
             (asked, protocol, case.connections, case.workers, case.features)
         };
         self.load == Load::Closed && key(self) == key(paced) && self.generator.name == paced.generator.name

@@ -65,7 +65,7 @@ const IDLE_MOST: usize = 1024;
 
 /// Text for an unsupported feature: layer 4.
 const LAYER_4: &str = "passing on at layer 4";
-/// Name in the certificate of the origins.
+/// Name in the lab's certificate of the origins.
 const ORIGIN_NAME: &str = "localhost";
 
 /// Drivers that are always available.
@@ -140,8 +140,8 @@ pub struct Service {
     pub origins: Vec<SocketAddr>,
     /// Protocol of the origins.
     pub upstream: Upstream,
-    /// Certificate of the origins, if they use TLS.
-    pub origins_certificate: Option<PathBuf>,
+    /// How the certificate of the origins is verified, if they use TLS.
+    pub origins_certificate: Option<Verified>,
     /// Layer at which the proxy forwards: 7 or 4.
     pub layer: Layer,
     /// Worker threads or processes.
@@ -154,6 +154,22 @@ pub struct Service {
     pub features: Features,
     /// Path and query of all requests; `None` if they differ.
     pub target: Option<String>,
+}
+
+/// How a proxy verifies the certificate of its origins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verified {
+    /// Certificates of authorities, or the certificate itself, in PEM.
+    pub authority: PathBuf,
+    /// Name in the certificate, and to ask for (SNI).
+    pub name: String,
+}
+
+impl Verified {
+    /// The lab's own certificate.
+    pub(crate) fn own(certificate: &Certificate) -> Self {
+        Self { authority: certificate.certificate.clone(), name: ORIGIN_NAME.to_owned() }
+    }
 }
 
 impl Service {
@@ -181,7 +197,10 @@ impl Service {
     pub(crate) fn trusted(&self) -> Option<&Path> {
         match &self.tls {
             Some(tls) => Some(&tls.certificate),
-            None => self.origins_certificate.as_deref().filter(|_| self.layer == Layer::Four),
+            None => {
+                let origins = self.origins_certificate.as_ref().filter(|_| self.layer == Layer::Four);
+                origins.map(|verified| verified.authority.as_path())
+            }
         }
     }
 

@@ -19,8 +19,8 @@ use crate::error::Error;
 use crate::generator::{Generator, Request};
 use crate::origins::{self, Addresses};
 
-use crate::plan::{Own, Payload, Plan};
-use crate::proxies::{Installed, Service};
+use crate::plan::{OriginsTls, Own, Payload, Plan};
+use crate::proxies::{Installed, Service, Verified};
 use crate::site::{Host, Site};
 
 /// Delay from the order to measure to the beginning: more than any message takes.
@@ -123,6 +123,7 @@ impl Sites {
             address: self.addresses[self.origins],
             has_tls,
             says_keep_alive: plan.says_keep_alive,
+            tls_name: plan.origins.tls.as_ref().map(|tls| tls.name.clone()),
         });
         let site = &mut self.all[self.origins];
         match site.ask(&ask).await? {
@@ -151,6 +152,16 @@ impl Sites {
             put(&mut self.all[client], &there.certificate, pem.certificate.clone()).await?;
         }
         Ok(here)
+    }
+
+    /// Gives the proxy and the machine of the origins the authorities of origins that are not the lab's.
+    pub(crate) async fn trust_origins(&mut self, tls: &OriginsTls) -> Result<Verified, Error> {
+        let both = [Some(self.proxy), Some(self.origins).filter(|origins| *origins != self.proxy)];
+        for site in both.into_iter().flatten() {
+            put(&mut self.all[site], Path::new(origins::AUTHORITY), tls.authority.clone()).await?;
+        }
+        let authority = self.all[self.proxy].begun.folder.join(origins::AUTHORITY);
+        Ok(Verified { authority, name: tls.name.clone() })
     }
 
     /// Writes a file on every client.

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::error::Error;
 use crate::group::Group;
 use crate::plan::Payload;
-use crate::proxies::{Installed, Launch, Service, Setting};
+use crate::proxies::{Installed, Launch, Service, Setting, Verified};
 
 /// Timeout of a start: long enough for the slowest program on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -182,11 +182,33 @@ pub(crate) async fn until_a_server_answers(
 
 /// The address of a server that runs already, as `HOST:PORT`. It must answer a GET request for `path`, whatever the
 /// status.
-pub(crate) async fn running_server(server: &str, path: &str) -> Result<SocketAddr, Error> {
-    let refused = |reason: String| Error::NoServer { server: server.to_owned(), reason };
+pub(crate) async fn running_server(
+    server: &str,
+    path: &str,
+    verified: Option<&Verified>,
+) -> Result<SocketAddr, Error> {
+    let scheme = if verified.is_some() { "https" } else { "http" };
+    let refused = |reason: String| Error::NoServer { server: format!("{scheme}://{server}"), reason };
     let mut found = lookup_host(server).await.map_err(|error| refused(error.to_string()))?;
     let address = found.next().ok_or_else(|| refused("its name has no address".to_owned()))?;
-    match timeout(PROBE_LIMIT, probe(address, path)).await {
+    let probed = async {
+        match verified {
+            None => probe(address, path).await,
+            Some(Verified { authority, name }) => {
+                let tls = load::Tls {
+                    ca: Some(authority.clone()),
+                    server_name: Some(name.clone()),
+                    ..load::Tls::default()
+                };
+                probe_plan(
+                    load::Plan { tls, ..load::Plan::new(format!("https://{address}{path}")) },
+                    PROBE_LIMIT,
+                )
+                .await
+            }
+        }
+    };
+    match timeout(PROBE_LIMIT, probed).await {
         Ok(Ok(_)) => Ok(address),
         Ok(Err(error)) => Err(refused(error.to_string())),
         Err(_) => Err(refused(format!("no response within {PROBE_LIMIT:?}"))),
@@ -311,11 +333,19 @@ async fn probe_by_load(service: &Service, path: &str, limit: Duration) -> io::Re
     let plan = load::Plan {
         tls: load::Tls { ca: trusted, ..load::Tls::default() },
         http2: service.version == Version::Http2,
+        ..load::Plan::new(format!("{scheme}://{}{path}", service.listen))
+    };
+    probe_plan(plan, limit).await
+}
+
+/// Sends one request of a plan.
+async fn probe_plan(plan: load::Plan, limit: Duration) -> io::Result<(u16, Option<u64>)> {
+    let plan = load::Plan {
         connections: 1,
         requests: Some(1),
         duration_seconds: None,
         timeout_seconds: limit.as_secs_f64(),
-        ..load::Plan::new(format!("{scheme}://{}{path}", service.listen))
+        ..plan
     };
     let told = tokio::task::spawn_blocking(move || load::run(&plan)).await.map_err(io::Error::other)?;
     let told = told.map_err(io::Error::other)?;

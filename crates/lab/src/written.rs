@@ -4,10 +4,14 @@
 
 /// Reports all mistakes of a text.
 mod every;
+/// Cases that nobody could measure.
+mod impossible;
 /// Tables of the machines.
 mod machines;
 /// Origins and requests of one's own.
 mod own_services;
+/// Lists of requests.
+mod lists;
 /// Plans of resilience runs.
 mod resilience;
 /// Values.
@@ -32,11 +36,23 @@ use crate::proxies;
 use crate::sites::Placement;
 pub use resilience::Grammar;
 
+use impossible::impossible;
+use lists::{Lists, RawRequestsFrom};
 use machines::RawMachines;
-use own_services::{RawCommand, RawOrigin, RawRequest};
+pub use own_services::authority_of;
+use own_services::{RawCommand, RawOrigin, RawRequest, RawTarget};
 use values::{
     Each, Rate, RawGenerator, RawLoad, RawPayload, RawUrls, Size, Span, Workers, ten_seconds, three,
 };
+
+/// A service that is measured in place of the proxies of a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The service.
+    pub server: Server,
+    /// Certificates of authorities to trust, in PEM; `None` trusts those of the system.
+    pub authority: Option<String>,
+}
 
 /// Maximum number of cases: nobody reads more.
 const CASES_MOST: usize = 2_000;
@@ -62,6 +78,8 @@ pub struct Written {
     pub expectations: Vec<Expect>,
     /// Whether clients and origins send `Connection: keep-alive`.
     pub says_keep_alive: bool,
+    /// Certificates of authorities, in PEM, for services that run already, by their names.
+    pub authorities: BTreeMap<String, String>,
 }
 
 impl Written {
@@ -78,7 +96,7 @@ impl Written {
     /// # Errors
     /// Every mistake, in the order of the file.
     pub fn read_for(
-        target: Option<Server>,
+        target: Option<Target>,
         text: &str,
         file: &str,
         quick: bool,
@@ -88,8 +106,9 @@ impl Written {
         // Of a plan that has lost something it is not known which cases it has.
         let is_whole = mistakes.is_empty();
         let Some(mut raw) = every.value.take() else { return Err(mistakes) };
-        if let Some(server) = target {
-            raw.measure_only(server);
+        let mut authorities = BTreeMap::new();
+        if let Some(Target { server, authority }) = target {
+            authorities.extend(raw.measure_only(server).zip(authority));
         }
         let places = Places::new(text, file);
         let there =
@@ -107,14 +126,18 @@ impl Written {
         let expectations = expectations(raw.expect, &names, &mut refuse);
         let placement = raw.machine.placement().map_err(|message| refuse(0..0, message));
         let clients = placement.as_ref().map_or(1, |placement| placement.clients.len());
-        let origins = RawOrigin::plan(raw.origin.as_ref(), raw.origins.as_ref(), &mut refuse);
+        let origins = RawOrigin::plan(raw.origin.as_ref(), raw.origins.as_ref(), file, &mut refuse);
         let origins = if has_targets_alone { origins.unless_own() } else { origins };
-        let given = Given { quick, clients, has_own_origins: origins.is_own() };
-        let mut cases = if is_whole { cases_of(&raw.case, given, &mut refuse) } else { Vec::new() };
-        if let Some(alone) = without_its_loop(&cases) {
-            refuse(0..0, alone);
-        }
+        authorities.extend(own_services::authorities(&raw.target, file, &mut refuse));
+        let (has_own_origins, have_origins_tls) = (origins.is_own(), origins.tls.is_some());
+        let given = Given { quick, clients, has_own_origins, have_origins_tls };
+        let mut lists = Lists::new(text, file);
+        let mut cases =
+            if is_whole { cases_of(&raw.case, given, &mut lists, &mut refuse) } else { Vec::new() };
+        without_its_loop(&cases).into_iter().for_each(|alone| refuse(0..0, alone));
         mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
+        // Those of other files come behind the plan's own.
+        mistakes.extend(lists.mistakes);
         let (Ok(placement), Some(title), Some(duration), true) =
             (placement, raw.title, raw.duration, mistakes.is_empty())
         else {
@@ -138,6 +161,7 @@ impl Written {
             cases,
             expectations,
             says_keep_alive: raw.say_keep_alive,
+            authorities,
         })
     }
 
@@ -187,14 +211,16 @@ fn without_its_loop(cases: &[CasePlan]) -> Option<String> {
 }
 
 impl RawPlan {
-    /// Replaces all proxies by one service that runs already.
-    fn measure_only(&mut self, server: Server) {
+    /// Replaces all proxies by one service that runs already. Returns its name.
+    fn measure_only(&mut self, server: Server) -> Option<String> {
         let name = proxies::target::DRIVER.name.to_owned();
         self.proxies = vec![Spanned::new(0..0, name.clone())];
-        self.target = BTreeMap::from([(Spanned::new(0..0, name), server)]);
+        let target = RawTarget { server, ca: None };
+        self.target = BTreeMap::from([(Spanned::new(0..0, name.clone()), target)]);
         self.origin = None;
         self.command.clear();
         self.proxy.clear();
+        Some(name)
     }
 
     /// Whether all that is measured runs already.
@@ -220,7 +246,7 @@ struct RawPlan {
     origins: Option<Spanned<NonZeroUsize>>,
     origin: Option<Spanned<RawOrigin>>,
     #[serde(default)]
-    target: BTreeMap<Spanned<String>, Server>,
+    target: BTreeMap<Spanned<String>, RawTarget>,
     #[serde(default)]
     program: BTreeMap<Spanned<String>, PathBuf>,
     #[serde(default = "three")]
@@ -240,7 +266,7 @@ struct RawPlan {
 /// Tables of proxies that only the plan knows.
 type Tables = (
     BTreeMap<Spanned<String>, RawCommand>,
-    BTreeMap<Spanned<String>, Server>,
+    BTreeMap<Spanned<String>, RawTarget>,
     BTreeMap<Spanned<String>, PathBuf>,
 );
 
@@ -253,7 +279,7 @@ fn wanted(
     Wanted {
         names: proxies.into_iter().map(Spanned::into_inner).collect(),
         commands: unplaced(commands).into_iter().map(|(name, raw)| (name, raw.template())).collect(),
-        targets: unplaced(targets),
+        targets: unplaced(targets).into_iter().map(|(name, raw)| (name, raw.server)).collect(),
         programs: unplaced(programs),
         deviations: deviations.into_iter().map(|(name, raw)| (name, raw.into())).collect(),
     }
@@ -268,7 +294,7 @@ fn unplaced<V>(table: BTreeMap<Spanned<String>, V>) -> Vec<(String, V)> {
 struct Named<'r> {
     proxies: &'r [Spanned<String>],
     command: &'r BTreeMap<Spanned<String>, RawCommand>,
-    target: &'r BTreeMap<Spanned<String>, Server>,
+    target: &'r BTreeMap<Spanned<String>, RawTarget>,
     program: &'r BTreeMap<Spanned<String>, PathBuf>,
 }
 
@@ -351,12 +377,15 @@ struct Given {
     clients: usize,
     /// Whether responses are those of `vanward origin`.
     has_own_origins: bool,
+    /// Whether other origins use TLS.
+    have_origins_tls: bool,
 }
 
 /// Every combination of every case.
 fn cases_of(
     written: &[Spanned<RawCase>],
     given: Given,
+    lists: &mut Lists<'_>,
     refuse: &mut dyn FnMut(Range<usize>, String),
 ) -> Vec<CasePlan> {
     let mut cases = Vec::new();
@@ -367,7 +396,10 @@ fn cases_of(
         if let Some(message) = case.get_ref().request.as_ref().and_then(RawRequest::impossible) {
             refuse(case.span(), message);
         }
+        let list = case.get_ref().requests_from.as_ref();
+        let list = list.and_then(|written| lists.read(written, &case.get_ref().hosts, refuse));
         for mut plan in case.get_ref().plans(given.quick) {
+            plan.requests_from = list.clone();
             if !given.has_own_origins {
                 plan.payload.bytes = None;
             }
@@ -390,23 +422,6 @@ fn cases_of(
         refuse(0..0, format!("the plan has {} cases; expected 1 to {CASES_MOST}", cases.len()));
     }
     cases
-}
-
-/// Why a case is impossible for every proxy and generator.
-fn impossible(case: &CasePlan, Given { clients, has_own_origins, .. }: Given) -> Option<String> {
-    let unknown = || {
-        if !has_own_origins {
-            return None;
-        }
-        let message = origin::serves(&case.payload.path).err()?;
-        Some(format!("payload {:?}: {message}", case.payload.path))
-    };
-    let alone = (case.connections.get() < clients)
-        .then(|| format!("{:?} has fewer connections than there are clients", case.name));
-    let tls = (case.upstream == Upstream::Https && !has_own_origins).then(|| {
-        format!("{:?} has origins over TLS; those of [origin] are reached without TLS: upstream is \"http\" or \"h2\"", case.name)
-    });
-    case.contradiction().or_else(unknown).or(tls).or(alone)
 }
 
 /// Settings that differ for one proxy.
@@ -460,6 +475,9 @@ struct RawCase {
     #[serde(default = "ten_seconds")]
     timeout: Span,
     urls: Option<RawUrls>,
+    requests_from: Option<Spanned<RawRequestsFrom>>,
+    #[serde(default)]
+    hosts: Vec<String>,
     request: Option<RawRequest>,
     cache: Option<Size>,
     delay: Option<Span>,
@@ -532,6 +550,7 @@ impl RawCase {
             layer: variant.layer,
             payload: variant.payload.clone(),
             urls: self.urls.as_ref().map(|urls| UrlList { total: urls.total.get(), seed: urls.seed }),
+            requests_from: None,
             message: self.request.as_ref().map(RawRequest::message).unwrap_or_default(),
             load: variant.load.clone(),
             generator: variant.generator,

@@ -388,7 +388,7 @@ impl Open {
         };
         let waiting = &mut self.waiting.borrow_mut()[place];
         let Some(exchange) = &mut waiting.exchange else { return false };
-        if self.slots.is_over() || closed.is_spent() {
+        if connection.is_over() || closed.is_spent() {
             return false;
         }
         let Some(received) = connection.take_success(place) else { return false };
@@ -399,8 +399,17 @@ impl Open {
         let number = turn.counted.then(|| worker.departure(&turn, turn.due, turn.due));
         *exchange = Exchange { turn, sent: turn.due, chosen, number };
         let message = &messages[chosen];
-        connection.ask(place, Sent::of(message, worker).asked(worker, message.server, false));
+        self.ask(&mut connection, place, Sent::of(message, worker).asked(worker, message.server, false));
         true
+    }
+
+    /// Sends a request. The last number of a stream ends the connection for others.
+    #[inline]
+    fn ask(&self, connection: &mut Connection, place: usize, asked: Asked<'_>) {
+        connection.ask(place, asked);
+        if connection.is_over() {
+            self.slots.end();
+        }
     }
 
     /// Polls for the end of a stream.
@@ -729,7 +738,7 @@ impl Sender {
             (Requests::Http1(_), None) => unreachable!("the requests of a run are of one protocol"),
         };
         open.waiting.borrow_mut()[place].exchange = Some(*exchange);
-        open.connection.borrow_mut().ask(place, sent.asked(worker, server, self.user.is_some()));
+        open.ask(&mut open.connection.borrow_mut(), place, sent.asked(worker, server, self.user.is_some()));
         open.wake();
         let mut was_woken = false;
         let exchanged = poll_fn(|context| {

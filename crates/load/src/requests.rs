@@ -12,6 +12,8 @@ mod http;
 mod har;
 /// Lists of URLs with methods.
 mod lines;
+/// Lists that were read before.
+mod handed;
 
 use std::ops::Range;
 
@@ -37,6 +39,8 @@ pub enum Format {
     Har,
     /// `METHOD URL body` on a line.
     Lines,
+    /// [`Listed`] as JSON, from a program that has read a list in another format.
+    Handed,
 }
 
 impl Format {
@@ -87,8 +91,36 @@ pub fn parse(format: Format, source: &Source<'_>) -> Result<Vec<Listed>, Vec<Mis
         Format::Http => http::read(&mut reading),
         Format::Har => har::read(&mut reading),
         Format::Lines => lines::read(&mut reading),
+        Format::Handed => handed::read(&mut reading),
     }
     reading.end()
+}
+
+/// Reads the requests of a list of tables within a larger TOML text, at this place in it.
+pub fn parse_tables(source: &Source<'_>, at: &Range<usize>) -> Result<Vec<Listed>, Vec<Mistake>> {
+    let mut reading = Reading::new(source);
+    tables::read_at(&mut reading, at);
+    reading.end()
+}
+
+/// Scheme, host and port of the URLs of requests, each once.
+pub fn hosts(requests: &[Listed]) -> Vec<&str> {
+    let mut hosts = Vec::new();
+    for request in requests {
+        let host = draft::authority(&request.url);
+        if !hosts.contains(&host) {
+            hosts.push(host);
+        }
+    }
+    hosts
+}
+
+/// Makes the URL of a request a path: it is for whatever host is meant later.
+pub fn here(request: &mut Listed) {
+    request.url.replace_range(..draft::authority(&request.url).len(), "");
+    if !request.url.starts_with('/') {
+        request.url.insert(0, '/');
+    }
 }
 
 /// Reading of a list under way.

@@ -114,6 +114,211 @@ fn a_service_that_runs_is_measured_behind_proxies_and_alone() {
 }
 
 #[test]
+fn a_list_of_requests_is_sent_to_a_service_behind_proxies_and_alone() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let address = service();
+    let inside = "requests_from = [\n{ path = \"/health\", weight = 3 },\n{ path = \"/orders\", method = \"PUT\", \
+                  headers = { X-Tenant = \"acme\" }, body_file = \"order.json\", check = { contains = \"ok\" } }]\n";
+    let case = |name: &str, list: &str| {
+        format!("[[case]]\nname = \"{name}\"\npayload = \"/health\"\nconnections = 1\nrequests = 20\n{list}")
+    };
+    std::fs::write(folder.path().join("order.json"), "{\"a\":1}").expect("a body");
+    // Its host is not that of the service.
+    let http = "### order\n# @weight 3\nPUT http://shop.test/orders\nX-Tenant: acme\n\n< ./order.json\n\n\
+                ### health\n# @check contains nothing\nGET /health\n";
+    std::fs::write(folder.path().join("shop.http"), http).expect("a list");
+    let recording = "{\"log\": {\"entries\": [{\"request\": {\"method\": \"GET\", \"url\": \
+                     \"https://shop.test/health\", \"headers\": []}}]}}";
+    std::fs::write(folder.path().join("visit.har"), recording).expect("a recording");
+    let plan = format!(
+        "{PLAN}proxies = [\"direct\", \"vanward\"]\n[origin]\nurl = [\"http://{address}\"]\nready = \"/health\"\n\
+         {}{}{}",
+        case("inside", inside),
+        case("http", "requests_from = \"shop.http\"\n"),
+        case("har", "requests_from = \"visit.har\"\n"),
+    );
+    let all = |name: &str, good, failed| {
+        ["direct", "vanward"].map(|proxy| (proxy.to_owned(), good, failed, name.to_owned()))
+    };
+    let found = results(folder.path(), &plan, &[]);
+    let named = |found: &Results| -> Vec<_> {
+        let mut named: Vec<_> = found
+            .runs
+            .iter()
+            .map(|run| {
+                let (Outcome::Measured(measured) | Outcome::Invalid { measured, .. }) = &run.outcome else {
+                    panic!("it was measured: {:?}", run.outcome)
+                };
+                (run.proxy.clone(), measured.requests, measured.error_count(), run.case.clone())
+            })
+            .collect();
+        named.sort_by(|one, other| (&other.3, &one.0).cmp(&(&one.3, &other.0)));
+        named
+    };
+    assert_eq!(named(&found), [all("inside", 20, 0), all("http", 15, 5), all("har", 20, 0)].concat());
+    let missed = found.runs.iter().find(|run| run.case == "http").expect("it was measured");
+    let Outcome::Invalid { reason, measured, .. } = &missed.outcome else { panic!("a quarter failed") };
+    assert!(
+        reason.contains("5 of 20 requests failed: health: the body") && measured.errors["check"] == 5,
+        "{reason}"
+    );
+    let lists: Vec<_> = found.cases.iter().map(|case| case.features[0].as_str()).collect();
+    assert_eq!(lists, ["2 requests of the plan", "2 requests of shop.http", "1 request of visit.har"]);
+    let page = std::fs::read_to_string(folder.path().join("out/report.html")).expect("a page");
+    assert!(
+        page.contains("2 requests of shop.http") && page.contains("5 of 20 requests failed: health"),
+        "{page}"
+    );
+
+    let found =
+        results(folder.path(), &plan, &["--target", &format!("http://{address}"), "--cases", "inside"]);
+    assert_eq!(counts(&found), [("target".to_owned(), 20, 0)]);
+}
+
+/// An origin over TLS in this folder, with a certificate for `orders.test` and its address that an authority has signed:
+/// `ca.pem`.
+fn tls_origin(folder: &Path) -> (Process, SocketAddr) {
+    let key = || rcgen::KeyPair::generate().expect("a key");
+    let (ca_key, server_key) = (key(), key());
+    let mut ca = rcgen::CertificateParams::new(Vec::new()).expect("no name");
+    // Another name than that of the certificate, which would otherwise seem to have signed itself.
+    ca.distinguished_name.push(rcgen::DnType::CommonName, "Authority of a test");
+    ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let ca_certificate = ca.self_signed(&ca_key).expect("a certificate");
+    let names = ["orders.test", "127.0.0.1"].map(str::to_owned);
+    let server = rcgen::CertificateParams::new(names).expect("names");
+    let server = server.signed_by(&server_key, &rcgen::Issuer::new(ca, &ca_key)).expect("a certificate");
+    for (name, text) in [
+        ("ca.pem", ca_certificate.pem()),
+        ("cert.pem", server.pem()),
+        ("key.pem", server_key.serialize_pem()),
+    ] {
+        std::fs::write(folder.join(name), text).expect("a file");
+    }
+    let flags = ["origin", "--listen", "127.0.0.1:0", "--cert", "cert.pem", "--key", "key.pem"];
+    let mut origin = Process::start_in(folder, &flags);
+    let address = origin.address();
+    (origin, address)
+}
+
+#[test]
+fn origins_over_tls_are_verified_by_the_proxies() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (_origin, address) = tls_origin(folder.path());
+    let plan = |ca: &str, name: &str| {
+        format!(
+            "{PLAN}proxies = [\"vanward\", \"nginx\", \"haproxy\"]\n[origin]\nurl = [\"https://{address}\"]\n\
+             ca = \"{ca}\"\nname = \"{name}\"\n\
+             [[case]]\nname = \"tls\"\npayload = \"/tiny\"\nupstream = \"https\"\nconnections = 1\nrequests = 20\n"
+        )
+    };
+    let found = results(folder.path(), &plan("ca.pem", "orders.test"), &[]);
+    let expected: Vec<_> = ["haproxy", "nginx", "vanward"]
+        .into_iter()
+        .filter(|name| found.proxies.iter().any(|proxy| proxy.name == *name))
+        .map(|name| (name.to_owned(), 20, 0))
+        .collect();
+    assert_eq!(counts(&found), expected);
+    assert!(
+        std::env::var_os("CI").is_none() || expected.len() == 3,
+        "nginx and HAProxy have to be there in CI"
+    );
+    let said = format!("origins that run already over TLS: {address}");
+    assert!(found.conditions.alike.contains(&said), "{:?}", found.conditions.alike);
+
+    // Another name, and another authority: told before anything is measured.
+    let other = rcgen::generate_simple_self_signed(["other.test".to_owned()]).expect("a certificate");
+    std::fs::write(folder.path().join("other.pem"), other.cert.pem()).expect("a file");
+    for (ca, name) in [("ca.pem", "other.test"), ("other.pem", "orders.test")] {
+        std::fs::write(folder.path().join("plan.toml"), plan(ca, name)).expect("a plan");
+        let refused = Process::start_in(folder.path(), &["lab", "run", "plan.toml"]).ended().with_code(1);
+        let said = format!("https://{address} does not answer: ");
+        assert!(
+            refused.errors.contains(&said) && refused.errors.contains("certificate"),
+            "{}",
+            refused.errors
+        );
+    }
+}
+
+#[test]
+fn a_service_over_https_is_verified_by_an_authority_of_its_own() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (_origin, address) = tls_origin(folder.path());
+    let case = "[[case]]\nname = \"https\"\nscheme = \"https\"\npayload = \"/tiny\"\nconnections = 1\nrequests = 20\n";
+    let staged = |table: &str| format!("{PLAN}proxies = [\"staging\"]\n[target]\nstaging = {table}\n{case}");
+    let with_ca = staged(&format!("{{ url = \"https://{address}\", ca = \"ca.pem\" }}"));
+    let found = results(folder.path(), &with_ca, &[]);
+    assert_eq!(counts(&found), [("staging".to_owned(), 20, 0)]);
+    let url = format!("https://{address}");
+    let found = results(folder.path(), &with_ca, &["--target", &url, "--ca", "ca.pem"]);
+    assert_eq!(counts(&found), [("target".to_owned(), 20, 0)]);
+    assert!(found.command.contains(" --ca ca.pem "), "{}", found.command);
+    // The system does not know the authority.
+    std::fs::write(folder.path().join("plan.toml"), staged(&format!("\"{url}\""))).expect("a plan");
+    let run = ["lab", "run", "plan.toml", "--out", "out"];
+    let refused = Process::start_in(folder.path(), &run).ended().with_code(INVALID_RUN);
+    assert!(refused.errors.contains("certificate") || refused.output.contains("certificate"), "{refused:?}");
+    for (flags, said) in [
+        (&["--target", "http://127.0.0.1:1", "--ca", "ca.pem"][..], "--ca is about certificates"),
+        (&["--target", &url, "--ca", "none.pem"], "--ca: cannot read none.pem"),
+        (&["--target", &url, "--ca", "key.pem"], "--ca: key.pem has no certificate"),
+    ] {
+        let refused = Process::start_in(folder.path(), &[&run[..], flags].concat()).ended().with_code(2);
+        assert!(refused.errors.contains(said), "{}", refused.errors);
+    }
+}
+
+#[test]
+fn mistakes_in_lists_are_told_with_their_place_before_anything_is_started() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("a file");
+    put("a.toml", "[[request]]\npath = \"/\"\nmethdo = \"PUT\"\n");
+    put("a.http", "GET /x\n\n###\n# @check status many\nGET /y\n");
+    put("b.http", "GET http://a.test/\n\n###\nGET http://b.test/\n");
+    let entry = |host: &str| {
+        format!("{{\"request\": {{\"method\": \"GET\", \"url\": \"http://{host}/\", \"headers\": []}}}}")
+    };
+    put("a.har", &format!("{{\"log\": {{\"entries\": [{}, {}]}}}}", entry("a.test"), entry("b.test")));
+    let good = "requests_from = [{ path = \"/\" }]\n";
+    for (list, said) in [
+        (
+            "requests_from = \"a.toml\"\n",
+            "a.toml:3:1: unknown key \"methdo\" in [[request]]; did you mean \"method\"?",
+        ),
+        ("requests_from = \"a.http\"\n", "a.http:4:"),
+        (
+            "requests_from = \"a.har\"\n",
+            "a.har:1:1: the recording has requests to several hosts: a.test (1), b.test (1); name those that may get load with hosts = [\"HOST\"] in the case",
+        ),
+        (
+            "requests_from = \"b.http\"\n",
+            "plan.toml:9:17: the requests of b.http are to several hosts, http://a.test, http://b.test",
+        ),
+        ("requests_from = \"none.toml\"\n", "plan.toml:9:17: cannot read \"none.toml\": "),
+        ("requests_from = \"a.txt\"\n", "plan.toml:9:17: \"a.txt\" is no list of requests; expected"),
+        ("requests_from = 5\n", "plan.toml:9:17: expected the name of a file"),
+        ("requests_from = []\n", "the file has no request"),
+        (
+            "requests_from = [\n{ path = \"/\", wieght = 2 }]\n",
+            "plan.toml:10:15: unknown key \"wieght\" in [[request]]; did you mean \"weight\"?",
+        ),
+        (
+            "requests_from = [\n{ path = \"/\", check = { size = \"x\" } }]\n",
+            "plan.toml:10:32: size is not understood",
+        ),
+        (&format!("{good}request = {{ method = \"PUT\" }}\n"), "leave out request and urls"),
+        (&format!("{good}generator = \"wrk\"\n"), "only the generator \"vanward\" sends"),
+    ] {
+        let case = "[[case]]\nname = \"a\"\npayload = \"tiny\"\nconnections = 1\n";
+        put("plan.toml", &format!("{PLAN}proxies = [\"direct\"]\n{case}{list}"));
+        let refused =
+            Process::start_in(folder.path(), &["lab", "run", "plan.toml"]).ended().with_code(MISTAKE);
+        assert!(refused.errors.contains(said), "{list}: {}", refused.errors);
+    }
+}
+
+#[test]
 fn a_program_is_started_as_the_origin_and_two_versions_of_a_proxy_are_compared() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = env!("CARGO_BIN_EXE_vanward");
@@ -185,7 +390,26 @@ fn what_cannot_be_is_told_before_anything_is_started() {
         ),
         ("proxies = [\"a\"]\n[command]\na = 1\n", "expected a command line such as"),
         ("proxies = [\"vanward\"]\n[origin]\ncommand = [\"x\"]\n", "does not say where to listen"),
-        ("proxies = [\"vanward\"]\n[origin]\nurl = [\"https://a\"]\n", "over http:// alone"),
+        (
+            "proxies = [\"vanward\"]\n[origin]\nurl = [\"https://a\"]\n",
+            "expected ca = \"FILE\", the authority",
+        ),
+        (
+            "proxies = [\"vanward\"]\n[origin]\nurl = [\"https://a\", \"http://b\"]\n",
+            "some origins use TLS and this one does not",
+        ),
+        (
+            "proxies = [\"vanward\"]\n[origin]\nurl = [\"https://a\"]\nca = \"none.pem\"\n",
+            "6:6: cannot read none.pem",
+        ),
+        (
+            "proxies = [\"vanward\"]\n[origin]\nurl = [\"http://a\"]\nname = \"b\"\n",
+            "name is about certificates; expected it beside https:// URLs",
+        ),
+        (
+            "proxies = [\"a\"]\n[target]\na = { url = \"https://b\", ca = \"none.pem\" }\n",
+            "cannot read none.pem",
+        ),
         (
             "proxies = [\"vanward\"]\norigins = 2\n[origin]\nurl = [\"http://a\"]\n",
             "origins counts servers that",

@@ -14,6 +14,8 @@ mod ci;
 mod bench;
 /// Runs the fuzz targets.
 mod fuzz;
+/// Load generators beside each other.
+mod generators;
 /// Pages of the kept results.
 mod results;
 /// Tests of the proxy with programs of other projects.
@@ -37,6 +39,7 @@ Examples:
   cargo xtask ci                          all that has to pass before a commit
   cargo xtask ci --only clippy            one step of it
   cargo xtask bench                       microbenchmarks, then the demo
+  cargo xtask generators                  `vanward load` beside wrk, h2load and oha
   cargo xtask fuzz --runs 1000000         every fuzz target, a million inputs each
   cargo xtask results                     the pages of docs/results anew
   cargo xtask h2spec                      HTTP/2 conformance, over TLS and in the clear
@@ -56,6 +59,8 @@ enum Command {
     Ci(ci::Args),
     /// Measure what a request costs.
     Bench,
+    /// Measure load generators beside each other.
+    Generators(generators::Args),
     /// Run the fuzz targets.
     Fuzz(fuzz::Args),
     /// Make the pages of docs/results anew from their results.
@@ -83,6 +88,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Ci(arguments) => ci::run(&arguments),
         Command::Bench => bench::run(),
+        Command::Generators(arguments) => generators::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Results => results::run(),
         Command::H2spec(arguments) => strangers::run_h2spec(&arguments),

@@ -8,8 +8,8 @@ use report::results::{Arrivals, Case, Lacking, Layer, Proxy, Role, Scheme, Upstr
 use crate::certificate::Certificate;
 use crate::error::Error;
 use crate::origins::Addresses;
-use crate::plan::{CasePlan, Load, OriginSource, Plan};
-use crate::proxies::{Installed, Service};
+use crate::plan::{CasePlan, Load, OriginSource, Plan, RequestList};
+use crate::proxies::{Installed, Service, Verified};
 use crate::sites::Sites;
 
 /// Settings of a run for every proxy.
@@ -18,6 +18,8 @@ pub(super) struct Given<'g> {
     pub(super) listen: SocketAddr,
     pub(super) origins: &'g Addresses,
     pub(super) certificate: Option<&'g Certificate>,
+    /// How the certificate of origins that are not the lab's is verified.
+    pub(super) verified: Option<&'g Verified>,
 }
 
 impl Given<'_> {
@@ -32,16 +34,17 @@ impl Given<'_> {
             version: case.version,
             origins: self.origins.that_speak(case.upstream).to_vec(),
             upstream: case.upstream,
-            origins_certificate: self
-                .certificate
-                .filter(|_| case.upstream == Upstream::Https)
-                .map(|certificate| certificate.certificate.clone()),
+            origins_certificate: match (case.upstream, self.verified) {
+                (Upstream::Https, Some(verified)) => Some(verified.clone()),
+                (Upstream::Https, None) => self.certificate.map(Verified::own),
+                (Upstream::Http | Upstream::H2, _) => None,
+            },
             layer: case.layer,
             workers: case.workers,
             keep_alive: true,
             access_log: false,
             features: case.features,
-            target: case.urls.is_none().then(|| case.payload.path.clone()),
+            target: (!case.has_list()).then(|| case.payload.path.clone()),
         }
     }
 }
@@ -54,7 +57,8 @@ pub(super) fn alike(plan: &Plan, given: &Given<'_>) -> Vec<String> {
         _ => plan.cases.iter().flat_map(|case| given.service(case).features()).collect(),
     };
     if let OriginSource::Running(servers) = &plan.origins.source {
-        phrases.push(format!("origins that run already: {}", servers.join(", ")));
+        let tls = if plan.origins.tls.is_some() { " over TLS" } else { "" };
+        phrases.push(format!("origins that run already{tls}: {}", servers.join(", ")));
     }
     let mut seen = HashSet::new();
     phrases
@@ -101,7 +105,7 @@ pub(super) fn case(case: &CasePlan) -> Case {
         layer: case.layer,
         payload: case.payload.name.clone(),
         // Those of a list differ.
-        payload_bytes: case.payload.bytes.filter(|_| case.urls.is_none()).unwrap_or(0),
+        payload_bytes: case.payload.bytes.filter(|_| !case.has_list()).unwrap_or(0),
         connections: case.connections.get(),
         arrivals: match &case.load {
             // A share becomes a rate once the closed loops are measured.
@@ -112,7 +116,7 @@ pub(super) fn case(case: &CasePlan) -> Case {
         workers: case.workers.get(),
         requests: case.requests,
         measured_seconds: case.measured.map(|time| time.as_secs_f64()),
-        features: case.features.phrases(),
+        features: case.requests_from.iter().map(RequestList::phrase).chain(case.features.phrases()).collect(),
         published: case.published.clone(),
         generator: case.generator.name.to_owned(),
     }

@@ -45,6 +45,15 @@ fn command(program: &Path, request: &Request, _folder: &Path) -> Vec<String> {
     if let Some(urls) = &request.urls {
         command.extend(["--urls".to_owned(), urls.to_string_lossy().into_owned()]);
     }
+    if let Some(list) = &request.requests_from {
+        let list = list.to_string_lossy().into_owned();
+        command.extend([
+            "--requests-from".to_owned(),
+            list,
+            "--requests-format".to_owned(),
+            "handed".to_owned(),
+        ]);
+    }
     let Message { method, headers, body } = &request.message;
     for (flag, words) in [("-X", method.as_slice()), ("-H", headers), ("--body", body.as_slice())] {
         command.extend(words.iter().flat_map(|word| [flag.to_owned(), word.clone()]));
@@ -56,18 +65,21 @@ fn command(program: &Path, request: &Request, _folder: &Path) -> Vec<String> {
         let trusted = trusted.to_string_lossy().into_owned();
         command.extend(["--ca".to_owned(), trusted, "--cipher".to_owned(), CIPHER.to_owned()]);
     }
+    if let Some(authority) = &request.authority {
+        command.extend(["--ca".to_owned(), authority.to_string_lossy().into_owned()]);
+    }
     command.extend(super::keep_alive(request).into_iter().flatten());
     command.push(request.url.clone());
     command
 }
 
-fn read(_request: &Request, output: &str, _folder: &Path) -> Result<Outcome, String> {
+fn read(request: &Request, output: &str, _folder: &Path) -> Result<Outcome, String> {
     let told: load::Outcome = serde_json::from_str(output).map_err(|error| error.to_string())?;
-    Ok(outcome(&told))
+    Ok(outcome(&told, request.trusted.is_some()))
 }
 
-/// Converts the generator's figures for the report, with their validity.
-fn outcome(told: &load::Outcome) -> Outcome {
+/// Converts the generator's figures for the report, with their validity. `has_lab_tls` says that TLS is the lab's.
+fn outcome(told: &load::Outcome, has_lab_tls: bool) -> Outcome {
     if told.requests == 0 {
         return Outcome::Failed { reason: format!("no request succeeded{}", examples(told)) };
     }
@@ -85,7 +97,7 @@ fn outcome(told: &load::Outcome) -> Outcome {
         ..super::measured(told.measured_seconds, told.requests, told.bytes_received, latency)
     };
     let gone = || Some((format!("the server was gone: {}", told.server_gone.as_ref()?), false));
-    match gone().or_else(|| doubt(told)).or_else(|| hung(told)) {
+    match gone().or_else(|| doubt(told, has_lab_tls)).or_else(|| hung(told)) {
         Some((reason, is_generators)) => Outcome::Invalid { reason, measured, is_generators },
         None => super::counted(measured, &examples(told)),
     }
@@ -102,7 +114,7 @@ fn counted(distribution: &load::Distribution) -> Result<Latency, String> {
 }
 
 /// Why the figures are invalid, if they are, and whether the generator caused that.
-fn doubt(told: &load::Outcome) -> Option<(String, bool)> {
+fn doubt(told: &load::Outcome, has_lab_tls: bool) -> Option<(String, bool)> {
     if let Some(problem) = told.problems.first() {
         return Some(match *problem {
             load::Problem::GeneratorLate { own_lateness_p99_us, limit_us } => {
@@ -127,7 +139,7 @@ fn doubt(told: &load::Outcome) -> Option<(String, bool)> {
             }
         });
     }
-    let tls = told.tls.as_ref()?;
+    let tls = told.tls.as_ref().filter(|_| has_lab_tls)?;
     let is_other = tls.agreed != [format!("{VERSION} {CIPHER}")];
     is_other.then(|| (format!("it spoke {} and not {VERSION} {CIPHER}", tls.agreed.join(", ")), false))
 }
@@ -202,7 +214,7 @@ mod tests {
         (told.unfinished, told.latency.max_us) = (4, 200_000);
         let mut refusal = |oldest_us| {
             told.oldest_unfinished_us = oldest_us;
-            outcome(&told).refusal().map(str::to_owned)
+            outcome(&told, true).refusal().map(str::to_owned)
         };
         assert_eq!(refusal(600_000), None, "others were nearly as slow");
         let said = refusal(1_900_000).expect("it hangs");
@@ -210,6 +222,6 @@ mod tests {
         told.latency.max_us = 3_000;
         told.oldest_unfinished_us = 400_000;
         told.schedule = Some(load::ScheduleKept::default());
-        assert_eq!(outcome(&told).refusal(), None, "that is no time for a machine that pauses");
+        assert_eq!(outcome(&told, true).refusal(), None, "that is no time for a machine that pauses");
     }
 }

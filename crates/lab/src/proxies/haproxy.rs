@@ -5,7 +5,7 @@ use std::path::Path;
 
 use report::results::{File, Layer, Role, Upstream, Version};
 
-use super::{Driver, Installed, Launch, ORIGIN_NAME, Service, text};
+use super::{Driver, Installed, Launch, Service, Verified, text};
 use crate::error::Error;
 
 /// Driver that runs `haproxy` in the foreground.
@@ -84,11 +84,9 @@ fn configuration(installed: &Installed, service: &Service) -> String {
 /// Options of a server line for the protocol of the origins.
 fn upstream(service: &Service) -> String {
     match (service.upstream, &service.origins_certificate) {
-        (Upstream::Https, Some(ca)) => {
-            let ca = text(ca);
-            format!(
-                " ssl verify required ca-file {ca} sni str({ORIGIN_NAME}) verifyhost {ORIGIN_NAME} alpn http/1.1"
-            )
+        (Upstream::Https, Some(Verified { authority, name })) => {
+            let ca = text(authority);
+            format!(" ssl verify required ca-file {ca} sni str({name}) verifyhost {name} alpn http/1.1")
         }
         (Upstream::H2, _) => " proto h2".to_owned(),
         (Upstream::Http | Upstream::Https, _) => String::new(),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use report::results::{File, Layer, Role, Upstream, Version};
 
-use super::{Driver, IDLE_MOST, Installed, Launch, ORIGIN_NAME, Service, text};
+use super::{Driver, IDLE_MOST, Installed, Launch, Service, Verified, text};
 use crate::error::Error;
 
 /// Driver that runs `nginx` in the foreground.
@@ -151,13 +151,14 @@ fn configuration(installed: &Installed, service: &Service) -> String {
 fn upstream(service: &Service) -> (&'static str, String) {
     let version = |version| format!("            proxy_http_version {version};\n");
     match (service.upstream, &service.origins_certificate) {
-        (Upstream::Https, Some(ca)) => (
+        (Upstream::Https, Some(Verified { authority, name })) => (
             "https",
             format!(
                 "{}            proxy_ssl_protocols TLSv1.3;\n            proxy_ssl_verify on;\n\
-                 \x20           proxy_ssl_trusted_certificate {};\n            proxy_ssl_name {ORIGIN_NAME};\n",
+                 \x20           proxy_ssl_trusted_certificate {};\n            proxy_ssl_name {name};\n\
+                 \x20           proxy_ssl_server_name on;\n",
                 version("1.1"),
-                text(ca)
+                text(authority)
             ),
         ),
         (Upstream::H2, _) => ("http", version("2")),

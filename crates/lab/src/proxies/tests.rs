@@ -43,7 +43,7 @@ fn certificate(folder: &Path) -> Certificate {
 
 /// A service with origins that use TLS with the certificate in this folder.
 fn behind_tls(folder: &Path) -> Service {
-    Service { origins_certificate: Some(Certificate::within(folder).certificate), ..service(1, true) }
+    Service { origins_certificate: Some(Verified::own(&Certificate::within(folder))), ..service(1, true) }
 }
 
 /// Writes the configuration and lets the program check it.

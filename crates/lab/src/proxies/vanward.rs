@@ -5,7 +5,7 @@ use std::path::Path;
 
 use report::results::{File, Layer, Role, Upstream};
 
-use super::{Driver, Installed, Launch, ORIGIN_NAME, Service, text};
+use super::{Driver, Installed, Launch, Service, Verified, text};
 use crate::error::Error;
 use crate::plan::Features;
 
@@ -65,8 +65,8 @@ pub(crate) fn by_file(installed: &Installed, service: &Service, folder: &Path) -
     // At layer 4 whatever clients and servers speak is theirs.
     let (scheme, rest) = match (service.layer, service.upstream, &service.origins_certificate) {
         (Layer::Four, ..) => ("http", String::new()),
-        (Layer::Seven, Upstream::Https, Some(ca)) => {
-            ("https", format!("tls = {{ ca = {:?}, name = \"{ORIGIN_NAME}\" }}\n", text(ca)))
+        (Layer::Seven, Upstream::Https, Some(Verified { authority, name })) => {
+            ("https", format!("tls = {{ ca = {:?}, name = \"{name}\" }}\n", text(authority)))
         }
         (Layer::Seven, Upstream::H2, _) => ("http", "protocol = \"h2\"\n".to_owned()),
         (Layer::Seven, ..) => ("http", String::new()),

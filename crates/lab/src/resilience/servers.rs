@@ -49,7 +49,7 @@ impl Servers {
             let (address, command) = match &plan.origins.source {
                 OriginSource::Running(running) => {
                     let path = plan.origins.ready.as_deref().unwrap_or(&plan.payload.path);
-                    (start::running_server(&running[number - 1], path).await?, Vec::new())
+                    (start::running_server(&running[number - 1], path, None).await?, Vec::new())
                 }
                 OriginSource::Command(_, template) => {
                     let listen = start::free_address(ip)?;
@@ -63,6 +63,7 @@ impl Servers {
                         address: ip,
                         has_tls: false,
                         says_keep_alive: false,
+                        tls_name: None,
                     };
                     (listen, command(own, &wanted, listen, folder))
                 }

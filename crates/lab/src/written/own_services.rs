@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::ops::Range;
+use std::path::Path;
 
 use report::results::File;
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use crate::agent::words::Server;
-use crate::plan::{Message, OriginPlan, OriginSource};
+use crate::plan::{Message, OriginPlan, OriginSource, OriginsTls};
 use crate::proxies::Template;
 
 /// Servers behind the proxies, if they are not `vanward origin`.
@@ -21,18 +24,21 @@ pub(super) struct RawOrigin {
     #[serde(default)]
     command: Vec<String>,
     ready: Option<Spanned<String>>,
+    ca: Option<Spanned<String>>,
+    name: Option<Spanned<String>>,
 }
 
 impl RawOrigin {
-    /// The servers of a plan, with this number of `origins`, if it says one.
+    /// The servers of a plan in this file, with this number of `origins`, if it says one.
     pub(super) fn plan(
         written: Option<&Spanned<Self>>,
         origins: Option<&Spanned<NonZeroUsize>>,
+        file: &str,
         refuse: &mut dyn FnMut(Range<usize>, String),
     ) -> OriginPlan {
         let count = origins.map_or(NonZeroUsize::MIN, |count| *count.get_ref());
         let Some(raw) = written else { return OriginPlan::own(count) };
-        let RawOrigin { url, command, ready } = raw.get_ref();
+        let RawOrigin { url, command, ready, .. } = raw.get_ref();
         let source = match (url.is_empty(), command.is_empty()) {
             (true, false) => {
                 let has_address =
@@ -44,11 +50,6 @@ impl RawOrigin {
                 OriginSource::Command(count, command.clone())
             }
             (false, true) => {
-                for other in url.iter().filter(|server| !server.get_ref().url.starts_with("http://")) {
-                    let message =
-                        "the lab reaches running origins over http:// alone; expected http://HOST:PORT";
-                    refuse(other.span(), message.to_owned());
-                }
                 if let Some(count) = origins {
                     refuse(
                         count.span(),
@@ -56,7 +57,7 @@ impl RawOrigin {
                             .to_owned(),
                     );
                 }
-                let name = |server: &Spanned<Server>| server.get_ref().url.replacen("http://", "", 1);
+                let name = |server: &Spanned<Server>| host_and_port(server.get_ref()).to_owned();
                 OriginSource::Running(url.iter().map(name).collect())
             }
             (true, true) | (false, false) => {
@@ -72,7 +73,131 @@ impl RawOrigin {
                 format!("ready = {:?} is no path; expected one such as /health", path.get_ref()),
             );
         }
-        OriginPlan { source, ready: ready.as_ref().map(|path| path.get_ref().clone()) }
+        let tls = raw.get_ref().tls(&raw.span(), file, refuse);
+        OriginPlan { source, ready: ready.as_ref().map(|path| path.get_ref().clone()), tls }
+    }
+
+    /// How certificates of servers that run already are verified.
+    fn tls(
+        &self,
+        at: &Range<usize>,
+        file: &str,
+        refuse: &mut dyn FnMut(Range<usize>, String),
+    ) -> Option<OriginsTls> {
+        let is_https = |server: &Spanned<Server>| server.get_ref().url.starts_with("https://");
+        let Some(first) = self.url.iter().find(|server| is_https(server)) else {
+            for (key, written) in [("ca", &self.ca), ("name", &self.name)] {
+                if let Some(written) = written {
+                    refuse(
+                        written.span(),
+                        format!("{key} is about certificates; expected it beside https:// URLs"),
+                    );
+                }
+            }
+            return None;
+        };
+        if let Some(other) = self.url.iter().find(|server| !is_https(server)) {
+            refuse(
+                other.span(),
+                "some origins use TLS and this one does not; expected https:// of all".to_owned(),
+            );
+            return None;
+        }
+        let Some(ca) = &self.ca else {
+            let message = "the proxies verify certificates of https:// origins; expected ca = \"FILE\", the authority \
+                           that signed them, such as /etc/ssl/certs/ca-certificates.crt";
+            refuse(at.clone(), message.to_owned());
+            return None;
+        };
+        let authority = authority(ca, file, refuse)?;
+        let host = host_and_port(first.get_ref());
+        let host = host.rsplit_once(':').map_or(host, |(host, _)| host).trim_matches(['[', ']']);
+        let name = self.name.as_ref().map_or(host, |name| name.get_ref().as_str());
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:".contains(&byte))
+        {
+            let at = self.name.as_ref().map_or(at.clone(), Spanned::span);
+            refuse(
+                at,
+                format!("{name:?} is no name in a certificate; expected one such as orders.example.com"),
+            );
+            return None;
+        }
+        Some(OriginsTls { authority, name: name.to_owned() })
+    }
+}
+
+fn host_and_port(server: &Server) -> &str {
+    server.url.split_once("://").map_or(&server.url, |(_, rest)| rest)
+}
+
+/// Certificates of the authorities of services that run already, by their names.
+pub(super) fn authorities(
+    targets: &BTreeMap<Spanned<String>, RawTarget>,
+    file: &str,
+    refuse: &mut dyn FnMut(Range<usize>, String),
+) -> Vec<(String, String)> {
+    let with_ca = targets.iter().filter_map(|(name, target)| Some((name, target.ca.as_ref()?)));
+    let read = with_ca.map(|(name, ca)| Some((name.get_ref().clone(), authority(ca, file, refuse)?)));
+    read.flatten().collect()
+}
+
+/// Certificates of authorities, from a file beside the plan.
+fn authority(
+    written: &Spanned<String>,
+    plan: &str,
+    refuse: &mut dyn FnMut(Range<usize>, String),
+) -> Option<String> {
+    let path = Path::new(plan).parent().unwrap_or(Path::new("")).join(written.get_ref());
+    authority_of(&path).map_err(|message| refuse(written.span(), message)).ok()
+}
+
+/// Certificates of authorities, from a file.
+///
+/// # Errors
+/// Why the file has none, in words.
+pub fn authority_of(path: &Path) -> Result<String, String> {
+    let text =
+        std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    if !text.contains("-----BEGIN CERTIFICATE-----") {
+        let path = path.display();
+        return Err(format!("{path} has no certificate; it must be PEM, with BEGIN CERTIFICATE lines"));
+    }
+    Ok(text)
+}
+
+/// A service that runs already: its URL, or a table.
+pub(super) struct RawTarget {
+    pub(super) server: Server,
+    pub(super) ca: Option<Spanned<String>>,
+}
+
+impl<'de> Deserialize<'de> for RawTarget {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = RawTarget;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("a URL, or { url = \"https://HOST\", ca = \"FILE\" }")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, written: &str) -> Result<RawTarget, E> {
+                let server = Server::try_from(written.to_owned()).map_err(E::custom)?;
+                Ok(RawTarget { server, ca: None })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawTarget, A::Error> {
+                #[derive(Deserialize)]
+                #[serde(deny_unknown_fields)]
+                struct Table {
+                    url: Server,
+                    ca: Option<Spanned<String>>,
+                }
+                let Table { url: server, ca } = Table::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(RawTarget { server, ca })
+            }
+        }
+        deserializer.deserialize_any(Either)
     }
 }
 

@@ -10,10 +10,10 @@ use mistake::{Mistake, Places, nearest};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::own_services::{RawCommand, RawOrigin};
+use super::own_services::{RawCommand, RawOrigin, RawTarget};
 use super::values::{Each, Span};
 use super::{Named, check_proxies, every, wanted};
-use crate::agent::words::{Server, Wanted};
+use crate::agent::words::Wanted;
 use crate::plan::{OriginSource, Payload};
 use crate::proxies::direct;
 use crate::resilience::{
@@ -38,7 +38,7 @@ struct RawResilience {
     #[serde(default)]
     command: BTreeMap<Spanned<String>, RawCommand>,
     #[serde(default)]
-    target: BTreeMap<Spanned<String>, Server>,
+    target: BTreeMap<Spanned<String>, RawTarget>,
     #[serde(default)]
     program: BTreeMap<Spanned<String>, PathBuf>,
     origins: Option<Spanned<NonZeroUsize>>,
@@ -148,7 +148,7 @@ impl Plan {
             }
         }
         let mut refuse = |at: Range<usize>, message: String| mistakes.push(places.mistake(&at, message));
-        let read = raw.read(quick, is_whole, grammar, &mut refuse);
+        let read = raw.read(file, (quick, is_whole), grammar, &mut refuse);
         mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
         match read {
             Some(plan) if mistakes.is_empty() => Ok(plan),
@@ -161,7 +161,13 @@ type Refuse<'r> = &'r mut dyn FnMut(Range<usize>, String);
 
 impl RawResilience {
     /// The plan; `None` if something that it needs is missing.
-    fn read(self, quick: bool, is_whole: bool, grammar: Grammar, refuse: Refuse<'_>) -> Option<Plan> {
+    fn read(
+        self,
+        file: &str,
+        (quick, is_whole): (bool, bool),
+        grammar: Grammar,
+        refuse: Refuse<'_>,
+    ) -> Option<Plan> {
         let Self { proxies, command, target, program, .. } = &self;
         check_proxies(&Named { proxies, command, target, program }, refuse);
         if let Some(name) = proxies.iter().find(|name| name.get_ref() == direct::DRIVER.name) {
@@ -173,7 +179,17 @@ impl RawResilience {
         {
             refuse(rate.span(), "a rate is a number of requests/s above 0".to_owned());
         }
-        let origins = RawOrigin::plan(self.origin.as_ref(), self.origins.as_ref(), refuse);
+        let origins = RawOrigin::plan(self.origin.as_ref(), self.origins.as_ref(), file, refuse);
+        if let (Some(_), Some(origin)) = (&origins.tls, &self.origin) {
+            refuse(
+                origin.span(),
+                "resilience runs reach origins without TLS; expected http:// URLs".to_owned(),
+            );
+        }
+        for ca in self.target.values().filter_map(|target| target.ca.as_ref()) {
+            let message = "resilience runs trust the authorities of the system alone; leave out ca";
+            refuse(ca.span(), message.to_owned());
+        }
         if origins.is_own()
             && let Err(message) = origin::serves(&Payload::of(self.payload.get_ref()).path)
         {

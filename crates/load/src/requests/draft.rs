@@ -190,7 +190,7 @@ fn check_method(method: &Placed<String>, reading: &mut Reading<'_>) {
 }
 
 /// Scheme and authority of a URL.
-fn authority(url: &str) -> &str {
+pub(super) fn authority(url: &str) -> &str {
     let host_at = url.find("://").map_or(0, |at| at + 3);
     url[host_at..].find(['/', '?', '#']).map_or(url, |length| &url[..host_at + length])
 }

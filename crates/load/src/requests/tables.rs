@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use mistake::nearest;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
 use super::draft::Draft;
 use super::{CHECKS, Placed, Reading, checks};
@@ -31,14 +31,40 @@ pub(super) fn read(reading: &mut Reading<'_>) {
             reading.wrong(&key.span(), "a request is a table in a list; expected [[request]]");
             continue;
         };
-        for request in requests.iter() {
-            match request.get_ref() {
-                DeValue::Table(table) => read_request(reading, table, &first_line(reading, request.span())),
-                _ => reading.wrong(&request.span(), "a request is a table; expected [[request]]"),
-            }
-            if reading.is_full() {
-                return;
-            }
+        read_each(reading, requests);
+        if reading.is_full() {
+            return;
+        }
+    }
+}
+
+/// Reads the list of tables at a place in the text.
+pub(super) fn read_at(reading: &mut Reading<'_>, at: &Range<usize>) {
+    // The caller has parsed the text, and says what is wrong with the rest of it.
+    let (root, _) = DeTable::parse_recoverable(reading.source.text);
+    if let Some(requests) = root.get_ref().values().find_map(|value| list_at(value, at)) {
+        read_each(reading, requests);
+    }
+}
+
+/// The list that is written at a place.
+fn list_at<'v, 't>(value: &'v Value<'t>, at: &Range<usize>) -> Option<&'v DeArray<'t>> {
+    match value.get_ref() {
+        DeValue::Array(list) if value.span() == *at => Some(list),
+        DeValue::Array(list) => list.iter().find_map(|value| list_at(value, at)),
+        DeValue::Table(table) => table.values().find_map(|value| list_at(value, at)),
+        _ => None,
+    }
+}
+
+fn read_each(reading: &mut Reading<'_>, requests: &DeArray<'_>) {
+    for request in requests.iter() {
+        match request.get_ref() {
+            DeValue::Table(table) => read_request(reading, table, &first_line(reading, request.span())),
+            _ => reading.wrong(&request.span(), "a request is a table; expected [[request]]"),
+        }
+        if reading.is_full() {
+            return;
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! This module selects what to measure and where to write the report; the crates `lab` and `report` do the rest.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{IsTerminal as _, Write as _};
 use std::num::NonZeroUsize;
@@ -18,6 +19,9 @@ use report::results::{Layer, Scheme, Upstream, Version};
 use report::{Results, Summary, figure};
 use tokio::signal::unix::{SignalKind, signal};
 
+/// Note of a program that was not built for measurements.
+const DEBUG_BUILD: &str =
+    "This Vanward is a debug build, several times slower than a release: its figures mean nothing.";
 /// Exit code: figures are missing or invalid.
 const INVALID_RUN: u8 = 98;
 
@@ -147,12 +151,7 @@ fn plan(arguments: &Args, own: &Own) -> Plan {
          connections in it, one each."
             .to_owned(),
     );
-    if cfg!(debug_assertions) {
-        notes.push(
-            "This Vanward is a debug build, several times slower than a release: its figures mean nothing."
-                .to_owned(),
-        );
-    }
+    notes.extend(cfg!(debug_assertions).then(|| DEBUG_BUILD.to_owned()));
     let case = |scheme: Scheme, payload: Payload, load: Load| {
         let scheme_name = if scheme == Scheme::Https { "-https" } else { "" };
         let load_name = if load == Load::Closed { "closed" } else { "constant" };
@@ -164,6 +163,7 @@ fn plan(arguments: &Args, own: &Own) -> Plan {
             upstream: Upstream::Http,
             layer: Layer::Seven,
             urls: None,
+            requests_from: None,
             message: Message::default(),
             generator: generator::ALL[0],
             load,
@@ -203,6 +203,7 @@ fn plan(arguments: &Args, own: &Own) -> Plan {
         published: Vec::new(),
         expectations: Vec::new(),
         says_keep_alive: false,
+        authorities: BTreeMap::new(),
     }
 }
 

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use ::lab::generator::{self, Generator};
-use ::lab::{Changes, Forecast, Own, Plan, Progress, Server, Sites, Watcher, Written, experiments};
+use ::lab::{Changes, Forecast, Own, Plan, Progress, Server, Sites, Target, Watcher, Written, experiments};
 use config::Mistake;
 use report::chart::{self, Theme};
 use report::results::{File, Results};
@@ -101,6 +101,9 @@ struct Run {
     /// Measure this service, which runs already, in place of the plan's proxies: `http://HOST[:PORT]`
     #[arg(long, value_name = "URL", value_parser = target, conflicts_with = "proxies")]
     target: Option<Server>,
+    /// Trust the authorities in this PEM file for the certificate of --target, in place of the system's
+    #[arg(long, value_name = "FILE", requires = "target")]
+    ca: Option<PathBuf>,
     /// Number of rounds, instead of the plan's
     #[arg(long, value_name = "N")]
     repeats: Option<NonZeroUsize>,
@@ -370,7 +373,11 @@ fn run_plan(run: &Run) -> ExitCode {
             }
         },
     };
-    let mut written = match Written::read_for(run.target.clone(), &text, &name, run.quick) {
+    let target = match run.target() {
+        Ok(target) => target,
+        Err(message) => return super::fail(super::USAGE, message),
+    };
+    let mut written = match Written::read_for(target, &text, &name, run.quick) {
         Ok(written) => written,
         Err(mistakes) => return refused(&mistakes),
     };
@@ -387,6 +394,17 @@ fn run_plan(run: &Run) -> ExitCode {
 }
 
 impl Run {
+    /// The service that is measured in place of the plan's proxies.
+    fn target(&self) -> Result<Option<Target>, String> {
+        let Some(server) = self.target.clone() else { return Ok(None) };
+        if self.ca.is_some() && !server.url.starts_with("https://") {
+            return Err("--ca is about certificates; expected --target https://HOST".to_owned());
+        }
+        let authority = self.ca.as_deref().map(::lab::authority_of).transpose();
+        let authority = authority.map_err(|message| format!("--ca: {message}"))?;
+        Ok(Some(Target { server, authority }))
+    }
+
     /// Changes of the command line to the plan, without its `quick` tables.
     fn changes(&self) -> Changes {
         Changes {
@@ -409,6 +427,7 @@ impl Run {
             self.quick.then(|| "--quick".to_owned()),
             list("--proxies", &self.proxies),
             self.target.as_ref().map(|target| format!("--target {}", target.url)),
+            self.ca.as_ref().map(|file| format!("--ca {}", file.display())),
             list("--cases", &self.cases),
             self.repeats.map(|repeats| format!("--repeats {repeats}")),
             time("--duration", self.duration),
@@ -464,6 +483,7 @@ async fn plan(
         changes,
         expectations: written.expectations,
         says_keep_alive: written.says_keep_alive,
+        authorities: written.authorities,
     };
     Ok((plan, sites))
 }

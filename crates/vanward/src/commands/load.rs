@@ -206,6 +206,9 @@ enum RequestsFormat {
     Toml,
     Http,
     Har,
+    /// From a lab that has read it.
+    #[value(hide = true)]
+    Handed,
 }
 
 /// A version of TLS.

@@ -210,7 +210,7 @@ impl Said {
 /// `listening http://ADDRESS` and `vanward: listening on ADDRESS[, ADDRESS]`.
 fn listened_on(line: &str) -> Option<SocketAddr> {
     let (_, said) = line.split_once("listening ")?;
-    let address = said.trim_start_matches("on ").trim_start_matches("http://");
+    let address = said.trim_start_matches("on ").trim_start_matches("http://").trim_start_matches("https://");
     address.split(',').next()?.parse().ok()
 }
 

@@ -120,6 +120,7 @@ fn requested(arguments: &Args) -> Result<(Vec<String>, Vec<Listed>), String> {
             Some(RequestsFormat::Toml) => Format::Toml,
             Some(RequestsFormat::Http) => Format::Http,
             Some(RequestsFormat::Har) => Format::Har,
+            Some(RequestsFormat::Handed) => Format::Handed,
             None => Format::of(&file).ok_or_else(|| {
                 format!("{FLAG} {file}: its name does not end in .toml, .http or .har; say --requests-format")
             })?,
