@@ -2,6 +2,8 @@
 
 /// Cache commands: purge orders, and explanations of cache decisions.
 pub mod cache;
+/// Certificates: what listeners present, and orders to renew.
+pub mod certificates;
 /// Maintenance: orders to switch it, and its status.
 pub mod maintenance;
 /// Shaping: the status of rates and delays, and orders to change them.

@@ -110,6 +110,8 @@ mod maintenance_options;
 mod files_options;
 /// Options of faults.
 mod fault_options;
+/// Options of automatic certificates.
+mod acme_options;
 /// Options of TLS.
 mod tls_options;
 /// Options of TLS that is passed on.
@@ -136,6 +138,8 @@ mod fault_resolve;
 mod fault_read;
 /// Checks and converts the options of TLS.
 mod tls_resolve;
+/// Checks and converts the options of automatic certificates.
+mod acme_resolve;
 /// What must exist on the machine.
 mod needs;
 /// Reads a file into a `Config`, or into all its mistakes.
@@ -153,6 +157,7 @@ mod negotiation;
 /// The reference of all options.
 mod reference;
 
+pub use acme_options::{certificate_name, directory, email};
 pub use bandwidth::{bandwidth, written_bandwidth};
 pub use checked::Config;
 pub use compress_options::Compress;
@@ -171,14 +176,15 @@ pub use read::{NamedFile, Owner, Reading, admin_socket, examine, examine_file, e
 pub use reference::{reference, schema};
 pub use route_options::RouteOptions;
 pub use settings::{
-    Access, AccessLog, Action, Auth, AuthCache, Bandwidth, Bandwidths, BodyRule, CacheDisk, CacheStore,
-    Check, ClientCertFields, CookieSecrets, Dns, FaultRule, Faults, Files, First, ForwardAuth, HostHeader,
-    Http2Limits, Jwt, KeySource, KeyUrl, Limits, Link, ListenAddress, Listener, LogFormat, LogQuery,
+    Access, AccessLog, Acme, Action, Auth, AuthCache, Authority, Bandwidth, Bandwidths, BodyRule, CacheDisk,
+    CacheStore, ChallengeKind, ChallengePorts, Check, ClientCertFields, CookieSecrets, Dns, DnsChallenge,
+    DnsUpdate, DnsWay, ExternalAccount, FaultRule, Faults, Files, First, ForwardAuth, HostHeader,
+    Http2Limits, Jwt, KeySource, KeyType, KeyUrl, Limits, Link, ListenAddress, Listener, LogFormat, LogQuery,
     LogTarget, Maintenance, MemoryBound, MessageFormat, MessageLevel, Messages, Mirror, Page, Pages,
     Passthrough, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, RequestBuffering, RequestBuffers,
     Require, Respond, Retry, RetryOn, Rewrite, Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server,
     ServerHost, Settings, Shaping, Shedding, SplitKey, Statuses, StickyCookie, StickySessions, StickyTable,
-    Timeouts, TokenKeys, Upstream, Via, WebBotAuth,
+    Timeouts, TokenKeys, TsigAlgorithm, TsigKey, Upstream, Via, WebBotAuth,
 };
 pub use surroundings::{Machine, Surroundings};
 pub use tls::{

@@ -10,6 +10,7 @@ use ::route::PageFor;
 use balance::ShedSettings;
 use ipnet::IpNet;
 
+use crate::acme_options::{ACME, AcmeWritten};
 use crate::bandwidth::BANDWIDTH;
 use crate::cache_options::{CACHE, CacheWritten};
 use crate::delay::{DELAY, LOSS};
@@ -57,6 +58,7 @@ pub(crate) struct File {
     pub(crate) upstreams: Vec<(Span, String, UpstreamWritten)>,
     pub(crate) headers: Vec<(Span, String, EditsWritten)>,
     pub(crate) profiles: Vec<(Span, String, ProfileWritten)>,
+    pub(crate) acme: AcmeWritten,
     pub(crate) faults: FaultsWritten,
     pub(crate) fault: Vec<Element<FaultWritten>>,
     pub(crate) timeouts: Timeouts,
@@ -186,6 +188,13 @@ pub(crate) static FILE: Table<File> = Table {
             expected_name: UPSTREAM_NAME,
             doc: "A network link to emulate, for `profile` of `[[listen]]` or `vanward shape`. NAME has \
                   the same form as an upstream's.",
+        },
+        &Section {
+            name: "acme",
+            table: &ACME,
+            place: |file: &mut File| &mut file.acme,
+            doc: "Automatic certificates (ACME, RFC 8555), for listeners with `certificates = \"auto\"`. See \
+                  [certificates](certificates.md).",
         },
         &Section {
             name: "timeouts",

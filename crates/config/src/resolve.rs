@@ -5,6 +5,8 @@
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 
+use crate::acme_options::AcmeWritten;
+use crate::acme_resolve::{self, check_acme};
 use crate::cache_options::CacheWritten;
 use crate::fault_resolve::{self, faults};
 use crate::header_sets::check_header_sets;
@@ -41,6 +43,7 @@ pub(crate) fn resolve(mut file: File, reader: &mut Reader<'_>) -> Option<Setting
         check_upstream(at, upstream, reader);
     }
     check_tls(&file, reader);
+    check_acme(&file, &routes, reader);
     check_profiles(&file, reader);
     file.log.check(reader);
     file.request_buffering.check(reader);
@@ -271,13 +274,18 @@ fn meaning(
         Some(Listener { name, tcp, passthrough, ..listener(listen.value)? })
     });
     let upstreams = file.upstreams.into_iter().map(|(_, name, written)| upstream(name, written));
+    let mut listeners: Vec<Listener> = listeners.collect::<Option<_>>()?;
+    let routes: Vec<Route> = routes.into_iter().collect::<Option<_>>()?;
+    let acme = acme_resolve::meaning(file.acme)?;
+    acme_resolve::complete(&mut listeners, &routes, &acme);
     Some(Settings {
         workers: file.workers.and_then(NonZeroUsize::new),
         wakeup_coalescing: file.wakeup_coalescing.0,
         admin: file.admin.map(|admin| admin.value),
         metrics: file.metrics.map(|metrics| metrics.value),
-        listeners: listeners.collect::<Option<_>>()?,
-        routes: routes.into_iter().collect::<Option<_>>()?,
+        listeners,
+        routes,
+        acme,
         upstreams: upstreams.collect::<Option<_>>()?,
         profiles: file.profiles.into_iter().map(|(_, name, written)| written.named(name)).collect(),
         trusted_proxies: file.trusted_proxies,
@@ -332,6 +340,7 @@ impl From<&Settings> for File {
             // Routes have what theirs say already.
             headers: Vec::new(),
             profiles: config.profiles.iter().map(|own| (0..0, own.name.clone(), own.into())).collect(),
+            acme: AcmeWritten::from(&config.acme),
             faults: fault_resolve::written_section(&config.faults),
             fault: fault_resolve::written(&config.faults.rules, &config.listeners),
             timeouts: config.timeouts,

@@ -4,6 +4,8 @@
 
 /// Listeners.
 mod listeners;
+/// Automatic certificates.
+mod acme;
 /// Forward authentication.
 mod forward_auth;
 /// Routes and their policies.
@@ -25,6 +27,10 @@ mod files;
 /// Time-outs, limits, shedding and logs.
 mod limits;
 
+pub use acme::{
+    Acme, Authority, ChallengeKind, ChallengePorts, DnsChallenge, DnsUpdate, DnsWay, ExternalAccount,
+    KeyType, TsigAlgorithm, TsigKey,
+};
 pub use buffering::{RequestBuffering, RequestBuffers};
 pub use cache::{CacheDisk, CacheStore};
 pub use faults::{FaultRule, Faults, First};
@@ -75,6 +81,8 @@ pub struct Settings {
     pub metrics: Option<SocketAddr>,
     /// The listeners, at least one.
     pub listeners: Vec<Listener>,
+    /// How automatic certificates are obtained, for listeners that have such.
+    pub acme: Acme,
     /// The routes. The most specific match is used, whatever the order.
     pub routes: Vec<Route>,
     /// The upstreams.
@@ -133,6 +141,7 @@ impl Settings {
             admin: None,
             metrics: None,
             listeners: listeners.into_iter().map(Listener::plain).collect(),
+            acme: Acme::default(),
             routes: vec![route],
             upstreams,
             profiles: Vec::new(),

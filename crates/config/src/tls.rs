@@ -1,6 +1,6 @@
 //! TLS settings: certificates for clients, client certificates, and verification of servers. Files are named, not read.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::negotiation::Negotiation;
@@ -52,6 +52,21 @@ pub enum Certificates {
     Files(Vec<CertificateFiles>),
     /// A self-signed certificate made at each start, for `localhost`, the loopback addresses and the listener's own.
     SelfSigned,
+    /// Certificates that an authority issues on demand (ACME); self-signed ones until then.
+    Automatic {
+        /// The names, one certificate for each: hosts, wildcards of one label, IP addresses.
+        names: Vec<String>,
+        /// The folder that has `NAME/fullchain.pem` and `NAME/privkey.pem`.
+        folder: PathBuf,
+    },
+}
+
+impl Certificates {
+    /// The files of the automatic certificate of a name. A wildcard's folder begins with `_`, since some tools expand `*`.
+    pub fn automatic_files(folder: &Path, name: &str) -> KeyPair {
+        let folder = folder.join(name.replacen('*', "_", 1).replace(':', "_"));
+        KeyPair { cert: folder.join("fullchain.pem"), key: folder.join("privkey.pem"), passphrase: None }
+    }
 }
 
 /// The files of a certificate, in PEM.

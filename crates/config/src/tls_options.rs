@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
+use crate::acme_options::CERTIFICATE_NAME;
 use crate::client_certificate_options::{
     CLIENT_CERTIFICATES, CLIENT_RULE, ClientCertificatesWritten, ClientRuleWritten,
 };
 use crate::host::{TLS_NAME, tls_name};
-use crate::kind::{At, Kind, List, Located, Maybe, Switch, Text, Word, located, refuse_type};
+use crate::kind::{At, Kind, List, Located, Made, Maybe, Switch, Text, Unless, Word, located, refuse_type};
 use crate::negotiation_options::{
     CIPHERS, GROUPS, MAX_VERSION_DOC, MIN_VERSION_DOC, NegotiationWritten, PRESET, PRESET_DOC, VERSION,
 };
@@ -67,7 +68,8 @@ pub(crate) struct ServerTlsWritten {
     pub(crate) key: Path,
     pub(crate) passphrase: Path,
     pub(crate) ocsp: Path,
-    pub(crate) certificates: Vec<Element<CertificateWritten>>,
+    pub(crate) certificates: CertificatesWritten,
+    pub(crate) names: Vec<Located<String>>,
     pub(crate) self_signed: bool,
     pub(crate) unknown_names: UnknownNames,
     pub(crate) client_certificates: Option<Element<ClientCertificatesWritten>>,
@@ -96,11 +98,19 @@ pub(crate) const SERVER_TLS: Inline<ServerTlsWritten> = Inline {
             &key("ocsp", PATH_KIND, |tls: &mut ServerTlsWritten| &mut tls.ocsp, OCSP),
             &key(
                 "certificates",
-                List { kind: CERTIFICATE, may_be_empty: true },
+                CERTIFICATES,
                 |tls: &mut ServerTlsWritten| &mut tls.certificates,
                 "Several certificates, instead of `cert` and `key`. The server name of the client (SNI) \
                  selects one, by exact name or wildcard, with a key type that the client \
-                 supports, ECDSA first.",
+                 supports, ECDSA first. `\"auto\"`: an authority issues and renews them, see \
+                 `[acme]` and [certificates](certificates.md).",
+            ),
+            &key(
+                "names",
+                List { kind: At(CERTIFICATE_NAME), may_be_empty: true },
+                |tls: &mut ServerTlsWritten| &mut tls.names,
+                "Names of automatic certificates: hosts, wildcards such as `*.example.com`, IP addresses. One \
+                 certificate for each. Default: the hosts of all routes of this listener.",
             ),
             &key(
                 "self_signed",
@@ -164,6 +174,45 @@ pub(crate) const SERVER_TLS: Inline<ServerTlsWritten> = Inline {
         ],
     },
 };
+
+/// The parsed option `certificates`.
+#[derive(Debug, Clone)]
+pub(crate) enum CertificatesWritten {
+    Automatic,
+    Listed(Vec<Element<CertificateWritten>>),
+}
+
+impl Default for CertificatesWritten {
+    fn default() -> Self {
+        Self::Listed(Vec::new())
+    }
+}
+
+impl CertificatesWritten {
+    pub(crate) fn is_automatic(&self) -> bool {
+        matches!(self, Self::Automatic)
+    }
+
+    /// Those that are listed; none if they are automatic.
+    pub(crate) fn listed(&self) -> &[Element<CertificateWritten>] {
+        match self {
+            Self::Automatic => &[],
+            Self::Listed(listed) => listed,
+        }
+    }
+}
+
+type CertificateList = Unless<List<Inline<CertificateWritten>>>;
+
+const CERTIFICATES: Made<CertificateList, Option<Vec<Element<CertificateWritten>>>, CertificatesWritten> =
+    Made {
+        kind: Unless { word: "auto", kind: List { kind: CERTIFICATE, may_be_empty: true } },
+        make: |listed| listed.map_or(CertificatesWritten::Automatic, CertificatesWritten::Listed),
+        written: |certificates| match certificates {
+            CertificatesWritten::Automatic => None,
+            CertificatesWritten::Listed(listed) => Some(listed.clone()),
+        },
+    };
 
 /// A parsed element of `certificates`.
 #[derive(Debug, Clone, Default)]

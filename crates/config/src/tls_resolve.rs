@@ -11,7 +11,9 @@ use crate::reader::{Reader, Span};
 use crate::settings::{Bandwidths, Listener, Scheme, Upstream};
 use crate::table::{Element, element};
 use crate::tls::{CertificateFiles, Certificates, Hsts, KeyPair, ListenerTls, UpstreamTls};
-use crate::tls_options::{CertificateWritten, Path, ServerTlsWritten, UpstreamTlsWritten};
+use crate::tls_options::{
+    CertificateWritten, CertificatesWritten, Path, ServerTlsWritten, UpstreamTlsWritten,
+};
 use crate::upstream_options::UpstreamWritten;
 
 /// Adds mistakes about relations between the options of TLS. Tables with a mistake are skipped: what seems to be
@@ -54,8 +56,13 @@ fn check_certificates(tls: &Element<ServerTlsWritten>, reader: &mut Reader<'_>) 
         refuse(&ocsp.at, "ocsp is there without cert", "the certificate that the response is about", reader);
     }
     let has_pair = written.cert.is_some() || written.key.is_some() || written.ocsp.is_some();
-    let ways = [has_pair, !written.certificates.is_empty(), written.self_signed];
-    const WAYS: &str = "cert and key, certificates, or self_signed = true";
+    let ways = [
+        has_pair,
+        !written.certificates.listed().is_empty(),
+        written.certificates.is_automatic(),
+        written.self_signed,
+    ];
+    const WAYS: &str = "cert and key, certificates (a list or \"auto\"), or self_signed = true";
     match ways.iter().filter(|way| **way).count() {
         0 => refuse(at, "tls has no certificate", WAYS, reader),
         1 => {}
@@ -166,6 +173,7 @@ fn server_tls(written: ServerTlsWritten) -> Option<ListenerTls> {
         passphrase,
         ocsp,
         certificates,
+        names,
         self_signed,
         unknown_names,
         client_certificates,
@@ -173,13 +181,20 @@ fn server_tls(written: ServerTlsWritten) -> Option<ListenerTls> {
         negotiation,
         key_log,
     } = written;
-    let certificates = if self_signed {
-        Certificates::SelfSigned
-    } else if certificates.is_empty() {
-        Certificates::Files(vec![certificate_files(CertificateWritten { cert, key, passphrase, ocsp })?])
-    } else {
-        let files = certificates.into_iter().map(|written| certificate_files(written.value));
-        Certificates::Files(files.collect::<Option<_>>()?)
+    let certificates = match certificates {
+        _ if self_signed => Certificates::SelfSigned,
+        // The rest of it is known when the routes are: `acme_resolve::complete`.
+        CertificatesWritten::Automatic => Certificates::Automatic {
+            names: names.into_iter().map(|name| name.value).collect(),
+            folder: std::path::PathBuf::new(),
+        },
+        CertificatesWritten::Listed(listed) if listed.is_empty() => {
+            Certificates::Files(vec![certificate_files(CertificateWritten { cert, key, passphrase, ocsp })?])
+        }
+        CertificatesWritten::Listed(listed) => {
+            let files = listed.into_iter().map(|written| certificate_files(written.value));
+            Certificates::Files(files.collect::<Option<_>>()?)
+        }
     };
     let client_rules = client_rules.into_iter().map(|rule| client_certificate_options::rule(rule.value));
     Some(ListenerTls {
@@ -220,7 +235,7 @@ pub(crate) fn named_files(file: &File, reader: &Reader<'_>) -> Vec<NamedFile> {
     let mut files = Vec::new();
     for (index, listen) in file.listen.iter().enumerate() {
         let Some(Element { value: tls, at, .. }) = &listen.value.tls else { continue };
-        let certificates = tls.certificates.iter().map(|Element { value, .. }| value);
+        let certificates = tls.certificates.listed().iter().map(|Element { value, .. }| value);
         let certificates = certificates.flat_map(|CertificateWritten { cert, key, passphrase, ocsp }| {
             [("cert", cert), ("key", key), ("passphrase", passphrase), ("ocsp", ocsp)]
         });
@@ -294,9 +309,14 @@ impl From<&ListenerTls> for ServerTlsWritten {
         };
         match &tls.certificates {
             Certificates::SelfSigned => Self { self_signed: true, ..written },
+            Certificates::Automatic { names, .. } => Self {
+                certificates: CertificatesWritten::Automatic,
+                names: names.iter().cloned().map(located).collect(),
+                ..written
+            },
             Certificates::Files(files) => {
                 let certificates = files.iter().map(|files| element(CertificateWritten::from(files)));
-                Self { certificates: certificates.collect(), ..written }
+                Self { certificates: CertificatesWritten::Listed(certificates.collect()), ..written }
             }
         }
     }

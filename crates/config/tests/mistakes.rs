@@ -27,7 +27,7 @@ fn one_mistake_each() {
         (
             "worker = 2",
             "4:1: unknown key \"worker\" in the file; did you mean \"workers\"? Expected include, workers, wakeup_coalescing, admin, metrics, error_pages, \
-             trusted_proxies, listen, route, route_defaults, upstream, headers, profile, timeouts, limits, shed, cache, request_buffering, faults, fault, log or messages",
+             trusted_proxies, listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, log or messages",
         ),
         ("workers = 0", "4:11: workers: 0 is too small; expected a whole number, 1 to 1024"),
         ("workers = \"all\"", "4:11: workers: this is a string; expected a whole number, 1 to 1024"),
@@ -118,7 +118,7 @@ fn one_mistake_each() {
         (
             "[tls]\ncert = \"a\"",
             "4:2: unknown key \"tls\" in the file; it is an option of [[listen]] and [upstream.NAME]; expected include, workers, wakeup_coalescing, admin, metrics, error_pages, trusted_proxies, \
-             listen, route, route_defaults, upstream, headers, profile, timeouts, limits, shed, cache, request_buffering, faults, fault, log or messages",
+             listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, log or messages",
         ),
     ] {
         let expected: Vec<&str> = Some(expected).filter(|line| !line.is_empty()).into_iter().collect();
@@ -274,7 +274,7 @@ fn upstreams() {
 #[test]
 fn tls_of_listeners() {
     let file = |lines: &str| format!("{ROUTE}\n{UPSTREAM}\n[[listen]]\naddress = \"127.0.0.1:443\"\n{lines}");
-    const WAYS: &str = "cert and key, certificates, or self_signed = true";
+    const WAYS: &str = "cert and key, certificates (a list or \"auto\"), or self_signed = true";
     for (lines, expected) in [
         ("tls = {}", format!("5:7: tls has no certificate; expected {WAYS}")),
         (

@@ -29,7 +29,7 @@ fn the_page_has_every_option_as_declared() {
 #[test]
 fn the_examples_of_the_pages_are_right() {
     let (path, page) = page();
-    let others = ["canary.md", "headers.md", "maintenance.md", "request-buffering.md"]
+    let others = ["canary.md", "certificates.md", "headers.md", "maintenance.md", "request-buffering.md"]
         .map(|name| std::fs::read_to_string(path.with_file_name(name)).unwrap());
     let page = page + &others.concat();
     let examples: Vec<&str> =

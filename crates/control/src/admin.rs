@@ -10,6 +10,8 @@ mod status;
 pub(crate) mod traffic;
 /// Commands for the cache.
 mod cache;
+/// Certificates, and orders to renew them.
+mod certificates;
 /// Commands for faults.
 mod faults;
 /// Commands for maintenance.
@@ -42,6 +44,8 @@ use crate::handover::Purpose;
 use crate::runtime_overrides::Amendment;
 use api::status::{Changed, Refused, ReloadResult, ServerNamed, ServerOrder};
 use transport::unix::{self, SocketFile};
+
+pub(crate) use certificates::statuses as certificates;
 
 /// Who may connect: the user of the process.
 const MODE: u32 = 0o600;
@@ -105,6 +109,8 @@ pub(crate) fn router(control: Weak<Control>) -> Router {
         .route("/servers/{amendment}", post(amend))
         .route("/cache/purge", post(cache::purge))
         .route("/cache/explain", post(cache::explain))
+        .route("/certificates", get(certificates::list))
+        .route("/certificates/renew", post(certificates::renew))
         .route("/faults", get(faults::list).post(faults::add).delete(faults::clear))
         .route("/faults/{name}", delete(faults::remove))
         .route("/maintenance", get(maintenance::list))
@@ -117,8 +123,8 @@ pub(crate) fn router(control: Weak<Control>) -> Router {
         .with_state(control)
 }
 
-const PLACES: &str = "there are GET /status, /configuration, /faults, /maintenance and /shaping, POST /reload, /faults, /shaping, \
-                      /cache/purge and explain, /maintenance/on and off, and /servers/drain, restore, weigh, add and remove, DELETE /faults, /faults/NAME, \
+const PLACES: &str = "there are GET /status, /configuration, /certificates, /faults, /maintenance and /shaping, POST /reload, /faults, /shaping, \
+                      /cache/purge and explain, /certificates/renew, /maintenance/on and off, and /servers/drain, restore, weigh, add and remove, DELETE /faults, /faults/NAME, \
                       /shaping and /shaping/listener, route or upstream/NAME";
 
 async fn status(State(control): State<Weak<Control>>) -> Response {

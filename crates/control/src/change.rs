@@ -64,6 +64,8 @@ pub(crate) struct Control {
     /// Notified when there is a new plan.
     pub(crate) changes: watch::Sender<()>,
     pub(crate) admin: Admin,
+    /// What each automatic certificate waits for.
+    pub(crate) acme: crate::acme::Progress,
 }
 
 /// What a change starts from.
@@ -192,7 +194,13 @@ impl Control {
             shaping_overrides: Arc::default(),
             changes: watch::Sender::new(()),
             admin,
+            acme: Default::default(),
         }))
+    }
+
+    /// Whether another process has taken over, or the proxy ends.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed)
     }
 
     /// The plan in force.

@@ -1,5 +1,7 @@
 //! The control side: starts and ends the workers, and does everything that is not on the path of a request.
 
+/// Automatic certificates.
+mod acme;
 /// The admin API.
 mod admin;
 /// Watches certificate files.
@@ -317,6 +319,7 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
                 let shared = Rc::new(probe::Shared::new(epoch));
                 tokio::task::spawn_local(probe::run(Weak::clone(&control), Rc::clone(&shared)));
                 tokio::task::spawn_local(keys::run(Weak::clone(&control), Rc::clone(&shared)));
+                tokio::task::spawn_local(acme::run(Weak::clone(&control), Rc::clone(&shared)));
                 tokio::task::spawn_local(ejection::run(Weak::clone(&control), shared));
             }
             certificates::watch(control).await;
@@ -339,6 +342,11 @@ impl Running {
     /// The TCP addresses of the open listeners, with the ports that the kernel chose.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners().iter().filter_map(ListenAddress::tcp).collect()
+    }
+
+    /// The challenges of certificate authorities that the proxy answers. Those that it asks itself are put here as well.
+    pub fn challenges(&self) -> Arc<tls::Challenges> {
+        Arc::clone(&self.control.plan().challenges)
     }
 
     /// The address of the metrics endpoint, with the port that the kernel chose.

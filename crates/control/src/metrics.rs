@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use api::certificates::{CertificateSource, CertificateStatus};
 use axum::Router;
 use axum::extract::State;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
@@ -17,11 +18,12 @@ use axum::routing::get;
 use balance::{Flow, Time};
 use config::ListenAddress;
 use telemetry::{
-    AccessLog, Counters, Directory, Exposition, History, Names, Places, Process, Reader, SAMPLE_PERIOD,
-    Sample, SeriesReader, ServerHealthSample, ServerState, Snapshot, Syntax, Totals,
+    AccessLog, CertificateSample, Counters, Directory, Exposition, History, Names, Places, Process, Reader,
+    SAMPLE_PERIOD, Sample, SeriesReader, ServerHealthSample, ServerState, Snapshot, Syntax, Totals,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::acme;
 use crate::admin::traffic::Traffic;
 use crate::change::Control;
 use crate::control_listener::{Listener, Place};
@@ -174,7 +176,7 @@ impl Metrics {
         }
     }
 
-    fn page(&self, plan: &Plan, now: Time, syntax: Syntax) -> String {
+    fn page(&self, plan: &Plan, certificates: &[CertificateSample], now: Time, syntax: Syntax) -> String {
         let totals = self.totals();
         let (misses, refusals) = (cache::miss_words(), cache::refusal_words());
         let exposition = Exposition {
@@ -185,6 +187,7 @@ impl Metrics {
             totals: &totals,
             standings: &standings(plan, now),
             cache: plan.cache.as_ref().map(|cache| cache.state(&misses, &refusals)),
+            certificates,
             log_lines_dropped: self.log_lines_dropped(),
             process: Process::now(),
         };
@@ -248,6 +251,25 @@ pub(crate) async fn sample(control: Weak<Control>) {
     }
 }
 
+fn certificates(control: &Control) -> Vec<CertificateSample> {
+    const DAY: f64 = 24.0 * 3600.0;
+    let now = acme::now();
+    let statuses = crate::admin::certificates(control, now).into_iter();
+    let sample = |status: CertificateStatus| CertificateSample {
+        listener: status.listener,
+        name: status.names.into_iter().next().unwrap_or_default(),
+        source: match status.source {
+            CertificateSource::File => "file",
+            CertificateSource::Auto => "auto",
+            CertificateSource::StandIn => "stand-in",
+            CertificateSource::SelfSigned => "self-signed",
+        },
+        days_left: (status.valid_until_seconds - now) as f64 / DAY,
+        renewal_failures: status.renewal.map(|renewal| renewal.failures),
+    };
+    statuses.map(sample).collect()
+}
+
 /// The routes of the metrics endpoint.
 pub(crate) fn router(control: Weak<Control>) -> Router {
     Router::new()
@@ -263,6 +285,7 @@ async fn answer(State(control): State<Weak<Control>>, headers: HeaderMap) -> Res
     // RFC 9110 §5.3: several lines of a field are one list.
     let accept: Vec<&str> = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
     let syntax = Syntax::accepted(&accept.join(","));
-    let page = control.metrics.page(&control.plan(), control.time(), syntax);
+    let certificates = certificates(&control);
+    let page = control.metrics.page(&control.plan(), &certificates, control.time(), syntax);
     ([(CONTENT_TYPE, syntax.content_type())], page).into_response()
 }

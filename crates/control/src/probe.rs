@@ -30,7 +30,7 @@ use server::Subject;
 
 pub(crate) use connect::reason;
 pub(crate) use http::{ProbeResponse, Question};
-pub(crate) use http1::ask as get;
+pub(crate) use http1::{ask as get, exchange};
 pub(crate) use server::{Shared, watch_return};
 
 /// What is checked now, by upstream and server.

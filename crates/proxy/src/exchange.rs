@@ -5,6 +5,7 @@
 use crate::forward;
 use crate::forward::answer;
 use crate::forward::authenticate::{self, Course};
+use crate::forward::challenge;
 use crate::forward::mirror;
 use crate::forward::policies::{self, Answer};
 use crate::forward::respond;
@@ -58,12 +59,10 @@ async fn run(
         name_request(ctx, &routed, request);
     }
     let exchange = &mut Exchange { ctx, routed: &routed, memory, state };
-    // Faults may meet a request that no route is for.
-    if ctx.worker.faults.is_on()
-        && matches!(admission, Ok(()) | Err(Failure::NoRoute))
-        && let Some(answer) = cold(|| messages::request(exchange)).await?
+    if is_answered_early(ctx, &admission)
+        && let Some(next) = cold(|| answer_early(exchange)).await?
     {
-        return answer::injected(exchange, answer).await;
+        return Ok(next);
     }
     admission?;
     let request = &mut exchange.memory.request;
@@ -114,6 +113,28 @@ async fn run(
         cold(|| shaping::hold_back(ctx, delay, exchange.memory)).await;
     }
     respond::respond(exchange, reply).await
+}
+
+/// Whether a challenge or a fault may answer a request, also one that no route is for.
+fn is_answered_early(ctx: &ExchangeContext<'_>, admission: &Result<(), Failure>) -> bool {
+    let is_challenged = ctx.listener.challenges.as_ref().is_some_and(|challenges| challenges.is_any());
+    (ctx.worker.faults.is_on() || is_challenged) && matches!(admission, Ok(()) | Err(Failure::NoRoute))
+}
+
+/// Answers a request whatever its route says, if a challenge or a fault asks for it.
+async fn answer_early(exchange: &mut Exchange<'_, '_>) -> Result<Option<Next>, Failure> {
+    let ctx = exchange.ctx;
+    if let Some(challenges) = &ctx.listener.challenges
+        && let Some(next) = challenge::answer(exchange, challenges).await?
+    {
+        return Ok(Some(next));
+    }
+    if ctx.worker.faults.is_on()
+        && let Some(answer) = messages::request(exchange).await?
+    {
+        return answer::injected(exchange, answer).await.map(Some);
+    }
+    Ok(None)
 }
 
 /// Answers a request that needs no server.

@@ -4,6 +4,8 @@
 
 /// The proxy's own responses.
 pub(crate) mod answer;
+/// Answers to certificate authorities.
+pub(crate) mod challenge;
 /// The proxy's own responses to gRPC calls.
 pub(crate) mod grpc;
 /// Waits for the status of gRPC calls.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::beside;
 use crate::cached::CacheState;
+use crate::certificates::{self, CertificateSample};
 use crate::counters::{Causes, Kind, Snapshot};
 use crate::directory::{NAMED_MAX, Totals};
 use crate::histogram::Histogram;
@@ -31,6 +32,8 @@ pub struct Exposition<'e> {
     pub standings: &'e [ServerHealthSample],
     /// The state of the cache, if there is one.
     pub cache: Option<CacheState<'e>>,
+    /// The certificates of the listeners.
+    pub certificates: &'e [CertificateSample],
     /// The number of lines that the access log lost, if there is a log.
     pub log_lines_dropped: Option<u64>,
     /// Facts about the process, if the system provides them.
@@ -93,6 +96,7 @@ impl Exposition<'_> {
         if let Some(cache) = &self.cache {
             cache.write(self.totals, &mut text);
         }
+        certificates::write(self.certificates, &mut text);
         self.program(&mut text);
         if let Some(process) = self.process {
             write_process(&process, &mut text);

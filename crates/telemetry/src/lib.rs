@@ -35,12 +35,15 @@ mod process;
 mod text;
 /// All metrics as text for Prometheus.
 mod exposition;
+/// Metrics of certificates.
+mod certificates;
 /// Metrics of the cache.
 mod cached;
 /// Metrics of requests that the proxy makes beside those of clients.
 mod beside;
 
 pub use cached::{CacheState, DiskState};
+pub use certificates::CertificateSample;
 pub use counters::{CAUSES_MAX, Causes, Counter, Counters, Fields, Gauge, Kind, Reader, Row, Snapshot};
 pub use directory::{Directory, NAMED_MAX, Names, Places, ServerName, Totals};
 pub use entry::{ClientTls, Entry, Injected, Retried, Version};

@@ -56,7 +56,7 @@ pub(crate) fn address(bytes: &[u8]) -> Option<IpAddr> {
 }
 
 /// Formats a time, such as `2026-01-31 12:00:00 UTC`.
-pub(crate) fn written_time(seconds: i64) -> String {
+pub fn written_time(seconds: i64) -> String {
     let Ok(time) = ASN1Time::from_timestamp(seconds) else { return format!("{seconds} s after 1970") };
     let time = time.to_datetime();
     format!(

@@ -10,6 +10,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
 use rustls::{CipherSuite, CommonState, Error, HandshakeKind, PeerIncompatible, ProtocolVersion};
 
+use crate::challenges::ACME_TLS;
 use crate::record;
 use crate::session::{Renewal, Session};
 use crate::store::{self, MISSING_EXTENSION};
@@ -235,7 +236,7 @@ pub struct Agreed {
     pub is_tls13: bool,
     /// The IANA name of the cipher suite, such as `TLS_AES_128_GCM_SHA256`.
     pub cipher: &'static str,
-    /// The protocol that ALPN selected: `h2` or `http/1.1`; empty if none.
+    /// The protocol that ALPN selected: `h2`, `http/1.1` or `acme-tls/1`; empty if none.
     pub protocol: &'static str,
     /// The server name that the client asked for (SNI, RFC 6066 §3), in lower case.
     pub server_name: Option<Box<str>>,
@@ -265,6 +266,7 @@ impl Agreed {
             protocol: match common.alpn_protocol() {
                 Some(b"h2") => "h2",
                 Some(b"http/1.1") => "http/1.1",
+                Some(b"acme-tls/1") => ACME_TLS,
                 _ => "",
             },
             server_name: None,

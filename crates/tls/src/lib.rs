@@ -37,6 +37,10 @@ mod crl;
 mod encrypted_key;
 /// Walks through DER.
 mod der;
+/// Challenges of certificate authorities.
+mod challenges;
+/// Certificates in use, for operators.
+mod inventory;
 /// Parses OCSP responses.
 mod ocsp;
 /// Reads files, and detects changes.
@@ -52,10 +56,14 @@ mod key_log;
 /// Detects records that rustls could not decrypt.
 mod trial;
 
+pub use certificate::written_time;
+pub use challenges::{ACME_TLS, Answered, Challenges};
 pub use client::ClientSide;
 pub use client_hello::{CLIENT_HELLO_MAX, ClientHello, NoHello};
 pub use handshake::{Advance, Agreed, Handshake, Role};
+pub use inventory::{CertificateInUse, Source};
 pub use names::Names;
+pub use pair::check;
 pub use peer::Peer;
 pub use problem::{Fault, Problem};
 pub use reason::reason;

@@ -67,8 +67,19 @@ impl Pair {
 
     /// Creates a self-signed certificate for this machine's names and `address`, with a key that is never stored.
     pub(crate) fn self_signed(address: IpAddr, now: i64) -> Result<Self, Problem> {
+        let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
+        let mut names = vec!["localhost".to_owned()];
+        names.extend(loopback.map(|address| address.to_string()));
+        if !address.is_unspecified() && !loopback.contains(&address) {
+            names.push(address.to_string());
+        }
+        Self::self_signed_for(names, now)
+    }
+
+    /// Creates a self-signed certificate for these names, with a key that is never stored.
+    pub(crate) fn self_signed_for(names: Vec<String>, now: i64) -> Result<Self, Problem> {
         let refused = |error: String| Problem { file: None, fault: Fault::Refused(error) };
-        let (der, key) = made(address, now).map_err(|error| refused(error.to_string()))?;
+        let (der, key) = made(names, now).map_err(|error| refused(error.to_string()))?;
         let certificate =
             Certificate::read(&der).ok_or_else(|| refused("the certificate just made".to_owned()))?;
         let certified = CertifiedKey::from_der(vec![der], key, &provider::for_certificates());
@@ -83,13 +94,7 @@ const SELF_SIGNED_DAYS: i64 = 824;
 
 type Made = (CertificateDer<'static>, PrivateKeyDer<'static>);
 
-fn made(address: IpAddr, now: i64) -> Result<Made, rcgen::Error> {
-    let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
-    let mut names = vec!["localhost".to_owned()];
-    names.extend(loopback.map(|address| address.to_string()));
-    if !address.is_unspecified() && !loopback.contains(&address) {
-        names.push(address.to_string());
-    }
+fn made(names: Vec<String>, now: i64) -> Result<Made, rcgen::Error> {
     let mut parameters = CertificateParams::new(names)?;
     parameters.distinguished_name = DistinguishedName::new();
     parameters.distinguished_name.push(DnType::CommonName, "vanward, signed by itself");
@@ -111,6 +116,16 @@ fn staple(path: &Path, certificate: &Certificate, now: i64) -> Result<(Vec<u8>, 
     })?;
     let staple = ocsp::judge(&response, certificate, now)?;
     Ok((response, staple))
+}
+
+/// Checks that a certificate and its key can be used together, whenever it is valid.
+///
+/// # Errors
+/// All problems.
+pub fn check(pair: &KeyPair) -> Result<(), Vec<Problem>> {
+    let (chain, key) = read(pair)?;
+    let certified = certified(pair, chain, key)?;
+    read_certificate(pair, &certified.cert).map(drop)
 }
 
 /// Loads a client certificate and its key, to be presented to servers.

@@ -1,7 +1,7 @@
 //! TLS to clients: a listener's certificates as a rustls configuration, which stays while certificates are replaced.
 
 use std::panic::resume_unwind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -10,7 +10,9 @@ use config::{CertificateFiles, Certificates, ClientCertificates, ClientTrust, Li
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
 
+use crate::challenges::{ACME_TLS, Challenges};
 use crate::file::Watched;
+use crate::inventory::{CertificateInUse, Source};
 use crate::pair::Pair;
 use crate::problem::{Fault, Problem};
 use crate::server_config::{Configs, Rules};
@@ -49,6 +51,16 @@ struct Entry {
     /// Where it came from; `None` was made at start.
     source: Option<(CertificateFiles, Watched)>,
     pair: Pair,
+    automatic: Option<Automatic>,
+}
+
+/// What is known of an automatic certificate.
+#[derive(Debug)]
+struct Automatic {
+    /// As configured.
+    name: String,
+    /// Whether there is none yet, and the pair is self-signed.
+    is_stand_in: bool,
 }
 
 /// The result of checking the files for changes.
@@ -66,15 +78,34 @@ impl ServerSide {
     /// # Errors
     /// All problems in all files that make the configuration unusable.
     pub fn load(listener: &Listener) -> Result<Option<Self>, Vec<Problem>> {
+        Self::load_answering(listener, &Arc::default())
+    }
+
+    /// Loads the certificates of a listener, which answers these challenges if its certificates are automatic.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_answering(
+        listener: &Listener,
+        challenges: &Arc<Challenges>,
+    ) -> Result<Option<Self>, Vec<Problem>> {
         let Some(tls) = &listener.tls else { return Ok(None) };
         let now = now();
         let mut problems = Vec::new();
         let mut entries = Vec::new();
         match &tls.certificates {
             Certificates::SelfSigned => match Pair::self_signed(listener.address.ip(), now) {
-                Ok(pair) => entries.push(Entry { source: None, pair }),
+                Ok(pair) => entries.push(Entry { source: None, pair, automatic: None }),
                 Err(problem) => problems.push(problem),
             },
+            Certificates::Automatic { names, folder } => {
+                for name in names {
+                    match automatic(folder, name, now) {
+                        Ok(entry) => entries.push(entry),
+                        Err(problem) => problems.push(problem),
+                    }
+                }
+            }
             Certificates::Files(files) => {
                 for loaded in load_all(files, now) {
                     match loaded {
@@ -92,9 +123,14 @@ impl ServerSide {
         let trust: Vec<PathBuf> = rules.trusts().flat_map(trust_paths).cloned().collect();
         let trust = (!trust.is_empty()).then(|| Watched::new(trust));
         let shelf = Shelf::new(entries.iter().map(|entry| &entry.pair));
-        let store = Arc::new(Store::new(shelf, tls.unknown_names));
+        let is_automatic = matches!(tls.certificates, Certificates::Automatic { .. });
+        let challenges = is_automatic.then(|| Arc::clone(challenges));
+        let store = Arc::new(Store::new(shelf, tls.unknown_names, challenges));
         // Nobody looks at what is passed on: what is spoken inside is for the client to know.
-        let protocols = if listener.tcp.is_some() { Vec::new() } else { protocols(listener.http2) };
+        let mut protocols = if listener.tcp.is_some() { Vec::new() } else { protocols(listener.http2) };
+        if is_automatic && listener.tcp.is_none() {
+            protocols.push(ACME_TLS.into());
+        }
         match Configs::new(&rules, tls, &store, &protocols, now) {
             Ok(configs) if problems.is_empty() => Ok(Some(Self {
                 state: Mutex::new(State { entries, next: 0, trust, crls_until: configs.crls_until }),
@@ -156,6 +192,45 @@ impl ServerSide {
         state.entries.iter().flat_map(|entry| entry.pair.remarks.clone()).chain(of_lists).collect()
     }
 
+    /// The certificates in use, in the order of the configuration.
+    pub fn certificates(&self) -> Vec<CertificateInUse> {
+        self.certificates_at(UnixTime::now())
+    }
+
+    /// The certificates in use, with their problems at a given time.
+    pub fn certificates_at(&self, time: UnixTime) -> Vec<CertificateInUse> {
+        let state = self.state();
+        let certificates = state.entries.iter().filter_map(|Entry { source, pair, automatic }| {
+            let source = match (automatic, source) {
+                (Some(Automatic { name, is_stand_in: true }), _) => Source::StandIn(name.clone()),
+                (Some(Automatic { name, .. }), Some((files, _))) => {
+                    Source::Automatic(name.clone(), files.pair.cert.clone())
+                }
+                (None, Some((files, _))) => Source::File(files.pair.cert.clone()),
+                (_, None) => Source::SelfSigned,
+            };
+            let der = pair.key.cert.first()?;
+            CertificateInUse::read(der, source, pair.remarks.clone(), seconds(time))
+        });
+        certificates.collect()
+    }
+
+    /// Reloads the automatic certificate of a name, which was just written.
+    pub fn reload_automatic(&self, name: &str) -> Reload {
+        let mut reload = Reload::default();
+        let mut state = self.state();
+        let is_meant = |entry: &&mut Entry| entry.automatic.as_ref().is_some_and(|of| of.name == name);
+        let Some(entry) = state.entries.iter_mut().find(is_meant) else { return reload };
+        let Some((files, mut watched)) = entry.source.take() else { return reload };
+        watched.mark_read();
+        let is_changed = entry.load(&files, (now(), true), &mut reload);
+        entry.source = Some((files, watched));
+        if is_changed {
+            self.store.replace(Shelf::new(state.entries.iter().map(|entry| &entry.pair)));
+        }
+        reload
+    }
+
     /// Checks the files, and reloads those that changed, but not since the previous tick.
     pub fn tick(&self) -> Reload {
         self.tick_at(UnixTime::now())
@@ -180,31 +255,14 @@ impl ServerSide {
         let first = if count < entries.len() { *next } else { 0 };
         let end = first.saturating_add(count).min(entries.len());
         *next = if end < entries.len() { end } else { 0 };
-        for Entry { source, pair } in &mut entries[first..end] {
-            let Some((files, watched)) = source else { continue };
-            let is_due = is_due(watched);
-            let is_stale = pair.is_staple_stale(now);
-            if !is_due && !is_stale {
-                continue;
+        for entry in &mut entries[first..end] {
+            let Some((files, mut watched)) = entry.source.take() else { continue };
+            let is_due = is_due(&mut watched);
+            if is_due || entry.pair.is_staple_stale(now) {
+                watched.mark_read();
+                is_changed |= entry.load(&files, (now, is_due), &mut reload);
             }
-            watched.mark_read();
-            match Pair::load(files, now) {
-                Ok(new) => {
-                    reload.problems.extend(new.remarks.iter().cloned());
-                    if is_due {
-                        reload.taken.push(files.pair.cert.clone());
-                    }
-                    *pair = new;
-                    is_changed = true;
-                }
-                Err(problems) => {
-                    reload.problems.extend(problems);
-                    if is_stale {
-                        pair.remove_staple();
-                        is_changed = true;
-                    }
-                }
-            }
+            entry.source = Some((files, watched));
         }
         if is_changed {
             self.store.replace(Shelf::new(entries.iter().map(|entry| &entry.pair)));
@@ -237,6 +295,47 @@ impl ServerSide {
     }
 }
 
+impl Entry {
+    /// Loads the files, because they have changed (`is_due`) or because the staple is stale. Returns whether what is in
+    /// use has changed.
+    fn load(&mut self, files: &CertificateFiles, (now, is_due): (i64, bool), reload: &mut Reload) -> bool {
+        match Pair::load(files, now) {
+            Ok(new) => {
+                reload.problems.extend(new.remarks.iter().cloned());
+                if is_due {
+                    reload.taken.push(files.pair.cert.clone());
+                }
+                self.pair = new;
+                if let Some(automatic) = &mut self.automatic {
+                    automatic.is_stand_in = false;
+                }
+                true
+            }
+            Err(problems) => {
+                reload.problems.extend(problems);
+                let is_stale = self.pair.is_staple_stale(now);
+                if is_stale {
+                    self.pair.remove_staple();
+                }
+                is_stale
+            }
+        }
+    }
+}
+
+/// The automatic certificate of a name, if it was issued; else one that stands in for it.
+fn automatic(folder: &Path, name: &str, now: i64) -> Result<Entry, Problem> {
+    let files = CertificateFiles { pair: Certificates::automatic_files(folder, name), ocsp: None };
+    let watched = Watched::new(paths(&files));
+    let (pair, is_stand_in) = match Pair::load(&files, now) {
+        Ok(pair) => (pair, false),
+        // Whatever is wrong with it: another one is asked for.
+        Err(_) => (Pair::self_signed_for(vec![name.to_owned()], now)?, true),
+    };
+    let automatic = Some(Automatic { name: name.to_owned(), is_stand_in });
+    Ok(Entry { source: Some((files, watched)), pair, automatic })
+}
+
 /// Certificates that a thread loads at least.
 const PART: usize = 256;
 
@@ -246,7 +345,7 @@ fn load_all(files: &[CertificateFiles], now: i64) -> Vec<Result<Entry, Vec<Probl
     let load = |files: &CertificateFiles| {
         let watched = Watched::new(paths(files));
         let pair = Pair::load(files, now)?;
-        Ok(Entry { source: Some((files.clone(), watched)), pair })
+        Ok(Entry { source: Some((files.clone(), watched)), pair, automatic: None })
     };
     let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len() / PART);
     if threads < 2 {

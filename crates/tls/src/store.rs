@@ -10,6 +10,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{SignatureAlgorithm, SignatureScheme};
 
+use crate::challenges::{ACME_TLS, Challenges};
 use crate::names::Names;
 use crate::pair::Pair;
 
@@ -18,11 +19,17 @@ use crate::pair::Pair;
 pub(crate) struct Store {
     shelf: ArcSwap<Shelf>,
     unknown_names: UnknownNames,
+    /// Where certificates are automatic: what authorities ask for.
+    challenges: Option<Arc<Challenges>>,
 }
 
 impl Store {
-    pub(crate) fn new(shelf: Shelf, unknown_names: UnknownNames) -> Self {
-        Self { shelf: ArcSwap::from_pointee(shelf), unknown_names }
+    pub(crate) fn new(
+        shelf: Shelf,
+        unknown_names: UnknownNames,
+        challenges: Option<Arc<Challenges>>,
+    ) -> Self {
+        Self { shelf: ArcSwap::from_pointee(shelf), unknown_names, challenges }
     }
 
     pub(crate) fn replace(&self, shelf: Shelf) {
@@ -53,7 +60,12 @@ impl ResolvesServerCert for Store {
         let address =
             ADDRESS.get().filter(|_| hello.server_name().is_none()).map(|address| address.to_string());
         let name = hello.server_name().or(address.as_deref());
-        let chosen = self.choose(name, hello.signature_schemes());
+        let chosen = match &self.challenges {
+            Some(challenges) if is_from_authority(&hello) => {
+                hello.server_name().and_then(|name| challenges.certificate(name))
+            }
+            _ => self.choose(name, hello.signature_schemes()),
+        };
         NAME.set(hello.server_name().map(Box::from));
         if chosen.is_none() {
             let has_name = hello.server_name().is_some();
@@ -61,6 +73,13 @@ impl ResolvesServerCert for Store {
         }
         chosen
     }
+}
+
+/// RFC 8737 §3: an authority offers this protocol alone.
+fn is_from_authority(hello: &ClientHello<'_>) -> bool {
+    hello
+        .alpn()
+        .is_some_and(|mut offered| offered.next() == Some(ACME_TLS.as_bytes()) && offered.next().is_none())
 }
 
 /// RFC 6066 §3, RFC 8446 §9.2: what a client is told that asks for a name that nobody has here, or for none.

@@ -34,7 +34,7 @@ Examples:
 enum Command {
     #[cfg(feature = "lab")]
     Demo(commands::demo::Args),
-    Proxy(commands::proxy::Args),
+    Proxy(Box<commands::proxy::Args>),
     Run(commands::run::Args),
     Check(commands::check::Args),
     Status(commands::status::Args),
@@ -44,6 +44,7 @@ enum Command {
     Weigh(commands::servers::Weigh),
     Add(commands::servers::Add),
     Remove(commands::servers::Remove),
+    Certificates(commands::certificates::Args),
     Cache(commands::cache::Args),
     Faults(commands::faults::Args),
     Shape(commands::shape::Args),
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         Command::Weigh(arguments) => commands::servers::weigh(&arguments),
         Command::Add(arguments) => commands::servers::add(&arguments),
         Command::Remove(arguments) => commands::servers::remove(&arguments),
+        Command::Certificates(arguments) => commands::certificates::run(&arguments),
         Command::Cache(arguments) => commands::cache::run(&arguments),
         Command::Faults(arguments) => commands::faults::run(&arguments),
         Command::Shape(arguments) => commands::shape::run(&arguments),

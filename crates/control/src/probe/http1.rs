@@ -17,7 +17,16 @@ pub(crate) async fn ask(connection: &Connection, question: &Question<'_>) -> Res
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {agent}\r\nAccept: */*\r\nConnection: close\r\n\r\n"
     );
-    let mut bytes = request.as_bytes();
+    exchange(connection, request.as_bytes(), (false, *body_bytes_max)).await
+}
+
+/// Sends a request and reads the response, and of its body so much. The request says `Connection: close`.
+pub(crate) async fn exchange(
+    connection: &Connection,
+    request: &[u8],
+    (is_head, body_bytes_max): (bool, usize),
+) -> Result<ProbeResponse, String> {
+    let mut bytes = request;
     while !bytes.is_empty() {
         let count = connection.write(bytes, Follows::End).await.map_err(|error| reason(&error))?;
         bytes = &bytes[count..];
@@ -28,7 +37,7 @@ pub(crate) async fn ask(connection: &Connection, question: &Question<'_>) -> Res
         receive_head(connection, &mut received, &mut head).await?;
         let status = head.start.status;
         if status >= 200 {
-            return answer(connection, &head, received, *body_bytes_max).await;
+            return answer(connection, &head, received, (is_head, body_bytes_max)).await;
         }
         received.drain(..head.len);
         head.clear();
@@ -58,10 +67,10 @@ async fn answer(
     connection: &Connection,
     head: &ResponseHead,
     mut received: Vec<u8>,
-    body_bytes_max: usize,
+    (is_head, body_bytes_max): (bool, usize),
 ) -> Result<ProbeResponse, String> {
     let framing =
-        http1::response_framing(head, &received, false).map_err(|_| "its answer has no clear end")?;
+        http1::response_framing(head, &received, is_head).map_err(|_| "its answer has no clear end")?;
     let text = |span: http1::Span| String::from_utf8_lossy(span.of(&received)).to_ascii_lowercase();
     let headers =
         head.fields.iter().map(|field| (text(field.name), field.value.of(&received).to_vec())).collect();

@@ -187,6 +187,13 @@ pub(crate) async fn secured(
     let counter = if agreed.is_resumed { &counters.handshakes_resumed } else { &counters.handshakes };
     counter.increment();
     client.socket = secure.into();
+    if agreed.protocol == tls::ACME_TLS {
+        // RFC 8737 §3: an authority sees what it came for, and closes.
+        if client.socket.end_handshake() {
+            let _ = client.deadline.within(LINGER, client.socket.read(&mut [0; 64])).await;
+        }
+        return None;
+    }
     let is_http2 = agreed.is_http2();
     client.tls = Some(Rc::new(ClientTls::new(agreed, asked)));
     Some((client, is_http2))

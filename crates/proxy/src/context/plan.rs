@@ -31,8 +31,8 @@ use std::sync::Arc;
 
 use balance::Time;
 use cache::Space;
-use config::{CacheDisk, Config, Hsts, IpNet};
-use tls::{ClientSide, Problem, ServerSide};
+use config::{CacheDisk, Certificates, Config, Hsts, IpNet, ListenerTls};
+use tls::{Challenges, ClientSide, Problem, ServerSide};
 
 use crate::cache::Cache;
 use crate::context::handover_state::HandoverState;
@@ -81,6 +81,8 @@ pub struct Plan {
     pub(crate) split_secret: CookieSecret,
     /// The cache, if a route has one.
     pub cache: Option<Cache>,
+    /// What certificate authorities ask for, to issue automatic certificates. The same in all plans.
+    pub challenges: Arc<Challenges>,
     /// The names of servers. They are resolved for as long as the plan exists.
     pub names: Names,
 }
@@ -93,6 +95,8 @@ pub struct Listener {
     pub(crate) redirect_port: Option<u16>,
     /// Header lines to add to every response: Strict-Transport-Security.
     pub(crate) added: Vec<u8>,
+    /// What it answers to certificate authorities: without TLS, where certificates are automatic.
+    pub(crate) challenges: Option<Arc<Challenges>>,
     /// Whether the listener accepts HTTP/2.
     pub(crate) http2: bool,
     /// Networks whose connections begin with a PROXY header.
@@ -126,8 +130,9 @@ impl Plan {
     ) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         let mut listeners = Vec::with_capacity(config.listeners.len());
+        let challenges = previous.map(|previous| Arc::clone(&previous.challenges)).unwrap_or_default();
         for listener in &config.listeners {
-            match Listener::new(listener, &config, previous) {
+            match Listener::new(listener, &config, previous, &challenges) {
                 Ok(listener) => listeners.push(Arc::new(listener)),
                 Err(found) => problems.extend(found),
             }
@@ -162,6 +167,7 @@ impl Plan {
         Ok(Self {
             trust,
             cache,
+            challenges,
             listeners,
             upstreams,
             routes,
@@ -230,6 +236,7 @@ impl Listener {
         tls: None,
         redirect_port: None,
         added: Vec::new(),
+        challenges: None,
         http2: false,
         introducers: Vec::new(),
         passthrough: None,
@@ -248,6 +255,7 @@ impl Listener {
         listener: &config::Listener,
         config: &Config,
         previous: Option<&Plan>,
+        challenges: &Arc<Challenges>,
     ) -> Result<Self, Vec<Problem>> {
         // The keys of tickets and what is remembered of sessions belong to it.
         let kept = previous.and_then(|previous| {
@@ -259,8 +267,9 @@ impl Listener {
         });
         let tls = match kept {
             Some(tls) => Some(tls),
-            None => ServerSide::load(listener)?.map(Arc::new),
+            None => ServerSide::load_answering(listener, challenges)?.map(Arc::new),
         };
+        let answers = listener.tls.is_none() && listener.tcp.is_none() && has_automatic(config);
         let before = previous.and_then(|plan| plan.listener(&listener.name));
         let passthrough = Passthrough::new(listener, config).map(Arc::new);
         let has_rules = tls.as_ref().is_some_and(|tls| tls.has_rules_by_name());
@@ -270,6 +279,7 @@ impl Listener {
             tls,
             redirect_port: listener.redirect_to_https.then(|| https_port(config)),
             added: listener.hsts.as_ref().map(hsts_line).unwrap_or_default(),
+            challenges: answers.then(|| Arc::clone(challenges)),
             http2: listener.http2,
             introducers: listener.proxy_protocol.clone(),
             link: Link::new(&listener.link, before.and_then(|before| before.link.as_ref())),
@@ -277,6 +287,12 @@ impl Listener {
             passes_on: listener.tcp.map(|upstream| (upstream, config.upstreams[upstream].name.clone())),
         })
     }
+}
+
+/// Whether any listener has automatic certificates.
+fn has_automatic(config: &Config) -> bool {
+    let is_automatic = |tls: &ListenerTls| matches!(tls.certificates, Certificates::Automatic { .. });
+    config.listeners.iter().filter_map(|listener| listener.tls.as_ref()).any(is_automatic)
 }
 
 /// Where it is stored: what is stored is kept for as long as this does not change. How much is for `Cache::follow`.

@@ -20,6 +20,8 @@ mod malformed;
 mod early;
 /// Clients that keep to Nagle's rule.
 mod nagle;
+/// Automatic certificates: challenges.
+mod automatic;
 /// Certificates by name, of clients, and renewed.
 mod certificates;
 /// What servers and the log are told of it.

@@ -6,6 +6,8 @@ mod scene;
 mod handshake;
 /// Every problem that a file can have.
 mod problems;
+/// Certificates that an authority issues.
+mod automatic;
 /// Files that change while they are in use.
 mod reload;
 /// Many certificates on one listener.

@@ -17,6 +17,8 @@ mod lab_files;
 mod lab_resilience;
 /// `vanward proxy`: runs a proxy from flags.
 pub(crate) mod proxy;
+/// Flags of `vanward proxy` for automatic certificates.
+mod automatic;
 /// `vanward run`: runs a proxy from a file.
 pub(crate) mod run;
 /// `vanward check`: validates a configuration file.
@@ -33,6 +35,8 @@ pub(crate) mod status;
 pub(crate) mod reload;
 /// `vanward drain`, `restore`, `weigh`, `add`, `remove`: change servers of the running proxy.
 pub(crate) mod servers;
+/// `vanward certificates`: lists and renews the certificates of the running proxy.
+pub(crate) mod certificates;
 /// `vanward cache`: purges and explains the cache of the running proxy.
 pub(crate) mod cache;
 /// `vanward cache explain`: what is cached for a URL, and why not.

@@ -24,9 +24,9 @@ use shape::{Delay, Fault, Occasion};
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Address to listen on: `127.0.0.1:8080`, `[::]:8080` for IPv6, `*:8080` for both families. Port 0 lets the
-    /// system choose. Can be repeated.
-    #[arg(long, value_name = "ADDR", required = true, value_parser = <ListenAddress as std::str::FromStr>::from_str)]
+    /// Address to listen on: `127.0.0.1:8080`, `[::]:8080` for IPv6, `*:8080` or `:8080` for both families. Port 0 lets
+    /// the system choose. Can be repeated.
+    #[arg(long, value_name = "ADDR", required = true, value_parser = listen_address)]
     from: Vec<ListenAddress>,
 
     /// Server to forward to, `http://HOST[:PORT]` or `https://HOST[:PORT]`. If repeated, servers take turns.
@@ -48,6 +48,9 @@ pub(crate) struct Args {
     /// Serve HTTPS with a new self-signed certificate, for tests: clients must be told to accept it.
     #[arg(long, conflicts_with_all = ["cert", "key"])]
     self_signed: bool,
+
+    #[command(flatten)]
+    automatic: super::automatic::Flags,
 
     /// Cache responses in this much memory, as a shared cache (RFC 9111).
     #[arg(long, value_name = "SIZE", value_parser = cache_size)]
@@ -125,6 +128,7 @@ Examples:
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000
   vanward proxy --from 0.0.0.0:80 --to http://10.0.0.1:8000 --to http://10.0.0.2:8000 --log -
   vanward proxy --from 0.0.0.0:443 --cert site.pem --key site.key --to http://127.0.0.1:9000
+  vanward proxy --from :443 --from :80 --domain www.example.com --to http://127.0.0.1:9000
   vanward proxy --from 127.0.0.1:8443 --self-signed --to https://www.example.com
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000 --rate 5KB/s --delay 2s±100ms
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000 --profile lte
@@ -166,6 +170,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         }
         listener.tls = certificates(arguments).map(ListenerTls::new);
     }
+    arguments.automatic.over(&mut settings);
     let problems: BTreeSet<String> = super::check::problems(&settings)
         .into_iter()
         .filter(|(_, problem)| !problem.is_usable())
@@ -197,6 +202,14 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     match super::inheritance() {
         Ok(inheritance) => super::serve(config, Setup { reread: None, inheritance }, &arguments.operation),
         Err(code) => code,
+    }
+}
+
+/// A parser for an address to listen on, in which the host may be left out.
+fn listen_address(text: &str) -> Result<ListenAddress, config::ValueError> {
+    match text.strip_prefix(':') {
+        Some(port) if !port.contains(':') => format!("*:{port}").parse(),
+        _ => text.parse(),
     }
 }
 

@@ -1,0 +1,126 @@
+//! The proxy's accounts with authorities: made once, kept in the folder.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
+use config::{Acme, Authority, ExternalAccount, KeyUrl};
+use instant_acme::{Account, AccountCredentials, Error, ExternalAccountKey, NewAccount};
+use telemetry::message;
+use tokio::sync::Mutex;
+
+use super::failure::{Failure, is_problem};
+use super::folder::Folder;
+use super::http::{Client, Means};
+
+/// How often another process is waited for that makes the same account.
+const LOCK_LOOKS: usize = 30;
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
+/// An account that can be used.
+pub(crate) struct Session {
+    pub(crate) account: Account,
+    pub(crate) client: Client,
+}
+
+/// The accounts in use, by directory. Whoever makes one holds the others up, since they want the same.
+pub(crate) struct Accounts {
+    means: Rc<Means>,
+    open: Mutex<HashMap<String, Rc<Session>>>,
+}
+
+impl Accounts {
+    pub(crate) fn new(means: Rc<Means>) -> Self {
+        Self { means, open: Mutex::default() }
+    }
+
+    /// The account with an authority; made if there is none.
+    pub(crate) async fn session(
+        &self,
+        authority: &Authority,
+        settings: &Acme,
+        folder: &Folder,
+    ) -> Result<Rc<Session>, Failure> {
+        let mut open = self.open.lock().await;
+        let key = authority.directory.to_string();
+        if let Some(session) = open.get(&key) {
+            return Ok(Rc::clone(session));
+        }
+        let client = Client::new(Rc::clone(&self.means), authority.ca.clone());
+        let opened = self.open_account(authority, settings, (folder, &client)).await;
+        let account = opened.map_err(|failure| failure.with_retry_after(&client))?;
+        let session = Rc::new(Session { account, client });
+        open.insert(key, Rc::clone(&session));
+        Ok(session)
+    }
+
+    /// Forgets an account that its authority does not know (any more): the next session has a new one.
+    pub(crate) async fn forget(&self, directory: &KeyUrl, folder: &Folder) {
+        let mut open = self.open.lock().await;
+        if open.remove(&directory.to_string()).is_some() {
+            let _ = folder.remove_account(directory);
+        }
+    }
+
+    async fn open_account(
+        &self,
+        authority: &Authority,
+        settings: &Acme,
+        (folder, client): (&Folder, &Client),
+    ) -> Result<Account, Failure> {
+        let directory = &authority.directory;
+        let mut looks = 0;
+        let _lock = loop {
+            match folder.lock_account(directory).map_err(|error| Failure::folder(&settings.folder, &error))? {
+                Some(lock) => break lock,
+                None if looks == LOCK_LOOKS => {
+                    return Err(Failure::said("another process makes an account, for too long".to_owned()));
+                }
+                None => looks += 1,
+            }
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        };
+        let kept = folder.account(directory).map_err(|error| Failure::folder(&settings.folder, &error))?;
+        if let Some(kept) = kept {
+            let credentials: AccountCredentials = serde_json::from_slice(&kept).map_err(|_| {
+                Failure::said(format!("the account in {} is damaged: remove it", settings.folder.display()))
+            })?;
+            let builder = Account::builder_with_http(Box::new(client.clone()));
+            return builder.from_credentials(credentials).await.map_err(|error| Failure::of(&error));
+        }
+        let binding = authority.external_account.as_ref().map(external_account).transpose()?;
+        let contacts: Vec<String> = settings.contact.iter().map(|email| format!("mailto:{email}")).collect();
+        let contacts: Vec<&str> = contacts.iter().map(String::as_str).collect();
+        let wanted =
+            NewAccount { contact: &contacts, terms_of_service_agreed: true, only_return_existing: false };
+        let builder = Account::builder_with_http(Box::new(client.clone()));
+        let made = builder.create(&wanted, directory.to_string(), binding.as_ref()).await;
+        let (account, credentials) = made.map_err(|error| explained(&error, authority))?;
+        let text = serde_json::to_vec(&credentials).map_err(|error| Failure::said(error.to_string()))?;
+        folder.put_account(directory, &text).map_err(|error| Failure::folder(&settings.folder, &error))?;
+        message::info(&format!("acme: made an account with {}", directory.server.authority()));
+        Ok(account)
+    }
+}
+
+fn explained(error: &Error, authority: &Authority) -> Failure {
+    let mut failure = Failure::of(error);
+    if is_problem(error, "externalAccountRequired") && authority.external_account.is_none() {
+        failure.what += "; set external_account in [acme] to the key that the authority has given";
+    }
+    failure
+}
+
+fn external_account(account: &ExternalAccount) -> Result<ExternalAccountKey, Failure> {
+    let ExternalAccount { id, key_file } = account;
+    let file = key_file.display();
+    let text = std::fs::read_to_string(key_file)
+        .map_err(|error| Failure::said(format!("external_account: {file} cannot be read: {error}")))?;
+    let text = text.trim();
+    let key = URL_SAFE_NO_PAD.decode(text).or_else(|_| URL_SAFE.decode(text));
+    // The error would quote the key.
+    let key = key.map_err(|_| Failure::said(format!("external_account: {file} has no key in base64url")))?;
+    Ok(ExternalAccountKey::new(id.clone(), &key))
+}

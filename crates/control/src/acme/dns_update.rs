@@ -1,0 +1,79 @@
+//! DNS records by dynamic updates (RFC 2136), over TCP.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use config::{DnsUpdate, TsigKey};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::dns_message::{self, Answer, Edit, NotAName, Signer};
+use super::proof::{Change, Record};
+
+const UPDATE_MAX: Duration = Duration::from_secs(20);
+
+/// Sends the update, and waits until the server has accepted it.
+pub(crate) async fn send(update: &DnsUpdate, record: &Record, change: Change) -> Result<(), String> {
+    let sent = tokio::time::timeout(UPDATE_MAX, send_at_all(update, record, change)).await;
+    let sent = sent.unwrap_or_else(|_| Err("no answer in time".to_owned()));
+    sent.map_err(|why| format!("update at {}: {why}", update.server))
+}
+
+async fn send_at_all(update: &DnsUpdate, record: &Record, change: Change) -> Result<(), String> {
+    let secret = update.key.as_ref().map(secret).transpose()?;
+    let not_a_name = |_: NotAName| "a name is too long for DNS".to_owned();
+    let mut stream = TcpStream::connect(update.server).await.map_err(|error| error.to_string())?;
+    let zone = match &update.zone {
+        Some(zone) => zone.clone(),
+        None => zone(&mut stream, &record.name).await?,
+    };
+    let edit = match change {
+        Change::Present => Edit::Add,
+        Change::Cleanup => Edit::Delete,
+    };
+    let id = fastrand::u16(..);
+    let mut message =
+        dns_message::update(id, &zone, (edit, &record.name, &record.value)).map_err(not_a_name)?;
+    if let Some((TsigKey { name, algorithm, .. }, secret)) = update.key.as_ref().zip(secret) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let signer = Signer { name, secret: &secret, algorithm: *algorithm };
+        dns_message::sign(&mut message, &signer, now).map_err(not_a_name)?;
+    }
+    match ask(&mut stream, &message, id).await? {
+        Answer { code: 0, .. } => Ok(()),
+        Answer { code, .. } => Err(format!("zone {zone}: {} ({code})", dns_message::reason(code))),
+    }
+}
+
+/// The zone that has a name: the nearest name above it with a SOA record.
+async fn zone(stream: &mut TcpStream, name: &str) -> Result<String, String> {
+    let mut rest = name;
+    while let Some((_, above)) = rest.split_once('.') {
+        let id = fastrand::u16(..);
+        let query = dns_message::soa_query(id, above).map_err(|_| "a name is too long for DNS")?;
+        if ask(stream, &query, id).await?.is_zone {
+            return Ok(above.to_owned());
+        }
+        rest = above;
+    }
+    Err("it has no zone for this name; set zone in dns".to_owned())
+}
+
+/// RFC 1035 §4.2.2: messages have their length in front.
+async fn ask(stream: &mut TcpStream, message: &[u8], id: u16) -> Result<Answer, String> {
+    let failed = |error: std::io::Error| error.to_string();
+    let length = (message.len() as u16).to_be_bytes();
+    stream.write_all(&[&length[..], message].concat()).await.map_err(failed)?;
+    let length = stream.read_u16().await.map_err(failed)?;
+    let mut answer = vec![0; usize::from(length)];
+    stream.read_exact(&mut answer).await.map_err(failed)?;
+    dns_message::answer(&answer, id).ok_or_else(|| "its answer is no DNS".to_owned())
+}
+
+fn secret(key: &TsigKey) -> Result<Vec<u8>, String> {
+    let file = key.file.display();
+    let text = std::fs::read_to_string(&key.file).map_err(|error| format!("{file}: {error}"))?;
+    // The error would quote the secret.
+    STANDARD.decode(text.trim()).map_err(|_| format!("{file}: it has no secret in base64"))
+}

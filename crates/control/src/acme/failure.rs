@@ -1,0 +1,151 @@
+//! Why a certificate was not issued, in words for the operator.
+
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+use instant_acme::{Error, Problem};
+
+use super::http::Client;
+use super::now;
+
+/// Why an attempt failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) what: String,
+    /// How many seconds the authority asks to wait.
+    pub(crate) retry_after: Option<i64>,
+    pub(crate) kind: Kind,
+}
+
+/// What can be done about a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Another attempt, later.
+    Later,
+    /// Another attempt, at once: the authority has refused several nonces in a row.
+    Again,
+    /// Another account: the authority does not know this one.
+    NoAccount,
+    /// Another attempt, later: the authority has refused a request for a reason that waiting may not change.
+    Refused,
+    /// An order that does not say which certificate it replaces.
+    NotReplaceable,
+}
+
+impl Failure {
+    pub(crate) fn said(what: String) -> Self {
+        Self { what, retry_after: None, kind: Kind::Later }
+    }
+
+    pub(crate) fn folder(folder: &Path, error: &io::Error) -> Self {
+        Self::said(format!("{}: {error}", folder.display()))
+    }
+
+    pub(crate) fn of(error: &Error) -> Self {
+        let kind = if is_problem(error, "badNonce") {
+            Kind::Again
+        } else if is_problem(error, "accountDoesNotExist") {
+            Kind::NoAccount
+        } else if is_problem(error, "alreadyReplaced") {
+            Kind::NotReplaceable
+        } else if matches!(error, Error::Api(_)) && !is_problem(error, "rateLimited") {
+            Kind::Refused
+        } else {
+            Kind::Later
+        };
+        let what = match error {
+            Error::Api(problem) => problem_text(problem),
+            Error::Json(_) => "the authority's answer cannot be understood".to_owned(),
+            Error::Timeout(_) => "the authority did not finish in time".to_owned(),
+            other => other.to_string(),
+        };
+        let retry_after = match error {
+            Error::Timeout(Some(at)) => {
+                i64::try_from(at.saturating_duration_since(std::time::Instant::now()).as_secs()).ok()
+            }
+            _ => None,
+        };
+        Self { what, retry_after, kind }
+    }
+
+    /// With what the authority has said last about when to come again.
+    pub(crate) fn with_retry_after(self, client: &Client) -> Self {
+        let said = client.take_retry_after().and_then(|text| retry_after(&text, now()));
+        Self { retry_after: said.or(self.retry_after), ..self }
+    }
+}
+
+/// Whether an authority has answered with this problem (RFC 8555 §6.7).
+pub(crate) fn is_problem(error: &Error, kind: &str) -> bool {
+    let of = |problem: &Problem| {
+        problem.r#type.as_deref().and_then(|found| found.strip_prefix("urn:ietf:params:acme:error:"))
+            == Some(kind)
+    };
+    matches!(error, Error::Api(problem) if of(problem))
+}
+
+/// What a problem says: the detail, and those of its parts.
+pub(crate) fn problem_text(problem: &Problem) -> String {
+    let Problem { r#type, detail, subproblems, .. } = problem;
+    let kind = r#type.as_deref().unwrap_or("unknown").trim_start_matches("urn:ietf:params:acme:error:");
+    let detail = detail.as_deref().unwrap_or("no reason given");
+    let parts = subproblems.iter().filter_map(|part| part.detail.as_deref());
+    let all: Vec<&str> = [detail].into_iter().chain(parts).collect();
+    // It comes from outside, and goes to logs and terminals.
+    let text: String = all.join("; ").chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    format!("{} ({kind})", text.chars().take(500).collect::<String>())
+}
+
+/// RFC 9110 §10.2.3: seconds, or a date.
+fn retry_after(text: &str, now: i64) -> Option<i64> {
+    let text = text.trim();
+    if let Ok(seconds) = text.parse::<u32>() {
+        return Some(i64::from(seconds));
+    }
+    let at = httpdate::parse_http_date(text).ok()?;
+    let at = i64::try_from(at.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs()).ok()?;
+    Some((at - now).max(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        for (text, expected) in [
+            ("120", Some(120)),
+            (" 0 ", Some(0)),
+            ("Thu, 01 Jan 1970 00:16:50 GMT", Some(10)),
+            ("Thu, 01 Jan 1970 00:00:00 GMT", Some(0)),
+            ("-5", None),
+            ("soon", None),
+            ("99999999999999999999", None),
+        ] {
+            assert_eq!(retry_after(text, 1000), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_an_authority_says_is_one_short_line() {
+        let problem = |kind: Option<&str>, detail: &str| Problem {
+            r#type: kind.map(|kind| format!("urn:ietf:params:acme:error:{kind}")),
+            detail: Some(detail.to_owned()),
+            status: Some(400),
+            subproblems: Vec::new(),
+        };
+        let said = problem_text(&problem(Some("dns"), "no\nsuch\u{1b}[31m name"));
+        assert_eq!(said, "no such [31m name (dns)");
+        assert_eq!(problem_text(&problem(None, &"x".repeat(10_000))).len(), 510);
+        for (kind, expected) in [
+            ("badNonce", Kind::Again),
+            ("accountDoesNotExist", Kind::NoAccount),
+            ("alreadyReplaced", Kind::NotReplaceable),
+            ("rateLimited", Kind::Later),
+            ("malformed", Kind::Refused),
+        ] {
+            assert_eq!(Failure::of(&Error::Api(problem(Some(kind), "x"))).kind, expected, "{kind}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! `vanward certificates`: the certificates of the running proxy, and their renewal.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use api::certificates::{CertificateSource, CertificateStatus, Renewal, RenewalOrder};
+
+use super::reach::Reach;
+
+/// Lists the certificates of the running proxy: names, issuer, end, source, next renewal, and what is wrong.
+///
+/// Exits with 1 if one is wrong: expired, self-signed in place of an automatic one, or not renewed.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
+
+    #[command(flatten)]
+    list: List,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Renews an automatic certificate now
+    Renew {
+        /// Name, as configured
+        name: String,
+        /// Revoke the old one when the new one is in force, because its key has leaked
+        #[arg(long)]
+        revoke: bool,
+        #[command(flatten)]
+        reach: Reach,
+    },
+}
+
+#[derive(clap::Args)]
+struct List {
+    /// Print the certificates as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    reach: Reach,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  vanward certificates
+  vanward certificates --json | jq '.[] | select(.days_left < 14)'
+  vanward certificates renew www.example.com";
+
+pub(crate) fn run(arguments: &Args) -> ExitCode {
+    let done = match &arguments.what {
+        None => list(&arguments.list),
+        Some(What::Renew { name, revoke, reach }) => renew(name, *revoke, reach),
+    };
+    done.unwrap_or_else(|code| code)
+}
+
+fn list(List { json, reach }: &List) -> Result<ExitCode, ExitCode> {
+    let answer = reach.get("/certificates")?;
+    let certificates: Vec<CertificateStatus> = answer.told()?;
+    let text = match json {
+        true => String::from_utf8_lossy(&answer.body).into_owned(),
+        false if certificates.is_empty() => "no listener has a certificate\n".to_owned(),
+        false => certificates.iter().map(shown).collect(),
+    };
+    // Who reads no further has seen enough.
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    let is_wrong = certificates.iter().any(|certificate| !wrong(certificate).is_empty());
+    Ok(if is_wrong { ExitCode::from(super::FAILED) } else { ExitCode::SUCCESS })
+}
+
+fn renew(name: &str, revoke: bool, reach: &Reach) -> Result<ExitCode, ExitCode> {
+    let order = RenewalOrder { name: name.to_owned(), revoke };
+    let RenewalOrder { name, .. } = reach.post("/certificates/renew", &order)?.told()?;
+    super::say(format_args!("{name} is being renewed; `vanward certificates` shows the result"));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A certificate as a paragraph.
+fn shown(certificate: &CertificateStatus) -> String {
+    let CertificateStatus { listener, names, issuer, valid_until, days_left, source, file, renewal, .. } =
+        certificate;
+    let names = if names.is_empty() { "(no name)".to_owned() } else { names.join(", ") };
+    let source = match (source, file) {
+        (CertificateSource::File, Some(file)) => format!("file {file}"),
+        (CertificateSource::Auto, Some(file)) => format!("auto, {file}"),
+        (CertificateSource::StandIn, _) => "self-signed, until an authority issues one".to_owned(),
+        (CertificateSource::SelfSigned, _) => "self-signed".to_owned(),
+        (CertificateSource::File | CertificateSource::Auto, None) => "file".to_owned(),
+    };
+    let mut text = format!("{names}\n  listener  {listener}\n  issuer    {issuer}\n");
+    text += &format!("  until     {valid_until}, {}\n  source    {source}\n", left(*days_left));
+    if let Some(Renewal { next, .. }) = renewal {
+        text += &format!("  renewal   {next}\n");
+    }
+    for wrong in wrong(certificate) {
+        text += &format!("  wrong     {wrong}\n");
+    }
+    text
+}
+
+fn left(days: i64) -> String {
+    match days {
+        1 => "1 day left".to_owned(),
+        days if days < 0 => "expired".to_owned(),
+        days => format!("{days} days left"),
+    }
+}
+
+/// What is wrong with a certificate.
+fn wrong(certificate: &CertificateStatus) -> Vec<String> {
+    let mut wrong = certificate.problems.clone();
+    if let Some(Renewal { failures: failures @ 1.., last_failure: Some(why), .. }) = &certificate.renewal {
+        let times = if *failures == 1 { "once".to_owned() } else { format!("{failures} times") };
+        wrong.push(format!("not issued, tried {times}: {why}"));
+    } else if certificate.source == CertificateSource::StandIn {
+        wrong.push("not issued yet".to_owned());
+    }
+    wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_told_with_what_is_wrong() {
+        let status = CertificateStatus {
+            listener: "web".to_owned(),
+            names: vec!["www.example.com".to_owned()],
+            issuer: "C=US, O=Let's Encrypt, CN=E5".to_owned(),
+            serial: "04".to_owned(),
+            valid_from_seconds: 0,
+            valid_until_seconds: 86_400,
+            valid_until: "1970-01-02 00:00:00 UTC".to_owned(),
+            days_left: 1,
+            source: CertificateSource::Auto,
+            file: Some("/acme/www.example.com/fullchain.pem".to_owned()),
+            renewal: Some(Renewal {
+                name: "www.example.com".to_owned(),
+                next_seconds: 60,
+                next: "1970-01-01 00:01:00 UTC".to_owned(),
+                failures: 2,
+                last_failure_seconds: Some(1),
+                last_failure: Some("no".to_owned()),
+            }),
+            problems: Vec::new(),
+        };
+        let expected = "\
+www.example.com
+  listener  web
+  issuer    C=US, O=Let's Encrypt, CN=E5
+  until     1970-01-02 00:00:00 UTC, 1 day left
+  source    auto, /acme/www.example.com/fullchain.pem
+  renewal   1970-01-01 00:01:00 UTC
+  wrong     not issued, tried 2 times: no
+";
+        assert_eq!(shown(&status), expected);
+        let stand_in = CertificateStatus {
+            source: CertificateSource::StandIn,
+            file: None,
+            renewal: None,
+            ..status.clone()
+        };
+        assert_eq!(wrong(&stand_in), ["not issued yet"]);
+        let expired = CertificateStatus { days_left: -1, renewal: None, ..status };
+        assert!(shown(&expired).contains("UTC, expired\n"));
+    }
+}
