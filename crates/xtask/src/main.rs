@@ -46,6 +46,7 @@ Examples:
   cargo xtask grpc                        gRPC and gRPC-Web clients and server, the proxy between
   cargo xtask qpack                       QPACK with ls-qpack, each decoding the other
   cargo xtask testssl --against nginx     what a scanner finds, here in another proxy
+  cargo xtask acme                        certificates of a test authority
   cargo xtask toxiproxy                   the chaos proxy, by the clients of Toxiproxy
   cargo xtask caches                      what is expected of caches, case by case
   cargo xtask pages                       the pages of lab and load generator, as axe-core judges them
@@ -73,6 +74,8 @@ enum Command {
     Qpack,
     /// Check TLS with the scanner testssl.sh.
     Testssl(strangers::Args),
+    /// Check automatic certificates with the test authority Pebble.
+    Acme,
     /// Check the chaos proxy with the clients of Toxiproxy.
     Toxiproxy,
     /// Check the cache with the suite http-cache-tests.
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Command::Grpc(arguments) => strangers::run_grpc(&arguments),
         Command::Qpack => strangers::run_qpack(),
         Command::Testssl(arguments) => strangers::run_testssl(&arguments),
+        Command::Acme => strangers::run_acme(),
         Command::Toxiproxy => strangers::run_toxiproxy(),
         Command::Caches(arguments) => strangers::run_caches(&arguments),
         Command::Pages => strangers::run_pages(),

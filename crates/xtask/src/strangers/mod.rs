@@ -18,6 +18,8 @@ mod grpc;
 mod testssl;
 /// QPACK with ls-qpack.
 mod qpack;
+/// Automatic certificates with Pebble.
+mod acme;
 /// Chaos proxy with Toxiproxy's clients.
 mod toxiproxy;
 /// HTTP cache tests.
@@ -63,6 +65,10 @@ pub(crate) fn run_qpack() -> Result<(), String> {
     alone(qpack_step)
 }
 
+pub(crate) fn run_acme() -> Result<(), String> {
+    alone(acme_step)
+}
+
 pub(crate) fn run_pages() -> Result<(), String> {
     alone(pages_step)
 }
@@ -97,6 +103,9 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     }
     if may_run("qpack", &[programs::PYTHON]) {
         qpack_step(workspace, steps)?;
+    }
+    if may_run("acme", &[programs::GO, programs::CURL, programs::OPENSSL]) {
+        acme_step(workspace, steps)?;
     }
     if may_run("toxiproxy", &[programs::GO, programs::NODE, programs::NPM, programs::PYTHON]) {
         toxiproxy_step(workspace, steps)?;
@@ -139,6 +148,11 @@ fn testssl_step(workspace: &Workspace, against: Against, steps: &mut Steps) -> R
 fn qpack_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     let heading = "QPACK with ls-qpack: each encodes what the other decodes";
     steps.run("qpack", heading, || qpack::check(workspace, Scratch::new("qpack")?.path()))
+}
+
+fn acme_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    let heading = "certificates of the test authority Pebble";
+    steps.run("acme", heading, || acme::check(workspace, &Scratch::new("acme")?))
 }
 
 fn toxiproxy_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {

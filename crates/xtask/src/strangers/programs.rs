@@ -17,6 +17,7 @@ pub(super) struct Needed {
 }
 
 pub(super) const CHROMIUM: Needed = Needed { program: "chromium", package: "chromium" };
+pub(super) const CURL: Needed = Needed { program: "curl", package: "curl" };
 pub(super) const GO: Needed = Needed { program: "go", package: "golang-go" };
 pub(super) const NGINX: Needed = Needed { program: "nginx", package: "nginx" };
 pub(super) const NODE: Needed = Needed { program: "node", package: "nodejs" };
@@ -40,15 +41,31 @@ impl Needed {
 /// Directory of `strangers.go` and its `go.mod`.
 pub(super) const MODULE: &str = "crates/xtask/strangers";
 
+const AUTHORITY: &str = "crates/xtask/strangers/acme";
+
 /// Builds Go programs in the target directory, and returns their paths in the order of the packages. Takes a second if
 /// nothing has changed, because Go caches the builds.
 pub(super) fn build<const N: usize>(
     workspace: &Workspace,
     packages: [&str; N],
 ) -> Result<[PathBuf; N], String> {
+    build_in(workspace, MODULE, packages)
+}
+
+/// Builds the test authority of ACME and its challenge server. They are a module of their own, as they need a newer Go.
+pub(super) fn build_authority(workspace: &Workspace) -> Result<[PathBuf; 2], String> {
+    const PEBBLE: &str = "github.com/letsencrypt/pebble/v2/cmd/pebble";
+    build_in(workspace, AUTHORITY, [PEBBLE, &format!("{PEBBLE}-challtestsrv")])
+}
+
+fn build_in<const N: usize>(
+    workspace: &Workspace,
+    module: &str,
+    packages: [&str; N],
+) -> Result<[PathBuf; N], String> {
     let folder = workspace.target_directory()?.join("strangers");
     let mut command = Command::new(GO.find()?);
-    command.arg("build").arg("-o").arg(&folder).args(packages).current_dir(workspace.root.join(MODULE));
+    command.arg("build").arg("-o").arg(&folder).args(packages).current_dir(workspace.root.join(module));
     // The versions and hashes that are written down, and the toolchain that is installed.
     command.env("GOFLAGS", "-mod=readonly").env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "0");
     std::fs::create_dir_all(&folder)
