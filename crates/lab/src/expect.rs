@@ -38,6 +38,9 @@ impl TryFrom<String> for Expect {
                 "the lab counts no responses by status; expect something of errors instead".to_owned()
             );
         }
+        if matches!(condition.figure(), Figure::Stream(_)) {
+            return Err("the lab measures no streams; vanward load does".to_owned());
+        }
         Ok(Self { text, named, proxies: Vec::new(), condition })
     }
 }
@@ -124,7 +127,7 @@ impl Expect {
             Figure::CpuPerRequest => row.cell(Metric::CpuPerRequest).estimate.map(|estimate| estimate.median),
             Figure::Memory => row.cell(Metric::Memory).estimate.map(|estimate| estimate.median),
             // Refused where it is read.
-            Figure::Status(_) | Figure::StatusShare(_) => None,
+            Figure::Status(_) | Figure::StatusShare(_) | Figure::Stream(_) => None,
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::check::{Cut, Malformed};
 use crate::directions::Address;
 use crate::http2::Code;
 use crate::outcome::ErrorClass;
+use crate::stream::StreamFailure;
 use crate::worker::Worker;
 
 /// First pause after repeated failures; each further pause is twice as long.
@@ -53,6 +54,8 @@ pub(crate) enum Failure {
     Redirect(&'static str),
     #[error("the request cannot be sent with its values: {0}")]
     Unsent(&'static str),
+    #[error("{0}")]
+    Stream(#[from] StreamFailure),
 }
 
 impl Failure {
@@ -68,6 +71,7 @@ impl Failure {
             Self::Malformed(_) | Self::Http2(_) => ErrorClass::Malformed,
             Self::Reset(_) | Self::GoAway(_) => ErrorClass::Reset,
             Self::Redirect(_) => ErrorClass::Redirect,
+            Self::Stream(failure) => failure.class(),
         }
     }
 

@@ -53,7 +53,7 @@ impl Fill {
     fn values(&self) -> Values {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let counter = self.sent.fetch_add(1, Ordering::Relaxed) + 1;
-        Values::new(self.seed, self.planned, counter, now.as_millis() as u64)
+        Values::new(self.seed, self.planned, counter, now.as_nanos() as u64)
     }
 
     /// The HTTP/1.1 request.

@@ -55,6 +55,8 @@ mod send;
 mod multiplex;
 /// HTTP/2 connections of a client. No I/O.
 mod http2;
+/// Streams in place of requests: server-sent events, WebSockets, gRPC.
+mod stream;
 /// Limit of concurrent requests of an HTTP/2 connection.
 mod slots;
 /// CPU time and memory of the server, if it is a process of this machine.
@@ -98,5 +100,6 @@ pub use plan::{
 };
 pub use run::{Control, Progress, Running, check, run, start};
 pub use seconds::{Second, Seconds};
+pub use stream::{Call, Counts, Message, StampFields, StreamFigures, Streams, Workload};
 pub use text::{explained, percentiles, report};
 pub use timeline::Slot;

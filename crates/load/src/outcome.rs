@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::{Arrival, Breakdown, Directions, ThinkTime, Tls};
 use crate::seconds::Second;
+use crate::stream::StreamFigures;
 use crate::timeline::Slot;
 
 /// Version of this schema. It changes when a field changes its meaning or is removed.
@@ -78,6 +79,10 @@ pub struct Outcome {
     /// Figures by part of the run: by status, URL or name on request, and by stage.
     #[serde(default)]
     pub breakdowns: Vec<BrokenDown>,
+    /// Figures of streams, if the run has streams in place of requests. `requests` then counts messages received, or gRPC
+    /// calls with one response that ended with OK, and `latency` is the delay of messages.
+    #[serde(default)]
+    pub stream: Option<Box<StreamFigures>>,
     /// Figures of each second; filled by who watches the run.
     #[serde(default)]
     pub seconds: Vec<Second>,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::listed::{LISTED_MAX, Listed};
+use crate::stream::{self, Streams};
 
 /// Maximum number of threads.
 pub const THREADS_MAX: usize = 256;
@@ -33,6 +34,8 @@ pub struct Plan {
     pub urls: Vec<String>,
     /// Requests in place of `urls`, `method` and `body`, sent by their weights.
     pub listed: Vec<Listed>,
+    /// Streams to the one URL, in place of requests.
+    pub stream: Option<Box<Streams>>,
     /// Seed of random values in `listed`: the same seed gives the same ones.
     pub values_seed: u64,
     /// Seed that shuffles the URLs once, or the requests of the list; `None` keeps their order.
@@ -249,6 +252,7 @@ impl Default for Plan {
         Self {
             urls: Vec::new(),
             listed: Vec::new(),
+            stream: None,
             values_seed: 1,
             shuffle_seed: None,
             method: "GET".to_owned(),
@@ -310,7 +314,9 @@ impl Plan {
 
     /// Tables of the run: the requested ones, and one by stage if there are several.
     pub(crate) fn tables(&self) -> Vec<Breakdown> {
-        let has_stages = self.arrival.stages().len() > 1 && !self.breakdowns.contains(&Breakdown::Stage);
+        let has_stages = self.arrival.stages().len() > 1
+            && !self.breakdowns.contains(&Breakdown::Stage)
+            && self.stream.is_none();
         has_stages.then_some(Breakdown::Stage).into_iter().chain(self.breakdowns.iter().copied()).collect()
     }
 
@@ -353,6 +359,9 @@ impl Plan {
             );
         }
         self.check_arrival()?;
+        if let Some(streams) = &self.stream {
+            stream::check(self, streams)?;
+        }
         if self.window_seconds().is_none() && self.requests.is_none() {
             return wrong("the end of the run", "a duration (-d) or a number of requests (-n)".to_owned());
         }

@@ -13,6 +13,7 @@ use crate::check::Response;
 use crate::outcome::{ErrorClass, Errors};
 use crate::seconds::{Counts, Current};
 use crate::secure::Agreed;
+use crate::stream::Tally;
 use crate::timeline::Timeline;
 use crate::watch::{Missed, Verdict};
 
@@ -126,6 +127,8 @@ pub(crate) struct Record {
     pub(crate) second: Option<Box<Current>>,
     /// Slots by when requests were due, if they are recorded.
     pub(crate) timeline: Option<Box<Timeline>>,
+    /// Counts of streams, if the run has streams in place of requests.
+    pub(crate) tally: Option<Box<Tally>>,
     pub(crate) requests: u64,
     pub(crate) errors: Errors,
     pub(crate) error_examples: BTreeMap<ErrorClass, String>,
@@ -162,6 +165,7 @@ impl Record {
             rows: Rows::default(),
             second: None,
             timeline: None,
+            tally: None,
             requests: 0,
             errors: Errors::default(),
             error_examples: BTreeMap::new(),
@@ -256,6 +260,25 @@ impl Record {
         }
     }
 
+    /// Records a message of a stream. `delay` is from when it was due or sent, `service` from when it was sent.
+    pub(crate) fn message(&mut self, delay: Option<Duration>, service: Option<Duration>, now: Instant) {
+        self.requests += 1;
+        self.last_done = Some(now);
+        if let Some(service) = service {
+            self.service.record(service);
+        }
+        let Some(delay) = delay else { return };
+        if self.open_model {
+            self.latency.record(delay);
+        }
+        if let Some(second) = &mut self.second {
+            second.record(delay);
+        }
+        if let Some(timeline) = &mut self.timeline {
+            timeline.at(now.checked_sub(delay).unwrap_or(now)).succeeded(delay);
+        }
+    }
+
     /// Ends the current second, if seconds are recorded. `at` is from the start of the window.
     pub(crate) fn end_second(&mut self, at: Duration, is_last: bool) {
         let counts = Counts {
@@ -323,6 +346,11 @@ impl Record {
         match (&mut self.timeline, other.timeline) {
             (Some(timeline), Some(more)) => timeline.merge(&more),
             (timeline @ None, more) => *timeline = more,
+            (Some(_), None) => {}
+        }
+        match (&mut self.tally, other.tally) {
+            (Some(tally), Some(more)) => tally.merge(&more),
+            (tally @ None, more) => *tally = more,
             (Some(_), None) => {}
         }
         self.requests += other.requests;

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::arrivals::Arrivals;
 use crate::error::Error;
 use crate::outcome::Outcome;
-use crate::plan::Plan;
+use crate::plan::{Arrival, Plan};
 use crate::record::Record;
 use crate::schedule::Window;
 use crate::seconds::{self, Current, Part, Seconds};
@@ -25,7 +25,7 @@ use crate::timeline::Timeline;
 use crate::usage::{self, Usage};
 use crate::vigil::Vigil;
 use crate::worker::{Live, Orders, Reach, Shared, Worker};
-use crate::{multiplex, send};
+use crate::{multiplex, send, stream};
 
 /// File descriptors besides connections: standard streams; and a poller, its waker and a timer for each thread.
 const OTHER_DESCRIPTORS: u64 = 32;
@@ -51,7 +51,7 @@ pub fn check(plan: &Plan) -> Result<(), Error> {
 
 fn checked(plan: &Plan) -> Result<Targets, Error> {
     plan.check()?;
-    let targets = Targets::new(plan)?;
+    let targets = Targets::new(&stream::completed(plan))?;
     check_descriptors(plan, targets.servers.planned())?;
     match plan.server_process {
         Some(process) if usage::of(process).is_none() => Err(Error::Plan {
@@ -65,7 +65,8 @@ fn checked(plan: &Plan) -> Result<Targets, Error> {
 /// Starts the threads of a plan and returns at once.
 pub fn start(plan: &Plan) -> Result<Running, Error> {
     let targets = checked(plan)?;
-    let shared = Arc::new(Shared { plan: plan.clone(), targets, reach: Reach::default() });
+    let streams = stream::Prepared::new(plan)?;
+    let shared = Arc::new(Shared { plan: plan.clone(), targets, streams, reach: Reach::default() });
     let (orders, _) = watch::channel(Orders::default());
     let live: Arc<[Live]> = (0..plan.threads).map(|_| Live::default()).collect();
     let control = Control { orders: Arc::new(orders), live };
@@ -235,6 +236,17 @@ fn window(plan: &Plan, load: Instant) -> Window {
     Window { load, start, end: plan.window_seconds().map(|seconds| start + Duration::from_secs_f64(seconds)) }
 }
 
+/// Starts the connections of a thread.
+fn drive_all(worker: &Rc<Worker>, connections: &mut JoinSet<()>) {
+    for index in 0..worker.connections() {
+        match &worker.shared.targets.requests {
+            _ if worker.shared.streams.is_some() => stream::drive_all(worker, index, connections),
+            Requests::Http1(_) => drop(connections.spawn_local(send::drive(Rc::clone(worker), index))),
+            Requests::Http2(_) => multiplex::drive_all(worker, index, connections),
+        }
+    }
+}
+
 /// Runs one load thread, from its runtime to its record.
 fn measure(worker: Worker, control: &Control) -> Result<Measured, Error> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -243,12 +255,7 @@ fn measure(worker: Worker, control: &Control) -> Result<Measured, Error> {
     let worker = Rc::new(worker);
     runtime.block_on(async {
         let mut connections = JoinSet::new();
-        for index in 0..worker.connections() {
-            match &worker.shared.targets.requests {
-                Requests::Http1(_) => drop(connections.spawn_local(send::drive(Rc::clone(&worker), index))),
-                Requests::Http2(_) => multiplex::drive_all(&worker, index, &mut connections),
-            }
-        }
+        drive_all(&worker, &mut connections);
         let window = tokio::select! {
             window = worker.wait_for_window() => window,
             () = all_ended(&mut connections) => worker.wait_for_window().await,
@@ -273,8 +280,13 @@ fn measure(worker: Worker, control: &Control) -> Result<Measured, Error> {
             () = all_done(&mut connections, worker.arrivals(), window.end) => {}
             () = sleep_until(end) => {}
             () = worker.wait_for_stop() => {}
+            () = worker.stream_done.notified() => {}
             // The end of a time comes by itself.
             () = until_gone(&worker), if window.end.is_none() => control.give_up(),
+        }
+        if worker.shared.streams.is_some() {
+            // A stream counts what it has not received as it ends.
+            connections.shutdown().await;
         }
         // Whoever is done waits for nobody.
         worker.tell_gone(true);
@@ -319,8 +331,9 @@ async fn each_second(worker: Rc<Worker>, start: Instant) {
 /// does, because without them the slowest would be missing.
 fn overtime(worker: &Worker) -> Duration {
     match worker.arrivals() {
-        Arrivals::Closed(_) => Duration::ZERO,
-        Arrivals::Open(_) => OVERTIME.min(Duration::from_secs_f64(worker.shared.plan.timeout_seconds)),
+        // Receivers wait for what senders in other threads have sent.
+        Arrivals::Closed(_) if worker.shared.plan.arrival == Arrival::Closed => Duration::ZERO,
+        _ => OVERTIME.min(Duration::from_secs_f64(worker.shared.plan.timeout_seconds)),
     }
 }
 

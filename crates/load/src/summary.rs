@@ -15,6 +15,7 @@ use crate::outcome::{
 use crate::plan::{Breakdown, Plan};
 use crate::record::{Record, Times};
 use crate::schedule::Window;
+use crate::stream::StreamFigures;
 use crate::tls;
 use crate::usage::Usage;
 use crate::worker::Shared;
@@ -152,6 +153,9 @@ pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, ending: Ending) -> 
         connect: distribution(&record.connect),
         tls: shared.targets.tls.as_ref().map(|_| tls_made(record, measured_seconds)),
         breakdowns: breakdowns(shared, record, measured_seconds),
+        stream: plan.stream.as_ref().zip(record.tally.as_ref()).map(|(streams, tally)| {
+            Box::new(StreamFigures::new(streams, tally, measured_seconds, distribution))
+        }),
         seconds: Vec::new(),
         slots,
         schedule,
@@ -317,7 +321,7 @@ fn gone(record: &Record) -> String {
 
 fn cpu(all: &Measured, threads: usize, measured_seconds: f64) -> Cpu {
     let total_seconds = all.cpu.as_secs_f64();
-    let responses: u64 = all.record.statuses.iter().sum();
+    let responses = responses(&all.record);
     Cpu {
         total_seconds,
         us_per_request: ratio(total_seconds * 1e6, responses as f64),
@@ -326,8 +330,13 @@ fn cpu(all: &Measured, threads: usize, measured_seconds: f64) -> Cpu {
     }
 }
 
+/// Complete responses, or messages received.
+fn responses(record: &Record) -> u64 {
+    if record.tally.is_some() { record.requests } else { record.statuses.iter().sum() }
+}
+
 fn server_usage(server: &Usage, record: &Record) -> ServerUsage {
-    let (cpu_seconds, responses) = (server.cpu.as_secs_f64(), record.statuses.iter().sum::<u64>());
+    let (cpu_seconds, responses) = (server.cpu.as_secs_f64(), responses(record));
     ServerUsage {
         cpu_seconds,
         cpu_us_per_request: ratio(cpu_seconds * 1e6, responses as f64),
@@ -443,7 +452,7 @@ mod tests {
         let plan = Plan::new("http://127.0.0.1:1/");
         let targets = crate::target::Targets::new(&plan).expect("a good plan");
         let told = outcome(
-            &Shared { plan, targets, reach: Reach::default() },
+            &Shared { plan, targets, streams: None, reach: Reach::default() },
             vec![Measured::nothing(), Measured::nothing()],
             Ending::Interrupted,
         );

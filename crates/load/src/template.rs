@@ -5,19 +5,22 @@ use std::ops::Range;
 use crate::random::Random;
 
 /// What stands between `{{` and `}}`.
-const EXPECTED: &str = "expected counter, random FIRST LAST, uuid, timestamp or timestamp_ms";
+const EXPECTED: &str = "expected counter, random FIRST LAST, uuid, timestamp, timestamp_ms or timestamp_ns";
 
 /// A value that differs each time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Value {
-    /// How often the request was sent, from 1.
-    Counter,
+    /// How often the request was sent, from 1, with zeros up to so many digits.
+    Counter(usize),
+    /// Number of the stream that sends the message, from 0.
+    Stream,
     /// A random whole number, both ends included.
     Random(u64, u64),
     Uuid,
     /// Seconds since 1970.
     Timestamp,
     TimestampMs,
+    TimestampNs,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +37,8 @@ pub(crate) struct Template(Vec<Piece>);
 #[derive(Debug)]
 pub(crate) struct Values {
     counter: u64,
-    unix_ms: u64,
+    stream: u64,
+    unix_ns: u64,
     random: Random,
 }
 
@@ -42,8 +46,16 @@ pub(crate) struct Values {
 pub(crate) type Wrong = (Range<usize>, String);
 
 impl Template {
-    /// Parses text in which each `{{` begins a value.
+    /// Parses the text of a request, in which each `{{` begins a value.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, Wrong> {
+        let template = Self::parse_message(text)?;
+        let has_stream = template.0.contains(&Piece::Value(Value::Stream));
+        let wrong = || (0..text.len(), format!("{{{{stream}}}} is of messages in streams; {EXPECTED}"));
+        if has_stream { Err(wrong()) } else { Ok(template) }
+    }
+
+    /// Parses the text of a message in a stream.
+    pub(crate) fn parse_message(text: &[u8]) -> Result<Self, Wrong> {
         let (mut pieces, mut at) = (Vec::new(), 0);
         while let Some(begin) = memchr::memmem::find(&text[at..], b"{{").map(|found| at + found) {
             let Some(end) = memchr::memmem::find(&text[begin..], b"}}").map(|found| begin + found) else {
@@ -71,6 +83,15 @@ impl Template {
         Self(vec![Piece::Text(text.into())])
     }
 
+    /// The same with other text between its values.
+    pub(crate) fn with_text<E>(self, change: impl Fn(&[u8]) -> Result<Vec<u8>, E>) -> Result<Self, E> {
+        let pieces = self.0.into_iter().map(|piece| match piece {
+            Piece::Text(text) => Ok(Piece::Text(change(&text)?.into())),
+            Piece::Value(value) => Ok(Piece::Value(value)),
+        });
+        Ok(Self(pieces.collect::<Result<_, E>>()?))
+    }
+
     /// Whether every time gives the same text.
     pub(crate) fn is_constant(&self) -> bool {
         self.0.iter().all(|piece| matches!(piece, Piece::Text(_)))
@@ -81,11 +102,14 @@ impl Template {
         let told = self.0.iter().map(|piece| match piece {
             Piece::Text(text) => String::from_utf8_lossy(text).into_owned(),
             Piece::Value(value) => match value {
-                Value::Counter => "{{counter}}".to_owned(),
+                Value::Counter(0) => "{{counter}}".to_owned(),
+                Value::Counter(digits) => format!("{{{{counter:{digits}}}}}"),
+                Value::Stream => "{{stream}}".to_owned(),
                 Value::Random(first, last) => format!("{{{{random:{first}:{last}}}}}"),
                 Value::Uuid => "{{uuid}}".to_owned(),
                 Value::Timestamp => "{{timestamp}}".to_owned(),
                 Value::TimestampMs => "{{timestamp_ms}}".to_owned(),
+                Value::TimestampNs => "{{timestamp_ns}}".to_owned(),
             },
         });
         told.collect()
@@ -109,10 +133,16 @@ impl Value {
         let words: Vec<&str> = words.collect();
         let number = |text: &str| text.parse::<u64>().ok().filter(|_| !text.starts_with('+'));
         match (name, &words[..]) {
-            ("counter", []) => Some(Self::Counter),
+            ("counter", []) => Some(Self::Counter(0)),
+            ("counter", [digits]) => match number(digits)? {
+                digits @ 1..=20 => Some(Self::Counter(digits as usize)),
+                _ => None,
+            },
+            ("stream", []) => Some(Self::Stream),
             ("uuid", []) => Some(Self::Uuid),
             ("timestamp", []) => Some(Self::Timestamp),
             ("timestamp_ms", []) => Some(Self::TimestampMs),
+            ("timestamp_ns", []) => Some(Self::TimestampNs),
             ("random", [first, last]) => {
                 let (first, last) = (number(first)?, number(last)?);
                 (first <= last).then_some(Self::Random(first, last))
@@ -123,9 +153,14 @@ impl Value {
 
     fn render(self, values: &mut Values, out: &mut Vec<u8>) {
         match self {
-            Self::Counter => decimal(values.counter, out),
-            Self::Timestamp => decimal(values.unix_ms / 1000, out),
-            Self::TimestampMs => decimal(values.unix_ms, out),
+            Self::Counter(digits) => {
+                use std::io::Write;
+                let _ = write!(out, "{:0digits$}", values.counter);
+            }
+            Self::Stream => decimal(values.stream, out),
+            Self::Timestamp => decimal(values.unix_ns / 1_000_000_000, out),
+            Self::TimestampMs => decimal(values.unix_ns / 1_000_000, out),
+            Self::TimestampNs => decimal(values.unix_ns, out),
             Self::Random(first, last) => {
                 let count = u128::from(last - first) + 1;
                 let chosen = (u128::from(values.random.next()) * count) >> 64;
@@ -152,9 +187,14 @@ fn decimal(number: u64, out: &mut Vec<u8>) {
 
 impl Values {
     /// Of the request that is sent for this time, from 1. They depend on the seed alone, but for the time of day.
-    pub(crate) fn new(seed: u64, request: usize, counter: u64, unix_ms: u64) -> Self {
+    pub(crate) fn new(seed: u64, request: usize, counter: u64, unix_ns: u64) -> Self {
         let random = Random::of_thread(seed.wrapping_add((request as u64) << 48), counter as usize);
-        Self { counter, unix_ms, random }
+        Self { counter, stream: 0, unix_ns, random }
+    }
+
+    /// Of the message that a stream sends for this time, from 1.
+    pub(crate) fn of_stream(seed: u64, stream: usize, counter: u64, unix_ns: u64) -> Self {
+        Self { stream: stream as u64, ..Self::new(seed, stream, counter, unix_ns) }
     }
 }
 
@@ -166,15 +206,17 @@ mod tests {
 
     fn rendered(text: &str, counter: u64) -> String {
         let mut out = Vec::new();
-        let template = Template::parse(text.as_bytes()).expect(text);
-        template.render(&mut Values::new(1, 0, counter, 1_700_000_000_123), &mut out);
+        let template = Template::parse_message(text.as_bytes()).expect(text);
+        template.render(&mut Values::of_stream(1, 3, counter, 1_700_000_000_123_456_789), &mut out);
         String::from_utf8(out).expect("text")
     }
 
     #[test]
     fn values_are_filled_in_and_repeat_with_their_seed() {
         assert_eq!(rendered("a{{counter}}b{{ counter }}", 7), "a7b7");
+        assert_eq!(rendered("{{counter 4}}{{counter:1}} {{stream}}", 17), "001717 3");
         assert_eq!(rendered("{{timestamp}} {{timestamp_ms}}", 1), "1700000000 1700000000123");
+        assert_eq!(rendered("{{timestamp_ns}}", 1), "1700000000123456789");
         assert_eq!(rendered("{{random 5 5}}{{random:0:18446744073709551615}}", 3).chars().next(), Some('5'));
         let chosen: Vec<u64> =
             (1..1000).map(|n| rendered("{{random 1 3}}", n).parse().expect("one")).collect();
@@ -197,6 +239,8 @@ mod tests {
             ("{{random 2 1}}", 0..14),
             ("{{random 1}}", 0..12),
             ("{{random -1 +1}}", 0..16),
+            ("{{counter 21}}", 0..14),
+            ("{{stream}}", 0..10),
         ] {
             let (wrong_at, message) = Template::parse(text.as_bytes()).expect_err(text);
             assert_eq!(wrong_at, at, "{text}");
@@ -206,7 +250,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_canonical_form_means_the_same(text in "[a{} ]{0,6}(\\{\\{(counter|uuid| random 1  9 )\\}\\}[a{ ]?){0,3}") {
+        fn the_canonical_form_means_the_same(text in "[a{} ]{0,6}(\\{\\{(counter|counter 7|uuid|timestamp_ns| random 1  9 )\\}\\}[a{ ]?){0,3}") {
             if let Ok(template) = Template::parse(text.as_bytes()) {
                 let canonical = template.canonical();
                 prop_assert_eq!(Template::parse(canonical.as_bytes()), Ok(template));

@@ -8,6 +8,7 @@ use crate::outcome::{
     BrokenDown, BrokenDownRow, Distribution, Expectation, MissedBy, Outcome, Problem, ServerUsage, TlsMade,
 };
 use crate::plan::{Arrival, Breakdown, Directions, ThinkTime};
+use crate::stream;
 
 /// Lines of the percentile format per halving of the distance to 100%.
 const LINES_PER_HALVING: u32 = 5;
@@ -32,16 +33,12 @@ fn write_report(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
         (true, None) => ", interrupted",
         (false, None) => "",
     };
-    let (requests, received) = (outcome.requests, bytes(outcome.bytes_received as f64));
-    let measured = seconds(outcome.measured_seconds);
-    writeln!(text, "  {requests} requests in {measured}{interrupted}, {received} received")?;
-    if outcome.unfinished > 0 {
-        let oldest = seconds(outcome.oldest_unfinished_us as f64 / 1e6);
-        let unfinished = outcome.unfinished;
-        writeln!(
-            text,
-            "  {unfinished} more were under way at the end, one for {oldest}, and are not counted"
-        )?;
+    match &outcome.stream {
+        None => write_total(text, outcome, interrupted)?,
+        Some(figures) => {
+            stream::text::write_total(text, outcome, interrupted)?;
+            stream::text::write_counts(text, figures)?;
+        }
     }
     if outcome.streams_refused > 0 {
         let refused = count_of(outcome.streams_refused, "stream");
@@ -51,7 +48,9 @@ fn write_report(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
         let followed = count_of(outcome.redirects, "redirect");
         writeln!(text, "  {followed} followed; the times of a request include its redirects")?;
     }
-    writeln!(text, "  Requests/s {:>12.2}", outcome.requests_per_second)?;
+    if outcome.stream.is_none() {
+        writeln!(text, "  Requests/s {:>12.2}", outcome.requests_per_second)?;
+    }
     let transfer = if outcome.measured_seconds > 0.0 {
         outcome.bytes_received as f64 / outcome.measured_seconds
     } else {
@@ -64,16 +63,17 @@ fn write_report(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     }
     let cpu = outcome.cpu;
     let (threads, used) = (count(outcome.settings.threads, "thread"), cpu.utilisation * 100.0);
+    let unit = if outcome.stream.is_some() { "message" } else { "request" };
     writeln!(
         text,
-        "  Generator  {:>9.2} us of processor time a request, {used:.0}% of {threads}",
+        "  Generator  {:>9.2} us of processor time a {unit}, {used:.0}% of {threads}",
         cpu.us_per_request
     )?;
     if let Some(ServerUsage { cpu_us_per_request, memory_bytes, .. }) = outcome.server {
         let memory = bytes(memory_bytes as f64);
         writeln!(
             text,
-            "  Server     {cpu_us_per_request:>9.2} us of processor time a request, {memory} of memory"
+            "  Server     {cpu_us_per_request:>9.2} us of processor time a {unit}, {memory} of memory"
         )?;
     }
     if outcome.settings.arrival == Arrival::Closed && cpu.utilisation > SATURATED {
@@ -88,11 +88,30 @@ fn write_report(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     write_expectations(text, &outcome.expectations)
 }
 
+fn write_total(text: &mut String, outcome: &Outcome, interrupted: &str) -> std::fmt::Result {
+    let (requests, received) = (outcome.requests, bytes(outcome.bytes_received as f64));
+    let measured = seconds(outcome.measured_seconds);
+    writeln!(text, "  {requests} requests in {measured}{interrupted}, {received} received")?;
+    if outcome.unfinished > 0 {
+        let oldest = seconds(outcome.oldest_unfinished_us as f64 / 1e6);
+        let unfinished = outcome.unfinished;
+        writeln!(
+            text,
+            "  {unfinished} more were under way at the end, one for {oldest}, and are not counted"
+        )?;
+    }
+    Ok(())
+}
+
 fn write_settings(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     let settings = &outcome.settings;
     let list = if settings.urls > 1 { format!(" and {} more", settings.urls - 1) } else { String::new() };
     writeln!(text, "{} {}{list}", settings.method, settings.url)?;
+    let unit = if outcome.stream.is_some() { "messages" } else { "requests" };
     let arrival = match &settings.arrival {
+        Arrival::Closed if outcome.stream.as_ref().is_some_and(|figures| !figures.plan.workload.sends()) => {
+            "as the server sends".to_owned()
+        }
         Arrival::Closed => match settings.think_time {
             None => "closed loop".to_owned(),
             Some(ThinkTime { least_seconds, most_seconds }) if least_seconds == most_seconds => {
@@ -107,10 +126,10 @@ fn write_settings(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
             format!("{}{seed}", count(stages.len(), "stage"))
         }
         Arrival::Constant { requests_per_second } => {
-            format!("{requests_per_second} requests/s at equal intervals")
+            format!("{requests_per_second} {unit}/s at equal intervals")
         }
         Arrival::Poisson { requests_per_second, seed } => {
-            format!("{requests_per_second} requests/s, Poisson arrivals of seed {seed}")
+            format!("{requests_per_second} {unit}/s, Poisson arrivals of seed {seed}")
         }
     };
     let (connections, threads) =
@@ -121,6 +140,9 @@ fn write_settings(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     };
     let fresh = if settings.keepalive { "" } else { ", a new connection for each request" };
     writeln!(text, "  {connections}{streams}, {threads}, {arrival}{fresh}")?;
+    if let Some(figures) = &outcome.stream {
+        writeln!(text, "  {}", stream::text::workload(figures))?;
+    }
     let Directions { resolve, connect_to, unix_socket } = &settings.directions;
     let flags = [("--resolve", resolve), ("--connect-to", connect_to)];
     for (flag, values) in flags.into_iter().filter(|(_, values)| !values.is_empty()) {
@@ -138,13 +160,21 @@ fn write_settings(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
 }
 
 fn write_times(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
-    if outcome.latency.count == 0 {
-        return writeln!(text, "  No request succeeded, so there are no times to show.\n");
+    let has_times = match &outcome.stream {
+        None => outcome.latency.count > 0,
+        Some(figures) => stream::text::has_times(outcome, figures),
+    };
+    if !has_times {
+        let what = if outcome.stream.is_some() { "No message arrived" } else { "No request succeeded" };
+        return writeln!(text, "  {what}, so there are no times to show.\n");
     }
     let columns = ["min", "mean", "stdev", "p50", "p75", "p90", "p99", "p99.9", "max"];
     write!(text, "  {:<13}", "")?;
     columns.iter().try_for_each(|column| write!(text, "{column:>9}"))?;
     writeln!(text)?;
+    if let Some(figures) = &outcome.stream {
+        return stream::text::write_times(text, outcome, figures);
+    }
     match &outcome.schedule {
         None => row(text, "sent to done", &outcome.latency)?,
         Some(kept) => {
@@ -176,7 +206,7 @@ fn write_times(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     writeln!(text)
 }
 
-fn row(text: &mut String, name: &str, times: &Distribution) -> std::fmt::Result {
+pub(crate) fn row(text: &mut String, name: &str, times: &Distribution) -> std::fmt::Result {
     if times.count == 0 {
         return writeln!(text, "  {name:<13}     none");
     }
@@ -224,7 +254,7 @@ fn write_errors(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     for words in outcome.error_examples.values() {
         writeln!(text, "             such as: {words}")?;
     }
-    if errors.status > 0 {
+    if errors.status > 0 && !outcome.statuses.is_empty() {
         let statuses: Vec<String> =
             outcome.statuses.iter().map(|(status, count)| format!("{status}: {count}")).collect();
         writeln!(text, "  Statuses   {}", statuses.join(", "))?;
@@ -340,7 +370,7 @@ pub fn percentiles(distribution: &Distribution) -> Result<String, Error> {
 }
 
 /// A time with three digits and its unit.
-fn time(time_us: f64) -> String {
+pub(crate) fn time(time_us: f64) -> String {
     match time_us {
         ..1e3 => format!("{time_us:.0}us"),
         ..1e4 => format!("{:.2}ms", time_us / 1e3),
@@ -350,11 +380,11 @@ fn time(time_us: f64) -> String {
     }
 }
 
-fn seconds(seconds: f64) -> String {
+pub(crate) fn seconds(seconds: f64) -> String {
     if seconds < 0.1 { time(seconds * 1e6) } else { format!("{seconds:.2}s") }
 }
 
-fn bytes(bytes: f64) -> String {
+pub(crate) fn bytes(bytes: f64) -> String {
     match bytes {
         ..1e3 => format!("{bytes:.0} B"),
         ..1e6 => format!("{:.2} kB", bytes / 1e3),
@@ -385,7 +415,7 @@ mod tests {
         let targets = Targets::new(&plan).expect("a good plan");
         let measured = Measured { started_at: SystemTime::UNIX_EPOCH, ..Measured::nothing() };
         outcome(
-            &Shared { plan, targets, reach: Reach::default() },
+            &Shared { plan, targets, streams: None, reach: Reach::default() },
             vec![measured],
             crate::summary::Ending::Interrupted,
         )

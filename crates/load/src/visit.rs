@@ -191,7 +191,7 @@ mod tests {
             ..Plan::new("http://127.0.0.1:9/a/b")
         };
         let targets = Targets::new(&plan).expect("a good plan");
-        Shared { plan, targets, reach: Reach::default() }
+        Shared { plan, targets, streams: None, reach: Reach::default() }
     }
 
     fn to(status: u16, location: &str) -> Answer {

@@ -18,6 +18,7 @@ use crate::plan::{Arrival, Plan};
 use crate::record::Record;
 use crate::schedule::{Schedule, Window};
 use crate::send::Scratch;
+use crate::stream;
 use crate::target::{Requests, Targets};
 use crate::think::Thinking;
 use crate::tls::Sessions;
@@ -29,6 +30,8 @@ use crate::vigil::Vigil;
 pub(crate) struct Shared {
     pub(crate) plan: Plan,
     pub(crate) targets: Targets,
+    /// What streams share, if the run has streams in place of requests.
+    pub(crate) streams: Option<stream::Prepared>,
     pub(crate) reach: Reach,
 }
 
@@ -144,6 +147,10 @@ pub(crate) struct Worker {
     has_begun: Notify,
     live: Arc<[Live]>,
     thread: usize,
+    /// Fan-out: messages that have arrived at the streams of this thread.
+    pub(crate) arrived: Cell<u64>,
+    /// Notified when nothing more will arrive on the streams of this thread.
+    pub(crate) stream_done: Notify,
 }
 
 impl Worker {
@@ -176,6 +183,8 @@ impl Worker {
             has_begun: Notify::new(),
             live,
             thread,
+            arrived: Cell::new(0),
+            stream_done: Notify::new(),
             shared,
         }
     }
@@ -199,9 +208,13 @@ impl Worker {
     /// Creates the arrivals of the window, before the connections are started.
     pub(crate) fn begin(&self, window: Window) -> io::Result<()> {
         let plan = &self.shared.plan;
-        let schedule = Schedule::new(&plan.arrival, plan.warm_up_seconds, self.thread, plan.threads);
+        let turns = stream::turns(plan, self.thread);
+        let schedule = turns.and_then(|(thread, threads)| {
+            Schedule::new(&plan.arrival, plan.warm_up_seconds, thread, threads)
+        });
+        let (thread, threads) = turns.unwrap_or((self.thread, plan.threads));
         let requests = plan.requests.map(|requests| {
-            let (threads, thread) = (plan.threads as u64, self.thread as u64);
+            let (threads, thread) = (threads as u64, thread as u64);
             requests / threads + u64::from(thread < requests % threads)
         });
         let thinking =
@@ -256,6 +269,16 @@ impl Worker {
     /// Whether a request that begins now belongs to the measured window.
     pub(crate) fn is_measured(&self, now: Instant) -> bool {
         self.begun.get().is_some_and(|(window, _)| now >= window.start)
+    }
+
+    /// The measured window, once the load has begun.
+    pub(crate) fn window(&self) -> Option<Window> {
+        self.begun.get().map(|(window, _)| *window)
+    }
+
+    /// Number of this thread.
+    pub(crate) fn thread(&self) -> usize {
+        self.thread
     }
 
     /// Whether connections are opened before a request is chosen: if they are kept, and all requests go to one server.

@@ -38,6 +38,8 @@ mod range;
 mod content;
 /// The endpoints: what each path does.
 mod endpoint;
+/// Rooms whose clients hear each other.
+mod hub;
 /// Checks whether an origin serves a target.
 mod served;
 /// Counters of connections and requests.

@@ -10,6 +10,7 @@ use rustls::ServerConfig;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::watch;
 
+use crate::hub::Hub;
 use crate::stats::{self, Counters, Stats};
 use crate::tls::{self, Certificate};
 use crate::worker::{self, Listener};
@@ -104,13 +105,14 @@ pub fn start(options: Options) -> io::Result<Running> {
     }
 
     let counters: Arc<[Counters]> = (0..workers).map(|_| Counters::default()).collect();
+    let hub = Arc::<Hub>::default();
     let (stop, stopped) = watch::channel(());
     let mut running = Running { addresses, counters: Arc::clone(&counters), stop, threads: Vec::new() };
     let (ready, answers) = mpsc::channel();
     for (index, listeners) in listeners.into_iter().enumerate() {
         let (counters, stopped, ready) = (Arc::clone(&counters), stopped.clone(), ready.clone());
-        let says_keep_alive = options.says_keep_alive;
-        let body = move || worker::run(listeners, says_keep_alive, counters, index, stopped, &ready);
+        let (hub, says_keep_alive) = (Arc::clone(&hub), options.says_keep_alive);
+        let body = move || worker::run(listeners, says_keep_alive, counters, hub, index, stopped, &ready);
         running.threads.push(thread::Builder::new().name(format!("origin-{index}")).spawn(body)?);
     }
     for _ in 0..workers {

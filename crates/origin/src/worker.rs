@@ -19,6 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::buffer::Spare;
 use crate::connection::{Connection, FROM_FILE_BYTES_MIN};
 use crate::endpoint::page::Page;
+use crate::hub::Hub;
 use crate::socket::Socket;
 use crate::stats::Counters;
 
@@ -54,6 +55,8 @@ pub(crate) struct Worker {
     /// Whether HTTP/1.1 responses send `Connection: keep-alive`.
     pub(crate) says_keep_alive: bool,
     pub(crate) all_counters: Arc<[Counters]>,
+    /// Rooms of the whole origin.
+    pub(crate) hub: Arc<Hub>,
     index: usize,
     pub(crate) spare: RefCell<Spare>,
     pages: RefCell<Vec<RenderedPage>>,
@@ -82,6 +85,7 @@ pub(crate) fn run(
     listeners: Vec<Listener>,
     says_keep_alive: bool,
     all_counters: Arc<[Counters]>,
+    hub: Arc<Hub>,
     index: usize,
     mut stopped: watch::Receiver<()>,
     ready: &mpsc::Sender<io::Result<()>>,
@@ -93,7 +97,7 @@ pub(crate) fn run(
     // Whoever started this waits for the word, or has gone and wants nothing any more.
     let _ = ready.send(Ok(()));
     runtime.block_on(async move {
-        let worker = Rc::new(Worker::new(says_keep_alive, all_counters, index));
+        let worker = Rc::new(Worker::new(says_keep_alive, all_counters, hub, index));
         spawn_local(keep_time(Rc::clone(&worker)));
         for (listener, tls) in listeners {
             spawn_local(accept(Rc::clone(&worker), listener, tls.map(TlsAcceptor::from)));
@@ -141,7 +145,7 @@ async fn keep_time(worker: Rc<Worker>) {
 }
 
 impl Worker {
-    fn new(says_keep_alive: bool, all_counters: Arc<[Counters]>, index: usize) -> Self {
+    fn new(says_keep_alive: bool, all_counters: Arc<[Counters]>, hub: Arc<Hub>, index: usize) -> Self {
         let date = *b"Thu, 01 Jan 1970 00:00:00 GMT";
         let pages = FAST_PAGES
             .iter()
@@ -150,6 +154,7 @@ impl Worker {
         Self {
             says_keep_alive,
             all_counters,
+            hub,
             index,
             spare: RefCell::default(),
             pages: RefCell::new(pages),

@@ -34,6 +34,29 @@ pub enum Figure {
     CpuPerRequest,
     /// Memory in bytes. Only the lab measures it.
     Memory,
+    /// A figure that only streams have.
+    Stream(StreamFigure),
+}
+
+/// A figure of streams. Only `vanward load` measures them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum StreamFigure {
+    /// Messages that did not arrive.
+    Lost,
+    /// Share of messages that did not arrive, from 0 to 1.
+    LostShare,
+    /// Messages that arrived twice.
+    Duplicates,
+    /// Messages that arrived after a later one.
+    OutOfOrder,
+    /// Streams that ended before the run.
+    ClosedEarly,
+    /// Streams that were opened again.
+    Reconnected,
+    /// Messages sent per second.
+    SentRate,
+    /// Quantile of the time between two messages of a stream, in microseconds; 1 is the longest silence.
+    Gap(f64),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,7 +69,7 @@ enum Comparison {
 }
 
 /// Names of the figures, and what stands for any percentile.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 26] = [
     "p50",
     "p75",
     "p90",
@@ -64,6 +87,15 @@ const NAMES: [&str; 17] = [
     "4xx",
     "5xx",
     "cpu/request",
+    "messages/s",
+    "sent/s",
+    "lost",
+    "duplicates",
+    "out-of-order",
+    "closed-early",
+    "reconnected",
+    "gap-p99",
+    "gap-max",
 ];
 const EXPECTED: &str = "expected a figure (a percentile such as p50, p99 or p99.9, mean, max, errors, 4xx, 5xx, rate, cpu/request or \
                         memory), one of < <= = >= >, and a value, such as 'p99 < 50ms', 'errors < 0.1%' or 'rate > 1000/s'";
@@ -110,12 +142,17 @@ impl Condition {
     /// A value of its figure with the unit.
     pub fn told(&self, value: f64) -> String {
         match self.figure {
-            Figure::Quantile(_) | Figure::Mean | Figure::CpuPerRequest => figure::duration_us(value),
-            Figure::Errors | Figure::Status(_) => figure::count(value),
+            Figure::Quantile(_)
+            | Figure::Mean
+            | Figure::CpuPerRequest
+            | Figure::Stream(StreamFigure::Gap(_)) => figure::duration_us(value),
             // Three digits of a small share: it is compared with one.
-            Figure::ErrorShare | Figure::StatusShare(_) => format!("{:.3}%", value * 100.0),
-            Figure::Rate => format!("{}/s", figure::rate(value)),
+            Figure::ErrorShare | Figure::StatusShare(_) | Figure::Stream(StreamFigure::LostShare) => {
+                format!("{:.3}%", value * 100.0)
+            }
+            Figure::Rate | Figure::Stream(StreamFigure::SentRate) => format!("{}/s", figure::rate(value)),
             Figure::Memory => figure::memory_bytes(value),
+            Figure::Errors | Figure::Status(_) | Figure::Stream(_) => figure::count(value),
         }
     }
 }
@@ -143,18 +180,31 @@ fn read(name: &str, value: &str) -> Result<(Figure, f64), String> {
         None => number(value).map(|value| (count, value)),
         Some(percent) => number(percent).map(|value| (share, value / 100.0)),
     };
+    let streams = |streams: StreamFigure| number(value).map(|value| (Figure::Stream(streams), value));
+    let per_second = || number(value.strip_suffix("/s").unwrap_or(value));
     match name {
+        "messages/s" => Ok((Figure::Rate, per_second()?)),
+        "sent/s" => Ok((Figure::Stream(StreamFigure::SentRate), per_second()?)),
+        "lost" => counted(Figure::Stream(StreamFigure::Lost), Figure::Stream(StreamFigure::LostShare)),
+        "duplicates" => streams(StreamFigure::Duplicates),
+        "out-of-order" => streams(StreamFigure::OutOfOrder),
+        "closed-early" => streams(StreamFigure::ClosedEarly),
+        "reconnected" => streams(StreamFigure::Reconnected),
+        "gap-max" => Ok((Figure::Stream(StreamFigure::Gap(1.0)), us()?)),
         "mean" => Ok((Figure::Mean, us()?)),
         "max" => Ok((Figure::Quantile(1.0), us()?)),
         "errors" => counted(Figure::Errors, Figure::ErrorShare),
-        "rate" | "requests/s" => Ok((Figure::Rate, number(value.strip_suffix("/s").unwrap_or(value))?)),
+        "rate" | "requests/s" => Ok((Figure::Rate, per_second()?)),
         "cpu/request" => Ok((Figure::CpuPerRequest, us()?)),
         "memory" => Ok((Figure::Memory, quantity::size(value)? as f64)),
         "2xx" | "3xx" | "4xx" | "5xx" => {
             let class = u16::from(name.as_bytes()[0] - b'0');
             counted(Figure::Status(class), Figure::StatusShare(class))
         }
-        _ => match percentile(name) {
+        _ => match percentile(name.strip_prefix("gap-").unwrap_or(name)) {
+            Some(quantile) if name.starts_with("gap-") => {
+                Ok((Figure::Stream(StreamFigure::Gap(quantile)), us()?))
+            }
             Some(quantile) => Ok((Figure::Quantile(quantile), us()?)),
             None => Err(unknown(name)),
         },
@@ -217,6 +267,13 @@ mod tests {
             ("rate>1.5k/s", Figure::Rate, 1501.0, 1500.0),
             ("cpu/request < 30us", Figure::CpuPerRequest, 29.0, 30.0),
             ("memory < 10MB", Figure::Memory, 1e6, 1e7),
+            ("messages/s > 1k/s", Figure::Rate, 1001.0, 1000.0),
+            ("sent/s > 5", Figure::Stream(StreamFigure::SentRate), 6.0, 5.0),
+            ("lost = 0", Figure::Stream(StreamFigure::Lost), 0.0, 1.0),
+            ("lost < 1%", Figure::Stream(StreamFigure::LostShare), 0.009, 0.01),
+            ("gap-p99.9 < 1s", Figure::Stream(StreamFigure::Gap(0.999)), 1.0, 1e6),
+            ("gap-max < 1s", Figure::Stream(StreamFigure::Gap(1.0)), 1.0, 1e6),
+            ("closed-early <= 2", Figure::Stream(StreamFigure::ClosedEarly), 2.0, 3.0),
         ];
         for (text, figure, good, bad) in cases {
             let condition = parse(text);
@@ -245,6 +302,9 @@ mod tests {
             ("errors < -1%", "\"-1\" is not a number"),
             ("rate > inf/s", "\"inf\" is not a number"),
             ("6xx = 0", "did you mean"),
+            ("loss = 0", "did you mean \"lost\"?"),
+            ("lost < 1s", "\"1s\" is not a number"),
+            ("gap-p0 < 1s", "unknown figure \"gap-p0\""),
         ];
         for (text, expected) in cases {
             let error = Condition::parse(text).expect_err(text);

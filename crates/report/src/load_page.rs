@@ -23,6 +23,8 @@ const DECADES_MOST: f64 = 6.0;
 pub struct Run {
     /// Short name, which tells it from the others.
     pub name: String,
+    /// Whether it counts messages of streams, not requests.
+    pub of_messages: bool,
     /// What was requested, and how.
     pub facts: Vec<(String, String)>,
     /// Successful requests per second.
@@ -211,8 +213,17 @@ fn section(run: &Run) -> Section {
     Section { name: run.name.clone(), facts: run.facts.clone(), parts: run.parts.clone() }
 }
 
+/// Whether all runs count messages.
+fn count_messages(runs: &[Run]) -> bool {
+    runs.iter().all(|run| run.of_messages)
+}
+
 fn figures(runs: &[Run]) -> Table {
-    let headings = ["", "requests/s", "requests", "failed", "p50", "p99", "max"];
+    let headings = if count_messages(runs) {
+        ["", "messages/s", "messages", "failed", "p50", "p99", "max"]
+    } else {
+        ["", "requests/s", "requests", "failed", "p50", "p99", "max"]
+    };
     let rows = runs.iter().map(|run| {
         let quantile = |quantile| {
             let us = run.latency.at_quantile_us(quantile);
@@ -246,7 +257,12 @@ fn percentiles(runs: &[Run]) -> Table {
     });
     let headings = [""].into_iter().chain(PERCENTILES.map(|(_, heading)| heading));
     Table {
-        caption: "Latency of successful requests by percentile".to_owned(),
+        caption: if count_messages(runs) {
+            "Delay of messages by percentile"
+        } else {
+            "Latency of successful requests by percentile"
+        }
+        .to_owned(),
         headings: headings.map(str::to_owned).collect(),
         rows: rows.collect(),
     }
@@ -278,9 +294,10 @@ fn charts(runs: &[Run], looks: &[Look]) -> Vec<Drawn> {
         lines: lines(runs, looks, |run| points(&run.seconds, value, is_logarithmic)),
     };
     let has_failures = runs.iter().any(|run| run.seconds.iter().any(|second| second.failed_per_second > 0.0));
-    let rate = over_time("rate", "Requests per second over time", false, figure::rate, |second| {
-        second.requests_per_second
-    });
+    let is_of_messages = count_messages(runs);
+    let title =
+        if is_of_messages { "Messages per second over time" } else { "Requests per second over time" };
+    let rate = over_time("rate", title, false, figure::rate, |second| second.requests_per_second);
     let p50 = over_time("p50", "Median latency over time", true, figure::duration_us, |second| second.p50_us);
     let p99 =
         over_time("p99", "99th percentile of the latency over time", true, figure::duration_us, |second| {

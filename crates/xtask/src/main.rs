@@ -72,6 +72,8 @@ enum Command {
     Grpc(strangers::GrpcArgs),
     /// Check QPACK with the encoder and the decoder of ls-qpack.
     Qpack,
+    /// Measure streams of the Go stack's servers with `vanward load`, and have a client of that stack count them
+    Streams,
     /// Check TLS with the scanner testssl.sh.
     Testssl(strangers::Args),
     /// Check automatic certificates with the test authority Pebble.
@@ -95,6 +97,7 @@ fn main() -> ExitCode {
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Results => results::run(),
         Command::H2spec(arguments) => strangers::run_h2spec(&arguments),
+        Command::Streams => strangers::run_streams(),
         Command::Grpc(arguments) => strangers::run_grpc(&arguments),
         Command::Qpack => strangers::run_qpack(),
         Command::Testssl(arguments) => strangers::run_testssl(&arguments),

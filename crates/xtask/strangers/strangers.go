@@ -1,7 +1,7 @@
 //go:build tools
 
 // Package strangers names the programs of others that Vanward is checked with, so that go.mod and go.sum hold their
-// versions. `cargo xtask h2spec`, `cargo xtask grpc` and `cargo xtask toxiproxy` build them.
+// versions. `cargo xtask h2spec`, `cargo xtask grpc`, `cargo xtask streams` and `cargo xtask toxiproxy` build them.
 package strangers
 
 import (

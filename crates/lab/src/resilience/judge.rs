@@ -86,6 +86,7 @@ pub(crate) fn condition(text: &str) -> Result<Condition, String> {
         Figure::CpuPerRequest | Figure::Memory => {
             Err("a resilience run measures neither CPU time nor memory; vanward lab run does".to_owned())
         }
+        Figure::Stream(_) => Err("a resilience run measures no streams; vanward load does".to_owned()),
     }
 }
 
@@ -112,7 +113,11 @@ impl Measured {
             Figure::Errors => (all > 0).then_some(self.failed() as f64),
             Figure::ErrorShare => (all > 0).then(|| self.failed() as f64 / all as f64),
             Figure::Rate => (self.seconds > 0.0).then(|| self.slot.requests as f64 / self.seconds),
-            Figure::Status(_) | Figure::StatusShare(_) | Figure::CpuPerRequest | Figure::Memory => None,
+            Figure::Status(_)
+            | Figure::StatusShare(_)
+            | Figure::CpuPerRequest
+            | Figure::Memory
+            | Figure::Stream(_) => None,
         }
     }
 

@@ -1,5 +1,7 @@
 //! A server that does what a test says, on a port that the kernel chose. Its threads end with the test process.
 
+#![allow(dead_code, reason = "each test takes what it needs")]
+
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -29,6 +31,12 @@ impl Peer {
     /// The head of a request, whose body stays unread.
     pub(crate) fn head(&mut self) -> Option<()> {
         self.receive_until(|received| find(received, b"\r\n\r\n")).map(|_| ())
+    }
+
+    /// The next so many bytes; `None` at the end of the connection.
+    pub(crate) fn exactly(&mut self, bytes: usize) -> Option<Vec<u8>> {
+        self.receive_until(|received| (received.len() >= bytes).then_some(bytes))?;
+        Some(self.received.drain(..bytes).collect())
     }
 
     fn receive_until(&mut self, found: impl Fn(&[u8]) -> Option<usize>) -> Option<usize> {

@@ -14,8 +14,10 @@ mod answer;
 mod fault;
 /// Upgraded connections that echo bytes.
 mod upgrade;
-/// WebSocket echo.
+/// WebSockets: echo and fan-out.
 mod websocket;
+/// Messages at a rate: server-sent events, gRPC.
+mod feed;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +67,10 @@ const CATALOGUE: &[(&str, &str)] = &[
     ("/goaway[?abrupt]", "HTTP/2: answers, and the connection takes no more requests; or ends it at once"),
     ("/upgrade", "101, then everything sent comes back"),
     ("/websocket", "a WebSocket that echoes"),
+    ("/websocket/fan-out[?room=R]", "a WebSocket whose messages reach all others in the room"),
+    ("/events[?rate=N&size=B&count=M&retry=D]", "N server-sent events a second, with number and time"),
+    ("/vanward.Origin/Echo[?grpc-status=N]", "a gRPC call that echoes its messages"),
+    ("/vanward.Origin/Events[?rate=N&size=B&count=M]", "a gRPC call with N messages a second"),
     ("/stats", "what reached this origin, as JSON; DELETE starts again"),
 ];
 
@@ -96,6 +102,10 @@ pub(crate) enum Endpoint {
     Raw { text: Option<String>, keep: bool },
     Upgrade,
     WebSocket,
+    FanOut { room: String },
+    Events(feed::Feed),
+    GrpcEcho { status: u16 },
+    GrpcFeed { feed: feed::Feed, status: u16 },
     Stats,
 }
 
@@ -116,7 +126,7 @@ impl From<Wrong> for NotServed {
 impl Endpoint {
     /// Selects the endpoint of a request.
     pub(crate) fn find(request: &Request, target: &Target) -> Result<Self, NotServed> {
-        let is_tunnel = matches!(target.path.as_str(), "/upgrade" | "/websocket");
+        let is_tunnel = matches!(target.path.as_str(), "/upgrade" | "/websocket" | "/websocket/fan-out");
         match (request.method.as_str(), &request.protocol) {
             // RFC 8441 §4.
             ("CONNECT", Some(_)) if is_tunnel => {}
@@ -165,9 +175,23 @@ impl Endpoint {
             ["raw"] => Self::Raw { text: query.text("text").map(str::to_owned), keep: query.flag("keep") },
             ["upgrade"] => Self::Upgrade,
             ["websocket"] => Self::WebSocket,
+            ["websocket", "fan-out"] => {
+                Self::FanOut { room: query.text("room").unwrap_or_default().to_owned() }
+            }
+            ["events"] => Self::Events(feed::Feed::of(query)?),
+            ["vanward.Origin", "Echo"] => Self::GrpcEcho { status: Self::grpc_status(query)? },
+            ["vanward.Origin", "Events"] => {
+                Self::GrpcFeed { feed: feed::Feed::of(query)?, status: Self::grpc_status(query)? }
+            }
             ["stats"] => Self::Stats,
             _ => return Err(NotServed::NotFound),
         })
+    }
+
+    fn grpc_status(query: &Query) -> Result<u16, Wrong> {
+        let status = query.text("grpc-status").unwrap_or("0");
+        let known = status.parse().ok().filter(|status| *status <= 16);
+        known.ok_or_else(|| Wrong::new("grpc-status", status, "a status from 0 to 16"))
     }
 
     fn chunked(bytes: &str, query: &Query) -> Result<Self, Wrong> {
@@ -184,8 +208,18 @@ impl Endpoint {
 
     /// Whether the endpoint reads the request body itself. For the others, the body is read before they answer.
     pub(crate) fn reads_body(&self) -> bool {
-        use Endpoint::{Early, Echo, EchoBody, Raw, Upgrade, WebSocket};
-        matches!(self, Echo { .. } | EchoBody | Early { .. } | Raw { .. } | Upgrade | WebSocket)
+        use Endpoint::{Early, Echo, EchoBody, FanOut, GrpcEcho, Raw, Upgrade, WebSocket};
+        matches!(
+            self,
+            Echo { .. }
+                | EchoBody
+                | Early { .. }
+                | Raw { .. }
+                | Upgrade
+                | WebSocket
+                | FanOut { .. }
+                | GrpcEcho { .. }
+        )
     }
 
     /// Answers the request.
@@ -223,6 +257,10 @@ impl Endpoint {
             Self::Raw { text, keep } => fault::raw(exchange, text, keep).await,
             Self::Upgrade => upgrade::echo(exchange).await,
             Self::WebSocket => websocket::echo(exchange).await,
+            Self::FanOut { room } => websocket::fan_out(exchange, &room).await,
+            Self::Events(feed) => feed::events(exchange, feed).await,
+            Self::GrpcEcho { status } => feed::grpc_echo(exchange, status).await,
+            Self::GrpcFeed { feed, status } => feed::grpc_feed(exchange, feed, status).await,
             Self::Stats => count(exchange).await,
         }
     }

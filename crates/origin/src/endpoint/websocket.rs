@@ -1,21 +1,87 @@
-//! WebSocket echo (RFC 6455): each data frame is returned as it arrives, unmasked. No extensions. Messages are not
-//! assembled, so that no message can be too large.
+//! WebSockets (RFC 6455), without extensions: an echo, which returns each data frame as it arrives, so that no message can
+//! be too large; and a fan-out, which gives each whole message to all others in a room.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
 use sha1::{Digest, Sha1};
+use tokio::sync::broadcast::error::RecvError;
 
 use super::upgrade;
 use crate::connection::Stop;
 use crate::exchange::Exchange;
+use crate::head::{Head, Length};
 
 /// GUID for Sec-WebSocket-Accept (RFC 6455 §1.3).
 const ACCEPT_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Close code 1002, protocol error (RFC 6455 §7.4.1).
 const PROTOCOL_ERROR: u16 = 1002;
+/// Close code 1009, message too big.
+const TOO_BIG: u16 = 1009;
 
+/// Maximum size of a message to others, with the heads of its frames.
+const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Returns each data frame.
 pub(crate) async fn echo(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
+    if !open(exchange).await? {
+        return Ok(());
+    }
+    let mut session = Session::default();
+    let (mut piece, mut out) = (Vec::new(), Vec::new());
+    while exchange.tunnel_piece(&mut piece).await? {
+        let state = session.receive(&piece, &mut out);
+        exchange.raw(&out).await?;
+        out.clear();
+        if state == State::Closed {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Gives each message to all others in the room.
+pub(crate) async fn fan_out(exchange: &mut Exchange<'_>, room: &str) -> Result<(), Stop> {
+    let Some(mut seat) = exchange.worker.hub.enter(room) else {
+        return exchange.respond(Head::new(503, Length::Known(0)), b"").await;
+    };
+    if !open(exchange).await? {
+        return Ok(());
+    }
+    let mut session = Session { kept: Some(Vec::new()), ..Session::default() };
+    let (mut piece, mut out) = (Vec::new(), Vec::new());
+    loop {
+        let said = tokio::select! {
+            received = exchange.tunnel_piece(&mut piece) => {
+                if !received? {
+                    return Ok(());
+                }
+                let state = session.receive(&piece, &mut out);
+                if let Some(whole) = session.take_whole() {
+                    // Who is alone is heard by nobody.
+                    let _ = seat.sender.send((seat.number, whole));
+                }
+                exchange.raw(&out).await?;
+                out.clear();
+                if state == State::Closed {
+                    return Ok(());
+                }
+                continue;
+            }
+            said = seat.receiver.recv() => said,
+        };
+        match said {
+            Ok((number, message)) if number != seat.number => exchange.raw(&message).await?,
+            // A client that is too slow has lost some.
+            Ok(_) | Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return Ok(()),
+        }
+    }
+}
+
+/// Does the handshake. False if the request was no such request, and is answered.
+async fn open(exchange: &mut Exchange<'_>) -> Result<bool, Stop> {
     let wanted = upgrade::requested(exchange).is_some_and(|name| name.eq_ignore_ascii_case("websocket"));
     let version13 = exchange.request.values("Sec-WebSocket-Version").eq([b"13"]);
     let key = exchange
@@ -29,22 +95,12 @@ pub(crate) async fn echo(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
         _ => None,
     };
     let Some(accept) = accept.filter(|_| wanted && version13) else {
-        return upgrade::required(exchange, "websocket").await;
+        upgrade::required(exchange, "websocket").await?;
+        return Ok(false);
     };
     upgrade::discard_body(exchange).await?;
     exchange.switch("websocket", accept).await?;
-
-    let mut session = Session::default();
-    let (mut piece, mut out) = (Vec::new(), Vec::new());
-    while exchange.tunnel_piece(&mut piece).await? {
-        let state = session.receive(&piece, &mut out);
-        exchange.raw(&out).await?;
-        out.clear();
-        if state == State::Closed {
-            break;
-        }
-    }
-    Ok(())
+    Ok(true)
 }
 
 /// Value of Sec-WebSocket-Accept (RFC 6455 §4.2.2).
@@ -60,6 +116,10 @@ struct Session {
     frame: Option<Frame>,
     /// A fragmented data message has begun and not ended.
     fragmented: bool,
+    /// Data frames, if they are for others, with an incomplete message at the end.
+    kept: Option<Vec<u8>>,
+    /// Bytes of `kept` that are whole messages.
+    whole_bytes: usize,
 }
 
 /// A frame whose payload is being received.
@@ -100,30 +160,41 @@ impl Session {
                 self.head.push(*byte);
                 match self.begin_frame(out) {
                     Ok(()) => continue,
-                    Err(()) => {
-                        out.extend_from_slice(&[FINAL | opcode::CLOSE, 2]);
-                        out.extend_from_slice(&PROTOCOL_ERROR.to_be_bytes());
-                        return State::Closed;
-                    }
+                    Err(()) => return close(PROTOCOL_ERROR, out),
                 }
             };
+            let data = self.kept.as_mut().unwrap_or(&mut *out);
             let left = usize::try_from(frame.length - frame.received).unwrap_or(usize::MAX);
             let (now, rest) = input.split_at(left.min(input.len()));
             input = rest;
-            let target = if frame.is_control() { &mut frame.control } else { &mut *out };
+            let target = if frame.is_control() { &mut frame.control } else { data };
             // RFC 6455 §5.3: the mask's bytes in turn.
             let masked = now.iter().zip(frame.received..);
             target.extend(masked.map(|(byte, position)| byte ^ frame.mask[(position % 4) as usize]));
             frame.received += now.len() as u64;
-            if frame.received < frame.length {
+            let is_done = frame.received == frame.length;
+            if self.kept.as_ref().is_some_and(|kept| kept.len() - self.whole_bytes > MESSAGE_BYTES_MAX) {
+                return close(TOO_BIG, out);
+            }
+            if !is_done {
                 return State::Open;
             }
-            if let Some(frame) = self.frame.take().filter(Frame::is_control)
-                && frame.answer(out) == State::Closed
-            {
-                return State::Closed;
+            let Some(frame) = self.frame.take() else { return State::Open };
+            if frame.is_control() {
+                if frame.answer(out) == State::Closed {
+                    return State::Closed;
+                }
+            } else if !self.fragmented {
+                self.whole_bytes = self.kept.as_ref().map_or(0, Vec::len);
             }
         }
+    }
+
+    /// The whole messages that are kept, as frames.
+    fn take_whole(&mut self) -> Option<Bytes> {
+        let whole_bytes = std::mem::take(&mut self.whole_bytes);
+        let kept = self.kept.as_mut().filter(|_| whole_bytes > 0)?;
+        Some(kept.drain(..whole_bytes).collect())
     }
 
     /// Begins the frame whose head is complete, and appends the head of its echo. An error is the client's violation.
@@ -148,7 +219,7 @@ impl Session {
         self.check_frame(first_byte, length, length_bytes)?;
         let frame = Frame { first_byte, mask, length, received: 0, control: Vec::new() };
         if !frame.is_control() {
-            append_head(first_byte, length, out);
+            append_head(first_byte, length, self.kept.as_mut().unwrap_or(out));
         }
         self.head.clear();
         self.frame = Some(frame);
@@ -193,6 +264,12 @@ impl Frame {
         out.extend_from_slice(&self.control);
         state
     }
+}
+
+fn close(code: u16, out: &mut Vec<u8>) -> State {
+    out.extend_from_slice(&[FINAL | opcode::CLOSE, 2]);
+    out.extend_from_slice(&code.to_be_bytes());
+    State::Closed
 }
 
 /// Appends a frame head without a mask (RFC 6455 §5.2).
@@ -266,6 +343,31 @@ mod tests {
             assert_eq!(states.last(), Some(&State::Closed), "in pieces of {size}");
             assert!(out == expected, "in pieces of {size}");
         }
+    }
+
+    #[test]
+    fn whole_messages_are_kept_for_others_and_pings_are_answered_within_them() {
+        let input = [
+            masked(0x01, b"a"),
+            masked(0x89, b"ping"),
+            masked(0x80, b"b"),
+            masked(0x82, b"c"),
+            masked(0x02, b"d"),
+        ];
+        for size in [1, 5, 1000] {
+            let mut session = Session { kept: Some(Vec::new()), ..Session::default() };
+            let (mut out, mut whole) = (Vec::new(), Vec::new());
+            for piece in input.concat().chunks(size) {
+                assert_eq!(session.receive(piece, &mut out), State::Open);
+                whole.extend(session.take_whole().into_iter().flatten());
+            }
+            assert_eq!(out, unmasked(0x8A, b"ping"));
+            assert_eq!(whole, [unmasked(0x01, b"a"), unmasked(0x80, b"b"), unmasked(0x82, b"c")].concat());
+        }
+        let mut session = Session { kept: Some(Vec::new()), ..Session::default() };
+        let (big, mut out) = (masked(0x01, &vec![b'x'; MESSAGE_BYTES_MAX]), Vec::new());
+        assert_eq!(session.receive(&big, &mut out), State::Closed);
+        assert_eq!(out, unmasked(0x88, &TOO_BIG.to_be_bytes()));
     }
 
     #[test]

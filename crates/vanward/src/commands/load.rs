@@ -2,8 +2,12 @@
 
 /// Values of flags.
 mod values;
+/// Flags about connections and TLS.
+mod connecting;
 /// The plan that flags describe.
 mod planned;
+/// Streams in place of requests.
+mod streams;
 /// Runs with several numbers of connections.
 mod sweep;
 /// Expectations of a run.
@@ -25,6 +29,7 @@ use clap::ArgGroup;
 use load::{Outcome, Plan, ThinkTime};
 use report::condition::Condition;
 
+use connecting::Connecting;
 use remote_write::RemoteWrite;
 use values::{By, MaxErrors, Stages, max_errors, rate, seconds, whole_number};
 use watch::Watch;
@@ -114,15 +119,6 @@ pub(crate) struct Args {
     /// Most redirects that a request follows
     #[arg(long, value_name = "N", requires = "follow", default_value_t = 10)]
     max_redirs: u32,
-    /// Connect to these addresses instead, `HOST:PORT:ADDRESS[,ADDRESS]`, as curl does. Can be repeated
-    #[arg(long, value_name = "ENTRY")]
-    resolve: Vec<String>,
-    /// Connect to another host and port instead, HOST:PORT:OTHER:PORT, as curl does. Can be repeated
-    #[arg(long, value_name = "ENTRY")]
-    connect_to: Vec<String>,
-    /// Connect to this Unix socket instead
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["resolve", "connect_to"])]
-    unix_socket: Option<PathBuf>,
     /// Open a new connection for each request; its time counts as part of the request
     #[arg(long)]
     no_keepalive: bool,
@@ -132,30 +128,8 @@ pub(crate) struct Args {
     /// Concurrent requests on each HTTP/2 connection
     #[arg(short = 'm', long, value_name = "N", value_parser = whole_number, requires = "h2", default_value = "1")]
     streams: u64,
-    /// Accept any certificate, without verification
-    #[arg(short = 'k', long)]
-    insecure: bool,
-    /// Trust the CAs in this PEM file instead of the system's
-    #[arg(long, value_name = "FILE", visible_alias = "cacert", conflicts_with = "insecure")]
-    ca: Option<PathBuf>,
-    /// Server name to ask for (SNI) and to verify, instead of the URL's host
-    #[arg(long, value_name = "NAME")]
-    sni: Option<String>,
-    /// Client certificate, with its chain: a PEM file
-    #[arg(short = 'E', long, value_name = "FILE")]
-    cert: Option<PathBuf>,
-    /// Private key of --cert: a PEM file [default: the file of --cert]
-    #[arg(long, value_name = "FILE", requires = "cert")]
-    key: Option<PathBuf>,
-    /// Do not resume TLS sessions: every handshake is full
-    #[arg(long)]
-    no_resume: bool,
-    /// Highest TLS version [default: 1.3]
-    #[arg(long, value_name = "VERSION")]
-    tls_max: Option<TlsMax>,
-    /// Only cipher suite, by its IANA name: TLS_AES_128_GCM_SHA256
-    #[arg(long, value_name = "NAME")]
-    cipher: Option<String>,
+    #[command(flatten)]
+    connecting: Connecting,
     /// Timeout of a request, until its response is complete
     #[arg(long, value_name = "DURATION", value_parser = seconds, default_value = "10s")]
     timeout: f64,
@@ -198,6 +172,9 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     Report(page::Args),
+    Events(streams::EventsArgs),
+    Websocket(streams::WebSocketArgs),
+    Grpc(streams::GrpcArgs),
 }
 
 /// A format of a list of requests.
@@ -209,15 +186,6 @@ enum RequestsFormat {
     /// From a lab that has read it.
     #[value(hide = true)]
     Handed,
-}
-
-/// A version of TLS.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum TlsMax {
-    #[value(name = "1.2")]
-    Tls12,
-    #[value(name = "1.3")]
-    Tls13,
 }
 
 const EXAMPLES: &str = "\
@@ -244,6 +212,9 @@ Examples:
   vanward load --cert me.pem --key me.key --sni api.test https://10.0.0.7/  a client certificate, another name
   vanward load --unix-socket /run/app.sock http://localhost/
   vanward load -L -b '' -u user:password http://127.0.0.1:8080/login       redirects, cookies, credentials
+  vanward load events -c 100 http://127.0.0.1:8080/events   server-sent events: messages, delays, gaps
+  vanward load websocket -c 100 -R 5000 http://127.0.0.1:8080/ws   WebSockets that echo; --fan-out for many receivers
+  vanward load grpc -c 4 -m 25 --method /pkg.Service/Method http://127.0.0.1:8080   gRPC calls
   make-body | vanward load --body @- http://127.0.0.1:8080/orders
   vanward load --body @order.json -H 'Content-Type: application/json' http://127.0.0.1:8080/orders
 
@@ -282,8 +253,12 @@ per second. Each is printed with what was measured. If one is missed the exit co
 was not measured is missed.";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
-    if let Some(Command::Report(arguments)) = &arguments.command {
-        return page::run(arguments);
+    match &arguments.command {
+        Some(Command::Report(arguments)) => return page::run(arguments),
+        Some(Command::Events(arguments)) => return streams::run(arguments.plan(), arguments.common()),
+        Some(Command::Websocket(arguments)) => return streams::run(arguments.plan(), arguments.common()),
+        Some(Command::Grpc(arguments)) => return streams::run(arguments.plan(), arguments.common()),
+        None => {}
     }
     let plan = match planned::plan(arguments) {
         Ok(plan) => plan,
@@ -296,8 +271,8 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Ok(outcome) => outcome,
         Err(code) => return code,
     };
-    match present(arguments, &outcome) {
-        Ok(()) => verdict(arguments, &outcome),
+    match present(arguments.hgrm.as_deref(), arguments.json, &outcome) {
+        Ok(()) => verdict(max_errors_of(arguments), &outcome),
         // Nobody reads any longer: as with any filter, that is no failure of this command.
         Err(Unwritten::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => super::fail(super::FAILED, error),
@@ -312,7 +287,7 @@ fn measured(arguments: &Args, plan: &Plan, folder: Option<&Path>) -> Result<Outc
     let remote = arguments.remote_write.as_deref();
     let remote = remote.map(|url| RemoteWrite::start(url, &arguments.remote_labels, plan)).transpose();
     let remote = remote.map_err(|message| super::fail(super::USAGE, message))?;
-    let mut watch = Watch::new(arguments.quiet, plan.window_seconds(), seconds, remote).map_err(failed)?;
+    let mut watch = Watch::new(arguments.quiet, plan, seconds, remote).map_err(failed)?;
     let outcome = load::start(plan).and_then(|running| watch.wait(running)).map_err(refused)?;
     let outcome = Outcome { expectations: expect::judge(&arguments.expectations, &outcome), ..outcome };
     watch.failure().map_err(failed)?;
@@ -334,7 +309,7 @@ fn refused(error: load::Error) -> ExitCode {
 }
 
 /// The exit code of a run, with the reason on standard error.
-fn verdict(arguments: &Args, outcome: &Outcome) -> ExitCode {
+fn verdict(max_errors: Option<MaxErrors>, outcome: &Outcome) -> ExitCode {
     if let Some(message) = expect::missed(outcome) {
         return super::fail(MISSED, message);
     }
@@ -342,13 +317,15 @@ fn verdict(arguments: &Args, outcome: &Outcome) -> ExitCode {
         return super::fail(super::FAILED, format_args!("the server is gone: {reason}"));
     }
     if outcome.requests == 0 {
-        return super::fail(super::FAILED, "no request succeeded");
+        let what = if outcome.stream.is_some() { "no message was received" } else { "no request succeeded" };
+        return super::fail(super::FAILED, what);
     }
-    if let Some(most) = max_errors_of(arguments).filter(|most| most.are_exceeded_by(outcome)) {
-        let failed = outcome.errors.total();
+    if let Some(most) = max_errors.filter(|most| most.are_exceeded_by(outcome)) {
+        let (failed, what) =
+            (outcome.errors.total(), if outcome.stream.is_some() { "streams" } else { "requests" });
         return super::fail(
             super::FAILED,
-            format_args!("{failed} requests failed, and --max-errors is {most}"),
+            format_args!("{failed} {what} failed, and --max-errors is {most}"),
         );
     }
     if outcome.is_valid() { ExitCode::SUCCESS } else { ExitCode::from(INVALID) }
@@ -381,12 +358,12 @@ impl std::fmt::Display for Unwritten {
     }
 }
 
-fn present(arguments: &Args, outcome: &Outcome) -> Result<(), Unwritten> {
-    if let Some(file) = &arguments.hgrm {
+fn present(hgrm: Option<&Path>, is_json: bool, outcome: &Outcome) -> Result<(), Unwritten> {
+    if let Some(file) = hgrm {
         let text = load::percentiles(&outcome.latency).map_err(Unwritten::Histogram)?;
-        std::fs::write(file, text).map_err(|error| Unwritten::Percentiles(file.clone(), error))?;
+        std::fs::write(file, text).map_err(|error| Unwritten::Percentiles(file.to_owned(), error))?;
     }
-    let text = if arguments.json {
+    let text = if is_json {
         serde_json::to_string(outcome).map_err(Unwritten::Json)? + "\n"
     } else {
         load::report(outcome)

@@ -14,6 +14,8 @@ mod subject;
 mod h2spec;
 /// gRPC interoperability through the proxy.
 mod grpc;
+/// Streams of the load generator, with servers and a client of the Go stack.
+mod streams;
 /// TLS scan with testssl.sh.
 mod testssl;
 /// QPACK with ls-qpack.
@@ -69,6 +71,10 @@ pub(crate) fn run_acme() -> Result<(), String> {
     alone(acme_step)
 }
 
+pub(crate) fn run_streams() -> Result<(), String> {
+    alone(streams_step)
+}
+
 pub(crate) fn run_pages() -> Result<(), String> {
     alone(pages_step)
 }
@@ -106,6 +112,9 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     }
     if may_run("acme", &[programs::GO, programs::CURL, programs::OPENSSL]) {
         acme_step(workspace, steps)?;
+    }
+    if may_run("streams", &[programs::GO, programs::OPENSSL]) {
+        streams_step(workspace, steps)?;
     }
     if may_run("toxiproxy", &[programs::GO, programs::NODE, programs::NPM, programs::PYTHON]) {
         toxiproxy_step(workspace, steps)?;
@@ -163,6 +172,11 @@ fn toxiproxy_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String
 fn caches_step(workspace: &Workspace, against: Against, steps: &mut Steps) -> Result<(), String> {
     let heading = format!("what is expected of caches, of {against}");
     steps.run("caches", &heading, || caches::check(workspace, &Scratch::new("caches")?, against))
+}
+
+fn streams_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    let heading = "streams of the load generator, with servers and a client of the Go stack";
+    steps.run("streams", heading, || streams::check(workspace, &Scratch::new("streams")?))
 }
 
 fn pages_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {

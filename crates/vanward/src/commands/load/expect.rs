@@ -1,17 +1,24 @@
 //! Expectations of a run: `--expect 'p99 < 50ms'`. Parsed with the other flags, and judged by the outcome.
 
-use load::{Expectation, Outcome};
-use report::condition::{Condition, Figure};
+use load::{Expectation, Outcome, StreamFigures};
+use report::condition::{Condition, Figure, StreamFigure};
 
 /// Parses the value of `--expect`.
 pub(super) fn condition(text: &str) -> Result<Condition, String> {
     Condition::parse(text)
 }
 
-/// Refuses expectations of the server if its process is not known.
-pub(super) fn check(conditions: &[Condition], has_process: bool) -> Result<(), String> {
+/// Refuses expectations of the server if its process is not known, and those of streams for requests.
+pub(super) fn check(conditions: &[Condition], has_process: bool, has_streams: bool) -> Result<(), String> {
     let is_of_server =
         |condition: &&Condition| matches!(condition.figure(), Figure::CpuPerRequest | Figure::Memory);
+    let is_of_streams = |condition: &&Condition| matches!(condition.figure(), Figure::Stream(_));
+    if let Some(condition) = conditions.iter().find(is_of_streams).filter(|_| !has_streams) {
+        return Err(format!(
+            "--expect {:?} is about streams: measure them with vanward load events, websocket or grpc",
+            condition.text()
+        ));
+    }
     match conditions.iter().find(is_of_server) {
         Some(condition) if !has_process => Err(format!(
             "--expect {:?} is about the server, which a generator does not see: name its process with --pid",
@@ -64,7 +71,30 @@ fn measured(figure: Figure, outcome: &Outcome) -> Option<f64> {
             outcome.server.filter(|_| outcome.requests > 0).map(|server| server.cpu_us_per_request)
         }
         Figure::Memory => outcome.server.map(|server| server.memory_bytes as f64),
+        Figure::Stream(figure) => of_streams(figure, outcome.stream.as_deref()?),
     }
+}
+
+/// A figure of streams; `None` if it was not measured.
+fn of_streams(figure: StreamFigure, figures: &StreamFigures) -> Option<f64> {
+    let counts = &figures.counts;
+    let all = counts.received + counts.lost;
+    let counted = match figure {
+        StreamFigure::Lost => counts.lost,
+        StreamFigure::LostShare => return (all > 0).then(|| counts.lost as f64 / all as f64),
+        StreamFigure::Duplicates => counts.duplicates,
+        StreamFigure::OutOfOrder => counts.out_of_order,
+        StreamFigure::ClosedEarly => counts.closed_early,
+        StreamFigure::Reconnected => counts.reconnected,
+        StreamFigure::SentRate => return Some(figures.sent_per_second),
+        StreamFigure::Gap(1.0) => figures.longest_gap_us,
+        StreamFigure::Gap(quantile) => {
+            let histogram = figures.gaps.histogram().ok().filter(|histogram| !histogram.is_empty())?;
+            histogram.value_at_quantile(quantile)
+        }
+    };
+    // Where nothing was sent or received, nothing was found to be right.
+    (counts.sent + counts.received > 0).then_some(counted as f64)
 }
 
 /// Error message if an expectation was missed.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use load::{Arrival, Breakdown, BrokenDown, Outcome};
+use load::{Arrival, Breakdown, BrokenDown, Counts, Outcome, StreamFigures};
 use report::figure;
 use report::latency::Latency;
 use report::load_page::{self, Run, Second, Step};
@@ -66,7 +66,8 @@ fn report(arguments: &Args) -> Result<String, String> {
             us.map_or_else(|| NOTHING.to_owned(), |us| figure::duration_us(us as f64))
         });
         let (rate, failed) = (figure::rate(run.requests_per_second), figure::count(run.failed as f64));
-        text += &format!("{}: {rate} requests/s, p50 {p50}, p99 {p99}, {failed} failed\n", run.name);
+        let unit = if run.of_messages { "messages" } else { "requests" };
+        text += &format!("{}: {rate} {unit}/s, p50 {p50}, p99 {p99}, {failed} failed\n", run.name);
     }
     Ok(text + &format!("\nReport: {}\n", arguments.out.display()))
 }
@@ -153,14 +154,16 @@ fn converted(name: String, outcome: &Outcome) -> Result<Run, String> {
     if outcome.interrupted {
         problems.push("it was interrupted".to_owned());
     }
+    let parts = outcome.breakdowns.iter().map(part).chain(outcome.stream.as_deref().map(streams));
     Ok(Run {
+        of_messages: outcome.stream.is_some(),
         facts: facts(outcome),
         requests_per_second: outcome.requests_per_second,
         requests: outcome.requests,
         failed: outcome.errors.total(),
         latency: Latency::from_counts(steps),
         seconds: seconds.collect(),
-        parts: outcome.breakdowns.iter().map(part).collect(),
+        parts: parts.collect(),
         expectations: expectations.collect(),
         problems,
         name,
@@ -196,14 +199,47 @@ fn part(table: &BrokenDown) -> Table {
     }
 }
 
+/// Counts and gaps of streams.
+fn streams(figures: &StreamFigures) -> Table {
+    let Counts { opened, failed, closed_early, reconnected, sent, received, .. } = figures.counts;
+    let Counts { lost, duplicates, out_of_order, .. } = figures.counts;
+    let counts = [
+        ("streams or calls opened", opened),
+        ("could not be opened", failed),
+        ("ended early", closed_early),
+        ("opened again", reconnected),
+        ("messages sent", sent),
+        ("messages received", received),
+        ("lost", lost),
+        ("duplicates", duplicates),
+        ("out of order", out_of_order),
+    ];
+    let gap = |time_us: u64| match figures.gaps.count {
+        0 => NOTHING.to_owned(),
+        _ => figure::duration_us(time_us as f64),
+    };
+    let counts = counts.map(|(name, count)| (name.to_owned(), figure::count(count as f64)));
+    let statuses = figures.grpc_statuses.iter();
+    let statuses =
+        statuses.map(|(name, count)| (format!("grpc-status {name}"), figure::count(*count as f64)));
+    let gaps =
+        [("p50", figures.gaps.p50_us), ("p99", figures.gaps.p99_us), ("longest", figures.longest_gap_us)];
+    let gaps = gaps.map(|(name, time_us)| (format!("gap between messages, {name}"), gap(time_us)));
+    let rows = counts.into_iter().chain(statuses).chain(gaps).map(|(name, value)| vec![name, value]);
+    Table {
+        caption: "Streams".to_owned(),
+        headings: ["", "measured"].map(str::to_owned).into(),
+        rows: rows.collect(),
+    }
+}
+
 fn facts(outcome: &Outcome) -> Vec<(String, String)> {
     let settings = &outcome.settings;
+    let unit = if outcome.stream.is_some() { "messages" } else { "requests" };
     let arrival = match &settings.arrival {
         Arrival::Closed => "closed loop".to_owned(),
-        Arrival::Constant { requests_per_second } => format!("{requests_per_second} requests/s"),
-        Arrival::Poisson { requests_per_second, .. } => {
-            format!("{requests_per_second} requests/s, at random")
-        }
+        Arrival::Constant { requests_per_second } => format!("{requests_per_second} {unit}/s"),
+        Arrival::Poisson { requests_per_second, .. } => format!("{requests_per_second} {unit}/s, at random"),
         Arrival::Stages { stages, .. } => {
             stages.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
         }
@@ -224,7 +260,14 @@ fn facts(outcome: &Outcome) -> Vec<(String, String)> {
         ("Threads", settings.threads.to_string()),
         ("Measured", format!("{:.2} s", outcome.measured_seconds)),
         ("Received", figure::bytes(outcome.bytes_received as f64)),
-        ("Generator", format!("{} CPU per request", figure::duration_us(outcome.cpu.us_per_request))),
+        (
+            "Generator",
+            format!(
+                "{} CPU per {}",
+                figure::duration_us(outcome.cpu.us_per_request),
+                unit.trim_end_matches('s')
+            ),
+        ),
         ("Errors, such as", errors),
     ];
     let told = facts.into_iter().filter(|(_, value)| !value.is_empty());

@@ -4,15 +4,15 @@ use std::io::Read;
 use std::path::Path;
 
 use load::requests::{Format, Source};
-use load::{Arrival, Directions, Listed, Plan, Tls, TlsVersion};
+use load::{Arrival, Listed, Plan};
 
 use super::values::Stages;
-use super::{Args, RequestsFormat, TlsMax};
+use super::{Args, RequestsFormat};
 
 /// A body or a URL list is read whole into memory.
 const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Duration of a run without -d and -n.
-const DURATION_DEFAULT_SECONDS: f64 = 10.0;
+pub(super) const DURATION_DEFAULT_SECONDS: f64 = 10.0;
 
 /// A count as the plan has it, which refuses what is too large.
 pub(super) fn whole(count: u64) -> usize {
@@ -21,7 +21,7 @@ pub(super) fn whole(count: u64) -> usize {
 
 /// The plan of a run, with the first number of connections.
 pub(super) fn plan(arguments: &Args) -> Result<Plan, String> {
-    super::expect::check(&arguments.expectations, arguments.pid.is_some())?;
+    super::expect::check(&arguments.expectations, arguments.pid.is_some(), false)?;
     let (urls, listed) = requested(arguments)?;
     let body = match arguments.body.as_deref().map(|text| (text, text.strip_prefix('@'))) {
         None => Vec::new(),
@@ -35,6 +35,7 @@ pub(super) fn plan(arguments: &Args) -> Result<Plan, String> {
     Ok(Plan {
         urls,
         listed,
+        stream: None,
         values_seed: arguments.seed,
         shuffle_seed: arguments.shuffle,
         method: arguments.method.clone().unwrap_or_else(|| method_default.to_owned()),
@@ -43,31 +44,19 @@ pub(super) fn plan(arguments: &Args) -> Result<Plan, String> {
         user: arguments.user.as_deref().map(credentials).transpose()?,
         cookies: arguments.cookies.clone(),
         redirects_max: arguments.follow.then_some(arguments.max_redirs),
-        directions: Directions {
-            resolve: arguments.resolve.clone(),
-            connect_to: arguments.connect_to.clone(),
-            unix_socket: arguments.unix_socket.clone(),
-        },
+        directions: arguments.connecting.directions(),
         keepalive: !arguments.no_keepalive,
-        tls: Tls {
-            verify: !arguments.insecure,
-            ca: arguments.ca.clone(),
-            resume: !arguments.no_resume,
-            version_max: arguments.tls_max.map(|version| match version {
-                TlsMax::Tls12 => TlsVersion::Tls12,
-                TlsMax::Tls13 => TlsVersion::Tls13,
-            }),
-            cipher: arguments.cipher.clone(),
-            server_name: arguments.sni.clone(),
-            certificate: arguments.cert.clone(),
-            key: arguments.key.clone(),
-        },
+        tls: arguments.connecting.tls(),
         http2: arguments.h2,
         streams: whole(arguments.streams),
         connections: arguments.connections.first().map_or(usize::MAX, |count| whole(*count)),
         threads: whole(arguments.threads),
         server_process: arguments.pid,
-        arrival: arrival(arguments),
+        arrival: arrival(
+            arguments.rate,
+            arguments.stages.as_ref(),
+            arguments.poisson.then_some(arguments.seed),
+        ),
         think_time: arguments.think_time,
         slot: None,
         seconds: !arguments.quiet || arguments.out.is_some() || arguments.remote_write.is_some(),
@@ -79,21 +68,18 @@ pub(super) fn plan(arguments: &Args) -> Result<Plan, String> {
     })
 }
 
-fn arrival(arguments: &Args) -> Arrival {
-    match (arguments.rate, &arguments.stages) {
-        (None, None) => Arrival::Closed,
-        (None, Some(Stages(stages))) => {
-            Arrival::Stages { stages: stages.clone(), seed: arguments.poisson.then_some(arguments.seed) }
-        }
-        (Some(requests_per_second), _) if arguments.poisson => {
-            Arrival::Poisson { requests_per_second, seed: arguments.seed }
-        }
-        (Some(requests_per_second), _) => Arrival::Constant { requests_per_second },
+/// The schedule; `seed` is that of random arrivals.
+pub(super) fn arrival(rate: Option<f64>, stages: Option<&Stages>, seed: Option<u64>) -> Arrival {
+    match (rate, stages, seed) {
+        (None, None, _) => Arrival::Closed,
+        (None, Some(Stages(stages)), seed) => Arrival::Stages { stages: stages.clone(), seed },
+        (Some(requests_per_second), _, Some(seed)) => Arrival::Poisson { requests_per_second, seed },
+        (Some(requests_per_second), _, None) => Arrival::Constant { requests_per_second },
     }
 }
 
 /// Credentials of `--user`: as written, or from a file.
-fn credentials(user: &str) -> Result<String, String> {
+pub(super) fn credentials(user: &str) -> Result<String, String> {
     let Some(file) = user.strip_prefix('@') else { return Ok(user.to_owned()) };
     let text = String::from_utf8(read(Path::new(file), "--user")?);
     let text = text.map_err(|_| format!("--user {file}: the file is not UTF-8 text"))?;
@@ -207,12 +193,12 @@ fn url_list(file: &Path, text: &str, base: Option<&str>) -> Result<Vec<String>, 
 }
 
 /// Scheme and authority of a URL.
-fn authority(url: &str) -> &str {
+pub(super) fn authority(url: &str) -> &str {
     let host_at = url.find("://").map_or(0, |at| at + 3);
     url[host_at..].find(['/', '?', '#']).map_or(url, |length| &url[..host_at + length])
 }
 
-fn read(file: &Path, flag: &str) -> Result<Vec<u8>, String> {
+pub(super) fn read(file: &Path, flag: &str) -> Result<Vec<u8>, String> {
     bounded(file).map_err(|reason| format!("{flag}: cannot read {}: {reason}", file.display()))
 }
 

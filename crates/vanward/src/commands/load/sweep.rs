@@ -63,7 +63,7 @@ fn with_connections(plan: &Plan, connections: u64) -> Plan {
 fn verdict(arguments: &Args, points: &[Point]) -> ExitCode {
     let is_missed = |point: &&Point| point.outcome.expectations.iter().any(|each| !each.is_met);
     let judged = points.iter().filter(is_missed).chain(points).map(|point| {
-        let code = super::verdict(arguments, &point.outcome);
+        let code = super::verdict(super::max_errors_of(arguments), &point.outcome);
         if code != ExitCode::SUCCESS {
             let connections = figure::things(point.connections, "connection");
             commands::say(format_args!("that was with {connections}"));

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use load::{Control, Outcome, Running, Second, Seconds};
+use load::{Control, Outcome, Plan, Running, Second, Seconds};
 use report::figure;
 
 use super::remote_write::RemoteWrite;
@@ -23,6 +23,8 @@ pub(super) struct Watch {
     display: Display,
     /// Duration of the run, if it has one.
     whole_seconds: Option<f64>,
+    /// It counts messages, not requests.
+    of_streams: bool,
     kept: Vec<Second>,
     /// File with a line of JSON for each second.
     file: Option<(PathBuf, File)>,
@@ -43,7 +45,7 @@ impl Watch {
     /// `file` gets a line of JSON for each second.
     pub(super) fn new(
         is_quiet: bool,
-        whole_seconds: Option<f64>,
+        plan: &Plan,
         file: Option<PathBuf>,
         remote: Option<RemoteWrite>,
     ) -> Result<Self, String> {
@@ -58,7 +60,8 @@ impl Watch {
         });
         let file = opened.transpose()?;
         let (kept, failure, last_unix_ms) = (Vec::new(), None, None);
-        Ok(Self { display, whole_seconds, kept, file, failure, remote, last_unix_ms })
+        let (whole_seconds, of_streams) = (plan.window_seconds(), plan.stream.is_some());
+        Ok(Self { display, whole_seconds, of_streams, kept, file, failure, remote, last_unix_ms })
     }
 
     /// Waits for the end of the run; Ctrl-C ends it early.
@@ -111,7 +114,7 @@ impl Watch {
                 (Some(seconds), Some(last)) => {
                     let whole = self.whole_seconds.map(|whole| format!(" of {whole:.0}")).unwrap_or_default();
                     let shown = &self.kept[self.kept.len().saturating_sub(SPARKS)..];
-                    format!("{seconds:.0}{whole} s  {}  {}", told(last), sparkline(shown))
+                    format!("{seconds:.0}{whole} s  {}  {}", told(last, self.of_streams), sparkline(shown))
                 }
             };
             self.show(&line);
@@ -136,7 +139,7 @@ impl Watch {
             && count.is_multiple_of(LINE_SECONDS)
         {
             let lately = Second::merged(&self.kept[count - LINE_SECONDS..]);
-            commands::say(format_args!("{count} s: {}", told(&lately)));
+            commands::say(format_args!("{count} s: {}", told(&lately, self.of_streams)));
         }
     }
 
@@ -166,19 +169,21 @@ pub(super) fn unwritten(path: &Path, error: &std::io::Error) -> String {
     format!("cannot write {}: {error}; is the directory there, and writable?", path.display())
 }
 
-/// Rate, percentiles and errors of a second.
-fn told(second: &Second) -> String {
+/// Rate, percentiles and errors of a second, of messages or of requests.
+fn told(second: &Second, of_streams: bool) -> String {
+    let what = if of_streams { "messages" } else { "requests" };
     let rate = figure::rate(second.requests_per_second());
     let errors = match second.failed {
         1 => "1 error".to_owned(),
         failed => format!("{} errors", figure::count(failed as f64)),
     };
-    if second.requests == 0 {
-        return format!("{rate} requests/s, {errors}");
+    // A message without a time has no delay.
+    if second.requests == 0 || (of_streams && second.max_us == 0) {
+        return format!("{rate} {what}/s, {errors}");
     }
     let [p50, p99, max] =
         [second.p50_us, second.p99_us, second.max_us].map(|time_us| figure::duration_us(time_us as f64));
-    format!("{rate} requests/s, p50 {p50}, p99 {p99}, max {max}, {errors}")
+    format!("{rate} {what}/s, p50 {p50}, p99 {p99}, max {max}, {errors}")
 }
 
 /// The rates of seconds as bars, relative to the highest.
@@ -207,10 +212,13 @@ mod tests {
     #[test]
     fn a_second_is_told_with_its_rate_times_and_errors() {
         assert_eq!(
-            told(&second(12_345, 1)),
+            told(&second(12_345, 1), false),
             "12,345 requests/s, p50 120 µs, p99 3.40 ms, max 9.00 ms, 1 error"
         );
-        assert_eq!(told(&second(0, 2_000)), "0 requests/s, 2,000 errors");
+        assert_eq!(told(&second(0, 2_000), false), "0 requests/s, 2,000 errors");
+        let mut untimed = second(12_345, 0);
+        untimed.max_us = 0;
+        assert_eq!(told(&untimed, true), "12,345 messages/s, 0 errors");
     }
 
     #[test]

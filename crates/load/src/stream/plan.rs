@@ -1,0 +1,239 @@
+//! Plan of a run with streams in place of requests. Plain serialisable values.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::plan::{Arrival, Plan};
+use crate::template::Template;
+
+/// Maximum size of a message that is sent.
+const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Maximum number of unanswered messages of a stream.
+const IN_FLIGHT_MAX: usize = 100_000;
+
+/// Streams of a run: what they are, and what they send.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Streams {
+    /// What the streams are.
+    pub workload: Workload,
+    /// What is sent.
+    pub message: Message,
+    /// Without a rate: messages that a stream sends before the first is answered.
+    pub in_flight: usize,
+    /// Names under which messages say who sent them, their number and when.
+    pub fields: StampFields,
+}
+
+/// What the streams of a run are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Workload {
+    /// Server-sent events.
+    Events,
+    /// WebSockets whose server returns each message.
+    Echo,
+    /// WebSockets whose server gives the messages of some to all others.
+    FanOut {
+        /// Number of streams that send. What is sent to them is not counted.
+        senders: usize,
+    },
+    /// gRPC calls.
+    Grpc {
+        /// The kind of call.
+        call: Call,
+        /// Messages that a call sends, for [`Call::ClientStream`] and [`Call::Bidi`]; `None` sends until the end of the run.
+        messages: Option<u64>,
+    },
+}
+
+/// A kind of gRPC call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Call {
+    /// One message, one response.
+    Unary,
+    /// One message, many responses.
+    ServerStream,
+    /// Many messages, one response.
+    ClientStream,
+    /// Many messages, each with a response.
+    Bidi,
+}
+
+/// What is sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Message {
+    /// The message, with values such as `{{counter}}`.
+    pub content: Vec<u8>,
+    /// Whether `content` is hexadecimal digits between its values.
+    pub is_hexadecimal: bool,
+    /// Shorter messages are filled up to this size with dots.
+    pub size_bytes: usize,
+}
+
+/// Names of the fields by which messages say who sent them, their number and when.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StampFields {
+    /// Number of the sender.
+    pub sender: String,
+    /// Number of the message, which its sender counts up by one.
+    pub number: String,
+    /// When it was sent: seconds, milliseconds, microseconds or nanoseconds since 1970.
+    pub time: String,
+}
+
+impl Default for StampFields {
+    fn default() -> Self {
+        Self { sender: "from".to_owned(), number: "seq".to_owned(), time: "sent_ns".to_owned() }
+    }
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self {
+            workload: Workload::Events,
+            message: Message::default(),
+            in_flight: 1,
+            fields: StampFields::default(),
+        }
+    }
+}
+
+impl Message {
+    /// A message with everything that is measured by: `from=0 seq=1 sent_ns=1700000000000000000`.
+    pub fn stamped(size_bytes: usize) -> Self {
+        let content = b"from={{stream}} seq={{counter}} sent_ns={{timestamp_ns}} ".to_vec();
+        Self { content, is_hexadecimal: false, size_bytes }
+    }
+
+    /// The message as a template.
+    pub(crate) fn template(&self) -> Result<Template, Error> {
+        let wrong = |expected: String| Error::Plan { what: "the message (--message)", expected };
+        let template = Template::parse_message(&self.content).map_err(|(_, message)| wrong(message))?;
+        if !self.is_hexadecimal {
+            return Ok(template);
+        }
+        template
+            .with_text(hexadecimal)
+            .map_err(|()| wrong("pairs of hexadecimal digits behind hex:".to_owned()))
+    }
+}
+
+/// Bytes of hexadecimal digits, with or without spaces between pairs.
+fn hexadecimal(text: &[u8]) -> Result<Vec<u8>, ()> {
+    let digits = text.iter().filter(|byte| !byte.is_ascii_whitespace());
+    let digits = digits.map(|byte| char::from(*byte).to_digit(16).map(|digit| digit as u8).ok_or(()));
+    let digits: Vec<u8> = digits.collect::<Result<_, _>>()?;
+    let (pairs, rest) = digits.as_chunks::<2>();
+    if rest.is_empty() { Ok(pairs.iter().map(|[high, low]| high << 4 | low).collect()) } else { Err(()) }
+}
+
+impl Workload {
+    /// Whether the streams send messages on a schedule or in a closed loop.
+    pub(crate) fn sends(self) -> bool {
+        !matches!(self, Self::Events | Self::Grpc { call: Call::ServerStream, .. })
+    }
+
+    /// Number of streams that send, of all.
+    pub(crate) fn senders(self, streams: usize) -> usize {
+        match self {
+            Self::FanOut { senders } => senders,
+            _ => streams,
+        }
+    }
+
+    /// Whether its streams are WebSockets.
+    pub(crate) fn is_websocket(self) -> bool {
+        matches!(self, Self::Echo | Self::FanOut { .. })
+    }
+}
+
+/// Reports what a plan with streams cannot have.
+pub(crate) fn check(plan: &Plan, streams: &Streams) -> Result<(), Error> {
+    let wrong = |what: &'static str, expected: &str| Err(Error::Plan { what, expected: expected.to_owned() });
+    if plan.urls.len() != 1 || !plan.listed.is_empty() {
+        return wrong("the number of URLs", "1 for streams");
+    }
+    if plan.has_visits() || !plan.keepalive || plan.think_time.is_some() || !plan.breakdowns.is_empty() {
+        return wrong(
+            "a plan of streams",
+            "without cookies, redirects, think time, tables and --no-keepalive",
+        );
+    }
+    if !(1..=IN_FLIGHT_MAX).contains(&streams.in_flight) {
+        return wrong("the number of unanswered messages (--in-flight)", "1 to 100000");
+    }
+    if streams.message.content.len().max(streams.message.size_bytes) > MESSAGE_BYTES_MAX {
+        return wrong("the message", "at most 16 MiB");
+    }
+    let is_closed = plan.arrival == Arrival::Closed;
+    match streams.workload {
+        Workload::Grpc { .. } if !plan.http2 => return wrong("gRPC", "sent over HTTP/2"),
+        Workload::Grpc { messages: Some(0), .. } => {
+            return wrong("the messages of a call (--messages)", "at least 1");
+        }
+        Workload::FanOut { senders } if senders == 0 || senders >= plan.connections * plan.streams => {
+            return wrong(
+                "the number of senders (--senders)",
+                "at least 1, and less than the connections (-c)",
+            );
+        }
+        Workload::FanOut { .. } if is_closed => {
+            return wrong("fan-out", "given a rate (-R): nobody answers, so there is no closed loop");
+        }
+        workload if !workload.sends() && !is_closed => {
+            return wrong("the rate (-R)", "left out: the server says when its messages come");
+        }
+        _ => {}
+    }
+    streams.message.template().map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::template::Values;
+
+    #[test]
+    fn a_hexadecimal_message_keeps_its_values() {
+        let message =
+            Message { content: b"0a 05{{counter 5}}fF".to_vec(), is_hexadecimal: true, size_bytes: 0 };
+        let mut out = Vec::new();
+        let template = message.template().expect("a message");
+        template.render(&mut Values::of_stream(1, 0, 7, 0), &mut out);
+        assert_eq!(out, b"\x0a\x0500007\xff");
+        for content in ["0", "0g", "0{{counter}}0", "{{count}}"] {
+            let message = Message { content: content.as_bytes().to_vec(), ..message.clone() };
+            assert!(message.template().is_err(), "{content}");
+        }
+    }
+
+    #[test]
+    fn what_streams_cannot_have_is_refused_by_its_flag() {
+        let plan = |workload, arrival: &Arrival| Plan {
+            stream: Some(Box::new(Streams { workload, ..Streams::default() })),
+            arrival: arrival.clone(),
+            ..Plan::new("http://127.0.0.1/")
+        };
+        let rate = Arrival::Constant { requests_per_second: 5.0 };
+        let grpc = |call| Workload::Grpc { call, messages: None };
+        for (plan, named) in [
+            (plan(Workload::Events, &rate), "-R"),
+            (plan(Workload::FanOut { senders: 10 }, &rate), "--senders"),
+            (plan(Workload::FanOut { senders: 0 }, &rate), "--senders"),
+            (plan(Workload::FanOut { senders: 1 }, &Arrival::Closed), "-R"),
+            (plan(grpc(Call::Unary), &rate), "HTTP/2"),
+            (Plan { http2: true, ..plan(grpc(Call::ServerStream), &rate) }, "-R"),
+            (Plan { keepalive: false, ..plan(Workload::Echo, &rate) }, "keepalive"),
+        ] {
+            let message = plan.check().expect_err(named).to_string();
+            assert!(message.contains(named), "{message:?} does not name {named}");
+        }
+        plan(Workload::Events, &Arrival::Closed).check().expect("it runs");
+        plan(Workload::FanOut { senders: 9 }, &rate).check().expect("it runs");
+        Plan { http2: true, ..plan(grpc(Call::Bidi), &rate) }.check().expect("it runs");
+    }
+}
