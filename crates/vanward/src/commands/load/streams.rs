@@ -74,7 +74,7 @@ pub(super) struct WebSocketArgs {
     http2: Http2,
     #[command(flatten)]
     sending: Sending,
-    /// The server returns each message [default]
+    /// The server returns each message (the default)
     #[arg(long)]
     echo: bool,
     /// Some send, and the server gives their messages to all others
@@ -114,7 +114,7 @@ pub(super) struct GrpcArgs {
     /// The method, /package.Service/Method [default: the path of the URL]
     #[arg(long, value_name = "PATH")]
     method: Option<String>,
-    /// One message, one response [default]
+    /// One message, one response (the default)
     #[arg(long)]
     unary: bool,
     /// One message, many responses
