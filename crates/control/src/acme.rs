@@ -38,15 +38,14 @@ use instant_acme::{RevocationReason, RevocationRequest};
 use proxy::context::plan::Plan;
 use telemetry::message;
 use tls::Challenges;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use crate::change::Control;
-use crate::probe;
+use crate::outbound::Outbound;
 use account::{Accounts, Session};
 use failure::{Failure, Kind};
 use folder::{Folder, Issued, Origin};
-use http::Means;
 use known::Known;
 use order::{Pair, Wanted};
 use schedule::{Attempt, Failures, Spread, Window};
@@ -73,9 +72,8 @@ pub(crate) fn now() -> i64 {
 }
 
 /// Asks for the certificates of the plan in force, until the proxy ends.
-pub(crate) async fn run(control: Weak<Control>, shared: Rc<probe::Shared>) {
+pub(crate) async fn run(control: Weak<Control>, outbound: Rc<Outbound>) {
     let Some(mut changes) = control.upgrade().map(|control| control.changes.subscribe()) else { return };
-    let resolver = Rc::new(OnceCell::new());
     let mut issuer: Option<Rc<Issuer>> = None;
     let mut tasks: HashMap<String, Task> = HashMap::new();
     loop {
@@ -83,8 +81,8 @@ pub(crate) async fn run(control: Weak<Control>, shared: Rc<probe::Shared>) {
         let Some(plan) = control.upgrade().map(|control| control.plan()) else { return };
         if issuer.as_ref().is_none_or(|issuer| issuer.settings != plan.config.acme) {
             tasks.clear();
-            let means = Rc::new(Means { shared: Rc::clone(&shared), resolver: Rc::clone(&resolver) });
-            issuer = Some(Rc::new(Issuer::new(Weak::clone(&control), means, &plan)));
+            let outbound = Rc::clone(&outbound);
+            issuer = Some(Rc::new(Issuer::new(Weak::clone(&control), outbound, &plan)));
         }
         let Some(issuer) = &issuer else { return };
         let mut before = std::mem::take(&mut tasks);
@@ -148,12 +146,12 @@ struct Suggestion {
 }
 
 impl Issuer {
-    fn new(control: Weak<Control>, means: Rc<Means>, plan: &Plan) -> Self {
+    fn new(control: Weak<Control>, outbound: Rc<Outbound>, plan: &Plan) -> Self {
         Self {
             control,
             settings: plan.config.acme.clone(),
             folder: Folder::new(&plan.config.acme.folder),
-            accounts: Accounts::new(means),
+            accounts: Accounts::new(outbound),
             challenges: Arc::clone(&plan.challenges),
             orders: Semaphore::new(ORDERS_MAX),
         }

@@ -4,24 +4,18 @@
 //! A fetch that fails changes nothing: the last keys stay in use.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use config::{KeySource, KeyUrl, Scheme, ServerHost, Upstream, UpstreamTls};
-use hickory_resolver::TokioResolver;
+use config::{KeySource, KeyUrl};
 use jwt::KeySet;
 use proxy::context::plan::{Keys, Plan, RemoteKeys, Route};
 use telemetry::message;
-use tls::ClientSide;
-use tokio::sync::OnceCell;
 use tokio::task::AbortHandle;
-use transport::connection::Connection;
-use transport::dial::{self, Destination};
-use transport::resolve::{self, Name};
 
 use crate::change::Control;
+use crate::outbound::Outbound;
 use crate::probe::{self, ProbeResponse, Question};
 
 /// The largest key set: dozens of keys with their certificates.
@@ -35,9 +29,8 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 const FRESH: std::ops::RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(24 * 60 * 60);
 
 /// Fetches the keys of the plan in force, until the proxy ends.
-pub(crate) async fn run(control: Weak<Control>, shared: Rc<probe::Shared>) {
+pub(crate) async fn run(control: Weak<Control>, outbound: Rc<Outbound>) {
     let Some(mut changes) = control.upgrade().map(|control| control.changes.subscribe()) else { return };
-    let resolver = Rc::new(OnceCell::new());
     let mut tasks: HashMap<KeySource, Task> = HashMap::new();
     loop {
         changes.mark_unchanged();
@@ -51,11 +44,7 @@ pub(crate) async fn run(control: Weak<Control>, shared: Rc<probe::Shared>) {
             }
             let same = before.remove(source).filter(|task| Arc::ptr_eq(&task.keys, keys));
             let task = same.unwrap_or_else(|| {
-                let fetcher = Fetcher {
-                    control: Weak::clone(&control),
-                    shared: Rc::clone(&shared),
-                    resolver: Rc::clone(&resolver),
-                };
+                let fetcher = Fetcher { control: Weak::clone(&control), outbound: Rc::clone(&outbound) };
                 let handle = tokio::task::spawn_local(fetcher.follow(Arc::clone(keys))).abort_handle();
                 Task { keys: Arc::clone(keys), handle }
             });
@@ -86,9 +75,7 @@ impl Drop for Task {
 /// What a fetch needs.
 struct Fetcher {
     control: Weak<Control>,
-    shared: Rc<probe::Shared>,
-    /// Made when the first name needs one.
-    resolver: Rc<OnceCell<Option<TokioResolver>>>,
+    outbound: Rc<Outbound>,
 }
 
 impl Fetcher {
@@ -137,7 +124,7 @@ impl Fetcher {
     /// The keys, and how long they are fresh if the response says so.
     async fn fetch(&self, source: &KeySource) -> Result<(KeySet, Option<Duration>), String> {
         let KeyUrl { server, path } = &source.url;
-        let connection = self.connect(source).await?;
+        let connection = self.outbound.connect("jwks", server, source.ca.clone()).await?;
         let authority = server.authority();
         let question = Question {
             host: &authority,
@@ -155,48 +142,6 @@ impl Fetcher {
         }
         let set = KeySet::jwks(&response.body).map_err(|fault| fault.to_string())?;
         Ok((set, fresh_for(&response)))
-    }
-
-    async fn connect(&self, source: &KeySource) -> Result<Connection, String> {
-        let server = &source.url.server;
-        let mut failure = "it has no address".to_owned();
-        for address in self.addresses(&server.host, server.port).await? {
-            let tcp = match Destination::Tcp(address).connect(tokio::time::sleep).await {
-                Ok(tcp) => tcp,
-                Err(error) => {
-                    failure = probe::reason(&error);
-                    continue;
-                }
-            };
-            if server.scheme != Scheme::Https {
-                return Ok(tcp.into());
-            }
-            // It is loaded each time: the file of the CA may be another one by now.
-            let tls = UpstreamTls { ca: source.ca.clone(), ..UpstreamTls::default() };
-            let upstream = Upstream { tls, ..Upstream::of("jwks", vec![server.clone()]) };
-            let loaded = ClientSide::load(&upstream).map_err(|problems| {
-                problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-            })?;
-            let Some(tls) = loaded else { return Err("it has no TLS".to_owned()) };
-            let secured = dial::secure((&tls, 0), tls.config(), tcp, self.shared.records()).await;
-            // The name in the URL is the one to verify: there is no option for another one.
-            let reason = |error: dial::NotSecure| error.to_string().replace("; set tls.name to that", "");
-            return secured.map(|(secure, _)| secure.into()).map_err(reason);
-        }
-        Err(failure)
-    }
-
-    async fn addresses(&self, host: &ServerHost, port: u16) -> Result<Vec<SocketAddr>, String> {
-        let text = match host {
-            ServerHost::Address(address) => return Ok(vec![SocketAddr::new(*address, port)]),
-            ServerHost::Name(text) => text,
-            ServerHost::Unix(_) => return Ok(Vec::new()),
-        };
-        let resolver = self.resolver.get_or_init(|| async { resolve::resolver() }).await;
-        let resolver = resolver.as_ref().ok_or("names cannot be resolved")?;
-        let name = Name::new(text);
-        name.look_up(resolver).await?;
-        Ok(name.addresses().iter().map(|address| SocketAddr::new(*address, port)).collect())
     }
 }
 

@@ -22,6 +22,8 @@ mod notify;
 mod pressure;
 /// Keys of tokens, which are fetched.
 mod keys;
+/// Connections to servers of URLs.
+mod outbound;
 /// Active health checks.
 mod probe;
 /// Operators' changes at run time.
@@ -61,6 +63,7 @@ use crate::change::{Beginning, Control, Means, worker_count};
 pub use crate::handover::Inheritance;
 use crate::handover::Predecessor;
 use crate::metrics::{Metrics, MetricsAddress};
+use crate::outbound::Outbound;
 use crate::runtime_overrides::shaping_overrides;
 pub use crate::signals::run_until_signal;
 use proxy::cache;
@@ -318,8 +321,9 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
             if let Some(epoch) = control.upgrade().map(|control| control.epoch) {
                 let shared = Rc::new(probe::Shared::new(epoch));
                 tokio::task::spawn_local(probe::run(Weak::clone(&control), Rc::clone(&shared)));
-                tokio::task::spawn_local(keys::run(Weak::clone(&control), Rc::clone(&shared)));
-                tokio::task::spawn_local(acme::run(Weak::clone(&control), Rc::clone(&shared)));
+                let outbound = Rc::new(Outbound::new(Rc::clone(&shared)));
+                tokio::task::spawn_local(keys::run(Weak::clone(&control), Rc::clone(&outbound)));
+                tokio::task::spawn_local(acme::run(Weak::clone(&control), outbound));
                 tokio::task::spawn_local(ejection::run(Weak::clone(&control), shared));
             }
             certificates::watch(control).await;

@@ -1,5 +1,10 @@
 //! Bytes of a stream between the connection and whoever reads the stream.
 
+use crate::message::Framed;
+
+/// Room for the size line of a chunk and its end.
+const CHUNK_ROOM: usize = 24;
+
 /// Bytes that have arrived and are unread.
 #[derive(Default)]
 pub struct Unread {
@@ -49,6 +54,43 @@ impl Unread {
         } else {
             self.push(bytes, 0);
         }
+    }
+
+    /// Moves as many bytes into `buffer` as it has room for, and returns their number.
+    pub fn read(&mut self, buffer: &mut [u8]) -> usize {
+        let count = self.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&self.get()[..count]);
+        self.consume(count);
+        count
+    }
+
+    /// Copies bytes of a body into `buffer`, as one chunk if the body is chunked. They stay unread. Returns how many bytes
+    /// of the body were copied, and how many `buffer` has with their framing; `None` if it has no room for any.
+    pub fn copy_framed(&self, framed: Framed, buffer: &mut [u8]) -> Option<(usize, usize)> {
+        let room = match framed {
+            Framed::Raw => buffer.len(),
+            Framed::Chunked => buffer.len().saturating_sub(CHUNK_ROOM),
+        };
+        if room == 0 {
+            return None;
+        }
+        let count = self.len().min(room);
+        let mut len = 0;
+        let mut put = |bytes: &[u8]| {
+            buffer[len..len + bytes.len()].copy_from_slice(bytes);
+            len += bytes.len();
+        };
+        let bytes = &self.get()[..count];
+        match framed {
+            Framed::Raw => put(bytes),
+            Framed::Chunked => {
+                let (text, start) = http1::chunk_prefix(count);
+                put(&text[start..]);
+                put(bytes);
+                put(b"\r\n");
+            }
+        }
+        Some((count, len))
     }
 
     /// Removes the first `count` bytes, which were read.

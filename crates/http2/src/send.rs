@@ -13,9 +13,6 @@ use crate::frame::{
 use crate::stream::{Gone, Incoming, Key, Outgoing};
 use crate::windows::worth_telling;
 
-/// Room for the size line of a chunk and its end.
-const CHUNK_ROOM: usize = 24;
-
 impl Connection {
     /// Reserves a stream for a request that is yet to be written.
     pub fn open(&mut self) -> Key {
@@ -60,39 +57,14 @@ impl Connection {
                 return stream.broken.map_or(Ok(None), |reason| Err(gone(reason)));
             }
         }
-        let count = stream.text.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&stream.text.get()[..count]);
-        stream.text.consume(count);
-        Ok(Some(count))
+        Ok(Some(stream.text.read(buffer)))
     }
 
     /// Reads bytes of the body, and refills the flow-control windows accordingly.
     fn read_body(&mut self, key: Key, buffer: &mut [u8], tick: u32) -> Result<usize, Gone> {
-        let stream = self.streams.change(key);
-        let room = match stream.framed {
-            Framed::Raw => buffer.len(),
-            Framed::Chunked => buffer.len().saturating_sub(CHUNK_ROOM),
-        };
-        if room == 0 {
-            // The path reads bodies into empty buffers.
-            return Err(Gone::Broken);
-        }
-        let count = stream.body.len().min(room);
-        let mut len = 0;
-        let mut put = |bytes: &[u8]| {
-            buffer[len..len + bytes.len()].copy_from_slice(bytes);
-            len += bytes.len();
-        };
-        let bytes = &stream.body.get()[..count];
-        match stream.framed {
-            Framed::Raw => put(bytes),
-            Framed::Chunked => {
-                let (text, start) = http1::chunk_prefix(count);
-                put(&text[start..]);
-                put(bytes);
-                put(b"\r\n");
-            }
-        }
+        let stream = self.streams.at(key);
+        // The path reads bodies into empty buffers.
+        let (count, len) = stream.body.copy_framed(stream.framed, buffer).ok_or(Gone::Broken)?;
         self.took_body(key, count, tick);
         Ok(len)
     }

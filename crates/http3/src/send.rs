@@ -8,9 +8,6 @@ use crate::connection::{Connection, Order, Role, Transport};
 use crate::frame::{self, DATA};
 use crate::stream::{Gone, Holder, Incoming, Key, Outgoing};
 
-/// Room for the size line of a chunk and its end.
-const CHUNK_ROOM: usize = 24;
-
 /// Why a head cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteError {
@@ -68,38 +65,13 @@ impl Connection {
             stream.framed = Framed::Raw;
             stream.text.take_over(&mut stream.tail);
         }
-        let count = stream.text.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&stream.text.get()[..count]);
-        stream.text.consume(count);
-        Ok(Some(count))
+        Ok(Some(stream.text.read(buffer)))
     }
 
     fn read_body(&mut self, key: Key, buffer: &mut [u8]) -> Result<usize, Gone> {
         let stream = self.streams.at(key);
-        let room = match stream.framed {
-            Framed::Raw => buffer.len(),
-            Framed::Chunked => buffer.len().saturating_sub(CHUNK_ROOM),
-        };
-        if room == 0 {
-            // The path reads bodies into empty buffers.
-            return Err(Gone::Broken);
-        }
-        let count = stream.body.len().min(room);
-        let mut len = 0;
-        let mut put = |bytes: &[u8]| {
-            buffer[len..len + bytes.len()].copy_from_slice(bytes);
-            len += bytes.len();
-        };
-        let bytes = &stream.body.get()[..count];
-        match stream.framed {
-            Framed::Raw => put(bytes),
-            Framed::Chunked => {
-                let (text, start) = http1::chunk_prefix(count);
-                put(&text[start..]);
-                put(bytes);
-                put(b"\r\n");
-            }
-        }
+        // The path reads bodies into empty buffers.
+        let (count, len) = stream.body.copy_framed(stream.framed, buffer).ok_or(Gone::Broken)?;
         self.took_body(key, count);
         Ok(len)
     }

@@ -13,7 +13,8 @@ use tokio::sync::Mutex;
 
 use super::failure::{Failure, is_problem};
 use super::folder::Folder;
-use super::http::{Client, Means};
+use super::http::Client;
+use crate::outbound::Outbound;
 
 /// How often another process is waited for that makes the same account.
 const LOCK_LOOKS: usize = 30;
@@ -27,13 +28,13 @@ pub(crate) struct Session {
 
 /// The accounts in use, by directory. Whoever makes one holds the others up, since they want the same.
 pub(crate) struct Accounts {
-    means: Rc<Means>,
+    outbound: Rc<Outbound>,
     open: Mutex<HashMap<String, Rc<Session>>>,
 }
 
 impl Accounts {
-    pub(crate) fn new(means: Rc<Means>) -> Self {
-        Self { means, open: Mutex::default() }
+    pub(crate) fn new(outbound: Rc<Outbound>) -> Self {
+        Self { outbound, open: Mutex::default() }
     }
 
     /// The account with an authority; made if there is none.
@@ -48,7 +49,7 @@ impl Accounts {
         if let Some(session) = open.get(&key) {
             return Ok(Rc::clone(session));
         }
-        let client = Client::new(Rc::clone(&self.means), authority.ca.clone());
+        let client = Client::new(Rc::clone(&self.outbound), authority.ca.clone());
         let opened = self.open_account(authority, settings, (folder, &client)).await;
         let account = opened.map_err(|failure| failure.with_retry_after(&client))?;
         let session = Rc::new(Session { account, client });

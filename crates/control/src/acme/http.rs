@@ -2,23 +2,19 @@
 //! it hands requests over to a task of the control thread.
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use config::{KeyUrl, Server, ServerHost, Upstream, UpstreamTls};
-use hickory_resolver::TokioResolver;
+use config::KeyUrl;
 use http::{Method, Request, Response};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
-use tls::ClientSide;
-use tokio::sync::{OnceCell, mpsc, oneshot};
-use transport::connection::Connection;
-use transport::dial::{self, Destination};
-use transport::resolve::{self, Name};
+use tokio::sync::{mpsc, oneshot};
 
+use crate::outbound::Outbound;
 use crate::probe::{self, ProbeResponse};
 
 /// The largest answer: a chain of certificates.
@@ -46,23 +42,16 @@ struct Asked {
     answer: oneshot::Sender<Result<Response<Bytes>, String>>,
 }
 
-/// What connections to authorities need.
-pub(crate) struct Means {
-    pub(crate) shared: Rc<probe::Shared>,
-    /// Made when the first name needs one.
-    pub(crate) resolver: Rc<OnceCell<Option<TokioResolver>>>,
-}
-
 impl Client {
     /// Starts the task that connects, for an authority whose server's certificate these CAs have signed. It ends with
     /// the last copy of the client.
-    pub(crate) fn new(means: Rc<Means>, ca: Option<std::path::PathBuf>) -> Self {
+    pub(crate) fn new(outbound: Rc<Outbound>, ca: Option<PathBuf>) -> Self {
         let (asked, mut requests) = mpsc::unbounded_channel::<Asked>();
         tokio::task::spawn_local(async move {
             while let Some(Asked { request, answer }) = requests.recv().await {
-                let (means, ca) = (Rc::clone(&means), ca.clone());
+                let (outbound, ca) = (Rc::clone(&outbound), ca.clone());
                 tokio::task::spawn_local(async move {
-                    let exchange = tokio::time::timeout(EXCHANGE_MAX, means.exchange(request, ca));
+                    let exchange = tokio::time::timeout(EXCHANGE_MAX, exchange(&outbound, request, ca));
                     let outcome = exchange.await.unwrap_or_else(|_| Err("no answer in time".to_owned()));
                     let _ = answer.send(outcome);
                 });
@@ -132,65 +121,27 @@ impl HttpClient for Client {
     }
 }
 
-impl Means {
-    async fn exchange(
-        &self,
-        request: Request<Bytes>,
-        ca: Option<std::path::PathBuf>,
-    ) -> Result<Response<Bytes>, String> {
-        let url = config::directory(&request.uri().to_string())
-            .map_err(|_| format!("the authority's URL {} is not one of https", request.uri()))?;
-        let named = |why: String| format!("{}: {why}", url.server.authority());
-        let connection = self.connect(&url.server, ca).await.map_err(named)?;
-        let bytes = written(&url, &request);
-        let is_head = request.method() == Method::HEAD;
-        let answer = probe::exchange(&connection, &bytes, (is_head, ANSWER_BYTES_MAX + 1)).await;
-        let ProbeResponse { status, headers, body } = answer.map_err(named)?;
-        if body.len() > ANSWER_BYTES_MAX {
-            return Err(named(format!("its answer is larger than {} KiB", ANSWER_BYTES_MAX >> 10)));
-        }
-        let mut response = Response::builder().status(status);
-        for (name, value) in &headers {
-            response = response.header(name.as_str(), &value[..]);
-        }
-        response.body(Bytes::from(body)).map_err(|error| named(error.to_string()))
+async fn exchange(
+    outbound: &Outbound,
+    request: Request<Bytes>,
+    ca: Option<PathBuf>,
+) -> Result<Response<Bytes>, String> {
+    let url = config::directory(&request.uri().to_string())
+        .map_err(|_| format!("the authority's URL {} is not one of https", request.uri()))?;
+    let named = |why: String| format!("{}: {why}", url.server.authority());
+    let connection = outbound.connect("acme", &url.server, ca).await.map_err(named)?;
+    let bytes = written(&url, &request);
+    let is_head = request.method() == Method::HEAD;
+    let answer = probe::exchange(&connection, &bytes, (is_head, ANSWER_BYTES_MAX + 1)).await;
+    let ProbeResponse { status, headers, body } = answer.map_err(named)?;
+    if body.len() > ANSWER_BYTES_MAX {
+        return Err(named(format!("its answer is larger than {} KiB", ANSWER_BYTES_MAX >> 10)));
     }
-
-    async fn connect(&self, server: &Server, ca: Option<std::path::PathBuf>) -> Result<Connection, String> {
-        // It is loaded each time: the file of the CA may be another one by now.
-        let tls = UpstreamTls { ca, ..UpstreamTls::default() };
-        let upstream = Upstream { tls, ..Upstream::of("acme", vec![server.clone()]) };
-        let loaded = ClientSide::load(&upstream)
-            .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
-        let Some(tls) = loaded else { return Err("it has no TLS".to_owned()) };
-        let mut failure = "it has no address".to_owned();
-        for address in self.addresses(&server.host, server.port).await? {
-            let tcp = match Destination::Tcp(address).connect(tokio::time::sleep).await {
-                Ok(tcp) => tcp,
-                Err(error) => {
-                    failure = probe::reason(&error);
-                    continue;
-                }
-            };
-            let secured = dial::secure((&tls, 0), tls.config(), tcp, self.shared.records()).await;
-            let reason = |error: dial::NotSecure| error.to_string().replace("; set tls.name to that", "");
-            return secured.map(|(secure, _)| secure.into()).map_err(reason);
-        }
-        Err(failure)
+    let mut response = Response::builder().status(status);
+    for (name, value) in &headers {
+        response = response.header(name.as_str(), &value[..]);
     }
-
-    async fn addresses(&self, host: &ServerHost, port: u16) -> Result<Vec<SocketAddr>, String> {
-        let text = match host {
-            ServerHost::Address(address) => return Ok(vec![SocketAddr::new(*address, port)]),
-            ServerHost::Name(text) => text,
-            ServerHost::Unix(_) => return Ok(Vec::new()),
-        };
-        let resolver = self.resolver.get_or_init(|| async { resolve::resolver() }).await;
-        let resolver = resolver.as_ref().ok_or("names cannot be resolved")?;
-        let name = Name::new(text);
-        name.look_up(resolver).await?;
-        Ok(name.addresses().iter().map(|address| SocketAddr::new(*address, port)).collect())
-    }
+    response.body(Bytes::from(body)).map_err(|error| named(error.to_string()))
 }
 
 /// The `issuer-domain-names` of an authorization's challenge (draft-ietf-acme-dns-persist).
