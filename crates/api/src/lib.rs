@@ -4,6 +4,8 @@
 pub mod cache;
 /// Certificates: what listeners present, and orders to renew.
 pub mod certificates;
+/// What happens now, and happened in the last hour.
+pub mod live;
 /// Maintenance: orders to switch it, and its status.
 pub mod maintenance;
 /// Shaping: the status of rates and delays, and orders to change them.

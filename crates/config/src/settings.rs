@@ -118,6 +118,11 @@ impl Settings {
         self.metrics.is_some() || self.admin.is_some()
     }
 
+    /// Whether somebody may watch: the last hour is kept, and requests under way are noted.
+    pub fn is_watched(&self) -> bool {
+        self.admin.is_some()
+    }
+
     /// The settings of a proxy without a file: every request goes to `servers`, whatever its host and path.
     ///
     /// # Panics

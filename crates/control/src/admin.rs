@@ -14,6 +14,8 @@ mod cache;
 mod certificates;
 /// Commands for faults.
 mod faults;
+/// What happens now, and happened in the last hour.
+mod live;
 /// Commands for maintenance.
 mod maintenance;
 /// Commands for rates and delays.
@@ -104,6 +106,8 @@ impl Admin {
 pub(crate) fn router(control: Weak<Control>) -> Router {
     Router::new()
         .route("/status", get(status))
+        .route("/live", get(live::live))
+        .route("/hour", get(live::hour))
         .route("/configuration", get(configuration))
         .route("/reload", post(reload))
         .route("/servers/{amendment}", post(amend))
@@ -123,7 +127,7 @@ pub(crate) fn router(control: Weak<Control>) -> Router {
         .with_state(control)
 }
 
-const PLACES: &str = "there are GET /status, /configuration, /certificates, /faults, /maintenance and /shaping, POST /reload, /faults, /shaping, \
+const PLACES: &str = "there are GET /status, /live, /hour, /configuration, /certificates, /faults, /maintenance and /shaping, POST /reload, /faults, /shaping, \
                       /cache/purge and explain, /certificates/renew, /maintenance/on and off, and /servers/drain, restore, weigh, add and remove, DELETE /faults, /faults/NAME, \
                       /shaping and /shaping/listener, route or upstream/NAME";
 

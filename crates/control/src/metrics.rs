@@ -18,8 +18,8 @@ use axum::routing::get;
 use balance::{Flow, Time};
 use config::ListenAddress;
 use telemetry::{
-    AccessLog, CertificateSample, Counters, Directory, Exposition, History, Names, Places, Process, Reader,
-    SAMPLE_PERIOD, Sample, SeriesReader, ServerHealthSample, ServerState, Snapshot, Syntax, Totals,
+    AccessLog, CertificateSample, Counters, Directory, Exposition, History, Names, Places, Point, Process,
+    Reader, SAMPLE_PERIOD, Sample, SeriesReader, ServerHealthSample, ServerState, Snapshot, Syntax, Totals,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -166,6 +166,11 @@ impl Metrics {
         Traffic { now: Sample::of(self.counters(), totals), before, time }
     }
 
+    /// The points of the last hour.
+    pub(crate) fn hour(&self) -> Vec<Point> {
+        lock(&self.history).hour().copied().collect()
+    }
+
     /// Notes the totals of this moment, for rates of the last minute. `is_wanted` is false without an admin API.
     fn sample(&self, now: Duration, is_wanted: bool) {
         if is_wanted {
@@ -247,7 +252,7 @@ pub(crate) async fn sample(control: Weak<Control>) {
     loop {
         tokio::time::sleep(SAMPLE_PERIOD).await;
         let Some(control) = control.upgrade() else { return };
-        control.metrics.sample(control.epoch.elapsed(), control.plan().config.admin.is_some());
+        control.metrics.sample(control.epoch.elapsed(), control.plan().config.is_watched());
     }
 }
 

@@ -42,6 +42,8 @@ pub(crate) mod proxy_status;
 pub(crate) mod record;
 /// A call of gRPC-Web that goes on as gRPC.
 pub(crate) mod web_call;
+/// Requests under way, and clients with the most requests, for who watches.
+pub mod under_way;
 /// A request as routes see it.
 pub(crate) mod seen;
 /// The plan as one worker uses it.

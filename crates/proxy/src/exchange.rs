@@ -52,11 +52,14 @@ async fn run(
     memory: &mut Memory,
     state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
-    let request = &mut memory.request;
+    let Memory { request, note, .. } = &mut *memory;
     let mut routed = RoutedRequest::new(ctx, &request.head);
     let admission = admit(&mut routed, ctx, &request.head, request.buffer.filled(), state);
     if admission.is_ok() {
         name_request(ctx, &routed, request);
+        if ctx.snapshot.is_watched {
+            state.record.noted(note.as_ref(), &routed, request);
+        }
     }
     let exchange = &mut Exchange { ctx, routed: &routed, memory, state };
     if is_answered_early(ctx, &admission)
@@ -279,7 +282,7 @@ fn act<'a>(
     ctx: &ExchangeContext<'a>,
     policies: &'a Policies,
     routed: &mut RoutedRequest,
-    Memory { request, response }: &mut Memory,
+    Memory { request, response, .. }: &mut Memory,
     state: &mut ExchangeState<'_>,
 ) -> Result<Option<Answer<'a>>, Failure> {
     if policies.limits_users {

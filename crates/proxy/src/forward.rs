@@ -382,7 +382,7 @@ impl<'a> Attempt<'a> {
                 cold(|| connect).await.unwrap_or(Err(Failure::ClientGone))?
             }
         };
-        let Memory { request, response } = memory;
+        let Memory { request, response, .. } = memory;
         response.buffer.clear();
         response.added.clear();
         self.render(request)?;

@@ -28,6 +28,7 @@ use crate::context::listening::{ListenerId, Listening};
 use crate::context::plan::{Listener, Plan};
 use crate::context::pressure::Pressure;
 use crate::context::snapshot::Snapshot;
+use crate::context::under_way::Watched;
 use crate::context::worker::{Change, Loads, LogChange, Message, State, Worker};
 use crate::faults::Faults;
 use crate::faults::connections;
@@ -114,6 +115,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
         frames: h2_connection::Stock::new(),
         counters: parts.counters,
         series: parts.series,
+        watched: Watched::default(),
         log: RefCell::new(parts.log),
         state: Cell::new(State::Running),
         turned_away: Cell::new(0),
@@ -143,6 +145,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
             Message::Listen(listener) => worker.listen_again(listener),
             Message::Room(waiting) => worker.call_next(&waiting),
             Message::GiveUpIdle => worker.give_up_own_idle(),
+            Message::Look(requests_max, answer) => worker.show(requests_max, &answer),
             Message::Stop => break,
             Message::Retire => {
                 worker.leave(None, &mut messages).await;
@@ -187,6 +190,7 @@ async fn tick(worker: Rc<Worker>, coalescing: Rc<Coalescing>) {
             snapshot.lines().for_each(WaitQueue::call_next);
             worker.counters.upstream_connections_active.set(open as u64);
             worker.count_pools(&snapshot);
+            worker.watched.turn(worker.epoch.elapsed());
             worker.open_files.sweep(worker.deadlines.now());
             worker.accepting.borrow_mut().retain(|task| !task.is_finished());
             // No more of them is used at once than there are requests.
@@ -391,6 +395,7 @@ impl Worker {
             Message::Drain => *waits = waits.take().or_else(|| Some(self.last_waits())),
             Message::Room(waiting) => self.call_next(&waiting),
             Message::GiveUpIdle => self.give_up_own_idle(),
+            Message::Look(requests_max, answer) => self.show(requests_max, &answer),
             Message::Retire | Message::Change(_) | Message::Listen(_) => {}
             Message::Stop => return true,
         }

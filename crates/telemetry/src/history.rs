@@ -1,4 +1,5 @@
-//! What happened in the last minute: samples of the totals, from which rates and quantiles follow.
+//! What happened in the last minute: samples of the totals, from which rates and quantiles follow; and in the last hour,
+//! as points of all requests together.
 //!
 //! Pure: whoever takes the samples says when. A sample has a few hundred bytes for each route and server.
 
@@ -9,6 +10,7 @@ use std::time::Duration;
 use crate::counters::Snapshot;
 use crate::directory::{ServerName, Totals};
 use crate::histogram::{BOUNDS, BUCKETS, Histogram};
+use crate::hour::{HOUR_POINTS, Point};
 use crate::series::Classes;
 
 /// The time between two samples.
@@ -115,13 +117,25 @@ impl Sample {
                 .collect(),
         }
     }
+
+    /// The requests of all routes, and of those without a route, since an earlier sample. Route by route: one that is
+    /// gone since would make the sum smaller than before.
+    #[must_use]
+    pub fn came_since(&self, before: &Self) -> Requests {
+        let mut came = Requests::default();
+        for (name, requests) in &self.routes {
+            came.add(&requests.since(before.routes.get(name).unwrap_or(&Requests::default())));
+        }
+        came
+    }
 }
 
-/// The samples of the last minute.
+/// The samples of the last minute, and the points of the last hour.
 #[derive(Debug, Default)]
 pub struct History {
     /// With the time of each since the start, in order.
     samples: VecDeque<(Duration, Sample)>,
+    hour: VecDeque<Point>,
 }
 
 impl History {
@@ -134,12 +148,24 @@ impl History {
         if self.samples.is_empty() && now < WINDOW {
             self.samples.push_back((Duration::ZERO, Sample::default()));
         }
+        if let Some((at, before)) = self.samples.back() {
+            if self.hour.len() == HOUR_POINTS {
+                self.hour.pop_front();
+            }
+            self.hour.push_back(Point::of(now, now.saturating_sub(*at), &sample, before));
+        }
         self.samples.push_back((now, sample));
     }
 
     /// Lets go of all samples: nobody asks any more.
     pub fn clear(&mut self) {
         self.samples.clear();
+        self.hour.clear();
+    }
+
+    /// The points of the last hour, in order.
+    pub fn hour(&self) -> impl ExactSizeIterator<Item = &Point> {
+        self.hour.iter()
     }
 
     /// The sample that is a minute old, or the oldest, and its age.
@@ -211,7 +237,9 @@ mod tests {
             assert_eq!((age, sample.counters.requests), (seconds(at + 4 - expected), expected));
         }
         assert!(history.samples.len() <= 14, "{}", history.samples.len());
+        assert_eq!(history.hour().len(), 40);
         history.clear();
+        assert_eq!(history.hour().len(), 0);
         assert!(history.minute_ago(seconds(300)).is_none());
     }
 }

@@ -29,6 +29,10 @@ mod series;
 mod directory;
 /// Samples of the totals, for rates and quantiles of the last minute.
 mod history;
+/// The last hour in points of five seconds.
+mod hour;
+/// The clients with the most requests.
+mod busiest;
 /// Facts about the process from the system.
 mod process;
 /// Writes metric families and samples as text.
@@ -42,6 +46,7 @@ mod cached;
 /// Metrics of requests that the proxy makes beside those of clients.
 mod beside;
 
+pub use busiest::Busiest;
 pub use cached::{CacheState, DiskState};
 pub use certificates::CertificateSample;
 pub use counters::{CAUSES_MAX, Causes, Counter, Counters, Fields, Gauge, Kind, Reader, Row, Snapshot};
@@ -50,6 +55,7 @@ pub use entry::{ClientTls, Entry, Injected, Retried, Version};
 pub use exposition::{Exposition, ServerHealthSample, ServerState};
 pub use histogram::{BUCKETS, Histogram};
 pub use history::{History, Requests, SAMPLE_PERIOD, Sample};
+pub use hour::{HOUR_POINTS, Point};
 pub use line::Format;
 pub use log::{AccessLog, Target, WorkerLog};
 pub use process::Process;

@@ -24,12 +24,7 @@ impl Traffic {
             sample.routes.values().for_each(|requests| sum.add(requests));
             sum
         };
-        // Route by route: one that is gone since would make the sum smaller than before.
-        let mut came = Requests::default();
-        for (name, requests) in &self.now.routes {
-            came.add(&requests.since(self.before.routes.get(name).unwrap_or(&Requests::default())));
-        }
-        self.status(&sum(&self.now), &came)
+        self.status(&sum(&self.now), &self.now.came_since(&self.before))
     }
 
     /// The requests of a route; zero if it is not counted.

@@ -145,7 +145,7 @@ fn edit(
     plan: &ResponsePlan,
 ) -> Result<(), Failure> {
     let Some(policies) = routed.policies(ctx) else { return Ok(()) };
-    let Memory { request, response } = memory;
+    let Memory { request, response, .. } = memory;
     let (out, buffer) = (&mut response.out, &mut response.buffer);
     out.extend_from_slice(b"\r\n");
     buffer.clear();

@@ -90,7 +90,7 @@ pub(crate) fn invalidate(
     routed: &RoutedRequest,
     memory: &Memory,
 ) -> Option<oneshot::Receiver<()>> {
-    let Memory { request, response } = memory;
+    let Memory { request, response, .. } = memory;
     let plan = &ctx.snapshot.plan;
     let cache = plan.cache.as_ref().filter(|_| !plan.spaces.is_empty())?;
     if !invalidates(routed.method, response.head.start.status) {

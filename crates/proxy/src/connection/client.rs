@@ -74,6 +74,7 @@ pub(crate) fn serve_slot(
 ) -> Pin<Box<dyn Future<Output = Infallible>>> {
     Box::pin(async move {
         let mut memory = Memory::new(&worker, read_area);
+        memory.note = Some(worker.watched.note());
         loop {
             let client = desk.next().await;
             let served = serve(&worker, client, &mut memory).await;

@@ -18,6 +18,7 @@ use crate::body::pump::Pump;
 use crate::body::replay::Replay;
 use crate::body::tee::Tee;
 use crate::context::client::Client;
+use crate::context::under_way::Note;
 use crate::context::vouched::Vouched;
 use crate::context::web_call::WebCall;
 use crate::context::worker::Worker;
@@ -161,12 +162,15 @@ pub(crate) struct Response {
 pub(crate) struct Memory {
     pub(crate) request: Request,
     pub(crate) response: Response,
+    /// Where clients' requests are noted for who watches; `None` for requests of the proxy's own.
+    pub(crate) note: Option<Rc<Note>>,
 }
 
 impl Memory {
     /// Allocates the memory. `read_area` is the size of its buffers when they are in use.
     pub(crate) fn new(worker: &Worker, read_area: usize) -> Self {
         Self {
+            note: None,
             request: Request {
                 head: RequestHead::default(),
                 buffer: worker.buffers.take_waiting(read_area),

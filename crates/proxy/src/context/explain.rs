@@ -108,7 +108,7 @@ fn response(ctx: &ExchangeContext<'_>, memory: &mut Memory, failure: Failure) ->
         return Some(wrong);
     }
     let chunks = chunks(&mut memory.response.body);
-    let Memory { request, response: Response { head, buffer, .. } } = &*memory;
+    let Memory { request, response: Response { head, buffer, .. }, .. } = &*memory;
     let bytes = buffer.filled();
     match failure {
         Failure::UpstreamMalformed | Failure::UpstreamHeadTooLarge if head.len == 0 => {

@@ -2,6 +2,7 @@
 //! point in time, and not at all if nobody needs it.
 
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use balance::Event;
@@ -9,12 +10,13 @@ use http1::{Glimpse, Name, Version};
 use telemetry::{Entry, Places, Retried, WorkerLog};
 
 use crate::context::client_tls::ClientTls;
-use crate::context::exchange::ExchangeContext;
+use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::{Memory, Request};
 use crate::context::explain::{self, Known};
 use crate::context::failure::Failure;
 use crate::context::plan::Policies;
 use crate::context::seen;
+use crate::context::under_way::{Beginning, Note};
 
 /// Attempts of a request whose failure is told, the first ones.
 const RETRIES_NOTED: usize = 4;
@@ -64,6 +66,8 @@ pub(crate) struct Record<'a> {
     is_received_apart: bool,
     /// Whether a client waits for it.
     is_heard: bool,
+    /// Where it is noted for who watches.
+    note: Option<Rc<Note>>,
     pub(crate) retries: u8,
     /// The servers of attempts that were followed by another one, and why those failed.
     retried: [(u16, Failure); RETRIES_NOTED],
@@ -108,6 +112,7 @@ impl<'a> Record<'a> {
             is_answered: false,
             is_received_apart: false,
             is_heard: false,
+            note: None,
             retries: 0,
             retried: [(0, Failure::BadRequest); RETRIES_NOTED],
             detours: Detours::default(),
@@ -115,6 +120,23 @@ impl<'a> Record<'a> {
             failure: None,
             detail: None,
         }
+    }
+
+    /// Notes an admitted request for who watches, and counts it for its client.
+    #[inline(never)]
+    pub(crate) fn noted(&mut self, note: Option<&Rc<Note>>, routed: &RoutedRequest, request: &Request) {
+        let (Some(note), Some(began)) = (note, self.began) else { return };
+        let (bytes, head) = (request.head_bytes(), &request.head.start);
+        self.ctx.worker.watched.count(routed.client);
+        note.begin(&Beginning {
+            snapshot: self.ctx.snapshot,
+            began,
+            client: routed.client,
+            route: routed.route,
+            method: head.method_span.of(bytes),
+            target: head.target.of(bytes),
+        });
+        self.note = Some(Rc::clone(note));
     }
 
     /// Whether the log, the metrics or the status need times.
@@ -129,7 +151,14 @@ impl<'a> Record<'a> {
     /// Notes that a server was chosen (at `now`, if known), and a connection to it is about to be made.
     pub(crate) fn attempt_began(&mut self, upstream: usize, server: usize, now: Option<Instant>) {
         self.server = Some((upstream, server));
-        self.attempt_began = if self.is_timed() { now.or_else(|| self.clock()) } else { None };
+        self.attempt_began = if self.is_timed() {
+            if let Some(note) = &self.note {
+                note.asks(upstream, server);
+            }
+            now.or_else(|| self.clock())
+        } else {
+            None
+        };
         self.connected = None;
         self.first_byte = None;
     }
@@ -147,6 +176,9 @@ impl<'a> Record<'a> {
     /// Notes that the server has begun to respond. Returns the time, if anybody needs it.
     pub(crate) fn first_byte(&mut self) -> Option<Instant> {
         self.first_byte = self.clock();
+        if let (Some(_), Some(note)) = (self.first_byte, &self.note) {
+            note.is_answered();
+        }
         self.first_byte
     }
 
@@ -262,7 +294,7 @@ impl<'a> Record<'a> {
 
     /// Counts bytes sent to servers and received from them.
     pub(crate) fn count_upstream(&self, memory: &Memory) {
-        let (Memory { request, response }, counters) = (memory, &self.ctx.worker.counters);
+        let (Memory { request, response, .. }, counters) = (memory, &self.ctx.worker.counters);
         if self.server.is_some() {
             let rest = match &request.replay {
                 None => request.body.moved.saturating_sub(self.first_piece_bytes),
@@ -402,6 +434,9 @@ impl Drop for Record<'_> {
     fn drop(&mut self) {
         if self.is_heard {
             self.ctx.worker.counters.requests_active.decrement();
+        }
+        if let Some(note) = &self.note {
+            note.end();
         }
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Snapshot {
     pub(crate) ticks: TimeoutTicks,
     pub(crate) head_limits: HeadLimits,
     pub(crate) client_limits: ClientLimits,
+    /// Whether requests under way are noted for who watches.
+    pub(crate) is_watched: bool,
 }
 
 /// The limits on a client: sizes and minimum rate.
@@ -145,6 +147,7 @@ impl Snapshot {
                 target: limits.target_bytes,
             },
             client_limits: ClientLimits::of_route(&limits, &config::RouteLimits::default()),
+            is_watched: plan.config.is_watched(),
             table: Table::for_worker(&plan.table),
             plan,
         }

@@ -20,6 +20,7 @@ use crate::context::listening::{ListenerId, Listening};
 use crate::context::plan::Plan;
 use crate::context::pressure::{ADMITTED_MIN, Pressure};
 use crate::context::snapshot::Snapshot;
+use crate::context::under_way::{View, Watched};
 use crate::faults::Faults;
 use crate::files::OpenFiles;
 use crate::shaping::Shaper;
@@ -43,6 +44,8 @@ pub enum Message {
     GiveUpIdle,
     /// A server of this upstream has room for a request in the wait queue.
     Room(Arc<WaitingWorkers>),
+    /// Somebody watches: send the clients with the most requests, and at most so many requests under way.
+    Look(usize, UnboundedSender<View>),
     /// Another process has taken over: accept nothing, and end when the last client has gone.
     Retire,
     /// Accept nothing, finish the requests under way, and end.
@@ -120,6 +123,8 @@ pub(crate) struct Worker {
     pub(crate) frames: Rc<h2_connection::Stock>,
     pub(crate) counters: Counters,
     pub(crate) series: Series,
+    /// What there is for those who watch.
+    pub(crate) watched: Watched,
     /// The access log; `None` if it is off.
     pub(crate) log: RefCell<Option<WorkerLog>>,
     pub(crate) state: Cell<State>,
@@ -293,6 +298,12 @@ impl Worker {
     /// Whether requests are logged.
     pub(crate) fn is_logging(&self) -> bool {
         self.log.borrow().is_some()
+    }
+
+    /// Shows what is under way. Who asked may have gone.
+    pub(crate) fn show(&self, requests_max: usize, answer: &UnboundedSender<View>) {
+        let clock = Instant::now();
+        let _ = answer.send(self.watched.look(requests_max, clock, clock.duration_since(self.epoch)));
     }
 
     pub(crate) fn flush_log(&self) {

@@ -90,7 +90,7 @@ pub(super) fn write_head(
     (representation, extent, length): (&Representation, &Extent, u64),
     plan: &ResponsePlan,
 ) {
-    let Memory { request, response } = memory;
+    let Memory { request, response, .. } = memory;
     let out = &mut response.out;
     out.clear();
     ctx.worker.buffers.warm_text(out);

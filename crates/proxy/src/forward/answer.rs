@@ -64,7 +64,7 @@ pub(crate) async fn redirect(exchange: &mut Exchange<'_, '_>, port: u16) -> Resu
         // An HTTP/1.0 request without Host: nobody knows where it was to go.
         return Err(Failure::BadHost);
     }
-    let Memory { request, response } = exchange.memory;
+    let Memory { request, response, .. } = exchange.memory;
     let bytes = request.buffer.filled();
     let out = &mut response.out;
     begin(out, 308);
@@ -126,7 +126,7 @@ async fn send_own(
     is_preflight: bool,
 ) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
-    let Memory { request, response } = exchange.memory;
+    let Memory { request, response, .. } = exchange.memory;
     let out = &mut response.out;
     exchange.state.answers(told);
     let body =
@@ -336,7 +336,7 @@ pub(crate) async fn failure(
     if facts.status == 0 || state.sent != Sent::Nothing {
         return Next::Drop;
     }
-    let Memory { request, response } = memory;
+    let Memory { request, response, .. } = memory;
     let policies = state.route().and_then(|route| ctx.snapshot.plan.routes[route].policies.as_deref());
     let persists = outlives(ctx, request, failure);
     let told = FailureHead {

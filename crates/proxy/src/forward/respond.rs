@@ -40,7 +40,7 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
     {
         return cold(|| stand_in(exchange, reply, page)).await;
     }
-    let Memory { request, response } = exchange.memory;
+    let Memory { request, response, .. } = exchange.memory;
     if let Some(call) = &request.web
         && web::is_translated(response)
     {
@@ -159,7 +159,7 @@ pub(crate) fn break_off(
 /// here as a whole, its connection ends.
 async fn stand_in(exchange: &mut Exchange<'_, '_>, reply: Reply, page: &Page) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
-    let Memory { request, response } = exchange.memory;
+    let Memory { request, response, .. } = exchange.memory;
     let (status, framing) = (response.head.start.status, reply.framing);
     answer::push_content(&mut response.added, status, page.content_type, &page.body);
     let length = Framing::Length(page.body.len() as u64);
@@ -423,7 +423,7 @@ async fn switch(exchange: &mut Exchange<'_, '_>, reply: &Reply, filters: Filters
 /// RFC 9110 §7.8: after 101 the connection is the new protocol's, both ways, and each way ends by itself.
 async fn tunnel(exchange: &mut Exchange<'_, '_>, reply: &Reply) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
-    let Memory { request, response } = exchange.memory;
+    let Memory { request, response, .. } = exchange.memory;
     let ExchangeContext { worker, client, .. } = *ctx;
     worker.counters.tunnels.increment();
     Delivery::of(ctx, routed).send(&response.out, Follows::Nothing).await?;

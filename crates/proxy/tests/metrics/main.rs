@@ -4,6 +4,8 @@
 mod scene;
 /// What is counted for which route, server and cause.
 mod counted;
+/// What happens now, and happened in the last hour.
+mod live;
 /// What the text looks like, and who gets it.
 mod told;
 /// Counters and the listener over changes of the configuration.
