@@ -53,6 +53,7 @@ fn check(head: &RequestHead, bytes: &[u8]) {
             path_and_query: None,
             host: None,
             added: b"",
+            trace: None,
             edits: None,
         };
         check_written(head, bytes, &rewrite);

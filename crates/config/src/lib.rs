@@ -66,6 +66,8 @@ mod options;
 mod log_options;
 /// Options of HTTP/2 limits.
 mod http2_options;
+/// Options of traces.
+mod tracing_options;
 /// Options of messages.
 mod message_options;
 /// The option `mirror`.
@@ -176,15 +178,16 @@ pub use read::{NamedFile, Owner, Reading, admin_socket, examine, examine_file, e
 pub use reference::{reference, schema};
 pub use route_options::RouteOptions;
 pub use settings::{
-    Access, AccessLog, Acme, Action, Auth, AuthCache, Authority, Bandwidth, Bandwidths, BodyRule, CacheDisk,
-    CacheStore, ChallengeKind, ChallengePorts, Check, ClientCertFields, CookieSecrets, Dns, DnsChallenge,
-    DnsUpdate, DnsWay, ExternalAccount, FaultRule, Faults, Files, First, ForwardAuth, HostHeader,
-    Http2Limits, Jwt, KeySource, KeyType, KeyUrl, Limits, Link, ListenAddress, Listener, LogFormat, LogQuery,
-    LogTarget, Maintenance, MemoryBound, MessageFormat, MessageLevel, Messages, Mirror, Page, Pages,
-    Passthrough, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, RequestBuffering, RequestBuffers,
-    Require, Respond, Retry, RetryOn, Rewrite, Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server,
-    ServerHost, Settings, Shaping, Shedding, SplitKey, Statuses, StickyCookie, StickySessions, StickyTable,
-    Timeouts, TokenKeys, TsigAlgorithm, TsigKey, Upstream, Via, WebBotAuth,
+    Access, AccessLog, Acme, Action, Auth, AuthCache, Authority, B3, Bandwidth, Bandwidths, BodyRule,
+    CacheDisk, CacheStore, ChallengeKind, ChallengePorts, Check, ClientCertFields, CookieSecrets, Dns,
+    DnsChallenge, DnsUpdate, DnsWay, ExternalAccount, FaultRule, Faults, Files, First, FollowCallers,
+    ForwardAuth, HostHeader, Http2Limits, Jwt, KeySource, KeyType, KeyUrl, Limits, Link, ListenAddress,
+    Listener, LogFormat, LogQuery, LogTarget, Maintenance, MemoryBound, MessageFormat, MessageLevel,
+    Messages, Mirror, Page, Pages, Passthrough, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit,
+    RequestBuffering, RequestBuffers, Require, Respond, Retry, RetryOn, Rewrite, Route, RouteLimits,
+    RouteTimeouts, Scheme, Scope, Server, ServerHost, Settings, Shaping, Shedding, SplitKey, Statuses,
+    StickyCookie, StickySessions, StickyTable, Timeouts, TokenKeys, Tracing, TsigAlgorithm, TsigKey,
+    Upstream, Via, WebBotAuth,
 };
 pub use surroundings::{Machine, Surroundings};
 pub use tls::{

@@ -39,6 +39,7 @@ use crate::table::{
 };
 use crate::tls::Hsts;
 use crate::tls_options::{HstsKind, SERVER_TLS, ServerTlsWritten};
+use crate::tracing_options::{TRACING, TracingWritten};
 use crate::upstream_options::{UPSTREAM, UPSTREAM_NAME, UpstreamWritten, is_upstream_name};
 use crate::value_error::ValueError;
 
@@ -67,6 +68,7 @@ pub(crate) struct File {
     pub(crate) cache: Option<Element<CacheWritten>>,
     pub(crate) request_buffering: BuffersWritten,
     pub(crate) log: Log,
+    pub(crate) tracing: Option<Element<TracingWritten>>,
     pub(crate) messages: Messages,
 }
 
@@ -246,6 +248,12 @@ pub(crate) static FILE: Table<File> = Table {
             table: &LOG,
             place: |file: &mut File| &mut file.log,
             doc: "Access log. Off without this table.",
+        },
+        &Switched {
+            name: "tracing",
+            table: &TRACING,
+            place: |file: &mut File| &mut file.tracing,
+            doc: "Traces of requests (OpenTelemetry), sent to a collector. Off without this table. See [traces](traces.md).",
         },
         &Section {
             name: "messages",

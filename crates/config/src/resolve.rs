@@ -26,6 +26,7 @@ use crate::settings::{
 };
 use crate::table::element;
 use crate::tls_resolve::{check_tls, listener};
+use crate::tracing_options::TracingWritten;
 use crate::unreachable::warn_of_unreachable;
 use crate::upstream_options::UpstreamWritten;
 use crate::upstream_resolve::{check_upstream, upstream};
@@ -47,6 +48,9 @@ pub(crate) fn resolve(mut file: File, reader: &mut Reader<'_>) -> Option<Setting
     check_profiles(&file, reader);
     file.log.check(reader);
     file.request_buffering.check(reader);
+    if let Some(tracing) = &file.tracing {
+        tracing.value.check(reader);
+    }
     let faults = faults(&file, &names, &routes, reader);
     check_header_sets(&file, reader);
     warn_of_unused(&file, &routes, &onward, reader);
@@ -300,6 +304,7 @@ fn meaning(
         cache: file.cache.and_then(|cache| cache.value.meaning()),
         request_buffers: file.request_buffering.meaning(),
         access_log: file.log.meaning(),
+        tracing: file.tracing.and_then(|tracing| tracing.value.meaning()),
         messages: file.messages,
     })
 }
@@ -349,6 +354,7 @@ impl From<&Settings> for File {
             cache: config.cache.as_ref().map(|cache| element(CacheWritten::from(cache))),
             request_buffering: BuffersWritten::from(&config.request_buffers),
             log: Log::from(config.access_log.as_ref()),
+            tracing: config.tracing.as_ref().map(|tracing| element(TracingWritten::from(tracing))),
             messages: config.messages,
         }
     }

@@ -20,6 +20,8 @@ mod cache;
 mod buffering;
 /// Shaping: rate limits and delays.
 mod shaping;
+/// Traces.
+mod tracing;
 /// Faults.
 mod faults;
 /// Settings of routes that answer with files.
@@ -47,6 +49,7 @@ pub use routes::{
 };
 pub use shaping::{Bandwidth, Bandwidths, Link, Scope, Shaping};
 pub use tokens::{Jwt, KeySource, KeyUrl, TokenKeys, WebBotAuth};
+pub use tracing::{B3, FollowCallers, Tracing};
 pub use upstreams::{
     BodyRule, Check, CookieSecrets, Dns, HostHeader, Pool, Probe, Protocol, QueueSettings, Retry, RetryOn,
     Scheme, Server, ServerHost, Statuses, StickyCookie, StickySessions, StickyTable, Upstream,
@@ -107,6 +110,8 @@ pub struct Settings {
     pub request_buffers: RequestBuffers,
     /// The access log; `None` turns it off.
     pub access_log: Option<AccessLog>,
+    /// Traces; `None` turns them off.
+    pub tracing: Option<Tracing>,
     /// Messages to the operator on standard error.
     pub messages: Messages,
 }
@@ -159,6 +164,7 @@ impl Settings {
             cache: None,
             request_buffers: RequestBuffers::default(),
             access_log: None,
+            tracing: None,
             messages: Messages::default(),
         }
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use balance::{AddressPrefixes, NoneUp, Source};
 use config::{
-    Action, Bandwidth, Bandwidths, BodyRule, Config, Dns, Link, ListenAddress, MemoryBound, Probe, Route,
-    Scope, StickySessions, examine, parse,
+    Action, B3, Bandwidth, Bandwidths, BodyRule, Config, Dns, FollowCallers, Link, ListenAddress,
+    MemoryBound, Probe, Route, Scope, StickySessions, examine, parse,
 };
 use proptest::prelude::*;
 use route::{HostRule, PathRule, ProxyVersion, RateKey, ValueRule};
@@ -245,6 +245,17 @@ purge_from = ["10.0.0.0/8"]
 object = "1MiB"
 disk = { path = "/var/cache/vanward", size = "10GiB" }
 
+[tracing]
+collector = "https://collector.test/v1/traces"
+ca = "DIR/ca.pem"
+authorization_file = "DIR/authorization"
+service = "edge"
+sample = "0.5%"
+follow = "all"
+slow = "off"
+errors = false
+b3 = "multi"
+
 [shed]
 memory = "512MiB"
 concurrency = { latency_floor = "1s", tolerance = "500%", min = 4, crowd = 8, crowd_latency = "2s", window = "1s", samples_min = 1 }
@@ -278,6 +289,13 @@ fn every_option_is_taken() {
     let config = read(&full(directory.path()));
     assert_eq!(config.admin.as_deref(), Some(Path::new("/run/vanward/admin.sock")));
     assert_eq!(config.metrics, Some("127.0.0.1:9090".parse().unwrap()));
+    let tracing = config.tracing.as_ref().unwrap();
+    assert_eq!(tracing.collector.to_string(), "https://collector.test/v1/traces");
+    assert_eq!((tracing.follow, tracing.b3, tracing.slow), (FollowCallers::All, B3::Multi, None));
+    assert_eq!(
+        (tracing.sample.millionths(), tracing.errors, tracing.service.as_str()),
+        (5_000, false, "edge")
+    );
     let page = |status| config.error_pages.page(status).map(|page| (page.content_type, page.body.len()));
     assert_eq!(page(404), Some(("text/html; charset=utf-8", 21)));
     assert_eq!(page(500), Some(("application/json", 2)));

@@ -27,7 +27,7 @@ fn one_mistake_each() {
         (
             "worker = 2",
             "4:1: unknown key \"worker\" in the file; did you mean \"workers\"? Expected include, workers, wakeup_coalescing, admin, metrics, error_pages, \
-             trusted_proxies, listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, log or messages",
+             trusted_proxies, listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, log, tracing or messages",
         ),
         ("workers = 0", "4:11: workers: 0 is too small; expected a whole number, 1 to 1024"),
         ("workers = \"all\"", "4:11: workers: this is a string; expected a whole number, 1 to 1024"),
@@ -52,6 +52,15 @@ fn one_mistake_each() {
         (
             "[request_buffering]\npath = \"/nowhere/at/all\"",
             "5:8: path: /nowhere/at/all is not a directory; expected a directory in which the proxy may create files",
+        ),
+        (
+            "[tracing]\ncollector = \"127.0.0.1:4318\"",
+            "5:13: collector: \"127.0.0.1:4318\" has no scheme; did you mean \"https://127.0.0.1:4318\"? Expected a URL such as \
+             http://127.0.0.1:4318 or https://collector.example.com/v1/traces",
+        ),
+        (
+            "[tracing]\ncollector = \"http://127.0.0.1:4318\"\nca = \"/ca.pem\"",
+            "6:6: ca: the collector is reached without TLS; expected a collector with https://, or no ca",
         ),
         (
             "[request_buffering]\nmemory = -1",
@@ -118,7 +127,7 @@ fn one_mistake_each() {
         (
             "[tls]\ncert = \"a\"",
             "4:2: unknown key \"tls\" in the file; it is an option of [[listen]] and [upstream.NAME]; expected include, workers, wakeup_coalescing, admin, metrics, error_pages, trusted_proxies, \
-             listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, log or messages",
+             listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, log, tracing or messages",
         ),
     ] {
         let expected: Vec<&str> = Some(expected).filter(|line| !line.is_empty()).into_iter().collect();

@@ -30,6 +30,8 @@ mod probe;
 mod runtime_overrides;
 /// A small HTTP server for the admin API and metrics.
 pub mod service;
+/// Sends traces to a collector.
+mod tracing;
 /// Signal handling.
 mod signals;
 /// Starts the new process of an upgrade.
@@ -56,7 +58,7 @@ use config::{Config, ListenAddress, MessageFormat, MessageLevel, Reading};
 use rustix::io::Errno;
 use telemetry::{Counters, Reader, Series, Snapshot, message};
 use tokio::runtime::{Builder, LocalOptions};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::admin::{Admin, AdminPath};
 use crate::change::{Beginning, Control, Means, worker_count};
@@ -299,7 +301,8 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
     let ControlWork { resolving, resolver, metrics, admin, begun } = work;
     let changed = Rc::new(Notify::new());
     tokio::task::spawn_local(resolve::watch(resolving, resolver, Rc::clone(&changed)));
-    let hosts = guests.clone();
+    let (hosts, senders) = (guests.clone(), guests.clone());
+    let (last_call, ending) = watch::channel(false);
     tokio::task::spawn_local(async move {
         if let Ok(control) = begun.await {
             tokio::task::spawn_local(control_listener::serve::<MetricsAddress>(
@@ -323,6 +326,12 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
                 tokio::task::spawn_local(probe::run(Weak::clone(&control), Rc::clone(&shared)));
                 let outbound = Rc::new(Outbound::new(Rc::clone(&shared)));
                 tokio::task::spawn_local(keys::run(Weak::clone(&control), Rc::clone(&outbound)));
+                tokio::task::spawn_local(tracing::run(
+                    Weak::clone(&control),
+                    Rc::clone(&outbound),
+                    senders,
+                    ending,
+                ));
                 tokio::task::spawn_local(acme::run(Weak::clone(&control), outbound));
                 tokio::task::spawn_local(ejection::run(Weak::clone(&control), shared));
             }
@@ -333,6 +342,7 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
     // same sockets by now, but what this one has accepted nobody else can answer.
     if let Ok(_ended) = ended.await {
         tokio::task::yield_now().await;
+        let _ = last_call.send(true);
         let _ = tokio::time::timeout(LAST_ANSWERS_MAX, guests.gone()).await;
     }
 }

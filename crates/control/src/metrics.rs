@@ -138,6 +138,13 @@ impl Metrics {
         counter.increment();
     }
 
+    /// Counts spans that a collector has taken, or that are lost.
+    pub(crate) fn sent_spans(&self, spans: u64, are_sent: bool) {
+        let changes = lock(&self.changes);
+        let counter = if are_sent { &changes.spans_sent } else { &changes.spans_refused };
+        counter.add(spans);
+    }
+
     /// Assigns places in the counters to the names of `plan`. `None` if nobody reads them: no metrics endpoint, no admin
     /// API and no cache.
     pub(crate) fn places(&self, plan: &Plan) -> Option<Arc<Places>> {

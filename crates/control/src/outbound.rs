@@ -1,5 +1,8 @@
 //! Connections of the control thread to servers of URLs, which are of no upstream: those that have keys, and authorities.
 
+/// Requests over such connections, for clients of libraries.
+mod requests;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -13,6 +16,7 @@ use transport::dial::{self, Destination};
 use transport::resolve::{self, Name};
 
 use crate::probe;
+pub(crate) use requests::Requests;
 
 /// What such connections need.
 pub(crate) struct Outbound {

@@ -66,10 +66,11 @@ struct State {
 }
 
 /// One of them.
-struct ServedConnection(Rc<State>);
+pub(crate) struct ServedConnection(Rc<State>);
 
 impl ServedConnections {
-    fn enter(&self) -> ServedConnection {
+    /// Counts something else that the end of the control thread waits for, until it is dropped.
+    pub(crate) fn enter(&self) -> ServedConnection {
         self.0.count.set(self.0.count.get() + 1);
         ServedConnection(Rc::clone(&self.0))
     }

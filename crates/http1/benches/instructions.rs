@@ -88,6 +88,7 @@ fn requests(bytes: &[u8], rounds: usize) {
         let connection = ConnectionOptions::of(&head, bytes).expect("valid options");
         let rewrite = RequestRewrite {
             path_and_query: None,
+            trace: None,
             edits: None,
             added: b"",
             target: &target,

@@ -15,6 +15,8 @@ macro_rules! names {
             DisguisedForwarded,
             /// `Client-Cert`, `Client-Cert-Chain` (RFC 9440), and names that start with `X-Client-Cert-`: a proxy reports the client's certificate in such fields.
             XClientCert,
+            /// `b3`, and names that start with `X-B3-`: the trace context of Zipkin.
+            B3,
             /// Any other name.
             Other,
         }
@@ -22,7 +24,7 @@ macro_rules! names {
         impl Name {
             /// The usual spelling of the name; empty for variants that stand for several names.
             pub fn text(self) -> &'static str {
-                match self { $(Name::$variant => $text,)* Name::XForwardedOther | Name::DisguisedForwarded | Name::XClientCert | Name::Other => "" }
+                match self { $(Name::$variant => $text,)* Name::XForwardedOther | Name::DisguisedForwarded | Name::XClientCert | Name::B3 | Name::Other => "" }
             }
 
             #[cfg(test)]
@@ -59,6 +61,8 @@ names! {
     Date "Date" "RFC 9110 §6.6.1.",
     Referer "Referer" "For the access log.",
     UserAgent "User-Agent" "For the access log.",
+    Traceparent "traceparent" "W3C Trace Context §3.2.",
+    Tracestate "tracestate" "W3C Trace Context §3.3.",
 }
 
 impl Name {
@@ -69,6 +73,7 @@ impl Name {
         let first = name.first().map_or(0, |byte| byte | 0x20);
         match (name.len(), first) {
             (2, b't') if is(name, b"te") => Name::Te,
+            (2, b'b') if is(name, b"b3") => Name::B3,
             (3, b'v') if is(name, b"via") => Name::Via,
             (4, b'h') if is(name, b"host") => Name::Host,
             (4, b'd') if is(name, b"date") => Name::Date,
@@ -81,6 +86,8 @@ impl Name {
             (10, b'c') if is(name, b"connection") => Name::Connection,
             (10, b'k') if is(name, b"keep-alive") => Name::KeepAlive,
             (10, b'u') if is(name, b"user-agent") => Name::UserAgent,
+            (10, b't') if is(name, b"tracestate") => Name::Tracestate,
+            (11, b't') if is(name, b"traceparent") => Name::Traceparent,
             (11, b'c') if begins_like(name, b"client-cert") => Name::XClientCert,
             (12, b'm') if is(name, b"max-forwards") => Name::MaxForwards,
             (14, b'c') if is(name, b"content-length") => Name::ContentLength,
@@ -96,6 +103,7 @@ impl Name {
             (18, b'p') if is(name, b"proxy-authenticate") => Name::ProxyAuthenticate,
             (19, b'p') if is(name, b"proxy-authorization") => Name::ProxyAuthorization,
             (13.., b'x') if begins_like(name, b"x-forwarded-") => other_forwarded(name),
+            (6.., b'x') if begins_like(name, b"x-b3-") => Name::B3,
             (15.., b'x') if begins_like(name, b"x-client-cert-") => Name::XClientCert,
             _ => Name::Other,
         }

@@ -36,8 +36,35 @@ pub struct RequestRewrite<'a> {
     pub host: Option<&'a [u8]>,
     /// Lines to add, each with CRLF: the client's certificate (`X-Client-Cert-…`).
     pub added: &'a [u8],
+    /// The trace context for the server, in place of the client's; `None` keeps that.
+    pub trace: Option<TraceContext<'a>>,
     /// Edits that the operator has configured.
     pub edits: Option<&'a dyn Edits>,
+}
+
+/// A trace context, in place of a client's.
+#[derive(Debug, Clone, Copy)]
+pub struct TraceContext<'a> {
+    /// The lines, each with CRLF. They replace `traceparent`.
+    pub lines: &'a [u8],
+    /// Whether `tracestate` is kept.
+    pub keeps_state: bool,
+    /// Whether the fields of B3 are replaced as well.
+    pub replaces_b3: bool,
+}
+
+impl TraceContext<'_> {
+    /// The client's fields that it replaces.
+    fn replaced(&self) -> NameSet {
+        let mut replaced = NameSet::NONE.with(Name::Traceparent);
+        if !self.keeps_state {
+            replaced = replaced.with(Name::Tracestate);
+        }
+        if self.replaces_b3 {
+            replaced = replaced.with(Name::B3);
+        }
+        replaced
+    }
 }
 
 /// Appends the request head for the server.
@@ -66,22 +93,9 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrit
         }
         first_field(head)
     };
-    let mut dropped = NameSet::HOP_BY_HOP.union(forwarded::REWRITTEN);
-    if new_host.is_some() {
-        dropped = dropped.with(Name::Host);
-    }
-    if rewrite.client.chain.is_none() {
-        dropped = dropped.union(forwarded::TRUSTED_ONLY);
-    }
+    let mut dropped = dropped(head, rewrite, new_host.is_some());
     if decrements {
         dropped = dropped.with(Name::MaxForwards);
-    }
-    if !rewrite.added.is_empty() {
-        dropped = dropped.with(Name::XClientCert);
-    }
-    if line.version == Version::Http10 || !rewrite.expects {
-        // RFC 9110 §10.1.1: an expectation of an HTTP/1.0 client is ignored.
-        dropped = dropped.with(Name::Expect);
     }
     // RFC 9110 §8.6 allows `007`, which not everybody reads as a decimal number: it is passed on as `7`.
     let length = odd_length(head, bytes, rewrite.framing);
@@ -104,10 +118,36 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrit
     }
     push_hop_fields(out, head, bytes, rewrite);
     out.extend_from_slice(rewrite.added);
+    if let Some(trace) = &rewrite.trace {
+        out.extend_from_slice(trace.lines);
+    }
     push_own_fields(out, head, bytes, &rewrite.client, rewrite.via, authority);
     if let Some(edits) = rewrite.edits {
         edit_lines(out, own, edits);
     }
+}
+
+/// The client's fields that the server does not get, or gets anew.
+#[inline]
+fn dropped(head: &RequestHead, rewrite: &RequestRewrite<'_>, has_new_host: bool) -> NameSet {
+    let mut dropped = NameSet::HOP_BY_HOP.union(forwarded::REWRITTEN);
+    if has_new_host {
+        dropped = dropped.with(Name::Host);
+    }
+    if rewrite.client.chain.is_none() {
+        dropped = dropped.union(forwarded::TRUSTED_ONLY);
+    }
+    if !rewrite.added.is_empty() {
+        dropped = dropped.with(Name::XClientCert);
+    }
+    if let Some(trace) = &rewrite.trace {
+        dropped = dropped.union(trace.replaced());
+    }
+    if head.start.version == Version::Http10 || !rewrite.expects {
+        // RFC 9110 §10.1.1: an expectation of an HTTP/1.0 client is ignored.
+        dropped = dropped.with(Name::Expect);
+    }
+    dropped
 }
 
 /// The length of a request's body, where it is written otherwise than numbers are, or not at all.

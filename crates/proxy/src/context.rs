@@ -44,6 +44,8 @@ pub(crate) mod record;
 pub(crate) mod web_call;
 /// Requests under way, and clients with the most requests, for who watches.
 pub mod under_way;
+/// Traces: which are recorded, and their spans.
+pub mod tracing;
 /// A request as routes see it.
 pub(crate) mod seen;
 /// The plan as one worker uses it.

@@ -23,6 +23,7 @@ use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
 use crate::context::plan::Policies;
 use crate::context::seen::{self, Fields};
+use crate::context::tracing;
 use crate::faults::messages;
 use crate::files::{self, AtOnce};
 use crate::shaping::{self};
@@ -42,6 +43,9 @@ pub(crate) async fn exchange(ctx: &ExchangeContext<'_>, memory: &mut Memory) -> 
 /// Answers a request that is malformed or incomplete.
 pub(crate) async fn refuse(ctx: &ExchangeContext<'_>, memory: &mut Memory, failure: Failure) -> Next {
     let mut state = ExchangeState::new(ctx);
+    if let Some(tracing) = &ctx.snapshot.plan.tracing {
+        tracing::begin(ctx, tracing, &mut memory.request);
+    }
     let next = fail(ctx, memory, &mut state, failure).await;
     end(memory, &mut state);
     next
@@ -53,6 +57,9 @@ async fn run(
     state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     let Memory { request, note, .. } = &mut *memory;
+    if let Some(tracing) = &ctx.snapshot.plan.tracing {
+        tracing::begin(ctx, tracing, request);
+    }
     let mut routed = RoutedRequest::new(ctx, &request.head);
     let admission = admit(&mut routed, ctx, &request.head, request.buffer.filled(), state);
     if admission.is_ok() {

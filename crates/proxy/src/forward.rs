@@ -45,7 +45,7 @@ use std::time::{Duration, Instant};
 
 use balance::{Room, Time, Work};
 use config::{HostHeader, Protocol};
-use http1::{ConnectionOptions, Framing, Method, Name, Parsed, RequestRewrite, Version, Via};
+use http1::{ConnectionOptions, Framing, Method, Name, Parsed, RequestRewrite, TraceContext, Version, Via};
 
 use crate::body::upload::{self, Until, Upload};
 use crate::context::asking::{Asking, kept_target};
@@ -129,7 +129,7 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
                 },
             };
         if let Some((server, failure)) = last_failure.take() {
-            exchange.state.record.retried(server, failure);
+            note_retry(exchange, server, failure);
             first_piece_taken = calls::repeat(&mut exchange.memory.request, first_piece_taken);
         }
         let index = picked.server;
@@ -172,6 +172,15 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
     };
     admission.end(work_of(failure), ctx.worker.coarse_time());
     Err(failure)
+}
+
+/// Notes that an attempt has failed and another one follows.
+#[cold]
+fn note_retry(exchange: &mut Exchange<'_, '_>, server: usize, failure: Failure) {
+    exchange.state.record.retried(server, failure);
+    if let Some(trace) = &mut exchange.memory.request.texts.trace {
+        trace.attempts = trace.attempts.saturating_add(1);
+    }
 }
 
 /// Whether what was read of a request's body can be sent once more.
@@ -484,7 +493,15 @@ impl<'a> Attempt<'a> {
         };
         let client = self.ctx.client;
         let chain = seen::chain(self.ctx, &request.head, request.head_bytes());
+        let tracing = self.ctx.snapshot.plan.tracing.as_deref();
+        let trace = tracing.zip(request.texts.trace).map(|(tracing, trace)| trace.lines(tracing.b3()));
+        let trace = trace.as_ref().map(|lines| TraceContext {
+            lines: lines.bytes(),
+            keeps_state: lines.keeps_state,
+            replaces_b3: lines.replaces_b3,
+        });
         let rewrite = |edits| RequestRewrite {
+            trace,
             path_and_query: None,
             edits,
             added: client.tls.as_deref().map_or(b"", ClientTls::lines),

@@ -136,6 +136,12 @@ counters! {
     upstream_retries_denied: Counter,
     /// Requests turned away because more were under way than the proxy or its memory can take.
     requests_shed: Counter,
+    /// Spans that the collector of traces has taken.
+    spans_sent: Counter as "trace_spans_sent",
+    /// Spans that the collector of traces refused, or that the proxy's end left no time for.
+    spans_refused: Counter as "trace_spans_refused",
+    /// Requests whose spans were not sent, because the collector did not keep up.
+    spans_dropped: Counter as "trace_requests_dropped",
     /// Requests of a session that went to another server than the one that it had.
     sessions_moved: Counter,
     /// Requests with which something went wrong on purpose.

@@ -33,6 +33,10 @@ mod history;
 mod hour;
 /// The clients with the most requests.
 mod busiest;
+/// Trace contexts of requests.
+mod trace;
+/// Spans of traces.
+mod span;
 /// Facts about the process from the system.
 mod process;
 /// Writes metric families and samples as text.
@@ -64,4 +68,6 @@ pub use series::{
     AuthCell, CacheCell, Classes, ListenerCell, MirrorCell, Place, Rare, RouteCell, Series, SeriesReader,
     ServerCell, Skip, Skipped, UpstreamCell,
 };
+pub use span::{Span, SpanKind, Value};
 pub use text::{Family, Label, Syntax, Text, Type};
+pub use trace::{B3Form, Caller, Lines, Trace};

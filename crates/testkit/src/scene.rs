@@ -78,6 +78,11 @@ impl Scene {
         self.servers[server].local_addr().expect("it listens").to_string()
     }
 
+    /// The listening socket of a server, to accept with after the scene.
+    pub fn listener(&self, server: usize) -> TcpListener {
+        self.servers[server].try_clone().expect("a descriptor is free")
+    }
+
     /// Connects a client.
     pub fn client(&self, spoken: Spoken) -> Client {
         let stream = TcpStream::connect(self.running.addresses()[0]).expect("the proxy listens");

@@ -47,6 +47,7 @@ Examples:
   cargo xtask qpack                       QPACK with ls-qpack, each decoding the other
   cargo xtask testssl --against nginx     what a scanner finds, here in another proxy
   cargo xtask acme                        certificates of a test authority
+  cargo xtask traces                      traces, as OpenTelemetry's collector gets them
   cargo xtask toxiproxy                   the chaos proxy, by the clients of Toxiproxy
   cargo xtask caches                      what is expected of caches, case by case
   cargo xtask pages                       the pages of lab and load generator, as axe-core judges them
@@ -78,6 +79,8 @@ enum Command {
     Testssl(strangers::Args),
     /// Check automatic certificates with the test authority Pebble.
     Acme,
+    /// Check traces with the collector of OpenTelemetry.
+    Traces,
     /// Check the chaos proxy with the clients of Toxiproxy.
     Toxiproxy,
     /// Check the cache with the suite http-cache-tests.
@@ -102,6 +105,7 @@ fn main() -> ExitCode {
         Command::Qpack => strangers::run_qpack(),
         Command::Testssl(arguments) => strangers::run_testssl(&arguments),
         Command::Acme => strangers::run_acme(),
+        Command::Traces => strangers::run_traces(),
         Command::Toxiproxy => strangers::run_toxiproxy(),
         Command::Caches(arguments) => strangers::run_caches(&arguments),
         Command::Pages => strangers::run_pages(),

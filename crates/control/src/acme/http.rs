@@ -6,26 +6,20 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
-use config::KeyUrl;
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
-use tokio::sync::{mpsc, oneshot};
 
-use crate::outbound::Outbound;
-use crate::probe::{self, ProbeResponse};
+use crate::outbound::{Outbound, Requests};
 
 /// The largest answer: a chain of certificates.
 const ANSWER_BYTES_MAX: usize = 256 * 1024;
-/// A whole exchange, from the look-up of the name to the last byte.
-const EXCHANGE_MAX: Duration = Duration::from_secs(30);
 
 /// A client of one authority.
 #[derive(Clone)]
 pub(crate) struct Client {
-    asked: mpsc::UnboundedSender<Asked>,
+    requests: Requests,
     heard: Arc<Mutex<Heard>>,
 }
 
@@ -37,27 +31,12 @@ struct Heard {
     issuers: Vec<String>,
 }
 
-struct Asked {
-    request: Request<Bytes>,
-    answer: oneshot::Sender<Result<Response<Bytes>, String>>,
-}
-
 impl Client {
     /// Starts the task that connects, for an authority whose server's certificate these CAs have signed. It ends with
     /// the last copy of the client.
     pub(crate) fn new(outbound: Rc<Outbound>, ca: Option<PathBuf>) -> Self {
-        let (asked, mut requests) = mpsc::unbounded_channel::<Asked>();
-        tokio::task::spawn_local(async move {
-            while let Some(Asked { request, answer }) = requests.recv().await {
-                let (outbound, ca) = (Rc::clone(&outbound), ca.clone());
-                tokio::task::spawn_local(async move {
-                    let exchange = tokio::time::timeout(EXCHANGE_MAX, exchange(&outbound, request, ca));
-                    let outcome = exchange.await.unwrap_or_else(|_| Err("no answer in time".to_owned()));
-                    let _ = answer.send(outcome);
-                });
-            }
-        });
-        Self { asked, heard: Arc::default() }
+        let exchange = async move |request| exchange(&outbound, request, ca.clone()).await;
+        Self { requests: Requests::new(exchange), heard: Arc::default() }
     }
 
     /// The Retry-After of the last refusal since the last call.
@@ -98,10 +77,7 @@ impl HttpClient for Client {
             let (parts, body) = request.into_parts();
             let body = BytesResponse::from(Response::new(body)).body.into_bytes().await;
             let request = Request::from_parts(parts, body.map_err(Error::Other)?);
-            let (answer, answered) = oneshot::channel();
-            let ending = || failed("the proxy is ending".to_owned());
-            client.asked.send(Asked { request, answer }).map_err(|_| ending())?;
-            let (parts, body) = answered.await.map_err(|_| ending())?.map_err(failed)?.into_parts();
+            let (parts, body) = client.requests.make(request).await.map_err(failed)?.into_parts();
             client.hear(&parts, &body);
             if parts.status.is_client_error() || parts.status.is_server_error() {
                 // RFC 8555 §6.7: a refusal is a problem document; what is in front of the authority says otherwise.
@@ -128,20 +104,7 @@ async fn exchange(
 ) -> Result<Response<Bytes>, String> {
     let url = config::directory(&request.uri().to_string())
         .map_err(|_| format!("the authority's URL {} is not one of https", request.uri()))?;
-    let named = |why: String| format!("{}: {why}", url.server.authority());
-    let connection = outbound.connect("acme", &url.server, ca).await.map_err(named)?;
-    let bytes = written(&url, &request);
-    let is_head = request.method() == Method::HEAD;
-    let answer = probe::exchange(&connection, &bytes, (is_head, ANSWER_BYTES_MAX + 1)).await;
-    let ProbeResponse { status, headers, body } = answer.map_err(named)?;
-    if body.len() > ANSWER_BYTES_MAX {
-        return Err(named(format!("its answer is larger than {} KiB", ANSWER_BYTES_MAX >> 10)));
-    }
-    let mut response = Response::builder().status(status);
-    for (name, value) in &headers {
-        response = response.header(name.as_str(), &value[..]);
-    }
-    response.body(Bytes::from(body)).map_err(|error| named(error.to_string()))
+    outbound.exchange("acme", (&url, ca), &request, ANSWER_BYTES_MAX).await
 }
 
 /// The `issuer-domain-names` of an authorization's challenge (draft-ietf-acme-dns-persist).
@@ -156,25 +119,4 @@ fn issuers(body: &[u8]) -> Vec<String> {
     let is_name =
         |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
     names.filter_map(|name| name.as_str()).filter(is_name).map(str::to_owned).collect()
-}
-
-/// The bytes of a request. RFC 8555 §6.1: with User-Agent; a URL comes from the authority, and was parsed.
-fn written(url: &KeyUrl, request: &Request<Bytes>) -> Vec<u8> {
-    let (method, path, host) = (request.method(), &url.path, url.server.authority());
-    let mut text = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: vanward/{}\r\nAccept: */*\r\nConnection: close\r\n",
-        env!("CARGO_PKG_VERSION")
-    )
-    .into_bytes();
-    if let Some(kind) = request.headers().get("content-type") {
-        text.extend_from_slice(b"Content-Type: ");
-        text.extend_from_slice(kind.as_bytes());
-        text.extend_from_slice(b"\r\n");
-    }
-    if request.method() == Method::POST {
-        text.extend_from_slice(format!("Content-Length: {}\r\n", request.body().len()).as_bytes());
-    }
-    text.extend_from_slice(b"\r\n");
-    text.extend_from_slice(request.body());
-    text
 }

@@ -21,6 +21,7 @@ fn written_with(bytes: &[u8], address: &str, is_trusted: bool, host: Option<&str
     let chain = is_trusted.then(|| Chain::of(&head, bytes, address, is_ours));
     let rewrite = RequestRewrite {
         path_and_query: None,
+        trace: None,
         edits: None,
         added,
         target: &target,
@@ -472,6 +473,7 @@ fn edits_are_made_in_place_and_reach_what_the_proxy_adds() {
     let target = Target::of(&head, bytes).unwrap();
     let rewrite = RequestRewrite {
         path_and_query: Some(b"/v1/a?c"),
+        trace: None,
         edits: Some(&Wishes(&[
             "X-Drop",
             "X-Twice",
@@ -508,6 +510,7 @@ fn a_body_that_is_here_as_a_whole_has_a_length_and_meets_the_expectation() {
     let target = Target::of(&head, bytes).unwrap();
     let rewrite = RequestRewrite {
         path_and_query: None,
+        trace: None,
         edits: None,
         added: b"",
         target: &target,

@@ -28,7 +28,8 @@ pub(super) fn revalidate(
     }
     let Joined::Lead(lead) = ask.join(request, Some(object)) else { return };
     let counted = Counted::new(worker);
-    let subrequest = Subrequest::copy_of(ctx, routed, request);
+    let mut subrequest = Subrequest::copy_of(ctx, routed, request);
+    subrequest.is_for("revalidation");
     tokio::task::spawn_local(run(subrequest, lead, Arc::clone(object), counted));
 }
 

@@ -97,6 +97,7 @@ fn is_of_hop(head: &RequestHead, bytes: &[u8], name: &[u8]) -> bool {
 pub(super) fn check(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, vary: &Vary) -> Result<(), Refusal> {
     let is_rewritten = |name: &[u8]| match Name::of(name) {
         Name::Via | Name::Forwarded | Name::XForwardedFor | Name::XClientCert => true,
+        Name::Traceparent => ctx.snapshot.plan.tracing.is_some(),
         Name::Host => rewrites_host(ctx, routed),
         _ => false,
     };

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use http1::{HeadError, HeadLimits, RequestHead, ResponseHead};
+use telemetry::Trace;
 
 use crate::body::pump::Pump;
 use crate::body::replay::Replay;
@@ -70,6 +71,8 @@ pub(crate) struct Texts {
     pub(crate) conditions: Option<Vec<u8>>,
     /// What the authentication has found out about the client, besides a listed user.
     pub(crate) vouched: Option<Arc<Vouched>>,
+    /// The place of the request in its trace, if there are traces.
+    pub(crate) trace: Option<Trace>,
 }
 
 impl Texts {
@@ -119,6 +122,7 @@ impl Request {
         // Exchange slots are shared by connections: what a request is called is no other's to see.
         self.texts.id.clear();
         self.texts.vouched = None;
+        self.texts.trace = None;
         self.tee = None;
         self.replay = None;
         self.web = None;

@@ -37,6 +37,7 @@ use tls::{Challenges, ClientSide, Problem, ServerSide};
 use crate::cache::Cache;
 use crate::context::handover_state::HandoverState;
 use crate::context::kept_bytes::KeptBytes;
+use crate::context::tracing::Tracing;
 use crate::forward::verify::Verifier;
 use crate::shaping::Limits;
 use transport::latency_emulation::Link;
@@ -79,6 +80,8 @@ pub struct Plan {
     pub(crate) kept_bytes: Arc<KeptBytes>,
     /// Signs the cookies of splits, if the configuration has no secret.
     pub(crate) split_secret: CookieSecret,
+    /// Traces, if there are any.
+    pub tracing: Option<Arc<Tracing>>,
     /// The cache, if a route has one.
     pub cache: Option<Cache>,
     /// What certificate authorities ask for, to issue automatic certificates. The same in all plans.
@@ -160,12 +163,18 @@ impl Plan {
         let split_secret = previous.map_or_else(routes::secret, |previous| previous.split_secret);
         let mut routes = routes::routes(&config, before, cache.as_ref().map(Cache::secret));
         routes.iter_mut().for_each(|route| route.sign_splits(&split_secret));
+        let tracing = config.tracing.as_ref().map(|settings| {
+            let kept = previous.and_then(|previous| previous.tracing.as_ref());
+            let kept = kept.filter(|tracing| tracing.settings == *settings);
+            kept.map_or_else(|| Arc::new(Tracing::new(settings)), Arc::clone)
+        });
         let spaces = routes::spaces(&config, &routes);
         let trust = previous.map_or(0, |previous| {
             previous.trust + u64::from(previous.config.trusted_proxies != config.trusted_proxies)
         });
         Ok(Self {
             trust,
+            tracing,
             cache,
             challenges,
             listeners,

@@ -1,6 +1,9 @@
 //! The notes of an exchange for the access log, the counters and the metrics. The clock is read at most once for each
 //! point in time, and not at all if nobody needs it.
 
+/// The spans of a request that has ended.
+mod spans;
+
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -16,7 +19,9 @@ use crate::context::explain::{self, Known};
 use crate::context::failure::Failure;
 use crate::context::plan::Policies;
 use crate::context::seen;
+use crate::context::tracing::EndedAttempt;
 use crate::context::under_way::{Beginning, Note};
+pub(crate) use spans::AUTH_SPAN;
 
 /// Attempts of a request whose failure is told, the first ones.
 const RETRIES_NOTED: usize = 4;
@@ -71,6 +76,12 @@ pub(crate) struct Record<'a> {
     pub(crate) retries: u8,
     /// The servers of attempts that were followed by another one, and why those failed.
     retried: [(u16, Failure); RETRIES_NOTED],
+    /// The same with their times, for the spans of a trace.
+    ended_attempts: Vec<EndedAttempt>,
+    /// When an authentication server was asked, until when, and why it gave no answer.
+    asked: Option<(Instant, Instant, Option<Failure>)>,
+    /// What a request of the proxy's own is for, if it is a span of its own.
+    pub(crate) purpose: Option<&'static str>,
     pub(crate) detours: Detours,
     /// The fault that was injected.
     injected: Option<InjectedFault>,
@@ -91,7 +102,8 @@ impl<'a> Record<'a> {
     /// The notes of work that no client waits for: no request is counted or logged.
     pub(crate) fn detached(ctx: &'a ExchangeContext<'a>) -> Self {
         let worker = ctx.worker;
-        let is_timed = worker.is_logging() || ctx.snapshot.plan.config.is_measured();
+        let plan = &ctx.snapshot.plan;
+        let is_timed = worker.is_logging() || plan.config.is_measured() || plan.tracing.is_some();
         Self {
             ctx,
             began: is_timed.then(Instant::now),
@@ -115,6 +127,9 @@ impl<'a> Record<'a> {
             note: None,
             retries: 0,
             retried: [(0, Failure::BadRequest); RETRIES_NOTED],
+            ended_attempts: Vec::new(),
+            asked: None,
+            purpose: None,
             detours: Detours::default(),
             injected: None,
             failure: None,
@@ -209,6 +224,9 @@ impl<'a> Record<'a> {
         if let Some(noted) = self.retried.get_mut(usize::from(self.retries)) {
             *noted = (server as u16, failure);
         }
+        if let (true, Some(began)) = (self.is_traced(), self.attempt_began) {
+            self.ended_attempts.push(EndedAttempt { server, failure, began, ended: Instant::now() });
+        }
         self.retries += 1;
         self.ctx.worker.counters.retry(failure as usize);
         if let (Some((upstream, _)), Some(places)) = (self.server, self.places()) {
@@ -235,16 +253,16 @@ impl<'a> Record<'a> {
 
     /// Notes that the server's response has ended.
     pub(crate) fn upstream_ended(&mut self) {
-        // Only the log tells.
-        if self.ctx.worker.is_logging() {
+        // Only the log and traces tell.
+        if self.ctx.worker.is_logging() || self.is_traced() {
             self.upstream_ended = self.clock();
         }
     }
 
-    /// Adds details of a failure, behind those of earlier attempts. Only the log shows them.
+    /// Adds details of a failure, behind those of earlier attempts. Only the log and traces show them.
     #[cold]
     pub(crate) fn explain(&mut self, memory: &mut Memory, failure: Failure) {
-        if !self.ctx.worker.is_logging() {
+        if !self.ctx.worker.is_logging() && !self.is_traced() {
             return;
         }
         let known = Known {
@@ -288,8 +306,33 @@ impl<'a> Record<'a> {
         counters.client_bytes_sent.add(self.head_bytes_sent + self.body_bytes_sent);
         self.count_upstream(memory);
         if let Some(began) = self.began {
-            self.tell(memory, began, began.elapsed());
+            let duration = began.elapsed();
+            self.tell(memory, began, duration);
+            if let Some(tracing) = &self.ctx.snapshot.plan.tracing {
+                self.record_spans(tracing, memory, began, duration);
+            }
         }
+    }
+
+    /// Ends the notes of a request of the proxy's own.
+    pub(crate) fn finish_detached(&self, memory: &Memory) {
+        self.count_upstream(memory);
+        if let (Some(tracing), Some(began)) = (&self.ctx.snapshot.plan.tracing, self.began)
+            && self.purpose.is_some()
+        {
+            self.record_spans(tracing, memory, began, began.elapsed());
+        }
+    }
+
+    /// Notes that an authentication server was asked, since `began`.
+    pub(crate) fn asked(&mut self, began: Option<Instant>, failure: Option<Failure>) {
+        if let (true, Some(began)) = (self.is_traced(), began) {
+            self.asked = Some((began, Instant::now(), failure));
+        }
+    }
+
+    fn is_traced(&self) -> bool {
+        self.ctx.snapshot.plan.tracing.is_some()
     }
 
     /// Counts bytes sent to servers and received from them.

@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use ::cache::ResponseDirectives;
 use http1::{Head, Name};
-use telemetry::AuthCell;
+use telemetry::{AuthCell, Trace};
 
 use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Request;
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
 use crate::context::plan::{AuthDecision, AuthQuestion, Decisions, ForwardAuth, Joined, RefusedAnswer, Told};
+use crate::context::record::AUTH_SPAN;
 use crate::context::seen::{self, Fields};
 use crate::context::vouched::Vouched;
 use crate::forward::subrequest::{self, Subrequest};
@@ -148,7 +149,7 @@ impl Asking<'_> {
             (ctx, routed),
             auth.settings.upstream,
             &self.head(),
-            forwarding_lines(ctx, routed, request),
+            (forwarding_lines(ctx, routed, request), span(request.texts.trace)),
         )?;
         let mut outcome = Err(Failure::AuthFailed);
         let mut detail = None;
@@ -167,6 +168,7 @@ impl Asking<'_> {
         if outcome.is_err() {
             state.record.detail = detail;
         }
+        state.record.asked(began, outcome.as_ref().err().copied());
         if let Some(cell) = cell(ctx, routed) {
             cell.responses.count(outcome.as_ref().map_or(0, |answer| answer.decision.status()));
             match (&outcome, began) {
@@ -239,6 +241,11 @@ fn is_passed(name: &[u8], listed: Option<&[String]>) -> bool {
         return false;
     }
     listed.is_none_or(|listed| listed.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name)))
+}
+
+/// The span of a question in the trace of the request.
+fn span(trace: Option<Trace>) -> Option<Trace> {
+    trace.map(|trace| trace.child(trace.attempt_id(AUTH_SPAN)))
 }
 
 /// What is told of the request in fields that Traefik's and nginx's users know.

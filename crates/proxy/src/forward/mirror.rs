@@ -84,6 +84,7 @@ fn begin(
     });
     let mut subrequest = Subrequest::copy_of(ctx, routed, request);
     subrequest.retarget(mirror.upstream, Purpose::Mirror);
+    subrequest.is_for("mirror");
     if !mirror.mark.is_empty() {
         subrequest.vouch(&Vouched { request_lines: mirror.mark.clone(), ..Vouched::default() });
     }

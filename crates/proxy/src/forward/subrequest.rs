@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use http1::{ConnectionOptions, Parsed, RequestHead, Target, Version};
+use telemetry::Trace;
 
 use crate::body::kept::KeptBody;
 use crate::body::pump::Incoming;
@@ -34,6 +35,13 @@ pub(crate) struct Subrequest {
     body: Option<Rc<KeptBody>>,
     /// What the policies of the route have made for that request.
     texts: Texts,
+    /// What it is for, if it is a span of its own.
+    is_for: Option<&'static str>,
+}
+
+/// The place of a request of the proxy's own in the trace of the client's.
+fn child(trace: Option<Trace>) -> Option<Trace> {
+    trace.map(|trace| trace.child(fastrand::u64(..)))
 }
 
 impl Subrequest {
@@ -47,11 +55,13 @@ impl Subrequest {
             head: request.head_bytes()[..request.head.len].into(),
             version: request.head.start.version,
             body: None,
-            texts: request.texts.clone(),
+            texts: Texts { trace: child(request.texts.trace), ..request.texts.clone() },
+            is_for: None,
         }
     }
 
-    /// A question of the proxy's own about a request, with this head, and lines in the place of conditions.
+    /// A question of the proxy's own about a request, with this head, and lines in the place of conditions. It is the span
+    /// `trace`, which is recorded with the request.
     ///
     /// # Errors
     /// If the head is not valid.
@@ -59,7 +69,7 @@ impl Subrequest {
         (ctx, about): (&ExchangeContext<'_>, &RoutedRequest),
         upstream: usize,
         head: &[u8],
-        lines: Vec<u8>,
+        (lines, trace): (Vec<u8>, Option<Trace>),
     ) -> Result<Self, Failure> {
         let mut parsed = RequestHead::default();
         if !matches!(parsed.parse(head, &ctx.snapshot.head_limits)?, Parsed::Complete) {
@@ -83,7 +93,8 @@ impl Subrequest {
             head: head.into(),
             version: parsed.start.version,
             body: None,
-            texts: Texts { conditions: Some(lines), ..Texts::default() },
+            texts: Texts { conditions: Some(lines), trace, ..Texts::default() },
+            is_for: None,
         })
     }
 
@@ -91,6 +102,11 @@ impl Subrequest {
     pub(crate) fn retarget(&mut self, upstream: usize, purpose: Purpose) {
         self.routed.upstream = upstream;
         self.routed.purpose = purpose;
+    }
+
+    /// Says what the request is for, in the trace.
+    pub(crate) fn is_for(&mut self, purpose: &'static str) {
+        self.is_for = Some(purpose);
     }
 
     /// Adds a body.
@@ -113,9 +129,10 @@ impl Subrequest {
         let Ok(Parsed::Complete) = parsed else { return };
         memory.request.head.start.version = self.version;
         let mut state = ExchangeState::detached(&ctx);
+        state.record.purpose = self.is_for;
         let (ctx, routed) = (&ctx, &self.routed);
         steps(&mut Exchange { ctx, routed, memory: &mut memory, state: &mut state }).await;
-        state.record.count_upstream(&memory);
+        state.record.finish_detached(&memory);
     }
 }
 

@@ -22,6 +22,8 @@ mod testssl;
 mod qpack;
 /// Automatic certificates with Pebble.
 mod acme;
+/// Traces with OpenTelemetry's collector.
+mod traces;
 /// Chaos proxy with Toxiproxy's clients.
 mod toxiproxy;
 /// HTTP cache tests.
@@ -71,6 +73,10 @@ pub(crate) fn run_acme() -> Result<(), String> {
     alone(acme_step)
 }
 
+pub(crate) fn run_traces() -> Result<(), String> {
+    alone(traces_step)
+}
+
 pub(crate) fn run_streams() -> Result<(), String> {
     alone(streams_step)
 }
@@ -115,6 +121,9 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     }
     if may_run("streams", &[programs::GO, programs::OPENSSL]) {
         streams_step(workspace, steps)?;
+    }
+    if may_run("traces", &[programs::GO, programs::CURL]) {
+        traces_step(workspace, steps)?;
     }
     if may_run("toxiproxy", &[programs::GO, programs::NODE, programs::NPM, programs::PYTHON]) {
         toxiproxy_step(workspace, steps)?;
@@ -162,6 +171,11 @@ fn qpack_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
 fn acme_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     let heading = "certificates of the test authority Pebble";
     steps.run("acme", heading, || acme::check(workspace, &Scratch::new("acme")?))
+}
+
+fn traces_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    let heading = "traces, as OpenTelemetry's collector gets them";
+    steps.run("traces", heading, || traces::check(workspace, &Scratch::new("traces")?))
 }
 
 fn toxiproxy_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
