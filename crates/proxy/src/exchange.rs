@@ -32,6 +32,7 @@ use transport::cold::cold;
 /// Serves the request whose head is at the front of the exchange slot's buffer.
 pub(crate) async fn exchange(ctx: &ExchangeContext<'_>, memory: &mut Memory) -> Next {
     let mut state = ExchangeState::new(ctx);
+    begin_trace(ctx, memory);
     let next = match run(ctx, memory, &mut state).await {
         Ok(next) => next,
         Err(failure) => cold(|| fail(ctx, memory, &mut state, failure)).await,
@@ -43,12 +44,18 @@ pub(crate) async fn exchange(ctx: &ExchangeContext<'_>, memory: &mut Memory) -> 
 /// Answers a request that is malformed or incomplete.
 pub(crate) async fn refuse(ctx: &ExchangeContext<'_>, memory: &mut Memory, failure: Failure) -> Next {
     let mut state = ExchangeState::new(ctx);
-    if let Some(tracing) = &ctx.snapshot.plan.tracing {
-        tracing::begin(ctx, tracing, &mut memory.request);
-    }
+    begin_trace(ctx, memory);
     let next = fail(ctx, memory, &mut state, failure).await;
     end(memory, &mut state);
     next
+}
+
+/// Finds the place of the request in its trace, if there are traces.
+#[inline]
+fn begin_trace(ctx: &ExchangeContext<'_>, memory: &mut Memory) {
+    if let Some(tracing) = &ctx.snapshot.plan.tracing {
+        tracing::begin(ctx, tracing, &mut memory.request);
+    }
 }
 
 async fn run(
@@ -57,9 +64,6 @@ async fn run(
     state: &mut ExchangeState<'_>,
 ) -> Result<Next, Failure> {
     let Memory { request, note, .. } = &mut *memory;
-    if let Some(tracing) = &ctx.snapshot.plan.tracing {
-        tracing::begin(ctx, tracing, request);
-    }
     let mut routed = RoutedRequest::new(ctx, &request.head);
     let admission = admit(&mut routed, ctx, &request.head, request.buffer.filled(), state);
     if admission.is_ok() {
