@@ -29,8 +29,12 @@ mod check_route;
 mod reach;
 /// Tables on the terminal.
 mod table;
+/// Numbers for people.
+mod units;
 /// `vanward status`: shows the state of the running proxy.
 pub(crate) mod status;
+/// `vanward top`: shows the running proxy live, with keys that change it.
+pub(crate) mod top;
 /// `vanward reload`: reloads the configuration of the running proxy.
 pub(crate) mod reload;
 /// `vanward drain`, `restore`, `weigh`, `add`, `remove`: change servers of the running proxy.

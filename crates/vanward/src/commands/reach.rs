@@ -58,35 +58,12 @@ impl Reach {
     }
 
     fn ask(&self, method: &str, path: &str, body: &[u8]) -> Result<Answer, ExitCode> {
-        let socket = self.socket()?;
-        let failed = |what: &str, error: std::io::Error| {
-            let remedy = match error.kind() {
-                ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-                    "; is the proxy running, and is this the `admin` of its configuration?"
-                }
-                ErrorKind::PermissionDenied => "; only the user of the proxy may use it",
-                _ => "",
-            };
-            super::fail(super::FAILED, format_args!("cannot {what} {}: {error}{remedy}", socket.display()))
-        };
-        let mut stream = UnixStream::connect(&socket).map_err(|error| failed("connect to", error))?;
-        let exchange = |stream: &mut UnixStream| {
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
-            let head = format!(
-                "{method} {path} HTTP/1.1\r\nHost: vanward\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-                body.len()
-            );
-            stream.write_all(&[head.as_bytes(), body].concat())?;
-            let mut response = Vec::new();
-            stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut response)?;
-            Ok(response)
-        };
-        let response = exchange(&mut stream).map_err(|error| failed("talk to", error))?;
-        parse(&response).ok_or_else(|| {
-            let what = format_args!("{} gives no response of a proxy", socket.display());
-            super::fail(super::FAILED, what)
-        })
+        self.line()?.exchange(method, path, body, PATIENCE).map_err(|error| super::fail(super::FAILED, error))
+    }
+
+    /// The way to the proxy, for a command that asks several times.
+    pub(crate) fn line(&self) -> Result<Line, ExitCode> {
+        self.socket().map(|socket| Line { socket })
     }
 
     /// Path of the socket. A file with mistakes elsewhere still gives it.
@@ -115,7 +92,74 @@ impl Reach {
     }
 }
 
+/// The way to a proxy.
+pub(crate) struct Line {
+    socket: PathBuf,
+}
+
+impl Line {
+    /// Where the proxy is, for people.
+    pub(crate) fn place(&self) -> String {
+        self.socket.display().to_string()
+    }
+
+    /// Sends a request, and waits for the response as long as `patience` at each step.
+    ///
+    /// # Errors
+    /// Why there is no response, and what to do about it.
+    pub(crate) fn exchange(
+        &self,
+        method: &str,
+        path: &str,
+        body: &[u8],
+        patience: Duration,
+    ) -> Result<Answer, String> {
+        let failed = |what: &str, error: std::io::Error| {
+            let remedy = match error.kind() {
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+                    "; is the proxy running, and is this the `admin` of its configuration?"
+                }
+                ErrorKind::PermissionDenied => "; only the user of the proxy may use it",
+                _ => "",
+            };
+            format!("cannot {what} {}: {error}{remedy}", self.socket.display())
+        };
+        let mut stream = UnixStream::connect(&self.socket).map_err(|error| failed("connect to", error))?;
+        let exchange = |stream: &mut UnixStream| {
+            stream.set_read_timeout(Some(patience))?;
+            stream.set_write_timeout(Some(patience))?;
+            let head = format!(
+                "{method} {path} HTTP/1.1\r\nHost: vanward\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                body.len()
+            );
+            stream.write_all(&[head.as_bytes(), body].concat())?;
+            let mut response = Vec::new();
+            stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut response)?;
+            Ok(response)
+        };
+        let response = exchange(&mut stream).map_err(|error| failed("talk to", error))?;
+        parse(&response).ok_or_else(|| format!("{} gives no response of a proxy", self.socket.display()))
+    }
+}
+
 impl Answer {
+    /// Reads the JSON of the response.
+    ///
+    /// # Errors
+    /// In one line, why the proxy rejected the request, or that this is no such JSON.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, String> {
+        if self.is_done {
+            return serde_json::from_slice(&self.body)
+                .map_err(|error| format!("the proxy's response is invalid: {error}"));
+        }
+        match serde_json::from_slice(&self.body) {
+            Ok(Refused { error, .. }) => Err(error),
+            Err(_) => {
+                Err(format!("the proxy rejects it: {}", String::from_utf8_lossy(&self.body).trim_end()))
+            }
+        }
+    }
+
     /// Reads the JSON of the response, or reports why the request failed.
     pub(crate) fn told<T: DeserializeOwned>(&self) -> Result<T, ExitCode> {
         if self.is_done {

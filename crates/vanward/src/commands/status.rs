@@ -6,8 +6,6 @@ mod cache;
 mod routes;
 /// The part of the status about upstreams and their servers.
 mod servers;
-/// Numbers for people.
-mod units;
 
 use std::cmp::Ordering;
 use std::fmt::Write;
@@ -20,8 +18,8 @@ use api::traffic::TrafficStatus;
 use clap::ValueEnum;
 
 use super::reach::Reach;
+use super::units::{bytes, count, milliseconds, percent, rate, time};
 use super::{faults, maintenance, shape};
-use units::{bytes, count, milliseconds, percent, rate, time};
 
 /// Shows the state of the running proxy: totals and rates of the last minute, routes, and upstreams with their servers.
 #[derive(clap::Args)]

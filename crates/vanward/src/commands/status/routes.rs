@@ -3,7 +3,7 @@
 use api::status::RouteStatus;
 
 use super::super::table::{Align, table};
-use super::units::{milliseconds, rate};
+use super::super::units::{milliseconds, rate};
 use super::{Sort, View, by_traffic};
 
 /// Appends the routes as a table: those that the filter shows.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use api::status::{ServerState, ServerStatus, UpstreamStatus};
 
 use super::super::table::{Align, coloured};
-use super::units::{count, milliseconds, rate};
+use super::super::units::{count, milliseconds, rate};
 use super::{Sort, View, by_traffic};
 
 /// Appends an upstream, with its servers as a table. Nothing if the filter leaves none of them.
