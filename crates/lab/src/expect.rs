@@ -3,7 +3,7 @@
 //! An expectation without a figure counts as missed.
 
 use report::Summary;
-use report::condition::{Condition, Figure};
+use report::condition::{Condition, Figure, StreamFigure};
 use report::latency::Latency;
 use report::results::Expectation;
 use report::summary::{Metric, Row};
@@ -37,9 +37,6 @@ impl TryFrom<String> for Expect {
             return Err(
                 "the lab counts no responses by status; expect something of errors instead".to_owned()
             );
-        }
-        if matches!(condition.figure(), Figure::Stream(_)) {
-            return Err("the lab measures no streams; vanward load does".to_owned());
         }
         Ok(Self { text, named, proxies: Vec::new(), condition })
     }
@@ -103,6 +100,19 @@ impl Expect {
         Ok(Self { proxies, ..self })
     }
 
+    /// Refuses an expectation of streams in a plan without them.
+    pub(crate) fn of_streams(self, has_streams: bool) -> Result<Self, String> {
+        if self.is_of_streams() && !has_streams {
+            return Err(format!("{:?} is of streams, and no case of the plan has any", self.text));
+        }
+        Ok(self)
+    }
+
+    /// Whether only streams have its figure.
+    fn is_of_streams(&self) -> bool {
+        matches!(self.condition.figure(), Figure::Stream(_))
+    }
+
     /// Removes proxies that take no part in a run, and returns their names.
     pub(crate) fn retain(&mut self, is_there: impl Fn(&str) -> bool) -> Vec<String> {
         self.proxies.extract_if(.., |name| !is_there(name)).collect()
@@ -126,10 +136,32 @@ impl Expect {
             Figure::Rate => row.cell(Metric::RequestsPerSecond).estimate.map(|estimate| estimate.median),
             Figure::CpuPerRequest => row.cell(Metric::CpuPerRequest).estimate.map(|estimate| estimate.median),
             Figure::Memory => row.cell(Metric::Memory).estimate.map(|estimate| estimate.median),
+            Figure::Stream(figure) => of_streams(row, figure),
             // Refused where it is read.
-            Figure::Status(_) | Figure::StatusShare(_) | Figure::Stream(_) => None,
+            Figure::Status(_) | Figure::StatusShare(_) => None,
         }
     }
+}
+
+/// A figure that only streams have.
+fn of_streams(row: &Row<'_>, figure: StreamFigure) -> Option<f64> {
+    let streams = row.streams()?;
+    let count = match figure {
+        StreamFigure::Lost => streams.lost,
+        StreamFigure::LostShare => {
+            let all = row.requests + streams.lost;
+            return (all > 0).then(|| streams.lost as f64 / all as f64);
+        }
+        StreamFigure::Duplicates => streams.duplicates,
+        StreamFigure::OutOfOrder => streams.out_of_order,
+        StreamFigure::ClosedEarly => streams.closed_early,
+        StreamFigure::Reconnected => streams.reconnected,
+        StreamFigure::SentRate => return row.sent_per_second().map(|estimate| estimate.median),
+        // The worst round counts, as it does for a client.
+        StreamFigure::Gap(1.0) => streams.longest_silence_us,
+        StreamFigure::Gap(quantile) => return streams.gaps.at_quantile_us(quantile).map(|us| us as f64),
+    };
+    Some(count as f64)
 }
 
 /// Judges each expectation for each of its proxies in each case. Without a figure it was missed, for any reason: the
@@ -142,7 +174,10 @@ pub(crate) fn judge(plan: &Plan, summary: &Summary<'_>) -> Vec<Expectation> {
     let mut judged = Vec::new();
     for (expect, proxy) in about {
         let known = plan.proxies.iter().find(|installed| installed.name == proxy);
-        let is_in = |case: &&CasePlan| known.is_none_or(|installed| case.includes(installed));
+        let is_in = |case: &&CasePlan| {
+            known.is_none_or(|installed| case.includes(installed))
+                && (case.streams.is_some() || !expect.is_of_streams())
+        };
         let missed = |case: &str| Expectation {
             text: expect.text.clone(),
             proxy: proxy.to_owned(),

@@ -453,6 +453,7 @@ impl<'p> Experiment<'p> {
                 .is_some()
                 .then(|| PathBuf::from(requests_name(self.plan, case))),
             message: plan.message.clone(),
+            streams: plan.streams.clone(),
             timeout: plan.timeout,
             says_keep_alive: self.plan.says_keep_alive && plan.version == Version::Http1,
         }

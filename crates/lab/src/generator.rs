@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::group::Group;
-use crate::plan::{Message, Own};
+use crate::plan::{Message, Own, StreamPlan};
 use crate::usage::Root;
 use crate::{proxies, start};
 
@@ -96,6 +96,8 @@ pub(crate) struct Request {
     pub(crate) requests_from: Option<PathBuf>,
     /// Differences from a plain GET.
     pub(crate) message: Message,
+    /// Streams in place of requests.
+    pub(crate) streams: Option<StreamPlan>,
     /// Timeout of a request.
     pub(crate) timeout: Duration,
     /// Whether requests have `Connection: keep-alive`.
@@ -229,7 +231,8 @@ fn closed_loop_of_one_url(request: &Request) -> Option<&'static str> {
     let list = request.urls.as_ref().or(request.requests_from.as_ref());
     let list = list.map(|_| "only vanward's own generator takes a list here");
     let message = "only vanward's own generator sends other methods, fields and bodies here";
-    rate.or(list).or((!request.message.is_plain()).then_some(message))
+    let streams = request.streams.as_ref().map(|_| "only vanward's own generator measures streams here");
+    rate.or(list).or(streams).or((!request.message.is_plain()).then_some(message))
 }
 
 /// Arguments for the field `Connection: keep-alive`, if requests have it.
@@ -266,6 +269,7 @@ fn measured(seconds: f64, requests: u64, received_bytes: u64, latency: Latency) 
         load: None,
         origins: None,
         network: None,
+        streams: None,
     }
 }
 
@@ -294,6 +298,10 @@ fn number_after(output: &str, label: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+
+    use report::results::StreamKind;
+
     use super::*;
 
     /// A second over one connection.
@@ -310,6 +318,7 @@ mod tests {
             urls: None,
             requests_from: None,
             message: Message::default(),
+            streams: None,
             timeout: Duration::from_secs(10),
             says_keep_alive: false,
         }
@@ -330,6 +339,45 @@ mod tests {
                 "/p -q -k -l -c4 -s10 -t2 -n200000 -e /f/ab.csv http://127.0.0.1:1/tiny",
             ]
         );
+    }
+
+    #[test]
+    fn streams_are_commands_of_their_own() {
+        let streams = |kind| StreamPlan {
+            kind,
+            per_connection: NonZeroUsize::MIN,
+            message: None,
+            size_bytes: 0,
+            in_flight: None,
+            senders: None,
+            messages: None,
+            fields: load::StampFields::default(),
+        };
+        let two = NonZeroUsize::new(2);
+        let command = |streams: StreamPlan, version| {
+            let request = Request { streams: Some(streams), version, ..request() };
+            let command = (ALL[0].command)(Path::new("/p"), &request, Path::new("/f")).join(" ");
+            let (flags, _) = command.split_once(" --quiet -c 4").expect("the flags of all").clone();
+            (flags.to_owned(), command.contains(" --h2 "))
+        };
+        let fan_out = StreamPlan { senders: two, size_bytes: 200, ..streams(StreamKind::FanOut) };
+        let time = load::StampFields { time: "ts".to_owned(), ..load::StampFields::default() };
+        let events =
+            StreamPlan { per_connection: two.expect("2"), fields: time, ..streams(StreamKind::Events) };
+        let message = Some("-x".to_owned());
+        let bidi = StreamPlan { messages: two, message, ..streams(StreamKind::GrpcBidi) };
+        let loops = StreamPlan { in_flight: two, ..streams(StreamKind::Echo) };
+        for (streams, version, expected) in [
+            (fan_out, Version::Http1, ("/p load websocket --fan-out --senders=2 --size=200 --json", false)),
+            (events, Version::Http2, ("/p load events -m 2 --time-field=ts --json", true)),
+            (bidi, Version::Http2, ("/p load grpc --bidi --messages=2 --message=-x --json", false)),
+            (loops, Version::Http1, ("/p load websocket --echo --in-flight=2 --json", false)),
+        ] {
+            let (flags, has_h2) = command(streams, version);
+            assert_eq!((flags.as_str(), has_h2), expected);
+        }
+        let others = Request { streams: Some(streams(StreamKind::Echo)), ..request() };
+        assert!(ALL[1..].iter().all(|generator| (generator.refuses)(&others).is_some()));
     }
 
     #[test]

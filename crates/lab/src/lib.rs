@@ -63,7 +63,7 @@ pub use error::Error;
 pub use experiment::{Forecast, Progress, Watcher, run};
 pub use plan::{
     CasePlan, Deviation, Features, Load, Message, OriginPlan, OriginSource, OriginsTls, Own, Payload, Plan,
-    RequestList, Timing,
+    RequestList, StreamPlan, Timing,
 };
 pub use serving::Serving;
 pub use site::Host;

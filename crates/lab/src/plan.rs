@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use report::figure;
-use report::results::{Absent, DELAYED, File, LIMITED, Layer, Published, Role, Scheme, Upstream, Version};
+use report::results::{
+    Absent, DELAYED, File, LIMITED, Layer, Published, Role, Scheme, StreamKind, Upstream, Version,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -108,6 +110,8 @@ impl Plan {
     pub(crate) fn probe(&self, case: &CasePlan) -> Payload {
         match &self.origins.ready {
             Some(path) => Payload { path: path.clone(), bytes: None, ..case.payload.clone() },
+            // A stream has no end to wait for.
+            None if case.streams.is_some() => Payload::tiny(),
             None => case.payload.clone(),
         }
     }
@@ -143,7 +147,9 @@ pub struct CasePlan {
     pub requests_from: Option<RequestList>,
     /// Differences of the requests from a plain GET.
     pub message: Message,
-    /// When requests are sent.
+    /// Streams in place of requests, at the payload's path.
+    pub streams: Option<StreamPlan>,
+    /// When requests, or messages of streams, are sent.
     pub load: Load,
     /// Load generator.
     pub generator: &'static Generator,
@@ -163,6 +169,27 @@ pub struct CasePlan {
     pub features: Features,
     /// Name of the published case to compare with.
     pub published: Option<String>,
+}
+
+/// Streams of a case.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamPlan {
+    /// What they are.
+    pub kind: StreamKind,
+    /// Streams on each connection; more than one over HTTP/2 alone.
+    pub per_connection: NonZeroUsize,
+    /// What is sent, as it is written; `None` is what `vanward load` sends by default.
+    pub message: Option<String>,
+    /// Shorter messages are filled up to this size.
+    pub size_bytes: usize,
+    /// In a closed loop: messages that a stream sends before the first is answered.
+    pub in_flight: Option<NonZeroUsize>,
+    /// Streams that send, of a fan-out.
+    pub senders: Option<NonZeroUsize>,
+    /// Messages of a gRPC call.
+    pub messages: Option<NonZeroUsize>,
+    /// Names of the fields with number, time and sender.
+    pub fields: load::StampFields,
 }
 
 /// A list of requests, which go to whatever is measured.
@@ -415,7 +442,9 @@ impl CasePlan {
         let key = |case: &Self| {
             let protocol = (case.scheme, case.version, case.upstream, case.layer);
             let list = case.requests_from.clone();
-            let asked = (case.payload.clone(), case.urls, list, case.message.clone());
+            let streams =
+                case.streams.as_ref().map(|streams| StreamPlan { in_flight: None, ..streams.clone() });
+            let asked = (case.payload.clone(), case.urls, list, case.message.clone(), streams);
             (asked, protocol, case.connections, case.workers, case.features)
         };
         self.load == Load::Closed && key(self) == key(paced) && self.generator.name == paced.generator.name

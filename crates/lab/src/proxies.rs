@@ -51,7 +51,7 @@ use std::process::Command;
 
 use report::figure;
 use report::judge::Trait;
-use report::results::{Absent, File, Layer, Role, Upstream, Version};
+use report::results::{Absent, File, Layer, Role, StreamKind, Upstream, Version};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::agent::words::{Server, Wanted};
@@ -154,6 +154,8 @@ pub struct Service {
     pub features: Features,
     /// Path and query of all requests; `None` if they differ.
     pub target: Option<String>,
+    /// Streams in place of requests; what shows that the proxy is ready is a request all the same.
+    pub streams: Option<StreamKind>,
 }
 
 /// How a proxy verifies the certificate of its origins.
@@ -181,7 +183,23 @@ impl Service {
             Upstream::Https => Some("origins over TLS"),
             Upstream::H2 => Some("origins over HTTP/2"),
         };
-        refuse(name, (self.layer == Layer::Four).then_some(LAYER_4).or(upstream))
+        refuse(name, (self.layer == Layer::Four).then_some(LAYER_4).or(upstream))?;
+        self.has_no_streams(name)
+    }
+
+    /// Rejects streams, for proxies whose driver does not configure them.
+    fn has_no_streams(&self, name: &'static str) -> Result<(), Error> {
+        let streams = self.streams.map(|kind| match kind {
+            StreamKind::Events => "server-sent events here",
+            StreamKind::Echo | StreamKind::FanOut => "WebSockets here",
+            _ => "gRPC here",
+        });
+        refuse(name, streams)
+    }
+
+    /// The service without its streams, for proxies that pass on whatever comes.
+    fn without_streams(&self) -> Self {
+        Self { streams: None, ..self.clone() }
     }
 
     /// Rejects features beside forwarding, for proxies without them.

@@ -51,6 +51,7 @@ impl Serving {
             access_log: false,
             features: Features::default(),
             target: None,
+            streams: None,
         };
         let proxy = start::proxy(&installed, &service, &cores, folder.path(), &Payload::tiny()).await?;
         let proxy = proxy.ok_or(Error::Empty("proxy"))?;

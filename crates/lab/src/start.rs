@@ -413,6 +413,7 @@ mod tests {
             access_log: false,
             features: crate::plan::Features::default(),
             target: None,
+            streams: None,
         };
         let error =
             until_it_answers(&mut group, &service, "/tiny", Some(1)).await.expect_err("it ends").to_string();

@@ -14,6 +14,8 @@ mod own_services;
 mod lists;
 /// Plans of resilience runs.
 mod resilience;
+/// Streams in place of requests.
+mod streams;
 /// Values.
 mod values;
 
@@ -23,7 +25,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use mistake::{Mistake, Places, nearest};
-use report::results::{Layer, Role, Scheme, Upstream, Version};
+use report::results::{Layer, Role, Scheme, StreamKind, Upstream, Version};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -41,6 +43,7 @@ use lists::{Lists, RawRequestsFrom};
 use machines::RawMachines;
 pub use own_services::authority_of;
 use own_services::{RawCommand, RawOrigin, RawRequest, RawTarget};
+use streams::RawStreams;
 use values::{
     Each, Rate, RawGenerator, RawLoad, RawPayload, RawUrls, Size, Span, Workers, ten_seconds, three,
 };
@@ -123,14 +126,14 @@ impl Written {
         check_proxies(&raw.named(), &mut refuse);
         check_deviations(&raw, &mut refuse);
         let has_targets_alone = raw.has_targets_alone();
-        let expectations = expectations(raw.expect, &names, &mut refuse);
+        let has_streams = raw.has_streams();
+        let expectations = expectations(raw.expect, &names, has_streams, &mut refuse);
         let placement = raw.machine.placement().map_err(|message| refuse(0..0, message));
         let clients = placement.as_ref().map_or(1, |placement| placement.clients.len());
         let origins = RawOrigin::plan(raw.origin.as_ref(), raw.origins.as_ref(), file, &mut refuse);
         let origins = if has_targets_alone { origins.unless_own() } else { origins };
         authorities.extend(own_services::authorities(&raw.target, file, &mut refuse));
-        let (has_own_origins, have_origins_tls) = (origins.is_own(), origins.tls.is_some());
-        let given = Given { quick, clients, has_own_origins, have_origins_tls };
+        let given = Given { quick, clients, origins: &origins, says_keep_alive: raw.say_keep_alive };
         let mut lists = Lists::new(text, file);
         let mut cases =
             if is_whole { cases_of(&raw.case, given, &mut lists, &mut refuse) } else { Vec::new() };
@@ -182,13 +185,14 @@ impl Written {
 fn expectations(
     written: Vec<Spanned<String>>,
     names: &[&str],
+    has_streams: bool,
     refuse: &mut dyn FnMut(Range<usize>, String),
 ) -> Vec<Expect> {
     let mut expectations = Vec::new();
     for expect in written {
         let at = expect.span();
         let read = Expect::try_from(expect.into_inner());
-        match read.and_then(|expect| expect.about(names)) {
+        match read.and_then(|expect| expect.about(names)?.of_streams(has_streams)) {
             Ok(expect) => expectations.push(expect),
             Err(message) => refuse(at, message),
         }
@@ -221,6 +225,11 @@ impl RawPlan {
         self.command.clear();
         self.proxy.clear();
         Some(name)
+    }
+
+    /// Whether a case has streams.
+    fn has_streams(&self) -> bool {
+        self.case.iter().any(|case| case.get_ref().stream.is_some())
     }
 
     /// Whether all that is measured runs already.
@@ -371,20 +380,26 @@ fn check_proxies(raw: &Named<'_>, refuse: &mut dyn FnMut(Range<usize>, String)) 
 
 /// What is known of a plan besides its cases.
 #[derive(Clone, Copy)]
-struct Given {
+struct Given<'g> {
     quick: bool,
     /// Number of machines that send load.
     clients: usize,
+    origins: &'g OriginPlan,
+    /// Whether requests have `Connection: keep-alive`.
+    says_keep_alive: bool,
+}
+
+impl Given<'_> {
     /// Whether responses are those of `vanward origin`.
-    has_own_origins: bool,
-    /// Whether other origins use TLS.
-    have_origins_tls: bool,
+    fn has_own_origins(&self) -> bool {
+        self.origins.is_own()
+    }
 }
 
 /// Every combination of every case.
 fn cases_of(
     written: &[Spanned<RawCase>],
-    given: Given,
+    given: Given<'_>,
     lists: &mut Lists<'_>,
     refuse: &mut dyn FnMut(Range<usize>, String),
 ) -> Vec<CasePlan> {
@@ -396,19 +411,25 @@ fn cases_of(
         if let Some(message) = case.get_ref().request.as_ref().and_then(RawRequest::impossible) {
             refuse(case.span(), message);
         }
+        if let Some(streams) = &case.get_ref().stream
+            && let Some(message) = streams.get_ref().impossible()
+        {
+            refuse(streams.span(), message);
+            is_refused = true;
+        }
         let list = case.get_ref().requests_from.as_ref();
         let list = list.and_then(|written| lists.read(written, &case.get_ref().hosts, refuse));
         for mut plan in case.get_ref().plans(given.quick) {
             plan.requests_from = list.clone();
-            if !given.has_own_origins {
+            if !given.has_own_origins() || plan.streams.is_some() {
                 plan.payload.bytes = None;
             }
             let wrong = if names.insert(plan.name.clone()) {
-                impossible(&plan, given)
+                impossible(&plan, given).or_else(|| streams::impossible(&plan, given))
             } else {
                 Some(format!(
                     "there are two cases called {:?}; put what tells them apart into name: {{scheme}}, {{version}}, \
-                     {{upstream}}, {{layer}}, {{payload}}, {{connections}}, {{workers}}, {{load}}, {{generator}}",
+                     {{upstream}}, {{layer}}, {{payload}}, {{connections}}, {{workers}}, {{load}}, {{generator}}, {{stream}}",
                     plan.name
                 ))
             };
@@ -455,10 +476,9 @@ struct RawCase {
     name: Option<String>,
     #[serde(default)]
     scheme: Each<Scheme>,
-    #[serde(default)]
-    version: Each<Version>,
-    #[serde(default)]
-    upstream: Each<Upstream>,
+    /// HTTP/2 for gRPC, which knows no other.
+    version: Option<Each<Version>>,
+    upstream: Option<Each<Upstream>>,
     #[serde(default)]
     layer: Each<Layer>,
     #[serde(default)]
@@ -479,6 +499,7 @@ struct RawCase {
     #[serde(default)]
     hosts: Vec<String>,
     request: Option<RawRequest>,
+    stream: Option<Spanned<RawStreams>>,
     cache: Option<Size>,
     delay: Option<Span>,
     rate: Option<Rate>,
@@ -512,8 +533,13 @@ impl RawCase {
             .map(RawPayload::payload)
             .collect();
         let mut plans = Vec::new();
-        let protocols: Vec<_> = both(schemes, &self.version).collect();
-        let behind: Vec<_> = both(&self.upstream, &self.layer).collect();
+        let is_grpc = self.stream.as_ref().is_some_and(|streams| streams.get_ref().kind.is_grpc());
+        let usual = match is_grpc {
+            true => (Each(vec![Version::Http2]), Each(vec![Upstream::H2])),
+            false => <(Each<Version>, Each<Upstream>)>::default(),
+        };
+        let protocols: Vec<_> = both(schemes, self.version.as_ref().unwrap_or(&usual.0)).collect();
+        let behind: Vec<_> = both(self.upstream.as_ref().unwrap_or(&usual.1), &self.layer).collect();
         let ways = protocols.iter().flat_map(|way| behind.iter().map(move |behind| (*way, *behind)));
         for ((&scheme, &version), (&upstream, &layer)) in ways {
             for (&workers, &generator) in both(&self.workers, &self.generator) {
@@ -529,6 +555,7 @@ impl RawCase {
                             payload,
                             connections,
                             load: &load.0,
+                            streams: self.stream.as_ref().map(|streams| streams.get_ref().kind),
                         };
                         plans.push(self.plan(short, &variant));
                     }
@@ -552,6 +579,7 @@ impl RawCase {
             urls: self.urls.as_ref().map(|urls| UrlList { total: urls.total.get(), seed: urls.seed }),
             requests_from: None,
             message: self.request.as_ref().map(RawRequest::message).unwrap_or_default(),
+            streams: self.stream.as_ref().map(|streams| streams.get_ref().plan()),
             load: variant.load.clone(),
             generator: variant.generator,
             connections: variant.connections,
@@ -585,6 +613,7 @@ struct Variant<'p> {
     payload: &'p Payload,
     connections: NonZeroUsize,
     load: &'p Load,
+    streams: Option<StreamKind>,
 }
 
 impl Variant<'_> {
@@ -605,177 +634,10 @@ impl Variant<'_> {
             .replace("{connections}", &self.connections.to_string())
             .replace("{workers}", &self.workers.to_string())
             .replace("{generator}", self.generator.name)
+            .replace("{stream}", self.streams.map_or("requests", StreamKind::word))
             .replace("{load}", &load)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    const SHORTEST: &str = "title = \"t\"\nproxies = [\"direct\"]\nduration = \"1s\"\n";
-
-    #[test]
-    fn every_combination_is_a_case() {
-        let text = format!(
-            "{SHORTEST}[[case]]\nscheme = [\"http\", \"https\"]\npayload = [\"tiny\", \"large\"]\n\
-             connections = [1, 2]\nload = [\"closed\", \"50%\"]\n"
-        );
-        let read = Written::read(&text, "f", false).expect("a plan");
-        assert_eq!(read.cases.len(), 16);
-        assert_eq!(read.cases[0].name, "http-tiny-c1-closed");
-        assert_eq!(read.cases[15].name, "https-large-c2-50%");
-        assert_eq!(read.cases[15].load, Load::ShareOfSlowest(0.5));
-    }
-
-    #[test]
-    fn what_origins_speak_and_the_layer_make_cases_of_their_own() {
-        let text = format!(
-            "{SHORTEST}[[case]]\nname = \"{{upstream}}-{{layer}}\"\npayload = \"tiny\"\nconnections = 1\n\
-             upstream = [\"http\", \"https\", \"h2\"]\n[[case]]\nname = \"l{{layer}}-{{scheme}}\"\npayload = \"tiny\"\n\
-             connections = 1\nscheme = \"https\"\nupstream = \"https\"\nlayer = 4\n"
-        );
-        let read = Written::read(&text, "f", false).expect("a plan");
-        let names: Vec<&str> = read.cases.iter().map(|case| case.name.as_str()).collect();
-        assert_eq!(names, ["http-7", "https-7", "h2-7", "l4-https"]);
-        // Whoever speaks no TLS has nobody to speak with.
-        assert_eq!(read.cases.iter().filter(|case| case.includes_role(Role::Direct)).count(), 2);
-    }
-
-    #[test]
-    fn versions_generators_searches_and_deviations_are_read() {
-        let text = format!(
-            "{SHORTEST}[[case]]\nname = \"{{version}}-{{generator}}-{{load}}\"\npayload = \"tiny\"\nconnections = 1\n\
-             version = [\"1.1\", \"2\"]\ngenerator = [\"vanward\", \"h2load\"]\nload = [\"closed\", \"p99 < 10ms\"]\n\
-             [proxy.direct]\nworkers = 2\naccess_log = true\n"
-        );
-        let read = Written::read(&text, "f", false).expect("a plan");
-        let names: Vec<&str> = read.cases.iter().map(|case| case.name.as_str()).collect();
-        assert_eq!(names[..3], ["1.1-vanward-closed", "1.1-vanward-highest", "1.1-h2load-closed"]);
-        assert_eq!((read.cases.len(), read.cases[7].version), (8, Version::Http2));
-        assert!(matches!(&read.cases[7].load, Load::Search(bound) if bound.text() == "p99 < 10ms"));
-        assert_eq!(read.wanted.deviations["direct"].access_log, Some(true));
-    }
-
-    #[test]
-    fn quick_takes_what_it_says() {
-        let text = format!(
-            "{SHORTEST}[[case]]\npayload = [\"tiny\", \"large\"]\nconnections = 400\nscheme = [\"http\", \"https\"]\n\
-             duration = \"500ms\"\nquick = {{ connections = 4, payload = \"tiny\", scheme = \"https\" }}\n[quick]\nrepeats = 1\nduration = \"10ms\"\n"
-        );
-        let full = Written::read(&text, "f", false).expect("a plan");
-        assert_eq!((full.cases.len(), full.timing.rounds), (4, 3));
-        assert_eq!(full.cases[0].measured(full.timing), Duration::from_millis(500));
-        let quick = Written::read(&text, "f", true).expect("a plan");
-        assert_eq!((quick.cases.len(), quick.cases[0].connections.get()), (1, 4));
-        assert_eq!(quick.cases[0].scheme, Scheme::Https);
-        assert_eq!((quick.timing.rounds, quick.timing.measured), (1, Duration::from_millis(10)));
-        assert_eq!(quick.cases[0].measured(quick.timing), quick.timing.measured);
-    }
-
-    #[test]
-    fn mistakes_have_a_place_and_the_name_that_was_meant() {
-        let case = "[[case]]\npayload = \"tiny\"\nconnections = 1\n";
-        let cases = [
-            (format!("{SHORTEST}{case}lod = 5\n"), "f:7:1: ", "did you mean \"load\""),
-            (format!("{SHORTEST}{case}load = \"much\"\n"), "f:7:8: ", "\"closed\""),
-            (format!("{SHORTEST}{case}delay = \"5\"\n"), "f:7:9: ", "duration"),
-            (format!("{SHORTEST}{case}{case}"), "f:4:", "two cases"),
-            (SHORTEST.replace("direct", "ngnix") + case, "f:2:12: ", "nginx"),
-            (
-                format!("expect = [\"direct: p99 < much\"]\n{SHORTEST}{case}"),
-                "f:1:",
-                "\"much\" is not a duration",
-            ),
-            (format!("{SHORTEST}{case}load = \"errors < 1\"\n"), "f:7:8: ", "p99 < 10ms"),
-            (format!("{SHORTEST}{case}generator = \"siege\"\n"), "f:7:13: ", "h2load"),
-            (format!("{SHORTEST}{case}[proxy.nginx]\nworkers = 2\n"), "f:1:1: ", "none of the plan's"),
-            (format!("{SHORTEST}{case}load = \"50%\"\n"), "f:1:1: ", "follows from a closed loop"),
-            (
-                format!("{SHORTEST}{}", case.replace("tiny", "tinny")),
-                "f:",
-                "/tinny\": an origin has no such page",
-            ),
-            (format!("{SHORTEST}{}", case.replace("tiny", "/blank/-5")), "f:", "is not a size"),
-            (format!("{SHORTEST}{case}layer = 5\n"), "f:7:9: ", "a layer is 4"),
-            (format!("{SHORTEST}{case}layer = 4\nscheme = \"https\"\n"), "f:", "takes upstream = \"https\""),
-            (format!("{SHORTEST}{case}layer = 4\nupstream = \"h2\"\n"), "f:", "takes upstream = \"http\""),
-            (format!("{SHORTEST}{case}upstream = \"h3\"\n"), "f:7:12: ", "`h2`"),
-            (
-                format!("expect = [\"direct: p99 < 1s\", \"nginx: p99 < 1s\"]\n{SHORTEST}{case}"),
-                "f:1:",
-                "no proxy \"nginx\"",
-            ),
-            (format!("expect = [\"p99 < 1s\"]\n{SHORTEST}{case}"), "f:1:", "expected of no proxy"),
-        ];
-        for (text, place, said) in cases {
-            let refused = Written::read(&text, "f", false).expect_err("a mistake");
-            assert_eq!(refused.len(), 1, "{refused:?}");
-            let refused = refused[0].to_string();
-            assert!(
-                refused.starts_with(place) || place.ends_with(':') && refused.starts_with("f:"),
-                "{refused}"
-            );
-            assert!(refused.contains(said), "{refused}");
-        }
-    }
-
-    #[test]
-    fn every_mistake_is_told_at_once() {
-        let text = "titel = \"t\"\nproxies = [\"direct\", \"ngnix\"]\nduration = 5\nexpect = [\"direct: p99 < much\", \
-                    \"nginx: p99 < 1s\", \"p99 <\"]\n[[case]]\npayload = \"tiny\"\nconnections = 0\nlod = 1\n[[case]]\n\
-                    connections = 1\n[quick]\nrepeats = 1\nduratoin = \"1s\"\nwarm up\n[made]\nup = 1\n";
-        let told: Vec<String> = Written::read(text, "f", false)
-            .expect_err("mistakes")
-            .iter()
-            .map(|mistake| format!("{}:{} {}", mistake.line, mistake.column, mistake.sentence()))
-            .collect();
-        let begins = [
-            "1:1 unknown field `titel`; did you mean \"title\"? Expected one of",
-            "2:22 no proxy is called \"ngnix\"; did you mean \"nginx\"?",
-            "3:12 invalid type: integer `5`; expected a string",
-            "4:11 \"much\" is not a duration",
-            "4:33 the plan has no proxy \"nginx\"",
-            "4:52 \"\" is not a duration",
-            "7:15 invalid value",
-            "8:1 unknown field `lod`; did you mean \"load\"?",
-            "13:1 unknown field `duratoin`; did you mean \"duration\"?",
-            "14:6 key with no value",
-            "15:2 unknown field `made`",
-        ];
-        assert_eq!(told.len(), begins.len(), "{told:#?}");
-        for (told, begin) in told.iter().zip(begins) {
-            assert!(told.starts_with(begin), "{told}\n{begin}");
-        }
-        let missing =
-            format!("{SHORTEST}[[case]]\nconnections = 1\n[[case]]\npayload = \"tiny\"\nconnections = 0\n");
-        let mistakes = Written::read(&missing.replace("title", "titel"), "f", false).expect_err("mistakes");
-        let told: Vec<&str> = mistakes.iter().map(|mistake| mistake.message.as_str()).collect();
-        let nought = "invalid value: integer `0`";
-        assert_eq!(told, ["unknown field `titel`", "missing field `payload`", nought]);
-        let mistakes = Written::read("proxies = [\"direct\"]\n", "f", false).expect_err("mistakes");
-        let told: Vec<&str> = mistakes.iter().map(|mistake| mistake.message.as_str()).collect();
-        assert_eq!(told, ["the plan has no title", "the plan has no duration", "the plan has no case"]);
-    }
-
-    #[test]
-    fn what_is_no_plan_at_all_ends() {
-        for text in [
-            "",
-            "[",
-            "[[case]]",
-            "case = 1",
-            "\u{feff}\u{e9} = \u{e9}\n",
-            "a = [\n1,\n\"",
-            "[a]\n[a]\n",
-            "proxies = [1, 2",
-        ] {
-            assert!(Written::read(text, "f", false).is_err(), "{text}");
-        }
-        let many = "[[case]]\npayload = 1\nconnections = 0\n".repeat(500);
-        let mistakes = Written::read(&many, "f", false).expect_err("mistakes");
-        assert!((100..=201).contains(&mistakes.len()), "{}", mistakes.len());
-    }
-}
+mod tests;

@@ -100,6 +100,6 @@ pub use plan::{
 };
 pub use run::{Control, Progress, Running, check, run, start};
 pub use seconds::{Second, Seconds};
-pub use stream::{Call, Counts, Message, StampFields, StreamFigures, Streams, Workload};
+pub use stream::{Call, Counts, MESSAGE_BYTES_MAX, Message, StampFields, StreamFigures, Streams, Workload};
 pub use text::{explained, percentiles, report};
 pub use timeline::Slot;

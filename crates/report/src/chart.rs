@@ -28,7 +28,7 @@ pub use cpu::cpu_per_request;
 pub use file::{DARK, LIGHT, PAPER, Theme};
 pub use groups::Groups;
 pub(crate) use lines::{Lines, Named};
-pub use percentiles::latency;
+pub use percentiles::{heading as latency_heading, latency};
 pub(crate) use series::{Look, looks};
 pub use series::{STYLE, has_own_look, legend};
 

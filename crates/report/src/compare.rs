@@ -10,7 +10,7 @@ mod unlike;
 
 use crate::results::{Arrivals, Case, Proxy, Results, Role, Run};
 use crate::statistics::{Estimate, median};
-use crate::summary::{self, Metric, Summary};
+use crate::summary::{self, Counted, Metric, Summary};
 
 /// Probability of claiming any difference when there is none, over all compared figures together.
 const FALSE_CLAIM: f64 = 0.04;
@@ -64,6 +64,8 @@ pub struct Change {
     pub case: Option<String>,
     /// The metric.
     pub metric: Metric,
+    /// What its figures count.
+    pub counted: Counted,
     /// Figures before and after; `None` over all cases.
     pub figures: Option<[Estimate; 2]>,
     /// Ratio of after to before, relative to the controls.
@@ -104,6 +106,8 @@ struct Cell<'r> {
     proxy: &'r Proxy,
     case: &'r Case,
     metric: Metric,
+    /// What the figures of the whole run count.
+    counted: Counted,
     figures: [Estimate; 2],
     logs: [Vec<f64>; 2],
     /// Names of the controls that were measured in every round of this figure.
@@ -235,7 +239,8 @@ impl Cell<'_> {
             _ => Verdict::Worse,
         };
         let figures = case.is_some().then_some(self.figures);
-        Change { proxy: self.proxy.name.clone(), case, metric: self.metric, figures, ratio, verdict }
+        let counted = if case.is_some() { Counted::from(self.case.streams.as_ref()) } else { self.counted };
+        Change { proxy: self.proxy.name.clone(), case, metric: self.metric, counted, figures, ratio, verdict }
     }
 }
 
@@ -317,7 +322,8 @@ fn cells<'r>(
                     let is_refused =
                         summaries.iter().any(|summary| is_refused(summary, &proxy.name, &case.name, metric));
                     let figures = [one, other];
-                    cells.push(Cell { proxy, case, metric, figures, logs, controls, is_refused });
+                    let counted = summaries[0].counted();
+                    cells.push(Cell { proxy, case, metric, counted, figures, logs, controls, is_refused });
                 }
             }
         }

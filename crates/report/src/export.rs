@@ -4,11 +4,27 @@ use crate::chart::{self, Chart, Theme};
 use crate::figure;
 use crate::latency::Latency;
 use crate::overview;
-use crate::results::{Arrivals, Results, Role, Run, Sample, Watched};
+use crate::results::{Arrivals, Results, Role, Run, Sample, StreamsMeasured, Watched};
 use crate::summary::{Metric, Summary};
 
 /// Steps of a percentile distribution per halving of the distance to 100%.
 const STEPS: u32 = 5;
+
+/// A column of figures of streams.
+type OfStreams = (&'static str, fn(&StreamsMeasured) -> Option<u64>);
+
+/// Columns that only cases with streams fill; their requests are messages.
+const OF_STREAMS: [OfStreams; 8] = [
+    ("sent", |streams| Some(streams.sent)),
+    ("lost", |streams| Some(streams.lost)),
+    ("duplicates", |streams| Some(streams.duplicates)),
+    ("out_of_order", |streams| Some(streams.out_of_order)),
+    ("closed_early", |streams| Some(streams.closed_early)),
+    ("reconnected", |streams| Some(streams.reconnected)),
+    ("gap_p99_us", |streams| streams.gaps.at_quantile_us(0.99)),
+    ("longest_silence_us", |streams| Some(streams.longest_silence_us)),
+];
+
 /// CSV with a line for each measurement, including invalid ones with their reason.
 pub fn csv(results: &Results) -> String {
     let mut out =
@@ -18,6 +34,9 @@ pub fn csv(results: &Results) -> String {
         out.push_str(&format!(",{}", metric.key()));
     }
     out.push_str(",origin_connections");
+    for (name, _) in OF_STREAMS {
+        out.push_str(&format!(",{name}"));
+    }
     out.push('\n');
     for run in &results.runs {
         let mut fields = vec![
@@ -44,6 +63,11 @@ pub fn csv(results: &Results) -> String {
         }));
         let made = run.outcome.figures().and_then(|measured| measured.origin_connections);
         fields.push(made.map(|count| count.to_string()).unwrap_or_default());
+        let streams = run.outcome.figures().and_then(|measured| measured.streams.as_ref());
+        fields.extend(
+            OF_STREAMS
+                .map(|(_, of)| streams.and_then(of).map(|figure| figure.to_string()).unwrap_or_default()),
+        );
         out.push_str(&fields.join(","));
         out.push('\n');
     }

@@ -8,7 +8,7 @@ use crate::figure;
 use crate::judge::Finding;
 use crate::results::{Absent, Arrivals, Cores, Role};
 use crate::statistics::{Estimate, median};
-use crate::summary::{self, Beside, CaseSummary, Metric, Row, Summary, Verdict};
+use crate::summary::{self, Beside, CaseSummary, Counted, Metric, Row, Summary, Verdict};
 use crate::table::{NOTHING, Table};
 
 /// Maximum number of cases that are listed by name; more are given as a number.
@@ -194,6 +194,7 @@ pub fn expectations(summary: &Summary<'_>) -> Vec<String> {
 /// Table with a row for each peer and case: for each metric, the ratio of the medians (subject to peer) and the
 /// verdict.
 pub fn standings(summary: &Summary<'_>) -> Table {
+    let counted = summary.counted();
     let subject = summary.subject().map_or("subject", |proxy| proxy.name.as_str());
     let mut rows = Vec::new();
     for peer in summary.results.proxies.iter().filter(|proxy| proxy.role == Role::Peer) {
@@ -210,12 +211,12 @@ pub fn standings(summary: &Summary<'_>) -> Table {
                 None => NOTHING.to_owned(),
             });
             let mut cells: Vec<String> = [peer.name.clone(), case.title()].into_iter().chain(cells).collect();
-            cells.push(unranked(row));
+            cells.push(unranked(row, case.counted()));
             rows.push(cells);
         }
     }
-    let mut headings: Vec<&str> =
-        ["beside", "case"].into_iter().chain(Metric::ALL.map(Metric::heading)).collect();
+    let of_metrics = Metric::ALL.map(|metric| metric.heading(counted));
+    let mut headings: Vec<&str> = ["beside", "case"].into_iter().chain(of_metrics).collect();
     // The last column only where it says something.
     if rows.iter().all(|row| row.last().is_some_and(String::is_empty)) {
         rows.iter_mut().for_each(|row| row.truncate(headings.len()));
@@ -230,11 +231,11 @@ pub fn standings(summary: &Summary<'_>) -> Table {
 }
 
 /// Metrics of a row that the judge does not rank: `everything`, or their headings.
-fn unranked(row: &Row<'_>) -> String {
+fn unranked(row: &Row<'_>, counted: Counted) -> String {
     let compared = || row.cells.iter().filter_map(|cell| Some((cell.metric, cell.beside_subject?.verdict)));
     let refused: Vec<&str> = compared()
         .filter(|(_, verdict)| *verdict == Verdict::Refused)
-        .map(|(metric, _)| metric.heading())
+        .map(|(metric, _)| metric.heading(counted))
         .collect();
     if refused.len() > 1 && refused.len() == compared().count() {
         "everything".to_owned()
@@ -255,6 +256,7 @@ pub fn word(verdict: Verdict) -> &'static str {
 }
 
 fn costs(summary: &Summary<'_>, subject: &str, peer: &str) -> Option<String> {
+    let cost = Metric::CpuPerRequest.phrase(summary.counted());
     let mut ratios: Vec<f64> = besides(summary, peer)
         .filter(|(_, metric, beside, _)| {
             *metric == Metric::CpuPerRequest && beside.verdict != Verdict::Refused
@@ -266,8 +268,7 @@ fn costs(summary: &Summary<'_>, subject: &str, peer: &str) -> Option<String> {
         let [low, middle, high] = [ratios[0], median(&ratios), ratios[ratios.len() - 1]].map(figure::ratio);
         let count = ratios.len();
         return Some(format!(
-            "CPU time per request of {subject} as a ratio to {peer}'s: {middle} at the median of {count} cases, from {low} \
-             to {high}."
+            "{cost} of {subject} as a ratio to {peer}'s: {middle} at the median of {count} cases, from {low} to {high}."
         ));
     }
     let parts: Vec<String> = besides(summary, peer)
@@ -278,12 +279,12 @@ fn costs(summary: &Summary<'_>, subject: &str, peer: &str) -> Option<String> {
             format!("{} ({})", figure::ratio(beside.subject_ratio), short(summary, case))
         })
         .collect();
-    (!parts.is_empty())
-        .then(|| format!("CPU time per request of {subject} as a ratio to {peer}'s: {}.", parts.join(", ")))
+    (!parts.is_empty()).then(|| format!("{cost} of {subject} as a ratio to {peer}'s: {}.", parts.join(", ")))
 }
 
 /// Sentence with every metric and case of a verdict. Losses are listed with both figures.
 fn list(summary: &Summary<'_>, peer: &str, verdict: Verdict, opening: &str) -> Option<String> {
+    let counted = summary.counted();
     let most = if verdict == Verdict::Refused { REFUSED_LISTED_MOST } else { LISTED_MOST };
     let mut parts: Vec<String> = Vec::new();
     for metric in Metric::ALL {
@@ -301,12 +302,12 @@ fn list(summary: &Summary<'_>, peer: &str, verdict: Verdict, opening: &str) -> O
         match cases.len() {
             0 => {}
             all if all == compared && verdict != Verdict::Lost => {
-                parts.push(format!("{} (every case)", metric.phrase()));
+                parts.push(format!("{} (every case)", metric.phrase(counted)));
             }
             many if many > most => {
-                parts.push(format!("{} ({many} of {compared} cases)", metric.phrase()));
+                parts.push(format!("{} ({many} of {compared} cases)", metric.phrase(counted)));
             }
-            _ => parts.push(format!("{} ({})", metric.phrase(), cases.join("; "))),
+            _ => parts.push(format!("{} ({})", metric.phrase(counted), cases.join("; "))),
         }
     }
     (!parts.is_empty()).then(|| format!("{opening} {}.", parts.join(", ")))
@@ -335,13 +336,14 @@ fn short(summary: &Summary<'_>, case: &CaseSummary<'_>) -> String {
 
 fn brief(case: &CaseSummary<'_>) -> String {
     let arrivals = match case.case.arrivals {
+        Arrivals::Closed if case.case.is_paced_by_server() => "",
         Arrivals::Closed => "closed loop",
         Arrivals::Constant { .. } => "constant rate",
         Arrivals::Searched { .. } => "highest rate",
     };
     let mut words = vec![summary::size(case.case)];
     words.extend(summary::protocol(case.case));
-    words.push(arrivals.to_owned());
+    words.extend((!arrivals.is_empty()).then(|| arrivals.to_owned()));
     words.join(" ")
 }
 

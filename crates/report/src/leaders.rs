@@ -9,7 +9,7 @@ use crate::figure;
 use crate::findings;
 use crate::results::Role;
 use crate::statistics::{Difference, Estimate, difference, median};
-use crate::summary::{CaseSummary, Metric, Row, Summary, Verdict};
+use crate::summary::{CaseSummary, Counted, Metric, Row, Summary, Verdict};
 use crate::table::{NOTHING, Table};
 
 /// Maximum number of proxies that are listed with their figures.
@@ -51,13 +51,14 @@ fn answer(summary: &Summary<'_>, metric: Metric) -> Option<Answer> {
         summary.cases.iter().filter_map(|case| Ranking::of(case, metric)).collect();
     match &rankings[..] {
         [] => None,
-        [one] if summary.cases.len() == 1 => Some(one.answer()),
+        [one] if summary.cases.len() == 1 => Some(one.answer(summary.counted())),
         all => Some(over_all(summary, metric, all)),
     }
 }
 
 /// Table of the leaders, case by case; `None` for a single case.
 pub fn by_case(summary: &Summary<'_>) -> Option<Table> {
+    let counted = summary.counted();
     let row = |case: &CaseSummary<'_>| {
         let rankings: Vec<_> =
             Metric::ALL.into_iter().filter_map(|metric| Ranking::of(case, metric)).collect();
@@ -67,7 +68,7 @@ pub fn by_case(summary: &Summary<'_>) -> Option<Table> {
         };
         // That it is not ranked stands once in the row.
         let unranked = rankings.iter().filter(|ranking| ranking.leaders.is_empty());
-        let unranked: Vec<&str> = unranked.map(|ranking| ranking.metric.heading()).collect();
+        let unranked: Vec<&str> = unranked.map(|ranking| ranking.metric.heading(counted)).collect();
         let unranked = match unranked.len() {
             all if all > 1 && all == rankings.len() => "everything".to_owned(),
             _ => unranked.join(", "),
@@ -75,7 +76,8 @@ pub fn by_case(summary: &Summary<'_>) -> Option<Table> {
         [case.title()].into_iter().chain(Metric::ALL.map(cell)).chain([unranked]).collect()
     };
     let mut rows: Vec<Vec<String>> = summary.cases.iter().map(row).collect();
-    let mut headings: Vec<&str> = ["case"].into_iter().chain(Metric::ALL.map(Metric::heading)).collect();
+    let of_metrics = Metric::ALL.map(|metric| metric.heading(counted));
+    let mut headings: Vec<&str> = ["case"].into_iter().chain(of_metrics).collect();
     // The last column only where it says something.
     if rows.iter().all(|row| row.last().is_some_and(String::is_empty)) {
         rows.iter_mut().for_each(|row| row.truncate(headings.len()));
@@ -143,7 +145,7 @@ impl<'c> Ranking<'c> {
         ((*name).to_owned(), text)
     }
 
-    fn answer(&self) -> Answer {
+    fn answer(&self, counted: Counted) -> Answer {
         let mut notes = Vec::new();
         if !self.is_judged {
             notes.push("Too few rounds to tell whether by chance.".to_owned());
@@ -157,7 +159,7 @@ impl<'c> Ranking<'c> {
             notes.push(format!("{} more are in the chart.", figures.len() - LISTED_MOST));
             figures.truncate(LISTED_MOST);
         }
-        Answer { metric: capitalised(self.metric.phrase()), says: self.says(), figures, notes }
+        Answer { metric: capitalised(self.metric.phrase(counted)), says: self.says(), figures, notes }
     }
 
     /// `vanward 10.1 µs (nginx 13.2 µs)`; `None` if nothing is ranked.
@@ -203,7 +205,7 @@ fn over_all(summary: &Summary<'_>, metric: Metric, rankings: &[Ranking<'_>]) -> 
         notes.push(format!("Not ranked: {}.", figure::things(rankings.len() - ranked, "case")));
     }
     let figures = leads.chain(ratios(summary, metric)).collect();
-    Answer { metric: capitalised(metric.phrase()), says, figures, notes }
+    Answer { metric: capitalised(metric.phrase(summary.counted())), says, figures, notes }
 }
 
 /// Ratios of the subject to each peer: the median over the cases, and from least to most.

@@ -22,6 +22,9 @@ pub fn render(summary: &Summary<'_>) -> String {
     ));
     for case in &summary.cases {
         out.push_str(&format!("## {}\n\n{}\n", case.title(), rows(&table::figures(case))));
+        if let Some(streams) = table::streams(case) {
+            out.push_str(&format!("{}\n\n{}\n", escaped(&streams.caption), rows(&streams)));
+        }
     }
     out.push_str(&format!("{}\n\n", text::legend(summary)));
     for sentence in findings::all(summary) {

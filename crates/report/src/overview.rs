@@ -35,14 +35,29 @@ pub struct Shown {
 
 /// Requests per second, throughput, cost and latency of all proxies in all cases.
 pub fn beside_each_other(summary: &Summary<'_>) -> Vec<Shown> {
-    let closed = |case: &CaseSummary<'_>| case.case.arrivals == Arrivals::Closed;
+    let groups = of_requests().into_iter().chain(of_streams());
+    let shown = |group: Groups<'_>| {
+        let table = by_case(summary, &group);
+        Some(Shown {
+            caption: group.title.to_owned(),
+            chart: Some(group.draw(summary)?),
+            series: None,
+            table,
+        })
+    };
+    groups.filter_map(shown).collect()
+}
+
+/// Charts of requests. Messages of streams do not share them.
+fn of_requests() -> [Groups<'static>; 5] {
+    let requests = |case: &CaseSummary<'_>| case.case.streams.is_none();
+    let closed = |case: &CaseSummary<'_>| case.case.is_closed_loop() && case.case.streams.is_none();
     let searched = |case: &CaseSummary<'_>| matches!(case.case.arrivals, Arrivals::Searched { .. });
-    let any = |_: &CaseSummary<'_>| true;
-    let groups = [
+    [
         Groups {
             id: "all-capacities",
             title: "Highest rate within a bound on latency",
-            axis: "requests per second",
+            axis: "requests or messages per second",
             includes: searched,
             value: |row| row.cell(Metric::RequestsPerSecond).estimate,
             figure: figure::rate,
@@ -67,7 +82,7 @@ pub fn beside_each_other(summary: &Summary<'_>) -> Vec<Shown> {
             id: "all-costs",
             title: "CPU time per request",
             axis: "CPU time of the proxy's process tree",
-            includes: any,
+            includes: requests,
             value: |row| row.cell(Metric::CpuPerRequest).estimate,
             figure: figure::duration_us,
         },
@@ -75,23 +90,59 @@ pub fn beside_each_other(summary: &Summary<'_>) -> Vec<Shown> {
             id: "all-p99",
             title: "99th percentile of latency",
             axis: "latency",
-            includes: any,
+            includes: requests,
             value: |row| row.cell(Metric::LatencyP99).estimate,
             figure: figure::duration_us,
         },
-    ];
-    groups
-        .iter()
-        .filter_map(|group| {
-            let chart = group.draw(summary)?;
-            Some(Shown {
-                caption: group.title.to_owned(),
-                chart: Some(chart),
-                series: None,
-                table: by_case(summary, group),
-            })
-        })
-        .collect()
+    ]
+}
+
+/// Charts of the messages of streams.
+fn of_streams() -> [Groups<'static>; 5] {
+    let streams = |case: &CaseSummary<'_>| case.case.streams.is_some();
+    let closed = |case: &CaseSummary<'_>| case.case.is_closed_loop() && case.case.streams.is_some();
+    [
+        Groups {
+            id: "all-messages",
+            title: "Messages per second in closed loops",
+            axis: "messages received each second",
+            includes: closed,
+            value: |row| row.cell(Metric::RequestsPerSecond).estimate,
+            figure: figure::rate,
+        },
+        Groups {
+            id: "all-message-costs",
+            title: "CPU time per message",
+            axis: "CPU time of the proxy's process tree",
+            includes: streams,
+            value: |row| row.cell(Metric::CpuPerRequest).estimate,
+            figure: figure::duration_us,
+        },
+        Groups {
+            id: "all-delays",
+            title: "99th percentile of the delay of messages",
+            axis: "delay",
+            includes: streams,
+            value: |row| row.cell(Metric::LatencyP99).estimate,
+            figure: figure::duration_us,
+        },
+        Groups {
+            id: "all-gaps",
+            title: "99th percentile of the gaps between messages of a stream",
+            axis: "time between two messages",
+            includes: streams,
+            value: |row| row.gaps_us(0.99),
+            figure: figure::duration_us,
+        },
+        Groups {
+            id: "all-stream-memory",
+            title: "Memory of the proxies with their streams",
+            axis: "memory of the proxy's process tree",
+            includes: streams,
+            value: |row| row.cell(Metric::Memory).estimate,
+            figure: figure::memory_bytes,
+        },
+    ]
 }
 
 /// Latency against offered rate, for each payload with several rates.
@@ -108,7 +159,7 @@ pub fn latency_against_rate(summary: &Summary<'_>) -> Vec<Shown> {
             case.connections,
             case.workers,
             case.features.clone(),
-            generator,
+            (generator, case.streams.clone()),
         )
     };
     let paced: Vec<(&CaseSummary<'_>, f64)> = summary
@@ -161,12 +212,14 @@ fn steps(summary: &Summary<'_>, index: usize, case: &CaseSummary<'_>) -> Option<
         })
         .collect();
     let lines = looks.map(|(look, row)| (look, tried(&row.proxy.name)));
-    let caption = format!("99th percentile of latency at the rates that were tried: {}", case.title());
+    let counted = case.counted();
+    let caption =
+        format!("99th percentile of {} at the rates that were tried: {}", counted.time(), case.title());
     let id = format!("steps-{index}");
     let chart = Lines {
         id: &id,
         title: &caption,
-        axis: "requests offered each second",
+        axis: &format!("{}s offered each second", counted.one()),
         is_logarithmic: true,
         across: figure::count,
         upwards: figure::duration_us,
@@ -181,7 +234,8 @@ fn steps(summary: &Summary<'_>, index: usize, case: &CaseSummary<'_>) -> Option<
         [row.proxy.name.clone()].into_iter().chain(cells).chain([points.len().to_string()]).collect()
     };
     let highest = format!("highest with {bound}");
-    let headings = ["", &highest, "p99 there", "CPU/request there", "bends at", "rates tried"];
+    let cost = format!("{} there", Metric::CpuPerRequest.heading(counted));
+    let headings = ["", &highest, "p99 there", &cost, "bends at", "rates tried"];
     let table = Table {
         caption: caption.clone(),
         headings: headings.map(str::to_owned).to_vec(),
@@ -207,18 +261,23 @@ fn against_rate(rates: &[(&CaseSummary<'_>, f64)], index: usize) -> Option<Shown
         let points = rates.iter().filter_map(|(case, rate)| Some((*rate, p99(case, name)?)));
         (look, points.collect::<Vec<_>>())
     });
+    let counted = rates[0].0.counted();
     let series: Vec<Named> = drawn
         .iter()
         .map(|&(look, name)| Named { look, name: name.to_owned(), lacks: lacks(rates, name) })
         .collect();
     let (id, caption) = (
         format!("rates-{index}"),
-        format!("99th percentile of latency against rate: {}", summary::title_but_rate(rates[0].0.case)),
+        format!(
+            "99th percentile of {} against rate: {}",
+            counted.time(),
+            summary::title_but_rate(rates[0].0.case)
+        ),
     );
     let chart = Lines {
         id: &id,
         title: &caption,
-        axis: "requests offered each second",
+        axis: &format!("{}s offered each second", counted.one()),
         is_logarithmic: true,
         across: figure::count,
         upwards: figure::duration_us,

@@ -262,8 +262,11 @@ impl Page<'_> {
 #[derive(Serialize)]
 struct Section {
     figures: Table,
+    streams: Option<Table>,
+    cpu_heading: String,
     cpu_chart: Option<Chart>,
     cpu: Table,
+    latency_heading: &'static str,
     latency_chart: Option<Chart>,
     percentiles: Table,
     over_time: Vec<Shown>,
@@ -273,8 +276,11 @@ struct Section {
 fn section(index: usize, case: &CaseSummary<'_>) -> Section {
     Section {
         figures: table::figures(case),
+        streams: table::streams(case),
+        cpu_heading: format!("CPU time per {}", case.counted().one()),
         cpu_chart: chart::cpu_per_request(case, &format!("cpu-{index}")),
         cpu: table::cpu(case),
+        latency_heading: chart::latency_heading(case),
         latency_chart: chart::latency(case, &format!("latency-{index}")),
         percentiles: table::percentiles(case),
         over_time: overview::over_time(case, index),

@@ -3,12 +3,16 @@
 //! Nothing here is derived: medians, ratios and verdicts are computed by `summary`, so newer rules can judge an old
 //! file.
 
+/// Streams of cases, and their figures.
+mod streams;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::judge::Trait;
 use crate::latency::Latency;
+pub use streams::{StreamKind, Streams, StreamsMeasured};
 
 /// Version of this schema. Readers reject newer versions.
 pub const SCHEMA: u32 = 4;
@@ -293,6 +297,9 @@ pub struct Case {
     pub connections: usize,
     /// When requests are sent.
     pub arrivals: Arrivals,
+    /// Streams in place of requests: then a request of any other figure is a message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streams: Option<Streams>,
     /// Worker threads or processes of each proxy.
     #[serde(default = "one")]
     pub workers: usize,
@@ -535,6 +542,9 @@ pub struct Measured {
     /// TCP counters of the kernel, for all processes on the machine.
     #[serde(default)]
     pub network: Option<Network>,
+    /// What streams have beside other figures; `None` for requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streams: Option<StreamsMeasured>,
 }
 
 /// Usage of a part of the lab during a measurement.
@@ -649,6 +659,21 @@ impl Case {
     /// Whether proxies with this role take part in the case.
     pub fn includes(&self, role: Role) -> bool {
         (self.scheme == Scheme::Http && self.upstream != Upstream::Https) || role != Role::Direct
+    }
+
+    /// Whether the server says when the messages of streams come.
+    pub fn is_paced_by_server(&self) -> bool {
+        self.streams.as_ref().is_some_and(|streams| streams.kind.is_paced_by_server())
+    }
+
+    /// Whether the rate is the same for all proxies, whatever they could do.
+    pub fn has_fixed_rate(&self) -> bool {
+        self.is_paced_by_server() || matches!(self.arrivals, Arrivals::Constant { .. })
+    }
+
+    /// Whether clients send as soon as they are answered.
+    pub fn is_closed_loop(&self) -> bool {
+        self.arrivals == Arrivals::Closed && !self.is_paced_by_server()
     }
 
     /// Whether every proxy delays requests or limits their rate, so that requests without a proxy do not compare.

@@ -8,7 +8,7 @@ use crate::judge::{self, Finding};
 use crate::latency::Latency;
 use crate::results::{
     Arrivals, Case, Layer, Measured, OWN_GENERATOR, Outcome, Proxy, Results, Role, Run, Scheme, Step,
-    Upstream, Version,
+    Streams, StreamsMeasured, Upstream, Version,
 };
 use crate::statistics::{Difference, Estimate, difference};
 
@@ -33,24 +33,34 @@ impl Metric {
         [Self::RequestsPerSecond, Self::LatencyP50, Self::LatencyP99, Self::CpuPerRequest, Self::Memory];
 
     /// Column heading of the metric.
-    pub fn heading(self) -> &'static str {
-        match self {
-            Self::RequestsPerSecond => "requests/s",
-            Self::LatencyP50 => "p50",
-            Self::LatencyP99 => "p99",
-            Self::CpuPerRequest => "CPU/request",
-            Self::Memory => "memory",
+    pub fn heading(self, counted: Counted) -> &'static str {
+        match (self, counted) {
+            (Self::RequestsPerSecond, Counted::Requests) => "requests/s",
+            (Self::RequestsPerSecond, Counted::Messages) => "messages/s",
+            (Self::RequestsPerSecond, Counted::Both) => "requests, messages/s",
+            (Self::LatencyP50, _) => "p50",
+            (Self::LatencyP99, _) => "p99",
+            (Self::CpuPerRequest, Counted::Requests) => "CPU/request",
+            (Self::CpuPerRequest, Counted::Messages) => "CPU/message",
+            (Self::CpuPerRequest, Counted::Both) => "CPU/request, message",
+            (Self::Memory, _) => "memory",
         }
     }
 
     /// Name of the metric within a sentence.
-    pub fn phrase(self) -> &'static str {
-        match self {
-            Self::RequestsPerSecond => "requests per second",
-            Self::LatencyP50 => "median latency",
-            Self::LatencyP99 => "99th percentile of latency",
-            Self::CpuPerRequest => "CPU time per request",
-            Self::Memory => "memory",
+    pub fn phrase(self, counted: Counted) -> &'static str {
+        match (self, counted) {
+            (Self::RequestsPerSecond, Counted::Requests) => "requests per second",
+            (Self::RequestsPerSecond, Counted::Messages) => "messages per second",
+            (Self::RequestsPerSecond, Counted::Both) => "requests or messages per second",
+            (Self::LatencyP50, Counted::Messages) => "median delay",
+            (Self::LatencyP50, _) => "median latency",
+            (Self::LatencyP99, Counted::Messages) => "99th percentile of delay",
+            (Self::LatencyP99, _) => "99th percentile of latency",
+            (Self::CpuPerRequest, Counted::Requests) => "CPU time per request",
+            (Self::CpuPerRequest, Counted::Messages) => "CPU time per message",
+            (Self::CpuPerRequest, Counted::Both) => "CPU time per request or message",
+            (Self::Memory, _) => "memory",
         }
     }
 
@@ -77,7 +87,49 @@ impl Metric {
     /// Whether a higher or lower value is meaningful in this case.
     pub(crate) fn is_comparable(self, case: &Case) -> bool {
         // Every proxy is offered the same rate: answering it is no achievement over another.
-        !(self == Self::RequestsPerSecond && matches!(case.arrivals, Arrivals::Constant { .. }))
+        !(self == Self::RequestsPerSecond && case.has_fixed_rate())
+    }
+}
+
+/// What the figures of a case, or of a whole run, count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// Requests.
+    Requests,
+    /// Messages of streams.
+    Messages,
+    /// Requests in some cases, messages in others.
+    Both,
+}
+
+impl Counted {
+    fn of<'c>(mut cases: impl Iterator<Item = &'c Case>) -> Self {
+        let of_case = |case: &Case| if case.streams.is_some() { Self::Messages } else { Self::Requests };
+        let first = cases.next().map_or(Self::Requests, of_case);
+        if cases.all(|case| of_case(case) == first) { first } else { Self::Both }
+    }
+
+    /// One of them.
+    pub fn one(self) -> &'static str {
+        match self {
+            Self::Requests => "request",
+            Self::Messages => "message",
+            Self::Both => "request or message",
+        }
+    }
+
+    /// The time that each of them takes.
+    pub fn time(self) -> &'static str {
+        match self {
+            Self::Requests | Self::Both => "latency",
+            Self::Messages => "delay",
+        }
+    }
+}
+
+impl From<Option<&Streams>> for Counted {
+    fn from(streams: Option<&Streams>) -> Self {
+        if streams.is_some() { Self::Messages } else { Self::Requests }
     }
 }
 
@@ -225,6 +277,30 @@ impl Row<'_> {
         self.measured.iter().filter_map(|measured| measured.errors.get("timeout")).sum()
     }
 
+    /// What streams have beside other figures, of all valid measurements together.
+    pub fn streams(&self) -> Option<StreamsMeasured> {
+        let measured = self.measured.iter().filter_map(|measured| measured.streams.as_ref());
+        measured.cloned().reduce(|all, one| all.merged(&one))
+    }
+
+    /// Messages sent per second.
+    pub fn sent_per_second(&self) -> Option<Estimate> {
+        let sent = |measured: &&Measured| Some(measured.streams.as_ref()?.sent as f64 / measured.seconds);
+        Estimate::of(self.measured.iter().filter_map(sent))
+    }
+
+    /// A percentile of the times between two messages of a stream, in each valid measurement; 1 is the longest silence.
+    pub fn gaps_us(&self, quantile: f64) -> Option<Estimate> {
+        let gap = |measured: &&Measured| {
+            let streams = measured.streams.as_ref()?;
+            match quantile {
+                1.0 => Some(streams.longest_silence_us),
+                _ => streams.gaps.at_quantile_us(quantile),
+            }
+        };
+        Estimate::of(self.measured.iter().filter_map(gap).map(|us| us as f64))
+    }
+
     /// Connections to the origins in each valid measurement.
     pub fn origin_connections(&self) -> Option<Estimate> {
         let counts = self.measured.iter().filter_map(|measured| measured.origin_connections);
@@ -254,6 +330,11 @@ impl<'r> Summary<'r> {
         self.results.proxies.iter().find(|proxy| proxy.role == Role::Subject)
     }
 
+    /// What the figures of all cases count.
+    pub fn counted(&self) -> Counted {
+        Counted::of(self.cases.iter().map(|case| case.case))
+    }
+
     /// Whether every proxy has at least one valid measurement in each of its cases.
     pub fn is_complete(&self) -> bool {
         self.cases.iter().all(|case| case.rows.iter().all(|row| row.valid > 0))
@@ -264,6 +345,11 @@ impl CaseSummary<'_> {
     /// Title of the case: `HTTPS, 128 B, closed loop, 64 connections`.
     pub fn title(&self) -> String {
         title(self.case)
+    }
+
+    /// What the figures of the case count.
+    pub fn counted(&self) -> Counted {
+        Counted::from(self.case.streams.as_ref())
     }
 
     /// The proxies of the rows.
@@ -285,6 +371,7 @@ impl CaseSummary<'_> {
 /// Title of a case: what distinguishes it from others, without the usual settings.
 pub(crate) fn title(case: &Case) -> String {
     let arrivals = match &case.arrivals {
+        Arrivals::Closed if case.is_paced_by_server() => "paced by the server".to_owned(),
         Arrivals::Closed => "closed loop".to_owned(),
         Arrivals::Constant { rate_per_second } => format!("{}/s constant", figure::count(*rate_per_second)),
         Arrivals::Searched { bound } => format!("highest rate with {bound}"),
@@ -303,6 +390,11 @@ fn around_arrivals(case: &Case) -> [Vec<String>; 2] {
     let mut before = protocol(case);
     before.push(size(case));
     let mut after = vec![figure::things(case.connections, "connection")];
+    if let Some(streams) = &case.streams {
+        let each = || format!("{} on each", figure::things(streams.per_connection, "stream"));
+        after.extend((streams.per_connection > 1).then(each));
+        after.extend(streams.senders.map(|senders| format!("{senders} of them sending")));
+    }
     after.extend(behind(case));
     after.extend((case.workers > 1).then(|| figure::things(case.workers, "worker")));
     after.extend(case.features.iter().cloned());
@@ -328,8 +420,16 @@ pub(crate) fn protocol(case: &Case) -> Vec<String> {
     scheme.into_iter().chain(version).map(str::to_owned).collect()
 }
 
-/// Size of a body; the name of the payload if sizes vary.
+/// Size of a body; the name of the payload if sizes vary; what the streams are.
 pub(crate) fn size(case: &Case) -> String {
+    if let Some(streams) = &case.streams {
+        let kind = streams.kind.phrase();
+        return match (streams.message_bytes, streams.kind.is_paced_by_server()) {
+            (_, true) => format!("{kind} ({})", case.payload),
+            (0, false) => kind.to_owned(),
+            (bytes, false) => format!("{kind} of {}", figure::bytes(bytes as f64)),
+        };
+    }
     match case.payload_bytes {
         0 => case.payload.clone(),
         bytes => figure::bytes(bytes as f64),

@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use crate::figure;
-use crate::results::Role;
+use crate::results::{Role, StreamsMeasured};
 use crate::statistics::Estimate;
-use crate::summary::{CaseSummary, Cell, Metric, Row, Verdict};
+use crate::summary::{CaseSummary, Cell, Counted, Metric, Row, Verdict};
 
 /// Text for a missing figure.
 pub const NOTHING: &str = "—";
@@ -35,7 +35,8 @@ pub fn figures(case: &CaseSummary<'_>) -> Table {
     // Files of earlier versions do not say.
     let tells = case.rows.iter().any(|row| row.origin_connections().is_some());
     let more = if tells { vec![CONNECTIONS, "errors"] } else { vec!["errors"] };
-    let headings = [""].into_iter().chain(Metric::ALL.map(Metric::heading)).chain(more);
+    let counted = case.counted();
+    let headings = [""].into_iter().chain(Metric::ALL.map(|metric| metric.heading(counted))).chain(more);
     let row = |row: &Row<'_>| {
         let errors =
             row.failed_share.map_or_else(|| NOTHING.to_owned(), |_| figure::count(row.errors as f64));
@@ -52,6 +53,50 @@ pub fn figures(case: &CaseSummary<'_>) -> Table {
         headings: headings.map(str::to_owned).collect(),
         rows: case.rows.iter().map(row).collect(),
     }
+}
+
+/// Figures that only streams have; `None` for requests.
+pub fn streams(case: &CaseSummary<'_>) -> Option<Table> {
+    case.case.streams.as_ref()?;
+    let headings = [
+        "",
+        "sent/s",
+        "lost",
+        "duplicates",
+        "out of order",
+        "closed early",
+        "opened again",
+        "gap p50",
+        "gap p99",
+        "longest silence",
+    ];
+    let row = |row: &Row<'_>| {
+        let streams = row.streams();
+        let count = |of: fn(&StreamsMeasured) -> u64| {
+            or_nothing(streams.as_ref().map(|streams| figure::count(of(streams) as f64)))
+        };
+        let gap =
+            |quantile| or_nothing(row.gaps_us(quantile).map(|estimate| figure::duration_us(estimate.median)));
+        // Who sends nothing has no rate.
+        let sent = row.sent_per_second().filter(|_| !case.case.is_paced_by_server());
+        vec![
+            row.proxy.name.clone(),
+            or_nothing(sent.map(|estimate| figure::rate(estimate.median))),
+            count(|streams| streams.lost),
+            count(|streams| streams.duplicates),
+            count(|streams| streams.out_of_order),
+            count(|streams| streams.closed_early),
+            count(|streams| streams.reconnected),
+            gap(0.5),
+            gap(0.99),
+            gap(1.0),
+        ]
+    };
+    Some(Table {
+        caption: "Streams and messages, all repeats together; rate and gaps are medians".to_owned(),
+        headings: headings.map(str::to_owned).to_vec(),
+        rows: case.rows.iter().map(row).collect(),
+    })
 }
 
 /// CPU time per request of the proxies of a case, in user mode and in the kernel.
@@ -72,7 +117,7 @@ pub fn cpu(case: &CaseSummary<'_>) -> Table {
         ]
     });
     Table {
-        caption: "CPU time per request, of the proxy's whole process tree".to_owned(),
+        caption: format!("CPU time per {}, of the proxy's whole process tree", case.counted().one()),
         headings: headings
             .iter()
             .map(|&heading| heading.replace("subject by it", &format!("{subject} ÷ it")))
@@ -94,7 +139,10 @@ pub fn percentiles(case: &CaseSummary<'_>) -> Table {
         [row.proxy.name.clone()].into_iter().chain(cells.collect::<Vec<_>>()).chain(timeouts).collect()
     });
     Table {
-        caption: "Latency percentiles, all repeats together".to_owned(),
+        caption: match case.counted() {
+            Counted::Messages => "Percentiles of the delay of messages, all repeats together".to_owned(),
+            Counted::Requests | Counted::Both => "Latency percentiles, all repeats together".to_owned(),
+        },
         headings: [""]
             .into_iter()
             .chain(PERCENTILES.map(|(_, heading)| heading))

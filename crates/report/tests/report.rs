@@ -636,6 +636,63 @@ fn csv_has_a_line_for_each_measurement_and_the_reason_of_a_refusal() {
     });
     let csv = export::csv(&results);
     let columns = csv.lines().next().map_or(0, |line| line.split(',').count());
-    assert_eq!((csv.lines().count(), columns), (1 + results.runs.len(), 17));
+    assert_eq!((csv.lines().count(), columns), (1 + results.runs.len(), 25));
     assert!(csv.contains("\"late, it was\"") && csv.contains("vanward,tiny-closed,1,,"), "{csv}");
+}
+
+#[test]
+fn messages_of_streams_have_their_own_words_tables_and_charts() {
+    let mut results = sample();
+    let streams = Streams { kind: StreamKind::Echo, per_connection: 1, message_bytes: 200, senders: None };
+    results.cases[0].streams = Some(streams);
+    for run in results.runs.iter_mut().filter(|run| run.case == "tiny-closed") {
+        let Outcome::Measured(measured) = &mut run.outcome else { panic!("all are valid") };
+        measured.streams = Some(StreamsMeasured {
+            opened: 32,
+            sent: measured.requests + 3,
+            lost: 3,
+            gaps: measured.latency.clone(),
+            longest_silence_us: 42_000,
+            ..StreamsMeasured::default()
+        });
+    }
+    let summary = Summary::of(&results);
+    let [echo, requests] = &summary.cases[..] else { panic!("two cases") };
+    assert_eq!(echo.title(), "WebSocket echo of 200 B, closed loop, 32 connections");
+    let figures = table::figures(echo);
+    assert_eq!(figures.headings[1..5], ["messages/s", "p50", "p99", "CPU/message"]);
+    assert_eq!(table::figures(requests).headings[1], "requests/s");
+    let of_streams = table::streams(echo).expect("figures of streams");
+    let vanward = &of_streams.rows[1];
+    // Three rounds.
+    assert_eq!((vanward[0].as_str(), vanward[2].as_str(), vanward[9].as_str()), ("vanward", "9", "42.0 ms"));
+    assert!(table::streams(requests).is_none());
+    let said = text::render(&summary).replace("\n  ", " ");
+    assert!(said.contains("CPU time per request or message of vanward"), "{said}");
+    let page = page::render(&summary).expect("a page");
+    for words in [
+        "CPU time per message",
+        "Delay of messages by percentile",
+        "percentile of messages",
+        "longest silence",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+    let csv = export::csv(&results);
+    let echo = csv.lines().find(|line| line.starts_with("vanward,tiny-closed")).expect("a line");
+    assert!(echo.contains(",3,0,0,0,0,") && echo.ends_with(",42000"), "{echo}");
+    assert!(
+        csv.lines().any(|line| line.starts_with("vanward,tiny-constant") && line.ends_with(",,,,,,,")),
+        "{csv}"
+    );
+    assert_eq!(Results::from_json(&results.to_json()).expect("what was written"), results);
+
+    // What the server paces is no achievement of a proxy.
+    results.cases[0].streams =
+        Some(Streams { kind: StreamKind::Events, per_connection: 1, message_bytes: 0, senders: None });
+    let summary = Summary::of(&results);
+    assert!(summary.cases[0].title().contains("server-sent events (tiny), paced by the server"));
+    let row = &summary.cases[0].rows[2];
+    assert!(row.cell(Metric::RequestsPerSecond).beside_subject.is_none());
+    assert!(row.cell(Metric::CpuPerRequest).beside_subject.is_some());
 }

@@ -399,3 +399,32 @@ fn how_long_a_run_takes_is_told_before_it_begins() {
     let repeats = "--cases 't*' --repeats 2 --duration 1s --warm-up 300ms --seed 1";
     assert!(results.command.ends_with(repeats), "{}", results.command);
 }
+
+#[test]
+fn streams_are_measured_like_requests_and_expected_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let plan = "title = \"Streams\"\nproxies = [\"direct\", \"vanward\"]\nrepeats = 1\nduration = \"1s\"\n\
+                expect = [\"lost = 0\", \"duplicates = 0\", \"gap-max < 1m\", \"errors = 0\"]\n\
+                [[case]]\nname = \"{stream}\"\nstream = { kind = \"echo\", size = \"200B\" }\npayload = \"/websocket\"\n\
+                connections = 4\nrequests = 200\n\
+                [[case]]\nname = \"{stream}\"\nstream = \"events\"\npayload = \"/events?rate=200\"\nconnections = 2\n\
+                requests = 50\n\
+                [[case]]\nname = \"{stream}\"\nstream = { kind = \"grpc-unary\", per_connection = 5 }\n\
+                payload = \"/vanward.Origin/Echo\"\nconnections = 2\nrequests = 200\n";
+    let said = start(folder.path(), plan, &[]).ended().with_code(0);
+    assert!(
+        said.output.contains("CPU/message") && said.output.contains("longest silence"),
+        "{}",
+        said.output
+    );
+    let results = results(folder.path());
+    assert_eq!((results.runs.len(), results.expectations.len()), (6, 12), "{results:?}");
+    for run in &results.runs {
+        let measured = run.outcome.valid().unwrap_or_else(|| panic!("{run:?}"));
+        let streams = measured.streams.as_ref().expect("figures of streams");
+        let least = if run.case == "events" { 50 } else { 200 };
+        assert!(measured.requests >= least && streams.lost == 0 && streams.opened >= 2, "{run:?}");
+        assert!(streams.gaps.count() > 0, "{run:?}");
+        assert_eq!(streams.sent == 0, run.case == "events", "{run:?}");
+    }
+}

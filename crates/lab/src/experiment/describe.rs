@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 
-use report::results::{Arrivals, Case, Lacking, Layer, Proxy, Role, Scheme, Upstream};
+use report::results::{Arrivals, Case, Lacking, Layer, Proxy, Role, Scheme, Streams, Upstream};
 
 use crate::certificate::Certificate;
 use crate::error::Error;
@@ -44,7 +45,9 @@ impl Given<'_> {
             keep_alive: true,
             access_log: false,
             features: case.features,
-            target: (!case.has_list()).then(|| case.payload.path.clone()),
+            // What shows that it is ready is no stream.
+            target: (!case.has_list() && case.streams.is_none()).then(|| case.payload.path.clone()),
+            streams: case.streams.as_ref().map(|streams| streams.kind),
         }
     }
 }
@@ -107,6 +110,12 @@ pub(super) fn case(case: &CasePlan) -> Case {
         // Those of a list differ.
         payload_bytes: case.payload.bytes.filter(|_| !case.has_list()).unwrap_or(0),
         connections: case.connections.get(),
+        streams: case.streams.as_ref().map(|streams| Streams {
+            kind: streams.kind,
+            per_connection: streams.per_connection.get(),
+            message_bytes: streams.size_bytes,
+            senders: streams.senders.map(NonZeroUsize::get),
+        }),
         arrivals: match &case.load {
             // A share becomes a rate once the closed loops are measured.
             Load::Closed | Load::ShareOfSlowest(_) => Arrivals::Closed,

@@ -169,6 +169,7 @@ mod tests {
             payload_bytes: 128,
             connections: 1,
             arrivals,
+            streams: None,
             workers: 1,
             requests: None,
             measured_seconds: None,

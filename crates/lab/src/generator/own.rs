@@ -1,15 +1,16 @@
 //! `vanward load`, a process for each measurement. It reports itself if it was late or missed a rate.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use report::figure;
 use report::latency::Latency;
-use report::results::{Measured, OWN_GENERATOR, Outcome, Version};
+use report::results::{Measured, OWN_GENERATOR, Outcome, StreamKind, StreamsMeasured, Version};
 
 use super::{End, Generator, Request};
 use crate::certificate::{CIPHER, VERSION};
-use crate::plan::Message;
+use crate::plan::{Message, StreamPlan};
 
 /// Minimum age of a hanging request …
 const HUNG_US: u64 = 500_000;
@@ -29,7 +30,11 @@ pub(super) const GENERATOR: Generator = Generator {
 };
 
 fn command(program: &Path, request: &Request, _folder: &Path) -> Vec<String> {
-    let mut command = vec![program.to_string_lossy().into_owned(), "load".to_owned(), "--json".to_owned()];
+    let mut command = vec![program.to_string_lossy().into_owned(), "load".to_owned()];
+    if let Some(streams) = &request.streams {
+        command.extend(of_streams(streams));
+    }
+    command.push("--json".to_owned());
     // Progress would cost the generator a little for each request.
     command.push("--quiet".to_owned());
     command.extend(["-c".to_owned(), request.connections.to_string()]);
@@ -39,7 +44,8 @@ fn command(program: &Path, request: &Request, _folder: &Path) -> Vec<String> {
         End::Requests(requests) => command.extend(["-n".to_owned(), requests.to_string()]),
     }
     command.extend(["--timeout".to_owned(), format!("{}ms", request.timeout.as_millis())]);
-    if request.version == Version::Http2 {
+    // gRPC knows no other version.
+    if request.version == Version::Http2 && !request.streams.as_ref().is_some_and(|one| one.kind.is_grpc()) {
         command.push("--h2".to_owned());
     }
     if let Some(urls) = &request.urls {
@@ -73,6 +79,43 @@ fn command(program: &Path, request: &Request, _folder: &Path) -> Vec<String> {
     command
 }
 
+/// The command of streams, and its flags.
+fn of_streams(streams: &StreamPlan) -> Vec<String> {
+    let words: &[&str] = match streams.kind {
+        StreamKind::Events => &["events"],
+        StreamKind::Echo => &["websocket", "--echo"],
+        StreamKind::FanOut => &["websocket", "--fan-out"],
+        StreamKind::GrpcUnary => &["grpc", "--unary"],
+        StreamKind::GrpcServerStream => &["grpc", "--server-stream"],
+        StreamKind::GrpcClientStream => &["grpc", "--client-stream"],
+        StreamKind::GrpcBidi => &["grpc", "--bidi"],
+    };
+    let mut command: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    let number = |number: Option<NonZeroUsize>| number.map(|number| number.to_string());
+    let several = (streams.per_connection.get() > 1).then_some(streams.per_connection);
+    let usual = load::StampFields::default();
+    let named = |field: &String, usual: &String| (field != usual).then(|| field.clone());
+    let flags = [
+        ("-m", number(several)),
+        ("--senders", number(streams.senders)),
+        ("--messages", number(streams.messages)),
+        ("--in-flight", number(streams.in_flight)),
+        ("--size", number(NonZeroUsize::new(streams.size_bytes))),
+        ("--message", streams.message.clone()),
+        ("--number-field", named(&streams.fields.number, &usual.number)),
+        ("--time-field", named(&streams.fields.time, &usual.time)),
+        ("--sender-field", named(&streams.fields.sender, &usual.sender)),
+    ];
+    // A message may begin with a dash.
+    command.extend(flags.into_iter().filter_map(|(flag, value)| Some((flag, value?))).flat_map(
+        |(flag, value)| match flag.strip_prefix("--") {
+            Some(_) => vec![format!("{flag}={value}")],
+            None => vec![flag.to_owned(), value],
+        },
+    ));
+    command
+}
+
 fn read(request: &Request, output: &str, _folder: &Path) -> Result<Outcome, String> {
     let told: load::Outcome = serde_json::from_str(output).map_err(|error| error.to_string())?;
     Ok(outcome(&told, request.trusted.is_some()))
@@ -81,12 +124,17 @@ fn read(request: &Request, output: &str, _folder: &Path) -> Result<Outcome, Stri
 /// Converts the generator's figures for the report, with their validity. `has_lab_tls` says that TLS is the lab's.
 fn outcome(told: &load::Outcome, has_lab_tls: bool) -> Outcome {
     if told.requests == 0 {
-        return Outcome::Failed { reason: format!("no request succeeded{}", examples(told)) };
+        let counted = counted_word(told);
+        return Outcome::Failed { reason: format!("no {counted} succeeded{}", examples(told)) };
     }
     let distributions = [&told.latency, &told.first_byte, &told.connect].map(counted);
     let [latency, first_byte, connect] = match distributions {
         [Ok(latency), Ok(first_byte), Ok(connect)] => [latency, first_byte, connect],
         [Err(reason), ..] | [_, Err(reason), _] | [.., Err(reason)] => return Outcome::Failed { reason },
+    };
+    let streams = match told.stream.as_deref().map(streams).transpose() {
+        Ok(streams) => streams,
+        Err(reason) => return Outcome::Failed { reason },
     };
     let measured = Measured {
         errors: errors_by_kind(&told.errors),
@@ -94,6 +142,7 @@ fn outcome(told: &load::Outcome, has_lab_tls: bool) -> Outcome {
         first_byte,
         connect,
         load_cpu_seconds: Some(told.cpu.total_seconds),
+        streams,
         ..super::measured(told.measured_seconds, told.requests, told.bytes_received, latency)
     };
     let gone = || Some((format!("the server was gone: {}", told.server_gone.as_ref()?), false));
@@ -101,6 +150,30 @@ fn outcome(told: &load::Outcome, has_lab_tls: bool) -> Outcome {
         Some((reason, is_generators)) => Outcome::Invalid { reason, measured, is_generators },
         None => super::counted(measured, &examples(told)),
     }
+}
+
+/// Figures that only streams have.
+fn streams(told: &load::StreamFigures) -> Result<StreamsMeasured, String> {
+    let load::Counts {
+        opened, failed, closed_early, reconnected, sent, lost, duplicates, out_of_order, ..
+    } = told.counts;
+    Ok(StreamsMeasured {
+        opened,
+        not_opened: failed,
+        closed_early,
+        reconnected,
+        sent,
+        lost,
+        duplicates,
+        out_of_order,
+        gaps: counted(&told.gaps)?,
+        longest_silence_us: told.longest_gap_us,
+    })
+}
+
+/// What is counted: requests, or messages of streams.
+fn counted_word(told: &load::Outcome) -> &'static str {
+    if told.stream.is_some() { "message" } else { "request" }
 }
 
 /// Buckets of a distribution; empty if nothing was recorded.
@@ -133,7 +206,7 @@ fn doubt(told: &load::Outcome, has_lab_tls: bool) -> Option<(String, bool)> {
                 };
                 let unsent = match unsent {
                     0 => String::new(),
-                    unsent => format!("{unsent} of {due} requests were never sent and "),
+                    unsent => format!("{unsent} of {due} {}s were never sent and ", counted_word(told)),
                 };
                 (format!("the rate was missed: {unsent}the last was {slip_us} µs late; {who}"), !is_proxys)
             }
@@ -151,7 +224,7 @@ fn hung(told: &load::Outcome) -> Option<(String, bool)> {
     let is_hung = oldest_us > HUNG_US.max(slowest_us.saturating_mul(HUNG_TIMES));
     let words = || {
         let [oldest, slowest] = [oldest_us, slowest_us].map(|us| figure::duration_us(us as f64));
-        let unfinished = figure::things(told.unfinished as usize, "request");
+        let unfinished = figure::things(told.unfinished as usize, counted_word(told));
         format!(
             "at its end {unfinished} had no response, one for {oldest}: the slowest of the others took {slowest}"
         )

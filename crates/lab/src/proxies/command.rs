@@ -59,7 +59,8 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     }
     service.is_http1(DRIVER.name)?;
     service.keeps_alive_unlogged(DRIVER.name)?;
-    service.passes_on_only(DRIVER.name)?;
+    // Whether it passes on what streams send is for the plan to know.
+    service.without_streams().passes_on_only(DRIVER.name)?;
     let origins: Vec<String> = service.origins.iter().map(ToString::to_string).collect();
     let path = |path: Option<&Path>| path.map(text).unwrap_or_default();
     let tls = service.tls.as_ref();

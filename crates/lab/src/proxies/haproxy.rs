@@ -61,6 +61,12 @@ fn configuration(installed: &Installed, service: &Service) -> String {
     if !installed.build.contains("-LINUX_SPLICE") {
         out.push_str("    option splice-request\n    option splice-response\n");
     }
+    if let Some(kind) = service.streams {
+        // Messages are short, and wait for no others.
+        out.push_str("    option http-no-delay\n");
+        // Other streams are requests, for which the timeouts above hold: 60 s without a message.
+        out.push_str(if kind.is_websocket() { "    timeout tunnel 1h\n" } else { "" });
+    }
     let ssl = match (&service.tls, service.version) {
         (None, Version::Http1) => String::new(),
         (None, Version::Http2) => " proto h2".to_owned(),

@@ -22,6 +22,8 @@ pub const DRIVER: Driver = Driver {
 const OPTIONAL_MODULES: [&str; 3] = ["fastcgi", "uwsgi", "scgi"];
 /// Value for no limit on the age of a connection.
 const UNLIMITED: u32 = 1_000_000_000;
+/// Timeout of streams, which may be silent for long.
+const STREAM: &str = "1h";
 
 /// Parses the version from `nginx version: nginx/1.22.1 (Distribution)`.
 fn version(build: &str) -> Option<String> {
@@ -54,6 +56,9 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
             what: "origins over HTTP/2, before nginx 1.29.4",
         });
     }
+    if service.layer == Layer::Seven {
+        passes_streams(installed, service)?;
+    }
     let configuration = match service.layer {
         Layer::Seven => configuration(installed, service),
         Layer::Four => {
@@ -84,6 +89,18 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         text(&folder.join(&file.name)),
     ];
     Ok(Launch { command, files: vec![file], ..Launch::default() })
+}
+
+/// Rejects streams that this build does not pass on.
+fn passes_streams(installed: &Installed, service: &Service) -> Result<(), Error> {
+    let Some(kind) = service.streams else { return Ok(()) };
+    let has_no_grpc = installed.build.contains("--without-http_grpc_module");
+    let what = match (kind.is_websocket(), kind.is_grpc()) {
+        (true, _) if service.version == Version::Http2 => "WebSockets over HTTP/2",
+        (_, true) if has_no_grpc => "gRPC: this build has none",
+        _ => return Ok(()),
+    };
+    Err(Error::Unsupported { name: DRIVER.name, what })
 }
 
 fn configuration(installed: &Installed, service: &Service) -> String {
@@ -132,19 +149,53 @@ fn configuration(installed: &Installed, service: &Service) -> String {
         ),
         None => (String::new(), ""),
     };
-    let connection = if service.keep_alive { "\"\"" } else { "close" };
-    let (origins_scheme, upstream) = upstream(service);
+    let (before, passed) = passed(service, cached);
     let (ssl, certificate) = protocol(service, &installed.version);
     let _ = write!(
         out,
-        "    }}\n{zone}    server {{\n        listen {} backlog=4096{}{ssl};\n{certificate}        location / {{\n\
-         \x20           proxy_pass {origins_scheme}://origins;\n{upstream}\
-         \x20           proxy_set_header Connection {connection};\n{cached}        }}\n    }}\n}}\n",
+        "    }}\n{zone}{before}    server {{\n        listen {} backlog=4096{}{ssl};\n{certificate}\
+         \x20       location / {{\n{passed}        }}\n    }}\n}}\n",
         service.listen,
         // One accept queue a worker: what they are meant to have, once there are several.
         if workers.get() > 1 { " reuseport" } else { "" },
     );
     out
+}
+
+/// Configuration lines before the server, and in its location: how requests and streams are passed on.
+fn passed(service: &Service, cached: &str) -> (&'static str, String) {
+    let (scheme, upstream) = upstream(service);
+    let (before, connection, streams) = match service.streams {
+        Some(kind) if kind.is_grpc() => {
+            // Clients decide how long a stream is, and how much they send in it.
+            let lines = format!(
+                "            grpc_pass grpc://origins;\n            grpc_read_timeout {STREAM};\n\
+                 \x20           grpc_send_timeout {STREAM};\n            client_max_body_size 0;\n\
+                 \x20           client_body_timeout {STREAM};\n"
+            );
+            return ("", lines);
+        }
+        Some(kind) if kind.is_websocket() => (
+            "    map $http_upgrade $upgraded {\n        default upgrade;\n        '' '';\n    }\n",
+            "$upgraded",
+            format!(
+                "            proxy_set_header Upgrade $http_upgrade;\n            proxy_read_timeout {STREAM};\n\
+                 \x20           proxy_send_timeout {STREAM};\n"
+            ),
+        ),
+        Some(_) => (
+            "",
+            "\"\"",
+            format!("            proxy_buffering off;\n            proxy_read_timeout {STREAM};\n"),
+        ),
+        None if service.keep_alive => ("", "\"\"", String::new()),
+        None => ("", "close", String::new()),
+    };
+    let lines = format!(
+        "            proxy_pass {scheme}://origins;\n{upstream}            proxy_set_header Connection {connection};\n\
+         {streams}{cached}"
+    );
+    (before, lines)
 }
 
 /// URL scheme of the origins, and configuration lines for their protocol.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::certificate::Pem;
+use report::results::StreamKind;
 
 fn service(workers: usize, keep_alive: bool) -> Service {
     Service {
@@ -20,6 +21,7 @@ fn service(workers: usize, keep_alive: bool) -> Service {
         access_log: false,
         features: Features::default(),
         target: Some("/tiny".to_owned()),
+        streams: None,
     }
 }
 
@@ -68,7 +70,18 @@ fn check(driver: &'static Driver, arguments: &[&str]) {
         to_h2,
         passing,
     ];
-    for service in all {
+    let streams = [
+        (StreamKind::Events, Version::Http1, Upstream::Http),
+        (StreamKind::Echo, Version::Http1, Upstream::Http),
+        (StreamKind::GrpcBidi, Version::Http2, Upstream::H2),
+    ];
+    let streams = streams.map(|(kind, version, upstream)| Service {
+        version,
+        upstream,
+        streams: Some(kind),
+        ..service(1, true)
+    });
+    for service in all.into_iter().chain(streams) {
         // Of a distribution's program not all can be asked.
         if driver.name == "nginx"
             && service.upstream == Upstream::H2
@@ -93,6 +106,29 @@ fn check(driver: &'static Driver, arguments: &[&str]) {
         assert!(output.status.success(), "{service:?}: {said}\n{}", launch.files[0].text);
         assert!(!said.to_lowercase().contains("warn"), "{service:?}: {said}");
     }
+}
+
+#[test]
+fn streams_are_passed_on_by_who_can_and_refused_by_others_with_their_name() {
+    let streams = |kind, version| Service { streams: Some(kind), version, ..service(1, true) };
+    let text = |driver: &Driver, service: &Service| {
+        let peer = every_peer().find(|peer| peer.name == driver.name).expect("it is one of them");
+        let launch = (driver.configure)(&peer, service, Path::new("/f"));
+        launch.map(|launch| launch.files.into_iter().map(|file| file.text).collect::<String>())
+    };
+    let echo = streams(StreamKind::Echo, Version::Http1);
+    let nginx_text = text(&nginx::DRIVER, &echo).expect("it passes WebSockets on");
+    assert!(nginx_text.contains("proxy_set_header Connection $upgraded;"), "{nginx_text}");
+    assert!(text(&haproxy::DRIVER, &echo).expect("it does").contains("timeout tunnel"));
+    let events = text(&nginx::DRIVER, &streams(StreamKind::Events, Version::Http1)).expect("it does");
+    assert!(events.contains("proxy_buffering off;") && !events.contains("upgrade"), "{events}");
+    let grpc = Service { upstream: Upstream::H2, ..streams(StreamKind::GrpcBidi, Version::Http2) };
+    let grpc = text(&nginx::DRIVER, &grpc).expect("it does");
+    assert!(grpc.contains("grpc_pass grpc://origins;") && !grpc.contains("proxy_pass"), "{grpc}");
+    let over_h2 = text(&nginx::DRIVER, &streams(StreamKind::Echo, Version::Http2)).expect_err("it cannot");
+    assert!(over_h2.to_string().contains("WebSockets over HTTP/2"), "{over_h2}");
+    let squid = text(&squid::DRIVER, &echo).expect_err("nothing is configured for it").to_string();
+    assert!(squid.contains("squid") && squid.contains("WebSockets"), "{squid}");
 }
 
 #[test]

@@ -28,7 +28,8 @@ fn version(build: &str) -> Option<String> {
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     service.is_plain(DRIVER.name)?;
     service.keeps_alive_unlogged(DRIVER.name)?;
-    let passing = Service { features: Features { delay: None, ..service.features }, ..service.clone() };
+    let passing =
+        Service { features: Features { delay: None, ..service.features }, ..service.without_streams() };
     passing.passes_on_only(DRIVER.name)?;
     refuse(DRIVER.name, (service.workers.get() > 1).then_some("a number of workers"))?;
     let origin = service.only_origin(DRIVER.name)?;

@@ -221,6 +221,7 @@ async fn start_proxy(
         access_log: false,
         features: Features::default(),
         target: None,
+        streams: None,
     };
     let payload = match &plan.origins.ready {
         Some(path) => Payload { path: path.clone(), bytes: None, ..plan.payload.clone() },

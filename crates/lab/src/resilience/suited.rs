@@ -109,6 +109,7 @@ mod tests {
             access_log: false,
             features: Features::default(),
             target: None,
+            streams: None,
         };
         let launched = |driver: &'static Driver| {
             launch(&installed(driver), &service, Path::new("/f"), Duration::from_millis(700))

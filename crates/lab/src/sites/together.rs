@@ -110,6 +110,10 @@ fn merged(one: Measured, other: Measured) -> Measured {
         connect: Latency::merged([&one.connect, &other.connect]),
         lateness_p99_us: one.lateness_p99_us.max(other.lateness_p99_us),
         load_cpu_seconds: one.load_cpu_seconds.zip(other.load_cpu_seconds).map(|(one, other)| one + other),
+        streams: match (one.streams, other.streams) {
+            (Some(one), Some(other)) => Some(one.merged(&other)),
+            (one, other) => one.or(other),
+        },
         load_threads: one.load_threads.zip(other.load_threads).map(|(one, other)| one + other),
         ..one
     }

@@ -6,8 +6,9 @@ use super::Given;
 use crate::plan::CasePlan;
 
 /// Why a case is impossible for every proxy and generator.
-pub(super) fn impossible(case: &CasePlan, given: Given) -> Option<String> {
-    let Given { clients, has_own_origins, have_origins_tls, .. } = given;
+pub(super) fn impossible(case: &CasePlan, given: Given<'_>) -> Option<String> {
+    let Given { clients, origins, .. } = given;
+    let (has_own_origins, have_origins_tls) = (origins.is_own(), origins.tls.is_some());
     let unknown = || {
         if !has_own_origins {
             return None;

@@ -49,7 +49,7 @@ use tokio::task::JoinSet;
 
 pub(crate) use failure::StreamFailure;
 pub(crate) use plan::check;
-pub use plan::{Call, Message, StampFields, Streams, Workload};
+pub use plan::{Call, MESSAGE_BYTES_MAX, Message, StampFields, Streams, Workload};
 pub(crate) use tally::Tally;
 pub use tally::{Counts, StreamFigures};
 

@@ -1,5 +1,7 @@
 //! Plan of a run with streams in place of requests. Plain serialisable values.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -7,7 +9,7 @@ use crate::plan::{Arrival, Plan};
 use crate::template::Template;
 
 /// Maximum size of a message that is sent.
-const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Maximum number of unanswered messages of a stream.
 const IN_FLIGHT_MAX: usize = 100_000;
 
@@ -109,16 +111,38 @@ impl Message {
         Self { content, is_hexadecimal: false, size_bytes }
     }
 
-    /// The message as a template.
-    pub(crate) fn template(&self) -> Result<Template, Error> {
-        let wrong = |expected: String| Error::Plan { what: "the message (--message)", expected };
-        let template = Template::parse_message(&self.content).map_err(|(_, message)| wrong(message))?;
+    /// A message as it is written: text, `hex:DIGITS` or `base64:TEXT`, with values such as `{{counter}}`.
+    ///
+    /// # Errors
+    /// What is wrong with it, as the end of a sentence about the message.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let message = if let Some(digits) = text.strip_prefix("hex:") {
+            Self { content: digits.as_bytes().to_vec(), is_hexadecimal: true, size_bytes: 0 }
+        } else if let Some(encoded) = text.strip_prefix("base64:") {
+            let content = BASE64_STANDARD
+                .decode(encoded)
+                .map_err(|error| format!("base64 behind base64:, and is not: {error}"))?;
+            Self { content, ..Self::default() }
+        } else {
+            Self { content: text.as_bytes().to_vec(), ..Self::default() }
+        };
+        message.checked()?;
+        Ok(message)
+    }
+
+    /// The message as a template, or what is wrong with it.
+    fn checked(&self) -> Result<Template, String> {
+        let template = Template::parse_message(&self.content).map_err(|(_, message)| message)?;
         if !self.is_hexadecimal {
             return Ok(template);
         }
-        template
-            .with_text(hexadecimal)
-            .map_err(|()| wrong("pairs of hexadecimal digits behind hex:".to_owned()))
+        let odd = |()| "pairs of hexadecimal digits behind hex:".to_owned();
+        template.with_text(hexadecimal).map_err(odd)
+    }
+
+    /// The message as a template.
+    pub(crate) fn template(&self) -> Result<Template, Error> {
+        self.checked().map_err(|expected| Error::Plan { what: "the message (--message)", expected })
     }
 }
 

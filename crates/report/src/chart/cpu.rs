@@ -23,7 +23,7 @@ pub fn cpu_per_request(case: &CaseSummary<'_>, id: &str) -> Option<Chart> {
     });
     Bars {
         id: id.to_owned(),
-        title: format!("CPU time per request: {}", case.title()),
+        title: format!("CPU time per {}: {}", case.counted().one(), case.title()),
         axis: "CPU time: user (full), system (light)".to_owned(),
         figure: figure::duration_us,
         groups: vec![Group { name: None, bars: bars.collect() }],

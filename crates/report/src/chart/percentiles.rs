@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::{Chart, axis, escaped, series};
 use crate::figure;
 use crate::latency::Latency;
-use crate::summary::CaseSummary;
+use crate::summary::{CaseSummary, Counted};
 
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 290.0;
@@ -46,7 +46,7 @@ pub fn latency(case: &CaseSummary<'_>, id: &str) -> Option<Chart> {
     let scale = Scale { decades, bottom, top };
 
     let mut out = String::new();
-    grid(&mut out, &scale, &ticks);
+    grid(&mut out, &scale, &ticks, case.counted().one());
     for curve in &curves {
         draw(&mut out, &scale, curve);
     }
@@ -59,13 +59,21 @@ pub fn latency(case: &CaseSummary<'_>, id: &str) -> Option<Chart> {
     }
     Some(Chart {
         id: id.to_owned(),
-        title: format!("Latency by percentile: {}", case.title()),
+        title: format!("{}: {}", heading(case), case.title()),
         width: WIDTH,
         height: HEIGHT,
         body: out,
         html: None,
         named: rows().map(|(look, row)| (look, row.proxy.name.clone())).collect(),
     })
+}
+
+/// Heading of the chart of a case.
+pub fn heading(case: &CaseSummary<'_>) -> &'static str {
+    match case.counted() {
+        Counted::Messages => "Delay of messages by percentile",
+        Counted::Requests | Counted::Both => "Latency by percentile",
+    }
 }
 
 /// Converts values to positions in the drawing.
@@ -101,7 +109,7 @@ fn points(latency: &Latency) -> Vec<(f64, f64)> {
     decades.into_iter().zip(latencies.into_iter().map(|us| us.max(1) as f64)).collect()
 }
 
-fn grid(out: &mut String, scale: &Scale, ticks: &[f64]) {
+fn grid(out: &mut String, scale: &Scale, ticks: &[f64], counted: &str) {
     let (floor, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
     for tick in ticks {
         let y = scale.y(*tick);
@@ -127,7 +135,7 @@ fn grid(out: &mut String, scale: &Scale, ticks: &[f64]) {
     let _ = write!(
         out,
         "<line class=\"base\" x1=\"{LEFT}\" y1=\"{floor}\" x2=\"{right}\" y2=\"{floor}\"/>\
-         <text class=\"quiet middle\" x=\"{:.1}\" y=\"{:.1}\">percentile of requests</text>",
+         <text class=\"quiet middle\" x=\"{:.1}\" y=\"{:.1}\">percentile of {counted}s</text>",
         (LEFT + right) / 2.0,
         HEIGHT - 8.0
     );

@@ -18,7 +18,7 @@ pub fn sentences(comparison: &Comparison<'_>) -> Vec<String> {
             format!(
                 "{} became {word} in {}, {}: {}.",
                 change.proxy,
-                change.metric.phrase(),
+                change.metric.phrase(change.counted),
                 change.case.as_deref().unwrap_or("over all cases"),
                 shift(change)
             )
@@ -90,7 +90,7 @@ pub fn table(comparison: &Comparison<'_>) -> Table {
         vec![
             change.proxy.clone(),
             change.case.clone().unwrap_or_else(|| "all cases".to_owned()),
-            change.metric.heading().to_owned(),
+            change.metric.heading(change.counted).to_owned(),
             figure(0),
             figure(1),
             shift(change),

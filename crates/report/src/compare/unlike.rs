@@ -12,7 +12,9 @@ pub(super) fn is_same(one: &Case, other: &Case) -> bool {
             *case;
         ((scheme, version, payload_bytes, connections), (workers, requests, upstream, layer))
     };
-    let more = |case: &Case| (case.payload.clone(), case.features.clone(), case.generator.clone());
+    let more = |case: &Case| {
+        (case.payload.clone(), case.features.clone(), case.generator.clone(), case.streams.clone())
+    };
     kind(one) == kind(other)
         && asked(one) == asked(other)
         && more(one) == more(other)

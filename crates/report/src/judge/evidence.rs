@@ -19,7 +19,7 @@ pub(crate) fn ranking(results: &Results, title: &str, case: &Case, rows: &[Row<'
     let ranked = rows.iter().filter(|row| row.proxy.role != Role::Direct);
     Ranking {
         case: title.to_owned(),
-        ranks_rates: !matches!(case.arrivals, Arrivals::Constant { .. }),
+        ranks_rates: !case.has_fixed_rate(),
         entries: ranked.map(|row| evidence(results, case, row)).collect(),
     }
 }
@@ -31,7 +31,7 @@ fn evidence(results: &Results, case: &Case, row: &Row<'_>) -> Evidence {
         Arrivals::Constant { rate_per_second } => Some(rate_per_second),
     };
     // A rate that is offered to all is no figure of theirs: what a request costs then is.
-    let ranked = if offered.is_none() { Metric::RequestsPerSecond } else { Metric::CpuPerRequest };
+    let ranked = if case.has_fixed_rate() { Metric::CpuPerRequest } else { Metric::RequestsPerSecond };
     let requests = row.requests as f64;
     Evidence {
         name: row.proxy.name.clone(),
@@ -48,7 +48,7 @@ fn evidence(results: &Results, case: &Case, row: &Row<'_>) -> Evidence {
             .map(|(late, latency)| (late as f64, latency.median)),
         // Within a bound on latency nobody is busy all the time.
         busy_share: middle(row, |measured| {
-            let usage = measured.usage.filter(|_| case.arrivals == Arrivals::Closed)?;
+            let usage = measured.usage.filter(|_| case.is_closed_loop())?;
             let workers = case.workers.min(results.conditions.cores.proxy.len()).max(1);
             // By the time in which there was load: what was looked at before and after belongs to a start and an end.
             Some((usage.user_seconds + usage.system_seconds) / measured.seconds / workers as f64)

@@ -3,7 +3,7 @@
 
 use crate::chart::{self, Lines, Named};
 use crate::figure;
-use crate::results::{Arrivals, Case, Proxy};
+use crate::results::{Case, Proxy};
 use crate::scaling::Fit;
 use crate::summary::{CaseSummary, Metric, Summary, title};
 use crate::table::{NOTHING, Table};
@@ -14,7 +14,7 @@ use super::{Shown, lacks};
 pub fn by_workers(summary: &Summary<'_>) -> Vec<Shown> {
     let mut groups: Vec<Vec<&CaseSummary<'_>>> = Vec::new();
     // At a rate that is offered all do the same.
-    let is_capacity = |case: &&CaseSummary<'_>| !matches!(case.case.arrivals, Arrivals::Constant { .. });
+    let is_capacity = |case: &&CaseSummary<'_>| !case.case.has_fixed_rate() && case.case.streams.is_none();
     for case in summary.cases.iter().filter(is_capacity) {
         match groups.iter_mut().find(|group| is_alike(group[0].case, case.case)) {
             Some(group) => group.push(case),

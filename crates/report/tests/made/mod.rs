@@ -51,6 +51,7 @@ pub(crate) fn measured(
         load: None,
         origins: None,
         network: None,
+        streams: None,
     }
 }
 
@@ -93,6 +94,7 @@ fn case(name: &str, payload_bytes: u64, arrivals: Arrivals) -> Case {
         payload_bytes,
         connections: 32,
         arrivals,
+        streams: None,
         workers: 1,
         requests: None,
         measured_seconds: None,

@@ -165,6 +165,7 @@ fn plan(arguments: &Args, own: &Own) -> Plan {
             urls: None,
             requests_from: None,
             message: Message::default(),
+            streams: None,
             generator: generator::ALL[0],
             load,
             connections: CONNECTIONS,

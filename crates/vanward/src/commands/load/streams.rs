@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use clap::ArgGroup;
 use load::{Arrival, Call, Message, Outcome, Plan, StampFields, Streams, Workload};
 use report::condition::Condition;
@@ -317,17 +315,15 @@ impl Sending {
 
 /// A message as it is written on the command line.
 fn message(text: &str) -> Result<Message, String> {
-    if let Some(digits) = text.strip_prefix("hex:") {
-        return Ok(Message { content: digits.as_bytes().to_vec(), is_hexadecimal: true, size_bytes: 0 });
+    match text.strip_prefix('@') {
+        Some(file) => {
+            let content = planned::read(Path::new(file), "--message")?;
+            Ok(Message { content, ..Message::default() })
+        }
+        None => {
+            Message::parse(text).map_err(|expected| format!("the message (--message) must be {expected}"))
+        }
     }
-    let content = if let Some(file) = text.strip_prefix('@') {
-        planned::read(Path::new(file), "--message")?
-    } else if let Some(encoded) = text.strip_prefix("base64:") {
-        BASE64_STANDARD.decode(encoded).map_err(|error| format!("--message: not base64: {error}"))?
-    } else {
-        text.as_bytes().to_vec()
-    };
-    Ok(Message { content, ..Message::default() })
 }
 
 impl Common {
