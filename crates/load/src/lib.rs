@@ -91,8 +91,8 @@ mod error;
 pub use error::Error;
 pub use listed::{Check, LISTED_MAX, Listed, WEIGHT_MAX};
 pub use outcome::{
-    BrokenDown, BrokenDownRow, Cpu, Distribution, ErrorClass, Errors, Expectation, MissedBy, Outcome,
-    Problem, SCHEMA, ScheduleKept, ServerUsage, Settings, TlsMade,
+    BrokenDown, BrokenDownRow, ChecksMissed, Cpu, Distribution, ErrorClass, Errors, Expectation, MissedBy,
+    Outcome, Problem, SCHEMA, ScheduleKept, ServerUsage, Settings, TlsMade,
 };
 pub use plan::{
     Arrival, Breakdown, CONNECTIONS_MAX, Directions, Plan, STREAMS_MAX, Stage, THREADS_MAX, ThinkTime, Tls,

@@ -11,6 +11,7 @@ use crate::plan::{Arrival, Breakdown, Directions, ThinkTime, Tls};
 use crate::seconds::Second;
 use crate::stream::StreamFigures;
 use crate::timeline::Slot;
+use crate::watch::Missed;
 
 /// Version of this schema. It changes when a field changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
@@ -49,6 +50,10 @@ pub struct Outcome {
     pub statuses: BTreeMap<u16, u64>,
     /// Failures by class.
     pub errors: Errors,
+    /// Of the errors of class `check`: how many responses missed which kind of check. A response that misses several counts
+    /// once, in this order.
+    #[serde(default)]
+    pub checks_missed: ChecksMissed,
     /// Text of the first failure of each class.
     pub error_examples: BTreeMap<ErrorClass, String>,
     /// Requests active at the end of the run. No other figure includes them.
@@ -249,6 +254,51 @@ pub struct Errors {
     /// Complete responses that a check of their request does not accept.
     #[serde(default)]
     pub check: u64,
+}
+
+/// Responses that a check of their request does not accept, by the kind of check.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ChecksMissed {
+    /// The status.
+    pub status: u64,
+    /// A header field.
+    pub header: u64,
+    /// The size of the body.
+    pub size: u64,
+    /// What the body contains.
+    pub contains: u64,
+}
+
+impl ChecksMissed {
+    /// Every kind with its count.
+    pub fn by_kind(self) -> [(&'static str, u64); 4] {
+        let Self { status, header, size, contains } = self;
+        [("status", status), ("header", header), ("size", size), ("contains", contains)]
+    }
+
+    /// Kinds that were missed, with their counts: `status 3, contains 1`; empty if none was.
+    pub fn text(self) -> String {
+        let missed = self.by_kind().into_iter().filter(|(_, count)| *count > 0);
+        missed.map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>().join(", ")
+    }
+
+    pub(crate) fn count(&mut self, missed: Missed) {
+        let count = match missed {
+            Missed::Status => &mut self.status,
+            Missed::Field(_) => &mut self.header,
+            Missed::Size => &mut self.size,
+            Missed::Contains(_) => &mut self.contains,
+        };
+        *count += 1;
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.status += other.status;
+        self.header += other.header;
+        self.size += other.size;
+        self.contains += other.contains;
+    }
 }
 
 impl Errors {

@@ -10,7 +10,7 @@ use rustls::{CipherSuite, ProtocolVersion};
 
 use crate::breakdown::Rows;
 use crate::check::Response;
-use crate::outcome::{ErrorClass, Errors};
+use crate::outcome::{ChecksMissed, ErrorClass, Errors};
 use crate::seconds::{Counts, Current};
 use crate::secure::Agreed;
 use crate::stream::Tally;
@@ -131,6 +131,7 @@ pub(crate) struct Record {
     pub(crate) tally: Option<Box<Tally>>,
     pub(crate) requests: u64,
     pub(crate) errors: Errors,
+    pub(crate) checks_missed: ChecksMissed,
     pub(crate) error_examples: BTreeMap<ErrorClass, String>,
     pub(crate) bytes_received: u64,
     pub(crate) body_bytes: u64,
@@ -168,6 +169,7 @@ impl Record {
             tally: None,
             requests: 0,
             errors: Errors::default(),
+            checks_missed: ChecksMissed::default(),
             error_examples: BTreeMap::new(),
             bytes_received: 0,
             body_bytes: 0,
@@ -236,6 +238,7 @@ impl Record {
             }
             Verdict::Missed(missed) => {
                 self.fails(ErrorClass::Check, moments.due);
+                self.checks_missed.count(missed);
                 self.example(ErrorClass::Check, || words(missed));
                 return;
             }
@@ -355,6 +358,7 @@ impl Record {
         }
         self.requests += other.requests;
         self.errors.add(&other.errors);
+        self.checks_missed.add(other.checks_missed);
         for (class, words) in other.error_examples {
             self.error_examples.entry(class).or_insert(words);
         }

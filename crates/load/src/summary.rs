@@ -141,6 +141,7 @@ pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, ending: Ending) -> 
             .map(|(at, n)| (at, *n))
             .collect(),
         errors: record.errors,
+        checks_missed: record.checks_missed,
         error_examples: record.error_examples.clone(),
         unfinished: all.unfinished,
         oldest_unfinished_us: u64::try_from(all.oldest_unfinished.as_micros()).unwrap_or(u64::MAX),

@@ -251,6 +251,9 @@ fn write_errors(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
         .map(|(class, count)| format!("{class} {count}"))
         .collect();
     writeln!(text, "  Errors     {}", told.join(", "))?;
+    if errors.check > 0 {
+        writeln!(text, "  Checks     missed: {}", outcome.checks_missed.text())?;
+    }
     for words in outcome.error_examples.values() {
         writeln!(text, "             such as: {words}")?;
     }

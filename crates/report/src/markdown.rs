@@ -22,8 +22,8 @@ pub fn render(summary: &Summary<'_>) -> String {
     ));
     for case in &summary.cases {
         out.push_str(&format!("## {}\n\n{}\n", case.title(), rows(&table::figures(case))));
-        if let Some(streams) = table::streams(case) {
-            out.push_str(&format!("{}\n\n{}\n", escaped(&streams.caption), rows(&streams)));
+        for more in [table::streams(case), table::errors(case)].iter().flatten() {
+            out.push_str(&format!("{}\n\n{}\n", escaped(&more.caption), rows(more)));
         }
     }
     out.push_str(&format!("{}\n\n", text::legend(summary)));

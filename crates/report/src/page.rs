@@ -263,6 +263,7 @@ impl Page<'_> {
 struct Section {
     figures: Table,
     streams: Option<Table>,
+    errors: Option<Table>,
     cpu_heading: String,
     cpu_chart: Option<Chart>,
     cpu: Table,
@@ -277,6 +278,7 @@ fn section(index: usize, case: &CaseSummary<'_>) -> Section {
     Section {
         figures: table::figures(case),
         streams: table::streams(case),
+        errors: table::errors(case),
         cpu_heading: format!("CPU time per {}", case.counted().one()),
         cpu_chart: chart::cpu_per_request(case, &format!("cpu-{index}")),
         cpu: table::cpu(case),

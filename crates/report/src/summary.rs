@@ -3,6 +3,8 @@
 //!
 //! Only valid measurements count. Invalid ones are listed with their reason.
 
+use std::collections::BTreeMap;
+
 use crate::figure;
 use crate::judge::{self, Finding};
 use crate::latency::Latency;
@@ -193,6 +195,8 @@ pub struct Row<'r> {
     /// Failed requests in all measurements, except those that the generator spoiled. Includes measurements that are
     /// invalid because of many failures.
     pub errors: u64,
+    /// The same by their causes.
+    pub errors_by_kind: BTreeMap<&'r str, u64>,
     /// Share of failed requests in the measurements that `errors` counts; `None` without requests.
     pub failed_share: Option<f64>,
     /// Complete responses of all valid measurements.
@@ -523,6 +527,10 @@ fn row<'r>(proxy: &'r Proxy, runs: &[&'r Run]) -> Row<'r> {
     };
     let errors = telling().map(Measured::error_count).sum::<u64>();
     let asked = errors + telling().map(|measured| measured.requests).sum::<u64>();
+    let mut errors_by_kind = BTreeMap::new();
+    for (kind, count) in telling().flat_map(|measured| &measured.errors) {
+        *errors_by_kind.entry(kind.as_str()).or_default() += count;
+    }
     let cells = Metric::ALL.iter().map(|&metric| Cell {
         metric,
         estimate: Estimate::of(valid.iter().filter_map(|measured| metric.value(measured))),
@@ -542,6 +550,7 @@ fn row<'r>(proxy: &'r Proxy, runs: &[&'r Run]) -> Row<'r> {
                 .map(|usage| (usage.user_seconds + usage.system_seconds) / usage.seconds),
         ),
         errors,
+        errors_by_kind,
         failed_share: (asked > 0).then(|| errors as f64 / asked as f64),
         requests: valid.iter().map(|measured| measured.requests).sum(),
         received_bytes: valid.iter().map(|measured| measured.received_bytes).sum(),

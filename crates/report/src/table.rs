@@ -55,6 +55,22 @@ pub fn figures(case: &CaseSummary<'_>) -> Table {
     }
 }
 
+/// Errors of a case by their causes; `None` if there was none.
+pub fn errors(case: &CaseSummary<'_>) -> Option<Table> {
+    let mut kinds: Vec<&str> = case.rows.iter().flat_map(|row| row.errors_by_kind.keys().copied()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let row = |row: &Row<'_>| {
+        let counts = kinds.iter().map(|kind| row.errors_by_kind.get(kind).copied().unwrap_or(0));
+        [row.proxy.name.clone()].into_iter().chain(counts.map(|count| figure::count(count as f64))).collect()
+    };
+    (!kinds.is_empty()).then(|| Table {
+        caption: "Errors by cause".to_owned(),
+        headings: [""].into_iter().chain(kinds.iter().copied()).map(str::to_owned).collect(),
+        rows: case.rows.iter().map(row).collect(),
+    })
+}
+
 /// Figures that only streams have; `None` for requests.
 pub fn streams(case: &CaseSummary<'_>) -> Option<Table> {
     case.case.streams.as_ref()?;

@@ -13,7 +13,9 @@ pub fn render(summary: &Summary<'_>) -> String {
     let mut out = String::new();
     for case in &summary.cases {
         out.push_str(&aligned(&table::figures(case)));
-        out.push_str(&table::streams(case).as_ref().map(aligned).unwrap_or_default());
+        for more in [table::streams(case), table::errors(case)].iter().flatten() {
+            out.push_str(&aligned(more));
+        }
         out.push('\n');
     }
     out.push_str(&wrapped("", &legend(summary)));

@@ -696,3 +696,28 @@ fn messages_of_streams_have_their_own_words_tables_and_charts() {
     assert!(row.cell(Metric::RequestsPerSecond).beside_subject.is_none());
     assert!(row.cell(Metric::CpuPerRequest).beside_subject.is_some());
 }
+
+#[test]
+fn errors_are_counted_by_their_causes() {
+    let mut results = sample();
+    assert!(table::errors(&Summary::of(&results).cases[0]).is_none());
+    for run in results.runs.iter_mut().filter(|run| run.proxy == "nginx" && run.case == "tiny-closed") {
+        let Outcome::Measured(measured) = &mut run.outcome else { panic!("all are valid") };
+        measured.errors = [("check: status", 3), ("check: contains", 1), ("read", run.round as u64)]
+            .map(|(kind, count)| (kind.to_owned(), count))
+            .into();
+    }
+    let summary = Summary::of(&results);
+    let errors = table::errors(&summary.cases[0]).expect("errors");
+    assert_eq!(errors.headings, ["", "check: contains", "check: status", "read"]);
+    assert_eq!(
+        (&errors.rows[2][..], &errors.rows[1][1..]),
+        (&["nginx", "3", "9", "6"].map(str::to_owned)[..], &["0", "0", "0"].map(str::to_owned)[..])
+    );
+    assert!(page::render(&summary).expect("a page").contains("check: contains"));
+    assert!(
+        text::render(&summary).contains("Errors by cause")
+            && markdown::render(&summary).contains("Errors by cause")
+    );
+    assert!(table::errors(&summary.cases[1]).is_none());
+}

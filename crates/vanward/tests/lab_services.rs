@@ -159,7 +159,8 @@ fn a_list_of_requests_is_sent_to_a_service_behind_proxies_and_alone() {
     let missed = found.runs.iter().find(|run| run.case == "http").expect("it was measured");
     let Outcome::Invalid { reason, measured, .. } = &missed.outcome else { panic!("a quarter failed") };
     assert!(
-        reason.contains("5 of 20 requests failed: health: the body") && measured.errors["check"] == 5,
+        reason.contains("5 of 20 requests failed: health: the body")
+            && measured.errors["check: contains"] == 5,
         "{reason}"
     );
     let lists: Vec<_> = found.cases.iter().map(|case| case.features[0].as_str()).collect();

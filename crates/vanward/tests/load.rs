@@ -406,12 +406,14 @@ fn listed_requests_are_sent_by_weight_and_their_responses_checked() {
         assert!(
             example.starts_with("wrong: the body of ") && example.ends_with("not contain \"not in there\"")
         );
+        assert_eq!(told.checks_missed, load::ChecksMissed { contains: 10, ..load::ChecksMissed::default() });
         assert_eq!(told.statuses[&404], 10);
     }
     let load = ["-n", "800", "-c", "1", "--requests-from", &file, "--shuffle", "5", "--by", "name"];
     let expect = ["--expect", "errors < 30%", "--expect", "4xx > 5%"];
     let text = run(&[&["load"], &load[..], &expect, &[&origin.url("/")]].concat()).with_code(0).output;
     assert!(text.contains("such as: wrong: the body of ") && text.contains("check "), "{text}");
+    assert!(text.contains("Checks     missed: contains "), "{text}");
 }
 
 #[test]

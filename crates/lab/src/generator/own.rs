@@ -137,7 +137,7 @@ fn outcome(told: &load::Outcome, has_lab_tls: bool) -> Outcome {
         Err(reason) => return Outcome::Failed { reason },
     };
     let measured = Measured {
-        errors: errors_by_kind(&told.errors),
+        errors: errors_of(told),
         lateness_p99_us: told.schedule.as_ref().map(|schedule| schedule.own_lateness.p99_us),
         first_byte,
         connect,
@@ -248,6 +248,14 @@ pub(crate) fn errors_by_kind(told: &load::Errors) -> BTreeMap<String, u64> {
         ("redirect", redirect),
         ("check", check),
     ])
+}
+
+/// Errors by kind, and of checks by the kind of check.
+fn errors_of(told: &load::Outcome) -> BTreeMap<String, u64> {
+    let mut errors = errors_by_kind(&load::Errors { check: 0, ..told.errors });
+    let missed = told.checks_missed.by_kind().into_iter().filter(|(_, count)| *count > 0);
+    errors.extend(missed.map(|(kind, count)| (format!("check: {kind}"), count)));
+    errors
 }
 
 /// The first failure, as the end of a sentence.

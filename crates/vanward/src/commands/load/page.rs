@@ -268,6 +268,7 @@ fn facts(outcome: &Outcome) -> Vec<(String, String)> {
                 unit.trim_end_matches('s')
             ),
         ),
+        ("Checks missed", outcome.checks_missed.text()),
         ("Errors, such as", errors),
     ];
     let told = facts.into_iter().filter(|(_, value)| !value.is_empty());
