@@ -2,6 +2,7 @@
 //! already.
 
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Duration;
 
@@ -54,6 +55,8 @@ pub(crate) struct Wanted {
     pub(crate) has_tls: bool,
     /// Whether responses have `Connection: keep-alive`.
     pub(crate) says_keep_alive: bool,
+    /// Requests that `vanward origin` works on at once; `None` for no limit.
+    pub(crate) capacity: Option<NonZeroUsize>,
     /// Name in the certificates of servers that run already and use TLS, with [`AUTHORITY`] in the agent's folder.
     pub(crate) tls_name: Option<String>,
 }
@@ -198,5 +201,6 @@ pub(crate) fn command(own: &Own, wanted: &Wanted, listen: SocketAddr, folder: &P
         command.extend(flags.map(str::to_owned));
     }
     command.extend(wanted.says_keep_alive.then(|| "--say-keep-alive".to_owned()));
+    command.extend(wanted.capacity.iter().flat_map(|most| ["--capacity".to_owned(), most.to_string()]));
     command
 }

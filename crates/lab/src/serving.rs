@@ -34,6 +34,7 @@ impl Serving {
             address: start::ANY_PORT.ip(),
             has_tls: false,
             says_keep_alive: false,
+            capacity: None,
             tls_name: None,
         };
         let origins = Origins::start(own, &wanted, &cores, folder.path()).await?;

@@ -123,6 +123,7 @@ impl Sites {
             address: self.addresses[self.origins],
             has_tls,
             says_keep_alive: plan.says_keep_alive,
+            capacity: None,
             tls_name: plan.origins.tls.as_ref().map(|tls| tls.name.clone()),
         });
         let site = &mut self.all[self.origins];

@@ -163,7 +163,7 @@ impl<'c> Exchange<'c> {
             self.discard_body().await?;
         }
         if let Some(delay) = self.options.delay {
-            tokio::time::sleep(delay).await;
+            self.worker.hub.work(delay).await;
         }
         endpoint.answer(self).await?;
         // What an endpoint left of the body would be taken for the next request.

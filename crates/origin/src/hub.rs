@@ -1,10 +1,14 @@
-//! Rooms: what one client sends reaches all others, whichever worker has them.
+//! What all workers share. Rooms: what one client sends reaches all others. Capacity: how many requests are worked on at
+//! once.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::broadcast;
+use tokio::sync::{Semaphore, broadcast};
+use tokio::task::spawn_local;
 
 /// Messages that wait for the slowest client of a room; it then loses the oldest.
 const WAITING_MAX: usize = 4096;
@@ -14,9 +18,13 @@ const ROOMS_MAX: usize = 1024;
 /// A message, with the number of the client that sent it.
 pub(crate) type Said = (u64, Bytes);
 
-/// All rooms of an origin.
+/// What all workers of an origin share: rooms, and the capacity.
 #[derive(Debug, Default)]
-pub(crate) struct Hub(Mutex<State>);
+pub(crate) struct Hub {
+    rooms: Mutex<State>,
+    /// Requests that may be worked on at once; `None` for no limit.
+    capacity: Option<Arc<Semaphore>>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -32,9 +40,26 @@ pub(crate) struct Seat {
 }
 
 impl Hub {
+    pub(crate) fn new(capacity: Option<NonZeroUsize>) -> Self {
+        let capacity = capacity.map(|most| Arc::new(Semaphore::new(most.get())));
+        Self { capacity, ..Self::default() }
+    }
+
+    /// Spends a request's time. With a capacity, it waits for its turn first, and the time passes even if the client has
+    /// gone: whoever does such work notices that only when the response is written.
+    pub(crate) async fn work(&self, time: Duration) {
+        let Some(capacity) = self.capacity.clone() else { return tokio::time::sleep(time).await };
+        let done = spawn_local(async move {
+            let _turn = capacity.acquire().await;
+            tokio::time::sleep(time).await;
+        });
+        // It is not aborted.
+        let _ = done.await;
+    }
+
     /// Enters a room. `None` if there are too many.
     pub(crate) fn enter(&self, room: &str) -> Option<Seat> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.rooms.contains_key(room) {
             state.rooms.retain(|_, sender| sender.receiver_count() > 0);
             if state.rooms.len() >= ROOMS_MAX {

@@ -34,6 +34,9 @@ pub struct Options {
     pub cipher: Option<String>,
     /// Sends `Connection: keep-alive` in HTTP/1.1 responses too, if the connection is kept.
     pub says_keep_alive: bool,
+    /// Number of requests whose delay passes at once, as in a server with a pool of threads; others wait their turn.
+    /// `None`: no limit.
+    pub capacity: Option<NonZeroUsize>,
 }
 
 impl Default for Options {
@@ -45,6 +48,7 @@ impl Default for Options {
             listen_tls: Vec::new(),
             cipher: None,
             says_keep_alive: false,
+            capacity: None,
         }
     }
 }
@@ -105,7 +109,7 @@ pub fn start(options: Options) -> io::Result<Running> {
     }
 
     let counters: Arc<[Counters]> = (0..workers).map(|_| Counters::default()).collect();
-    let hub = Arc::<Hub>::default();
+    let hub = Arc::new(Hub::new(options.capacity));
     let (stop, stopped) = watch::channel(());
     let mut running = Running { addresses, counters: Arc::clone(&counters), stop, threads: Vec::new() };
     let (ready, answers) = mpsc::channel();

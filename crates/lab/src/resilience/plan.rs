@@ -407,6 +407,11 @@ impl Plan {
             || self.faults.iter().any(|fault| fault.place != Place::Clients)
     }
 
+    /// A capacity that is kept in front of origins, since they do not keep it themselves.
+    pub(crate) fn injected_capacity(&self) -> Option<NonZeroUsize> {
+        self.capacity.filter(|_| !self.origins.is_own())
+    }
+
     /// Whether faults are injected in front of this origin, by its number from 1.
     pub(crate) fn has_faults_on(&self, origin: usize) -> bool {
         self.faults.iter().any(|fault| fault.place.is_on(origin))

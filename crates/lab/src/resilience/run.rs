@@ -227,7 +227,8 @@ async fn start_proxy(
         Some(path) => Payload { path: path.clone(), bytes: None, ..plan.payload.clone() },
         None => plan.payload.clone(),
     };
-    let launch = |service: &Service| suited::launch(installed, service, folder, plan.server_timeout);
+    let launch =
+        |service: &Service| suited::launch(installed, service, folder, plan.server_timeout, plan.capacity);
     start::launched(&installed.name, &service, cores, folder, &payload, launch).await
 }
 

@@ -63,6 +63,7 @@ impl Servers {
                         address: ip,
                         has_tls: false,
                         says_keep_alive: false,
+                        capacity: plan.capacity,
                         tls_name: None,
                     };
                     (listen, command(own, &wanted, listen, folder))
@@ -73,7 +74,7 @@ impl Servers {
                 address,
                 command,
                 group: None,
-                injector_address: (plan.has_faults_on(number) || plan.capacity.is_some())
+                injector_address: (plan.has_faults_on(number) || plan.injected_capacity().is_some())
                     .then(|| start::free_address(ip))
                     .transpose()?,
                 injector: None,
@@ -90,7 +91,7 @@ impl Servers {
             own: own.clone(),
             servers,
             ready,
-            capacity: plan.capacity,
+            capacity: plan.injected_capacity(),
             cores: cores.to_owned(),
             folder: folder.to_owned(),
         };

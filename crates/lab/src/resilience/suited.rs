@@ -3,9 +3,11 @@
 //! All proxies give up on a silent server after the same time, and ask another one; beyond that each has the defaults that
 //! its driver gives it, and HAProxy, which finds dead servers by checks alone, has checks.
 
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Duration;
 
+use report::results::File;
 use rustix::process::Signal;
 
 use crate::error::Error;
@@ -26,12 +28,14 @@ pub(crate) fn reload(installed: &Installed) -> Result<Signal, &'static str> {
     }
 }
 
-/// The launch of a proxy that gives up on a silent server after `server_timeout`.
+/// The launch of a proxy that gives up on a silent server after `server_timeout`, and asks no server for more than its
+/// `capacity` at once: more would only wait there, and be worked on when nobody waits for it any longer.
 pub(crate) fn launch(
     installed: &Installed,
     service: &Service,
     folder: &Path,
     server_timeout: Duration,
+    capacity: Option<NonZeroUsize>,
 ) -> Result<Launch, Error> {
     let ms = server_timeout.as_millis();
     let name = installed.driver.name;
@@ -42,6 +46,9 @@ pub(crate) fn launch(
         (installed.driver.configure)(installed, service, folder)?
     };
     let Some(file) = launch.files.first_mut() else { return Ok(launch) };
+    if let Some(most) = capacity {
+        limit(name, file, service, most, ms);
+    }
     if name == vanward::DRIVER.name {
         file.text += &format!(
             "[upstream.origins.retry]\non = [\"connect\", \"reset\", \"timeout\"]\n\
@@ -65,10 +72,35 @@ pub(crate) fn launch(
     Ok(launch)
 }
 
+/// Limits the requests under way with each server.
+fn limit(name: &str, file: &mut File, service: &Service, most: NonZeroUsize, ms: u128) {
+    for origin in &service.origins {
+        let (from, to) = if name == vanward::DRIVER.name {
+            (
+                format!("\"http://{origin}\""),
+                format!("{{ url = \"http://{origin}\", max_requests = {most} }}"),
+            )
+        } else if name == nginx::DRIVER.name {
+            (format!("server {origin};"), format!("server {origin} max_conns={most};"))
+        } else if name == haproxy::DRIVER.name {
+            (format!("{origin} pool-max-conn"), format!("{origin} maxconn {most} pool-max-conn"))
+        } else {
+            return;
+        };
+        file.text = file.text.replace(&from, &to);
+    }
+    if name == nginx::DRIVER.name {
+        // Without shared memory each worker would count for itself.
+        file.text =
+            file.text.replace("upstream origins {\n", "upstream origins {\n        zone origins 64k;\n");
+    } else if name == haproxy::DRIVER.name {
+        let queue = format!("    timeout queue {ms}ms\n    timeout connect");
+        file.text = file.text.replacen("    timeout connect", &queue, 1);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroUsize;
-
     use report::results::{Layer, Upstream, Version};
 
     use super::*;
@@ -112,7 +144,7 @@ mod tests {
             streams: None,
         };
         let launched = |driver: &'static Driver| {
-            launch(&installed(driver), &service, Path::new("/f"), Duration::from_millis(700))
+            launch(&installed(driver), &service, Path::new("/f"), Duration::from_millis(700), None)
                 .expect(driver.name)
         };
         let cases: [(&'static Driver, &[&str]); 3] = [
@@ -138,6 +170,21 @@ mod tests {
             }
         }
         assert!(launched(&haproxy::DRIVER).command.contains(&"-W".to_owned()));
+        // Of servers that work on so many at once no proxy asks more.
+        let limited = |driver: &'static Driver| {
+            let most = NonZeroUsize::new(4);
+            let launch =
+                launch(&installed(driver), &service, Path::new("/f"), Duration::from_millis(700), most);
+            launch.expect(driver.name).files[0].text.clone()
+        };
+        for (driver, expected) in [
+            (&vanward::DRIVER, &["{ url = \"http://127.0.0.1:82\", max_requests = 4 }"][..]),
+            (&nginx::DRIVER, &["zone origins 64k;", "server 127.0.0.1:82 max_conns=4;"]),
+            (&haproxy::DRIVER, &["127.0.0.1:82 maxconn 4 pool-max-conn", "timeout queue 700ms"]),
+        ] {
+            let text = limited(driver);
+            assert!(expected.iter().all(|line| text.contains(line)), "{text}");
+        }
         assert!(launched(&command::DRIVER).files.is_empty());
     }
 

@@ -109,6 +109,12 @@ fn connections() -> NonZeroUsize {
     const { NonZeroUsize::new(50).expect("not zero") }
 }
 
+/// Whether `vanward origin` takes its time for a path.
+fn takes_time(path: &str) -> bool {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    path.starts_with("/delay/") || query.split('&').any(|option| option.starts_with("delay="))
+}
+
 fn payload() -> Spanned<String> {
     Spanned::new(0..0, "tiny".to_owned())
 }
@@ -221,6 +227,11 @@ impl RawResilience {
             expectations: Vec::new(),
             recovered,
         };
+        if plan.capacity.is_some() && plan.origins.is_own() && !takes_time(&plan.payload.path) {
+            let message = "with capacity, vanward origin works on requests that take their time; expected a payload such as \
+                           /delay/50ms";
+            refuse(self.payload.span(), message.to_owned());
+        }
         if is_whole {
             self.check_origins(&plan, refuse);
             plan.expectations = self.expectations(&plan, refuse);
@@ -486,6 +497,7 @@ mod tests {
             (SHORTEST.replace("100", "-1"), "f:3:8: ", "above 0"),
             (SHORTEST.replace("10s", "60m"), "f:4:12: ", "for each proxy"),
             (format!("{SHORTEST}payload = \"tinny\"\n"), "f:6:11: ", "no such page"),
+            (format!("{SHORTEST}capacity = 4\npayload = \"tiny\"\n"), "f:7:11: ", "expected a payload such as /delay/50ms"),
             (format!("{SHORTEST}recovered = [\"p99 < 5\"]\n"), "f:6:14: ", "is not a duration"),
             (event("do = \"kil origin 2\"\n"), "f:8:6: ", "did you mean \"kill\"?"),
             (event("do = \"kill origin 4\"\n"), "f:8:6: ", "the plan has 3 origins"),

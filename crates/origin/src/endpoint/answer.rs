@@ -75,7 +75,7 @@ pub(crate) async fn headers(exchange: &mut Exchange<'_>, fields: Vec<(String, St
 }
 
 pub(crate) async fn delay(exchange: &mut Exchange<'_>, wait: Duration) -> Result<(), Stop> {
-    tokio::time::sleep(wait).await;
+    exchange.worker.hub.work(wait).await;
     exchange.respond_text(&format!("after {wait:?}\n")).await
 }
 

@@ -1,6 +1,7 @@
 //! Counts of what arrived.
 
 use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
 
 use crate::client::{Client, start};
 
@@ -79,4 +80,23 @@ fn stopping_closes_every_connection_and_frees_the_port() {
     }
     let again = origin::start(origin::Options { listen: listen.clone(), ..origin::Options::default() });
     assert_eq!(again.expect("the port is free").addresses(), listen);
+}
+
+#[test]
+fn what_was_begun_is_done_though_its_client_has_gone() {
+    const WORK: Duration = Duration::from_millis(200);
+    let capacity = NonZeroUsize::new(1);
+    let running = origin::start(origin::Options { capacity, ..origin::Options::default() }).expect("starts");
+    let began = Instant::now();
+    for (requests, target) in [(1, "/delay/200ms"), (2, "/tiny?delay=200ms")] {
+        let mut gone = Client::connect(&running);
+        gone.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        while running.stats().requests < requests {
+            std::thread::yield_now();
+        }
+    }
+    let mut client = Client::connect(&running);
+    assert_eq!(client.get("/tiny").status, 200, "what takes no time has no turn to wait for");
+    assert_eq!(client.get("/delay/1ms").status, 200);
+    assert!(began.elapsed() >= 2 * WORK, "both were worked on first: {:?}", began.elapsed());
 }

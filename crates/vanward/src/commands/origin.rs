@@ -51,6 +51,10 @@ pub(crate) struct Args {
     /// Send `Connection: keep-alive` in HTTP/1.1 responses too, for proxies that otherwise close connections
     #[arg(long)]
     say_keep_alive: bool,
+    /// Work on this number of requests at once: those with a delay (/delay/50ms, ?delay=50ms). Others wait their turn. What
+    /// was asked for is done even if the client has gone, as by a server with a pool of threads
+    #[arg(long, value_name = "N")]
+    capacity: Option<NonZeroUsize>,
     /// Print nothing on standard output.
     #[arg(long)]
     quiet: bool,
@@ -83,6 +87,7 @@ fn serve(arguments: &Args) -> io::Result<()> {
             listen_tls: arguments.listen_tls.clone(),
             cipher: arguments.cipher.clone(),
             says_keep_alive: arguments.say_keep_alive,
+            capacity: arguments.capacity,
         };
         let running = origin::start(options)?;
         if !arguments.quiet {
