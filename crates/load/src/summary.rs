@@ -433,6 +433,32 @@ mod tests {
     }
 
     #[test]
+    fn who_missed_a_rate_follows_from_time_errors_and_lateness() {
+        // CPU time and wait of a second, errors of reading and timeouts, own and whole lateness, unsent.
+        let cases = [
+            ((0.1, 0.1), (0, 0), (10, 100_000), 0, MissedBy::Server),
+            ((0.1, 0.9), (0, 0), (10, 100_000), 0, MissedBy::Generator),
+            ((0.1, 0.9), (900, 0), (10, 100_000), 0, MissedBy::Generator),
+            ((0.1, 0.1), (101, 0), (10, 100_000), 0, MissedBy::Errors),
+            ((0.1, 0.1), (100, 0), (10, 100_000), 0, MissedBy::Server),
+            ((0.1, 0.1), (0, 900), (10, 100_000), 0, MissedBy::Server),
+            ((0.1, 0.1), (0, 0), (60_000, 100_000), 0, MissedBy::Generator),
+            ((0.1, 0.1), (0, 0), (60_000, 100_000), 5, MissedBy::Server),
+        ];
+        for case in cases {
+            let ((total_seconds, waited_seconds), (read, timeout), (own_us, all_us), unsent, expected) = case;
+            let mut kept = kept(own_us, 20_000, unsent);
+            kept.own_lateness.max_us = own_us;
+            kept.lateness.max_us = all_us;
+            let mut record = Record::new(true);
+            record.sent = 1_000;
+            (record.errors.read, record.errors.timeout) = (read, timeout);
+            let cpu = Cpu { total_seconds, waited_seconds, ..Cpu::default() };
+            assert_eq!(by(&kept, &record, &cpu, 1, 1.0), expected, "{case:?}");
+        }
+    }
+
+    #[test]
     fn a_distribution_carries_its_whole_histogram() {
         let mut times = Times::new();
         for time_us in 1..=1000 {
