@@ -21,7 +21,7 @@ use crate::context::worker::Worker;
 use crate::shaping::{Named, Place};
 use crate::upstream::choose::Choice;
 use crate::upstream::retry::{Attempts, Progress, Setback, Verdict, leave_aside};
-use crate::upstream::{ServerConnection, Upstream};
+use crate::upstream::{PickedServer, ServerConnection, Upstream};
 use transport::buffer::TINY;
 
 /// Serves a layer 4 connection until it has ended. TLS to the client, if configured, ends here.
@@ -111,10 +111,11 @@ async fn attempt(
     loop {
         let last_failure = note.failed.last().map(|(_, failure)| *failure);
         // What the servers said that were asked tells more.
-        let picked = choice
-            .next(&tried, &mut note.detours)
-            .await
-            .map_err(|failure| last_failure.unwrap_or(failure))?;
+        let picked = match next(client, &mut choice, &tried, &mut note.detours).await {
+            Ok(picked) => picked,
+            Err(Failure::ClientGone) => return Err(Failure::ClientGone),
+            Err(failure) => return Err(last_failure.unwrap_or(failure)),
+        };
         if let Some(failure) = last_failure {
             counted.retried(failure);
         }
@@ -143,6 +144,25 @@ async fn attempt(
         }
         leave_aside((upstream, &choice), &mut tried, picked.server, (failure, progress));
     }
+}
+
+/// The next server, for which the client waits if none has room.
+async fn next(
+    client: &Client,
+    choice: &mut Choice<'_>,
+    tried: &[usize],
+    detours: &mut Detours,
+) -> Result<PickedServer, Failure> {
+    if let Some(picked) = choice.at_once(tried, detours) {
+        return Ok(picked);
+    }
+    let picked = choice.next(tried, detours).await?;
+    // As for requests: where others wait, half a close counts as a close, so that no server is held for nobody.
+    if client.socket.has_peer_closed() {
+        choice.give_back(&picked);
+        return Err(Failure::ClientGone);
+    }
+    Ok(picked)
 }
 
 /// Where what happens is counted, also by name if anybody wants to know.

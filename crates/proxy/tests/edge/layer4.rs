@@ -147,6 +147,40 @@ fn a_client_without_a_server_is_let_go() {
 
 /// What is under way are connections.
 #[test]
+fn whoever_leaves_the_queue_is_not_connected() {
+    // By a close, a reset, or half a close with something said before.
+    for leaving in 0..3 {
+        let scene = scene_with(1, |set| set.config.upstreams[0].servers[0].max_requests = 1.try_into().ok());
+        let wait_for = |queued| {
+            while scene.running.counters().requests_queued < queued {
+                std::thread::yield_now();
+            }
+        };
+        let (mut first, mut server) = (scene.client(), scene.accept(0));
+        says(&mut first, &mut server, "first");
+        let mut gone = scene.client();
+        gone.sends("gone");
+        wait_for(1);
+        let mut last = scene.client();
+        last.sends("last");
+        wait_for(2);
+        match leaving {
+            0 => drop(gone),
+            1 => gone.resets(),
+            _ => gone.half_closes(),
+        }
+        first.half_closes();
+        server.gets_the_end();
+        server.half_closes();
+        first.gets_the_end();
+        let mut server = scene.accept(0);
+        server.gets(b"last");
+        says(&mut server, &mut last, "hello");
+        scene.assert_failures(&["client-gone"]);
+    }
+}
+
+#[test]
 fn the_server_with_the_fewest_connections_is_next() {
     let scene = scene_with(2, |set| {
         set.config.upstreams[0].balance = balance::policy("least-connections").expect("is a policy");
