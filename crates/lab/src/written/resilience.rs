@@ -227,11 +227,6 @@ impl RawResilience {
             expectations: Vec::new(),
             recovered,
         };
-        if plan.capacity.is_some() && plan.origins.is_own() && !takes_time(&plan.payload.path) {
-            let message = "with capacity, vanward origin works on requests that take their time; expected a payload such as \
-                           /delay/50ms";
-            refuse(self.payload.span(), message.to_owned());
-        }
         if is_whole {
             self.check_origins(&plan, refuse);
             plan.expectations = self.expectations(&plan, refuse);
@@ -266,6 +261,11 @@ impl RawResilience {
 
     /// Reports events and faults on origins that are not there, or cannot do it then.
     fn check_origins(&self, plan: &Plan, refuse: Refuse<'_>) {
+        if plan.capacity.is_some() && plan.origins.is_own() && !takes_time(&plan.payload.path) {
+            let message = "with capacity, vanward origin works on requests that take their time; expected a payload such as \
+                           /delay/50ms";
+            refuse(self.payload.span(), message.to_owned());
+        }
         let count = plan.origin_count();
         let there = |origin: usize| -> Result<(), String> {
             (origin <= count).then_some(()).ok_or_else(|| match count {
