@@ -54,12 +54,29 @@ pub struct Renewal {
     pub next_seconds: i64,
     /// The same, such as `2026-01-31 12:00:00 UTC`.
     pub next: String,
+    /// When the authority suggests to renew; `None` if it does not.
+    pub suggested: Option<Suggested>,
+    /// Whether another process that shares the folder asks for it.
+    pub elsewhere: bool,
     /// Failures in a row.
     pub failures: u32,
     /// When the last attempt failed, in seconds since 1970; `None` if it did not.
     pub last_failure_seconds: Option<i64>,
     /// Why the last attempt failed.
     pub last_failure: Option<String>,
+}
+
+/// When an authority suggests to renew a certificate (ARI, RFC 9773).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suggested {
+    /// Start of the window, in seconds since 1970.
+    pub from_seconds: i64,
+    /// End of the window, in seconds since 1970.
+    pub until_seconds: i64,
+    /// Both, such as `2026-01-29 12:00:00 UTC to 2026-01-31 12:00:00 UTC`.
+    pub window: String,
+    /// URL of a page that says why, if the authority has given one.
+    pub why: Option<String>,
 }
 
 /// Has the certificate of a name renewed.

@@ -19,6 +19,8 @@ mod dns_command;
 mod dns_update;
 /// Messages of dynamic DNS updates.
 mod dns_message;
+/// Signatures of DNS messages.
+mod dns_tsig;
 /// HTTPS requests to authorities.
 mod http;
 /// Why a certificate was not issued.
@@ -51,7 +53,7 @@ use order::{Pair, Wanted};
 use schedule::{Attempt, Failures, Spread, Window};
 
 use progress::Renewal;
-pub(crate) use progress::{Progress, State};
+pub(crate) use progress::{Progress, State, Suggested};
 
 /// Orders under way at the same time.
 const ORDERS_MAX: usize = 4;
@@ -141,7 +143,7 @@ struct Follower {
 
 struct Suggestion {
     serial: String,
-    window: Option<Window>,
+    suggested: Option<Suggested>,
     good_until: i64,
 }
 
@@ -198,7 +200,8 @@ impl Follower {
             }
             is_first = false;
             let (at, attempt) = self.next(known.as_ref(), is_ordered_by_operator).await;
-            control.acme.put(&self.name, |state| state.next_at = at);
+            let suggested = self.suggested(known.as_ref());
+            control.acme.put(&self.name, |state| (state.next_at, state.suggested) = (at, suggested));
             drop(control);
             let wait = at - now();
             if wait > 0 {
@@ -211,6 +214,10 @@ impl Follower {
                 continue;
             }
             let outcome = self.attempt(attempt, known.clone()).await;
+            if let Some(control) = self.issuer.control.upgrade() {
+                let is_elsewhere = matches!(outcome, Outcome::Busy);
+                control.acme.put(&self.name, |state| state.is_elsewhere = is_elsewhere);
+            }
             match outcome {
                 Outcome::Issued => {
                     self.failures = Failures::default();
@@ -255,33 +262,42 @@ impl Follower {
 
     /// When the authority of a certificate suggests to renew it (RFC 9773).
     async fn window(&mut self, known: &Known) -> Option<Window> {
-        if let Some(suggestion) = &self.suggestion
-            && suggestion.serial == known.serial
-            && (now()..now() + schedule::window_good_for(i64::MAX) + 1).contains(&suggestion.good_until)
-        {
-            return suggestion.window;
+        let is_good = self.suggestion.as_ref().is_some_and(|suggestion| {
+            suggestion.serial == known.serial && schedule::is_window_good(suggestion.good_until, now())
+        });
+        if !is_good {
+            let asked = self.ask_for_window(known).await;
+            let (suggested, good_for) =
+                asked.map_or((None, UNKNOWN_WINDOW), |(suggested, good_for)| (Some(suggested), good_for));
+            // RFC 9773 §4.3.3: if it cannot be had, what was suggested before still holds.
+            let suggested = suggested.or(self.suggested(Some(known)));
+            let good_until = now() + good_for;
+            self.suggestion = Some(Suggestion { serial: known.serial.clone(), suggested, good_until });
         }
-        let asked = self.ask_for_window(known).await;
-        let (window, good_for) =
-            asked.map_or((None, UNKNOWN_WINDOW), |(window, good_for)| (Some(window), good_for));
-        // RFC 9773 §4.3.3: if it cannot be had, what was suggested before still holds.
-        let before = self.suggestion.take().filter(|suggestion| suggestion.serial == known.serial);
-        let window = window.or(before.and_then(|suggestion| suggestion.window));
-        let good_until = now() + good_for;
-        self.suggestion = Some(Suggestion { serial: known.serial.clone(), window, good_until });
-        window
+        self.suggested(Some(known)).map(|suggested| suggested.window)
     }
 
-    async fn ask_for_window(&self, known: &Known) -> Option<(Window, i64)> {
+    /// What the authority has suggested for a certificate.
+    fn suggested(&self, known: Option<&Known>) -> Option<Suggested> {
+        let suggestion = self
+            .suggestion
+            .as_ref()
+            .filter(|suggestion| Some(&suggestion.serial) == known.map(|known| &known.serial));
+        suggestion?.suggested.clone()
+    }
+
+    async fn ask_for_window(&self, known: &Known) -> Option<(Suggested, i64)> {
         let authority = self.issuer.authority_of(&self.name)?;
         let id = known.id.as_ref()?;
         let _permit = self.issuer.orders.acquire().await.ok()?;
         let session = self.session(authority).await.ok()?;
         let (info, good_for) = session.account.renewal_info(id).await.ok()?;
-        let window = info.suggested_window;
-        let window = Window { start: window.start.unix_timestamp(), end: window.end.unix_timestamp() };
+        let (start, end) = (info.suggested_window.start, info.suggested_window.end);
+        let window = Window { start: start.unix_timestamp(), end: end.unix_timestamp() };
         let good_for = i64::try_from(good_for.as_secs()).unwrap_or(i64::MAX);
-        Some((window, schedule::window_good_for(good_for)))
+        let why = info.explanation_url.map(|url| failure::one_line(&url));
+        // RFC 9773 §4.2: a window whose end is not behind its start is none.
+        (window.end > window.start).then(|| (Suggested { window, why }, schedule::window_good_for(good_for)))
     }
 
     async fn session(&self, authority: &Authority) -> Result<Rc<Session>, Failure> {

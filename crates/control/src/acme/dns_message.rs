@@ -1,24 +1,16 @@
-//! Messages of dynamic DNS updates (RFC 2136), signed with TSIG (RFC 8945). Bytes only; what is compressed in answers is
-//! skipped.
-
-use aws_lc_rs::hmac;
-use config::TsigAlgorithm;
+//! Messages of dynamic DNS updates (RFC 2136). Bytes only; names that are compressed in answers are skipped. Signatures
+//! are not for here.
 
 const TYPE_SOA: u16 = 6;
 const TYPE_TXT: u16 = 16;
-const TYPE_TSIG: u16 = 250;
 const CLASS_IN: u16 = 1;
 const CLASS_NONE: u16 = 254;
-const CLASS_ANY: u16 = 255;
 const OPCODE_UPDATE: u16 = 5 << 11;
 const TTL_S: u32 = 60;
-/// How far the clocks of both may be apart, in seconds (RFC 8945 §10).
-const FUDGE_S: u16 = 300;
-const HEADER_BYTES: usize = 12;
-const ADDITIONAL_COUNT: usize = 10;
+pub(super) const HEADER_BYTES: usize = 12;
 
 /// A name that DNS cannot have.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NotAName;
 
 /// Whether a TXT record is added or deleted.
@@ -26,13 +18,6 @@ pub(super) struct NotAName;
 pub(super) enum Edit {
     Add,
     Delete,
-}
-
-/// Who signs.
-pub(super) struct Signer<'a> {
-    pub(super) name: &'a str,
-    pub(super) secret: &'a [u8],
-    pub(super) algorithm: TsigAlgorithm,
 }
 
 /// A question for the SOA record of a name.
@@ -68,39 +53,6 @@ pub(super) fn update(
     Ok(message)
 }
 
-/// Signs a message, at a time in seconds since 1970 (RFC 8945 §4.3).
-pub(super) fn sign(message: &mut Vec<u8>, signer: &Signer<'_>, now: u64) -> Result<(), NotAName> {
-    let (algorithm, name) = match signer.algorithm {
-        TsigAlgorithm::Sha256 => (hmac::HMAC_SHA256, "hmac-sha256"),
-        TsigAlgorithm::Sha384 => (hmac::HMAC_SHA384, "hmac-sha384"),
-        TsigAlgorithm::Sha512 => (hmac::HMAC_SHA512, "hmac-sha512"),
-    };
-    let (mut key_name, mut algorithm_name) = (Vec::new(), Vec::new());
-    push_name(&mut key_name, &signer.name.to_ascii_lowercase())?;
-    push_name(&mut algorithm_name, name)?;
-    let time = &now.to_be_bytes()[2..];
-    // The variables of the signature, in their order; no error and no other data.
-    let mut signed = message.clone();
-    signed.extend_from_slice(&key_name);
-    push_u16s(&mut signed, &[CLASS_ANY, 0, 0]);
-    signed.extend_from_slice(&algorithm_name);
-    signed.extend_from_slice(time);
-    push_u16s(&mut signed, &[FUDGE_S, 0, 0]);
-    let mac = hmac::sign(&hmac::Key::new(algorithm, signer.secret), &signed);
-    let mac = mac.as_ref();
-    let mut data = algorithm_name;
-    data.extend_from_slice(time);
-    push_u16s(&mut data, &[FUDGE_S, mac.len() as u16]);
-    data.extend_from_slice(mac);
-    data.extend_from_slice(&message[..2]);
-    push_u16s(&mut data, &[0, 0]);
-    message.extend_from_slice(&key_name);
-    push_u16s(message, &[TYPE_TSIG, CLASS_ANY, 0, 0, data.len() as u16]);
-    message.extend_from_slice(&data);
-    message[ADDITIONAL_COUNT + 1] += 1;
-    Ok(())
-}
-
 /// What an answer says.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
@@ -126,22 +78,25 @@ pub(super) fn answer(bytes: &[u8], id: u16) -> Option<Answer> {
     Some(Answer { code: header[3] & 0x0f, is_zone })
 }
 
-/// The words of RFC 2136 §2.2 and RFC 8945 for an answer that is no success.
+/// The words of RFC 2136 §2.2 for an answer that is no success, and what to do.
 pub(super) fn reason(code: u8) -> &'static str {
     match code {
-        1 => "FORMERR: it does not understand the update",
-        2 => "SERVFAIL: it failed",
+        1 => "FORMERR: the server does not understand the update",
+        2 => "SERVFAIL: the server failed; its log says why, such as a zone file that it may not write",
         3 => "NXDOMAIN: there is no such name",
-        4 => "NOTIMP: it takes no updates",
-        5 => "REFUSED: this key may not change the zone",
-        9 => "NOTAUTH: the key is wrong, or the zone is not its own",
-        10 => "NOTZONE: the record is outside of the zone",
-        _ => "an error",
+        4 => "NOTIMP: the server takes no updates; set server to the primary of the zone",
+        5 => "REFUSED: permit this key there to change TXT records of this name",
+        6 | 7 | 8 => "the server has other records than the update expects",
+        9 => {
+            "NOTAUTH: the server is not the primary of this zone; set server to the one that is, or zone to one of its own"
+        }
+        10 => "NOTZONE: the record is outside of this zone; set zone to the one that has it, or leave it out",
+        _ => "an error that no standard has",
     }
 }
 
 /// Behind a name, whose end may be a pointer (RFC 1035 §4.1.4).
-fn skip_name(bytes: &[u8], mut at: usize) -> Option<usize> {
+pub(super) fn skip_name(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *bytes.get(at)? {
             0 => return Some(at + 1),
@@ -158,11 +113,11 @@ fn header(id: u16, flags: u16, counts: [u16; 4]) -> Vec<u8> {
     message
 }
 
-fn push_u16s(message: &mut Vec<u8>, values: &[u16]) {
+pub(super) fn push_u16s(message: &mut Vec<u8>, values: &[u16]) {
     message.extend(values.iter().flat_map(|value| value.to_be_bytes()));
 }
 
-fn push_name(message: &mut Vec<u8>, name: &str) -> Result<(), NotAName> {
+pub(super) fn push_name(message: &mut Vec<u8>, name: &str) -> Result<(), NotAName> {
     let name = name.trim_end_matches('.');
     if name.len() > 253 {
         return Err(NotAName);
@@ -196,21 +151,6 @@ mod tests {
         );
         let deleted = update(0x1234, "a.example.", (Edit::Delete, "_x.a.example", "v")).expect("names");
         assert!(hex(&deleted).ends_with("001000fe0000000000020176"), "{}", hex(&deleted));
-    }
-
-    /// The signature is that of dnspython 2.9, over the same bytes at the same time with the same key.
-    #[test]
-    fn a_signature_is_the_one_of_another_implementation() {
-        let mut message = update(0x1234, "a.example", (Edit::Add, "_x.a.example", "v")).expect("names");
-        let signer =
-            Signer { name: "Key.example", secret: b"0123456789abcdef", algorithm: TsigAlgorithm::Sha256 };
-        let unsigned = hex(&message);
-        sign(&mut message, &signer, 1_700_000_000).expect("names");
-        let signature = "036b6579076578616d706c6500 00fa 00ff 00000000 003d 0b686d61632d73686132353600 00006553f100 012c \
-                         0020 8fe387cf60fca7fa3b25e531eaf78daf0ad947227b2153c826bd72dcb02e14bf 1234 0000 0000";
-        // One additional record more.
-        let expected = format!("{}0001{}{}", &unsigned[..20], &unsigned[24..], signature.replace(' ', ""));
-        assert_eq!(hex(&message), expected);
     }
 
     #[test]

@@ -8,7 +8,8 @@ use config::{DnsUpdate, TsigKey};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::dns_message::{self, Answer, Edit, NotAName, Signer};
+use super::dns_message::{self, Answer, Edit, NotAName};
+use super::dns_tsig::{self, Signer, Unverified};
 use super::proof::{Change, Record};
 
 const UPDATE_MAX: Duration = Duration::from_secs(20);
@@ -35,40 +36,64 @@ async fn send_at_all(update: &DnsUpdate, record: &Record, change: Change) -> Res
     let id = fastrand::u16(..);
     let mut message =
         dns_message::update(id, &zone, (edit, &record.name, &record.value)).map_err(not_a_name)?;
-    if let Some((TsigKey { name, algorithm, .. }, secret)) = update.key.as_ref().zip(secret) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let signer = Signer { name, secret: &secret, algorithm: *algorithm };
-        dns_message::sign(&mut message, &signer, now).map_err(not_a_name)?;
+    let Some((TsigKey { name, algorithm, .. }, secret)) = update.key.as_ref().zip(secret) else {
+        let (answer, _) = ask(&mut stream, &message, id).await?;
+        return judged(&zone, &answer);
+    };
+    let signer = Signer { name, secret: &secret, algorithm: *algorithm };
+    let mac = dns_tsig::sign(&mut message, &signer, now()).map_err(not_a_name)?;
+    let (answer, bytes) = ask(&mut stream, &message, id).await?;
+    let verified = dns_tsig::verify(&bytes, &signer, &mac, now());
+    match verified {
+        // RFC 8945 §5.3.2: what it says cannot be relied on, but why it refuses may help.
+        Err(Unverified::Unsigned) if answer.code != 0 => judged(&zone, &answer),
+        Err(unverified) => Err(format!("key {name}: {unverified}")),
+        Ok(()) => judged(&zone, &answer),
     }
-    match ask(&mut stream, &message, id).await? {
-        Answer { code: 0, .. } => Ok(()),
-        Answer { code, .. } => Err(format!("zone {zone}: {} ({code})", dns_message::reason(code))),
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn judged(zone: &str, Answer { code, .. }: &Answer) -> Result<(), String> {
+    match code {
+        0 => Ok(()),
+        code => Err(format!("zone {zone}: {} ({code})", dns_message::reason(*code))),
     }
 }
 
 /// The zone that has a name: the nearest name above it with a SOA record.
 async fn zone(stream: &mut TcpStream, name: &str) -> Result<String, String> {
-    let mut rest = name;
+    let (mut rest, mut refusal) = (name, None);
     while let Some((_, above)) = rest.split_once('.') {
         let id = fastrand::u16(..);
         let query = dns_message::soa_query(id, above).map_err(|_| "a name is too long for DNS")?;
-        if ask(stream, &query, id).await?.is_zone {
+        let (answer, _) = ask(stream, &query, id).await?;
+        if answer.is_zone {
             return Ok(above.to_owned());
         }
+        // The first zone above may be its own, and not be loaded. Those further above are those of others.
+        refusal = refusal.or((answer.code != 0).then_some((above, answer.code)));
         rest = above;
     }
-    Err("it has no zone for this name; set zone in dns".to_owned())
+    let said = refusal.map(|(above, code)| {
+        let word = dns_message::reason(code).split(':').next().unwrap_or_default();
+        format!(", and of {above} it says {word}")
+    });
+    Err(format!("it has no zone for this name{}; set zone in dns", said.unwrap_or_default()))
 }
 
 /// RFC 1035 §4.2.2: messages have their length in front.
-async fn ask(stream: &mut TcpStream, message: &[u8], id: u16) -> Result<Answer, String> {
+async fn ask(stream: &mut TcpStream, message: &[u8], id: u16) -> Result<(Answer, Vec<u8>), String> {
     let failed = |error: std::io::Error| error.to_string();
     let length = (message.len() as u16).to_be_bytes();
     stream.write_all(&[&length[..], message].concat()).await.map_err(failed)?;
     let length = stream.read_u16().await.map_err(failed)?;
     let mut answer = vec![0; usize::from(length)];
     stream.read_exact(&mut answer).await.map_err(failed)?;
-    dns_message::answer(&answer, id).ok_or_else(|| "its answer is no DNS".to_owned())
+    let read = dns_message::answer(&answer, id).ok_or_else(|| "its answer is no DNS".to_owned())?;
+    Ok((read, answer))
 }
 
 fn secret(key: &TsigKey) -> Result<Vec<u8>, String> {

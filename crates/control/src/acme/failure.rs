@@ -85,6 +85,18 @@ pub(crate) fn is_problem(error: &Error, kind: &str) -> bool {
     matches!(error, Error::Api(problem) if of(problem))
 }
 
+/// Whether an order may succeed that does not say which certificate it replaces (RFC 9773 §5): to an authority without
+/// renewal information, and to one that does not repeat what it has accepted.
+pub(crate) fn is_about_replacement(error: &Error) -> bool {
+    match error {
+        Error::Unsupported(_) => true,
+        // The library has no other sign of it.
+        Error::Other(why) => why.to_string().starts_with("replaces field mismatch"),
+        // Whatever it has against the certificate, such as one of another CA at the same place.
+        error => Failure::of(error).kind == Kind::Refused,
+    }
+}
+
 /// What a problem says: the detail, and those of its parts.
 pub(crate) fn problem_text(problem: &Problem) -> String {
     let Problem { r#type, detail, subproblems, .. } = problem;
@@ -92,9 +104,12 @@ pub(crate) fn problem_text(problem: &Problem) -> String {
     let detail = detail.as_deref().unwrap_or("no reason given");
     let parts = subproblems.iter().filter_map(|part| part.detail.as_deref());
     let all: Vec<&str> = [detail].into_iter().chain(parts).collect();
-    // It comes from outside, and goes to logs and terminals.
-    let text: String = all.join("; ").chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    format!("{} ({kind})", text.chars().take(500).collect::<String>())
+    format!("{} ({kind})", one_line(&all.join("; ")))
+}
+
+/// What comes from an authority, for logs and terminals.
+pub(crate) fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(500).collect()
 }
 
 /// RFC 9110 §10.2.3: seconds, or a date.
@@ -146,6 +161,20 @@ mod tests {
             ("malformed", Kind::Refused),
         ] {
             assert_eq!(Failure::of(&Error::Api(problem(Some(kind), "x"))).kind, expected, "{kind}");
+        }
+    }
+
+    /// Otherwise no certificate of such an authority would ever be renewed.
+    #[test]
+    fn an_authority_that_replaces_nothing_is_asked_without_that() {
+        let mismatch = "replaces field mismatch: expected Some(..), found None";
+        for (error, expected) in [
+            (Error::Unsupported("ACME renewal information (ARI)"), true),
+            (Error::Other(mismatch.into()), true),
+            (Error::Other("connection refused".into()), false),
+            (Error::Timeout(None), false),
+        ] {
+            assert_eq!(is_about_replacement(&error), expected, "{error}");
         }
     }
 }

@@ -13,7 +13,7 @@ use rcgen::{CertificateParams, DistinguishedName, RsaKeySize};
 use tls::Challenges;
 
 use super::account::Session;
-use super::failure::{Failure, Kind, problem_text};
+use super::failure::{Failure, Kind, is_about_replacement, problem_text};
 use super::proof::{Asked, Proof};
 
 /// How long an authority may take to look at a proof, and to issue.
@@ -54,9 +54,8 @@ pub(crate) async fn order(session: &Session, wanted: &Wanted<'_>) -> Result<Pair
     }
     let order = session.account.new_order(&new).await;
     let mut order = order.map_err(|error| {
+        let may_be_that = wanted.replaces.is_some() && is_about_replacement(&error);
         let failure = failed(error);
-        // Whatever it has against the certificate that is replaced, such as one of another CA at the same place.
-        let may_be_that = failure.kind == Kind::Refused && wanted.replaces.is_some();
         Failure { kind: if may_be_that { Kind::NotReplaceable } else { failure.kind }, ..failure }
     })?;
     let mut proofs = Vec::new();

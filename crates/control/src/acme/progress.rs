@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::schedule::Window;
+
 /// The state of all names.
 #[derive(Default)]
 pub(crate) struct Progress(Mutex<HashMap<String, Entry>>);
@@ -41,6 +43,10 @@ impl Renewal {
 pub(crate) struct State {
     /// When the next attempt is made, in seconds since 1970.
     pub(crate) next_at: i64,
+    /// When the authority suggests to renew.
+    pub(crate) suggested: Option<Suggested>,
+    /// Whether another process that shares the folder asks for it.
+    pub(crate) is_elsewhere: bool,
     /// Failures in a row.
     pub(crate) failures: u32,
     /// When the last attempt failed, and why, if it did.
@@ -48,6 +54,14 @@ pub(crate) struct State {
     /// Certificates issued, and attempts that failed, since the start.
     pub(crate) issued: u64,
     pub(crate) failed: u64,
+}
+
+/// What an authority suggests (RFC 9773 §4.2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Suggested {
+    pub(crate) window: Window,
+    /// A URL of a page for operators that says why.
+    pub(crate) why: Option<String>,
 }
 
 impl Progress {

@@ -62,6 +62,12 @@ pub(crate) fn window_good_for(said: i64) -> i64 {
     said.clamp(10 * 60, DAY)
 }
 
+/// Whether an answer that is good until then is good now. A clock that was set back makes none good for longer than any
+/// answer is.
+pub(crate) fn is_window_good(good_until: i64, now: i64) -> bool {
+    (now..=now + window_good_for(i64::MAX)).contains(&good_until)
+}
+
 /// After how many failures in a row the other authority is asked, too.
 const FALLBACK_AFTER: u32 = 3;
 /// After the first failure, then three times that, and so on. Authorities allow five failures of a name in an hour.
@@ -292,6 +298,10 @@ mod tests {
     fn an_answer_about_a_window_is_good_for_minutes_to_a_day() {
         for (said, expected) in [(0, 600), (-1, 600), (21_600, 21_600), (i64::MAX, DAY)] {
             assert_eq!(window_good_for(said), expected);
+        }
+        let now = 1_000_000;
+        for (jump, is_good) in [(0, true), (3600, true), (3601, false), (-3600, true), (-365 * DAY, false)] {
+            assert_eq!(is_window_good(now + 3600, now + jump), is_good, "a clock that jumps by {jump} s");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Weak;
 
-use api::certificates::{CertificateSource, CertificateStatus, Renewal, RenewalOrder};
+use api::certificates::{CertificateSource, CertificateStatus, Renewal, RenewalOrder, Suggested};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -54,10 +54,25 @@ fn status(listener: String, certificate: CertificateInUse, control: &Control, no
 }
 
 fn renewal(name: String, control: &Control) -> Option<Renewal> {
-    let acme::State { next_at, failures, last_failure, .. } = control.acme.state(&name)?;
+    let acme::State { next_at, suggested, is_elsewhere, failures, last_failure, .. } =
+        control.acme.state(&name)?;
     let (last_failure_seconds, last_failure) = last_failure.unzip();
-    let next = tls::written_time(next_at);
-    Some(Renewal { name, next_seconds: next_at, next, failures, last_failure_seconds, last_failure })
+    Some(Renewal {
+        name,
+        next_seconds: next_at,
+        next: tls::written_time(next_at),
+        suggested: suggested.map(told),
+        elsewhere: is_elsewhere,
+        failures,
+        last_failure_seconds,
+        last_failure,
+    })
+}
+
+fn told(acme::Suggested { window, why }: acme::Suggested) -> Suggested {
+    let (from_seconds, until_seconds) = (window.start, window.end);
+    let window = format!("{} to {}", tls::written_time(from_seconds), tls::written_time(until_seconds));
+    Suggested { from_seconds, until_seconds, window, why }
 }
 
 pub(super) async fn list(State(control): State<Weak<Control>>) -> Response {

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use api::certificates::{CertificateSource, CertificateStatus, Renewal, RenewalOrder};
+use api::certificates::{CertificateSource, CertificateStatus, Renewal, RenewalOrder, Suggested};
 
 use super::reach::Reach;
 
@@ -93,8 +93,15 @@ fn shown(certificate: &CertificateStatus) -> String {
     };
     let mut text = format!("{names}\n  listener  {listener}\n  issuer    {issuer}\n");
     text += &format!("  until     {valid_until}, {}\n  source    {source}\n", left(*days_left));
-    if let Some(Renewal { next, .. }) = renewal {
-        text += &format!("  renewal   {next}\n");
+    if let Some(Renewal { next, suggested, elsewhere, .. }) = renewal {
+        text += &match elsewhere {
+            true => "  renewal   another process that shares the folder asks for it\n".to_owned(),
+            false => format!("  renewal   {next}\n"),
+        };
+        if let Some(Suggested { window, why, .. }) = suggested {
+            let why = why.as_ref().map(|why| format!("; see {why}")).unwrap_or_default();
+            text += &format!("  window    {window}, suggested by the authority{why}\n");
+        }
     }
     for wrong in wrong(certificate) {
         text += &format!("  wrong     {wrong}\n");
@@ -143,6 +150,13 @@ mod tests {
                 name: "www.example.com".to_owned(),
                 next_seconds: 60,
                 next: "1970-01-01 00:01:00 UTC".to_owned(),
+                suggested: Some(Suggested {
+                    from_seconds: 30,
+                    until_seconds: 90,
+                    window: "1970-01-01 00:00:30 UTC to 1970-01-01 00:01:30 UTC".to_owned(),
+                    why: Some("https://ca.example/why".to_owned()),
+                }),
+                elsewhere: false,
                 failures: 2,
                 last_failure_seconds: Some(1),
                 last_failure: Some("no".to_owned()),
@@ -156,6 +170,7 @@ www.example.com
   until     1970-01-02 00:00:00 UTC, 1 day left
   source    auto, /acme/www.example.com/fullchain.pem
   renewal   1970-01-01 00:01:00 UTC
+  window    1970-01-01 00:00:30 UTC to 1970-01-01 00:01:30 UTC, suggested by the authority; see https://ca.example/why
   wrong     not issued, tried 2 times: no
 ";
         assert_eq!(shown(&status), expected);
@@ -166,6 +181,11 @@ www.example.com
             ..status.clone()
         };
         assert_eq!(wrong(&stand_in), ["not issued yet"]);
+        let mut elsewhere = status.clone();
+        if let Some(renewal) = &mut elsewhere.renewal {
+            renewal.elsewhere = true;
+        }
+        assert!(shown(&elsewhere).contains("  renewal   another process that shares the folder"));
         let expired = CertificateStatus { days_left: -1, renewal: None, ..status };
         assert!(shown(&expired).contains("UTC, expired\n"));
     }

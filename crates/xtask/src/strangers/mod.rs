@@ -116,7 +116,7 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     if may_run("qpack", &[programs::PYTHON]) {
         qpack_step(workspace, steps)?;
     }
-    if may_run("acme", &[programs::GO, programs::CURL, programs::OPENSSL]) {
+    if may_run("acme", &[programs::GO, programs::CURL, programs::OPENSSL, programs::NAMED, programs::DIG]) {
         acme_step(workspace, steps)?;
     }
     if may_run("streams", &[programs::GO, programs::OPENSSL]) {

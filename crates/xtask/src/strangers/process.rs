@@ -52,6 +52,11 @@ impl Process {
         Ok(self)
     }
 
+    /// Whether the program has not ended yet.
+    pub(super) fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Waits until the program ends, at most `limit`. Returns its exit status and complete output.
     pub(super) fn finish(mut self, limit: Duration) -> Result<(ExitStatus, String), String> {
         let began = Instant::now();

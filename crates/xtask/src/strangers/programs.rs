@@ -18,7 +18,9 @@ pub(super) struct Needed {
 
 pub(super) const CHROMIUM: Needed = Needed { program: "chromium", package: "chromium" };
 pub(super) const CURL: Needed = Needed { program: "curl", package: "curl" };
+pub(super) const DIG: Needed = Needed { program: "dig", package: "bind9-dnsutils" };
 pub(super) const GO: Needed = Needed { program: "go", package: "golang-go" };
+pub(super) const NAMED: Needed = Needed { program: "named", package: "bind9" };
 pub(super) const NGINX: Needed = Needed { program: "nginx", package: "nginx" };
 pub(super) const NODE: Needed = Needed { program: "node", package: "nodejs" };
 pub(super) const NPM: Needed = Needed { program: "npm", package: "npm" };

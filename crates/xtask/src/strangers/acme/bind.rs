@@ -1,0 +1,145 @@
+//! Proofs by dynamic updates (RFC 2136) of BIND, which the authority asks: with the right key, and with what is wrong.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::super::process::{Process, free_address};
+use super::super::programs::{DIG, NAMED};
+use super::scene::{Authority, Scene, Temper, are_all_issued, renewal};
+use crate::say;
+use crate::workspace::text;
+
+const SECRET: &str = "bWFueSB3b3JkcywgYnV0IG5vIHJhbmRvbSBvbmVzISE=";
+const OTHER_SECRET: &str = "b3RoZXIgd29yZHMsIGJ1dCBubyByYW5kb20gb25lcyE=";
+const CHALLENGE: &str = "_acme-challenge.bind.example";
+
+/// A key that may change the records of challenges, one that may change nothing, and two zones.
+const CONFIG: &str = "\
+options {
+    directory \"DIR\"; pid-file none; listen-on port PORT { 127.0.0.1; }; listen-on-v6 { none; };
+    recursion no; dnssec-validation no; notify no;
+};
+controls { };
+key \"acme-key\" { algorithm hmac-sha256; secret \"SECRET\"; };
+key \"idle-key\" { algorithm hmac-sha256; secret \"SECRET\"; };
+zone \"bind.example\" {
+    type primary; file \"bind.zone\"; update-policy { grant acme-key name _acme-challenge.bind.example TXT; };
+};
+zone \"else.example\" { type primary; file \"else.zone\"; allow-update { key acme-key; }; };
+";
+const ZONE: &str = "\
+$TTL 60
+@ IN SOA ns.invalid. admin.invalid. 1 3600 600 86400 60
+@ IN NS ns.invalid.
+@ IN A 127.0.0.1
+";
+
+/// What is wrong, and what the reason of the failure has.
+const WRONG: [(&str, &str); 7] = [
+    ("key_name = \"acme-key\", key_file = \"DIR/other.key\"", "the secret is not the server's"),
+    ("key_name = \"no-key\", key_file = \"DIR/tsig.key\"", "the server does not have this key"),
+    (
+        "key_name = \"acme-key\", key_file = \"DIR/tsig.key\", algorithm = \"hmac-sha512\"",
+        "the server does not have this key",
+    ),
+    ("key_name = \"idle-key\", key_file = \"DIR/tsig.key\"", "REFUSED: permit this key"),
+    ("wait = \"0s\"", "REFUSED: permit this key"),
+    (
+        "key_name = \"acme-key\", key_file = \"DIR/tsig.key\", zone = \"else.example\"",
+        "zone else.example: NOTZONE: the record is outside of this zone",
+    ),
+    (
+        "key_name = \"acme-key\", key_file = \"DIR/tsig.key\", zone = \"nowhere.example\"",
+        "zone nowhere.example: NOTAUTH: the server is not the primary of this zone",
+    ),
+];
+
+pub(super) fn by_updates(scene: &Scene<'_>) -> Result<(), String> {
+    let address = free_address()?;
+    let named = start(scene, address)?;
+    let authority = scene.authority("bind-authority", &Temper { dns: Some(address), ..Temper::default() })?;
+    let right = "key_name = \"acme-key.\", key_file = \"DIR/tsig.key\", wait = \"0s\"";
+    let proxy = scene.proxy("bind-proxy", &authority, &file(address, "bind-acme", right))?;
+    scene.until(&proxy, "a wildcard and its domain, by dynamic updates", are_all_issued)?;
+    for name in ["any.bind.example", "bind.example"] {
+        scene.page(name, authority.tls, &scene.root(&authority)?)?;
+    }
+    let changes = |what: &str| named.said().matches(&format!("{what} at '{CHALLENGE}' TXT")).count();
+    let (added, left) = (changes("adding an RR"), records(address)?);
+    if added < 2 || !left.is_empty() {
+        return Err(format!("{added} records were added; left are {left:?}; named said:\n{}", named.said()));
+    }
+    drop(proxy);
+    say("DNS-01 by updates of BIND: a wildcard and its domain at once; the records are gone");
+    for (index, (wrong, expected)) in WRONG.into_iter().enumerate() {
+        refused(
+            scene,
+            &authority,
+            (&format!("bind-wrong-{index}"), &file(address, "bind-wrong", wrong)),
+            expected,
+        )?;
+    }
+    say(format_args!("{} mistakes with keys and zones: each reason has what to do", WRONG.len()));
+    Ok(())
+}
+
+fn refused(
+    scene: &Scene<'_>,
+    authority: &Authority,
+    (name, file): (&str, &str),
+    expected: &str,
+) -> Result<(), String> {
+    let proxy = scene.proxy(name, authority, file)?;
+    let all = scene.until(&proxy, "a failure", |all: &[Value]| renewal(all)["failures"] == 1)?;
+    let why = text(renewal(&all), "last_failure");
+    if why.contains(expected) {
+        Ok(())
+    } else {
+        Err(format!("{expected:?} is not in the reason: {why}\n{file}"))
+    }
+}
+
+fn file(server: SocketAddr, folder: &str, dns: &str) -> String {
+    format!(
+        "[[listen]]\naddress = \"TLS\"\ntls = {{ certificates = \"auto\" }}\n\
+         [[route]]\nhost = [\"*.bind.example\", \"bind.example\"]\nupstream = \"app\"\n\
+         [upstream.app]\nservers = [\"http://SERVER\"]\n\
+         [acme]\ndirectory = \"DIRECTORY\"\nca = \"CA\"\nfolder = \"DIR/{folder}\"\n\
+         dns = {{ server = \"{server}\", {dns} }}\n"
+    )
+}
+
+fn start(scene: &Scene<'_>, address: SocketAddr) -> Result<Process, String> {
+    let folder = scene.folder.join("named");
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let put = |file: PathBuf, text: &str| {
+        fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))
+    };
+    let config = CONFIG.replace("DIR", &folder.display().to_string()).replace("SECRET", SECRET);
+    put(folder.join("named.conf"), &config.replace("PORT", &address.port().to_string()))?;
+    put(folder.join("bind.zone"), ZONE)?;
+    put(folder.join("else.zone"), ZONE)?;
+    put(scene.folder.join("tsig.key"), SECRET)?;
+    put(scene.folder.join("other.key"), OTHER_SECRET)?;
+    // A copy: systems that confine it by its path let it read only their own folders.
+    let program = folder.join("named");
+    fs::copy(NAMED.find()?, &program).map_err(|error| format!("named cannot be copied: {error}"))?;
+    let mut command = Command::new(program);
+    command.args(["-g", "-n", "1", "-c"]).arg(folder.join("named.conf"));
+    Process::start("named", &mut command, scene.folder)?.listening_on(address)
+}
+
+/// The records of challenges that there are.
+fn records(server: SocketAddr) -> Result<Vec<String>, String> {
+    let mut command = Command::new(DIG.find()?);
+    command.args(["@127.0.0.1", "-p", &server.port().to_string(), "+noall", "+answer", CHALLENGE, "TXT"]);
+    let output = command.output().map_err(|error| format!("dig cannot be run: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("dig: {}", String::from_utf8_lossy(&output.stdout)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
+}
