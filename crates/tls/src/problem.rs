@@ -84,6 +84,11 @@ pub enum Fault {
     /// The private key has an unknown type, or is damaged.
     #[error("its private key can't be used")]
     UnusableKey,
+    /// No cipher suite of the permitted versions is for keys of this kind, such as RSA.
+    #[error(
+        "it has an {0} key, and no cipher suite of this listener is for those: no handshake could succeed"
+    )]
+    NoSuite(&'static str),
     /// The private key belongs to another certificate than the one in this file.
     #[error("it is not the key of the certificate in {}", .0.display())]
     OtherKey(PathBuf),
@@ -174,6 +179,9 @@ impl Fault {
             Self::Passphrase(_) => "the passphrase that the key was encrypted with, in the first line",
             Self::UnusableKey => {
                 "an RSA key of at least 2048 bits, an ECDSA key (P-256, P-384, P-521) or Ed25519"
+            }
+            Self::NoSuite(_) => {
+                "another kind of key, its suites in ciphers, or TLS 1.3, whose suites are for all keys"
             }
             Self::OtherKey(_) => "the key that the certificate was made for",
             Self::Expired { .. } => "a renewed certificate",

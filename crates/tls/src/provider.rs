@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use config::{Negotiation, TlsCipher, TlsGroup, TlsVersion};
 use rustls::crypto::aws_lc_rs::{ALL_CIPHER_SUITES, cipher_suite, default_provider, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
+use rustls::sign::SigningKey;
 use rustls::{SupportedCipherSuite, SupportedProtocolVersion, version};
 
 use crate::trial;
@@ -71,6 +72,16 @@ pub(crate) fn versions(negotiation: &Negotiation) -> Vec<&'static SupportedProto
     let all = [(TlsVersion::Tls13, &version::TLS13), (TlsVersion::Tls12, &version::TLS12)];
     let permitted = all.into_iter().filter(|(version, _)| negotiation.permits(*version));
     permitted.map(|(_, version)| version).collect()
+}
+
+/// Whether a listener can use a key: in TLS 1.2 the cipher suite says which kind the certificate has (RFC 5246 §7.4.2).
+pub(crate) fn has_suite_for(negotiation: &Negotiation, key: &dyn SigningKey) -> bool {
+    let ciphers = negotiation.ciphers.as_deref().unwrap_or(FOR_CLIENTS);
+    let permitted = ciphers.iter().filter(|cipher| negotiation.permits(cipher.version()));
+    permitted.map(|cipher| suite(*cipher)).any(|suite| match suite {
+        SupportedCipherSuite::Tls12(suite) => key.choose_scheme(suite.sign).is_some(),
+        SupportedCipherSuite::Tls13(_) => true,
+    })
 }
 
 fn provider(

@@ -7,14 +7,15 @@ use std::thread;
 
 use arc_swap::ArcSwap;
 use config::{CertificateFiles, Certificates, ClientCertificates, ClientTrust, Listener, ListenerTls};
-use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
+use rustls::{ServerConfig, SignatureAlgorithm};
 
 use crate::challenges::{ACME_TLS, Challenges};
 use crate::file::Watched;
 use crate::inventory::{CertificateInUse, Source};
 use crate::pair::Pair;
 use crate::problem::{Fault, Problem};
+use crate::provider;
 use crate::server_config::{Configs, Rules};
 use crate::store::{Shelf, Store};
 use crate::tickets::TicketKeys;
@@ -115,6 +116,7 @@ impl ServerSide {
                 }
             }
         }
+        problems.extend(entries.iter().filter_map(|entry| entry.no_suite(tls)));
         for entry in entries.iter_mut().skip(1).filter(|entry| entry.pair.certificate.names.is_empty()) {
             let Some((files, _)) = &entry.source else { continue };
             entry.pair.remarks.push(Problem::new(&files.pair.cert, Fault::NoName));
@@ -296,6 +298,21 @@ impl ServerSide {
 }
 
 impl Entry {
+    /// What is wrong if no handshake could succeed with this certificate. One that stands in is not for long.
+    fn no_suite(&self, tls: &ListenerTls) -> Option<Problem> {
+        let (files, _) = self.source.as_ref().filter(|_| self.automatic.is_none())?;
+        let key = &*self.pair.key.key;
+        if provider::has_suite_for(&tls.negotiation, key) {
+            return None;
+        }
+        let kind = match key.algorithm() {
+            SignatureAlgorithm::RSA => "RSA",
+            SignatureAlgorithm::ED25519 => "Ed25519",
+            _ => "ECDSA",
+        };
+        Some(Problem::new(&files.pair.key, Fault::NoSuite(kind)))
+    }
+
     /// Loads the files, because they have changed (`is_due`) or because the staple is stale. Returns whether what is in
     /// use has changed.
     fn load(&mut self, files: &CertificateFiles, (now, is_due): (i64, bool), reload: &mut Reload) -> bool {

@@ -113,3 +113,73 @@ fn a_key_log_without_a_file_is_remarked_on() {
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.contains("key_log has no effect: SSLKEYLOGFILE is not set"), "{said}");
 }
+
+/// A CA, and a certificate of it for server and client, whose key has a passphrase; a server that lets in nobody else, and
+/// a file of a proxy in front of it.
+fn mutual(tls: &str) -> Option<(tempfile::TempDir, Process)> {
+    let folder =
+        folder("passphrase = \"site.pass\", client_certificates = { mode = \"required\", ca = \"ca.pem\" }")?;
+    let ca =
+        ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=ca"];
+    let leaf = ["req", "-x509", "-CA", "ca.pem", "-CAkey", "ca.key", "-key", "site.key", "-passin"];
+    let names = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"];
+    let steps = [
+        [&ca[..], &["-keyout", "ca.key", "-out", "ca.pem"]].concat(),
+        [&leaf[..], &["pass:correct horse", "-subj", "/CN=site", "-out", "site.pem"], &names].concat(),
+    ];
+    for arguments in steps {
+        let made = ran("openssl", folder.path(), &arguments)?;
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+    let mut server = Process::start_in(folder.path(), &["run"]);
+    let text = format!(
+        "workers = 1\n[[listen]]\naddress = \"127.0.0.1:0\"\n[[route]]\nupstream = \"app\"\n[upstream.app]\n\
+         servers = [\"https://{}\"]\ntls = {{ ca = \"ca.pem\", cert = \"site.pem\", key = \"site.key\", {tls} }}\n",
+        server.address()
+    );
+    std::fs::write(folder.path().join("front.toml"), text).expect("it is writable");
+    Some((folder, server))
+}
+
+#[test]
+fn a_key_towards_servers_may_have_a_passphrase_and_secrets_are_written_where_that_is_allowed() {
+    for (tls, is_allowed) in
+        [("passphrase = \"site.pass\"", false), ("passphrase = \"site.pass\", key_log = true", true)]
+    {
+        let Some((folder, _server)) = mutual(tls) else { return };
+        let file = folder.path().join("secrets");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vanward"));
+        command
+            .args(["run", "--config", "front.toml"])
+            .current_dir(folder.path())
+            .env("SSLKEYLOGFILE", &file);
+        let mut proxy = Process::of(&mut command);
+        let url = format!("http://{}/", proxy.address());
+        let Some(said) = ran("curl", folder.path(), &["-q", "--silent", "--noproxy", "*", &url]) else {
+            return;
+        };
+        assert_eq!(String::from_utf8_lossy(&said.stdout), "secured", "{tls}");
+        assert_eq!(proxy.said("key_log: secrets of TLS sessions are written to") > 0, is_allowed);
+        let secrets = std::fs::read_to_string(&file).unwrap_or_default();
+        assert_eq!(secrets.contains("CLIENT_TRAFFIC_SECRET_0 "), is_allowed, "{secrets}");
+    }
+}
+
+#[test]
+fn a_key_towards_servers_that_stays_encrypted_is_a_mistake_with_a_remedy() {
+    for (tls, mistake) in [
+        (
+            "verify = true",
+            "site.key: its private key is encrypted; expected the file of its passphrase as passphrase",
+        ),
+        (
+            "passphrase = \"wrong.pass\"",
+            "site.key: its private key can't be decrypted with the passphrase in wrong.pass",
+        ),
+    ] {
+        let Some((folder, _server)) = mutual(tls) else { return };
+        let ended = run_in(folder.path(), &["check", "front.toml"]).with_code(78);
+        assert!(ended.errors.contains(mistake), "{tls}: {}", ended.errors);
+        assert!(!ended.errors.contains("horse"), "{}", ended.errors);
+    }
+}

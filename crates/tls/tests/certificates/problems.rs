@@ -233,3 +233,36 @@ fn problems_are_said_with_their_remedy() {
     );
     assert_eq!(problem(Fault::Unreadable("gone".to_owned())), "/etc/a.pem: it can't be read: gone");
 }
+
+#[test]
+fn a_key_that_no_suite_is_for_is_refused() {
+    use config::TlsCipher as Cipher;
+    let scene = Scene::new();
+    let issue = |algorithm| scene.authority.issue(&["a.example"], Wanted { algorithm, ..USUAL });
+    let rsa = scene.put("rsa", &issue(&rcgen::PKCS_RSA_SHA256));
+    let ecdsa = scene.put("ecdsa", &issue(&rcgen::PKCS_ECDSA_P256_SHA256));
+    let ed25519 = scene.put("ed25519", &issue(&rcgen::PKCS_ED25519));
+    let of_ecdsa = Cipher::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256;
+    let of_rsa = Cipher::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256;
+    let of_all = Cipher::TLS_AES_128_GCM_SHA256;
+    for (files, ciphers, refused) in [
+        (&rsa, &[of_ecdsa][..], Some("RSA")),
+        (&rsa, &[of_ecdsa, of_rsa], None),
+        (&rsa, &[of_ecdsa, of_all], None),
+        (&ecdsa, &[of_rsa], Some("ECDSA")),
+        (&ecdsa, &[of_ecdsa], None),
+        // RFC 8422 §5.10: its suites are those of ECDSA.
+        (&ed25519, &[of_ecdsa], None),
+        (&ed25519, &[of_rsa], Some("Ed25519")),
+    ] {
+        let mut listener = listener(vec![files.clone()]);
+        let tls = listener.tls.as_mut().unwrap();
+        tls.negotiation.ciphers = Some(ciphers.to_vec());
+        if !ciphers.contains(&of_all) {
+            tls.negotiation.max_version = Some(config::TlsVersion::Tls12);
+        }
+        let expected = refused
+            .map(|kind| vec![Problem { file: Some(files.pair.key.clone()), fault: Fault::NoSuite(kind) }]);
+        assert_eq!(ServerSide::load(&listener).err(), expected, "{ciphers:?}");
+    }
+}
