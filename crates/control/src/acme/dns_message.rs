@@ -86,7 +86,7 @@ pub(super) fn reason(code: u8) -> &'static str {
         3 => "NXDOMAIN: there is no such name",
         4 => "NOTIMP: the server takes no updates; set server to the primary of the zone",
         5 => "REFUSED: permit this key there to change TXT records of this name",
-        6 | 7 | 8 => "the server has other records than the update expects",
+        6..=8 => "the server has other records than the update expects",
         9 => {
             "NOTAUTH: the server is not the primary of this zone; set server to the one that is, or zone to one of its own"
         }
