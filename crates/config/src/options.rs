@@ -279,6 +279,7 @@ pub(crate) struct Listen {
     pub(crate) redirect_to_https: Located<bool>,
     pub(crate) hsts: Option<Located<Hsts>>,
     pub(crate) http2: bool,
+    pub(crate) http3: Located<bool>,
     pub(crate) rate: Vec<Bandwidth>,
     pub(crate) upload_rate: Vec<Bandwidth>,
     pub(crate) profile: Option<Located<String>>,
@@ -297,6 +298,7 @@ impl Default for Listen {
             redirect_to_https: located(false),
             hsts: None,
             http2: true,
+            http3: located(false),
             rate: Vec::new(),
             upload_rate: Vec::new(),
             profile: None,
@@ -372,6 +374,13 @@ static LISTEN: Table<Listen> = Table {
             Switch,
             |listen: &mut Listen| &mut listen.http2,
             "Accepts HTTP/2 as well as HTTP/1.1: by ALPN with `tls`, by prior knowledge without.",
+        ),
+        &key(
+            "http3",
+            At(Switch),
+            |listen: &mut Listen| &mut listen.http3,
+            "Accepts HTTP/3 (QUIC) as well, at the same port of UDP, on a listener with `tls`. Responses over \
+             HTTP/1.1 and HTTP/2 tell clients of it (`Alt-Svc`). See [HTTP/3](http3.md).",
         ),
         &key(
             "rate",

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::client_certificate_options;
 use crate::kind::{Located, located};
+use crate::negotiation::TlsVersion;
 use crate::negotiation_options;
 use crate::options::{File, Listen};
 use crate::read::{NamedFile, Owner};
@@ -99,6 +100,7 @@ fn check_listener(listen: &Listen, has_proxies_in_front: bool, reader: &mut Read
         let message = "redirect_to_https is there together with tls: that would go round in circles";
         refuse(&redirect_to_https.at, message, "it on a listener without tls", reader);
     }
+    check_http3(listen, reader);
     let Some(Located { value, at }) = hsts else { return };
     if tls.is_none() && !has_proxies_in_front && listen.proxy_protocol.is_empty() {
         // RFC 6797 §7.2: not over plain HTTP, where nobody would believe it.
@@ -110,6 +112,53 @@ fn check_listener(listen: &Listen, has_proxies_in_front: bool, reader: &mut Read
     if *preload && (!include_subdomains || max_age.as_secs() < PRELOAD_SECONDS) {
         let expected = "max_age of at least 365d and include_subdomains = true beside it";
         refuse(at, "hsts: preload alone is not accepted", expected, reader);
+    }
+}
+
+/// Where HTTP/3 cannot be spoken, and why.
+fn check_http3(listen: &Listen, reader: &mut Reader<'_>) {
+    let Listen { address, proxy_protocol, tcp, passthrough, tls, http3, profile, link, .. } = listen;
+    if !http3.value {
+        return;
+    }
+    let negotiation = |tls: &Element<ServerTlsWritten>| {
+        negotiation_options::settings(tls.value.negotiation.clone()).permits(TlsVersion::Tls13)
+    };
+    let is_unix = address.as_ref().is_some_and(|address| address.value.tcp().is_none());
+    let is_delayed =
+        profile.is_some() || link.connect_delay.is_some() || link.latency.is_some() || link.loss.is_some();
+    let refusals = [
+        (is_unix, "http3 is there at a Unix socket: QUIC is spoken over UDP", "an address with a port"),
+        (tcp.is_some(), "http3 is there together with tcp, which passes on bytes of TCP", "one of them"),
+        (
+            !passthrough.is_empty(),
+            "http3 is there together with passthrough, which passes on TLS over TCP",
+            "one of them, or two listeners",
+        ),
+        (tls.is_none(), "http3 is there without tls: QUIC is always encrypted", "it on a listener with tls"),
+        (
+            !proxy_protocol.is_empty(),
+            "http3 is there together with proxy_protocol, which has no form for QUIC",
+            "one of them, or two listeners",
+        ),
+        (
+            tls.as_ref().is_some_and(|tls| !negotiation(tls)),
+            "http3 is there, and tls permits no TLS 1.3, which QUIC needs",
+            "max_version = \"1.3\"",
+        ),
+        (
+            tls.as_ref().is_some_and(|tls| !tls.value.client_rules.is_empty()),
+            "http3 is there together with client_certificates_by_name: a handshake of QUIC begins before the name is known",
+            "client_certificates for all names, or two listeners",
+        ),
+        (
+            is_delayed,
+            "http3 is there together with an emulated link, which delays connections of TCP alone",
+            "one of them, or two listeners",
+        ),
+    ];
+    if let Some((_, message, expected)) = refusals.into_iter().find(|(is_so, _, _)| *is_so) {
+        refuse(&http3.at, message, expected, reader);
     }
 }
 
@@ -148,7 +197,17 @@ fn refuse(at: &Span, message: &str, expected: &str, reader: &mut Reader<'_>) {
 /// Converts a listener without mistakes, except its name and its upstream.
 pub(crate) fn listener(written: Listen) -> Option<Listener> {
     let Listen {
-        address, proxy_protocol, tls, redirect_to_https, hsts, http2, rate, upload_rate, link, ..
+        address,
+        proxy_protocol,
+        tls,
+        redirect_to_https,
+        hsts,
+        http2,
+        http3,
+        rate,
+        upload_rate,
+        link,
+        ..
     } = written;
     let tls = match tls {
         Some(tls) => Some(server_tls(tls.value)?),
@@ -159,6 +218,7 @@ pub(crate) fn listener(written: Listen) -> Option<Listener> {
         redirect_to_https: redirect_to_https.value,
         hsts: hsts.map(|hsts| hsts.value),
         http2,
+        http3: http3.value,
         proxy_protocol,
         bandwidths: Bandwidths { down: rate, up: upload_rate },
         link,
@@ -289,6 +349,7 @@ impl From<&Listener> for Listen {
             redirect_to_https: located(listener.redirect_to_https),
             hsts: listener.hsts.map(located),
             http2: listener.http2,
+            http3: located(listener.http3),
             rate: listener.bandwidths.down.clone(),
             upload_rate: listener.bandwidths.up.clone(),
             profile: None,

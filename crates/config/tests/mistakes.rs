@@ -142,7 +142,7 @@ fn listeners() {
         (
             "[[listen]]\nadress = \"127.0.0.1:80\"",
             "4:1: unknown key \"adress\" in [[listen]]; did you mean \"address\"? Expected address, name, proxy_protocol, tcp, passthrough, tls, \
-             redirect_to_https, hsts, http2, rate, upload_rate, profile, connect_delay, latency or loss",
+             redirect_to_https, hsts, http2, http3, rate, upload_rate, profile, connect_delay, latency or loss",
         ),
         (
             "[[listen]]",
@@ -399,6 +399,28 @@ fn tls_of_listeners() {
                 .to_owned(),
         ),
         ("hsts = \"365d\"", "5:8: hsts is there without tls; expected it on a listener with tls, or trusted_proxies or proxy_protocol to say who came by https".to_owned()),
+        ("http3 = true", "5:9: http3 is there without tls: QUIC is always encrypted; expected it on a listener with tls".to_owned()),
+        (
+            "tls = { self_signed = true, max_version = \"1.2\" }\nhttp3 = true",
+            "6:9: http3 is there, and tls permits no TLS 1.3, which QUIC needs; expected max_version = \"1.3\"".to_owned(),
+        ),
+        (
+            "tls = { self_signed = true }\nhttp3 = true\nproxy_protocol = [\"10.0.0.0/8\"]",
+            "6:9: http3 is there together with proxy_protocol, which has no form for QUIC; expected one of them, or two listeners"
+                .to_owned(),
+        ),
+        (
+            "tls = { self_signed = true }\nhttp3 = true\nprofile = \"lte\"",
+            "6:9: http3 is there together with an emulated link, which delays connections of TCP alone; expected one of \
+             them, or two listeners"
+                .to_owned(),
+        ),
+        (
+            "tls = { self_signed = true }\nhttp3 = true\npassthrough = [{ names = [\"a.example\"], upstream = \"app\" }]",
+            "6:9: http3 is there together with passthrough, which passes on TLS over TCP; expected one of them, or two \
+             listeners"
+                .to_owned(),
+        ),
         (
             "tls = { self_signed = true }\nhsts = 365",
             "6:8: hsts: this is an integer; expected a duration such as 365d, or { max_age = \"365d\", \

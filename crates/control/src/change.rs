@@ -3,7 +3,6 @@
 
 use std::cell::Cell;
 use std::io;
-use std::net::TcpListener;
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,7 +31,7 @@ use proxy::context::handover_state::HandoverState;
 use proxy::context::listening::ListenerId;
 use proxy::context::plan::Plan;
 use proxy::context::pressure::Pressure;
-use proxy::context::worker::{Change, LogChange, Message};
+use proxy::context::worker::{Change, ListeningSocket, LogChange, Message};
 use proxy::faults::Faults;
 use proxy::faults::listeners;
 use proxy::worker::listen::{self, Opened};
@@ -90,12 +89,14 @@ struct Open {
     bound: ListenAddress,
     /// All its sockets, for a process that takes over.
     copies: Arc<[OwnedFd]>,
+    /// Whether there are sockets of UDP, too.
+    has_udp: bool,
     /// Removed when it is not listened on any more.
     file: Option<Arc<SocketFile>>,
 }
 
 /// The sockets of a listener, at least one for each worker.
-pub(crate) type Sockets = (ListenerId, Vec<TcpListener>);
+pub(crate) type Sockets = (ListenerId, Vec<ListeningSocket>);
 
 /// The result of a reload.
 #[derive(Debug, Default)]
@@ -228,6 +229,7 @@ impl Control {
     pub(crate) fn listen(&self, inherited: &mut Inheritance) -> Result<Vec<Beginning>, StartError> {
         let plan = self.plan();
         let (next, opened) = self.open(&plan.config, &[], inherited)?;
+        plan.know_ports(next.iter().map(|open| open.bound.port()));
         let metrics = self.metrics.listener.open(plan.config.metrics.map(MetricsAddress), inherited)?;
         let admin = self.admin.open(plan.config.admin.clone().map(AdminPath), inherited)?;
         let log = plan.config.access_log.as_ref().map(open_log).transpose()?;
@@ -604,11 +606,20 @@ impl Control {
         let leaving: Vec<_> = before.iter().filter(goes).map(|open| open.bound.clone()).collect();
         for listener in &config.listeners {
             let address = &listener.address;
+            let failed = |error| StartError::Listen { address: address.clone(), error };
+            let open_udp = |bound: &ListenAddress| -> Result<Vec<ListeningSocket>, StartError> {
+                let sockets = listen::open_udp(bound, self.workers.len()).map_err(failed)?;
+                Ok(sockets.into_iter().map(ListeningSocket::Udp).collect())
+            };
             if let Some(place) = known.iter().position(|open| open.configured == *address) {
-                next.push(known.remove(place));
+                let mut open = known.remove(place);
+                if listener.http3 && !open.has_udp {
+                    opened.push((open.id, open_udp(&open.bound)?));
+                }
+                open.has_udp = listener.http3;
+                next.push(open);
                 continue;
             }
-            let failed = |error| StartError::Listen { address: address.clone(), error };
             let passed_on = inherited.take(&Purpose::Clients(address.to_string()));
             let Opened { sockets, bound, file } =
                 listen::open(address, self.workers.len(), passed_on, &leaving).map_err(failed)?;
@@ -619,8 +630,12 @@ impl Control {
             };
             let copies = shared.iter().map(handover::copy).collect::<io::Result<_>>().map_err(failed)?;
             let id = ListenerId(self.last_listener.fetch_add(1, Ordering::Relaxed));
-            next.push(Open { id, configured: address.clone(), bound, copies, file: file.map(Arc::new) });
-            opened.push((id, sockets));
+            opened.push((id, sockets.into_iter().map(ListeningSocket::Tcp).collect()));
+            if listener.http3 {
+                opened.push((id, open_udp(&bound)?));
+            }
+            let (configured, file, has_udp) = (address.clone(), file.map(Arc::new), listener.http3);
+            next.push(Open { id, configured, bound, copies, has_udp, file });
         }
         Ok((next, opened))
     }
@@ -641,6 +656,7 @@ impl Control {
         opened: Vec<Sockets>,
         log: Option<&Option<AccessLog>>,
     ) -> Vec<WorkerLog> {
+        plan.know_ports(listeners.iter().map(|open| open.bound.port()));
         let plan = Arc::new(plan);
         self.plan.store(Arc::clone(&plan));
         let (done, mut all_done) = unbounded_channel();
@@ -681,13 +697,13 @@ impl Drop for Lent<'_> {
 /// The initial state of a worker.
 pub(crate) struct Beginning {
     pub(crate) listeners: Vec<ListenerId>,
-    pub(crate) opened: Vec<(ListenerId, TcpListener)>,
+    pub(crate) opened: Vec<(ListenerId, ListeningSocket)>,
     pub(crate) log: Option<WorkerLog>,
 }
 
 /// Shares sockets out: each worker gets one of each listener, and more where a process with more workers has passed more
 /// on.
-fn deal(opened: Vec<Sockets>, workers: usize) -> Vec<Vec<(ListenerId, TcpListener)>> {
+fn deal(opened: Vec<Sockets>, workers: usize) -> Vec<Vec<(ListenerId, ListeningSocket)>> {
     let mut dealt: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
     for (id, sockets) in opened {
         for (index, socket) in sockets.into_iter().enumerate() {

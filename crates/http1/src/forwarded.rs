@@ -49,6 +49,7 @@ impl Via<'_> {
         out.extend_from_slice(match version {
             Version::Http11 => b"Via: 1.1 ",
             Version::Http2 => b"Via: 2.0 ",
+            Version::Http3 => b"Via: 3.0 ",
             Version::Http10 => b"Via: 1.0 ",
         });
         out.extend_from_slice(name.as_bytes());
@@ -90,6 +91,7 @@ pub(crate) fn push_own_fields(
         out.extend_from_slice(match head.start.version {
             Version::Http11 => b"Via: 1.1 vanward\r\nX-Forwarded-For: ",
             Version::Http2 => b"Via: 2.0 vanward\r\nX-Forwarded-For: ",
+            Version::Http3 => b"Via: 3.0 vanward\r\nX-Forwarded-For: ",
             Version::Http10 => b"Via: 1.0 vanward\r\nX-Forwarded-For: ",
         });
     } else {

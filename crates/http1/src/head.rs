@@ -53,6 +53,8 @@ pub enum Version {
     Http11,
     /// HTTP/2. Its heads are converted to HTTP/1.1 text. Set by the caller, never parsed from a head.
     Http2,
+    /// HTTP/3, in the same way.
+    Http3,
 }
 
 /// The request line.

@@ -110,7 +110,7 @@ impl ConnectionOptions {
     /// Whether the sender keeps the connection open after this message (RFC 9112 §9.3).
     pub fn persists(&self, version: Version) -> bool {
         match version {
-            Version::Http11 | Version::Http2 => !self.close,
+            Version::Http11 | Version::Http2 | Version::Http3 => !self.close,
             Version::Http10 => self.keep_alive && !self.close,
         }
     }

@@ -85,7 +85,7 @@ fn host(head: &RequestHead, bytes: &[u8]) -> Result<Span, TargetError> {
     let Some(host) = head.field(Name::Host) else {
         return match head.start.version {
             Version::Http10 => Ok(Span::default()),
-            Version::Http11 | Version::Http2 => Err(TargetError::HostMissing),
+            Version::Http11 | Version::Http2 | Version::Http3 => Err(TargetError::HostMissing),
         };
     };
     if head.fields.repeated.has(Name::Host) {

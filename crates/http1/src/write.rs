@@ -293,6 +293,7 @@ pub fn write_response(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], rewr
         out.extend_from_slice(match head.start.version {
             Version::Http11 => b"Via: 1.1 vanward\r\n\r\n",
             Version::Http2 => b"Via: 2.0 vanward\r\n\r\n",
+            Version::Http3 => b"Via: 3.0 vanward\r\n\r\n",
             Version::Http10 => b"Via: 1.0 vanward\r\n\r\n",
         });
     } else {

@@ -376,6 +376,11 @@ impl Connection {
         self.events.pop_front()
     }
 
+    /// The key of the stream with this ID, if it is held.
+    pub fn key(&self, id: StreamId) -> Option<Key> {
+        self.streams.find(id)
+    }
+
     /// The ID of the stream with this key.
     pub fn id(&self, key: Key) -> StreamId {
         self.streams.at(key).id
@@ -409,6 +414,11 @@ impl Connection {
     /// What caused the connection error, in words.
     pub fn offence(&self) -> Option<&str> {
         self.offence.as_deref()
+    }
+
+    /// Whether requests were rejected since the last call of [`take_refused`](Self::take_refused).
+    pub fn has_refused(&self) -> bool {
+        !self.refused.is_empty()
     }
 
     /// Takes the requests that were rejected since the last call, in order.

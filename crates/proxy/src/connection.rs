@@ -8,6 +8,8 @@ pub(crate) mod client;
 pub(crate) mod client_hello;
 /// A client's HTTP/2 connection.
 pub(crate) mod http2;
+/// A client's HTTP/3 connection.
+pub(crate) mod http3;
 /// A client's connection that is forwarded as bytes (layer 4).
 pub(crate) mod layer4;
 /// The PROXY protocol, in both directions.

@@ -4,12 +4,14 @@
 
 /// Listening sockets, and accepting.
 pub mod listen;
+/// QUIC endpoints, and which connections they accept.
+pub(crate) mod quic;
 /// Wake-up coalescing: a short sleep that saves many wake-ups.
 pub(crate) mod wakeup_coalescing;
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,18 +31,20 @@ use crate::context::plan::{Listener, Plan};
 use crate::context::pressure::Pressure;
 use crate::context::snapshot::Snapshot;
 use crate::context::under_way::Watched;
-use crate::context::worker::{Change, Loads, LogChange, Message, State, Worker};
+use crate::context::worker::{Change, ListeningSocket, Loads, LogChange, Message, State, Worker};
 use crate::faults::Faults;
 use crate::faults::connections;
 use crate::files::OpenFiles;
 use crate::shaping::Shaper;
 use crate::upstream::wait_queue::WaitQueue;
+use crate::worker::quic::QuicHosts;
 use crate::worker::wakeup_coalescing::{Coalescing, Progress};
 use transport::alarm::Alarms;
 use transport::buffer::Buffers;
 use transport::deadline::{Deadlines, TICK};
 use transport::h2_connection;
 use transport::pipes::Pipes;
+use transport::quic_endpoint::Datagram;
 use transport::tcp::Tcp;
 use transport::tls::Records;
 
@@ -59,7 +63,7 @@ pub struct Parts {
     /// The listeners of the plan, in its order.
     pub listeners: Vec<ListenerId>,
     /// This worker's sockets of the listeners.
-    pub opened: Vec<(ListenerId, TcpListener)>,
+    pub opened: Vec<(ListenerId, ListeningSocket)>,
     /// Receives messages for this worker.
     pub messages: UnboundedReceiver<Message>,
     /// Sends messages to each worker, this one included.
@@ -101,6 +105,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
         newest: Cell::new(None),
         accepting: RefCell::default(),
         early: RefCell::default(),
+        quic_hosts: QuicHosts::default(),
         deadlines: Deadlines::new(),
         slots: ExchangeSlots::new(client::serve_slot),
         buffers: Buffers::default(),
@@ -143,6 +148,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
             Message::Connection(stream, peer, listener) => worker.take_over(stream, peer, listener),
             Message::Change(change) => worker.change(*change).await,
             Message::Listen(listener) => worker.listen_again(listener),
+            Message::Datagram(endpoint, datagram) => worker.take_datagram(endpoint, *datagram),
             Message::Room(waiting) => worker.call_next(&waiting),
             Message::GiveUpIdle => worker.give_up_own_idle(),
             Message::Look(requests_max, answer) => worker.show(requests_max, &answer),
@@ -274,7 +280,7 @@ impl Worker {
     fn listen(
         self: &Rc<Self>,
         order: &[ListenerId],
-        opened: Vec<(ListenerId, TcpListener)>,
+        opened: Vec<(ListenerId, ListeningSocket)>,
         before: &[Arc<Listener>],
     ) {
         let mut listenings = self.listenings.borrow_mut();
@@ -294,17 +300,28 @@ impl Worker {
             self.deadlines.wake_idle();
         }
         for (id, socket) in opened {
-            if let Some(listening) = listenings.iter().find(|listening| listening.id == id) {
-                let accept =
-                    listen::accept(Rc::clone(self), Rc::clone(listening), socket, listening.settled());
-                self.accepting.borrow_mut().push(tokio::task::spawn_local(accept));
+            let Some(listening) = listenings.iter().find(|listening| listening.id == id) else { continue };
+            match socket {
+                ListeningSocket::Tcp(socket) => {
+                    let accept =
+                        listen::accept(Rc::clone(self), Rc::clone(listening), socket, listening.settled());
+                    self.accepting.borrow_mut().push(tokio::task::spawn_local(accept));
+                }
+                ListeningSocket::Udp(socket) => quic::begin(self, listening, socket),
             }
         }
+        drop(listenings);
+        self.quic_hosts.settle();
     }
 
     /// Has a listener that took nothing look again.
     fn listen_again(&self, id: ListenerId) {
         self.listenings.borrow().iter().filter(|listening| listening.id == id).for_each(|it| it.look_again());
+    }
+
+    fn take_datagram(&self, endpoint: u8, datagram: Datagram) {
+        self.pressure.end_stray();
+        self.quic_hosts.take(endpoint, datagram);
     }
 
     /// Lets whoever waits longest here, in the line of these, try.
@@ -350,6 +367,7 @@ impl Worker {
     async fn leave(self: &Rc<Self>, mut waits: Option<LastWaits>, messages: &mut UnboundedReceiver<Message>) {
         self.state.set(State::Leaving);
         self.is_leaving.notify_waiters();
+        self.quic_hosts.settle();
         self.deadlines.wake_idle();
         for task in self.accepting.take() {
             let _ = task.await;
@@ -394,6 +412,7 @@ impl Worker {
             Message::Connection(stream, peer, listener) => self.take_over(stream, peer, listener),
             Message::Drain => *waits = waits.take().or_else(|| Some(self.last_waits())),
             Message::Room(waiting) => self.call_next(&waiting),
+            Message::Datagram(endpoint, datagram) => self.take_datagram(endpoint, *datagram),
             Message::GiveUpIdle => self.give_up_own_idle(),
             Message::Look(requests_max, answer) => self.show(requests_max, &answer),
             Message::Retire | Message::Change(_) | Message::Listen(_) => {}
@@ -409,6 +428,7 @@ impl Worker {
     }
 
     fn end(&self) {
+        self.quic_hosts.end();
         self.slots.clear();
         self.flush_log();
     }

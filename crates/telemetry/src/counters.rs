@@ -104,6 +104,12 @@ counters! {
     handshake_failures: Counter as "tls_handshake_failures",
     /// Client connections that spoke HTTP/2.
     http2_connections: Counter,
+    /// Client connections that spoke HTTP/3.
+    http3_connections: Counter,
+    /// Connections of QUIC that had to validate their address first.
+    quic_retries: Counter,
+    /// Datagrams of QUIC that were passed on to another worker.
+    quic_passed_on: Counter,
     /// Client connections passed on as they are.
     connections_passed_on: Counter,
     /// Requests whose head was read.

@@ -11,6 +11,7 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, Unbuffered
 use rustls::{CipherSuite, CommonState, Error, HandshakeKind, PeerIncompatible, ProtocolVersion};
 
 use crate::challenges::ACME_TLS;
+use crate::quic::H3;
 use crate::record;
 use crate::session::{Renewal, Session};
 use crate::store::{self, MISSING_EXTENSION};
@@ -236,7 +237,7 @@ pub struct Agreed {
     pub is_tls13: bool,
     /// The IANA name of the cipher suite, such as `TLS_AES_128_GCM_SHA256`.
     pub cipher: &'static str,
-    /// The protocol that ALPN selected: `h2`, `http/1.1` or `acme-tls/1`; empty if none.
+    /// The protocol that ALPN selected: `h3`, `h2`, `http/1.1` or `acme-tls/1`; empty if none.
     pub protocol: &'static str,
     /// The server name that the client asked for (SNI, RFC 6066 §3), in lower case.
     pub server_name: Option<Box<str>>,
@@ -259,11 +260,12 @@ impl Agreed {
         if self.is_tls13 { "TLSv1.3" } else { "TLSv1.2" }
     }
 
-    fn of(common: &CommonState) -> Self {
+    pub(crate) fn of(common: &CommonState) -> Self {
         Self {
             is_tls13: common.protocol_version() == Some(ProtocolVersion::TLSv1_3),
             cipher: common.negotiated_cipher_suite().map_or("", |suite| cipher_name(suite.suite())),
             protocol: match common.alpn_protocol() {
+                Some(b"h3") => H3,
                 Some(b"h2") => "h2",
                 Some(b"http/1.1") => "http/1.1",
                 Some(b"acme-tls/1") => ACME_TLS,

@@ -23,6 +23,8 @@ mod client_hello;
 mod names;
 /// TLS to servers: trust, client certificate, server names.
 mod client;
+/// TLS for QUIC.
+mod quic;
 /// The identity of a client, from its certificate.
 mod peer;
 /// A certificate and its key, from files or self-signed.
@@ -66,6 +68,7 @@ pub use names::Names;
 pub use pair::check;
 pub use peer::Peer;
 pub use problem::{Fault, Problem};
+pub use quic::{QUIC_SECRET_BYTES, QuicKeys};
 pub use reason::reason;
 pub use record::{Alert, OVERHEAD_MAX, PLAINTEXT_MAX, RECORD_MAX};
 pub use server::{Reload, ServerSide};

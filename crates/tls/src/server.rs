@@ -1,5 +1,6 @@
 //! TLS to clients: a listener's certificates as a rustls configuration, which stays while certificates are replaced.
 
+use std::net::IpAddr;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +17,7 @@ use crate::inventory::{CertificateInUse, Source};
 use crate::pair::Pair;
 use crate::problem::{Fault, Problem};
 use crate::provider;
+use crate::quic::QuicServer;
 use crate::server_config::{Configs, Rules};
 use crate::store::{Shelf, Store};
 use crate::tickets::TicketKeys;
@@ -31,6 +33,7 @@ pub struct ServerSide {
     store: Arc<Store>,
     tls: ListenerTls,
     protocols: Vec<Vec<u8>>,
+    http3: bool,
     state: Mutex<State>,
 }
 
@@ -133,7 +136,7 @@ impl ServerSide {
         if is_automatic && listener.tcp.is_none() {
             protocols.push(ACME_TLS.into());
         }
-        match Configs::new(&rules, tls, &store, &protocols, now) {
+        match Configs::new(&rules, tls, &store, (&protocols, listener.http3), now) {
             Ok(configs) if problems.is_empty() => Ok(Some(Self {
                 state: Mutex::new(State { entries, next: 0, trust, crls_until: configs.crls_until }),
                 configs: ArcSwap::from_pointee(configs),
@@ -141,6 +144,7 @@ impl ServerSide {
                 store,
                 tls: tls.clone(),
                 protocols,
+                http3: listener.http3,
             })),
             configs => Err(problems.into_iter().chain(configs.err()).collect()),
         }
@@ -156,6 +160,14 @@ impl ServerSide {
     /// The rustls configuration for a handshake with a client that asks for this name, in lower case.
     pub fn config_for(&self, name: Option<&str>) -> Arc<ServerConfig> {
         Arc::clone(self.configs.load().of(self.rules.place(name)))
+    }
+
+    /// TLS for a QUIC handshake with a client that has connected to this address. `None` if the listener has no HTTP/3. Callers
+    /// ask for each connection, as for [`config`](Self::config).
+    pub fn quic(&self, address: Option<IpAddr>) -> Option<Arc<dyn quinn_proto::crypto::ServerConfig>> {
+        let config = Arc::clone(self.configs.load().quic()?);
+        let server = QuicServer::new(config, address.filter(|_| self.has_addresses()))?;
+        Some(Arc::new(server))
     }
 
     /// Whether a certificate is for an IP address, so that handshakes need to know which one a client has connected to.
@@ -274,7 +286,8 @@ impl ServerSide {
             let is_stale = crls_until.take_if(|until| *until < now).is_some();
             if is_due || is_stale {
                 watched.mark_read();
-                let made = Configs::new(&self.rules, &self.tls, &self.store, &self.protocols, now);
+                let made =
+                    Configs::new(&self.rules, &self.tls, &self.store, (&self.protocols, self.http3), now);
                 match made {
                     Ok(made) => {
                         reload.problems.extend(made.remarks.iter().cloned());

@@ -15,6 +15,7 @@ use crate::key_log;
 use crate::names::Names;
 use crate::problem::{Fault, Problem};
 use crate::provider;
+use crate::quic::H3;
 use crate::store::Store;
 use crate::tickets::{Admits, Tickets};
 
@@ -72,6 +73,8 @@ impl Rules {
 pub(crate) struct Configs {
     /// By the place of the rule.
     all: Vec<Arc<ServerConfig>>,
+    /// For QUIC, by the listener's own rule.
+    quic: Option<Arc<ServerConfig>>,
     pub(crate) tickets: Arc<Tickets>,
     /// Whom the tickets' keys let in.
     pub(crate) admits: Admits,
@@ -86,11 +89,15 @@ impl Configs {
         &self.all[place]
     }
 
+    pub(crate) fn quic(&self) -> Option<&Arc<ServerConfig>> {
+        self.quic.as_ref()
+    }
+
     pub(crate) fn new(
         rules: &Rules,
         tls: &ListenerTls,
         store: &Arc<Store>,
-        protocols: &[Vec<u8>],
+        (protocols, http3): (&[Vec<u8>], bool),
         now: i64,
     ) -> Result<Self, Problem> {
         let mut admits = Admits::begin();
@@ -118,9 +125,18 @@ impl Configs {
             }
             Ok(Arc::new(config))
         });
-        let all = configs.collect::<Result<_, Problem>>()?;
-        Ok(Self { all, tickets, admits: admits.finish(), crls_until, remarks })
+        let all = configs.collect::<Result<Vec<_>, Problem>>()?;
+        let quic = all.first().filter(|_| http3).map(|config| Arc::new(for_quic(config)));
+        Ok(Self { all, quic, tickets, admits: admits.finish(), crls_until, remarks })
     }
+}
+
+/// RFC 9001 §4.6.1: in QUIC early data has no size, and none is accepted.
+fn for_quic(config: &ServerConfig) -> ServerConfig {
+    let mut config = config.clone();
+    config.alpn_protocols = vec![H3.into()];
+    config.max_early_data_size = 0;
+    config
 }
 
 fn config(

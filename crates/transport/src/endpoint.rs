@@ -1,4 +1,4 @@
-//! One side of an exchange: a connection, an HTTP/2 stream, or no peer.
+//! One side of an exchange: a connection, a stream of HTTP/2 or HTTP/3, or no peer.
 //!
 //! All methods take `&self`: both directions may be under way in one task.
 
@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use crate::connection::Connection;
 use crate::h2_connection::Wrong;
 use crate::h2_stream::Stream;
+use crate::h3_stream;
 use crate::tcp::{Follows, Pipe, Tcp};
 
 /// One side of an exchange: reads one message and writes the other.
@@ -18,6 +19,8 @@ pub enum Endpoint {
     Connection(Connection),
     /// A stream of an HTTP/2 connection. Reads and writes like a connection that carries one exchange.
     Stream(Box<Stream>),
+    /// A stream of an HTTP/3 connection. Reads and writes in the same way.
+    Http3(Box<h3_stream::Stream>),
     /// No peer: reads the end of the stream, and discards writes. Used as the client of the proxy's own requests, and
     /// as a placeholder while a connection is moved.
     Detached,
@@ -44,6 +47,7 @@ impl Endpoint {
         match self {
             Self::Connection(connection) => connection.poll_readable(context),
             Self::Stream(stream) => stream.poll_readable(context),
+            Self::Http3(stream) => stream.poll_readable(context),
             Self::Detached => Poll::Pending,
         }
     }
@@ -54,6 +58,7 @@ impl Endpoint {
         match self {
             Self::Connection(_) | Self::Detached => None,
             Self::Stream(stream) => Some(stream.text_len()),
+            Self::Http3(stream) => Some(stream.text_len()),
         }
     }
 
@@ -73,6 +78,7 @@ impl Endpoint {
         match self {
             Self::Connection(connection) => connection.poll_read(context, buffer),
             Self::Stream(stream) => stream.poll_read(context, buffer),
+            Self::Http3(stream) => stream.poll_read(context, buffer),
             Self::Detached => Poll::Ready(Ok(0)),
         }
     }
@@ -93,6 +99,7 @@ impl Endpoint {
         match self {
             Self::Connection(connection) => connection.poll_write(context, bytes, follows),
             Self::Stream(stream) => stream.poll_write(context, bytes, follows),
+            Self::Http3(stream) => stream.poll_write(context, bytes, follows),
             Self::Detached => Poll::Ready(Ok(bytes.len())),
         }
     }
@@ -112,6 +119,9 @@ impl Endpoint {
             Self::Stream(stream) if head.is_empty() => stream.poll_write(context, body, follows),
             Self::Stream(stream) if body.is_empty() => stream.poll_write(context, head, follows),
             Self::Stream(stream) => stream.poll_write(context, head, Follows::More),
+            Self::Http3(stream) if head.is_empty() => stream.poll_write(context, body, follows),
+            Self::Http3(stream) if body.is_empty() => stream.poll_write(context, head, follows),
+            Self::Http3(stream) => stream.poll_write(context, head, Follows::More),
             Self::Detached => Poll::Ready(Ok(head.len() + body.len())),
         }
     }
@@ -129,6 +139,7 @@ impl Endpoint {
         match self {
             Self::Connection(_) | Self::Detached => Poll::Ready(()),
             Self::Stream(stream) => stream.poll_writable(context),
+            Self::Http3(stream) => stream.poll_writable(context),
         }
     }
 
@@ -138,6 +149,7 @@ impl Endpoint {
         match self {
             Self::Connection(_) | Self::Detached => false,
             Self::Stream(stream) => stream.is_crowded(),
+            Self::Http3(stream) => stream.is_crowded(),
         }
     }
 
@@ -145,7 +157,7 @@ impl Endpoint {
     #[inline]
     pub fn room(&self) -> usize {
         match self {
-            Self::Connection(_) | Self::Detached => usize::MAX,
+            Self::Connection(_) | Self::Http3(_) | Self::Detached => usize::MAX,
             Self::Stream(stream) => stream.room(),
         }
     }
@@ -154,7 +166,7 @@ impl Endpoint {
     #[inline]
     pub fn owes(&self) -> bool {
         match self {
-            Self::Connection(_) | Self::Detached => false,
+            Self::Connection(_) | Self::Http3(_) | Self::Detached => false,
             Self::Stream(stream) => stream.owes(),
         }
     }
@@ -163,7 +175,7 @@ impl Endpoint {
     /// text.
     #[inline]
     pub fn frames_itself(&self) -> bool {
-        matches!(self, Self::Stream(_))
+        matches!(self, Self::Stream(_) | Self::Http3(_))
     }
 
     /// Ends a message, if its last bytes did not. `trailers` are HTTP/1.1 field lines.
@@ -171,6 +183,7 @@ impl Endpoint {
         match self {
             Self::Connection(_) | Self::Detached => Ok(()),
             Self::Stream(stream) => stream.end(trailers),
+            Self::Http3(stream) => stream.end(trailers),
         }
     }
 
@@ -180,6 +193,7 @@ impl Endpoint {
         match self {
             Self::Connection(_) | Self::Detached => Poll::Pending,
             Self::Stream(stream) => stream.poll_gone(context),
+            Self::Http3(stream) => stream.poll_gone(context),
         }
     }
 
@@ -188,7 +202,7 @@ impl Endpoint {
     pub fn has_peer_closed(&self) -> bool {
         match self {
             Self::Connection(connection) => connection.has_peer_closed(),
-            Self::Stream(_) | Self::Detached => false,
+            Self::Stream(_) | Self::Http3(_) | Self::Detached => false,
         }
     }
 
@@ -198,14 +212,14 @@ impl Endpoint {
         match self {
             Self::Connection(connection) => connection.as_tcp().is_some(),
             Self::Stream(stream) => stream.takes_pipes(),
-            Self::Detached => false,
+            Self::Http3(_) | Self::Detached => false,
         }
     }
 
     /// The largest number of bytes to put into a pipe for this side at once.
     pub fn pipe_room(&self) -> usize {
         match self {
-            Self::Connection(_) | Self::Detached => Pipe::CAPACITY,
+            Self::Connection(_) | Self::Http3(_) | Self::Detached => Pipe::CAPACITY,
             Self::Stream(stream) => stream.pipe_room(),
         }
     }
@@ -221,7 +235,7 @@ impl Endpoint {
         match self {
             Self::Connection(connection) => connection.poll_splice_from(context, pipe, len, follows),
             Self::Stream(stream) => stream.poll_splice_from(context, pipe, len, follows),
-            Self::Detached => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+            Self::Http3(_) | Self::Detached => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
     }
 
@@ -230,7 +244,7 @@ impl Endpoint {
     pub fn spliceable(&self) -> Option<&Tcp> {
         match self {
             Self::Connection(connection) => connection.as_tcp(),
-            Self::Stream(_) | Self::Detached => None,
+            Self::Stream(_) | Self::Http3(_) | Self::Detached => None,
         }
     }
 
@@ -238,7 +252,7 @@ impl Endpoint {
     pub fn local_address(&self) -> Option<SocketAddr> {
         match self {
             Self::Connection(connection) => connection.local_address(),
-            Self::Stream(_) | Self::Detached => None,
+            Self::Stream(_) | Self::Http3(_) | Self::Detached => None,
         }
     }
 
@@ -246,6 +260,7 @@ impl Endpoint {
     pub fn wrong(&self) -> Option<Wrong> {
         match self {
             Self::Stream(stream) => stream.wrong(),
+            Self::Http3(stream) => stream.wrong(),
             Self::Connection(_) | Self::Detached => None,
         }
     }
@@ -254,6 +269,7 @@ impl Endpoint {
     pub fn body_sent(&self) -> Option<u64> {
         match self {
             Self::Stream(stream) => Some(stream.body_sent()),
+            Self::Http3(stream) => Some(stream.body_sent()),
             Self::Connection(_) | Self::Detached => None,
         }
     }
@@ -263,7 +279,7 @@ impl Endpoint {
     pub fn end_handshake(&self) -> bool {
         match self {
             Self::Connection(connection) => connection.end_handshake(),
-            Self::Stream(_) | Self::Detached => true,
+            Self::Stream(_) | Self::Http3(_) | Self::Detached => true,
         }
     }
 
@@ -271,7 +287,7 @@ impl Endpoint {
     pub fn holds_part(&self) -> bool {
         match self {
             Self::Connection(connection) => connection.holds_part(),
-            Self::Stream(_) | Self::Detached => false,
+            Self::Stream(_) | Self::Http3(_) | Self::Detached => false,
         }
     }
 
@@ -281,7 +297,7 @@ impl Endpoint {
     pub fn is_key_exhausted(&self) -> bool {
         match self {
             Self::Connection(connection) => connection.is_key_exhausted(),
-            Self::Stream(_) | Self::Detached => false,
+            Self::Stream(_) | Self::Http3(_) | Self::Detached => false,
         }
     }
 
@@ -290,7 +306,7 @@ impl Endpoint {
     pub fn is_quiet(&self) -> bool {
         match self {
             Self::Connection(connection) => connection.is_quiet(),
-            Self::Stream(_) | Self::Detached => false,
+            Self::Stream(_) | Self::Http3(_) | Self::Detached => false,
         }
     }
 
@@ -298,7 +314,7 @@ impl Endpoint {
     pub fn is_quiet_still(&self) -> bool {
         match self {
             Self::Connection(connection) => connection.is_quiet_still(),
-            Self::Stream(_) | Self::Detached => false,
+            Self::Stream(_) | Self::Http3(_) | Self::Detached => false,
         }
     }
 
@@ -308,7 +324,7 @@ impl Endpoint {
         match self {
             Self::Connection(connection) => connection.has_unread(),
             // The end of a stream does not close its connection.
-            Self::Stream(_) | Self::Detached => false,
+            Self::Stream(_) | Self::Http3(_) | Self::Detached => false,
         }
     }
 
@@ -317,15 +333,17 @@ impl Endpoint {
         match self {
             Self::Connection(connection) => connection.shutdown_write(),
             Self::Stream(stream) => stream.end(b""),
+            Self::Http3(stream) => stream.end(b""),
             Self::Detached => Ok(()),
         }
     }
 
-    /// Tells an HTTP/2 client to open no further streams on its connection (GOAWAY).
+    /// Tells a client of HTTP/2 or HTTP/3 to open no further streams on its connection (GOAWAY).
     pub fn retire(&self) {
         match self {
             Self::Connection(_) | Self::Detached => {}
             Self::Stream(stream) => stream.retire(),
+            Self::Http3(stream) => stream.retire(),
         }
     }
 
@@ -334,6 +352,7 @@ impl Endpoint {
         match self {
             Self::Connection(connection) => connection.reset_on_drop(),
             Self::Stream(stream) => stream.reset(),
+            Self::Http3(stream) => stream.reset(),
             Self::Detached => {}
         }
     }

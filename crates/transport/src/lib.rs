@@ -22,6 +22,16 @@ pub mod descriptors;
 pub mod h2_connection;
 /// An HTTP/2 stream that reads and writes like a connection.
 pub mod h2_stream;
+/// QUIC connection IDs that tell which endpoint they are of.
+pub mod quic_ids;
+/// A UDP socket for QUIC.
+pub mod quic_socket;
+/// A QUIC endpoint: a UDP socket and its connections.
+pub mod quic_endpoint;
+/// An HTTP/3 connection, shared by its streams.
+pub mod h3_connection;
+/// An HTTP/3 stream that reads and writes like a connection.
+pub mod h3_stream;
 /// Latency emulation: connections whose bytes are delayed.
 pub mod latency_emulation;
 /// Pipes for splice(2), kept for reuse.

@@ -44,6 +44,7 @@ Examples:
   cargo xtask results                     the pages of docs/results anew
   cargo xtask h2spec                      HTTP/2 conformance, over TLS and in the clear
   cargo xtask grpc                        gRPC and gRPC-Web clients and server, the proxy between
+  cargo xtask http3                       HTTP/3 with aioquic
   cargo xtask qpack                       QPACK with ls-qpack, each decoding the other
   cargo xtask testssl --against nginx     what a scanner finds, here in another proxy
   cargo xtask acme                        certificates of a test authority
@@ -71,6 +72,8 @@ enum Command {
     H2spec(strangers::Args),
     /// Check gRPC with the interoperability client and server of the Go stack.
     Grpc(strangers::GrpcArgs),
+    /// Check HTTP/3 with the client aioquic.
+    Http3,
     /// Check QPACK with the encoder and the decoder of ls-qpack.
     Qpack,
     /// Measure streams of the Go stack's servers with `vanward load`, and have a client of that stack count them
@@ -102,6 +105,7 @@ fn main() -> ExitCode {
         Command::H2spec(arguments) => strangers::run_h2spec(&arguments),
         Command::Streams => strangers::run_streams(),
         Command::Grpc(arguments) => strangers::run_grpc(&arguments),
+        Command::Http3 => strangers::run_http3(),
         Command::Qpack => strangers::run_qpack(),
         Command::Testssl(arguments) => strangers::run_testssl(&arguments),
         Command::Acme => strangers::run_acme(),

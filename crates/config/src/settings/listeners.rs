@@ -33,6 +33,8 @@ pub struct Listener {
     pub hsts: Option<Hsts>,
     /// Whether HTTP/2 is spoken besides HTTP/1.1: by ALPN with `tls`, otherwise by prior knowledge.
     pub http2: bool,
+    /// Whether HTTP/3 is spoken at the same port of UDP; only together with `tls`.
+    pub http3: bool,
     /// Bandwidth limits on bodies, or on what `tcp` passes on.
     pub bandwidths: Bandwidths,
     /// The emulated network link of the clients.
@@ -68,6 +70,7 @@ impl Listener {
             redirect_to_https: false,
             hsts: None,
             http2: true,
+            http3: false,
             bandwidths: Bandwidths::default(),
             link: Link::default(),
         }

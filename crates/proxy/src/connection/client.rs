@@ -220,10 +220,10 @@ async fn answer_in_the_clear(worker: &Worker, client: &Client) {
 }
 
 /// Counts a connection for as long as it lives, however it ends.
-struct Count<'a>(&'a Worker);
+pub(crate) struct Count<'a>(&'a Worker);
 
 impl<'a> Count<'a> {
-    fn new(worker: &'a Worker) -> Self {
+    pub(crate) fn new(worker: &'a Worker) -> Self {
         worker.counters.connections_active.increment();
         Self(worker)
     }
@@ -281,8 +281,10 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut client: Box<Client>, memory: 
                 if client.trusted_by != snapshot.plan.trust {
                     client.judge(&snapshot);
                 }
-                if client.socket.frames_itself() {
-                    memory.request.head.start.version = Version::Http2;
+                match client.socket {
+                    Endpoint::Stream(_) => memory.request.head.start.version = Version::Http2,
+                    Endpoint::Http3(_) => memory.request.head.start.version = Version::Http3,
+                    Endpoint::Connection(_) | Endpoint::Detached => {}
                 }
                 exchange::exchange(&ExchangeContext::new(worker, &snapshot, &client), memory).await
             }

@@ -345,7 +345,7 @@ impl Driver<'_> {
 }
 
 /// One stream: an exchange slot serves it as it does a connection of HTTP/1.
-async fn exchange(worker: Rc<Worker>, client: Box<Client>) {
+pub(crate) async fn exchange(worker: Rc<Worker>, client: Box<Client>) {
     let mut slot = worker.slots.take(&worker, Kind::Stream);
     slot.hand_over(client);
     drop(slot.served().await);

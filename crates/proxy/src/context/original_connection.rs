@@ -28,7 +28,12 @@ impl OriginalConnection {
 
     /// The facts that are known without a PROXY header. Call it while the socket is still accessible.
     pub(crate) fn by(socket: &Endpoint) -> Rc<Self> {
-        Rc::new(Self { destination: destination(socket), authority: None, unique_id: None, is_secure: false })
+        Self::at(destination(socket))
+    }
+
+    /// The facts about a client that has connected to this address.
+    pub(crate) fn at(destination: SocketAddr) -> Rc<Self> {
+        Rc::new(Self { destination, authority: None, unique_id: None, is_secure: false })
     }
 
     pub(crate) fn new(destination: SocketAddr, header: &ProxyHeader<'_>) -> Rc<Self> {

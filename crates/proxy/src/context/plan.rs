@@ -27,12 +27,12 @@ mod split_key;
 mod stickiness;
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use balance::Time;
 use cache::Space;
 use config::{CacheDisk, Certificates, Config, Hsts, IpNet, ListenerTls};
-use tls::{Challenges, ClientSide, Problem, ServerSide};
+use tls::{Challenges, ClientSide, Problem, QUIC_SECRET_BYTES, ServerSide};
 
 use crate::cache::Cache;
 use crate::context::handover_state::HandoverState;
@@ -82,6 +82,8 @@ pub struct Plan {
     pub(crate) split_secret: CookieSecret,
     /// Traces, if there are any.
     pub tracing: Option<Arc<Tracing>>,
+    /// What the keys of QUIC are derived from.
+    pub(crate) quic_secret: [u8; QUIC_SECRET_BYTES],
     /// The cache, if a route has one.
     pub cache: Option<Cache>,
     /// What certificate authorities ask for, to issue automatic certificates. The same in all plans.
@@ -96,12 +98,14 @@ pub struct Listener {
     pub tls: Option<Arc<ServerSide>>,
     /// The port for redirects to https, if the listener redirects its requests.
     pub(crate) redirect_port: Option<u16>,
-    /// Header lines to add to every response: Strict-Transport-Security.
-    pub(crate) added: Vec<u8>,
+    /// Header lines to add to every response: Strict-Transport-Security, and Alt-Svc once the port is known.
+    pub(crate) added: OnceLock<Vec<u8>>,
     /// What it answers to certificate authorities: without TLS, where certificates are automatic.
     pub(crate) challenges: Option<Arc<Challenges>>,
     /// Whether the listener accepts HTTP/2.
     pub(crate) http2: bool,
+    /// Whether the listener accepts HTTP/3.
+    pub(crate) http3: bool,
     /// Networks whose connections begin with a PROXY header.
     introducers: Vec<IpNet>,
     /// TLS that is passed on as it is, by the name that the client asks for.
@@ -161,6 +165,7 @@ impl Plan {
         };
         let before = previous.map(|previous| (&previous.config, &previous.routes[..]));
         let split_secret = previous.map_or_else(routes::secret, |previous| previous.split_secret);
+        let quic_secret = previous.map_or_else(routes::secret, |previous| previous.quic_secret);
         let mut routes = routes::routes(&config, before, cache.as_ref().map(Cache::secret));
         routes.iter_mut().for_each(|route| route.sign_splits(&split_secret));
         let tracing = config.tracing.as_ref().map(|settings| {
@@ -186,6 +191,7 @@ impl Plan {
             verifier,
             kept_bytes,
             split_secret,
+            quic_secret,
             names,
             config,
         })
@@ -206,6 +212,18 @@ impl Plan {
         if let Some(secret) = handover_state.cookie_secret(SPLITS) {
             self.split_secret = secret;
             self.routes.iter_mut().for_each(|route| route.sign_splits(&secret));
+        }
+    }
+
+    /// Tells the plan the ports of its listeners, in their order, before anybody else uses it.
+    pub fn know_ports(&self, ports: impl Iterator<Item = Option<u16>>) {
+        for ((listener, configured), port) in self.listeners.iter().zip(&self.config.listeners).zip(ports) {
+            let mut added = configured.hsts.as_ref().map(hsts_line).unwrap_or_default();
+            if let Some(port) = port.filter(|_| listener.http3) {
+                added.extend_from_slice(&alt_svc_line(port));
+            }
+            // Nobody has told it before.
+            let _ = listener.added.set(added);
         }
     }
 
@@ -244,9 +262,10 @@ impl Listener {
     pub(crate) const NONE: Self = Self {
         tls: None,
         redirect_port: None,
-        added: Vec::new(),
+        added: OnceLock::new(),
         challenges: None,
         http2: false,
+        http3: false,
         introducers: Vec::new(),
         passthrough: None,
         reads_client_hello: false,
@@ -268,8 +287,9 @@ impl Listener {
     ) -> Result<Self, Vec<Problem>> {
         // The keys of tickets and what is remembered of sessions belong to it.
         let kept = previous.and_then(|previous| {
-            let what =
-                |of: &config::Listener| (of.address.clone(), of.http2, of.tcp.is_some(), of.tls.clone());
+            let what = |of: &config::Listener| {
+                (of.address.clone(), of.http2, of.http3, of.tcp.is_some(), of.tls.clone())
+            };
             let mut before = previous.config.listeners.iter();
             let place = before.position(|before| what(before) == what(listener))?;
             previous.listeners[place].tls.clone()
@@ -287,9 +307,10 @@ impl Listener {
             passthrough,
             tls,
             redirect_port: listener.redirect_to_https.then(|| https_port(config)),
-            added: listener.hsts.as_ref().map(hsts_line).unwrap_or_default(),
+            added: OnceLock::new(),
             challenges: answers.then(|| Arc::clone(challenges)),
             http2: listener.http2,
+            http3: listener.http3,
             introducers: listener.proxy_protocol.clone(),
             link: Link::new(&listener.link, before.and_then(|before| before.link.as_ref())),
             limits: Limits::new(&listener.bandwidths, before.and_then(|before| before.limits.as_ref())),
@@ -315,6 +336,11 @@ fn https_port(config: &Config) -> u16 {
     let mut ports = config.listeners.iter().filter(|listener| listener.tls.is_some());
     let first = ports.next().and_then(|listener| listener.address.port()).unwrap_or(HTTPS);
     if ports.any(|listener| listener.address.port() == Some(HTTPS)) { HTTPS } else { first }
+}
+
+/// RFC 7838 §3, RFC 9114 §3.1.1: for a day, the default.
+fn alt_svc_line(port: u16) -> Vec<u8> {
+    format!("Alt-Svc: h3=\":{port}\"; ma=86400\r\n").into_bytes()
 }
 
 /// RFC 6797 §6.1.

@@ -1,6 +1,6 @@
-//! Whether memory is short: set by the control thread, read by every request.
+//! Whether memory is short: set by the control thread, read by every request. And what is on its way between workers.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use telemetry::message;
 
@@ -9,23 +9,43 @@ pub(crate) const ADMITTED_MIN: u64 = 16;
 /// The share of the bound, in percent, below which there is enough again.
 const ENOUGH_PERCENT: u64 = 95;
 
+/// Datagrams of QUIC on their way from one worker to another.
+const STRAYS_MAX: usize = 4096;
+
 /// Whether memory is short.
 #[derive(Debug, Default)]
-pub struct Pressure(AtomicBool);
+pub struct Pressure {
+    is_on: AtomicBool,
+    strays: AtomicUsize,
+}
 
 impl Pressure {
     /// Whether requests should be rejected.
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Counts a datagram that a worker passes on to another; false if there are too many.
+    pub(crate) fn begin_stray(&self) -> bool {
+        let has_room = self.strays.fetch_add(1, Ordering::Relaxed) < STRAYS_MAX;
+        if !has_room {
+            self.end_stray();
+        }
+        has_room
+    }
+
+    /// One of them has arrived, or is lost.
+    pub(crate) fn end_stray(&self) {
+        self.strays.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Updates the state from the process's memory use and its limit.
     pub fn judge(&self, used_bytes: u64, limit_bytes: Option<u64>) {
-        let Some(limit) = limit_bytes else { return self.0.store(false, Ordering::Relaxed) };
+        let Some(limit) = limit_bytes else { return self.is_on.store(false, Ordering::Relaxed) };
         let was_on = self.is_on();
         let is_on = used_bytes > if was_on { limit / 100 * ENOUGH_PERCENT } else { limit };
-        self.0.store(is_on, Ordering::Relaxed);
+        self.is_on.store(is_on, Ordering::Relaxed);
         if is_on && !was_on {
             message::warn(&format!(
                 "memory is short: {used_bytes} bytes of at most {limit} are in use, and most requests are rejected; \

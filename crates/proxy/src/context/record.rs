@@ -404,7 +404,8 @@ impl<'a> Record<'a> {
         let value = |name| head.value(bytes, name).unwrap_or(b"");
         let glimpse = if is_whole { Glimpse::default() } else { Glimpse::of(bytes) };
         let version = if is_whole { Some(head.start.version) } else { glimpse.version };
-        let is_connect = head.start.version == Version::Http2 && head.field(Name::Upgrade).is_some();
+        let is_connect = matches!(head.start.version, Version::Http2 | Version::Http3)
+            && head.field(Name::Upgrade).is_some();
         let route = self.route.map(|route| &plan.routes[route]);
         let policies = route.and_then(|route| route.policies.as_deref());
         let upstream = self.server.map(|(upstream, _)| &plan.upstreams[upstream]);
@@ -432,6 +433,7 @@ impl<'a> Record<'a> {
                 Version::Http10 => telemetry::Version(1, 0),
                 Version::Http11 => telemetry::Version(1, 1),
                 Version::Http2 => telemetry::Version(2, 0),
+                Version::Http3 => telemetry::Version(3, 0),
             }),
             status: self.status,
             body_bytes_sent: self.body_bytes_sent,

@@ -118,12 +118,12 @@ pub(crate) fn port(ctx: &ExchangeContext<'_>, head: &RequestHead, bytes: &[u8], 
     told.or_else(written).unwrap_or_else(usual)
 }
 
-/// Header lines that the listener adds to responses: Strict-Transport-Security, if the client used https.
+/// Header lines that the listener adds to responses: Strict-Transport-Security and Alt-Svc, if the client used https.
 ///
 /// RFC 6797 §7.2: the field is not sent over plain HTTP.
 #[inline]
 pub(crate) fn added<'a>(ctx: &ExchangeContext<'a>, head: &RequestHead, bytes: &[u8]) -> &'a [u8] {
-    let added = ctx.listener.added.as_slice();
+    let added = ctx.listener.added.get().map_or(&b""[..], Vec::as_slice);
     if added.is_empty() || is_secure(ctx, head, bytes) { added } else { b"" }
 }
 

@@ -2,7 +2,7 @@
 //! `worker`.
 
 use std::cell::{Cell, RefCell};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,11 +25,13 @@ use crate::faults::Faults;
 use crate::files::OpenFiles;
 use crate::shaping::Shaper;
 use crate::upstream::Server;
+use crate::worker::quic::QuicHosts;
 use transport::alarm::Alarms;
 use transport::buffer::Buffers;
 use transport::deadline::{Deadlines, TICK};
 use transport::h2_connection;
 use transport::pipes::Pipes;
+use transport::quic_endpoint::Datagram;
 use transport::tls::Records;
 
 /// A message to a worker.
@@ -38,6 +40,8 @@ pub enum Message {
     Connection(TcpStream, SocketAddr, ListenerId),
     /// Change to another plan.
     Change(Box<Change>),
+    /// A datagram of QUIC for the endpoint with this number, which the kernel has given to another worker.
+    Datagram(u8, Box<Datagram>),
     /// A listener accepts connections again, after it refused them.
     Listen(ListenerId),
     /// File descriptors are used up: close some idle connections to servers.
@@ -61,11 +65,19 @@ pub struct Change {
     /// The listeners of the new plan, in its order. Other listeners are closed.
     pub listeners: Vec<ListenerId>,
     /// This worker's sockets of new listeners.
-    pub opened: Vec<(ListenerId, TcpListener)>,
+    pub opened: Vec<(ListenerId, ListeningSocket)>,
     /// The change of the access log.
     pub log: LogChange,
     /// Dropped when the worker uses the new plan. The old log is sent there, since dropping it may take long.
     pub done: UnboundedSender<WorkerLog>,
+}
+
+/// A socket that clients reach.
+pub enum ListeningSocket {
+    /// For connections.
+    Tcp(TcpListener),
+    /// For datagrams of QUIC.
+    Udp(UdpSocket),
 }
 
 /// The access log after a change.
@@ -108,6 +120,8 @@ pub(crate) struct Worker {
     pub(crate) accepting: RefCell<Vec<JoinHandle<()>>>,
     /// Connections to listeners that this worker does not know yet.
     pub(crate) early: RefCell<Vec<(TcpStream, SocketAddr, ListenerId)>>,
+    /// The endpoints of QUIC.
+    pub(crate) quic_hosts: QuicHosts,
     pub(crate) deadlines: Rc<Deadlines>,
     pub(crate) slots: ExchangeSlots,
     pub(crate) buffers: Buffers,

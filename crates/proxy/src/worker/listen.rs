@@ -4,7 +4,7 @@
 //! over. All workers share a Unix socket: an idle worker accepts the next connection.
 
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use nix::sys::socket::SetSockOpt;
 use nix::sys::socket::sockopt::SetUsize;
 use nix::{libc, setsockopt_impl};
 use rustix::io::Errno;
-use socket2::{Domain, Protocol, Socket as RawSocket, Type};
+use socket2::{Domain, Socket as RawSocket, Type};
 use telemetry::message;
 use tokio::io::Interest;
 use tokio::sync::watch;
@@ -99,6 +99,20 @@ pub fn open(
     Ok(Opened { sockets, bound, file })
 }
 
+/// Opens sockets for QUIC at an address where connections are accepted, one for each worker.
+///
+/// # Errors
+/// If another program has the port.
+pub fn open_udp(bound: &ListenAddress, workers: usize) -> io::Result<Vec<UdpSocket>> {
+    let open = |_| {
+        let socket = bind(bound, Type::DGRAM, true)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket.into())
+    };
+    let opened: io::Result<_> = (0..workers).map(open).collect();
+    opened.map_err(|error| io::Error::new(error.kind(), format!("UDP, for http3: {error}")))
+}
+
 /// The same address with the port that the kernel chose.
 fn with_port(address: &ListenAddress, port: u16) -> ListenAddress {
     match address {
@@ -120,22 +134,25 @@ fn open_one(address: &ListenAddress) -> io::Result<TcpListener> {
 }
 
 fn bind_one(address: &ListenAddress) -> io::Result<RawSocket> {
-    bind(address, true)
+    bind(address, Type::STREAM, true)
 }
 
 /// Binds a socket of its own; of those of both families one takes IPv4 as well, in addresses that have it in them.
-fn bind(address: &ListenAddress, shares_port: bool) -> io::Result<RawSocket> {
+fn bind(address: &ListenAddress, kind: Type, shares_port: bool) -> io::Result<RawSocket> {
     let own = address.tcp().unwrap_or(NOWHERE);
     let is_both = matches!(address, ListenAddress::Any(_));
-    let (socket, own) = match RawSocket::new(Domain::for_address(own), Type::STREAM, Some(Protocol::TCP)) {
+    let (socket, own) = match RawSocket::new(Domain::for_address(own), kind, None) {
         // A machine without IPv6 has just the other family.
         Err(error) if is_both && Errno::from_io_error(&error) == Some(Errno::AFNOSUPPORT) => {
             let own = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), own.port());
-            (RawSocket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?, own)
+            (RawSocket::new(Domain::IPV4, kind, None)?, own)
         }
         made => (made?, own),
     };
-    socket.set_reuse_address(true)?;
+    // A socket of UDP with it would share its port with any other one.
+    if kind == Type::STREAM {
+        socket.set_reuse_address(true)?;
+    }
     if shares_port {
         socket.set_reuse_port(true)?;
     }
@@ -155,7 +172,7 @@ fn overlap(one: &ListenAddress, other: &ListenAddress) -> bool {
 
 /// Whether another process already listens at this address, which SO_REUSEPORT would let us share by mistake.
 fn is_taken(address: &ListenAddress) -> io::Result<()> {
-    if address.port() == Some(0) { Ok(()) } else { bind(address, false).map(drop) }
+    if address.port() == Some(0) { Ok(()) } else { bind(address, Type::STREAM, false).map(drop) }
 }
 
 /// Accepts connections until the worker stops accepting, or its plan no longer has the listener.

@@ -20,6 +20,8 @@ mod streams;
 mod testssl;
 /// QPACK with ls-qpack.
 mod qpack;
+/// HTTP/3 with aioquic.
+mod http3;
 /// Automatic certificates with Pebble.
 mod acme;
 /// Traces with OpenTelemetry's collector.
@@ -69,6 +71,10 @@ pub(crate) fn run_qpack() -> Result<(), String> {
     alone(qpack_step)
 }
 
+pub(crate) fn run_http3() -> Result<(), String> {
+    alone(http3_step)
+}
+
 pub(crate) fn run_acme() -> Result<(), String> {
     alone(acme_step)
 }
@@ -115,6 +121,9 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     }
     if may_run("qpack", &[programs::PYTHON]) {
         qpack_step(workspace, steps)?;
+    }
+    if may_run("http3", &[programs::PYTHON]) {
+        http3_step(workspace, steps)?;
     }
     if may_run("acme", &[programs::GO, programs::CURL, programs::OPENSSL, programs::NAMED, programs::DIG]) {
         acme_step(workspace, steps)?;
@@ -166,6 +175,11 @@ fn testssl_step(workspace: &Workspace, against: Against, steps: &mut Steps) -> R
 fn qpack_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     let heading = "QPACK with ls-qpack: each encodes what the other decodes";
     steps.run("qpack", heading, || qpack::check(workspace, Scratch::new("qpack")?.path()))
+}
+
+fn http3_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    let heading = "HTTP/3 with aioquic";
+    steps.run("http3", heading, || http3::check(workspace, &Scratch::new("http3")?))
 }
 
 fn acme_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {

@@ -194,6 +194,6 @@ fn nginx_of(lines: &str, folder: &Path) -> Result<Process, String> {
     Process::start("nginx", &mut command, folder)
 }
 
-fn write(file: &Path, text: &str) -> Result<(), String> {
+pub(super) fn write(file: &Path, text: &str) -> Result<(), String> {
     std::fs::write(file, text).map_err(|error| format!("{} cannot be written: {error}", file.display()))
 }

@@ -96,6 +96,7 @@ impl Record<'_> {
             Version::Http10 => "1.0",
             Version::Http11 => "1.1",
             Version::Http2 => "2",
+            Version::Http3 => "3",
         };
         attributes.push(("network.protocol.version", version.into()));
         if let Some(host) = head.value(bytes, Name::Host) {

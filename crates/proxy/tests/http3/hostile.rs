@@ -1,0 +1,125 @@
+//! Clients that mean harm: each is bounded, counted, and told of.
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::time::Duration;
+
+use testkit::wait::holds_soon;
+
+use crate::client::{Client, head};
+use crate::scene::{PLAIN, Scene};
+
+/// H3_EXCESSIVE_LOAD.
+const EXCESSIVE_LOAD: u64 = 0x107;
+
+#[test]
+fn rapid_resets_end_the_connection() {
+    let scene = Scene::with("[limits.http2]\nresets_per_second = 20\n[[route]]\nupstream = \"app\"");
+    let client = scene.client();
+    for _ in 0..200 {
+        if client.quic.close_reason().is_some() {
+            break;
+        }
+        let Ok(opened) =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| client.asks("GET", "/", "")))
+        else {
+            break;
+        };
+        let mut stream = opened;
+        let _ = stream.receive.stop(0x10c_u32.into());
+    }
+    assert_eq!(client.closed().0, EXCESSIVE_LOAD);
+    scene.assert_failure("http3-reset-flood", 1);
+}
+
+#[test]
+fn empty_frames_end_the_connection() {
+    let scene = Scene::with(PLAIN);
+    let client = scene.client();
+    let mut stream = client.open();
+    stream.sends_head(&crate::client::request("POST", "/", ""));
+    let empty = head(0x0, 0).repeat(2_000);
+    stream.sends(&empty);
+    assert_eq!(client.closed().0, EXCESSIVE_LOAD);
+    scene.assert_failure("http3-empty-frame-flood", 1);
+}
+
+#[test]
+fn meaningless_frames_and_priorities_end_the_connection() {
+    let scene = Scene::with(PLAIN);
+    let mut client = scene.client();
+    client.control(&head(0x21, 0).repeat(3_000));
+    assert_eq!(client.closed().0, EXCESSIVE_LOAD);
+    scene.assert_failure("http3-overhead-flood", 1);
+    let mut client = scene.client();
+    client.control(&[&head(0xf0700, 4)[..], &[0x00], b"u=1"].concat().repeat(1_000));
+    assert_eq!(client.closed().0, EXCESSIVE_LOAD);
+    scene.assert_failure("http3-priority-flood", 1);
+}
+
+/// A flood of first packets of made-up clients: from a number on each has to show that it receives what is sent to it, and
+/// what is sent to those that do not is bounded.
+#[test]
+fn a_flood_of_initials_meets_retries_and_others_are_served() {
+    let scene = Scene::with("[[route]]\nrespond = { status = 200 }");
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    socket.connect(scene.address()).expect("is reachable");
+    socket.set_read_timeout(Some(Duration::from_millis(1))).expect("is a socket");
+    let (mut sent, mut received) = (0, 0);
+    let mut answer = [0; 2048];
+    for _ in 0..400 {
+        // One that the kernel has no room for is lost.
+        sent += socket.send(&first_datagram()).unwrap_or_default();
+        while let Ok(count) = socket.recv(&mut answer) {
+            received += count;
+        }
+    }
+    assert!(holds_soon(|| scene.running.counters().quic_retries > 0), "nobody was asked to retry");
+    // RFC 9000 §8.1: at most three times what has come.
+    assert!(received <= 3 * sent, "{received} bytes were sent for {sent}");
+    let client = scene.client();
+    assert!(client.asks("GET", "/", "").response().0.starts_with(":status: 200\n"));
+}
+
+/// The first datagram of a client that nobody hears of again.
+fn first_datagram() -> Vec<u8> {
+    let address = "127.0.0.1:1".parse().expect("is an address");
+    let config = quinn_proto::EndpointConfig::default();
+    let mut endpoint = quinn_proto::Endpoint::new(Arc::new(config), None, false, None);
+    let mut tls =
+        rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .expect("it has TLS 1.3")
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+    tls.alpn_protocols = vec![b"h3".to_vec()];
+    let crypto = quinn_proto::crypto::rustls::QuicClientConfig::try_from(tls).expect("is TLS 1.3");
+    let config = quinn_proto::ClientConfig::new(Arc::new(crypto));
+    let now = std::time::Instant::now();
+    let (_, mut connection) = endpoint.connect(now, config, address, "test").expect("it can begin");
+    let mut bytes = Vec::new();
+    let transmit = connection.poll_transmit(now, 1, &mut bytes).expect("there is a first packet");
+    bytes.truncate(transmit.size);
+    bytes
+}
+
+/// What a connection can make the proxy hold: requests whose bodies nobody reads, as much as the windows permit, heads that
+/// do not come as a whole, and streams whose responses nobody takes.
+#[test]
+fn a_client_that_fills_all_windows_is_held_back() {
+    let scene = Scene::new();
+    let client = Client::connect_with(scene.address(), |transport| {
+        transport.send_window(64 << 20);
+    });
+    let mut streams = Vec::new();
+    for number in 0..60 {
+        let mut stream = client.open();
+        stream.sends_head(&crate::client::request("POST", &format!("/{number}"), ""));
+        streams.push(stream);
+    }
+    let mut servers: Vec<_> = (0..60).map(|_| scene.accept()).collect();
+    servers.iter_mut().for_each(|server| drop(server.head()));
+    // Nobody stops anybody from asking for more meanwhile.
+    assert!(client.quic.close_reason().is_none());
+    drop(streams);
+}

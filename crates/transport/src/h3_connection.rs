@@ -1,0 +1,701 @@
+//! An HTTP/3 connection, shared by its streams, the task that serves it, and the endpoint that drives it.
+//!
+//! Streams read and write without system calls; the endpoint receives and sends for all connections. What the transport
+//! holds for a stream is bounded: bodies that nobody reads stay with the client, by QUIC's windows.
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use http3::{Broken, Code, Event, Gone, Key, Limits, Now, Refused, Role, Scheme, WriteError};
+use quinn_proto::{ConnectionError, ConnectionHandle, Dir, ReadError, StreamEvent, StreamId, VarInt};
+use tls::Agreed;
+
+use crate::h2_connection::Wrong;
+use crate::quic_endpoint::Shared as Endpoint;
+
+/// Bytes that a connection holds for a peer that has not acknowledged them: at least so many, at most so many, and twice what
+/// its path takes in a round trip.
+const UNACKNOWLEDGED: std::ops::RangeInclusive<u64> = 128 * 1024..=4 << 20;
+/// The streams of a connection that are no requests: control, encoder and decoder stream.
+const OWN_STREAMS: usize = 3;
+/// What is read of a stream before others have their turn.
+const READS_MAX: usize = 64;
+
+/// An HTTP/3 connection, shared by its streams, the task that serves it, and the endpoint that drives it.
+#[derive(Clone)]
+pub struct H3Connection(Rc<Shared>);
+
+struct Shared {
+    endpoint: Rc<Endpoint>,
+    /// Its place in the endpoint.
+    at: usize,
+    core: RefCell<Core>,
+    /// Who waits for each stream.
+    waits: RefCell<Vec<Wait>>,
+    /// The task that serves the connection.
+    task: RefCell<Option<Waker>>,
+    /// Whether the endpoint is to drive it.
+    is_enqueued: Cell<bool>,
+    /// Whether nothing more is received or sent.
+    is_over: Cell<bool>,
+    /// Whether no further streams are wanted of it.
+    is_left: Cell<bool>,
+}
+
+/// The state of the connection, in QUIC and in HTTP.
+pub(crate) struct Core {
+    pub(crate) quic: quinn_proto::Connection,
+    /// When it is to be driven, as the endpoint has noted.
+    pub(crate) filed: Option<Instant>,
+    pub(crate) is_drained: bool,
+    limits: Limits,
+    /// From the end of the handshake on.
+    http: Option<http3::Connection>,
+    is_handshaking: bool,
+    opened: Vec<Key>,
+    end: Option<End>,
+}
+
+/// The task that a stream belongs to, and what it waits for.
+#[derive(Default)]
+struct Wait {
+    task: Option<Waker>,
+    to_read: bool,
+    to_write: bool,
+    for_reset: bool,
+    /// Whether QUIC has taken all that it has room for.
+    is_full: bool,
+}
+
+impl Wait {
+    fn wake(&mut self) {
+        (self.to_read, self.to_write, self.for_reset) = (false, false, false);
+        if let Some(task) = &self.task {
+            task.wake_by_ref();
+        }
+    }
+
+    fn by(&mut self, context: &Context<'_>) -> &mut Self {
+        match &mut self.task {
+            Some(task) => task.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        self
+    }
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone)]
+pub enum End {
+    /// The peer has closed it, or is out of reach.
+    Closed,
+    /// The handshake has failed, in words.
+    Handshake(String),
+    /// The peer has violated QUIC, in words.
+    Violated(String),
+    /// The peer violated HTTP/3 or a limit, and is to be told so.
+    Broken(Broken),
+}
+
+/// The streams of QUIC, as far as HTTP/3 sends on them.
+struct Streams<'a>(&'a mut quinn_proto::Connection);
+
+fn stream(id: u64) -> StreamId {
+    // It is one that QUIC has given us.
+    VarInt::from_u64(id).unwrap_or(VarInt::MAX).into()
+}
+
+fn varint(code: Code) -> VarInt {
+    VarInt::from_u64(code.0).unwrap_or(VarInt::MAX)
+}
+
+impl http3::Transport for Streams<'_> {
+    fn write(&mut self, id: u64, bytes: &[u8]) -> usize {
+        match self.0.send_stream(stream(id)).write(bytes) {
+            Ok(count) => count,
+            // The stop is told by an event of its own.
+            Err(quinn_proto::WriteError::Blocked | quinn_proto::WriteError::Stopped(_)) => 0,
+            // Nobody is there to get it.
+            Err(quinn_proto::WriteError::ClosedStream) => bytes.len(),
+        }
+    }
+
+    fn finish(&mut self, id: u64) {
+        let _ = self.0.send_stream(stream(id)).finish();
+    }
+
+    fn reset(&mut self, id: u64, code: Code) {
+        let _ = self.0.send_stream(stream(id)).reset(varint(code));
+    }
+
+    fn stop(&mut self, id: u64, code: Code) {
+        let _ = self.0.recv_stream(stream(id)).stop(varint(code));
+    }
+}
+
+/// What the endpoint does.
+impl H3Connection {
+    pub(crate) fn new(
+        endpoint: Rc<Endpoint>,
+        handle: ConnectionHandle,
+        quic: quinn_proto::Connection,
+        limits: Limits,
+    ) -> Self {
+        let core = Core {
+            quic,
+            filed: None,
+            is_drained: false,
+            limits,
+            http: None,
+            is_handshaking: true,
+            opened: Vec::new(),
+            end: None,
+        };
+        Self(Rc::new(Shared {
+            endpoint,
+            at: handle.0,
+            core: RefCell::new(core),
+            waits: RefCell::default(),
+            task: RefCell::default(),
+            is_enqueued: Cell::default(),
+            is_over: Cell::default(),
+            is_left: Cell::default(),
+        }))
+    }
+
+    pub(crate) fn core(&self) -> RefMut<'_, Core> {
+        self.0.core.borrow_mut()
+    }
+
+    pub(crate) fn begin_drive(&self) {
+        self.0.is_enqueued.set(false);
+    }
+
+    /// Has the endpoint drive the connection, from within the endpoint's task.
+    pub(crate) fn stir_within(&self) {
+        if !self.0.is_enqueued.replace(true) {
+            self.0.endpoint.enqueue(self.0.at);
+        }
+    }
+
+    fn now(&self) -> Now {
+        let deadlines = &self.0.endpoint.deadlines;
+        Now { tick: deadlines.now(), second: deadlines.second() }
+    }
+
+    /// Does what QUIC tells of, wakes who waits for it, and gives QUIC what there is to send.
+    pub(crate) fn settle(&self, core: &mut Core) {
+        while let Some(event) = core.quic.poll() {
+            if let Err(broken) = self.happened(core, event) {
+                self.end(core, End::Broken(broken));
+            }
+        }
+        if !self.0.is_over.get() {
+            self.flush(core);
+        }
+        let window =
+            (2 * core.quic.congestion_state().window()).clamp(*UNACKNOWLEDGED.start(), *UNACKNOWLEDGED.end());
+        core.quic.set_send_window(window);
+    }
+
+    fn happened(&self, core: &mut Core, event: quinn_proto::Event) -> Result<(), Broken> {
+        match event {
+            quinn_proto::Event::Connected => self.begin(core),
+            quinn_proto::Event::ConnectionLost { reason } => {
+                let end = lost(core, reason);
+                self.end(core, end);
+            }
+            quinn_proto::Event::Stream(event) if !self.0.is_over.get() => {
+                self.stream_happened(core, event)?
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The handshake is done.
+    fn begin(&self, core: &mut Core) {
+        self.handshake_ended(core);
+        let mut open = || core.quic.streams().open(Dir::Uni).map(u64::from);
+        match (open(), open(), open()) {
+            (Some(control), Some(encoder), Some(decoder)) => {
+                let own = [control, encoder, decoder];
+                core.http = Some(http3::Connection::new(Role::Server, core.limits, own));
+            }
+            // RFC 9114 §6.2.
+            _ => {
+                self.end(core, End::Violated("it permits fewer than three unidirectional streams".to_owned()))
+            }
+        }
+        self.wake_task();
+    }
+
+    fn handshake_ended(&self, core: &mut Core) {
+        if std::mem::take(&mut core.is_handshaking) {
+            self.0.endpoint.handshake_ended();
+        }
+    }
+
+    fn end(&self, core: &mut Core, end: End) {
+        self.handshake_ended(core);
+        if core.end.is_none() {
+            core.end = Some(end);
+        }
+        self.0.is_over.set(true);
+        self.0.waits.borrow_mut().iter_mut().for_each(Wait::wake);
+        self.wake_task();
+    }
+
+    fn wake_task(&self) {
+        if let Some(task) = &*self.0.task.borrow() {
+            task.wake_by_ref();
+        }
+    }
+
+    fn stream_happened(&self, core: &mut Core, event: StreamEvent) -> Result<(), Broken> {
+        let now = self.now();
+        let Some(http) = &mut core.http else { return Ok(()) };
+        match event {
+            StreamEvent::Opened { dir } => {
+                while let Some(id) = core.quic.streams().accept(dir) {
+                    let Some(http) = &mut core.http else { break };
+                    http.accept(id.into(), now)?;
+                    self.read(core, id)?;
+                }
+                if core.http.as_mut().is_some_and(|http| http.head_since().is_some()) {
+                    // It has its time.
+                    self.wake_task();
+                }
+            }
+            StreamEvent::Readable { id } => self.read(core, id)?,
+            StreamEvent::Stopped { id, error_code } => {
+                http.stop_received(id.into(), Code(error_code.into_inner()), now)?;
+                self.tell(core)?;
+            }
+            StreamEvent::Writable { id } => {
+                if let Some(key) = http.key(id.into())
+                    && let Some(wait) = self.0.waits.borrow_mut().get_mut(key)
+                {
+                    wait.is_full = false;
+                    if wait.to_write {
+                        wait.wake();
+                    }
+                }
+            }
+            StreamEvent::Finished { .. } => self.wake_task(),
+            StreamEvent::Available { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Reads a stream, as far as HTTP wants more of it.
+    fn read(&self, core: &mut Core, id: StreamId) -> Result<(), Broken> {
+        self.read_quietly(core, id)?;
+        self.tell(core)
+    }
+
+    fn read_quietly(&self, core: &mut Core, id: StreamId) -> Result<(), Broken> {
+        let now = self.now();
+        let Core { quic, http: Some(http), .. } = core else { return Ok(()) };
+        for _ in 0..READS_MAX {
+            let wanted = http.wanted(id.into());
+            if wanted == 0 {
+                return Ok(());
+            }
+            let mut source = quic.recv_stream(id);
+            let Ok(mut chunks) = source.read(true) else { return Ok(()) };
+            match chunks.next(wanted) {
+                Ok(Some(chunk)) => {
+                    let is_last = matches!(chunks.next(0), Ok(None));
+                    let _ = chunks.finalize();
+                    http.receive(id.into(), &chunk.bytes, is_last, now)?;
+                    if is_last {
+                        return Ok(());
+                    }
+                }
+                Ok(None) => {
+                    let _ = chunks.finalize();
+                    return http.receive(id.into(), b"", true, now);
+                }
+                Err(ReadError::Reset(code)) => {
+                    let _ = chunks.finalize();
+                    return http.reset_received(id.into(), Code(code.into_inner()), now);
+                }
+                Err(ReadError::Blocked) => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells streams and the task what has happened in HTTP.
+    fn tell(&self, core: &mut Core) -> Result<(), Broken> {
+        while let Some(event) = core.http.as_mut().and_then(http3::Connection::next_event) {
+            let mut waits = self.0.waits.borrow_mut();
+            let mut wake = |key: Key, wants: fn(&Wait) -> bool| {
+                if let Some(wait) = waits.get_mut(key).filter(|wait| wants(wait)) {
+                    wait.wake();
+                }
+            };
+            match event {
+                Event::Opened(key) => {
+                    core.opened.push(key);
+                    prioritize(core, key);
+                    self.wake_task();
+                }
+                Event::Reset(key) if core.opened.contains(&key) => {
+                    // It was taken back before anybody looked at it (CVE-2023-44487).
+                    core.opened.retain(|&other| other != key);
+                    core.http.iter_mut().for_each(|http| http.take_back(key));
+                    self.wake_task();
+                }
+                Event::Readable(key) => wake(key, |wait| wait.to_read),
+                Event::Reset(key) => wake(key, |wait| wait.to_read || wait.to_write || wait.for_reset),
+                Event::Wanted(id) => {
+                    drop(waits);
+                    self.read_quietly(core, stream(id))?;
+                }
+                Event::Prioritized(key) => prioritize(core, key),
+                Event::Begun | Event::GoingAway => self.wake_task(),
+            }
+        }
+        if core.http.as_ref().is_some_and(http3::Connection::has_refused) {
+            self.wake_task();
+        }
+        Ok(())
+    }
+
+    /// Gives QUIC what HTTP has to send and to tell.
+    fn flush(&self, core: &mut Core) {
+        if let Core { quic, http: Some(http), .. } = core {
+            if http.has_unsent() {
+                http.flush(&mut Streams(quic));
+            }
+        }
+    }
+}
+
+/// RFC 9218 §4.1: 0 is the most urgent, and to QUIC's implementation the largest number is.
+fn prioritize(core: &mut Core, key: Key) {
+    if let Core { quic, http: Some(http), .. } = core {
+        let urgency = i32::from(http.priority(key).urgency);
+        let _ = quic.send_stream(stream(http.id(key))).set_priority(-urgency);
+    }
+}
+
+/// What the end of a connection means.
+fn lost(core: &Core, reason: ConnectionError) -> End {
+    match reason {
+        ConnectionError::TransportError(error) if core.is_handshaking => End::Handshake(error.to_string()),
+        ConnectionError::ConnectionClosed(close) if core.is_handshaking => {
+            End::Handshake(format!("the client ended it: {close}"))
+        }
+        ConnectionError::TimedOut if core.is_handshaking => {
+            End::Handshake("the client fell silent".to_owned())
+        }
+        ConnectionError::TransportError(error) => End::Violated(error.to_string()),
+        _ => End::Closed,
+    }
+}
+
+/// What the task does that serves the connection.
+impl H3Connection {
+    /// The protocol state; `None` before the end of the handshake. Call [`stir`](Self::stir) behind changes.
+    pub fn engine(&self) -> Option<RefMut<'_, http3::Connection>> {
+        RefMut::filter_map(self.core(), |core| core.http.as_mut()).ok()
+    }
+
+    /// Ready when there are new requests, rejected ones to log, or an end. `opened` gets the requests.
+    pub fn poll_news(&self, context: &mut Context<'_>, opened: &mut Vec<Key>) -> Poll<Option<End>> {
+        match &mut *self.0.task.borrow_mut() {
+            Some(task) => task.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        let mut core = self.core();
+        opened.append(&mut core.opened);
+        match &core.end {
+            Some(end) => Poll::Ready(Some(end.clone())),
+            None if opened.is_empty() => Poll::Pending,
+            None => Poll::Ready(None),
+        }
+    }
+
+    /// What the handshake has agreed on, once it is done.
+    pub fn agreed(&self) -> Option<Agreed> {
+        let core = self.core();
+        if core.is_handshaking {
+            return None;
+        }
+        let told = core.quic.crypto_session().handshake_data()?;
+        told.downcast::<Agreed>().ok().map(|agreed| *agreed)
+    }
+
+    /// Where the client is now: it may move.
+    pub fn remote_address(&self) -> SocketAddr {
+        self.core().quic.remote_address()
+    }
+
+    /// The address that the client has connected to.
+    pub fn local_address(&self) -> Option<IpAddr> {
+        self.core().quic.local_ip()
+    }
+
+    /// Takes the requests that were rejected since the last call.
+    pub fn take_refused(&self) -> Vec<Refused> {
+        self.engine().map(|mut engine| engine.take_refused()).unwrap_or_default()
+    }
+
+    /// The round-trip time, in ticks, rounded up.
+    pub fn round_trip(&self) -> crate::deadline::Ticks {
+        self.core().quic.rtt().into()
+    }
+
+    /// Has the peer show that it is there.
+    pub fn ping(&self) {
+        self.core().quic.ping();
+        self.stir();
+    }
+
+    /// Whether the peer has acknowledged all that was sent on streams.
+    pub fn is_acknowledged(&self) -> bool {
+        self.core().quic.streams().send_streams() <= OWN_STREAMS
+    }
+
+    /// Whether nothing more is received or sent.
+    pub fn is_over(&self) -> bool {
+        self.0.is_over.get()
+    }
+
+    /// Accepts no further streams: the connection ends with its last stream.
+    pub fn leave(&self) {
+        self.0.is_left.set(true);
+        self.wake_task();
+    }
+
+    /// Whether [`leave`](Self::leave) was called.
+    pub fn is_left(&self) -> bool {
+        self.0.is_left.get()
+    }
+
+    /// Has the endpoint send what there is to send.
+    pub fn stir(&self) {
+        self.stir_within();
+        self.0.endpoint.stir();
+    }
+
+    /// Ends the connection, and tells the peer why.
+    pub fn finish(&self, code: Code, why: &str) {
+        let mut core = self.core();
+        core.quic.close(Instant::now(), varint(code), why.to_owned().into());
+        self.end(&mut core, End::Closed);
+        let is_drained = core.is_drained;
+        drop(core);
+        if !is_drained {
+            // At once: the worker may be about to end.
+            self.0.endpoint.drive(self, self.0.at, Instant::now());
+            self.0.endpoint.stir();
+        }
+    }
+}
+
+/// What streams do.
+impl H3Connection {
+    /// Registers a stream that an exchange uses from now on.
+    pub fn hold(&self, key: Key) {
+        let mut waits = self.0.waits.borrow_mut();
+        if waits.len() <= key {
+            waits.resize_with(key + 1, Wait::default);
+        }
+        waits[key] = Wait::default();
+    }
+
+    /// Releases a stream whose exchange has ended.
+    pub fn release(&self, key: Key) {
+        self.0.waits.borrow_mut()[key] = Wait::default();
+        self.with(|connection, core| {
+            let Some(http) = &mut core.http else { return };
+            http.release(key);
+            // The last one may be what the task waits for.
+            if http.held() == 0 {
+                connection.wake_task();
+            }
+        });
+    }
+
+    /// Does something with the streams of HTTP, and what follows from it.
+    fn with<T>(&self, step: impl FnOnce(&Self, &mut Core) -> T) -> T {
+        let mut core = self.core();
+        let done = step(self, &mut core);
+        if !self.is_over() {
+            if let Err(broken) = self.tell(&mut core) {
+                self.end(&mut core, End::Broken(broken));
+            }
+            self.flush(&mut core);
+            drop(core);
+            self.stir();
+        }
+        done
+    }
+
+    /// Looks at the protocol state, which is there while there are streams.
+    fn look<T: Default>(&self, look: impl FnOnce(&http3::Connection) -> T) -> T {
+        self.core().http.as_ref().map(look).unwrap_or_default()
+    }
+
+    /// The number of bytes of the stream's heads that can be read.
+    pub fn text_len(&self, key: Key) -> usize {
+        self.look(|http| http.text_len(key))
+    }
+
+    /// The peer's protocol error on a stream, or on the whole connection.
+    pub fn wrong(&self, key: Key) -> Option<Wrong> {
+        let of_stream = self.look(|http| {
+            let text = http.wrong(key)?.to_owned();
+            Some(Wrong { is_of_stream: true, is_too_large: http.is_too_large(key), text })
+        });
+        let of_connection = || {
+            let offence = self.look(|http| http.offence().map(str::to_owned))?;
+            let text = format!("the connection ended for {offence}");
+            Some(Wrong { is_of_stream: false, is_too_large: false, text })
+        };
+        of_stream.or_else(of_connection)
+    }
+
+    /// The number of the stream's body bytes that left or are about to.
+    pub fn body_sent(&self, key: Key) -> u64 {
+        self.look(|http| http.body_sent(key))
+    }
+
+    /// Whether the next write on the stream must be the head of a message.
+    pub fn wants_head(&self, key: Key) -> bool {
+        self.look(|http| http.wants_head(key))
+    }
+
+    /// Ready when [`Self::poll_read`] has bytes for the stream, or its end.
+    pub fn poll_readable(&self, context: &mut Context<'_>, key: Key) -> Poll<()> {
+        if self.is_over() || self.look(|http| http.is_readable(key)) {
+            return Poll::Ready(());
+        }
+        self.0.waits.borrow_mut()[key].by(context).to_read = true;
+        Poll::Pending
+    }
+
+    /// Reads from a stream, as HTTP/1.1 text; 0 is the end.
+    pub fn poll_read(
+        &self,
+        context: &mut Context<'_>,
+        key: Key,
+        buffer: &mut [u8],
+    ) -> Poll<Result<usize, Gone>> {
+        let mut core = self.core();
+        let Some(http) = &mut core.http else { return Poll::Ready(Err(Gone::Broken)) };
+        match http.read(key, buffer)? {
+            Some(count) => {
+                drop(core);
+                self.with(|_, _| ());
+                Poll::Ready(Ok(count))
+            }
+            None if self.is_over() => Poll::Ready(Err(Gone::Broken)),
+            None => {
+                self.0.waits.borrow_mut()[key].by(context).to_read = true;
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Ready once the stream is reset or the connection has ended.
+    pub fn poll_gone(&self, context: &mut Context<'_>, key: Key) -> Poll<()> {
+        if self.is_over() || self.look(|http| http.is_broken(key)) {
+            return Poll::Ready(());
+        }
+        self.0.waits.borrow_mut()[key].by(context).for_reset = true;
+        Poll::Pending
+    }
+
+    /// Writes the head at the front of `text`, and as much of the body behind it as fits. Returns the number of bytes
+    /// taken.
+    pub fn write_head(&self, key: Key, text: &[u8], is_last: bool) -> Result<usize, WriteError> {
+        if self.is_over() {
+            return Err(WriteError::Gone(Gone::Broken));
+        }
+        self.with(|_, core| {
+            let Core { quic, http: Some(http), .. } = core else {
+                return Err(WriteError::Gone(Gone::Broken));
+            };
+            let len = http.write_head(key, text, is_last, Scheme::Https)?;
+            let rest = &text[len..];
+            if rest.is_empty() || http.wants_head(key) {
+                return Ok(len);
+            }
+            Ok(len + http.write(key, rest, is_last, &mut Streams(quic)))
+        })
+    }
+
+    /// Writes the start of `bytes`, at least one byte, as soon as QUIC has room.
+    pub fn poll_write(
+        &self,
+        context: &mut Context<'_>,
+        key: Key,
+        bytes: &[u8],
+        is_last: bool,
+    ) -> Poll<Result<usize, Gone>> {
+        if let Some(ready) = self.check_open(key) {
+            return Poll::Ready(ready.map(|()| 0));
+        }
+        let count = self.with(|_, core| {
+            let Core { quic, http: Some(http), .. } = core else { return 0 };
+            http.write(key, bytes, is_last, &mut Streams(quic))
+        });
+        if count > 0 {
+            return Poll::Ready(Ok(count));
+        }
+        self.wait_for_room(context, key);
+        Poll::Pending
+    }
+
+    /// Ready when a write would succeed, or fail.
+    pub fn poll_writable(&self, context: &mut Context<'_>, key: Key) -> Poll<()> {
+        if self.check_open(key).is_some() || !self.0.waits.borrow()[key].is_full {
+            return Poll::Ready(());
+        }
+        self.wait_for_room(context, key);
+        Poll::Pending
+    }
+
+    /// An error, if nothing can be written.
+    fn check_open(&self, key: Key) -> Option<Result<(), Gone>> {
+        if self.is_over() {
+            return Some(Err(Gone::Broken));
+        }
+        self.look(|http| http.check_open(key).err().map(Err))
+    }
+
+    fn wait_for_room(&self, context: &Context<'_>, key: Key) {
+        let mut waits = self.0.waits.borrow_mut();
+        let wait = waits[key].by(context);
+        (wait.to_write, wait.is_full) = (true, true);
+    }
+
+    /// Whether QUIC has taken all that it has room for on the stream.
+    pub fn is_full(&self, key: Key) -> bool {
+        self.0.waits.borrow()[key].is_full
+    }
+
+    /// Ends the stream's outgoing message. `trailers` are HTTP/1.1 field lines, or empty.
+    ///
+    /// # Errors
+    /// If the stream is gone.
+    pub fn end_stream(&self, key: Key, trailers: &[u8]) -> Result<(), Gone> {
+        if self.is_over() {
+            return Err(Gone::Broken);
+        }
+        self.with(|_, core| core.http.as_mut().map_or(Err(Gone::Broken), |http| http.end(key, trailers)))
+    }
+
+    /// Resets the stream (RESET_STREAM, STOP_SENDING).
+    pub fn reset(&self, key: Key, code: Code) {
+        self.with(|_, core| core.http.iter_mut().for_each(|http| http.reset(key, code)));
+    }
+}

@@ -1,0 +1,450 @@
+//! A QUIC endpoint: the UDP socket of one worker and listener, and all connections that come to it. One task drives it;
+//! what a datagram, a timer or a write costs does not depend on how many connections there are.
+//!
+//! Whether a connection is accepted is for a [`Host`] to decide. Packets are the business of the QUIC implementation.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use quinn_proto::{
+    ConnectionHandle, DatagramEvent, EcnCodepoint, EndpointConfig, Incoming, ServerConfig, Transmit,
+};
+
+use crate::alarm::{Alarm, Alarms};
+use crate::deadline::Deadlines;
+use crate::h3_connection::{Core, H3Connection};
+use crate::quic_ids::{Ids, Owner};
+use crate::quic_socket::{Batch, QuicSocket};
+
+/// What is received and sent before other tasks have their turn.
+const ROUNDS_PER_TURN: usize = 4;
+/// What a connection sends before others have their turn, in system calls.
+const SENDS_PER_TURN: usize = 4;
+/// The most datagrams of a system call: more of them would leave at once than a link has room for.
+const SEGMENTS_MAX: usize = 10;
+
+/// Decides about connections that begin, and takes what is for others.
+pub trait Host {
+    /// What becomes of a connection that begins, while `pending` others have not done their handshake.
+    fn admit(&self, arrival: &Arrival, pending: usize) -> Admission;
+    /// A handshake has failed with the first datagram of its client, for this reason.
+    fn failed(&self, arrival: &Arrival, why: &str);
+    /// A connection has begun. Its owner polls it until it ends.
+    fn begin(&self, connection: H3Connection);
+    /// Takes a datagram for another endpoint; gives it back if there is no such endpoint.
+    fn pass_on(&self, owner: Owner, datagram: Datagram) -> Option<Datagram>;
+}
+
+/// A connection that begins.
+pub struct Arrival {
+    /// Where it comes from.
+    pub remote: SocketAddr,
+    /// The address that it was sent to.
+    pub local: Option<IpAddr>,
+    /// Whether the client has shown that it receives what is sent there.
+    pub is_validated: bool,
+}
+
+/// What becomes of a connection that begins.
+pub enum Admission {
+    /// Its handshake begins, with these settings.
+    Accept(Arc<ServerConfig>, Box<http3::Limits>),
+    /// The client has to show first that it receives what is sent to its address (RFC 9000 §8.1.2).
+    Retry,
+    /// The client is told that it is refused.
+    Refuse,
+    /// Nothing is answered.
+    Drop,
+}
+
+/// A datagram with what the kernel tells of it.
+pub struct Datagram {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Who has sent it.
+    pub remote: SocketAddr,
+    /// The address that it was sent to.
+    pub local: Option<IpAddr>,
+    /// Whether routers have marked it.
+    pub ecn: Option<EcnCodepoint>,
+}
+
+/// A QUIC endpoint.
+#[derive(Clone)]
+pub struct QuicEndpoint(Rc<Shared>);
+
+/// What connections need of their endpoint.
+pub(crate) struct Shared {
+    socket: QuicSocket,
+    ids: Ids,
+    engine: RefCell<quinn_proto::Endpoint>,
+    connections: RefCell<Vec<Option<H3Connection>>>,
+    /// Connections that have something to do, each once.
+    stirred: RefCell<VecDeque<usize>>,
+    timers: RefCell<BTreeSet<(Instant, usize)>>,
+    /// Datagrams that the kernel had no room for.
+    unsent: RefCell<Option<(Transmit, Vec<u8>)>>,
+    /// Scratch memory for datagrams.
+    scratch: RefCell<Vec<u8>>,
+    batch: RefCell<Batch>,
+    /// Connections whose handshake is not done.
+    pending: Cell<usize>,
+    held: Cell<usize>,
+    alarm: Alarm,
+    alarms: Rc<Alarms>,
+    /// When the alarm goes off.
+    armed: Cell<Option<Instant>>,
+    pub(crate) deadlines: Rc<Deadlines>,
+    driver: RefCell<Option<Waker>>,
+    is_stirred: Cell<bool>,
+    is_closing: Cell<bool>,
+}
+
+impl QuicEndpoint {
+    /// An endpoint at a socket. Its owner has to poll [`poll_drive`](Self::poll_drive).
+    pub fn new(
+        socket: QuicSocket,
+        ids: Ids,
+        (config, server): (EndpointConfig, Arc<ServerConfig>),
+        (alarms, deadlines): (&Rc<Alarms>, &Rc<Deadlines>),
+    ) -> Self {
+        let finds_size = !socket.may_fragment();
+        let engine = quinn_proto::Endpoint::new(Arc::new(config), Some(server), finds_size, None);
+        Self(Rc::new(Shared {
+            socket,
+            ids,
+            engine: RefCell::new(engine),
+            connections: RefCell::default(),
+            stirred: RefCell::default(),
+            timers: RefCell::default(),
+            unsent: RefCell::default(),
+            scratch: RefCell::default(),
+            batch: RefCell::default(),
+            pending: Cell::default(),
+            held: Cell::default(),
+            alarm: alarms.alarm(),
+            alarms: Rc::clone(alarms),
+            armed: Cell::default(),
+            deadlines: Rc::clone(deadlines),
+            driver: RefCell::default(),
+            is_stirred: Cell::default(),
+            is_closing: Cell::default(),
+        }))
+    }
+
+    /// The address of the socket.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.0.socket.local_address()
+    }
+
+    /// Ends the endpoint with its last connection.
+    pub fn close(&self) {
+        self.0.is_closing.set(true);
+        self.0.stir();
+    }
+
+    /// Accepts connections again, if it has not ended.
+    pub fn reopen(&self) {
+        self.0.is_closing.set(false);
+    }
+
+    /// Ends all connections at once, and tells their clients.
+    pub fn end(&self) {
+        self.close();
+        let connections: Vec<_> = self.0.connections.borrow().iter().flatten().cloned().collect();
+        connections.iter().for_each(|connection| connection.finish(http3::Code::NO_ERROR, ""));
+    }
+
+    /// Drives all connections: receives, sends, and keeps time. Ready when the endpoint is closed and its last connection has
+    /// ended.
+    pub fn poll_drive(&self, context: &mut Context<'_>, host: &impl Host) -> Poll<()> {
+        let shared = &*self.0;
+        match &mut *shared.driver.borrow_mut() {
+            Some(driver) => driver.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        shared.is_stirred.set(false);
+        for _ in 0..ROUNDS_PER_TURN {
+            let received = self.receive(context, host);
+            let now = Instant::now();
+            shared.ring(now);
+            let drove = shared.drive_all(context, now);
+            if shared.is_closing.get() && shared.held.get() == 0 {
+                return Poll::Ready(());
+            }
+            if !received && !drove {
+                shared.arm(context, now);
+                return Poll::Pending;
+            }
+        }
+        shared.arm(context, Instant::now());
+        shared.stir();
+        Poll::Pending
+    }
+
+    /// Takes a datagram that another endpoint has received.
+    pub fn take(&self, datagram: Datagram, host: &impl Host) {
+        self.handle(datagram.bytes[..].into(), &datagram, Instant::now(), host);
+        self.0.stir();
+    }
+
+    /// Receives once; whether there was something.
+    fn receive(&self, context: &mut Context<'_>, host: &impl Host) -> bool {
+        let mut batch = self.0.batch.borrow_mut();
+        if self.0.socket.poll_receive(context, &mut batch).is_pending() {
+            return false;
+        }
+        let now = Instant::now();
+        for received in batch.received() {
+            let (remote, local, ecn) = (received.remote, received.local, received.ecn);
+            for bytes in received.bytes.chunks(received.stride) {
+                let mut from = Datagram { bytes: Vec::new(), remote, local, ecn };
+                if let Some(owner) = self.0.ids.other_owner(bytes) {
+                    from.bytes = bytes.to_vec();
+                    match host.pass_on(owner, from) {
+                        None => continue,
+                        Some(back) => from = back,
+                    }
+                }
+                self.handle(bytes.into(), &from, now, host);
+            }
+        }
+        true
+    }
+
+    /// Handles a datagram, of which `from` says where it comes from.
+    fn handle(&self, bytes: bytes::BytesMut, from: &Datagram, now: Instant, host: &impl Host) {
+        let shared = &*self.0;
+        let mut out = shared.scratch.take();
+        out.clear();
+        let event =
+            shared.engine.borrow_mut().handle(now, from.remote, from.local, from.ecn, bytes, &mut out);
+        match event {
+            Some(DatagramEvent::ConnectionEvent(ConnectionHandle(at), event)) => {
+                let connection = shared.connections.borrow()[at].clone();
+                if let Some(connection) = connection {
+                    connection.core().quic.handle_event(event);
+                    connection.stir_within();
+                }
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => self.greet(incoming, now, &mut out, host),
+            Some(DatagramEvent::Response(transmit)) => shared.send_aside(&transmit, &out),
+            None => {}
+        }
+        shared.scratch.replace(out);
+    }
+
+    /// A connection begins.
+    fn greet(&self, incoming: Incoming, now: Instant, out: &mut Vec<u8>, host: &impl Host) {
+        let shared = &*self.0;
+        let arrival = Arrival {
+            remote: incoming.remote_address(),
+            local: incoming.local_ip(),
+            is_validated: incoming.remote_address_validated(),
+        };
+        let admission = match host.admit(&arrival, shared.pending.get()) {
+            _ if shared.is_closing.get() => Admission::Refuse,
+            admission => admission,
+        };
+        let mut engine = shared.engine.borrow_mut();
+        out.clear();
+        let answer = match admission {
+            Admission::Accept(config, limits) => match engine.accept(incoming, now, out, Some(config)) {
+                Ok((handle, quic)) => {
+                    drop(engine);
+                    let connection = H3Connection::new(Rc::clone(&self.0), handle, quic, *limits);
+                    shared.add(handle.0, connection.clone());
+                    return host.begin(connection);
+                }
+                Err(error) => {
+                    host.failed(&arrival, &error.cause.to_string());
+                    error.response
+                }
+            },
+            Admission::Retry if incoming.may_retry() => engine.retry(incoming, out).ok(),
+            Admission::Refuse => Some(engine.refuse(incoming, out)),
+            Admission::Retry | Admission::Drop => {
+                engine.ignore(incoming);
+                None
+            }
+        };
+        drop(engine);
+        if let Some(transmit) = answer {
+            shared.send_aside(&transmit, out);
+        }
+    }
+}
+
+impl Shared {
+    fn add(&self, at: usize, connection: H3Connection) {
+        let mut connections = self.connections.borrow_mut();
+        if connections.len() <= at {
+            connections.resize_with(at + 1, || None);
+        }
+        self.pending.set(self.pending.get() + 1);
+        self.held.set(self.held.get() + 1);
+        connection.stir_within();
+        connections[at] = Some(connection);
+    }
+
+    /// A handshake was done, or has failed.
+    pub(crate) fn handshake_ended(&self) {
+        self.pending.set(self.pending.get() - 1);
+    }
+
+    /// Has a connection driven in this turn or the next.
+    pub(crate) fn enqueue(&self, at: usize) {
+        self.stirred.borrow_mut().push_back(at);
+    }
+
+    /// Wakes the driver.
+    pub(crate) fn stir(&self) {
+        if !self.is_stirred.replace(true)
+            && let Some(driver) = &*self.driver.borrow()
+        {
+            driver.wake_by_ref();
+        }
+    }
+
+    /// Has connections driven whose timers are due.
+    fn ring(&self, now: Instant) {
+        let mut timers = self.timers.borrow_mut();
+        while let Some(&(due, at)) = timers.first() {
+            if due > now {
+                return;
+            }
+            timers.pop_first();
+            if let Some(Some(connection)) = self.connections.borrow().get(at) {
+                connection.core().filed = None;
+                connection.stir_within();
+            }
+        }
+    }
+
+    /// Drives each connection that has something to do once, as long as the kernel has room; whether there was one.
+    fn drive_all(&self, context: &mut Context<'_>, now: Instant) -> bool {
+        if !self.has_room(context) {
+            return false;
+        }
+        let count = self.stirred.borrow().len();
+        for _ in 0..count {
+            let Some(at) = self.stirred.borrow_mut().pop_front() else { break };
+            let connection = self.connections.borrow().get(at).cloned().flatten();
+            let Some(connection) = connection else { continue };
+            if !self.drive(&connection, at, now) && !self.has_room(context) {
+                break;
+            }
+        }
+        count > 0
+    }
+
+    /// Whether the kernel has taken what it had no room for.
+    fn has_room(&self, context: &mut Context<'_>) -> bool {
+        let mut unsent = self.unsent.borrow_mut();
+        while let Some((transmit, bytes)) = &*unsent {
+            if self.socket.send(transmit, bytes) {
+                *unsent = None;
+            } else if self.socket.poll_sendable(context).is_pending() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Does what a connection has to do; false if the kernel has no more room.
+    pub(crate) fn drive(&self, connection: &H3Connection, at: usize, now: Instant) -> bool {
+        connection.begin_drive();
+        let mut core = connection.core();
+        if core.quic.poll_timeout().is_some_and(|due| due <= now) {
+            core.quic.handle_timeout(now);
+        }
+        let mut is_drained = false;
+        loop {
+            connection.settle(&mut core);
+            let mut has_news = false;
+            while let Some(event) = core.quic.poll_endpoint_events() {
+                is_drained |= event.is_drained();
+                if let Some(news) = self.engine.borrow_mut().handle_event(ConnectionHandle(at), event) {
+                    core.quic.handle_event(news);
+                    has_news = true;
+                }
+            }
+            if !has_news {
+                break;
+            }
+        }
+        let has_room = self.transmit(connection, &mut core, now);
+        self.file(&mut core, at, is_drained);
+        if is_drained {
+            self.connections.borrow_mut()[at] = None;
+            self.held.set(self.held.get() - 1);
+            core.is_drained = true;
+        }
+        has_room
+    }
+
+    fn transmit(&self, connection: &H3Connection, core: &mut Core, now: Instant) -> bool {
+        if self.unsent.borrow().is_some() {
+            connection.stir_within();
+            return false;
+        }
+        let segments = self.socket.segments_max().min(SEGMENTS_MAX);
+        let mut bytes = self.scratch.take();
+        let mut has_room = true;
+        for _ in 0..SENDS_PER_TURN {
+            bytes.clear();
+            let Some(transmit) = core.quic.poll_transmit(now, segments, &mut bytes) else {
+                self.scratch.replace(bytes);
+                return true;
+            };
+            if !self.socket.send(&transmit, &bytes[..transmit.size]) {
+                bytes.truncate(transmit.size);
+                self.unsent.replace(Some((transmit, std::mem::take(&mut bytes))));
+                has_room = false;
+                break;
+            }
+        }
+        self.scratch.replace(bytes);
+        // There may be more, after others.
+        connection.stir_within();
+        has_room
+    }
+
+    /// Sends what is of no connection. Where the kernel has no room it is lost, as it could be on its way.
+    fn send_aside(&self, transmit: &Transmit, bytes: &[u8]) {
+        self.socket.send(transmit, &bytes[..transmit.size]);
+    }
+
+    /// Notes when a connection has to be driven next. One that is to be driven later than it was stays where it is: most timers
+    /// are put off by each packet.
+    fn file(&self, core: &mut Core, at: usize, is_drained: bool) {
+        let due = core.quic.poll_timeout().filter(|_| !is_drained);
+        if is_drained || due.zip(core.filed).is_some_and(|(due, filed)| due < filed) {
+            if let Some(filed) = core.filed.take() {
+                self.timers.borrow_mut().remove(&(filed, at));
+            }
+        }
+        if let (Some(due), None) = (due, core.filed) {
+            self.timers.borrow_mut().insert((due, at));
+            core.filed = Some(due);
+        }
+    }
+
+    /// Arms the alarm for the first timer. One that goes off too early costs a wake-up, and is cheaper than to move it.
+    fn arm(&self, context: &mut Context<'_>, now: Instant) {
+        let Some(&(due, _)) = self.timers.borrow().first() else { return };
+        if self.armed.get().is_some_and(|armed| armed <= due && armed > now) {
+            return;
+        }
+        self.armed.set(Some(due));
+        let wait = due.saturating_duration_since(now).max(Duration::from_nanos(1));
+        if self.alarm.poll(context, self.alarms.after(wait)).is_ready() {
+            self.stir();
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A UDP socket for QUIC: several datagrams for each system call (GSO, GRO), and marks of congestion (ECN).
+
+use std::io::{self, ErrorKind, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::task::{Context, Poll, ready};
+
+use quinn_proto::{EcnCodepoint, Transmit};
+use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+/// What the kernel holds for the socket in each direction, as far as it permits.
+const KERNEL_BUFFER: usize = 2 << 20;
+/// Buffers that one call fills: each with one datagram, or with as many of one peer as the kernel has put together.
+const BATCH: usize = 8;
+/// The most bytes in one of them.
+const BUFFER: usize = 64 * 1024;
+
+/// A UDP socket.
+pub struct QuicSocket {
+    socket: UdpSocket,
+    state: UdpSocketState,
+}
+
+/// Received datagrams of one system call.
+pub struct Batch {
+    bytes: Box<[u8]>,
+    metas: [RecvMeta; BATCH],
+    filled: usize,
+}
+
+/// A datagram, or several of one peer that have the same length but for the last one.
+pub struct Received<'a> {
+    /// The bytes of all of them.
+    pub bytes: &'a [u8],
+    /// The length of each.
+    pub stride: usize,
+    /// Who has sent them.
+    pub remote: SocketAddr,
+    /// The address that they were sent to.
+    pub local: Option<IpAddr>,
+    /// Whether routers have marked them.
+    pub ecn: Option<EcnCodepoint>,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        let bytes = vec![0; BATCH * BUFFER].into_boxed_slice();
+        Self { bytes, metas: [RecvMeta::default(); BATCH], filled: 0 }
+    }
+}
+
+impl Batch {
+    /// What was received last.
+    pub fn received(&self) -> impl Iterator<Item = Received<'_>> {
+        let buffers = self.bytes.chunks_exact(BUFFER);
+        self.metas[..self.filled].iter().zip(buffers).map(|(meta, bytes)| Received {
+            bytes: &bytes[..meta.len],
+            stride: meta.stride.max(1),
+            remote: meta.addr,
+            local: meta.dst_ip,
+            ecn: meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8)),
+        })
+    }
+}
+
+impl QuicSocket {
+    /// Registers a socket that does not block with the current runtime.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
+        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        // Less than that works, too.
+        let _ = state.set_send_buffer_size(UdpSockRef::from(&socket), KERNEL_BUFFER);
+        let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), KERNEL_BUFFER);
+        Ok(Self { socket: UdpSocket::from_std(socket)?, state })
+    }
+
+    /// The address that the socket is bound to.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.socket.local_addr().ok()
+    }
+
+    /// Whether datagrams that are too large for a link may arrive in parts, so that their size tells nothing about it.
+    pub fn may_fragment(&self) -> bool {
+        self.state.may_fragment()
+    }
+
+    /// The most datagrams that one call may send.
+    pub fn segments_max(&self) -> usize {
+        self.state.max_gso_segments()
+    }
+
+    /// Receives what has arrived. Errors tell of datagrams that were sent earlier, and mean nothing here.
+    pub fn poll_receive(&self, context: &mut Context<'_>, batch: &mut Batch) -> Poll<()> {
+        let mut buffers = batch.bytes.chunks_exact_mut(BUFFER).map(IoSliceMut::new);
+        let mut slices: [IoSliceMut<'_>; BATCH] =
+            std::array::from_fn(|_| buffers.next().unwrap_or_else(|| IoSliceMut::new(&mut [])));
+        batch.filled = 0;
+        loop {
+            if ready!(self.socket.poll_recv_ready(context)).is_err() {
+                return Poll::Pending;
+            }
+            let receive = || self.state.recv(UdpSockRef::from(&self.socket), &mut slices, &mut batch.metas);
+            match self.socket.try_io(Interest::READABLE, receive) {
+                Ok(count) => {
+                    batch.filled = count;
+                    return Poll::Ready(());
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => return Poll::Ready(()),
+            }
+        }
+    }
+
+    /// Sends datagrams; false if the kernel has no room for them now. Those that it refuses are lost, as they could be on
+    /// their way.
+    pub fn send(&self, transmit: &Transmit, bytes: &[u8]) -> bool {
+        let transmit = quinn_udp::Transmit {
+            destination: transmit.destination,
+            ecn: transmit.ecn.and_then(|ecn| quinn_udp::EcnCodepoint::from_bits(ecn as u8)),
+            contents: bytes,
+            segment_size: transmit.segment_size,
+            src_ip: transmit.src_ip,
+        };
+        let send = || self.state.try_send(UdpSockRef::from(&self.socket), &transmit);
+        let sent = self.socket.try_io(Interest::WRITABLE, send);
+        !sent.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    }
+
+    /// Ready when the kernel may have room again.
+    pub fn poll_sendable(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.socket.poll_send_ready(context).map(drop)
+    }
+}
