@@ -1,7 +1,6 @@
 //! Options of automatic certificates (ACME), declared once. Their relations are in `acme_resolve`.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::cache_options::FOLDER;
@@ -25,7 +24,7 @@ pub(crate) struct AcmeWritten {
     pub(crate) fallback: Option<Element<FallbackWritten>>,
     pub(crate) contact: Vec<String>,
     pub(crate) key_type: KeyType,
-    pub(crate) folder: Option<PathBuf>,
+    pub(crate) folder: Path,
     pub(crate) challenges: Vec<Located<ChallengeKind>>,
     pub(crate) dns: Option<Element<DnsWritten>>,
 }
@@ -64,7 +63,7 @@ pub(crate) static ACME: Table<AcmeWritten> = Table {
         ),
         &key(
             "folder",
-            Maybe(FOLDER),
+            Maybe(At(FOLDER)),
             |acme: &mut AcmeWritten| &mut acme.folder,
             "Directory for certificates, their keys and accounts, created if missing, for the user of the process \
              alone. `NAME/fullchain.pem` and `NAME/privkey.pem` are in PEM. Several processes may share it: \

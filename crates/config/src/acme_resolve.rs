@@ -50,6 +50,7 @@ pub(crate) fn check_acme(file: &File, routes: &[Option<Route>], reader: &mut Rea
         for name in &names {
             check_name(&acme, (file, &listen.value), name, &tls.at, reader);
         }
+        check_ports(&acme, (file, &listen.value), &names, &tls.at, reader);
     }
 }
 
@@ -79,6 +80,52 @@ fn check_name(acme: &Acme, (file, listen): (&File, &Listen), name: &str, at: &Sp
         let expected = "a [[listen]] at port 80 without tls, which answers \"http-01\"";
         refused("no listener can answer its challenges", expected, reader);
     }
+}
+
+/// Remarks on listeners at ports that authorities do not connect to: they may be reached from there all the same.
+fn check_ports(
+    acme: &Acme,
+    (file, listen): (&File, &Listen),
+    names: &[String],
+    at: &Span,
+    reader: &mut Reader<'_>,
+) {
+    let is_at = |listen: &Listen, port: u16| {
+        // A Unix socket is behind something that has the port.
+        listen.address.as_ref().is_none_or(|address| address.value.port().is_none_or(|own| own == port))
+    };
+    let mut plain = file.listen.iter().map(|listen| &listen.value);
+    let has_http = plain.any(|listen| listen.tls.is_none() && listen.tcp.is_none() && is_at(listen, 80));
+    let has_tls = listen.tcp.is_none() && is_at(listen, 443);
+    let is_reached = |kind: &ChallengeKind| match kind {
+        ChallengeKind::Http01 => has_http,
+        ChallengeKind::TlsAlpn01 => has_tls,
+        ChallengeKind::Dns01 | ChallengeKind::DnsPersist01 => true,
+    };
+    let Some(challenges) = names
+        .iter()
+        .map(|name| acme.provable(name))
+        .find(|challenges| !challenges.is_empty() && !challenges.iter().any(is_reached))
+    else {
+        return;
+    };
+    let has = |kind| challenges.contains(&kind);
+    let (message, expected) = match (has(ChallengeKind::Http01), has(ChallengeKind::TlsAlpn01)) {
+        (true, true) => (
+            "authorities connect to port 80 (\"http-01\") or 443 (\"tls-alpn-01\"), and no listener that answers is at one",
+            "one of these ports forwarded to its listener, or a [[listen]] at \"*:80\" without tls",
+        ),
+        (true, false) => (
+            "authorities connect to port 80 (\"http-01\"), and no listener without tls is there",
+            "a [[listen]] at \"*:80\" without tls, or port 80 forwarded to one",
+        ),
+        _ => (
+            "authorities connect to port 443 (\"tls-alpn-01\"), and this listener is not there",
+            "address = \"*:443\", or port 443 forwarded to this listener",
+        ),
+    };
+    let remark = reader.mistake(at, format!("certificates = \"auto\": {message}"));
+    reader.warn(remark.expecting(expected));
 }
 
 fn check_dns(acme: &AcmeWritten, reader: &mut Reader<'_>) {
@@ -191,7 +238,7 @@ pub(crate) fn meaning(written: AcmeWritten) -> Option<Acme> {
         fallback,
         contact,
         key_type,
-        folder: folder.unwrap_or_else(|| Acme::FOLDER.into()),
+        folder: folder.map_or_else(|| Acme::FOLDER.into(), |folder| folder.value),
         challenges: challenges.into_iter().map(|challenge| challenge.value).collect(),
         dns,
     })
@@ -253,7 +300,7 @@ impl From<&Acme> for AcmeWritten {
             fallback,
             contact: contact.clone(),
             key_type: *key_type,
-            folder: Some(folder.clone()),
+            folder: Some(located(folder.clone())),
             challenges: challenges.iter().copied().map(located).collect(),
             dns: dns.as_ref().map(|dns| element(DnsWritten::from(dns))),
         }

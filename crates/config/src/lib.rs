@@ -170,7 +170,7 @@ pub use host::{listen_address, network};
 pub use ipnet::IpNet;
 pub use mistake::Mistake;
 pub use named_file::page;
-pub use needs::{Need, Needed};
+pub use needs::{Need, Needed, SecretForm};
 pub use negotiation::{Negotiation, TlsCipher, TlsGroup, TlsPreset, TlsVersion};
 pub use profile::{OwnProfile, PROFILES, Profile};
 pub use quantity::{duration, size, written_duration};

@@ -4,10 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::acme_options::AcmeWritten;
 use crate::kind::Located;
 use crate::options::File;
 use crate::reader::{Reader, Span};
-use crate::settings::{ListenAddress, LogTarget, ServerHost};
+use crate::settings::{Acme, ListenAddress, LogTarget, ServerHost};
 use mistake::Mistake;
 
 /// Something that must exist on the machine, and where the configuration says so.
@@ -26,6 +27,21 @@ pub enum Needed {
     FolderOf(PathBuf),
     /// The address of this host name.
     AddressOf(String),
+    /// This folder for certificates, keys and accounts of the process alone. It is made if it is missing.
+    OwnFolder(PathBuf),
+    /// This file with certificates of CAs.
+    Authorities(PathBuf),
+    /// This file with a secret of the given form.
+    Secret(PathBuf, SecretForm),
+}
+
+/// How a secret is written in its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SecretForm {
+    /// Base64 with `+` and `/` (RFC 4648 §4).
+    Base64,
+    /// Base64 with `-` and `_` (RFC 4648 §5), with or without padding.
+    Base64Url,
 }
 
 impl Need {
@@ -64,6 +80,35 @@ pub(crate) fn needs(file: &File, reader: &Reader<'_>) -> Vec<Need> {
             add(Needed::AddressOf(name.clone()), "servers", at);
         }
     }
+    let mut listeners = file.listen.iter().filter_map(|listen| listen.value.tls.as_ref());
+    if let Some(tls) = listeners.find(|tls| tls.value.certificates.is_automatic()) {
+        add_acme(&file.acme, &tls.at, &mut add);
+    }
     needs.sort_by_key(|need| (need.place.line, need.place.column));
     needs
+}
+
+/// What automatic certificates need; `listener` is one that has them.
+fn add_acme(acme: &AcmeWritten, listener: &Span, add: &mut impl FnMut(Needed, &'static str, &Span)) {
+    match &acme.folder {
+        Some(Located { value, at }) => add(Needed::OwnFolder(value.clone()), "folder", at),
+        None => add(Needed::OwnFolder(Acme::FOLDER.into()), "folder of [acme]", listener),
+    }
+    let mut add_file = |file: &Option<Located<PathBuf>>, option, needed: fn(PathBuf) -> Needed| {
+        if let Some(Located { value, at }) = file {
+            add(needed(value.clone()), option, at);
+        }
+    };
+    let base64url = |file| Needed::Secret(file, SecretForm::Base64Url);
+    let fallback = acme.fallback.as_ref().map(|fallback| &fallback.value);
+    let fallback = fallback.map(|fallback| (&fallback.ca, &fallback.external_account));
+    for (ca, account) in [(&acme.ca, &acme.external_account)].into_iter().chain(fallback) {
+        add_file(ca, "ca", Needed::Authorities);
+        if let Some(account) = account {
+            add_file(&account.value.key_file, "key_file", base64url);
+        }
+    }
+    if let Some(dns) = &acme.dns {
+        add_file(&dns.value.key_file, "key_file", |file| Needed::Secret(file, SecretForm::Base64));
+    }
 }

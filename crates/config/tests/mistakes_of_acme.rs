@@ -177,3 +177,42 @@ dns = { server = "192.0.2.53:53", zone = "example.com", key_name = "key.", key_f
     assert!(matches!(&config.acme.dns.as_ref().expect("it is there").way, DnsWay::Update(_)));
     assert_eq!(names(&config).1, PathBuf::from("/srv/acme"));
 }
+
+#[test]
+fn listeners_at_ports_that_authorities_do_not_connect_to_are_remarked_on() {
+    let http = "authorities connect to port 80 (\"http-01\"), and no listener without tls is there";
+    let tls = "authorities connect to port 443 (\"tls-alpn-01\"), and this listener is not there";
+    let both =
+        "authorities connect to port 80 (\"http-01\") or 443 (\"tls-alpn-01\"), and no listener that answers";
+    for (plain, secure, acme, expected) in [
+        (Some("*:80"), "*:443", "", None),
+        (Some("*:8080"), "*:443", "", None),
+        (Some("*:80"), "*:8443", "", None),
+        (None, "*:443", "", None),
+        (Some("*:8080"), "*:8443", "", Some(both)),
+        (None, "127.0.0.1:0", "", Some(both)),
+        (Some("*:8080"), "*:443", "challenges = [\"http-01\"]", Some(http)),
+        (Some("*:80"), "*:8443", "challenges = [\"tls-alpn-01\"]", Some(tls)),
+        (Some("unix:/run/web"), "*:8443", "", None),
+        (Some("*:8080"), "*:8443", "dns = { command = [\"hook\"] }", None),
+    ] {
+        let plain = plain.map(|address| format!(", {{ address = \"{address}\" }}")).unwrap_or_default();
+        let text = format!(
+            "listen = [{{ address = \"{secure}\", tls = {{ certificates = \"auto\" }} }}{plain}]\n\
+             route = [{{ host = \"a.example\", upstream = \"app\" }}]\n\
+             upstream.app.servers = [\"http://127.0.0.1:9000\"]\n[acme]\n{acme}\n"
+        );
+        let reading = examine(&text, "f");
+        assert!(reading.config.is_some(), "{:?}\n{text}", reading.mistakes);
+        let said: Vec<String> = reading.warnings.iter().map(ToString::to_string).collect();
+        match expected {
+            Some(expected) => {
+                assert!(
+                    said.len() == 1 && said[0].contains(expected) && said[0].contains("; expected"),
+                    "{said:?}\n{text}"
+                );
+            }
+            None => assert!(said.is_empty(), "{said:?}\n{text}"),
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! TLS to servers: trusted CAs, client certificate, and the name that each server must prove.
 
+use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -158,6 +159,14 @@ fn client_config(
 
 fn shown(certified: CertifiedKey) -> Arc<dyn ResolvesClientCert> {
     Arc::new(SingleCertAndKey::from(certified))
+}
+
+/// Checks that a file has certificates of CAs.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_authorities(ca: &Path) -> Result<(), Problem> {
+    file::roots(ca, file::certificates(ca)?).map(drop)
 }
 
 fn verifier(tls: &UpstreamTls) -> Result<Arc<dyn ServerCertVerifier>, Problem> {

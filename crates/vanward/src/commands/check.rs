@@ -3,22 +3,23 @@
 //! It reads the certificates of the file, and checks that its directories and host names exist. It starts nothing and
 //! opens no port: a valid file can still use an occupied port.
 
-use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use config::{Config, Mistake, Needed, Owner, Reading, Settings};
+use config::{Config, Mistake, Owner, Reading, Settings};
 use tls::{ClientSide, Problem, ServerSide};
 
+use super::check_needs::with_needs;
 use super::check_route::{RouteAnswer, RouteQuery};
 
 /// Validates a configuration file and reports every mistake at once.
 ///
 /// Each mistake is on standard error: file, line, column, the problem and the expected value, followed by the line of
 /// the file. Certificates and keys in the file are checked too; an expired one is a mistake here, although `vanward
-/// run` would start with it. A missing directory for a log or socket is a mistake, a server name that does not
-/// resolve is a warning. The exit code is 78 with mistakes, otherwise 0; warnings do not change it.
+/// run` would start with it. A missing directory for a log or socket is a mistake, and so is a folder, CA or key that
+/// automatic certificates cannot use; a server name that does not resolve is a warning. The exit code is 78 with
+/// mistakes, otherwise 0; warnings do not change it.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -157,51 +158,6 @@ pub(super) fn with_files(mut reading: Reading, counts: fn(&Problem) -> bool) -> 
     if !found.is_empty() {
         reading.config = None;
         reading.mistakes = found;
-    }
-    reading
-}
-
-/// Adds missing directories as mistakes, and names that do not resolve as warnings: they may resolve at run time, and
-/// the proxy keeps asking.
-fn with_needs(mut reading: Reading) -> Reading {
-    let names = reading.needs.iter().filter_map(|need| match &need.what {
-        Needed::AddressOf(name) => Some(name.clone()),
-        Needed::FolderOf(_) => None,
-    });
-    let names: BTreeSet<String> = names.collect();
-    let unresolved: HashMap<String, String> = match names.is_empty() {
-        true => HashMap::new(),
-        // Where no thread can be had for it nothing is known of names.
-        false => ::control::unresolved(names.into_iter().collect()).unwrap_or_default().into_iter().collect(),
-    };
-    for need in &reading.needs {
-        match &need.what {
-            Needed::FolderOf(file) => {
-                let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-                if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-                    let (file, folder) = (file.display(), folder.display());
-                    let what = format!("{file}: there is no folder {folder}");
-                    reading
-                        .mistakes
-                        .push(need.mistake(&what, Some("a folder that is there, or that is made first")));
-                } else if file.is_dir() {
-                    let what = format!("{} is a folder", file.display());
-                    reading.mistakes.push(need.mistake(&what, Some("the name of a file in it")));
-                }
-            }
-            Needed::AddressOf(name) => {
-                reading.warnings.extend(unresolved.get(name).map(|reason| need.mistake(reason, None)));
-            }
-        }
-    }
-    let (mut mistakes, mut warnings) =
-        (std::mem::take(&mut reading.mistakes), std::mem::take(&mut reading.warnings));
-    for list in [&mut mistakes, &mut warnings] {
-        reading.in_order(list);
-    }
-    (reading.mistakes, reading.warnings) = (mistakes, warnings);
-    if !reading.mistakes.is_empty() {
-        reading.config = None;
     }
     reading
 }
@@ -366,29 +322,6 @@ tls = { self_signed = true, client_certificates = { mode = \"optional\", ca = \"
         assert_eq!(unusable.mistakes, reading.mistakes);
         let none = with_files(config::examine(&text, "f.toml"), |_| false);
         assert!(none.config.is_some() && none.mistakes.is_empty());
-    }
-
-    #[test]
-    fn folders_that_are_missing_are_mistakes_and_names_that_do_not_resolve_warnings() {
-        let text = format!(
-            "admin = \"/nowhere/admin\"\n{VALID}[log]\ntarget = \"/nowhere/else/access.log\"\n[[listen]]\n\
-             address = \"unix:/nowhere/web\"\n"
-        );
-        let expected = "; expected a folder that is there, or that is made first";
-        let remarks = format!(
-            "f.toml:1:9: admin: /nowhere/admin: there is no folder /nowhere{expected}\n\
-             f.toml:9:10: target: /nowhere/else/access.log: there is no folder /nowhere/else{expected}\n\
-             f.toml:11:11: address: /nowhere/web: there is no folder /nowhere{expected}\n"
-        );
-        let reading = with_needs(config::examine(&text, "f.toml"));
-        let expected = Answer { output: String::new(), remarks, code: 78 };
-        assert_eq!(without_excerpts(answer(&reading, "f.toml", Form::Summary)), expected);
-        // RFC 6761 §6.4: there never is such a name, and no name server is asked for it.
-        let text = VALID.replace("127.0.0.1:9001", "app.invalid:9001") + "[log]\ntarget = \"/tmp\"\n";
-        let reading = with_needs(config::examine(&text, "f.toml"));
-        let remarks = "f.toml:8:10: target: /tmp is a folder; expected the name of a file in it\n\
-                       f.toml:6:37: warning: servers: cannot resolve app.invalid: there is no such name\n";
-        assert_eq!(without_excerpts(answer(&reading, "f.toml", Form::Summary)).remarks, remarks);
     }
 
     #[test]

@@ -23,6 +23,8 @@ mod automatic;
 pub(crate) mod run;
 /// `vanward check`: validates a configuration file.
 pub(crate) mod check;
+/// What `vanward check` looks at on this machine.
+mod check_needs;
 /// `vanward check --route`: explains which route a request takes.
 mod check_route;
 /// The client of the admin API.

@@ -1,0 +1,303 @@
+//! What `vanward check` looks at on this machine besides certificates: folders, names that resolve, and what automatic
+//! certificates need.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{self, Metadata};
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use config::{Need, Needed, Reading, SecretForm};
+use rustix::fs::{Access, access};
+
+/// What is wrong, and what is expected instead.
+type Wrong = (String, Option<&'static str>);
+
+/// Adds what is missing as mistakes. Names that do not resolve are warnings: they may resolve at run time, and the proxy
+/// keeps asking.
+pub(super) fn with_needs(mut reading: Reading) -> Reading {
+    let names = reading.needs.iter().filter_map(|need| match &need.what {
+        Needed::AddressOf(name) => Some(name.clone()),
+        _ => None,
+    });
+    let names: BTreeSet<String> = names.collect();
+    let unresolved: HashMap<String, String> = match names.is_empty() {
+        true => HashMap::new(),
+        // Where no thread can be had for it nothing is known of names.
+        false => ::control::unresolved(names.into_iter().collect()).unwrap_or_default().into_iter().collect(),
+    };
+    let (mut mistakes, mut warnings) =
+        (std::mem::take(&mut reading.mistakes), std::mem::take(&mut reading.warnings));
+    for need in &reading.needs {
+        let told = |(what, expected): Wrong| need.mistake(&what, expected);
+        match &need.what {
+            Needed::AddressOf(name) => {
+                warnings.extend(unresolved.get(name).map(|reason| need.mistake(reason, None)));
+            }
+            Needed::OwnFolder(folder) => warnings.extend(open_to_others(folder).map(told)),
+            Needed::FolderOf(_) | Needed::Authorities(_) | Needed::Secret(..) => {}
+        }
+        mistakes.extend(missing(need).map(told));
+    }
+    for list in [&mut mistakes, &mut warnings] {
+        reading.in_order(list);
+    }
+    (reading.mistakes, reading.warnings) = (mistakes, warnings);
+    if !reading.mistakes.is_empty() {
+        reading.config = None;
+    }
+    reading
+}
+
+fn missing(need: &Need) -> Option<Wrong> {
+    match &need.what {
+        Needed::FolderOf(file) => folder_of(file),
+        Needed::OwnFolder(folder) => own_folder(folder),
+        Needed::Authorities(file) => {
+            let problem = tls::check_authorities(file).err()?;
+            Some((format!("{}: {}", file.display(), problem.fault), problem.fault.expected()))
+        }
+        Needed::Secret(file, form) => secret(file, *form),
+        Needed::AddressOf(_) => None,
+    }
+}
+
+fn folder_of(file: &Path) -> Option<Wrong> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        let what = format!("{}: there is no folder {}", file.display(), folder.display());
+        return Some((what, Some("a folder that is there, or that is made first")));
+    }
+    file.is_dir().then(|| (format!("{} is a folder", file.display()), Some("the name of a file in it")))
+}
+
+/// A folder that this user can write to, or make.
+fn own_folder(folder: &Path) -> Option<Wrong> {
+    const EXPECTED: Option<&str> = Some("a folder of the user of the process, with mode 0700");
+    let shown = folder.display();
+    let place = folder.ancestors().find_map(|place| match fs::metadata(place) {
+        Ok(found) => Some(Ok((place, found))),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => Some(Err(error)),
+    });
+    let (place, found) = match place? {
+        Ok(place) => place,
+        Err(error) => return Some((format!("{shown}: it cannot be looked at: {error}"), EXPECTED)),
+    };
+    let is_there = place == folder;
+    if !found.is_dir() {
+        let what =
+            if is_there { "it is no folder".to_owned() } else { format!("{} is no folder", place.display()) };
+        return Some((format!("{shown}: {what}"), EXPECTED));
+    }
+    let error = access(place, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).err()?;
+    Some(match is_there {
+        true => (format!("{shown}: this user cannot write there: {error}"), EXPECTED),
+        false => (
+            format!("{shown}: it is not there, and this user cannot make it in {}: {error}", place.display()),
+            Some("a folder that is made first, for the user of the process"),
+        ),
+    })
+}
+
+/// The folder, or a key in it, that other users may read or write.
+fn open_to_others(folder: &Path) -> Option<Wrong> {
+    let mode = |found: &Metadata| found.permissions().mode() & 0o777;
+    let found = fs::metadata(folder).ok().filter(Metadata::is_dir)?;
+    if mode(&found) & 0o022 != 0 {
+        let what = format!("{}: other users can write there (mode {:04o})", folder.display(), mode(&found));
+        return Some((what, Some("mode 0700: whoever writes there has the keys of these names")));
+    }
+    let keys = fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path().join("privkey.pem")));
+    let is_open = |key: &PathBuf| fs::metadata(key).is_ok_and(|found| mode(&found) & 0o077 != 0);
+    let mut open: Vec<PathBuf> = keys.filter(is_open).collect();
+    open.sort();
+    let more = match open.len() {
+        0 | 1 => String::new(),
+        number => format!(", and {} more", number - 1),
+    };
+    Some((format!("{}{more}: other users can read this key", open.first()?.display()), Some("mode 0600")))
+}
+
+/// Far more than any secret.
+const SECRET_BYTES_MAX: u64 = 4096;
+
+fn secret(file: &Path, form: SecretForm) -> Option<Wrong> {
+    let (special, expected) = match form {
+        SecretForm::Base64 => (b"+/", "the secret in base64, as tsig-keygen writes it"),
+        SecretForm::Base64Url => (b"-_", "the key in base64url, as the authority shows it"),
+    };
+    let wrong = |what: String| Some((format!("{}: {what}", file.display()), Some(expected)));
+    match fs::metadata(file) {
+        Err(error) => return wrong(format!("it can't be read: {error}")),
+        Ok(found) if !found.is_file() => return wrong("it is not a file".to_owned()),
+        Ok(found) if found.len() > SECRET_BYTES_MAX => {
+            return wrong("it is too large for a secret".to_owned());
+        }
+        Ok(_) => {}
+    }
+    let text = match fs::read(file) {
+        Ok(text) => text,
+        Err(error) => return wrong(format!("it can't be read: {error}")),
+    };
+    let text = text.trim_ascii();
+    let text = text.strip_suffix(b"==").or(text.strip_suffix(b"=")).unwrap_or(text);
+    let is_of_form = |byte: &u8| byte.is_ascii_alphanumeric() || special.contains(byte);
+    // A group of four characters may be cut to two or three.
+    if text.is_empty() || text.len() % 4 == 1 || !text.iter().all(is_of_form) {
+        return wrong("it has no secret".to_owned());
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+
+    use super::super::check::remarks;
+    use super::*;
+
+    const VALID: &str = "\
+[[listen]]
+address = \"127.0.0.1:8080\"
+[[route]]
+upstream = \"app\"
+[upstream.app]
+servers = [\"http://127.0.0.1:9000\", \"http://127.0.0.1:9001\"]
+";
+
+    /// The remarks on a file without excerpts, and whether it is valid.
+    fn told(text: &str) -> (String, bool) {
+        let reading = with_needs(config::examine(text, "f.toml"));
+        let lines = remarks(&reading);
+        let lines = lines.lines().filter(|line| !line.starts_with(' '));
+        (lines.map(|line| format!("{line}\n")).collect(), reading.config.is_some())
+    }
+
+    #[test]
+    fn folders_that_are_missing_are_mistakes_and_names_that_do_not_resolve_warnings() {
+        let text = format!(
+            "admin = \"/nowhere/admin\"\n{VALID}[log]\ntarget = \"/nowhere/else/access.log\"\n[[listen]]\n\
+             address = \"unix:/nowhere/web\"\n"
+        );
+        let expected = "; expected a folder that is there, or that is made first";
+        let remarks = format!(
+            "f.toml:1:9: admin: /nowhere/admin: there is no folder /nowhere{expected}\n\
+             f.toml:9:10: target: /nowhere/else/access.log: there is no folder /nowhere/else{expected}\n\
+             f.toml:11:11: address: /nowhere/web: there is no folder /nowhere{expected}\n"
+        );
+        assert_eq!(told(&text), (remarks, false));
+        // RFC 6761 §6.4: there never is such a name, and no name server is asked for it.
+        let text = VALID.replace("127.0.0.1:9001", "app.invalid:9001") + "[log]\ntarget = \"/tmp\"\n";
+        let remarks = "f.toml:8:10: target: /tmp is a folder; expected the name of a file in it\n\
+                       f.toml:6:37: warning: servers: cannot resolve app.invalid: there is no such name\n";
+        assert_eq!(told(&text).0, remarks);
+    }
+
+    /// A file with automatic certificates, whose challenges can be answered.
+    fn automatic(acme: &str) -> String {
+        format!(
+            "listen = [{{ address = \"*:443\", tls = {{ certificates = \"auto\" }} }}]\n\
+             route = [{{ host = \"a.example\", upstream = \"app\" }}]\n\
+             upstream.app.servers = [\"http://127.0.0.1:9000\"]\n[acme]\n{acme}\n"
+        )
+    }
+
+    #[test]
+    fn what_automatic_certificates_need_is_looked_at() {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let path = |name: &str| place.path().join(name).display().to_string();
+        let write = |name: &str, text: &str| fs::write(path(name), text).expect("it is writable");
+        write("no.pem", "nothing");
+        write("good.key", "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W\n");
+        write("bad.key", "this is no key");
+        let folder = format!("folder = {:?}\n", path("acme/deep"));
+        let account =
+            |file: &str| format!("{folder}external_account = {{ id = \"a\", key_file = {:?} }}", path(file));
+        let tsig = |file: &str| {
+            let key = path(file);
+            format!("{folder}dns = {{ server = \"192.0.2.1:53\", key_name = \"k\", key_file = {key:?} }}")
+        };
+        for (acme, expected) in [
+            (folder.clone(), None),
+            (account("good.key"), None),
+            (tsig("good.key"), None),
+            (
+                format!("folder = {:?}", path("no.pem")),
+                Some("folder: PATH/no.pem: it is no folder; expected a folder of"),
+            ),
+            (
+                format!("folder = {:?}", path("no.pem/deep")),
+                Some("folder: PATH/no.pem/deep: it cannot be looked at: Not a directory"),
+            ),
+            (
+                format!("{folder}ca = {:?}", path("no.pem")),
+                Some("ca: PATH/no.pem: it has no certificate; expected certificates in PEM"),
+            ),
+            (
+                format!("{folder}ca = {:?}", path("missing.pem")),
+                Some("ca: PATH/missing.pem: it can't be read: No such file"),
+            ),
+            (
+                format!(
+                    "{folder}fallback = {{ directory = \"https://b.example/\", ca = {:?} }}",
+                    path("no.pem")
+                ),
+                Some("ca: PATH/no.pem: it has no certificate"),
+            ),
+            (
+                account("bad.key"),
+                Some("key_file: PATH/bad.key: it has no secret; expected the key in base64url"),
+            ),
+            (account("missing.key"), Some("key_file: PATH/missing.key: it can't be read: No such file")),
+            (
+                tsig("bad.key"),
+                Some("key_file: PATH/bad.key: it has no secret; expected the secret in base64"),
+            ),
+        ] {
+            let (said, is_valid) = told(&automatic(&acme));
+            let expected = expected.map(|text| text.replace("PATH", &place.path().display().to_string()));
+            match expected {
+                Some(expected) => assert!(said.contains(&expected), "{acme}\n{said}"),
+                None => assert_eq!(said, "", "{acme}"),
+            }
+            assert_eq!(is_valid, said.is_empty(), "{acme}\n{said}");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_others_can_use_is_remarked_on() {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is this user's");
+        };
+        let file = automatic(&format!("folder = {:?}", place.path().display().to_string()));
+        let key = place.path().join("a.example/privkey.pem");
+        fs::create_dir(place.path().join("a.example")).expect("it is writable");
+        fs::write(&key, "").expect("it is writable");
+        for (of_folder, of_key, expected) in [
+            (0o700, 0o600, None),
+            (0o755, 0o600, None),
+            (0o777, 0o600, Some(": other users can write there (mode 0777); expected mode 0700")),
+            (0o700, 0o644, Some("/a.example/privkey.pem: other users can read this key; expected mode 0600")),
+        ] {
+            set(place.path(), of_folder);
+            set(&key, of_key);
+            let (said, is_valid) = told(&file);
+            assert!(is_valid, "{said}");
+            match expected {
+                Some(expected) => {
+                    assert!(said.contains("warning: folder: ") && said.contains(expected), "{said}")
+                }
+                None => assert_eq!(said, ""),
+            }
+        }
+        // The superuser may write anywhere.
+        if !rustix::process::geteuid().is_root() {
+            set(place.path(), 0o500);
+            let (said, is_valid) = told(&file);
+            set(place.path(), 0o700);
+            assert!(!is_valid && said.contains("this user cannot write there: Permission denied"), "{said}");
+        }
+    }
+}
