@@ -357,7 +357,7 @@ mod tests {
         let command = |streams: StreamPlan, version| {
             let request = Request { streams: Some(streams), version, ..request() };
             let command = (ALL[0].command)(Path::new("/p"), &request, Path::new("/f")).join(" ");
-            let (flags, _) = command.split_once(" --quiet -c 4").expect("the flags of all").clone();
+            let (flags, _) = command.split_once(" --quiet -c 4").expect("the flags of all");
             (flags.to_owned(), command.contains(" --h2 "))
         };
         let fan_out = StreamPlan { senders: two, size_bytes: 200, ..streams(StreamKind::FanOut) };
