@@ -1,6 +1,9 @@
 //! Replaces the configuration while requests run: builds a plan, opens new listeners, and gives the plan to every
 //! worker. An invalid configuration changes nothing.
 
+/// Sockets of listeners, shared out to workers.
+mod sockets;
+
 use std::cell::Cell;
 use std::io;
 use std::num::NonZeroUsize;
@@ -35,6 +38,7 @@ use proxy::context::worker::{Change, ListeningSocket, LogChange, Message};
 use proxy::faults::Faults;
 use proxy::faults::listeners;
 use proxy::worker::listen::{self, Opened};
+pub(crate) use sockets::{Beginning, Sockets, deal};
 use transport::resolve::{Name, Names, RESOLVE_FIRST, Wanted};
 use transport::unix::SocketFile;
 
@@ -94,9 +98,6 @@ struct Open {
     /// Removed when it is not listened on any more.
     file: Option<Arc<SocketFile>>,
 }
-
-/// The sockets of a listener, at least one for each worker.
-pub(crate) type Sockets = (ListenerId, Vec<ListeningSocket>);
 
 /// The result of a reload.
 #[derive(Debug, Default)]
@@ -692,25 +693,6 @@ impl Drop for Lent<'_> {
         // Who took them and did not take over may have had them refuse.
         self.0.settle_refusals();
     }
-}
-
-/// The initial state of a worker.
-pub(crate) struct Beginning {
-    pub(crate) listeners: Vec<ListenerId>,
-    pub(crate) opened: Vec<(ListenerId, ListeningSocket)>,
-    pub(crate) log: Option<WorkerLog>,
-}
-
-/// Shares sockets out: each worker gets one of each listener, and more where a process with more workers has passed more
-/// on.
-fn deal(opened: Vec<Sockets>, workers: usize) -> Vec<Vec<(ListenerId, ListeningSocket)>> {
-    let mut dealt: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
-    for (id, sockets) in opened {
-        for (index, socket) in sockets.into_iter().enumerate() {
-            dealt[index % workers].push((id, socket));
-        }
-    }
-    dealt
 }
 
 /// The number of workers that a configuration asks for.

@@ -46,6 +46,8 @@ pub(crate) mod web_call;
 pub mod under_way;
 /// Traces: which are recorded, and their spans.
 pub mod tracing;
+/// QUIC endpoints of a worker.
+pub(crate) mod quic_hosts;
 /// A request as routes see it.
 pub(crate) mod seen;
 /// The plan as one worker uses it.

@@ -29,6 +29,7 @@ use crate::context::handshake_notices::HandshakeNotices;
 use crate::context::listening::{ListenerId, Listening};
 use crate::context::plan::{Listener, Plan};
 use crate::context::pressure::Pressure;
+use crate::context::quic_hosts::QuicHosts;
 use crate::context::snapshot::Snapshot;
 use crate::context::under_way::Watched;
 use crate::context::worker::{Change, ListeningSocket, Loads, LogChange, Message, State, Worker};
@@ -37,7 +38,6 @@ use crate::faults::connections;
 use crate::files::OpenFiles;
 use crate::shaping::Shaper;
 use crate::upstream::wait_queue::WaitQueue;
-use crate::worker::quic::QuicHosts;
 use crate::worker::wakeup_coalescing::{Coalescing, Progress};
 use transport::alarm::Alarms;
 use transport::buffer::Buffers;
@@ -137,11 +137,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
         is_empty: Notify::new(),
         is_leaving: Notify::new(),
     });
-    worker.update_time();
-    tokio::task::spawn_local(Rc::clone(&worker.alarms).run());
-    let coalescing = Rc::new(Coalescing::default());
-    tokio::task::spawn_local(tick(Rc::clone(&worker), Rc::clone(&coalescing)));
-    tokio::task::spawn_local(coalesce(Rc::clone(&worker), coalescing));
+    keep_time(&worker);
     worker.listen(&listeners, opened, &[]);
     while let Some(message) = messages.recv().await {
         match message {
@@ -164,6 +160,15 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
         }
     }
     worker.end();
+}
+
+/// Starts the tasks that keep the worker's time, from now on.
+fn keep_time(worker: &Rc<Worker>) {
+    worker.update_time();
+    tokio::task::spawn_local(Rc::clone(&worker.alarms).run());
+    let coalescing = Rc::new(Coalescing::default());
+    tokio::task::spawn_local(tick(Rc::clone(worker), Rc::clone(&coalescing)));
+    tokio::task::spawn_local(coalesce(Rc::clone(worker), coalescing));
 }
 
 /// Ten times a second: what is due, what is idle for too long, the date, the log. While there is nobody whom that

@@ -209,7 +209,7 @@ impl H3Connection {
                 self.end(core, end);
             }
             quinn_proto::Event::Stream(event) if !self.0.is_over.get() => {
-                self.stream_happened(core, event)?
+                self.stream_happened(core, event)?;
             }
             _ => {}
         }
@@ -227,7 +227,10 @@ impl H3Connection {
             }
             // RFC 9114 §6.2.
             _ => {
-                self.end(core, End::Violated("it permits fewer than three unidirectional streams".to_owned()))
+                self.end(
+                    core,
+                    End::Violated("it permits fewer than three unidirectional streams".to_owned()),
+                );
             }
         }
         self.wake_task();
@@ -369,10 +372,10 @@ impl H3Connection {
 
     /// Gives QUIC what HTTP has to send and to tell.
     fn flush(&self, core: &mut Core) {
-        if let Core { quic, http: Some(http), .. } = core {
-            if http.has_unsent() {
-                http.flush(&mut Streams(quic));
-            }
+        if let Core { quic, http: Some(http), .. } = core
+            && http.has_unsent()
+        {
+            http.flush(&mut Streams(quic));
         }
     }
 }

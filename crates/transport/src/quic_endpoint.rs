@@ -424,10 +424,9 @@ impl Shared {
     /// are put off by each packet.
     fn file(&self, core: &mut Core, at: usize, is_drained: bool) {
         let due = core.quic.poll_timeout().filter(|_| !is_drained);
-        if is_drained || due.zip(core.filed).is_some_and(|(due, filed)| due < filed) {
-            if let Some(filed) = core.filed.take() {
-                self.timers.borrow_mut().remove(&(filed, at));
-            }
+        let is_moved = is_drained || due.zip(core.filed).is_some_and(|(due, filed)| due < filed);
+        if let Some(filed) = core.filed.take_if(|_| is_moved) {
+            self.timers.borrow_mut().remove(&(filed, at));
         }
         if let (Some(due), None) = (due, core.filed) {
             self.timers.borrow_mut().insert((due, at));

@@ -259,20 +259,22 @@ impl Plan {
 
 impl Listener {
     /// A listener without any special settings.
-    pub(crate) const NONE: Self = Self {
-        tls: None,
-        redirect_port: None,
-        added: OnceLock::new(),
-        challenges: None,
-        http2: false,
-        http3: false,
-        introducers: Vec::new(),
-        passthrough: None,
-        reads_client_hello: false,
-        passes_on: None,
-        limits: None,
-        link: None,
-    };
+    pub(crate) const fn none() -> Self {
+        Self {
+            tls: None,
+            redirect_port: None,
+            added: OnceLock::new(),
+            challenges: None,
+            http2: false,
+            http3: false,
+            introducers: Vec::new(),
+            passthrough: None,
+            reads_client_hello: false,
+            passes_on: None,
+            limits: None,
+            link: None,
+        }
+    }
 
     /// Whether connections from this address begin with a PROXY header.
     pub(crate) fn is_introduced_by(&self, address: IpAddr) -> bool {

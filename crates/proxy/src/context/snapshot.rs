@@ -90,7 +90,7 @@ impl TimeoutTicks {
 impl Snapshot {
     /// The settings of a listener; for one that was removed, its last settings.
     pub(crate) fn listener<'a>(&'a self, listening: &'a Listening) -> &'a Listener {
-        static NONE: Listener = Listener::NONE;
+        static NONE: Listener = Listener::none();
         let now = listening.place().map(|place| &*self.plan.listeners[place]);
         now.or_else(|| listening.last()).unwrap_or(&NONE)
     }

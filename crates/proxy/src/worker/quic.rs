@@ -3,7 +3,7 @@
 //! The kernel spreads datagrams over the workers' sockets by addresses. A client that has another address than before
 //! reaches another worker, which passes its datagrams on.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::net::UdpSocket;
 use std::rc::Rc;
@@ -20,6 +20,7 @@ use transport::quic_socket::QuicSocket;
 
 use crate::connection::http3;
 use crate::context::listening::Listening;
+use crate::context::quic_hosts::{QuicHost, QuicHosts};
 use crate::context::worker::{Message, Worker};
 
 /// The version of QUIC that is spoken (RFC 9000).
@@ -38,24 +39,6 @@ const UNVALIDATED_MAX: usize = 64;
 const HANDSHAKES_MAX: usize = 4096;
 /// The shortest silence for which a connection is given up. A client that waits for a response is asked whether it is there.
 const SILENCE_MIN: Duration = Duration::from_secs(30);
-
-/// The endpoints of a worker.
-#[derive(Default)]
-pub(crate) struct QuicHosts {
-    hosts: RefCell<Vec<Rc<QuicHost>>>,
-    next: Cell<u8>,
-}
-
-/// An endpoint, and what decides about its connections.
-struct QuicHost {
-    number: u8,
-    endpoint: QuicEndpoint,
-    worker: Rc<Worker>,
-    listening: RefCell<Rc<Listening>>,
-    keys: QuicKeys,
-    /// For this idle time-out.
-    transport: RefCell<Option<(Duration, Arc<TransportConfig>)>>,
-}
 
 /// Accepts connections of QUIC at a socket, for as long as the listener wants them.
 pub(crate) fn begin(worker: &Rc<Worker>, listening: &Rc<Listening>, socket: UdpSocket) {

@@ -223,7 +223,7 @@ fn a_response_that_is_cut_off_ends_in_a_reset() {
 
 #[test]
 fn a_stored_response_is_a_hit() {
-    let scene = Scene::with("cache = { memory = \"16MB\" }\n[[route]]\nupstream = \"app\"\ncache = true");
+    let scene = Scene::with("cache = { memory = \"16MB\" }\n[[route]]\nupstream = \"app\"\ncache = {}");
     let client = scene.client();
     let mut first = client.asks("GET", "/kept", "");
     let mut server = scene.accept();

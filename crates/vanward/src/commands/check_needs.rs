@@ -287,7 +287,7 @@ servers = [\"http://127.0.0.1:9000\", \"http://127.0.0.1:9001\"]
             assert!(is_valid, "{said}");
             match expected {
                 Some(expected) => {
-                    assert!(said.contains("warning: folder: ") && said.contains(expected), "{said}")
+                    assert!(said.contains("warning: folder: ") && said.contains(expected), "{said}");
                 }
                 None => assert_eq!(said, ""),
             }
