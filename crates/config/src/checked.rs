@@ -5,15 +5,17 @@
 
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use crate::read::parse;
 use crate::resolve::unique;
 use crate::settings::{Listener, Server, Settings};
+use crate::substitution::Secret;
 use mistake::{Mistake, Places};
 
 /// A valid configuration: settings that were checked, and cannot change without another check.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Config(Settings);
+pub struct Config(Settings, Arc<[Secret]>);
 
 /// Gives read access to the settings. They are never changed in place.
 impl Deref for Config {
@@ -26,8 +28,14 @@ impl Deref for Config {
 
 impl Config {
     /// Wraps settings of a file in which no mistake was found.
-    pub(crate) fn checked(settings: Settings) -> Self {
-        Self(settings)
+    /// `secrets` are those that its files refer to, which are not printed.
+    pub(crate) fn checked(settings: Settings, secrets: &[Secret]) -> Self {
+        Self(settings, secrets.into())
+    }
+
+    /// The secrets that the files refer to.
+    pub(crate) fn secrets(&self) -> &[Secret] {
+        &self.1
     }
 
     /// The configuration of a proxy without a file, as `Settings::for_servers`.
@@ -50,7 +58,7 @@ impl Config {
         }
         name_listeners(&mut settings.listeners);
         parse(&settings.to_toml(), EDITED)?;
-        Ok(Self(settings))
+        Ok(Self(settings, Arc::default()))
     }
 
     /// Returns the configuration with a change. The only way from one valid configuration to another.
@@ -60,7 +68,8 @@ impl Config {
     pub fn edit(&self, change: impl FnOnce(&mut Settings)) -> Result<Self, Vec<Mistake>> {
         let mut settings = self.0.clone();
         change(&mut settings);
-        if settings == self.0 { Ok(Self(settings)) } else { Self::new(settings) }
+        let checked = if settings == self.0 { settings } else { Self::new(settings)?.0 };
+        Ok(Self(checked, Arc::clone(&self.1)))
     }
 
     /// Returns the settings, which can be changed and checked again.

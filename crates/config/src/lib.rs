@@ -146,6 +146,8 @@ mod acme_resolve;
 mod needs;
 /// Reads a file into a `Config`, or into all its mistakes.
 mod read;
+/// The dashboard.
+mod dashboard_options;
 /// Prints a configuration without its secrets.
 mod masked;
 /// Settings without mistakes, and checked edits of them.
@@ -179,15 +181,15 @@ pub use reference::{reference, schema};
 pub use route_options::RouteOptions;
 pub use settings::{
     Access, AccessLog, Acme, Action, Auth, AuthCache, Authority, B3, Bandwidth, Bandwidths, BodyRule,
-    CacheDisk, CacheStore, ChallengeKind, ChallengePorts, Check, ClientCertFields, CookieSecrets, Dns,
-    DnsChallenge, DnsUpdate, DnsWay, ExternalAccount, FaultRule, Faults, Files, First, FollowCallers,
-    ForwardAuth, HostHeader, Http2Limits, Jwt, KeySource, KeyType, KeyUrl, Limits, Link, ListenAddress,
-    Listener, LogFormat, LogQuery, LogTarget, Maintenance, MemoryBound, MessageFormat, MessageLevel,
-    Messages, Mirror, Page, Pages, Passthrough, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit,
-    RequestBuffering, RequestBuffers, Require, Respond, Retry, RetryOn, Rewrite, Route, RouteLimits,
-    RouteTimeouts, Scheme, Scope, Server, ServerHost, Settings, Shaping, Shedding, SplitKey, Statuses,
-    StickyCookie, StickySessions, StickyTable, Timeouts, TokenKeys, Tracing, TsigAlgorithm, TsigKey,
-    Upstream, Via, WebBotAuth,
+    CacheDisk, CacheStore, ChallengeKind, ChallengePorts, Check, ClientCertFields, CookieSecrets, Dashboard,
+    DashboardTokens, Dns, DnsChallenge, DnsUpdate, DnsWay, ExternalAccount, FaultRule, Faults, Files, First,
+    FollowCallers, ForwardAuth, HostHeader, Http2Limits, Jwt, KeySource, KeyType, KeyUrl, Limits, Link,
+    ListenAddress, Listener, LogFormat, LogQuery, LogTarget, Maintenance, MemoryBound, MessageFormat,
+    MessageLevel, Messages, Mirror, Page, Pages, Passthrough, Policies, Pool, Probe, Protocol, QueueSettings,
+    RateLimit, RequestBuffering, RequestBuffers, Require, Respond, Retry, RetryOn, Rewrite, Route,
+    RouteLimits, RouteTimeouts, Scheme, Scope, Server, ServerHost, Settings, Shaping, Shedding, SplitKey,
+    Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, TokenKeys, Tracing, TsigAlgorithm,
+    TsigKey, Upstream, Via, WebBotAuth,
 };
 pub use surroundings::{Machine, Surroundings};
 pub use tls::{

@@ -8,8 +8,10 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::checked::Config;
 use crate::kind::quoted_as_it_is;
 use crate::read::Reading;
+use crate::settings::Settings;
 use crate::substitution::{Secret, escaped, is_named_like_a_secret};
 
 /// What stands for a secret that is written in the file.
@@ -24,20 +26,31 @@ const SCHEMES: [&str; 5] = ["basic", "bearer", "digest", "negotiate", "token"];
 impl Reading {
     /// The configuration as one file with all options, without secrets; `None` if there are mistakes.
     pub fn printed(&self) -> Option<String> {
-        let text = self.config.as_ref()?.to_toml();
-        let Ok(root) = DeTable::parse(&text) else { return Some(text) };
-        let mut masks = Masks { secrets: &self.secrets, replaced: Vec::new() };
-        masks.table(root.get_ref());
-        let Masks { mut replaced, .. } = masks;
-        replaced.sort_by_key(|(at, _)| at.start);
-        let (mut masked, mut rest) = (String::with_capacity(text.len()), 0);
-        for (at, value) in replaced {
-            masked += &text[rest..at.start];
-            masked += &quoted_as_it_is(&value);
-            rest = at.end;
-        }
-        Some(masked + &text[rest..])
+        Some(printed(self.config.as_ref()?, &self.secrets))
     }
+}
+
+impl Config {
+    /// Settings that were made from the configuration as one file with all options, without its secrets.
+    pub fn printed(&self, settings: &Settings) -> String {
+        printed(settings, self.secrets())
+    }
+}
+
+fn printed(settings: &Settings, secrets: &[Secret]) -> String {
+    let text = settings.to_toml();
+    let Ok(root) = DeTable::parse(&text) else { return text };
+    let mut masks = Masks { secrets, replaced: Vec::new() };
+    masks.table(root.get_ref());
+    let Masks { mut replaced, .. } = masks;
+    replaced.sort_by_key(|(at, _)| at.start);
+    let (mut masked, mut rest) = (String::with_capacity(text.len()), 0);
+    for (at, value) in replaced {
+        masked += &text[rest..at.start];
+        masked += &quoted_as_it_is(&value);
+        rest = at.end;
+    }
+    masked + &text[rest..]
 }
 
 struct Masks<'r> {

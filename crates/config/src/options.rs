@@ -13,9 +13,10 @@ use ipnet::IpNet;
 use crate::acme_options::{ACME, AcmeWritten};
 use crate::bandwidth::BANDWIDTH;
 use crate::cache_options::{CACHE, CacheWritten};
+use crate::dashboard_options::TOKENS;
 use crate::delay::{DELAY, LOSS};
 use crate::fault_options::{FAULT, FAULTS, FaultWritten, FaultsWritten};
-use crate::host::{ANY_LISTEN_ADDRESS, LISTEN_ADDRESS, NETWORK, listen_address, network};
+use crate::host::{ANY_LISTEN_ADDRESS, LISTEN_ADDRESS, NETWORK, TLS_NAME, listen_address, network, tls_name};
 use crate::http2_options::HTTP2_LIMITS;
 use crate::kind::{At, Kind, List, Located, Maybe, Name, Switch, Text, Unless, located, quoted};
 use crate::log_options::{LOG, Log};
@@ -30,6 +31,7 @@ use crate::route_defaults::{DefaultsWritten, RouteDefaults};
 use crate::route_options::{ERROR_PAGES, EditsWritten, HEADER_SET, ROUTE, RouteWritten};
 use crate::section::Switched;
 use crate::server::socket_path;
+use crate::settings::DashboardTokens;
 use crate::settings::{
     Bandwidth, Limits, Link, ListenAddress, MemoryBound, Messages, Page as RoutePage, Shedding, Timeouts,
     WAKEUP_COALESCING,
@@ -51,6 +53,10 @@ pub(crate) struct File {
     pub(crate) wakeup_coalescing: WakeupCoalescing,
     pub(crate) admin: Option<Located<PathBuf>>,
     pub(crate) metrics: Option<Located<SocketAddr>>,
+    pub(crate) dashboard: Option<Located<SocketAddr>>,
+    pub(crate) dashboard_write: Option<Located<bool>>,
+    pub(crate) dashboard_token_file: Option<Located<DashboardTokens>>,
+    pub(crate) dashboard_hosts: Option<Located<Vec<String>>>,
     pub(crate) error_pages: Vec<Pair<PageFor, RoutePage>>,
     pub(crate) trusted_proxies: Vec<IpNet>,
     pub(crate) listen: Vec<Element<Listen>>,
@@ -119,6 +125,37 @@ pub(crate) static FILE: Table<File> = Table {
             |file: &mut File| &mut file.metrics,
             "Address that serves metrics at `/metrics`, in the Prometheus text format. Default: no \
              metrics.",
+        ),
+        &key(
+            "dashboard",
+            Maybe(At(Text { expected: LISTEN_ADDRESS, read: listen_address, print: ToString::to_string })),
+            |file: &mut File| &mut file.dashboard,
+            "Address of the [dashboard](dashboard.md), a page for operators. Other than loopback addresses need \
+             `dashboard_token_file`. Default: no dashboard.",
+        ),
+        &key(
+            "dashboard_write",
+            Maybe(At(Switch)),
+            |file: &mut File| &mut file.dashboard_write,
+            "Whether the dashboard may change the proxy: servers, maintenance, cache, faults, rates and delays. \
+             Default: it only shows.",
+        ),
+        &key(
+            "dashboard_token_file",
+            Maybe(At(TOKENS)),
+            |file: &mut File| &mut file.dashboard_token_file,
+            "A file of tokens, one per line, 24 bytes or more each. Whoever opens the dashboard has to give one of them. \
+             It is read at the start and at each reload.",
+        ),
+        &key(
+            "dashboard_hosts",
+            Maybe(At(List {
+                kind: Text { expected: TLS_NAME, read: tls_name, print: String::clone },
+                may_be_empty: false,
+            })),
+            |file: &mut File| &mut file.dashboard_hosts,
+            "Host names under which browsers open the dashboard. Addresses and `localhost` always work; other names are \
+             rejected with 421, since anybody could point them to this machine (DNS rebinding).",
         ),
         &key(
             "error_pages",

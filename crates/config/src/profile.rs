@@ -197,7 +197,7 @@ pub(crate) fn check_profiles(file: &File, reader: &mut Reader<'_>) {
         }
     }
     // `vanward shape` can give a listener any of them.
-    if reader.has_mistakes() || file.admin.is_some() {
+    if reader.has_mistakes() || file.admin.is_some() || file.dashboard_write.is_some() {
         return;
     }
     for (at, name, _) in &file.profiles {

@@ -145,7 +145,7 @@ pub fn examine_in(text: &str, file_name: &str, surroundings: &dyn Surroundings) 
         }
     }
     // `resolve` has found no mistake, or returned nothing.
-    let config = settings.map(Config::checked);
+    let config = settings.map(|settings| Config::checked(settings, &secrets));
     Reading { config, mistakes, warnings, files, needs, sources: names, secrets }
 }
 

@@ -8,6 +8,7 @@ use std::num::NonZeroUsize;
 use crate::acme_options::AcmeWritten;
 use crate::acme_resolve::{self, check_acme};
 use crate::cache_options::CacheWritten;
+use crate::dashboard_options;
 use crate::fault_resolve::{self, faults};
 use crate::header_sets::check_header_sets;
 use crate::kind::{Located, located};
@@ -46,6 +47,7 @@ pub(crate) fn resolve(mut file: File, reader: &mut Reader<'_>) -> Option<Setting
     check_tls(&file, reader);
     check_acme(&file, &routes, reader);
     check_profiles(&file, reader);
+    dashboard_options::check(&file, reader);
     file.log.check(reader);
     file.request_buffering.check(reader);
     if let Some(tracing) = &file.tracing {
@@ -61,10 +63,11 @@ pub(crate) fn resolve(mut file: File, reader: &mut Reader<'_>) -> Option<Setting
 fn check_listeners(file: &File, reader: &mut Reader<'_>) {
     let mut addresses = HashMap::new();
     let mut names = HashMap::new();
-    let metrics =
-        file.metrics.iter().map(|Located { value, at }| (ListenAddress::Tcp(*value), "metrics", at));
+    let own = [("metrics", &file.metrics), ("dashboard", &file.dashboard)];
+    let own = own.into_iter().filter_map(|(option, address)| Some((option, address.as_ref()?)));
+    let own = own.map(|(option, Located { value, at })| (ListenAddress::Tcp(*value), option, at));
     let listeners = file.listen.iter().filter_map(|listen| listen.value.address.as_ref());
-    let all = metrics.chain(listeners.map(|Located { value, at }| (value.clone(), "address", at)));
+    let all = own.chain(listeners.map(|Located { value, at }| (value.clone(), "address", at)));
     // Port 0 is another port each time.
     for (address, option, at) in all.filter(|(address, ..)| address.port() != Some(0)) {
         let first = *addresses.entry(address.clone()).or_insert(at);
@@ -272,6 +275,7 @@ fn meaning(
     faults: Option<Faults>,
 ) -> Option<Settings> {
     let names = listener_names(&file);
+    let dashboard = dashboard_options::meaning(&mut file);
     with_profiles(&mut file);
     let listeners = file.listen.into_iter().zip(names).zip(onward);
     let listeners = listeners.map(|((listen, name), Onward { tcp, passthrough })| {
@@ -287,6 +291,7 @@ fn meaning(
         wakeup_coalescing: file.wakeup_coalescing.0,
         admin: file.admin.map(|admin| admin.value),
         metrics: file.metrics.map(|metrics| metrics.value),
+        dashboard,
         listeners,
         routes,
         acme,
@@ -325,12 +330,16 @@ impl From<&Settings> for File {
             let passthrough = passthrough_options::written(&listener.passthrough, config);
             element(Listen { tcp, passthrough, ..Listen::from(listener) })
         };
-        Self {
+        let mut file = Self {
             include: Vec::new(),
             workers: config.workers.map(NonZeroUsize::get),
             wakeup_coalescing: WakeupCoalescing(config.wakeup_coalescing),
             admin: config.admin.clone().map(located),
             metrics: config.metrics.map(located),
+            dashboard: None,
+            dashboard_write: None,
+            dashboard_token_file: None,
+            dashboard_hosts: None,
             error_pages: written_pages(&config.error_pages),
             trusted_proxies: config.trusted_proxies.clone(),
             listen: config.listeners.iter().map(listen).collect(),
@@ -356,6 +365,8 @@ impl From<&Settings> for File {
             log: Log::from(config.access_log.as_ref()),
             tracing: config.tracing.as_ref().map(|tracing| element(TracingWritten::from(tracing))),
             messages: config.messages,
-        }
+        };
+        dashboard_options::write(config.dashboard.as_ref(), &mut file);
+        file
     }
 }

@@ -55,6 +55,7 @@ pub use upstreams::{
     Scheme, Server, ServerHost, Statuses, StickyCookie, StickySessions, StickyTable, Upstream,
 };
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -82,6 +83,8 @@ pub struct Settings {
     pub admin: Option<PathBuf>,
     /// The address for metrics, apart from clients; `None` turns them off.
     pub metrics: Option<SocketAddr>,
+    /// The dashboard, a page for operators; `None` turns it off.
+    pub dashboard: Option<Dashboard>,
     /// The listeners, at least one.
     pub listeners: Vec<Listener>,
     /// How automatic certificates are obtained, for listeners that have such.
@@ -116,16 +119,44 @@ pub struct Settings {
     pub messages: Messages,
 }
 
+/// The dashboard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dashboard {
+    /// Its address, which only this machine can reach unless there are tokens.
+    pub address: SocketAddr,
+    /// Whether the page may change the proxy.
+    pub is_writable: bool,
+    /// Tokens, of which a request has to bring one; `None` asks for none.
+    pub tokens: Option<DashboardTokens>,
+    /// Names under which browsers may ask for it, besides its address and `localhost`.
+    pub hosts: Vec<String>,
+}
+
+/// The tokens of the dashboard. `Debug` does not show them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DashboardTokens {
+    /// The file that they were read from.
+    pub file: PathBuf,
+    /// At least one, each of 24 bytes or more.
+    pub tokens: Arc<[Box<[u8]>]>,
+}
+
+impl fmt::Debug for DashboardTokens {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "DashboardTokens({:?}, {} of them)", self.file, self.tokens.len())
+    }
+}
+
 impl Settings {
     /// Whether requests are counted by name, with their times: for the metrics endpoint, and for the status of the admin
     /// API.
     pub fn is_measured(&self) -> bool {
-        self.metrics.is_some() || self.admin.is_some()
+        self.metrics.is_some() || self.is_watched()
     }
 
     /// Whether somebody may watch: the last hour is kept, and requests under way are noted.
     pub fn is_watched(&self) -> bool {
-        self.admin.is_some()
+        self.admin.is_some() || self.dashboard.is_some()
     }
 
     /// The settings of a proxy without a file: every request goes to `servers`, whatever its host and path.
@@ -150,6 +181,7 @@ impl Settings {
             wakeup_coalescing: WAKEUP_COALESCING,
             admin: None,
             metrics: None,
+            dashboard: None,
             listeners: listeners.into_iter().map(Listener::plain).collect(),
             acme: Acme::default(),
             routes: vec![route],

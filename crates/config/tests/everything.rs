@@ -16,6 +16,10 @@ use shape::{Loss, Model};
 const FULL: &str = r#"
 admin = "/run/vanward/admin.sock"
 metrics = "127.0.0.1:9090"
+dashboard = "127.0.0.1:9901"
+dashboard_write = true
+dashboard_token_file = "DIR/tokens"
+dashboard_hosts = ["proxy.example.com"]
 error_pages = { 404 = "DIR/404.html", 5xx = "DIR/error.json", "*" = "DIR/404.html" }
 
 [[listen]]
@@ -271,6 +275,7 @@ fn full(directory: &Path) -> String {
     put("error.json", "{}");
     put("users", "ann:$apr1$salt$xxxxxxxxxxxxxxxxxxxxxx\n# nobody else\n");
     put("keys.json", KEYS);
+    put("tokens", &"t".repeat(24));
     put("secret", &format!("{}\n\n{}\n", "a".repeat(32), "b".repeat(64)));
     FULL.replace("DIR", directory.to_str().unwrap())
 }
@@ -296,6 +301,9 @@ fn every_option_is_taken() {
         (tracing.sample.millionths(), tracing.errors, tracing.service.as_str()),
         (5_000, false, "edge")
     );
+    let dashboard = config.dashboard.as_ref().unwrap();
+    assert_eq!((dashboard.address.port(), dashboard.is_writable, dashboard.hosts.len()), (9901, true, 1));
+    assert_eq!(dashboard.tokens.as_ref().map(|tokens| tokens.tokens.len()), Some(1));
     let page = |status| config.error_pages.page(status).map(|page| (page.content_type, page.body.len()));
     assert_eq!(page(404), Some(("text/html; charset=utf-8", 21)));
     assert_eq!(page(500), Some(("application/json", 2)));

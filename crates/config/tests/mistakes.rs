@@ -26,7 +26,7 @@ fn one_mistake_each() {
         ("", ""),
         (
             "worker = 2",
-            "4:1: unknown key \"worker\" in the file; did you mean \"workers\"? Expected include, workers, wakeup_coalescing, admin, metrics, error_pages, \
+            "4:1: unknown key \"worker\" in the file; did you mean \"workers\"? Expected include, workers, wakeup_coalescing, admin, metrics, dashboard, dashboard_write, dashboard_token_file, dashboard_hosts, error_pages, \
              trusted_proxies, listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, log, tracing or messages",
         ),
         ("workers = 0", "4:11: workers: 0 is too small; expected a whole number, 1 to 1024"),
@@ -126,7 +126,7 @@ fn one_mistake_each() {
         ("timeouts = 3", "4:12: timeouts is an integer; expected a table [timeouts]"),
         (
             "[tls]\ncert = \"a\"",
-            "4:2: unknown key \"tls\" in the file; it is an option of [[listen]] and [upstream.NAME]; expected include, workers, wakeup_coalescing, admin, metrics, error_pages, trusted_proxies, \
+            "4:2: unknown key \"tls\" in the file; it is an option of [[listen]] and [upstream.NAME]; expected include, workers, wakeup_coalescing, admin, metrics, dashboard, dashboard_write, dashboard_token_file, dashboard_hosts, error_pages, trusted_proxies, \
              listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, log, tracing or messages",
         ),
     ] {

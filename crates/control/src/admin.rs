@@ -17,7 +17,7 @@ mod faults;
 /// What happens now, and happened in the last hour.
 mod live;
 /// Commands for maintenance.
-mod maintenance;
+pub(crate) mod maintenance;
 /// Commands for rates and delays.
 mod shaping;
 
@@ -104,11 +104,20 @@ impl Admin {
 
 /// The routes of the admin API.
 pub(crate) fn router(control: Weak<Control>) -> Router {
+    shared()
+        .route("/configuration", get(configuration))
+        .route("/maintenance/on", post(maintenance::begin))
+        .method_not_allowed_fallback(|| async { refused(StatusCode::METHOD_NOT_ALLOWED, PLACES) })
+        .fallback(|| async { refused(StatusCode::NOT_FOUND, PLACES) })
+        .with_state(control)
+}
+
+/// The routes that the dashboard has as well: none of them tells a secret, or reads a file that the request names.
+pub(crate) fn shared() -> Router<Weak<Control>> {
     Router::new()
         .route("/status", get(status))
         .route("/live", get(live::live))
         .route("/hour", get(live::hour))
-        .route("/configuration", get(configuration))
         .route("/reload", post(reload))
         .route("/servers/{amendment}", post(amend))
         .route("/cache/purge", post(cache::purge))
@@ -118,13 +127,9 @@ pub(crate) fn router(control: Weak<Control>) -> Router {
         .route("/faults", get(faults::list).post(faults::add).delete(faults::clear))
         .route("/faults/{name}", delete(faults::remove))
         .route("/maintenance", get(maintenance::list))
-        .route("/maintenance/on", post(maintenance::begin))
         .route("/maintenance/off", post(maintenance::end))
         .route("/shaping", get(shaping::list).post(shaping::change).delete(shaping::clear))
         .route("/shaping/{place}/{name}", delete(shaping::remove))
-        .method_not_allowed_fallback(|| async { refused(StatusCode::METHOD_NOT_ALLOWED, PLACES) })
-        .fallback(|| async { refused(StatusCode::NOT_FOUND, PLACES) })
-        .with_state(control)
 }
 
 const PLACES: &str = "there are GET /status, /live, /hour, /configuration, /certificates, /faults, /maintenance and /shaping, POST /reload, /faults, /shaping, \
@@ -211,7 +216,7 @@ async fn amend(
 }
 
 /// The body of a request. One that is too long, or does not come, is refused in JSON like all else.
-struct Sent(Bytes);
+pub(crate) struct Sent(pub(crate) Bytes);
 
 impl<S: Send + Sync> FromRequest<S> for Sent {
     type Rejection = Response;
@@ -245,18 +250,18 @@ async fn elsewhere<T: Send + 'static>(
     tokio::task::spawn_blocking(|| work(control)).await.ok()
 }
 
-fn json(status: StatusCode, value: &impl Serialize) -> Response {
+pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response {
     match serde_json::to_string_pretty(value) {
         Ok(text) => (status, [(CONTENT_TYPE, "application/json")], text + "\n").into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
 
-fn refused(status: StatusCode, error: &str) -> Response {
+pub(crate) fn refused(status: StatusCode, error: &str) -> Response {
     json(status, &Refused { error: error.to_owned(), mistakes: Vec::new() })
 }
 
-fn ending() -> Response {
+pub(crate) fn ending() -> Response {
     refused(StatusCode::SERVICE_UNAVAILABLE, "the proxy is ending")
 }
 

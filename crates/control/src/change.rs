@@ -21,10 +21,12 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
-use crate::admin::{Admin, AdminPath};
+use crate::admin::Admin;
 use crate::certificates;
+use crate::control_listener::Listener;
+use crate::dashboard::DashboardAddress;
 use crate::handover::{self, Handover, Inheritance, Purpose};
-use crate::metrics::{Metrics, MetricsAddress};
+use crate::metrics::Metrics;
 use crate::runtime_overrides::{Amendment, MaintenanceRefusal, Refusal, ReshapeRefusal, RuntimeOverrides};
 use crate::{Reread, StartError, speak};
 use api::maintenance::MaintenanceOrder;
@@ -67,6 +69,7 @@ pub(crate) struct Control {
     /// Notified when there is a new plan.
     pub(crate) changes: watch::Sender<()>,
     pub(crate) admin: Admin,
+    pub(crate) dashboard: Listener<DashboardAddress>,
     /// What each automatic certificate waits for.
     pub(crate) acme: crate::acme::Progress,
 }
@@ -151,6 +154,7 @@ pub(crate) struct Means {
     pub(crate) wanted: UnboundedSender<Wanted>,
     pub(crate) metrics: Metrics,
     pub(crate) admin: Admin,
+    pub(crate) dashboard: Listener<DashboardAddress>,
     pub(crate) reread: Option<Reread>,
 }
 
@@ -164,7 +168,7 @@ impl Control {
         inherited: &mut Inheritance,
         means: Means,
     ) -> Result<Arc<Self>, StartError> {
-        let Means { workers, readers, wanted, metrics, admin, reread } = means;
+        let Means { workers, readers, wanted, metrics, admin, dashboard, reread } = means;
         let overrides = std::mem::take(&mut inherited.overrides);
         let config = overrides.over(&file).map_err(StartError::Overrides)?;
         let (names, new) = Names::of(&config, None);
@@ -196,6 +200,7 @@ impl Control {
             shaping_overrides: Arc::default(),
             changes: watch::Sender::new(()),
             admin,
+            dashboard,
             acme: Default::default(),
         }))
     }
@@ -231,12 +236,10 @@ impl Control {
         let plan = self.plan();
         let (next, opened) = self.open(&plan.config, &[], inherited)?;
         plan.know_ports(next.iter().map(|open| open.bound.port()));
-        let metrics = self.metrics.listener.open(plan.config.metrics.map(MetricsAddress), inherited)?;
-        let admin = self.admin.open(plan.config.admin.clone().map(AdminPath), inherited)?;
+        let own = self.open_own(&plan.config, inherited)?;
         let log = plan.config.access_log.as_ref().map(open_log).transpose()?;
         speak(&plan.config.messages);
-        metrics.into_iter().for_each(|moved| self.metrics.listener.listen(moved));
-        admin.into_iter().for_each(|moved| self.admin.listen(moved));
+        self.listen_own(own);
         self.metrics.tell_of(log.as_ref());
         let listeners: Vec<ListenerId> = next.iter().map(|open| open.id).collect();
         let dealt = deal(opened, self.workers.len());
@@ -477,8 +480,7 @@ impl Control {
             if let Some(cache) = &self.plan().cache {
                 cache.leave();
             }
-            self.admin.leave();
-            self.metrics.listener.close();
+            self.leave_own();
         }
         self.tell_workers(message);
     }
@@ -514,8 +516,7 @@ impl Control {
             let copies = open.copies.iter().map(handover::copy).collect::<io::Result<_>>()?;
             sockets.push((Purpose::Clients(open.configured.to_string()), copies));
         }
-        sockets.extend(self.metrics.listener.pass_on()?);
-        sockets.extend(self.admin.pass_on()?);
+        sockets.extend(self.pass_on_own()?);
         let handover_state = HandoverState::of(&self.plan(), self.time());
         let faults = self.faults.handover(&self.plan().config, self.time_ns());
         let shaping = overrides.shaping.orders(self.time()).collect();
@@ -558,14 +559,12 @@ impl Control {
         let inherited = &mut Inheritance::default();
         let open = lock(&self.held).open.clone();
         let (next, opened) = self.open(&plan.config, &open, inherited)?;
-        let metrics = self.metrics.listener.open(plan.config.metrics.map(MetricsAddress), inherited)?;
-        let admin = self.admin.open(plan.config.admin.clone().map(AdminPath), inherited)?;
+        let own = self.open_own(&plan.config, inherited)?;
         let wanted_log = plan.config.access_log.as_ref();
         let is_same_log = wanted_log == before.config.access_log.as_ref();
         let log = if is_same_log { None } else { Some(wanted_log.map(open_log).transpose()?) };
 
-        metrics.into_iter().for_each(|moved| self.metrics.listener.listen(moved));
-        admin.into_iter().for_each(|moved| self.admin.listen(moved));
+        self.listen_own(own);
         plan.places = self.metrics.places(&plan);
         overrides.settle(&plan, now);
         if self.reread.is_none() {

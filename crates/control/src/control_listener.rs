@@ -2,6 +2,7 @@
 //! another address, and handed over to the process that takes over.
 
 use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -38,6 +39,21 @@ pub(crate) trait Place: PartialEq + Sized {
     /// # Errors
     /// When the runtime cannot watch it.
     fn accepting(socket: OwnedFd) -> io::Result<Self::Accepting>;
+}
+
+/// Listens on an address, or goes on with the socket of the process before. Returns the address as it is bound: the kernel
+/// may choose the port.
+///
+/// # Errors
+/// When the kernel does not permit to listen there.
+pub(crate) fn listen_on(
+    address: SocketAddr,
+    inherited: Option<OwnedFd>,
+) -> io::Result<(OwnedFd, SocketAddr)> {
+    let socket = inherited.map_or_else(|| TcpListener::bind(address), |socket| Ok(socket.into()))?;
+    socket.set_nonblocking(true)?;
+    let bound = socket.local_addr()?;
+    Ok((socket.into(), bound))
 }
 
 /// A listener, which may be closed.

@@ -41,6 +41,7 @@ pub(crate) enum Purpose {
     Clients(String),
     Metrics(String),
     Admin(String),
+    Dashboard(String),
 }
 
 /// The sockets for one purpose.

@@ -14,8 +14,12 @@ mod ejection;
 mod handover;
 /// Listeners of the admin API and of the metrics.
 mod control_listener;
+/// The listeners of the control thread, over changes of the configuration.
+mod own_listeners;
 /// The endpoint of metrics for Prometheus.
 mod metrics;
+/// The dashboard, a page for operators.
+mod dashboard;
 /// Messages to the service manager.
 mod notify;
 /// The memory limit.
@@ -62,6 +66,8 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::admin::{Admin, AdminPath};
 use crate::change::{Beginning, Control, Means, worker_count};
+use crate::control_listener::Listener;
+use crate::dashboard::DashboardAddress;
 pub use crate::handover::Inheritance;
 use crate::handover::Predecessor;
 use crate::metrics::{Metrics, MetricsAddress};
@@ -210,10 +216,11 @@ pub(crate) fn start_resolving(
     let series = counting.iter().map(|(_, series)| series.reader()).collect();
     let (metrics_sockets, metrics) = mpsc::unbounded_channel();
     let (admin_sockets, admin) = mpsc::unbounded_channel();
+    let (dashboard_sockets, dashboard) = mpsc::unbounded_channel();
     let (wanted, resolving) = mpsc::unbounded_channel();
     let (end, ended) = oneshot::channel();
     let (begin, begun) = oneshot::channel();
-    let work = ControlWork { resolving, resolver, metrics, admin, begun };
+    let work = ControlWork { resolving, resolver, metrics, admin, dashboard, begun };
     on_thread("control".to_owned(), Builder::enable_all, || Ok(run_control(work, ended)))?;
     let means = Means {
         workers: senders.into(),
@@ -221,6 +228,7 @@ pub(crate) fn start_resolving(
         wanted,
         metrics: Metrics::new(readers, series, metrics_sockets),
         admin: Admin::new(admin_sockets),
+        dashboard: Listener::new(dashboard_sockets),
         reread: setup.reread,
     };
     let control = Control::new(config, &mut inherited, means)?;
@@ -291,6 +299,7 @@ struct ControlWork {
     resolver: resolve::Maker,
     metrics: mpsc::UnboundedReceiver<Option<OwnedFd>>,
     admin: mpsc::UnboundedReceiver<Option<OwnedFd>>,
+    dashboard: mpsc::UnboundedReceiver<Option<OwnedFd>>,
     begun: oneshot::Receiver<Weak<Control>>,
 }
 
@@ -298,7 +307,7 @@ struct ControlWork {
 /// certificates, and serves metrics and the admin API.
 async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
     let guests = service::ServedConnections::default();
-    let ControlWork { resolving, resolver, metrics, admin, begun } = work;
+    let ControlWork { resolving, resolver, metrics, admin, dashboard, begun } = work;
     let changed = Rc::new(Notify::new());
     tokio::task::spawn_local(resolve::watch(resolving, resolver, Rc::clone(&changed)));
     let (hosts, senders) = (guests.clone(), guests.clone());
@@ -313,6 +322,11 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
             tokio::task::spawn_local(control_listener::serve::<AdminPath>(
                 admin::router(control.clone()),
                 admin,
+                hosts.clone(),
+            ));
+            tokio::task::spawn_local(control_listener::serve::<DashboardAddress>(
+                dashboard::router(control.clone()),
+                dashboard,
                 hosts,
             ));
             tokio::task::spawn_local(follow_names(Weak::clone(&control), changed));
@@ -366,6 +380,11 @@ impl Running {
     /// The address of the metrics endpoint, with the port that the kernel chose.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.control.metrics.address()
+    }
+
+    /// The address of the dashboard, with the port that the kernel chose.
+    pub fn dashboard_address(&self) -> Option<SocketAddr> {
+        self.control.dashboard.lock().as_ref().map(|open| open.known)
     }
 
     /// Tells the previous process, if there is one, that this one serves and that it may end.

@@ -3,7 +3,7 @@
 //! is an endpoint, an admin API or a cache.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -26,7 +26,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::acme;
 use crate::admin::traffic::Traffic;
 use crate::change::Control;
-use crate::control_listener::{Listener, Place};
+use crate::control_listener::{Listener, Place, listen_on};
 use crate::handover::Purpose;
 use proxy::cache;
 use proxy::context::failure::Failure;
@@ -71,10 +71,7 @@ impl Place for MetricsAddress {
     }
 
     fn open(&self, inherited: Option<OwnedFd>) -> io::Result<(OwnedFd, SocketAddr)> {
-        let socket = inherited.map_or_else(|| TcpListener::bind(self.0), |socket| Ok(socket.into()))?;
-        socket.set_nonblocking(true)?;
-        let bound = socket.local_addr()?;
-        Ok((socket.into(), bound))
+        listen_on(self.0, inherited)
     }
 
     fn accepting(socket: OwnedFd) -> io::Result<tokio::net::TcpListener> {

@@ -23,7 +23,7 @@ pub(super) async fn list(State(control): State<Weak<Control>>) -> Response {
     }
 }
 
-pub(super) async fn begin(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
+pub(crate) async fn begin(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
     switch(control, &body, true).await
 }
 

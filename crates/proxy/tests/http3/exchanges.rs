@@ -114,7 +114,7 @@ fn interim_responses_come_first() {
 
 /// A body that is larger than all windows and buffers together, in pieces that can be told apart.
 fn long_body() -> Vec<u8> {
-    (0..6 << 20_u32).map(|at: u32| (at / 251 ^ at) as u8).collect()
+    (0..6 << 20_u32).map(|at: u32| ((at / 251) ^ at) as u8).collect()
 }
 
 #[test]

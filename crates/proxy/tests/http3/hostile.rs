@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use testkit::wait::holds_soon;
 
-use crate::client::{Client, head};
+use crate::client::head;
 use crate::scene::{PLAIN, Scene};
 
 /// H3_EXCESSIVE_LOAD.
@@ -101,25 +101,4 @@ fn first_datagram() -> Vec<u8> {
     let transmit = connection.poll_transmit(now, 1, &mut bytes).expect("there is a first packet");
     bytes.truncate(transmit.size);
     bytes
-}
-
-/// What a connection can make the proxy hold: requests whose bodies nobody reads, as much as the windows permit, heads that
-/// do not come as a whole, and streams whose responses nobody takes.
-#[test]
-fn a_client_that_fills_all_windows_is_held_back() {
-    let scene = Scene::new();
-    let client = Client::connect_with(scene.address(), |transport| {
-        transport.send_window(64 << 20);
-    });
-    let mut streams = Vec::new();
-    for number in 0..60 {
-        let mut stream = client.open();
-        stream.sends_head(&crate::client::request("POST", &format!("/{number}"), ""));
-        streams.push(stream);
-    }
-    let mut servers: Vec<_> = (0..60).map(|_| scene.accept()).collect();
-    servers.iter_mut().for_each(|server| drop(server.head()));
-    // Nobody stops anybody from asking for more meanwhile.
-    assert!(client.quic.close_reason().is_none());
-    drop(streams);
 }

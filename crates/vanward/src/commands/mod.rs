@@ -170,6 +170,9 @@ pub(crate) fn serve(config: config::Config, setup: ::control::Setup, operation: 
             let port = alone.port().unwrap_or_default();
             message::info(&format!("{alone} accepts only IPv6; *:{port} accepts IPv4 too"));
         }
+        if let Some(address) = running.dashboard_address() {
+            message::info(&format!("dashboard at http://{address}/"));
+        }
     };
     match ::control::run_until_signal(running, operation.pid_file.as_deref(), announce) {
         Ok(()) => ExitCode::SUCCESS,

@@ -80,6 +80,12 @@ impl Process {
         self.errors.wait_for(text);
     }
 
+    /// What stands behind this text in a line of standard error.
+    pub(crate) fn told(&self, before: &str) -> Option<String> {
+        let lines = self.errors.lines();
+        lines.iter().find_map(|line| line.split_once(before)).map(|(_, told)| told.to_owned())
+    }
+
     /// The whole lines of standard output so far.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.output.lines()

@@ -1,0 +1,190 @@
+//! The dashboard: a page and the JSON that it shows, from the control thread. The page is one file that loads nothing; the
+//! JSON is that of the admin API.
+
+/// Who may ask what.
+mod gate;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, LazyLock, Weak};
+
+use api::maintenance::MaintenanceOrder;
+use aws_lc_rs::digest::{SHA256, digest};
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{get, post};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use config::ListenAddress;
+use serde_json::json;
+
+use crate::admin::{self, Sent, ending, json, maintenance, refused};
+use crate::change::Control;
+use crate::control_listener::{Place, listen_on};
+use crate::handover::Purpose;
+use gate::Gate;
+
+/// The longest body: an order, or a few `[[fault]]` tables.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+
+const STYLE: &str = concat!(
+    // The report pages have the same charts.
+    include_str!("../../report/vendor/uplot/uPlot.min.css"),
+    include_str!("dashboard/dashboard.css")
+);
+const LIBRARY: &str = include_str!("../../report/vendor/uplot/uPlot.iife.min.js");
+const SCRIPT: &str = include_str!("dashboard/dashboard.js");
+
+static PAGE: LazyLock<String> = LazyLock::new(|| {
+    include_str!("dashboard/dashboard.html")
+        .replace("{{style}}", STYLE)
+        .replace("{{library}}", LIBRARY)
+        .replace("{{script}}", SCRIPT)
+});
+
+/// Nothing but what is in the page, no other site's frame, and no requests elsewhere.
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
+    let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(digest(&SHA256, text.as_bytes())));
+    let (style, library, script) = (hash(STYLE), hash(LIBRARY), hash(SCRIPT));
+    let policy = format!(
+        "default-src 'none'; script-src {library} {script}; style-src {style}; connect-src 'self'; img-src data:; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    // Base64 is visible ASCII.
+    HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
+});
+
+/// The address of the dashboard.
+#[derive(PartialEq)]
+pub(crate) struct DashboardAddress(pub(crate) SocketAddr);
+
+impl Place for DashboardAddress {
+    type Accepting = tokio::net::TcpListener;
+    /// As it is bound: the kernel may have chosen the port.
+    type Known = SocketAddr;
+
+    fn purpose(&self) -> Purpose {
+        Purpose::Dashboard(self.0.to_string())
+    }
+
+    fn address(&self) -> ListenAddress {
+        ListenAddress::Tcp(self.0)
+    }
+
+    fn open(&self, inherited: Option<OwnedFd>) -> io::Result<(OwnedFd, SocketAddr)> {
+        listen_on(self.0, inherited)
+    }
+
+    fn accepting(socket: OwnedFd) -> io::Result<tokio::net::TcpListener> {
+        tokio::net::TcpListener::from_std(socket.into())
+    }
+}
+
+/// What each request needs.
+#[derive(Clone)]
+struct Shared {
+    control: Weak<Control>,
+    /// Which a page of this process has read, and no other site can read.
+    key: Arc<str>,
+}
+
+/// The routes of the dashboard.
+pub(crate) fn router(control: Weak<Control>) -> Router {
+    let shared = Shared { control: Weak::clone(&control), key: key().into() };
+    let of_session = shared.clone();
+    let commands = admin::shared()
+        .route("/configuration", get(configuration))
+        .route("/maintenance/on", post(begin_maintenance))
+        .route("/session", get(move |State(_): State<Weak<Control>>| session(of_session)))
+        .fallback(|| async { refused(StatusCode::NOT_FOUND, "there is nothing here") })
+        .with_state(control);
+    Router::new()
+        .route("/", get(|| async { Html(PAGE.as_str()) }))
+        .nest("/api", commands)
+        .fallback(|| async { (StatusCode::NOT_FOUND, "The dashboard is at /.\n") })
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(shared, guard))
+}
+
+/// 128 bits that nobody can guess.
+fn key() -> String {
+    let mut bytes = [0; 16];
+    // It fails only where the system has no random numbers, and then TLS has none either.
+    if aws_lc_rs::rand::fill(&mut bytes).is_err() {
+        fastrand::fill(&mut bytes);
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Lets requests in that may be, and says to browsers what the page must never do.
+async fn guard(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    let mut response = match admitted(&shared, &request) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => *refusal,
+    };
+    let fields = response.headers_mut();
+    for (name, value) in [
+        (CACHE_CONTROL, "no-store"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+        (REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ] {
+        fields.insert(name, HeaderValue::from_static(value));
+    }
+    fields.insert(CONTENT_SECURITY_POLICY, POLICY.clone());
+    response
+}
+
+fn admitted(shared: &Shared, request: &Request) -> Result<(), Box<Response>> {
+    let Some(control) = shared.control.upgrade() else { return Err(Box::new(ending())) };
+    let plan = control.plan();
+    // The listener closes in a moment.
+    let Some(dashboard) = &plan.config.dashboard else { return Err(Box::new(ending())) };
+    let gate = Gate {
+        hosts: &dashboard.hosts,
+        tokens: dashboard.tokens.as_ref().map(|tokens| &*tokens.tokens),
+        is_writable: dashboard.is_writable,
+        key: &shared.key,
+    };
+    gate.admit(request.method(), request.uri().path(), request.headers()).map_err(|(status, why)| {
+        let mut response = refused(status, why);
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        Box::new(response)
+    })
+}
+
+async fn session(shared: Shared) -> Response {
+    let Some(control) = shared.control.upgrade() else { return ending() };
+    let is_writable = control.plan().config.dashboard.as_ref().is_some_and(|dashboard| dashboard.is_writable);
+    json(StatusCode::OK, &json!({ "key": &*shared.key, "writable": is_writable }))
+}
+
+/// The configuration in force, without secrets.
+async fn configuration(State(control): State<Weak<Control>>) -> Response {
+    let Some(control) = control.upgrade() else { return ending() };
+    let plan = control.plan();
+    let text = plan.config.printed(&control.faults.over(&plan.config));
+    ([(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+}
+
+/// A page for maintenance would be any file that the proxy can read.
+async fn begin_maintenance(state: State<Weak<Control>>, Sent(body): Sent) -> Response {
+    match serde_json::from_slice(&body) {
+        Ok(MaintenanceOrder { page: Some(_), .. }) => {
+            refused(StatusCode::FORBIDDEN, "a page is named only by `vanward maintenance` and the file")
+        }
+        _ => maintenance::begin(state, Sent(body)).await,
+    }
+}
