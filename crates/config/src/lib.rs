@@ -170,6 +170,7 @@ pub use fault_kinds::{injection, written_fault, written_share};
 pub use fault_read::{faults, written_rule};
 pub use host::{listen_address, network};
 pub use ipnet::IpNet;
+pub use logline::{Addresses as LogAddresses, Format as LogFormat, Masks as LogMasks, Query as LogQuery};
 pub use mistake::Mistake;
 pub use named_file::page;
 pub use needs::{Need, Needed, SecretForm};
@@ -184,10 +185,10 @@ pub use settings::{
     CacheDisk, CacheStore, ChallengeKind, ChallengePorts, Check, ClientCertFields, CookieSecrets, Dashboard,
     DashboardTokens, Dns, DnsChallenge, DnsUpdate, DnsWay, ExternalAccount, FaultRule, Faults, Files, First,
     FollowCallers, ForwardAuth, HostHeader, Http2Limits, Jwt, KeySource, KeyType, KeyUrl, Limits, Link,
-    ListenAddress, Listener, LogFormat, LogQuery, LogTarget, Maintenance, MemoryBound, MessageFormat,
+    ListenAddress, Listener, LogTarget, Maintenance, MemoryBound, MessageFormat,
     MessageLevel, Messages, Mirror, Page, Pages, Passthrough, Policies, Pool, Probe, Protocol, QueueSettings,
     RateLimit, RequestBuffering, RequestBuffers, Require, Respond, Retry, RetryOn, Rewrite, Route,
-    RouteLimits, RouteTimeouts, Scheme, Scope, Server, ServerHost, Settings, Shaping, Shedding, SplitKey,
+    RouteLimits, RouteLog, RouteTimeouts, Scheme, Scope, Server, ServerHost, Settings, Shaping, Shedding, SplitKey,
     Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, TokenKeys, Tracing, TsigAlgorithm,
     TsigKey, Upstream, Via, WebBotAuth,
 };

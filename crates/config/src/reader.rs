@@ -321,7 +321,7 @@ impl<'t> Reader<'t> {
 
     /// The position of a byte in a string if the file contains the string literally, otherwise the position of the
     /// string.
-    fn within(&self, string: &Span, offset: usize) -> Span {
+    pub(crate) fn within(&self, string: &Span, offset: usize) -> Span {
         let quote =
             |text: &str| !text.starts_with(r#"""""#) && !text.starts_with("'''") && !text.contains('\\');
         let (places, at) = self.place(string);

@@ -18,6 +18,7 @@ use crate::files_options::{FILES, FilesWritten};
 use crate::forward_auth_options::{FORWARD_AUTH, ForwardAuthWritten};
 use crate::jwt_options::{JWT, JwtWritten};
 use crate::kind::{At, List, Located, Made, Maybe, Name, Switch, Template, Unless, Word};
+use crate::log_options::RouteLogKind;
 use crate::maintenance_options::MaintenanceKind;
 use crate::matching::{FieldName, PATTERN, ValueRuleKind, parameter_name};
 use crate::mirror_options::{MIRROR, MirrorWritten};
@@ -33,7 +34,7 @@ use crate::route_kinds::{DomainKind, PROXY_NAME, REALM, RedirectStatusKind, VIA}
 use crate::route_limits_options::{LIMITS, TIMEOUTS};
 use crate::settings::{
     Bandwidth, ClientCertFields, Maintenance, Page, Pages, RequestBuffering, Require, Retry, RouteLimits,
-    RouteTimeouts, Via,
+    RouteLog, RouteTimeouts, Via,
 };
 use crate::split_options::STICKY_SPLIT;
 use crate::sticky_options::StickyWritten;
@@ -349,8 +350,9 @@ options! {
     /// Options of a route whose value needs no conversion. To add one without relations to others, add one entry here;
     /// the proxy reads it from the `options` of `Policies`.
     pub struct RouteOptions in RouteWritten.options as USED_AS_WRITTEN {
-        access_log: Option<bool> = Maybe(Switch),
-            "Whether the requests of the route are in the access log of `[log]`. `false` leaves all of them out, also \
+        access_log: Option<RouteLog> = RouteLogKind,
+            "Whether the requests of the route are in the access log of `[log]`. `\"1%\"` logs that share of them, with \
+             the weight of each, and all that fail or are answered with 5xx. `false` leaves all of them out, also \
              those that fail; metrics count them. Default: true.";
         via: Via = VIA,
             "Name of this proxy in Via, in requests and responses; `\"off\"` adds no Via. (nginx does not \

@@ -69,7 +69,7 @@ mirror = { upstream = "canary", share = "0.5%", bodies = "1MB", max_requests = 7
 rewrite = { path = "/$capture.version/$2", host = "$host.internal:8080" }
 request_headers = { set = { X-Version = "$1" }, add = { X-Via = "vanward" }, remove = ["Cookie"] }
 response_headers = { use = ["security", "own"], set = { X-Status = "$status \"$$\"" }, default = { Server-Timing = "a" }, remove = "Server" }
-access_log = false
+access_log = "0.5%"
 cookies = { names = ["id"], domain = { "app.internal" = "example.com" }, secure = true, http_only = false, same_site = "none" }
 error_pages = { 503 = "DIR/error.json" }
 replace_errors = true
@@ -263,6 +263,14 @@ b3 = "multi"
 [shed]
 memory = "512MiB"
 concurrency = { latency_floor = "1s", tolerance = "500%", min = 4, crowd = 8, crowd_latency = "2s", window = "1s", samples_min = 1 }
+
+[log]
+target = "/var/log/vanward/access.log"
+format = '{"client":$client,"price in $$":"$header.X-Price"}'
+mask = ["token"]
+addresses = "masked"
+hide_headers = ["X-Api-Key"]
+show_headers = ["Cookie"]
 "#;
 
 /// RFC 7515 Appendix A.3.

@@ -105,7 +105,32 @@ fn one_mistake_each() {
         ),
         (
             "[log]\ntarget = \"stdout\"\nformat = \"jason\"",
-            "6:10: format: unknown word \"jason\"; did you mean \"json\"? Expected \"combined\" or \"json\"",
+            "6:11: format: \"jason\" is no format, and a text without variables says nothing; did you mean \"json\"? \
+             Expected \"extended\", \"combined\", \"json\", \"w3c\", or a text with variables such as \
+             '$client [$time] \"$request\" $status'",
+        ),
+        (
+            "[log]\ntarget = \"stdout\"\nformat = '$client $stauts'",
+            "6:19: format: there is no field \"stauts\" in the log; did you mean \"$status\"? Expected \"extended\", \
+             \"combined\", \"json\", \"w3c\", or a text with variables such as '$client [$time] \"$request\" $status'",
+        ),
+        (
+            "[log]\ntarget = \"stdout\"\nformat = \"json\"\nfields = [\"time\", \"statsu\"]",
+            "7:19: fields: there is no field \"statsu\" in the log; did you mean \"status\"? Expected the name of a field \
+             such as status or header.X-Api-Version",
+        ),
+        (
+            "[log]\ntarget = \"stdout\"\nfields = [\"time\"]",
+            "6:10: fields: \"extended\" has no choice of fields; expected format = \"json\" or \"w3c\", or no fields",
+        ),
+        (
+            "[log]\ntarget = \"stdout\"\nformat = '{\"a\":1$status}'",
+            "6:10: format: this begins with { but gives no JSON object: expected `,` or `}` at line 1 column 7 in \
+             {\"a\":1null}; expected an object such as '{\"ip\":$client,\"path\":$path}'",
+        ),
+        (
+            "[log]\ntarget = \"stdout\"\nhide_headers = [\"X-A\"]\nshow_headers = [\"x-a\"]",
+            "7:17: show_headers: x-a is in hide_headers as well; expected each name in one of the two",
         ),
         (
             "[log]\ntarget = \"stdout\"\nquery = \"none\"",

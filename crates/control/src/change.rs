@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use balance::Time;
-use config::{Config, ListenAddress, LogFormat, LogQuery, LogTarget, Mistake, Reading};
+use config::{Config, ListenAddress, LogTarget, Mistake, Reading};
 use telemetry::message;
 use telemetry::{AccessLog, Reader, WorkerLog};
 use tokio::sync::Notify;
@@ -710,18 +710,8 @@ fn open_log(config: &config::AccessLog) -> Result<AccessLog, StartError> {
         LogTarget::Stdout => (telemetry::Target::Stdout, "stdout".to_owned()),
         LogTarget::File(path) => (telemetry::Target::File(path.clone()), path.display().to_string()),
     };
-    let format = match config.format {
-        LogFormat::Combined => telemetry::Format::Combined,
-        LogFormat::Json => telemetry::Format::Json,
-    };
-    let query = match &config.query {
-        LogQuery::Full => telemetry::Query::Full,
-        LogQuery::Masked => telemetry::Query::Masked,
-        LogQuery::Omitted => telemetry::Query::Omitted,
-        LogQuery::Without(names) => telemetry::Query::Without(names.clone()),
-    };
-    let opened = AccessLog::open(target, format);
-    opened.map(|log| log.with_query(query)).map_err(|error| StartError::Log { target: name, error })
+    let lines = telemetry::LogLines::new(config.format.clone(), config.masks.clone());
+    AccessLog::open(target, lines).map_err(|error| StartError::Log { target: name, error })
 }
 
 /// Waits for the first addresses of these names, for a while.
@@ -749,7 +739,7 @@ mod tests {
 
     fn config(log: Option<&Path>) -> Config {
         let target = |path: &Path| LogTarget::File(path.to_owned());
-        let log = log.map(|path| config::AccessLog::new(target(path), LogFormat::Json));
+        let log = log.map(|path| config::AccessLog::new(target(path), config::LogFormat::Json));
         let any = "127.0.0.1:0".parse().expect("is an address");
         let server = "http://127.0.0.1:1".parse().expect("is a URL");
         let servers = Settings::for_servers(vec![any], vec![server]);

@@ -247,6 +247,7 @@ pub(crate) async fn serve(exchange: &mut Exchange<'_, '_>, hit: &Hit) -> Result<
     let shows_key =
         ctx.snapshot.plan.config.routes[routed.route].cache.as_ref().is_some_and(|policy| policy.shows_key);
     let Hit { object, is_plain } = hit;
+    exchange.state.record.cached = routed.cached.get();
     // No server has been asked: there is nothing of its response.
     exchange.memory.response.added.clear();
     let report =
@@ -256,6 +257,12 @@ pub(crate) async fn serve(exchange: &mut Exchange<'_, '_>, hit: &Hit) -> Result<
 
 /// Asks a server, for all requests for the same response or for this one only.
 pub(crate) async fn ask(exchange: &mut Exchange<'_, '_>, miss: Miss) -> Result<Next, Failure> {
+    let outcome = ask_server(exchange, miss).await;
+    exchange.state.record.cached = exchange.routed.cached.get();
+    outcome
+}
+
+async fn ask_server(exchange: &mut Exchange<'_, '_>, miss: Miss) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     if let Some(delay) = &ctx.snapshot.plan.routes[routed.route].delay {
         shaping::hold_back(ctx, delay, exchange.memory).await;

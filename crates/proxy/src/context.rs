@@ -32,6 +32,8 @@ pub mod listening;
 pub mod handover_state;
 /// The minimum rate at which a client must send and receive.
 pub(crate) mod minimum_rate;
+/// The access log as a worker has it.
+pub(crate) mod logging;
 /// The configuration, compiled for the request path.
 pub mod plan;
 /// Whether memory is short.

@@ -475,7 +475,7 @@ impl<'a> Attempt<'a> {
         if is_reused {
             worker.counters.upstream_reuses.increment();
         }
-        state.record.connected(connection.is_ok() && !is_reused);
+        state.record.connected(connection.is_ok(), is_reused);
         connection
     }
 

@@ -27,6 +27,7 @@ use crate::context::coders::Coders;
 use crate::context::exchange_slot::ExchangeSlots;
 use crate::context::handshake_notices::HandshakeNotices;
 use crate::context::listening::{ListenerId, Listening};
+use crate::context::logging::Logging;
 use crate::context::plan::{Listener, Plan};
 use crate::context::pressure::Pressure;
 use crate::context::quic_hosts::QuicHosts;
@@ -121,7 +122,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
         counters: parts.counters,
         series: parts.series,
         watched: Watched::default(),
-        log: RefCell::new(parts.log),
+        log: Logging::new(parts.log),
         state: Cell::new(State::Running),
         turned_away: Cell::new(0),
         handshake_notices: HandshakeNotices::default(),

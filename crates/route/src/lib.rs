@@ -95,6 +95,7 @@ pub use set_cookie::{CookieRewrite, CookieRewriteError, DomainRewrite, SameSite}
 pub use split::Split;
 pub use table::RouteTable;
 pub use template::{
-    OfClient, Place, Stage, TEMPLATE_BYTES_MAX, Template, TemplateError, TemplateFault, VARIABLES,
+    OfClient, Place, Stage, TEMPLATE_BYTES_MAX, Template, TemplateError, TemplateFault, Token, VARIABLES,
+    token,
 };
 pub use token::{ClaimRules, TokenSource};

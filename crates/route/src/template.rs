@@ -346,24 +346,10 @@ impl Reader<'_> {
 
     /// Reads `$name`, `${name}` or `$$`.
     fn variable(&mut self, stage: Stage, pattern: Option<&Pattern>) -> Result<(), TemplateFault> {
-        let rest = &self.text[self.offset + 1..];
-        if rest.starts_with('$') {
+        let Some((Token::Variable(name), len)) = token(&self.text[self.offset..])? else {
             self.offset += 1;
             return self.character('$');
-        }
-        let (name, len) = match rest.strip_prefix('{') {
-            Some(inside) => {
-                let len = inside.find('}').ok_or(TemplateFault::BraceMissing)?;
-                (&inside[..len], len + 2)
-            }
-            None => {
-                let name = bare_name(rest);
-                (name, name.len())
-            }
         };
-        if name.is_empty() {
-            return Err(TemplateFault::NameMissing);
-        }
         let variable = Variable::named(name, pattern)?;
         if variable.known_from() > stage {
             return Err(TemplateFault::TooEarly(name.to_owned()));
@@ -375,7 +361,7 @@ impl Reader<'_> {
             self.position = Position::Path;
         }
         self.pieces.push(Piece::Variable(variable, self.position));
-        self.offset += 1 + len;
+        self.offset += len;
         Ok(())
     }
 
@@ -394,6 +380,45 @@ impl Reader<'_> {
     }
 }
 
+/// What a text with variables begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Token<'t> {
+    /// A character that stands for itself, also one written `$$`.
+    Character(char),
+    /// A variable, by its name.
+    Variable(&'t str),
+}
+
+/// The first token of a text with variables, and its length in bytes; `None` at the end. Every text with variables is read
+/// by this, whatever variables it may have.
+///
+/// # Errors
+/// The name of a variable is missing, or its closing brace.
+pub fn token(text: &str) -> Result<Option<(Token<'_>, usize)>, TemplateFault> {
+    let Some(first) = text.chars().next() else { return Ok(None) };
+    if first != '$' {
+        return Ok(Some((Token::Character(first), first.len_utf8())));
+    }
+    let rest = &text[1..];
+    if rest.starts_with('$') {
+        return Ok(Some((Token::Character('$'), 2)));
+    }
+    let (name, len) = match rest.strip_prefix('{') {
+        Some(inside) => {
+            let len = inside.find('}').ok_or(TemplateFault::BraceMissing)?;
+            (&inside[..len], len + 2)
+        }
+        None => {
+            let name = bare_name(rest);
+            (name, name.len())
+        }
+    };
+    if name.is_empty() {
+        return Err(TemplateFault::NameMissing);
+    }
+    Ok(Some((Token::Variable(name), 1 + len)))
+}
+
 /// The name that a text begins with: letters, or two digits, or a family with what is meant of it.
 fn bare_name(text: &str) -> &str {
     let run = |text: &str, allowed: fn(u8) -> bool| {
@@ -404,7 +429,8 @@ fn bare_name(text: &str) -> &str {
         return &text[..digits];
     }
     let word = run(text, |byte| byte.is_ascii_lowercase() || byte == b'_');
-    let is_family = matches!(&text[..word], "tls" | "header" | "cookie" | "arg" | "capture");
+    let is_family =
+        matches!(&text[..word], "tls" | "header" | "cookie" | "arg" | "capture" | "time" | "response_header");
     match text[word..].strip_prefix('.') {
         Some(member) if is_family => {
             let member = run(member, |byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));

@@ -2,16 +2,6 @@
 //!
 //! Not here: what counts as a failure and its log word (the proxy decides), and any network (others serve the text).
 
-/// The access log's view of one finished request.
-mod entry;
-/// The time of a log line, rendered once a second.
-mod timestamp;
-/// Escapes untrusted bytes for log lines.
-mod escape;
-/// Hides query strings, or their values, in the log.
-mod query;
-/// Writes an entry as a line: combined or JSON.
-mod line;
 /// The access log: hands lines from the workers to the writer thread.
 mod log;
 /// The thread that writes the access log.
@@ -55,15 +45,16 @@ pub use cached::{CacheState, DiskState};
 pub use certificates::CertificateSample;
 pub use counters::{CAUSES_MAX, Causes, Counter, Counters, Fields, Gauge, Kind, Reader, Row, Snapshot};
 pub use directory::{Directory, NAMED_MAX, Names, Places, ServerName, Totals};
-pub use entry::{ClientTls, Entry, Injected, Retried, Version};
 pub use exposition::{Exposition, ServerHealthSample, ServerState};
 pub use histogram::{BUCKETS, Histogram};
 pub use history::{History, Requests, SAMPLE_PERIOD, Sample};
 pub use hour::{HOUR_POINTS, Point};
-pub use line::Format;
 pub use log::{AccessLog, Target, WorkerLog};
+pub use logline::{
+    Addresses, ClientTls, Entry, Format, Headers, Injected, Lines as LogLines, Masks, Needs, Query, Retried,
+    Version, WHOLE,
+};
 pub use process::Process;
-pub use query::Query;
 pub use series::{
     AuthCell, CacheCell, Classes, ListenerCell, MirrorCell, Place, Rare, RouteCell, Series, SeriesReader,
     ServerCell, Skip, Skipped, UpstreamCell,

@@ -12,11 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::entry::Entry;
-use crate::line::Format;
+use logline::{Entry, Lines, Needs, Timestamp};
+
 use crate::message;
-use crate::query::Query;
-use crate::timestamp::Timestamp;
 use crate::writer::{Output, Writer};
 
 /// A buffer that holds this much is handed over without waiting for the tick.
@@ -42,8 +40,7 @@ pub enum Target {
 #[derive(Clone)]
 pub struct AccessLog {
     queue: SyncSender<Message>,
-    format: Format,
-    query: Arc<Query>,
+    format: Arc<Lines>,
     state: Arc<State>,
     thread: Arc<Mutex<Option<WriterThread>>>,
 }
@@ -75,12 +72,12 @@ pub(crate) enum Message {
 
 impl AccessLog {
     /// Opens `target` and starts the thread that writes to it.
-    pub fn open(target: Target, format: Format) -> io::Result<Self> {
-        Self::open_with(target, format, Box::new(message::Sink(message::Level::Error)))
+    pub fn open(target: Target, lines: Lines) -> io::Result<Self> {
+        Self::open_with(target, lines, Box::new(message::Sink(message::Level::Error)))
     }
 
     /// The same, with another place for what the writer has to say.
-    fn open_with(target: Target, format: Format, complaints: Box<dyn Write + Send>) -> io::Result<Self> {
+    fn open_with(target: Target, lines: Lines, complaints: Box<dyn Write + Send>) -> io::Result<Self> {
         let output = match target {
             // The descriptor itself: standard output's own buffer would only copy the lines once more.
             Target::Stdout => {
@@ -89,22 +86,16 @@ impl AccessLog {
             Target::File(path) => Output::file(path)?,
             Target::Writer(writer) => Output::stream("the log's writer", writer),
         };
-        let (queue, lines) = sync_channel(QUEUE_BATCHES);
+        let (queue, batches) = sync_channel(QUEUE_BATCHES);
         let state = Arc::new(State::default());
-        let writer = Writer::new(lines, output, complaints, Arc::clone(&state));
+        let writer = Writer::new(batches, output, complaints, Arc::clone(&state));
         let (alive, running) = sync_channel(0);
         let handle = thread::Builder::new().name("access log".to_owned()).spawn(move || {
             let _alive: SyncSender<()> = alive;
             writer.run();
         })?;
         let thread = Arc::new(Mutex::new(Some(WriterThread { handle, running })));
-        Ok(Self { queue, format, query: Arc::default(), state, thread })
-    }
-
-    /// Sets how query strings are logged.
-    #[must_use]
-    pub fn with_query(self, query: Query) -> Self {
-        Self { query: Arc::new(query), ..self }
+        Ok(Self { queue, format: Arc::new(lines), state, thread })
     }
 
     /// The log of one worker.
@@ -113,8 +104,7 @@ impl AccessLog {
         let (home, spares) = sync_channel(SPARE_BATCHES);
         WorkerLog {
             queue: self.queue.clone(),
-            format: self.format,
-            query: Arc::clone(&self.query),
+            format: Arc::clone(&self.format),
             state: Arc::clone(&self.state),
             timestamp: Timestamp::new(),
             lines: Vec::with_capacity(BATCH_BYTES),
@@ -169,8 +159,7 @@ impl AccessLog {
 /// The access log of one worker. Dropping it hands over its lines.
 pub struct WorkerLog {
     queue: SyncSender<Message>,
-    format: Format,
-    query: Arc<Query>,
+    format: Arc<Lines>,
     state: Arc<State>,
     timestamp: Timestamp,
     lines: Vec<u8>,
@@ -179,6 +168,12 @@ pub struct WorkerLog {
 }
 
 impl WorkerLog {
+    /// What has to be found out for a line.
+    #[must_use]
+    pub fn needs(&self) -> Needs {
+        self.format.needs()
+    }
+
     /// Appends the line of a request that ended at `now`.
     pub fn record(&mut self, entry: &Entry<'_>, now: SystemTime) {
         if self.lines.len() >= BATCH_BYTES && !self.hand_over() {
@@ -186,7 +181,7 @@ impl WorkerLog {
             return;
         }
         self.timestamp.set(now);
-        self.format.write(entry, &self.query, &self.timestamp, &mut self.lines);
+        self.format.write(entry, &self.timestamp, &mut self.lines);
         if self.lines.len() >= BATCH_BYTES {
             self.hand_over();
         }
@@ -273,7 +268,7 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
-    use crate::entry::Version;
+    use logline::{Format, Masks, Version};
 
     const ENTRY: Entry<'static> = Entry {
         method: b"GET",
@@ -321,7 +316,7 @@ mod tests {
 
     fn open(target: &Kept, complaints: &Kept) -> AccessLog {
         let target = Target::Writer(Box::new(target.clone()));
-        AccessLog::open_with(target, Format::Json, Box::new(complaints.clone()))
+        AccessLog::open_with(target, Lines::new(Format::Json, Masks::default()), Box::new(complaints.clone()))
             .expect("a thread can be started")
     }
 

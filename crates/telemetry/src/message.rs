@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::escape;
-use crate::timestamp::Timestamp;
+use logline::{Timestamp, escape};
 
 /// The level of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

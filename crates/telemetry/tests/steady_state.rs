@@ -3,12 +3,23 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, UNIX_EPOCH};
 
-use telemetry::{AccessLog, Entry, Format, Retried, Target, Version};
+use telemetry::{AccessLog, Entry, Format, LogLines, Masks, Retried, Target, Version};
 
 #[test]
 fn a_line_allocates_nothing() {
-    for format in [Format::Combined, Format::Json] {
-        let log = AccessLog::open(Target::Writer(Box::new(std::io::sink())), format).expect("opens");
+    let fields = ["time", "client", "method", "path", "query", "status", "duration_ms", "retried", "detail"];
+    let fields = fields.map(str::to_owned);
+    let template = "$client [$time.common] \"$request\" $status $header.X-A $cookie.a $arg.with";
+    for format in [
+        Format::Extended,
+        Format::Combined,
+        Format::Json,
+        Format::new("json", &fields).expect("a format"),
+        Format::new("w3c", &[]).expect("a format"),
+        Format::new(template, &[]).expect("a format"),
+    ] {
+        let lines = LogLines::new(format.clone(), Masks::default());
+        let log = AccessLog::open(Target::Writer(Box::new(std::io::sink())), lines).expect("opens");
         let mut worker = log.for_worker();
         let mut entry = Entry {
             method: b"GET",

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use balance::ShedSettings;
 use http2::FloodLimits;
+use logline::{Format, Masks};
+use shape::Share;
 
 /// Time-outs. All are kept to within a tenth of a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,16 +184,27 @@ pub struct AccessLog {
     /// The destination: standard output or a file.
     pub target: LogTarget,
     /// The format; one line per request.
-    pub format: LogFormat,
-    /// Which parts of query strings are logged.
-    pub query: LogQuery,
+    pub format: Format,
+    /// What is hidden in lines.
+    pub masks: Masks,
 }
 
 impl AccessLog {
-    /// An access log with full query strings.
-    pub fn new(target: LogTarget, format: LogFormat) -> Self {
-        Self { target, format, query: LogQuery::Full }
+    /// An access log with full query strings and addresses.
+    pub fn new(target: LogTarget, format: Format) -> Self {
+        Self { target, format, masks: Masks::default() }
     }
+}
+
+/// Which requests of a route are in the access log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteLog {
+    /// All of them.
+    All,
+    /// None, also of those that fail.
+    Off,
+    /// This share, and all those that fail or are answered with 5xx.
+    Share(Share),
 }
 
 /// The destination of the access log.
@@ -201,28 +214,4 @@ pub enum LogTarget {
     Stdout,
     /// A file, to which lines are appended.
     File(PathBuf),
-}
-
-/// Which parts of query strings are logged, in targets and in Referer.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum LogQuery {
-    /// The whole query.
-    #[default]
-    Full,
-    /// Only the names of parameters.
-    Masked,
-    /// No query.
-    Omitted,
-    /// Everything but the values of these parameters.
-    Without(Vec<String>),
-}
-
-/// The format of the access log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LogFormat {
-    /// The Combined Log Format of Apache httpd.
-    #[default]
-    Combined,
-    /// One JSON object per line, with timings and the cause of a failure.
-    Json,
 }

@@ -56,7 +56,7 @@ impl<'a> BodySink<'a> {
         if !plan.filters.is_empty() {
             plan.filters.change_head(head, &mut plan.framing, ctx.client.socket.frames_itself());
         }
-        state.record.head_bytes_sent = head.len() as u64;
+        state.record.head_leaves(head);
         let left = Cell::new(plan.filters.cut_after().unwrap_or(u64::MAX));
         let delivery = Delivery::new(ctx, state.route());
         Self { delivery, pace: None, plan, left, is_cut: Cell::default(), sent_bytes: Cell::default() }

@@ -7,7 +7,7 @@ use disk::{DiskStanding, DiskTally};
 use telemetry::{CacheCell, CacheState, DiskState};
 
 use super::Cache;
-use crate::context::exchange::{ExchangeContext, RoutedRequest};
+use crate::context::exchange::{Cached, ExchangeContext, RoutedRequest};
 use api::status::{CacheStatus, DiskStatus, HitRatesStatus, RouteCacheStatus};
 
 /// The cache counters of a request's route, if they are kept.
@@ -20,6 +20,7 @@ pub(super) fn cell<'a>(ctx: &ExchangeContext<'a>, routed: &RoutedRequest) -> Opt
 /// Counts a hit.
 #[inline]
 pub(super) fn hit(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) {
+    routed.cached.set(Cached::Hit);
     ctx.worker.counters.cache_hits.increment();
     if let Some(cell) = cell(ctx, routed) {
         cell.hits.increment();
@@ -28,6 +29,7 @@ pub(super) fn hit(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) {
 
 /// Counts a stale response that was served.
 pub(super) fn stale(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) {
+    routed.cached.set(Cached::Stale);
     ctx.worker.counters.cache_stale.increment();
     if let Some(cell) = cell(ctx, routed) {
         cell.stale.increment();
@@ -36,6 +38,7 @@ pub(super) fn stale(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) {
 
 /// Counts a miss: the request goes to a server.
 pub(super) fn miss(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, forward: Forward) {
+    routed.cached.set(Cached::Forwarded(forward));
     ctx.worker.counters.cache_misses.increment();
     if let Some(cell) = cell(ctx, routed) {
         cell.misses.count(forward as usize);

@@ -78,7 +78,7 @@ pub(super) async fn whole(
     let plan = ResponsePlan::new(ctx, routed, object.stored().status, Framing::Length(length), true);
     begin(exchange, object, &report, (&Extent::Whole, length, &plan))?;
     let out = &mut exchange.memory.response.out;
-    exchange.state.record.head_bytes_sent = out.len() as u64;
+    exchange.state.record.head_leaves(out);
     let (next, follows) = (plan.next(), plan.at_end());
     let delivery = Delivery::of(ctx, routed);
     if routed.method == Method::Head || length == 0 {

@@ -380,7 +380,8 @@ impl Driver<'_> {
         self.worker.snapshot().plan.trusts(self.address())
     }
 
-    fn log<'e>(&'e self, failure: Failure, detail: &'e str, fill: impl FnOnce(Entry<'e>) -> Entry<'e>) {
+    /// Logs what happened to a connection. Returns whether there is a log.
+fn log<'e>(&'e self, failure: Failure, detail: &'e str, fill: impl FnOnce(Entry<'e>) -> Entry<'e>) {
         let tls = self.tls.as_deref().map(ClientTls::entry).unwrap_or_default();
         log(self.worker, self.address(), failure, detail, |entry| fill(Entry { tls, ..entry }));
     }
@@ -397,9 +398,7 @@ pub(crate) fn tell_handshake(worker: &Worker, address: IpAddr, why: &str) {
     if more > 0 {
         detail += &format!("; {more} more handshakes failed before and are not told of");
     }
-    if worker.is_logging() {
-        log(worker, address, failure, &detail, |entry| entry);
-    } else {
+    if !log(worker, address, failure, &detail, |entry| entry) {
         let word = failure.facts().word;
         message::warn(&format!("{address}: {word}: QUIC handshake failed: {detail}"));
     }
@@ -411,16 +410,17 @@ fn log<'e>(
     failure: Failure,
     detail: &'e str,
     fill: impl FnOnce(Entry<'e>) -> Entry<'e>,
-) {
-    if let Some(log) = worker.log.borrow_mut().as_mut() {
-        let entry = fill(Entry {
-            version: Some(telemetry::Version(3, 0)),
-            cause: Some(failure.facts().word),
-            detail: Some(detail),
-            ..Entry::new(address)
-        });
-        log.record(&entry, worker.wall_clock_at(Instant::now()));
-    }
+) -> bool {
+    let mut log = worker.log.borrow_mut();
+    let Some(log) = log.as_mut() else { return false };
+    let entry = fill(Entry {
+        version: Some(telemetry::Version(3, 0)),
+        cause: Some(failure.facts().word),
+        detail: Some(detail),
+        ..Entry::new(address)
+    });
+    log.record(&entry, worker.wall_clock_at(Instant::now()));
+    true
 }
 
 /// What a client is disconnected for.

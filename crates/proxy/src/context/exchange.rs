@@ -1,8 +1,10 @@
 //! The context of a request (worker, plan, client), and the decisions about it.
 
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::rc::Rc;
 
+use ::cache::Forward;
 use http1::{ConnectionOptions, Framing, Method, RequestHead, Target, Version};
 
 use crate::context::client::Client;
@@ -70,7 +72,37 @@ pub(crate) struct RoutedRequest {
     pub(crate) has_policies: bool,
     /// Whether the route has a cache.
     pub(crate) is_cached: bool,
+    /// What the cache did, for the log.
+    pub(crate) cached: Cell<Cached>,
     pub(crate) purpose: Purpose,
+}
+
+/// What the cache did for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Cached {
+    /// There is none, or it was not asked.
+    #[default]
+    Unasked,
+    /// A stored response was sent.
+    Hit,
+    /// A stored response was sent although it is stale.
+    Stale,
+    /// The request went to a server for this reason.
+    Forwarded(Forward),
+}
+
+impl Cached {
+    /// The word for the log; empty if the cache was not asked.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Unasked => "",
+            Self::Hit => "hit",
+            Self::Stale => "stale",
+            Self::Forwarded(Forward::Stale) => "expired",
+            Self::Forwarded(Forward::Bypass | Forward::Method | Forward::Request) => "bypass",
+            Self::Forwarded(Forward::UriMiss | Forward::VaryMiss | Forward::Partial) => "miss",
+        }
+    }
 }
 
 impl RoutedRequest {
@@ -89,6 +121,7 @@ impl RoutedRequest {
             upstream: 0,
             has_policies: false,
             is_cached: false,
+            cached: Cell::default(),
             purpose: Purpose::Client,
         }
     }

@@ -9,6 +9,8 @@ pub mod server_state;
 mod passthrough;
 /// Routes and their policies.
 mod routes;
+/// Which requests of a route are in the access log.
+mod logged;
 /// How clients of a route prove who they are.
 mod authentication;
 /// A route's mirror.

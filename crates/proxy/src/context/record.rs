@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use balance::Event;
 use http1::{Glimpse, Name, Version};
-use telemetry::{Entry, Places, Retried, WorkerLog};
+use telemetry::{Entry, Headers, Needs, Places, Retried, WHOLE, WorkerLog};
 
 use crate::context::client_tls::ClientTls;
-use crate::context::exchange::{ExchangeContext, RoutedRequest};
+use crate::context::exchange::{Cached, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::{Memory, Request};
 use crate::context::explain::{self, Known};
 use crate::context::failure::Failure;
 use crate::context::plan::Policies;
-use crate::context::seen;
+use crate::context::seen::{self, Fields};
 use crate::context::tracing::EndedAttempt;
 use crate::context::under_way::{Beginning, Note};
 pub(crate) use spans::AUTH_SPAN;
@@ -47,6 +47,18 @@ pub(crate) struct Record<'a> {
     connected: Option<Instant>,
     first_byte: Option<Instant>,
     upstream_ended: Option<Instant>,
+    /// When the head of the response was about to leave; only where the log tells.
+    head_left: Option<Instant>,
+    /// The head of the response; only where the log needs it.
+    head: Vec<u8>,
+    /// What the log needs.
+    needs: Needs,
+    /// Whether the times of attempts are wanted.
+    is_attempt_timed: bool,
+    /// Whether the last attempt used a connection that had been used before.
+    is_reused: bool,
+    /// What the cache did.
+    pub(crate) cached: Cached,
     pub(crate) route: Option<usize>,
     /// The client that a trusted proxy names.
     pub(crate) named: Option<IpAddr>,
@@ -103,7 +115,9 @@ impl<'a> Record<'a> {
     pub(crate) fn detached(ctx: &'a ExchangeContext<'a>) -> Self {
         let worker = ctx.worker;
         let plan = &ctx.snapshot.plan;
-        let is_timed = worker.is_logging() || plan.config.is_measured() || plan.tracing.is_some();
+        let needs = worker.log.needs();
+        let are_attempts_told = plan.config.is_measured() || plan.tracing.is_some();
+        let is_timed = are_attempts_told || needs.has(Needs::ENTRY);
         Self {
             ctx,
             began: is_timed.then(Instant::now),
@@ -111,6 +125,12 @@ impl<'a> Record<'a> {
             connected: None,
             first_byte: None,
             upstream_ended: None,
+            head_left: None,
+            head: Vec::new(),
+            needs,
+            is_attempt_timed: are_attempts_told || needs.has(Needs::UPSTREAM_TIMES),
+            is_reused: false,
+            cached: Cached::Unasked,
             route: None,
             named: None,
             user: None,
@@ -160,13 +180,13 @@ impl<'a> Record<'a> {
     }
 
     fn clock(&self) -> Option<Instant> {
-        self.is_timed().then(Instant::now)
+        self.is_attempt_timed.then(Instant::now)
     }
 
     /// Notes that a server was chosen (at `now`, if known), and a connection to it is about to be made.
     pub(crate) fn attempt_began(&mut self, upstream: usize, server: usize, now: Option<Instant>) {
         self.server = Some((upstream, server));
-        self.attempt_began = if self.is_timed() {
+        self.attempt_began = if self.is_attempt_timed {
             if let Some(note) = &self.note {
                 note.asks(upstream, server);
             }
@@ -175,13 +195,19 @@ impl<'a> Record<'a> {
             None
         };
         self.connected = None;
+        // Unless one is made.
+        self.is_reused = true;
         self.first_byte = None;
     }
 
-    /// Notes that connecting has ended. `is_new` is false if it failed, or if a connection is reused.
-    pub(crate) fn connected(&mut self, is_new: bool) {
+    /// Notes that connecting has ended, unless a connection is reused.
+    pub(crate) fn connected(&mut self, is_success: bool, is_reused: bool) {
+        self.is_reused = is_reused;
+        if is_reused {
+            return;
+        }
         self.connected = self.clock();
-        if let (true, Some((upstream, _)), Some(places)) = (is_new, self.server, self.places())
+        if let (true, Some((upstream, _)), Some(places)) = (is_success, self.server, self.places())
             && let Some(duration) = self.since_attempt(self.connected)
         {
             self.ctx.worker.series.upstream(places.upstream(upstream)).connect.observe(duration);
@@ -254,15 +280,38 @@ impl<'a> Record<'a> {
     /// Notes that the server's response has ended.
     pub(crate) fn upstream_ended(&mut self) {
         // Only the log and traces tell.
-        if self.ctx.worker.is_logging() || self.is_traced() {
+        if self.needs.has(Needs::UPSTREAM_TIMES) || self.is_traced() {
             self.upstream_ended = self.clock();
+        }
+    }
+
+    /// Notes that this head of the response is about to leave.
+    #[inline]
+    pub(crate) fn head_leaves(&mut self, head: &[u8]) {
+        self.head_bytes_sent = head.len() as u64;
+        if self.needs.has_any(Needs::FIRST_BYTE.and(Needs::RESPONSE_HEAD)) {
+            self.keep_head(head);
+        }
+    }
+
+    #[cold]
+    fn keep_head(&mut self, head: &[u8]) {
+        if self.needs.has(Needs::FIRST_BYTE) {
+            self.head_left = Some(Instant::now());
+        }
+        if self.needs.has(Needs::RESPONSE_HEAD) {
+            if self.head.capacity() == 0 {
+                self.head = self.ctx.worker.log.take_head();
+            }
+            self.head.clear();
+            self.head.extend_from_slice(head);
         }
     }
 
     /// Adds details of a failure, behind those of earlier attempts. Only the log and traces show them.
     #[cold]
     pub(crate) fn explain(&mut self, memory: &mut Memory, failure: Failure) {
-        if !self.ctx.worker.is_logging() && !self.is_traced() {
+        if !self.needs.has(Needs::DETAIL) && !self.is_traced() {
             return;
         }
         let known = Known {
@@ -370,10 +419,18 @@ impl<'a> Record<'a> {
             }
         }
         let routes = &self.ctx.snapshot.plan.routes;
-        if self.route.is_none_or(|route| routes[route].is_logged)
+        if !self.needs.has(Needs::ENTRY) {
+            return;
+        }
+        let has_failed = self.failure.is_some() || self.status >= 500;
+        let weight = match self.route {
+            None => Some(WHOLE),
+            Some(route) => routes[route].logged.weight(has_failed, || fastrand::u32(..)),
+        };
+        if let Some(weight) = weight
             && let Some(log) = worker.log.borrow_mut().as_mut()
         {
-            self.log(log, &memory.request, began, duration);
+            self.log(log, &memory.request, (began, duration), weight);
         }
     }
 
@@ -395,60 +452,39 @@ impl<'a> Record<'a> {
         request.head.len as u64 + body
     }
 
-    fn log(&self, log: &mut WorkerLog, request: &Request, began: Instant, duration: Duration) {
-        let bytes = request.head_bytes();
+    fn log(
+        &self,
+        log: &mut WorkerLog,
+        request: &Request,
+        (began, duration): (Instant, Duration),
+        weight: u32,
+    ) {
         let plan = &self.ctx.snapshot.plan;
-        let head = &request.head;
-        let is_whole = head.len > 0;
-        // Of a head that was refused, those fields that were read before.
-        let value = |name| head.value(bytes, name).unwrap_or(b"");
-        let glimpse = if is_whole { Glimpse::default() } else { Glimpse::of(bytes) };
-        let version = if is_whole { Some(head.start.version) } else { glimpse.version };
-        let is_connect = matches!(head.start.version, Version::Http2 | Version::Http3)
-            && head.field(Name::Upgrade).is_some();
         let route = self.route.map(|route| &plan.routes[route]);
         let policies = route.and_then(|route| route.policies.as_deref());
         let upstream = self.server.map(|(upstream, _)| &plan.upstreams[upstream]);
         let server = |index: usize| Some(upstream?.servers.get(index)?.authority.as_str());
-        let retried = self.retried.map(|(index, failure)| Retried {
-            server: server(usize::from(index)).unwrap_or_default(),
-            cause: failure.facts().word,
-        });
-        let entry = Entry {
-            client: self.named.unwrap_or(self.ctx.client.address),
-            peer: self.named.map(|_| self.ctx.client.address),
-            request_id: self.request_id(request, policies),
-            user: policies.map_or("", |policies| policies.user(self.user, &request.texts)),
-            scheme: if is_whole { seen::scheme(self.ctx, head, bytes) } else { "" },
-            // RFC 8441 §5: what is an upgrade here was a CONNECT there.
-            method: if is_connect {
-                b"CONNECT"
-            } else if is_whole {
-                head.start.method_span.of(bytes)
-            } else {
-                glimpse.method
-            },
-            target: if is_whole { head.start.target.of(bytes) } else { glimpse.target },
-            version: version.map(|version| match version {
-                Version::Http10 => telemetry::Version(1, 0),
-                Version::Http11 => telemetry::Version(1, 1),
-                Version::Http2 => telemetry::Version(2, 0),
-                Version::Http3 => telemetry::Version(3, 0),
+        let retried = match self.retries {
+            0 => [Retried { server: "", cause: "" }; RETRIES_NOTED],
+            _ => self.retried.map(|(index, failure)| Retried {
+                server: server(usize::from(index)).unwrap_or_default(),
+                cause: failure.facts().word,
             }),
+        };
+        let sent = Sent { request: Fields::of(&request.head, request.head_bytes()), response: &self.head };
+        let entry = Entry {
             status: self.status,
             body_bytes_sent: self.body_bytes_sent,
-            bytes_received: self.bytes_received(request),
-            referer: value(Name::Referer),
-            user_agent: value(Name::UserAgent),
-            host: value(Name::Host),
-            tls: self.ctx.client.tls.as_deref().map(ClientTls::entry).unwrap_or_default(),
+            bytes_sent: self.head_bytes_sent + self.body_bytes_sent,
             route: route.map(|route| route.label.as_str()),
             upstream: upstream.map(|upstream| upstream.config.name.as_str()),
             server: self.server.and_then(|(_, index)| server(index)),
             duration,
+            first_byte: self.head_left.map(|left| left.duration_since(began)),
             upstream_connect: self.since_attempt(self.connected),
             upstream_first_byte: self.since_attempt(self.first_byte),
             upstream_total: self.since_attempt(self.upstream_ended),
+            is_upstream_reused: self.server.map(|_| self.is_reused),
             retries: self.retries,
             retried: &retried[..usize::from(self.retries).min(RETRIES_NOTED)],
             queued: self.detours.queued,
@@ -457,8 +493,64 @@ impl<'a> Record<'a> {
             fault: self.injected.as_ref().map(InjectedFault::told),
             cause: self.failure.map(|failure| failure.facts().word),
             detail: self.detail.as_deref(),
+            cache: self.cached.word(),
+            weight,
+            headers: &sent,
+            ..self.of_request(request, policies)
         };
         log.record(&entry, self.ctx.worker.wall_clock_at(began + duration));
+    }
+
+    /// What the log tells of the client and its request.
+    #[inline]
+    fn of_request<'e>(&'e self, request: &'e Request, policies: Option<&'e Policies>) -> Entry<'e> {
+        let (needs, client) = (self.needs, self.ctx.client);
+        let (head, bytes) = (&request.head, request.head_bytes());
+        let is_whole = head.len > 0;
+        // Of a head that was refused, those fields that were read before.
+        let value = |name| {
+            if needs.has(Needs::NAMED_HEADERS) { head.value(bytes, name).unwrap_or(b"") } else { b"" }
+        };
+        let glimpse = if is_whole { Glimpse::default() } else { Glimpse::of(bytes) };
+        let version = if is_whole { Some(head.start.version) } else { glimpse.version };
+        let is_connect = matches!(head.start.version, Version::Http2 | Version::Http3)
+            && head.field(Name::Upgrade).is_some();
+        let method = if is_whole { head.start.method_span.of(bytes) } else { glimpse.method };
+        Entry {
+            peer: self.named.map(|_| client.address),
+            request_id: if needs.has(Needs::REQUEST_ID) { self.request_id(request, policies) } else { b"" },
+            user: policies.map_or("", |policies| policies.user(self.user, &request.texts)),
+            scheme: if is_whole { seen::scheme(self.ctx, head, bytes) } else { "" },
+            // RFC 8441 §5: what is an upgrade here was a CONNECT there.
+            method: if is_connect { b"CONNECT" } else { method },
+            target: if is_whole { head.start.target.of(bytes) } else { glimpse.target },
+            version: version.map(|version| match version {
+                Version::Http10 => telemetry::Version(1, 0),
+                Version::Http11 => telemetry::Version(1, 1),
+                Version::Http2 => telemetry::Version(2, 0),
+                Version::Http3 => telemetry::Version(3, 0),
+            }),
+            bytes_received: self.bytes_received(request),
+            referer: value(Name::Referer),
+            user_agent: value(Name::UserAgent),
+            host: value(Name::Host),
+            tls: match client.tls.as_deref() {
+                Some(tls) if needs.has(Needs::TLS) => ClientTls::entry(tls),
+                _ => telemetry::ClientTls::default(),
+            },
+            listener: if needs.has(Needs::LISTENER) { self.listener() } else { "" },
+            worker: self.ctx.worker.index,
+            // Streams of one connection have no order.
+            connection_request: if client.socket.frames_itself() { 0 } else { client.served },
+            ..Entry::new(self.named.unwrap_or(client.address))
+        }
+    }
+
+    /// The name of the listener; empty if it is gone.
+    fn listener(&self) -> &'a str {
+        let listeners = &self.ctx.snapshot.plan.config.listeners;
+        let place = self.ctx.client.listening.place();
+        place.and_then(|place| listeners.get(place)).map_or("", |listener| listener.name.as_str())
     }
 
     /// By what servers know a request: the name that it was given here, or the one that it came with and that passes on.
@@ -482,6 +574,33 @@ impl Drop for Record<'_> {
         }
         if let Some(note) = &self.note {
             note.end();
+        }
+        if self.head.capacity() > 0 {
+            self.ctx.worker.log.give_head(std::mem::take(&mut self.head));
+        }
+    }
+}
+
+/// The header fields of a request and its response, for the log.
+#[derive(Debug)]
+struct Sent<'a> {
+    request: Fields<'a>,
+    /// The head of the response as it left; empty if nothing is to be told of it.
+    response: &'a [u8],
+}
+
+impl Headers for Sent<'_> {
+    fn request(&self, name: &[u8], see: &mut dyn FnMut(&[u8])) {
+        route::Fields::values(&self.request, name).for_each(see);
+    }
+
+    fn response(&self, name: &[u8], see: &mut dyn FnMut(&[u8])) {
+        for line in self.response.split(|&byte| byte == b'\n').skip(1) {
+            if let Some(colon) = line.iter().position(|&byte| byte == b':')
+                && line[..colon].eq_ignore_ascii_case(name)
+            {
+                see(line[colon + 1..].trim_ascii());
+            }
         }
     }
 }

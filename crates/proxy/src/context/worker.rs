@@ -17,6 +17,7 @@ use crate::context::coders::Coders;
 use crate::context::exchange_slot::ExchangeSlots;
 use crate::context::handshake_notices::HandshakeNotices;
 use crate::context::listening::{ListenerId, Listening};
+use crate::context::logging::Logging;
 use crate::context::plan::Plan;
 use crate::context::pressure::{ADMITTED_MIN, Pressure};
 use crate::context::quic_hosts::QuicHosts;
@@ -140,7 +141,7 @@ pub(crate) struct Worker {
     /// What there is for those who watch.
     pub(crate) watched: Watched,
     /// The access log; `None` if it is off.
-    pub(crate) log: RefCell<Option<WorkerLog>>,
+    pub(crate) log: Logging,
     pub(crate) state: Cell<State>,
     /// The number of rejected clients that are not gone yet.
     pub(crate) turned_away: Cell<usize>,
@@ -307,11 +308,6 @@ impl Worker {
         while self.state.get() == State::Running {
             self.is_leaving.notified().await;
         }
-    }
-
-    /// Whether requests are logged.
-    pub(crate) fn is_logging(&self) -> bool {
-        self.log.borrow().is_some()
     }
 
     /// Shows what is under way. Who asked may have gone.

@@ -63,7 +63,7 @@ pub(super) fn at_once(exchange: &mut Exchange<'_, '_>, file: Rc<ServedFile>) -> 
     write_head(ctx, routed, exchange.memory, (representation, &Extent::Whole, length), &plan);
     let out = &exchange.memory.response.out;
     exchange.state.answers(200);
-    exchange.state.record.head_bytes_sent = out.len() as u64;
+    exchange.state.record.head_leaves(out);
     let (mut sent_bytes, end) = (0, body_end(routed, representation));
     let is_here = representation.content().is_some() || end == 0;
     let outcome = loop {
@@ -195,7 +195,7 @@ async fn unfiltered(
 ) -> Result<(), Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let Response { out, buffer, .. } = &mut exchange.memory.response;
-    exchange.state.record.head_bytes_sent = out.len() as u64;
+    exchange.state.record.head_leaves(out);
     let mut head_bytes = out.len() as u64;
     let mut sender = Sender { ctx, delivery: Delivery::of(ctx, routed), representation, sent_bytes: 0 };
     for (index, Segment { text, range }) in segments.iter().enumerate() {

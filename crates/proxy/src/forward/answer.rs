@@ -309,7 +309,7 @@ async fn send_whole(
     state: &mut ExchangeState<'_>,
 ) -> Result<(), Failure> {
     let head_bytes = head.len();
-    state.record.head_bytes_sent = head_bytes as u64;
+    state.record.head_leaves(head);
     state.body_bytes_sent = body.len() as u64;
     let delivery = Delivery::new(ctx, state.route());
     let mut sent = 0;

@@ -61,7 +61,7 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
         plan.filters.change_head(&mut response.out, &mut plan.framing, client.socket.frames_itself());
     }
     exchange.state.answers(status);
-    exchange.state.record.head_bytes_sent = response.out.len() as u64;
+    exchange.state.record.head_leaves(&response.out);
     if status == 101 {
         return cold(|| switch(exchange, &reply, plan.filters)).await;
     }

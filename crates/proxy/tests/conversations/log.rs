@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use config::{AccessLog, LogFormat, LogTarget, Settings};
+use config::{AccessLog, LogFormat, LogTarget, RouteLog, Settings};
 use serde_json::Value;
+use shape::Share;
 use testkit::text::{GET_SEEN, OK, OK_GOT, expand, failure_and_close, failure_and_go_on};
 
 use crate::scene::Scene;
@@ -53,7 +54,7 @@ fn ask(scene: &Scene) {
 
 #[test]
 fn a_request_is_a_line_of_the_combined_format() {
-    let lines = logged(LogFormat::Combined, ask);
+    let lines = logged(LogFormat::Extended, ask);
     assert_eq!(lines.len(), 1, "{lines:#?}");
     let line = &lines[0];
     assert!(line.starts_with("127.0.0.1 - - ["), "{line}");
@@ -88,6 +89,122 @@ fn a_request_is_an_object_of_the_json_format() {
     assert!(time("upstream_connect_ms") <= time("upstream_first_byte_ms"), "{line}");
     assert!(time("upstream_first_byte_ms") <= time("upstream_total_ms"), "{line}");
     assert!(time("upstream_total_ms") <= time("duration_ms"), "{line}");
+}
+
+#[test]
+fn a_request_is_a_line_of_a_template() {
+    let template = "$client \"$request\" $path $query $status $body_bytes_sent $listener $worker $upstream_reused \
+                    $connection_request $attempts $trace_id \"$header.x-two\" $header.cookie $response_header.date \
+                    $response_header.via $upstream_connect_ms $cause";
+    let format = LogFormat::new(template, &[]).expect("a format");
+    let lines = logged(format, |scene| {
+        let fields = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\nX-Two: a\r\nX-Two: b\r\n\
+                      Cookie: id=s3cret\r\n";
+        let request = format!("GET /a?b HTTP/1.1\r\nHost: test\r\n{fields}\r\n");
+        let seen = format!("GET /a?b HTTP/1.1\r\nHost: test\r\n{fields}{{ours}}\r\n");
+        scene.play(
+            "template",
+            &[
+                ClientSends(&request),
+                ServerAccepts,
+                ServerGets(&seen),
+                ServerSends(OK),
+                ClientGets(OK_GOT),
+                ClientSends(&request),
+                ServerGets(&seen),
+                ServerSends(OK),
+                ClientGets(OK_GOT),
+            ],
+        );
+    });
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+    let [first, second] = [0, 1].map(|at| lines[at].split_whitespace().collect::<Vec<_>>());
+    let (listener, worker) = (first[8], first[9]);
+    assert!(listener.starts_with("127.0.0.1:"), "{lines:#?}");
+    let expected = |number: u32, is_reused: bool| {
+        format!(
+            "127.0.0.1 \"GET /a?b HTTP/1.1\" /a b 200 2 {listener} {worker} {is_reused} {number} 1 \
+             0af7651916cd43dd8448eb211c80319c \"a, b\" *** D 1.1\\x20vanward "
+        )
+    };
+    assert!(lines[0].starts_with(&expected(1, false)), "{}", lines[0]);
+    // A connection that is there already took no time to make.
+    assert!(first[first.len() - 2].parse::<f64>().is_ok(), "{}", lines[0]);
+    assert_eq!(lines[1], expected(2, true) + "- -");
+    assert_eq!(second.len(), first.len());
+}
+
+#[test]
+fn the_first_byte_leaves_before_the_request_ends() {
+    let format = LogFormat::new("$first_byte_ms $duration_ms", &[]).expect("a format");
+    let lines = logged(format, ask);
+    let times: Vec<f64> = lines[0].split(' ').map(|time| time.parse().expect("a number")).collect();
+    assert!(0.0 < times[0] && times[0] <= times[1], "{times:?}");
+}
+
+#[test]
+fn of_a_sample_all_are_logged_that_fail() {
+    let share = |millionths| Some(RouteLog::Share(Share::of_millionths(millionths).expect("a share")));
+    for (share, expected) in [(share(0), &[503, 502][..]), (share(1_000_000), &[200, 503, 502])] {
+        let lines = logged_with(
+            LogFormat::Json,
+            |config| config.routes[0].policies.options.access_log = share,
+            |scene| {
+                let unavailable = OK.replace("200 OK", "503 Service Unavailable");
+                scene.play(
+                    "sample",
+                    &[
+                        ClientSends(testkit::text::GET),
+                        ServerAccepts,
+                        ServerGets(GET_SEEN),
+                        ServerSends(OK),
+                        ClientGets(OK_GOT),
+                        ClientSends(testkit::text::GET),
+                        ServerGets(GET_SEEN),
+                        ServerSends(&unavailable),
+                        ClientGets(&OK_GOT.replace("200 OK", "503 Service Unavailable")),
+                        ClientSends("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n"),
+                        ServerGets("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n{ours}\r\n"),
+                        ServerSends("nonsense\r\n\r\n"),
+                        ClientGets(&failure_and_go_on(
+                            "502 Bad Gateway",
+                            "The server's response is not valid HTTP.",
+                        )),
+                        ServerIsClosed,
+                    ],
+                );
+            },
+        );
+        let line = |line: &String| serde_json::from_str::<Value>(line).expect("is JSON");
+        let lines: Vec<Value> = lines.iter().map(line).collect();
+        let statuses: Vec<_> = lines.iter().map(|line| line["status"].as_u64().unwrap_or(0)).collect();
+        assert_eq!(statuses, expected, "{lines:#?}");
+        assert!(lines.iter().all(|line| line["weight"].is_null()), "{lines:#?}");
+    }
+}
+
+#[test]
+fn a_line_of_a_sample_tells_its_weight() {
+    const REQUESTS: usize = 200;
+    let half = Share::of_millionths(500_000).expect("a share");
+    let lines = logged_with(
+        LogFormat::Json,
+        |config| config.routes[0].policies.options.access_log = Some(RouteLog::Share(half)),
+        |scene| {
+            let mut client = scene.client();
+            let mut server = None;
+            for _ in 0..REQUESTS {
+                client.sends(testkit::text::GET);
+                let server = server.get_or_insert_with(|| scene.accept(0));
+                server.gets(&expand(GET_SEEN, ""));
+                server.sends(OK);
+                client.gets(&expand(OK_GOT, ""));
+            }
+        },
+    );
+    // All or none of two hundred would be luck of one in 2^200.
+    assert!(!lines.is_empty() && lines.len() < REQUESTS, "{}", lines.len());
+    assert!(lines.iter().all(|line| line.ends_with(",\"weight\":2}")), "{}", lines[0]);
 }
 
 /// Workers look at the time of day ten times a second; their lines are not as coarse.

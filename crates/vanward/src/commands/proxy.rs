@@ -77,7 +77,7 @@ pub(crate) struct Args {
     log: Option<PathBuf>,
 
     /// Format of the access log.
-    #[arg(long, value_name = "FORMAT", value_enum, default_value = "combined", requires = "log")]
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "extended", requires = "log")]
     log_format: Format,
 
     /// Limit the rate of responses, all together and shared fairly: `5KB/s`, `10Mbit/s`. `burst 64KB` after it makes
@@ -117,7 +117,9 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Format {
-    /// The Combined Log Format of Apache httpd.
+    /// The Combined Log Format of Apache httpd, then all other fields as `name=value`.
+    Extended,
+    /// The Combined Log Format alone.
     Combined,
     /// One JSON object per line, with timings and causes of failures.
     Json,
@@ -186,6 +188,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
             _ => LogTarget::File(path.clone()),
         };
         let format = match arguments.log_format {
+            Format::Extended => LogFormat::Extended,
             Format::Combined => LogFormat::Combined,
             Format::Json => LogFormat::Json,
         };

@@ -56,6 +56,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("coding", Layer::Pure),
     ("shape", Layer::Pure),
     ("api", Layer::Pure),
+    ("logline", Layer::Pure),
     ("mistake", Layer::Words),
     ("config", Layer::Config),
     ("tls", Layer::Configured),

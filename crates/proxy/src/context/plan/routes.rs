@@ -24,6 +24,7 @@ use crate::context::failure::Failure;
 use crate::context::plan::authentication::{Authentication, Proof};
 use crate::context::plan::bots::Bots;
 use crate::context::plan::forward_auth::ForwardAuth;
+use crate::context::plan::logged::Logged;
 use crate::context::plan::mirror::Mirror;
 use crate::context::plan::tokens::{Keys, Tokens};
 use crate::context::seen::Fields;
@@ -49,8 +50,8 @@ pub struct Route {
     pub(crate) policies: Option<Box<Policies>>,
     /// Whether responses are cached.
     pub(crate) is_cached: bool,
-    /// Whether requests are in the access log.
-    pub(crate) is_logged: bool,
+    /// Which requests are in the access log.
+    pub(crate) logged: Logged,
     /// How bodies are coded for clients, if they are.
     pub(crate) compress: Option<Compression>,
     /// Whether the route is only for listeners without TLS: then its requests are not redirected to https.
@@ -277,7 +278,7 @@ impl Route {
             upstream: settings.action.upstreams().next().unwrap_or(NO_UPSTREAM),
             label: settings.name.clone(),
             is_cached: settings.cache.is_some() && config.cache.is_some(),
-            is_logged: settings.policies.options.access_log != Some(false),
+            logged: Logged::new(settings.policies.options.access_log),
             compress: settings.policies.options.compress.as_ref().map(Compression::new),
             is_for_plain_http: settings.rules.iter().all(|rule| is_for_plain_http(config, rule)),
             key_secrets,

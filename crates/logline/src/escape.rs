@@ -5,7 +5,7 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Escapes bytes as Apache httpd does: `\"`, `\\`, `\n`, `\r`, `\t`, and `\xHH` for other bytes outside printable
 /// ASCII. The original bytes can be restored.
-pub(crate) fn combined(bytes: &[u8], line: &mut Vec<u8>) {
+pub fn combined(bytes: &[u8], line: &mut Vec<u8>) {
     copy_plain(bytes, line, |rest, line| {
         match rest[0] {
             byte @ (b'"' | b'\\') => line.extend_from_slice(&[b'\\', byte]),
@@ -19,7 +19,7 @@ pub(crate) fn combined(bytes: &[u8], line: &mut Vec<u8>) {
 }
 
 /// Escapes bytes as [`combined`] does, and spaces as `\x20`: for a field without quotes, which a space would end.
-pub(crate) fn word(bytes: &[u8], line: &mut Vec<u8>) {
+pub fn word(bytes: &[u8], line: &mut Vec<u8>) {
     for (at, word) in bytes.split(|&byte| byte == b' ').enumerate() {
         if at > 0 {
             line.extend_from_slice(b"\\x20");
@@ -28,8 +28,27 @@ pub(crate) fn word(bytes: &[u8], line: &mut Vec<u8>) {
     }
 }
 
+/// Escapes bytes for a field of the W3C Extended Log Format, which spaces end: `+` for a space, as its readers expect, and
+/// `%HH` for quotes and for other bytes outside printable ASCII. `#` at the start would begin a directive.
+pub fn w3c(bytes: &[u8], is_first: bool, line: &mut Vec<u8>) {
+    for (at, &byte) in bytes.iter().enumerate() {
+        match byte {
+            b' ' => line.push(b'+'),
+            b'#' if is_first && at == 0 => line.extend_from_slice(b"%23"),
+            b'"' | ..=b' ' | 0x7f.. => {
+                line.extend_from_slice(&[
+                    b'%',
+                    hex(byte >> 4).to_ascii_uppercase(),
+                    hex(byte).to_ascii_uppercase(),
+                ]);
+            }
+            byte => line.push(byte),
+        }
+    }
+}
+
 /// Escapes the control characters of a text, so that it stays one line and cannot control a terminal.
-pub(crate) fn control(text: &str, line: &mut Vec<u8>) {
+pub fn control(text: &str, line: &mut Vec<u8>) {
     for piece in text.split_inclusive(is_order) {
         let kept = piece.trim_end_matches(is_order);
         line.extend_from_slice(kept.as_bytes());
@@ -42,7 +61,7 @@ fn is_order(character: char) -> bool {
 }
 
 /// Escapes bytes as JSON does (RFC 8259 §7). UTF-8 is kept; invalid bytes become U+FFFD.
-pub(crate) fn json(bytes: &[u8], line: &mut Vec<u8>) {
+pub fn json(bytes: &[u8], line: &mut Vec<u8>) {
     copy_plain(bytes, line, |rest, line| {
         if let byte @ (b'"' | b'\\') = rest[0] {
             line.extend_from_slice(&[b'\\', byte]);

@@ -1,11 +1,13 @@
 //! The access log's view of one finished request, borrowed from wherever its parts are. Nothing here is validated or
-//! escaped: writing the line does that. A new field of the log is declared, defaulted and written here;
+//! escaped: writing the line does that. A new field of the log is declared and defaulted here, named in `field`;
 //! `context/record` of the proxy fills it.
 
+use std::fmt::Debug;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::line::{Pairs, limit, name};
+use crate::masks::Addresses;
 
 /// The facts about a request when its exchange ends. Bytes are as the client sent them; empty fields are logged as
 /// absent.
@@ -71,6 +73,42 @@ pub struct Entry<'a> {
     pub cause: Option<&'static str>,
     /// Details of the failure, with the beginning of the bytes at fault.
     pub detail: Option<&'a str>,
+    /// How many requests the line stands for, in hundredths: [`WHOLE`] unless it is a sample.
+    pub weight: u32,
+    /// The number of response bytes sent to the client, including the head.
+    pub bytes_sent: u64,
+    /// The time from the first byte of the request to the moment when the response's first byte left.
+    pub first_byte: Option<Duration>,
+    /// What the cache did, in one word; empty without a cache.
+    pub cache: &'static str,
+    /// The name of the listener; empty if it is gone.
+    pub listener: &'a str,
+    /// The number of the worker, from 0.
+    pub worker: usize,
+    /// The number of the request on the client's connection, from 1; 0 without a request, and over HTTP/2.
+    pub connection_request: u64,
+    /// Whether the request went to the server over a connection that had been used before; `None` without a server.
+    pub is_upstream_reused: Option<bool>,
+    /// The header fields of request and response.
+    pub headers: &'a dyn Headers,
+}
+
+/// The weight of a line that stands for one request.
+pub const WHOLE: u32 = 100;
+
+/// The header fields of a request and its response, by name.
+pub trait Headers: Debug {
+    /// Passes the value of each field line of the request with this name, in whatever case, to `see`.
+    fn request(&self, name: &[u8], see: &mut dyn FnMut(&[u8]));
+    /// The same of the response to the client.
+    fn response(&self, name: &[u8], see: &mut dyn FnMut(&[u8]));
+}
+
+/// No header fields.
+impl Headers for () {
+    fn request(&self, _name: &[u8], _see: &mut dyn FnMut(&[u8])) {}
+
+    fn response(&self, _name: &[u8], _see: &mut dyn FnMut(&[u8])) {}
 }
 
 impl Entry<'_> {
@@ -117,13 +155,22 @@ impl Entry<'_> {
             fault: None,
             cause: None,
             detail: None,
+            weight: WHOLE,
+            bytes_sent: 0,
+            first_byte: None,
+            cache: "",
+            listener: "",
+            worker: 0,
+            connection_request: 0,
+            is_upstream_reused: None,
+            headers: &(),
         }
     }
 
     /// Writes the fields that both formats log as name and value: those without a place in the Combined Log Format.
-    pub(crate) fn write_named(&self, fields: &mut Pairs<'_>) {
+    pub(crate) fn write_named(&self, addresses: Addresses, fields: &mut Pairs<'_>) {
         if let Some(peer) = self.peer {
-            fields.address(name!("peer"), peer);
+            fields.address(name!("peer"), addresses.of(peer));
         }
         fields.text(name!("request_id"), self.request_id, limit::NAME);
         fields.text(name!("scheme"), self.scheme.as_bytes(), limit::NAME);
@@ -162,6 +209,9 @@ impl Entry<'_> {
         }
         fields.text(name!("cause"), self.cause.unwrap_or_default().as_bytes(), limit::NAME);
         fields.text(name!("detail"), self.detail.unwrap_or_default().as_bytes(), limit::DETAIL);
+        if self.weight != WHOLE {
+            fields.hundredths(name!("weight"), self.weight);
+        }
     }
 }
 

@@ -1,32 +1,94 @@
-//! Formats an entry as one line of the log, directly into a buffer: no allocation once the buffer has its size.
+//! Formats an entry as one line of the log, directly into a buffer: no allocation once the buffer has its size. The
+//! formats with fixed fields are here; those of others are written by `out`.
 
 use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::entry::{Entry, Retried, Version};
+use crate::entry::{Entry, Retried, Version, WHOLE};
 use crate::escape;
+use crate::field::Needs;
+use crate::format::{Chosen, Format, Step};
+use crate::masks::Masks;
+use crate::out::{Out, Style};
 use crate::query::Query;
 use crate::timestamp::Timestamp;
 
-/// The format of the access log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Format {
-    /// The Combined Log Format of Apache httpd, then timings and the rest as `name=value`.
-    #[default]
-    Combined,
-    /// One JSON object; unknown fields are left out.
-    Json,
+/// Writes lines: a format, and what is hidden in it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Lines {
+    format: Format,
+    masks: Masks,
 }
 
-impl Format {
+impl Lines {
+    /// Lines of a format, with what the masks hide.
+    #[must_use]
+    pub fn new(format: Format, masks: Masks) -> Self {
+        Self { format: format.hiding(&masks), masks }
+    }
+
+    /// What has to be found out for the format.
+    #[must_use]
+    pub fn needs(&self) -> Needs {
+        self.format.needs().and(Needs::ENTRY)
+    }
+
+    /// What a file of the format begins with: the directives of the W3C Extended Log Format, else nothing.
+    #[must_use]
+    pub fn head(&self, now: &Timestamp) -> Vec<u8> {
+        match &self.format {
+            Format::Chosen(chosen) => chosen.head(now),
+            _ => Vec::new(),
+        }
+    }
+
     /// Appends the line of `entry`, including its line feed.
-    pub(crate) fn write(self, entry: &Entry<'_>, query: &Query, timestamp: &Timestamp, line: &mut Vec<u8>) {
-        match self {
-            Self::Combined => combined(entry, query, timestamp, line),
-            Self::Json => json(entry, query, timestamp, line),
+    pub fn write(&self, entry: &Entry<'_>, timestamp: &Timestamp, line: &mut Vec<u8>) {
+        let masks = &self.masks;
+        match &self.format {
+            Format::Extended => extended(entry, masks, timestamp, line),
+            Format::Combined => combined(entry, masks, timestamp, line),
+            Format::Json => json(entry, masks, timestamp, line),
+            Format::Chosen(chosen) => chosen_fields(chosen, entry, masks, timestamp, line),
         }
         line.push(b'\n');
+    }
+}
+
+fn chosen_fields(
+    chosen: &Chosen,
+    entry: &Entry<'_>,
+    masks: &Masks,
+    timestamp: &Timestamp,
+    line: &mut Vec<u8>,
+) {
+    for step in &chosen.steps {
+        match step {
+            Step::Text(text) => line.extend_from_slice(text),
+            Step::Value { field, style, is_hidden } => {
+                let mut out = Out { line, style: *style };
+                if !out.field((field, *is_hidden), entry, masks, timestamp) {
+                    out.absent();
+                }
+            }
+            Step::Member { key, field, is_hidden } => {
+                let start = line.len();
+                line.extend_from_slice(key);
+                let mut out = Out { line, style: Style::Json };
+                if out.field((field, *is_hidden), entry, masks, timestamp) {
+                    line.push(b',');
+                } else {
+                    line.truncate(start);
+                }
+            }
+            Step::Close => {
+                if line.last() == Some(&b',') {
+                    line.pop();
+                }
+                line.push(b'}');
+            }
+        }
     }
 }
 
@@ -40,6 +102,7 @@ pub(crate) mod limit {
     pub(crate) const NAME: usize = 256;
     pub(crate) const SUBJECT: usize = 2048;
     pub(crate) const DETAIL: usize = 1024;
+    pub(crate) const HEADER: usize = 4096;
 }
 
 /// A field name with its punctuation in each format, to be copied in one piece.
@@ -59,8 +122,9 @@ macro_rules! name {
 }
 pub(crate) use name;
 
-fn combined(entry: &Entry<'_>, query: &Query, timestamp: &Timestamp, line: &mut Vec<u8>) {
-    address(entry.client, line);
+fn combined(entry: &Entry<'_>, masks: &Masks, timestamp: &Timestamp, line: &mut Vec<u8>) {
+    let query = &masks.query;
+    address(masks.addresses.of(entry.client), line);
     line.extend_from_slice(b" - ");
     if entry.user.is_empty() {
         line.push(b'-');
@@ -90,10 +154,13 @@ fn combined(entry: &Entry<'_>, query: &Query, timestamp: &Timestamp, line: &mut 
     line.extend_from_slice(b"\" \"");
     cut(or_dash(entry.user_agent), limit::USER_AGENT, escape::combined, line);
     line.push(b'"');
+}
 
-    let mut rest = Pairs { line, format: Format::Combined };
+fn extended(entry: &Entry<'_>, masks: &Masks, timestamp: &Timestamp, line: &mut Vec<u8>) {
+    combined(entry, masks, timestamp, line);
+    let mut rest = Pairs { line, layout: Layout::Extended };
     rest.text(name!("host"), entry.host, limit::HOST);
-    entry.write_named(&mut rest);
+    entry.write_named(masks.addresses, &mut rest);
 }
 
 /// `-` for what is not there, as httpd writes it.
@@ -101,16 +168,17 @@ fn or_dash(field: &[u8]) -> &[u8] {
     if field.is_empty() { b"-" } else { field }
 }
 
-fn json(entry: &Entry<'_>, query: &Query, timestamp: &Timestamp, line: &mut Vec<u8>) {
+fn json(entry: &Entry<'_>, masks: &Masks, timestamp: &Timestamp, line: &mut Vec<u8>) {
+    let query = &masks.query;
     line.extend_from_slice(b"{\"time\":\"");
     line.extend_from_slice(timestamp.rfc3339());
     line.push(b'.');
-    three_digits(timestamp.millisecond(), line);
+    digits::<3>(timestamp.millisecond(), line);
     line.extend_from_slice(b"Z\",\"client\":\"");
-    address(entry.client, line);
+    address(masks.addresses.of(entry.client), line);
     line.push(b'"');
 
-    let mut fields = Pairs { line, format: Format::Json };
+    let mut fields = Pairs { line, layout: Layout::Json };
     fields.text(name!("user"), entry.user.as_bytes(), limit::NAME);
     if !entry.method.is_empty() {
         fields.text(name!("method"), entry.method, limit::METHOD);
@@ -129,50 +197,49 @@ fn json(entry: &Entry<'_>, query: &Query, timestamp: &Timestamp, line: &mut Vec<
     fields.number(name!("body_bytes_sent"), entry.body_bytes_sent);
     fields.url(name!("referer"), entry.referer, limit::REFERER, query);
     fields.text(name!("user_agent"), entry.user_agent, limit::USER_AGENT);
-    entry.write_named(&mut fields);
+    entry.write_named(masks.addresses, &mut fields);
     line.push(b'}');
+}
+
+/// How pairs of name and value look.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    Extended,
+    Json,
 }
 
 /// Writes fields as pairs of name and value.
 pub(crate) struct Pairs<'l> {
     line: &'l mut Vec<u8>,
-    format: Format,
+    layout: Layout,
 }
 
 impl Pairs<'_> {
-    /// Writes failed attempts: as `cause@server,…` in the Combined format, as an array of objects in JSON.
+    /// Writes failed attempts: as `cause@server,…` in the extended format, as an array of objects in JSON.
     pub(crate) fn retried(&mut self, attempts: &[Retried<'_>]) {
         if attempts.is_empty() {
             return;
         }
         self.name(name!("retried"));
-        self.line.push(if self.format == Format::Json { b'[' } else { b'"' });
+        if self.layout == Layout::Json {
+            return retried_as_json(attempts, self.line);
+        }
+        self.line.push(b'"');
         for (at, Retried { server, cause }) in attempts.iter().enumerate() {
             if at > 0 {
                 self.line.push(b',');
             }
-            match self.format {
-                Format::Combined => {
-                    self.line.extend_from_slice(cause.as_bytes());
-                    self.line.push(b'@');
-                    cut(server.as_bytes(), limit::NAME, escape::combined, self.line);
-                }
-                Format::Json => {
-                    self.line.extend_from_slice(b"{\"cause\":\"");
-                    escape::json(cause.as_bytes(), self.line);
-                    self.line.extend_from_slice(b"\",\"server\":\"");
-                    cut(server.as_bytes(), limit::NAME, escape::json, self.line);
-                    self.line.extend_from_slice(b"\"}");
-                }
-            }
+            self.line.extend_from_slice(cause.as_bytes());
+            self.line.push(b'@');
+            cut(server.as_bytes(), limit::NAME, escape::combined, self.line);
         }
-        self.line.push(if self.format == Format::Json { b']' } else { b'"' });
+        self.line.push(b'"');
     }
 
     fn name(&mut self, name: Name) {
-        self.line.extend_from_slice(match self.format {
-            Format::Combined => name.combined,
-            Format::Json => name.json,
+        self.line.extend_from_slice(match self.layout {
+            Layout::Extended => name.combined,
+            Layout::Json => name.json,
         });
     }
 
@@ -180,9 +247,9 @@ impl Pairs<'_> {
         if !value.is_empty() {
             self.name(name);
             self.line.push(b'"');
-            match self.format {
-                Format::Combined => cut(value, bytes_max, escape::combined, self.line),
-                Format::Json => cut(value, bytes_max, escape::json, self.line),
+            match self.layout {
+                Layout::Extended => cut(value, bytes_max, escape::combined, self.line),
+                Layout::Json => cut(value, bytes_max, escape::json, self.line),
             }
             self.line.push(b'"');
         }
@@ -192,9 +259,9 @@ impl Pairs<'_> {
         if !value.is_empty() {
             self.name(name);
             self.line.push(b'"');
-            match self.format {
-                Format::Combined => url(value, bytes_max, query, escape::combined, self.line),
-                Format::Json => url(value, bytes_max, query, escape::json, self.line),
+            match self.layout {
+                Layout::Extended => url(value, bytes_max, query, escape::combined, self.line),
+                Layout::Json => url(value, bytes_max, query, escape::json, self.line),
             }
             self.line.push(b'"');
         }
@@ -217,8 +284,29 @@ impl Pairs<'_> {
         let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         self.number(name, microseconds / 1000);
         self.line.push(b'.');
-        three_digits((microseconds % 1000) as u32, self.line);
+        digits::<3>((microseconds % 1000) as u32, self.line);
     }
+
+    pub(crate) fn hundredths(&mut self, name: Name, value: u32) {
+        self.name(name);
+        hundredths(value, self.line);
+    }
+}
+
+/// Failed attempts as an array of objects.
+pub(crate) fn retried_as_json(attempts: &[Retried<'_>], line: &mut Vec<u8>) {
+    line.push(b'[');
+    for (at, Retried { server, cause }) in attempts.iter().enumerate() {
+        if at > 0 {
+            line.push(b',');
+        }
+        line.extend_from_slice(b"{\"cause\":\"");
+        escape::json(cause.as_bytes(), line);
+        line.extend_from_slice(b"\",\"server\":\"");
+        cut(server.as_bytes(), limit::NAME, escape::json, line);
+        line.extend_from_slice(b"\"}");
+    }
+    line.push(b']');
 }
 
 fn cut(value: &[u8], bytes_max: usize, escape: impl Fn(&[u8], &mut Vec<u8>), line: &mut Vec<u8>) {
@@ -246,7 +334,7 @@ fn url(
 }
 
 /// An IPv4 client that came through an IPv6 socket is shown as what it is.
-fn address(address: IpAddr, line: &mut Vec<u8>) {
+pub(crate) fn address(address: IpAddr, line: &mut Vec<u8>) {
     match address.to_canonical() {
         IpAddr::V4(address) => {
             for (at, octet) in address.octets().into_iter().enumerate() {
@@ -261,7 +349,7 @@ fn address(address: IpAddr, line: &mut Vec<u8>) {
     }
 }
 
-fn version(Version(major, minor): Version, line: &mut Vec<u8>) {
+pub(crate) fn version(Version(major, minor): Version, line: &mut Vec<u8>) {
     decimal(u64::from(major), line);
     line.push(b'.');
     decimal(u64::from(minor), line);
@@ -272,7 +360,7 @@ fn decimal_or_dash(number: u64, line: &mut Vec<u8>) {
     if number == 0 { line.push(b'-') } else { decimal(number, line) }
 }
 
-fn decimal(mut number: u64, line: &mut Vec<u8>) {
+pub(crate) fn decimal(mut number: u64, line: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut at = digits.len();
     loop {
@@ -286,9 +374,23 @@ fn decimal(mut number: u64, line: &mut Vec<u8>) {
     line.extend_from_slice(&digits[at..]);
 }
 
-fn three_digits(number: u32, line: &mut Vec<u8>) {
-    let digit = |value: u32| b'0' + (value % 10) as u8;
-    line.extend_from_slice(&[digit(number / 100), digit(number / 10), digit(number)]);
+/// The last `COUNT` digits of a number, with zeros in front.
+pub(crate) fn digits<const COUNT: usize>(mut number: u32, line: &mut Vec<u8>) {
+    let mut digits = [b'0'; COUNT];
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    line.extend_from_slice(&digits);
+}
+
+/// A number of hundredths: `100` or `33.33`.
+pub(crate) fn hundredths(value: u32, line: &mut Vec<u8>) {
+    decimal(u64::from(value / WHOLE), line);
+    if !value.is_multiple_of(WHOLE) {
+        line.push(b'.');
+        digits::<2>(value % WHOLE, line);
+    }
 }
 
 #[cfg(test)]
@@ -355,14 +457,15 @@ mod tests {
         let mut timestamp = Timestamp::new();
         timestamp.set(UNIX_EPOCH + Duration::from_millis(971_186_136_007));
         let mut line = Vec::new();
-        format.write(entry, query, &timestamp, &mut line);
+        let masks = Masks { query: query.clone(), ..Masks::default() };
+        Lines::new(format, masks).write(entry, &timestamp, &mut line);
         String::from_utf8(line).expect("a line is UTF-8")
     }
 
     #[test]
     fn combined_is_httpd_s_nine_fields_and_the_rest_by_name() {
         assert_eq!(
-            line(Format::Combined, &COMPLETE),
+            line(Format::Extended, &COMPLETE),
             "192.0.2.7 - me\\x20\\\"too\\\" [10/Oct/2000:13:55:36 +0000] \"GET /a?b HTTP/1.1\" 502 18446744073709551615 \
              \"http://example.test/\\\"\" \"curl/8.0\" host=\"example.test\" request_id=\"7f\\\"\" scheme=\"https\" tls_version=\"TLSv1.3\" \
              tls_cipher=\"TLS_AES_128_GCM_SHA256\" tls_sni=\"example.test\" tls_subject=\"CN=a\\\"\" \
@@ -374,7 +477,7 @@ mod tests {
              cause=\"upstream_reset\" detail=\"it said \\\"\\\\n\\\"\"\n"
         );
         assert_eq!(
-            line(Format::Combined, &MINIMAL),
+            line(Format::Extended, &MINIMAL),
             "192.0.2.7 - - [10/Oct/2000:13:55:36 +0000] \"-\" - - \"-\" \"-\" bytes_received=0 duration_ms=0.000\n"
         );
     }
@@ -416,7 +519,7 @@ mod tests {
         let long = [b"/?token=", &[b'a'; 10_000][..]].concat();
         let entry = Entry { target: &long, referer: b"http://from/?token=\"1\"&b=2", ..COMPLETE };
         let query = Query::Without(vec!["token".to_owned()]);
-        let combined = line_with(Format::Combined, &entry, &query);
+        let combined = line_with(Format::Extended, &entry, &query);
         assert!(combined.contains("\"GET /?token=***... HTTP/1.1\""), "{combined}");
         assert!(combined.contains("\"http://from/?token=***&b=2\""), "{combined}");
         let json = line_with(Format::Json, &Entry { target: b"/a?b", ..entry }, &Query::Omitted);
@@ -433,11 +536,11 @@ mod tests {
             ("::ffff:192.0.2.1", "192.0.2.1"),
         ] {
             let client = client.parse().expect("an address");
-            let line = line(Format::Combined, &Entry { client, ..MINIMAL });
+            let line = line(Format::Extended, &Entry { client, ..MINIMAL });
             assert_eq!(line.split(' ').next(), Some(shown));
         }
         let peer = "198.51.100.1".parse().ok();
-        let line = line(Format::Combined, &Entry { peer, ..MINIMAL });
+        let line = line(Format::Extended, &Entry { peer, ..MINIMAL });
         assert!(line.contains(" peer=\"198.51.100.1\" "), "who asks, and who said so: {line}");
     }
 
@@ -524,7 +627,7 @@ mod tests {
             target in outside(), referer in outside(), user_agent in outside(),
         ) {
             let entry = Entry { target: &target, referer: &referer, user_agent: &user_agent, ..COMPLETE };
-            let line = line(Format::Combined, &entry);
+            let line = line(Format::Extended, &entry);
             let text = line.strip_suffix('\n').expect("a line feed at the end");
             prop_assert!(text.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
             // Quotes that no backslash stands before are the format's own.

@@ -9,22 +9,30 @@ use httpdate::HttpDate;
 const LAST_SECOND: u64 = 253_402_300_799;
 
 /// The current time as text, in the two formats of log lines.
-pub(crate) struct Timestamp {
+#[derive(Debug)]
+pub struct Timestamp {
     second: u64,
     millisecond: u32,
     combined: [u8; 26],
     rfc3339: [u8; 19],
 }
 
+impl Default for Timestamp {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Timestamp {
-    pub(crate) fn new() -> Self {
+    /// The first second of 1970.
+    pub fn new() -> Self {
         let mut timestamp = Self { second: 0, millisecond: 0, combined: [0; 26], rfc3339: [0; 19] };
         timestamp.render();
         timestamp
     }
 
     /// Sets the time. A clock before 1970 or past 9999 shows the nearest valid date.
-    pub(crate) fn set(&mut self, now: SystemTime) {
+    pub fn set(&mut self, now: SystemTime) {
         let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         self.millisecond = since_epoch.subsec_millis();
         let second = since_epoch.as_secs().min(LAST_SECOND);
@@ -35,18 +43,33 @@ impl Timestamp {
     }
 
     /// The time in the Combined Log Format: `10/Oct/2000:13:55:36 +0000`.
-    pub(crate) fn combined(&self) -> &[u8] {
+    pub fn combined(&self) -> &[u8] {
         &self.combined
     }
 
     /// The time as in `2000-10-10T13:55:36`, to be followed by `.`, the milliseconds and `Z` (RFC 3339).
-    pub(crate) fn rfc3339(&self) -> &[u8] {
+    pub fn rfc3339(&self) -> &[u8] {
         &self.rfc3339
     }
 
     /// The milliseconds of the time: 0 to 999.
-    pub(crate) fn millisecond(&self) -> u32 {
+    pub fn millisecond(&self) -> u32 {
         self.millisecond
+    }
+
+    /// Seconds since 1970.
+    pub fn second(&self) -> u64 {
+        self.second
+    }
+
+    /// The date: `2000-10-10`.
+    pub fn date(&self) -> &[u8] {
+        &self.rfc3339[..10]
+    }
+
+    /// The time of day: `13:55:36`.
+    pub fn clock(&self) -> &[u8] {
+        &self.rfc3339[11..]
     }
 
     /// Rearranges the fixed-width date of HTTP, `Tue, 10 Oct 2000 13:55:36 GMT`, whose calendar is not worth a copy.

@@ -20,6 +20,15 @@ pub enum Query {
 }
 
 impl Query {
+    /// Whether the value of a parameter of this name is logged.
+    pub(crate) fn shows(&self, name: &[u8]) -> bool {
+        match self {
+            Self::Full => true,
+            Self::Omitted | Self::Masked => false,
+            Self::Without(names) => !names.iter().any(|known| is_name(name, known)),
+        }
+    }
+
     /// Passes the parts of a URL that are logged to `write`, in order.
     pub(crate) fn pieces<'u>(&self, url: &'u [u8], mut write: impl FnMut(&'u [u8])) {
         let names = match self {
