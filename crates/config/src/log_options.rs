@@ -1,7 +1,6 @@
 //! Options of `[log]`, declared once.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
 
 use logline::{
     Addresses, Entry, FIELDS_MAX, Format, FormatError, FormatFault, Lines, Masks, Query, Timestamp,
@@ -11,12 +10,13 @@ use toml::de::DeValue;
 
 use crate::fault_kinds::SHARE;
 use crate::kind::{
-    At, Kind, List, Located, Name, Switch, Template, Text, Unless, Word, located, refuse_type,
+    At, Kind, List, Located, Maybe, Name, Switch, Template, Text, Unless, Word, located, refuse_type,
 };
+use crate::log_target::{self, ROTATE, RotateWritten, SYSLOG, SyslogWritten, TARGET_KIND, is_of_messages};
 use crate::reader::Reader;
 use crate::route_resolve::field_name;
-use crate::settings::{AccessLog, LogTarget, RouteLog};
-use crate::table::{Table, Written, key, required};
+use crate::settings::{AccessLog, LogTarget, RouteLog, SyslogOptions};
+use crate::table::{Element, Table, Written, element, key, required};
 use crate::value_error::{ValueError, ValueFault};
 use mistake::nearest;
 
@@ -31,6 +31,8 @@ pub(crate) struct Log {
     addresses: Addresses,
     hide_headers: Vec<Located<String>>,
     show_headers: Vec<Located<String>>,
+    rotate: Option<Element<RotateWritten>>,
+    syslog: Option<Element<SyslogWritten>>,
 }
 
 const FORMAT: &str = "\"extended\", \"combined\", \"json\", \"w3c\", or a text with variables such as \
@@ -44,7 +46,8 @@ pub(crate) static LOG: Table<Log> = Table {
             "target",
             Unless { word: "off", kind: At(TARGET_KIND) },
             |log: &mut Log| &mut log.target,
-            "Standard output, a file to append to, or off.",
+            "Standard output, a file to append to, a syslog receiver, the journal of systemd, or off. See \
+             [logging.md](logging.md#targets).",
         ),
         &key(
             "format",
@@ -100,6 +103,18 @@ pub(crate) static LOG: Table<Log> = Table {
             |log: &mut Log| &mut log.show_headers,
             "Header fields whose values are logged although they are hidden by default: `[\"Cookie\"]`.",
         ),
+        &key(
+            "rotate",
+            Maybe(ROTATE),
+            |log: &mut Log| &mut log.rotate,
+            "When the file is renamed and followed by a new one. Default: never, but SIGUSR1 has it opened again.",
+        ),
+        &key(
+            "syslog",
+            Maybe(SYSLOG),
+            |log: &mut Log| &mut log.syslog,
+            "What messages to a syslog receiver say of themselves.",
+        ),
     ],
 };
 
@@ -121,7 +136,13 @@ impl Log {
                 reader.add(reader.mistake(&name.at, message).expecting("each name in one of the two"));
             }
         }
+        log_target::check(self.target.as_ref(), self.rotate.as_ref(), self.syslog.as_ref(), reader);
         match self.read_format() {
+            Ok(format) if format.has_directives() && self.target.as_ref().is_some_and(is_of_messages) => {
+                let message = "format: w3c has directives, for which syslog and journald have no place";
+                let mistake = reader.mistake(&self.format.at, message);
+                reader.add(mistake.expecting("another format, or a file or stdout as the target"));
+            }
             Err(error) => self.refuse_format(&error, reader),
             Ok(format) if format.is_json_template() => self.check_object(format, reader),
             Ok(_) => {}
@@ -201,15 +222,20 @@ impl Log {
             hidden_headers: names(self.hide_headers),
             shown_headers: names(self.show_headers),
         };
-        Some(AccessLog { target: self.target?.value, format, masks })
+        let rotation = self.rotate.map(|rotate| rotate.value.meaning());
+        let syslog = self.syslog.map(|syslog| syslog.value.meaning()).unwrap_or_default();
+        Some(AccessLog { target: self.target?.value, format, masks, syslog, rotation })
     }
 }
 
 /// Converts back to parsed options, for printing.
 impl From<Option<&AccessLog>> for Log {
     fn from(log: Option<&AccessLog>) -> Self {
+        let rotate = log.and_then(|log| log.rotation).map(|rotation| element(RotateWritten::from(rotation)));
+        let syslog = log.map(|log| &log.syslog).filter(|syslog| **syslog != SyslogOptions::default());
+        let syslog = syslog.map(|syslog| element(SyslogWritten::from(syslog)));
         let (target, format, masks) = match log.cloned() {
-            Some(AccessLog { target, format, masks }) => (Some(located(target)), format, masks),
+            Some(AccessLog { target, format, masks, .. }) => (Some(located(target)), format, masks),
             None => (None, Format::default(), Masks::default()),
         };
         let (query, mask) = match masks.query {
@@ -227,6 +253,8 @@ impl From<Option<&AccessLog>> for Log {
             addresses: masks.addresses,
             hide_headers: names(&masks.hidden_headers),
             show_headers: names(&masks.shown_headers),
+            rotate,
+            syslog,
         }
     }
 }
@@ -282,52 +310,4 @@ const PARAMETER: &str = "the name of a parameter such as token";
 fn parameter(text: &str) -> Result<String, ValueError> {
     let fault = ValueFault::Empty;
     if text.is_empty() { Err(ValueError { fault, expected: PARAMETER }) } else { Ok(text.to_owned()) }
-}
-
-const TARGET: &str = "\"stdout\" or a path with a /, such as /var/log/vanward.log or ./access.log";
-const TARGET_KIND: Text<LogTarget> = Text { expected: TARGET, read: log_target, print: written_target };
-
-/// A path has a slash, so that `"stdot"` doesn't become a file.
-fn log_target(text: &str) -> Result<LogTarget, ValueError> {
-    match text {
-        "stdout" => Ok(LogTarget::Stdout),
-        path if path.contains('/') && !path.ends_with('/') && !path.contains('\0') => {
-            Ok(LogTarget::File(PathBuf::from(path)))
-        }
-        other => {
-            let nearest = nearest(other, ["stdout", "off"]);
-            Err(ValueError {
-                fault: ValueFault::NotAPath { written: other.to_owned(), nearest },
-                expected: TARGET,
-            })
-        }
-    }
-}
-
-fn written_target(target: &LogTarget) -> String {
-    match target {
-        LogTarget::Stdout => "stdout".to_owned(),
-        // A flag may name a file of the working directory, which a file of options writes with a slash.
-        LogTarget::File(path) if path.components().count() == 1 && path.is_relative() => {
-            format!("./{}", path.display())
-        }
-        LogTarget::File(path) => path.display().to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-
-    #[test]
-    fn what_is_written_of_a_target_is_read_as_the_same_file() {
-        for name in ["log", "stdout", "./log", "logs/access", "/var/log/vanward.log"] {
-            let written = written_target(&LogTarget::File(PathBuf::from(name)));
-            let Ok(LogTarget::File(read)) = log_target(&written) else { panic!("{name} became {written}") };
-            assert_eq!(Path::new(".").join(&read).file_name(), Path::new(name).file_name(), "{name}");
-            assert!(written.contains(name) && written.contains('/'), "{name} became {written}");
-        }
-    }
 }

@@ -39,8 +39,8 @@ pub use faults::{FaultRule, Faults, First};
 pub use files::Files;
 pub use forward_auth::{AuthCache, ForwardAuth};
 pub use limits::{
-    AccessLog, Http2Limits, Limits, LogTarget, MemoryBound, MessageFormat, MessageLevel, Messages, RouteLog,
-    Shedding, Timeouts,
+    AccessLog, Http2Limits, Limits, LogRotation, LogTarget, MemoryBound, MessageFormat, MessageLevel,
+    Messages, RouteLog, Shedding, SyslogOptions, SyslogReceiver, SyslogTransport, Timeouts,
 };
 pub use listeners::{ListenAddress, Listener, Passthrough};
 pub use routes::{

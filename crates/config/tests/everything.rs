@@ -271,6 +271,7 @@ mask = ["token"]
 addresses = "masked"
 hide_headers = ["X-Api-Key"]
 show_headers = ["Cookie"]
+rotate = { size = "100MiB", every = "1d", keep = 3 }
 "#;
 
 /// RFC 7515 Appendix A.3.

@@ -95,12 +95,12 @@ fn one_mistake_each() {
         ),
         (
             "[log]\nformat = \"json\"",
-            "4:1: [log] has no target; expected \"stdout\" or a path with a /, such as /var/log/vanward.log or \
-             ./access.log, or \"off\"",
+            "4:1: [log] has no target; expected \"stdout\", \"journald\", \"syslog\", \"syslog:tls://HOST\", or a path with a /, such as \
+             /var/log/vanward.log or ./access.log, or \"off\"",
         ),
         (
             "[log]\ntarget = \"stdot\"",
-            "5:10: target: \"stdot\" is neither a known word nor a path; did you mean \"stdout\"? Expected \"stdout\" or a path with a /, such as \
+            "5:10: target: \"stdot\" is neither a known word nor a path; did you mean \"stdout\"? Expected \"stdout\", \"journald\", \"syslog\", \"syslog:tls://HOST\", or a path with a /, such as \
              /var/log/vanward.log or ./access.log",
         ),
         (
@@ -131,6 +131,19 @@ fn one_mistake_each() {
         (
             "[log]\ntarget = \"stdout\"\nhide_headers = [\"X-A\"]\nshow_headers = [\"x-a\"]",
             "7:17: show_headers: x-a is in hide_headers as well; expected each name in one of the two",
+        ),
+        (
+            "[log]\ntarget = \"stdout\"\nrotate = { size = \"1MiB\" }",
+            "6:10: rotate: only a file can be rotated; expected the path of a file as the target, or no rotate",
+        ),
+        (
+            "[log]\ntarget = \"/a/b\"\nrotate = { keep = 3 }",
+            "6:10: rotate: this says when to rotate by neither size nor time; expected size, every or both",
+        ),
+        (
+            "[log]\ntarget = \"journald\"\nformat = \"w3c\"",
+            "6:10: format: w3c has directives, for which syslog and journald have no place; expected another format, or \
+             a file or stdout as the target",
         ),
         (
             "[log]\ntarget = \"stdout\"\nquery = \"none\"",

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use balance::Time;
-use config::{Config, ListenAddress, LogTarget, Mistake, Reading};
+use config::{Config, ListenAddress, Mistake, Reading};
 use telemetry::message;
 use telemetry::{AccessLog, Reader, WorkerLog};
 use tokio::sync::Notify;
@@ -27,6 +27,7 @@ use crate::control_listener::Listener;
 use crate::dashboard::DashboardAddress;
 use crate::handover::{self, Handover, Inheritance, Purpose};
 use crate::metrics::Metrics;
+use crate::open_log::open_log;
 use crate::runtime_overrides::{Amendment, MaintenanceRefusal, Refusal, ReshapeRefusal, RuntimeOverrides};
 use crate::{Reread, StartError, speak};
 use api::maintenance::MaintenanceOrder;
@@ -705,15 +706,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn open_log(config: &config::AccessLog) -> Result<AccessLog, StartError> {
-    let (target, name) = match &config.target {
-        LogTarget::Stdout => (telemetry::Target::Stdout, "stdout".to_owned()),
-        LogTarget::File(path) => (telemetry::Target::File(path.clone()), path.display().to_string()),
-    };
-    let lines = telemetry::LogLines::new(config.format.clone(), config.masks.clone());
-    AccessLog::open(target, lines).map_err(|error| StartError::Log { target: name, error })
-}
-
 /// Waits for the first addresses of these names, for a while.
 fn resolve(wanted: &UnboundedSender<Wanted>, names: Vec<Arc<Name>>) {
     if names.is_empty() {
@@ -738,7 +730,7 @@ mod tests {
     use crate::upgrade::UpgradeError;
 
     fn config(log: Option<&Path>) -> Config {
-        let target = |path: &Path| LogTarget::File(path.to_owned());
+        let target = |path: &Path| config::LogTarget::File(path.to_owned());
         let log = log.map(|path| config::AccessLog::new(target(path), config::LogFormat::Json));
         let any = "127.0.0.1:0".parse().expect("is an address");
         let server = "http://127.0.0.1:1".parse().expect("is a URL");

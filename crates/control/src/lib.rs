@@ -8,6 +8,8 @@ mod admin;
 mod certificates;
 /// Replaces the configuration.
 mod change;
+/// Opens the access log as it is configured.
+mod open_log;
 /// Outlier ejection: servers that respond worse than the others.
 mod ejection;
 /// What a process hands over to its successor.

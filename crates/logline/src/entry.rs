@@ -19,6 +19,8 @@ pub struct Entry<'a> {
     pub peer: Option<IpAddr>,
     /// The ID that servers know the request by; empty if there is none.
     pub request_id: &'a [u8],
+    /// The trace that the request is in, if there are traces; otherwise its `traceparent` says so.
+    pub trace_id: Option<u128>,
     /// The authenticated user; empty if no password was asked for.
     pub user: &'a str,
     /// `http` or `https`, as the client used it.
@@ -119,6 +121,7 @@ impl Entry<'_> {
             client,
             peer: None,
             request_id: b"",
+            trace_id: None,
             user: "",
             scheme: "",
             method: b"",

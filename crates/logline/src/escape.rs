@@ -1,7 +1,7 @@
 //! Escapes untrusted bytes for log lines. No control character, line break, quote or invalid UTF-8 passes, so a client
 //! can neither forge a line nor control the terminal that shows it.
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
+pub(crate) const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Escapes bytes as Apache httpd does: `\"`, `\\`, `\n`, `\r`, `\t`, and `\xHH` for other bytes outside printable
 /// ASCII. The original bytes can be restored.

@@ -366,6 +366,11 @@ impl Out<'_> {
 
     /// RFC 9562-like look of trace IDs: see `trace_id`.
     fn trace_id(&mut self, entry: &Entry<'_>) -> bool {
+        if let Some(id) = entry.trace_id {
+            let digits: [u8; 32] =
+                std::array::from_fn(|place| escape::HEX[(id >> (124 - 4 * place) & 0xf) as usize]);
+            return self.text(&digits, digits.len());
+        }
         let (mut found, mut count) = ([0; 32], 0);
         entry.headers.request(b"traceparent", &mut |value| {
             count += 1;

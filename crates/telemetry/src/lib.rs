@@ -6,6 +6,12 @@
 mod log;
 /// The thread that writes the access log.
 mod writer;
+/// Lines to files and streams, and rotation.
+mod file;
+/// Lines to a syslog receiver.
+mod syslog;
+/// Lines to the journal of systemd.
+mod journal;
 /// Messages to the operator, on standard error.
 pub mod message;
 /// Counters that one worker writes and any thread reads.
@@ -46,6 +52,7 @@ pub use certificates::CertificateSample;
 pub use counters::{CAUSES_MAX, Causes, Counter, Counters, Fields, Gauge, Kind, Reader, Row, Snapshot};
 pub use directory::{Directory, NAMED_MAX, Names, Places, ServerName, Totals};
 pub use exposition::{Exposition, ServerHealthSample, ServerState};
+pub use file::Rotation;
 pub use histogram::{BUCKETS, Histogram};
 pub use history::{History, Requests, SAMPLE_PERIOD, Sample};
 pub use hour::{HOUR_POINTS, Point};
@@ -60,5 +67,6 @@ pub use series::{
     ServerCell, Skip, Skipped, UpstreamCell,
 };
 pub use span::{Span, SpanKind, Value};
+pub use syslog::{Receiver as SyslogReceiver, Syslog, SyslogTls};
 pub use text::{Family, Label, Syntax, Text, Type};
 pub use trace::{B3Form, Caller, Lines, Trace};

@@ -14,8 +14,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use logline::{Entry, Lines, Needs, Timestamp};
 
+use crate::file::{Output, Rotation};
+use crate::journal::Journal;
 use crate::message;
-use crate::writer::{Output, Writer};
+use crate::syslog::{Syslog, SyslogSink};
+use crate::writer::{Sink, Writer};
 
 /// A buffer that holds this much is handed over without waiting for the tick.
 const BATCH_BYTES: usize = 64 * 1024;
@@ -30,8 +33,13 @@ const END_PATIENCE: Duration = Duration::from_secs(2);
 pub enum Target {
     /// Standard output.
     Stdout,
-    /// A file to append to. It is created if missing, readable by its owner and group.
-    File(PathBuf),
+    /// A file to append to, and when it is followed by a new one. It is created if missing, readable by its owner and
+    /// group.
+    File(PathBuf, Option<Rotation>),
+    /// A syslog receiver. It need not be there yet.
+    Syslog(Syslog),
+    /// The journal of systemd, at its usual socket or at another one. It need not be there yet.
+    Journal(Option<PathBuf>),
     /// A writer, which gets each batch of lines in as few calls as possible.
     Writer(Box<dyn Write + Send>),
 }
@@ -78,13 +86,17 @@ impl AccessLog {
 
     /// The same, with another place for what the writer has to say.
     fn open_with(target: Target, lines: Lines, complaints: Box<dyn Write + Send>) -> io::Result<Self> {
-        let output = match target {
+        let lines = Arc::new(lines);
+        let output: Box<dyn Sink> = match target {
             // The descriptor itself: standard output's own buffer would only copy the lines once more.
             Target::Stdout => {
-                Output::stream("stdout", File::from(io::stdout().as_fd().try_clone_to_owned()?))
+                let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+                Box::new(Output::stream("stdout", stdout, &lines))
             }
-            Target::File(path) => Output::file(path)?,
-            Target::Writer(writer) => Output::stream("the log's writer", writer),
+            Target::File(path, rotation) => Box::new(Output::file(path, rotation, &lines)?),
+            Target::Syslog(syslog) => Box::new(SyslogSink::new(syslog)),
+            Target::Journal(path) => Box::new(Journal::new(path)),
+            Target::Writer(writer) => Box::new(Output::stream("the log's writer", writer, &lines)),
         };
         let (queue, batches) = sync_channel(QUEUE_BATCHES);
         let state = Arc::new(State::default());
@@ -95,7 +107,7 @@ impl AccessLog {
             writer.run();
         })?;
         let thread = Arc::new(Mutex::new(Some(WriterThread { handle, running })));
-        Ok(Self { queue, format: Arc::new(lines), state, thread })
+        Ok(Self { queue, format: lines, state, thread })
     }
 
     /// The log of one worker.

@@ -49,10 +49,12 @@ pub enum Form {
 const REPEAT: Duration = Duration::from_secs(1);
 /// Texts in that time. Those beyond are counted.
 const TEXTS_MAX: usize = 200;
+/// Texts of one kind in that time: those that differ in numbers and addresses alone. Those beyond are counted.
+const KIND_MAX: usize = 20;
 
 /// The form in the lowest bit, the level above it.
 static SETTINGS: AtomicU8 = AtomicU8::new((Level::Info as u8) << 1 | Form::Text as u8);
-static SAID: Mutex<Said> = Mutex::new(Said { last: Vec::new(), left_out: 0 });
+static SAID: Mutex<Said> = Mutex::new(Said { kinds: Vec::new(), left_out: 0 });
 
 /// Sets the format of messages, and the least serious level that is written.
 pub fn set(form: Form, level: Level) {
@@ -108,23 +110,54 @@ impl Write for Sink {
 
 /// What was said lately.
 struct Said {
-    last: Vec<(String, Instant)>,
+    kinds: Vec<Kind>,
+    /// How many texts of other kinds were left out.
+    left_out: u64,
+}
+
+/// Texts of one kind.
+struct Kind {
+    /// What they have in common.
+    pattern: String,
+    level: Level,
+    /// When the first one was said.
+    since: Instant,
+    /// Those that were said, each once.
+    texts: Vec<String>,
+    /// How many were not.
     left_out: u64,
 }
 
 impl Said {
-    /// What is to be written for a text: its line, unless it was said just now, and how many were left out before it.
+    /// What is to be written for a text: how many were left out before it, and its line, unless it is left out itself.
     fn lines(&mut self, form: Form, level: Level, text: &str, now: Instant, time: SystemTime) -> Vec<u8> {
         let mut lines = Vec::new();
-        self.last.retain(|(_, said)| now.duration_since(*said) < REPEAT);
-        if self.last.iter().any(|(said, _)| said == text) {
-            return lines;
+        self.kinds.retain(|kind| {
+            let is_over = now.duration_since(kind.since) >= REPEAT;
+            if is_over && kind.left_out > 0 {
+                let last = kind.texts.last().map_or("", String::as_str);
+                let more = format!("and {} more like this: {last}", kind.left_out);
+                line(form, kind.level, &more, time, &mut lines);
+            }
+            !is_over
+        });
+        let pattern = pattern(text);
+        let said: usize = self.kinds.iter().map(|kind| kind.texts.len()).sum();
+        match self.kinds.iter_mut().find(|kind| kind.level == level && kind.pattern == pattern) {
+            Some(kind) if kind.texts.len() >= KIND_MAX || kind.texts.iter().any(|said| said == text) => {
+                kind.left_out += 1;
+                return lines;
+            }
+            _ if said >= TEXTS_MAX => {
+                self.left_out += 1;
+                return lines;
+            }
+            Some(kind) => kind.texts.push(text.to_owned()),
+            None => {
+                let texts = vec![text.to_owned()];
+                self.kinds.push(Kind { pattern, level, since: now, texts, left_out: 0 });
+            }
         }
-        if self.last.len() >= TEXTS_MAX {
-            self.left_out += 1;
-            return lines;
-        }
-        self.last.push((text.to_owned(), now));
         if self.left_out > 0 {
             let left_out =
                 format!("{} messages were left out: more than {TEXTS_MAX} a second", self.left_out);
@@ -134,6 +167,19 @@ impl Said {
         line(form, level, text, time, &mut lines);
         lines
     }
+}
+
+/// What texts have in common that differ in numbers alone: each word with a digit in it is `#`.
+fn pattern(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for (at, word) in text.split(' ').enumerate() {
+        if at > 0 {
+            pattern.push(' ');
+        }
+        let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
+        pattern.push_str(if has_digit { "#" } else { word });
+    }
+    pattern
 }
 
 /// Appends a message. What others have a part in, such as the name of a host, cannot make it two, nor drive a terminal.
@@ -202,25 +248,43 @@ mod tests {
         assert_eq!(json["message"], "\0\u{7f}\u{85}");
     }
 
+    /// What is written for each text at its time.
+    fn said(said: &mut Said, start: Instant, milliseconds: u64, text: &str) -> Vec<String> {
+        let now = start + Duration::from_millis(milliseconds);
+        let lines = said.lines(Form::Text, Level::Info, text, now, UNIX_EPOCH);
+        let lines = String::from_utf8(lines).expect("it is text");
+        lines.lines().map(|line| line[25..].to_owned()).collect()
+    }
+
     #[test]
-    fn what_repeats_is_said_once_and_a_flood_is_counted() {
-        let mut said = Said { last: Vec::new(), left_out: 0 };
+    fn what_repeats_is_said_once_and_counted() {
+        let mut lately = Said { kinds: Vec::new(), left_out: 0 };
         let start = Instant::now();
-        let mut at = |milliseconds, text: &str| {
-            let now = start + Duration::from_millis(milliseconds);
-            let lines = said.lines(Form::Text, Level::Info, text, now, UNIX_EPOCH);
-            String::from_utf8(lines)
-                .expect("it is text")
-                .lines()
-                .map(|line| line[25..].to_owned())
-                .collect::<Vec<_>>()
-        };
+        let mut at = |milliseconds, text: &str| said(&mut lately, start, milliseconds, text);
         assert_eq!(at(0, "a"), ["[info] a"]);
+        assert_eq!(at(500, "a"), [""; 0]);
         assert_eq!(at(999, "a"), [""; 0]);
-        assert_eq!(at(1000, "a"), ["[info] a"]);
-        for number in 0..TEXTS_MAX + 50 {
-            at(1100, &number.to_string());
+        assert_eq!(at(1000, "a"), ["[info] and 2 more like this: a", "[info] a"]);
+        assert_eq!(at(2000, "b"), ["[info] b"]);
+        // Clients of one kind of trouble are as many as there are addresses.
+        for client in 0..61 {
+            let text = format!("192.0.2.{client} was disconnected");
+            let expected = if client < 20 { vec![format!("[info] {text}")] } else { Vec::new() };
+            assert_eq!(at(2000, &text), expected);
         }
-        assert_eq!(at(2200, "b"), ["[warn] 51 messages were left out: more than 200 a second", "[info] b"],);
+        assert_eq!(at(3000, "b"), ["[info] and 41 more like this: 192.0.2.19 was disconnected", "[info] b"]);
+    }
+
+    #[test]
+    fn a_flood_of_many_kinds_is_counted() {
+        let mut lately = Said { kinds: Vec::new(), left_out: 0 };
+        let start = Instant::now();
+        let mut at = |milliseconds, text: &str| said(&mut lately, start, milliseconds, text);
+        for kind in 0..TEXTS_MAX + 51 {
+            let name: String =
+                kind.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect();
+            assert_eq!(at(0, &name).len(), usize::from(kind < TEXTS_MAX));
+        }
+        assert_eq!(at(1100, "z"), ["[warn] 51 messages were left out: more than 200 a second", "[info] z"]);
     }
 }

@@ -1,28 +1,42 @@
 //! The thread that writes the access log: batches in, bytes out, and a message when lines were lost, at most once a
-//! second. A target that fails is tried again with the next batch; it never ends the process.
+//! minute. A target that fails is tried again with the next batch; it never ends the process.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use crate::log::{Message, State};
 
-use crate::log::{Message, State, count_lines};
+/// A target of the log.
+pub(crate) trait Sink: Send {
+    /// Its name, for messages.
+    fn name(&self) -> &str;
+    /// Writes whole lines.
+    fn write(&mut self, lines: &[u8], now: SystemTime) -> Result<(), Lost>;
+    /// Opens a file again by its name.
+    fn reopen(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Lines that could not be written, and why.
+pub(crate) struct Lost {
+    /// How many; 0 if something else failed.
+    pub(crate) lines: u64,
+    pub(crate) error: io::Error,
+}
 
 /// A buffer that long lines have grown beyond this is freed rather than used again.
 const SPARE_BYTES_MAX: usize = 256 * 1024;
 /// Between two complaints.
-const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The writer thread's state.
 pub(crate) struct Writer {
     queue: Receiver<Message>,
-    output: Output,
+    output: Box<dyn Sink>,
     complaints: Complaints,
     state: Arc<State>,
 }
@@ -30,11 +44,11 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn new(
         queue: Receiver<Message>,
-        output: Output,
+        output: Box<dyn Sink>,
         complaints: Box<dyn Write + Send>,
         state: Arc<State>,
     ) -> Self {
-        let complaints = Complaints { sink: complaints, last: None, dropped_said: 0, trouble: None };
+        let complaints = Complaints::new(complaints);
         Self { queue, output, complaints, state }
     }
 
@@ -52,7 +66,7 @@ impl Writer {
                 Message::Wake => {}
                 Message::Close => break,
             }
-            self.complaints.say(&self.output.name, self.dropped(), Instant::now());
+            self.complaints.say(self.output.name(), self.dropped(), Instant::now());
         }
         while let Ok(message) = self.queue.try_recv() {
             if let Message::Lines(lines, home) = message {
@@ -60,7 +74,7 @@ impl Writer {
             }
         }
         self.complaints.last = None;
-        self.complaints.say(&self.output.name, self.dropped(), Instant::now());
+        self.complaints.say(self.output.name(), self.dropped(), Instant::now());
     }
 
     /// The next message. A complaint that had to wait is made meanwhile.
@@ -69,20 +83,25 @@ impl Writer {
             if !self.complaints.are_due(self.dropped()) {
                 return self.queue.recv().ok();
             }
-            match self.queue.recv_timeout(COMPLAINT_INTERVAL) {
+            match self.queue.recv_timeout(self.complaints.pause(Instant::now())) {
                 Ok(message) => return Some(message),
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {
-                    self.complaints.say(&self.output.name, self.dropped(), Instant::now());
+                    self.complaints.say(self.output.name(), self.dropped(), Instant::now());
                 }
             }
         }
     }
 
     fn write(&mut self, mut lines: Vec<u8>, home: &SyncSender<Vec<u8>>) {
-        if let Err((lost, error)) = self.output.write(&lines) {
-            self.state.dropped.fetch_add(lost, Ordering::Relaxed);
-            self.complaints.trouble = Some(error.to_string());
+        match self.output.write(&lines, SystemTime::now()) {
+            Ok(()) => self.complaints.is_over = self.complaints.has_lost,
+            Err(Lost { lines: lost, error }) => {
+                self.state.dropped.fetch_add(lost, Ordering::Relaxed);
+                self.complaints.trouble = Some(error.to_string());
+                self.complaints.has_lost |= lost > 0;
+                self.complaints.is_over = false;
+            }
         }
         if lines.capacity() <= SPARE_BYTES_MAX {
             lines.clear();
@@ -96,121 +115,75 @@ impl Writer {
     }
 }
 
-/// The target that lines are written to.
-pub(crate) struct Output {
-    name: String,
-    /// Set for a file that can be opened again.
-    path: Option<PathBuf>,
-    sink: Box<dyn Write + Send>,
-    /// A failure cut a line short: the next one starts on a line of its own.
-    torn: bool,
-}
-
-impl Output {
-    pub(crate) fn file(path: PathBuf) -> io::Result<Self> {
-        let sink = Box::new(open(&path)?);
-        Ok(Self { name: path.display().to_string(), path: Some(path), sink, torn: false })
-    }
-
-    pub(crate) fn stream(name: &str, sink: impl Write + Send + 'static) -> Self {
-        Self { name: name.to_owned(), path: None, sink: Box::new(sink), torn: false }
-    }
-
-    fn reopen(&mut self) -> io::Result<()> {
-        if let Some(path) = &self.path {
-            self.sink = Box::new(open(path)?);
-            self.torn = false;
-        }
-        Ok(())
-    }
-
-    /// Writes whole lines; a failure tells how many of them are lost.
-    fn write(&mut self, lines: &[u8]) -> Result<(), (u64, io::Error)> {
-        if self.torn {
-            self.sink.write_all(b"\n").map_err(|error| (count_lines(lines), error))?;
-            self.torn = false;
-        }
-        let mut written = 0;
-        while written < lines.len() {
-            let error = match self.sink.write(&lines[written..]) {
-                Ok(0) => ErrorKind::WriteZero.into(),
-                Ok(count) => {
-                    written += count;
-                    continue;
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => error,
-            };
-            self.torn = written > 0 && lines[written - 1] != b'\n';
-            return Err((count_lines(&lines[written..]), error));
-        }
-        Ok(())
-    }
-}
-
-/// A FIFO that nobody reads is an error rather than a wait without end; once there is a reader, writing waits for it.
-fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().append(true).create(true).mode(0o640).custom_flags(flags).open(path)?;
-    fcntl_setfl(&file, fcntl_getfl(&file)?.difference(OFlags::NONBLOCK))?;
-    Ok(file)
-}
-
 /// What the writer has to say, and when it last did.
 struct Complaints {
     sink: Box<dyn Write + Send>,
     last: Option<Instant>,
     dropped_said: u64,
     trouble: Option<String>,
+    /// Whether the target has failed to take lines, of which the last message told.
+    has_lost: bool,
+    /// Whether it takes lines again.
+    is_over: bool,
 }
 
 impl Complaints {
+    fn new(sink: Box<dyn Write + Send>) -> Self {
+        Self { sink, last: None, dropped_said: 0, trouble: None, has_lost: false, is_over: false }
+    }
+
     fn are_due(&self, dropped: u64) -> bool {
-        dropped > self.dropped_said || self.trouble.is_some()
+        dropped > self.dropped_said || self.trouble.is_some() || self.is_over
+    }
+
+    /// How long nothing is said.
+    fn pause(&self, now: Instant) -> Duration {
+        self.last.map_or(Duration::ZERO, |last| (last + COMPLAINT_INTERVAL).saturating_duration_since(now))
     }
 
     fn say(&mut self, name: &str, dropped: u64, now: Instant) {
-        let too_soon = self.last.is_some_and(|last| now.duration_since(last) < COMPLAINT_INTERVAL);
-        if !self.are_due(dropped) || too_soon {
+        if !self.are_due(dropped) || !self.pause(now).is_zero() {
             return;
         }
         let lost = dropped - self.dropped_said;
         let reason = self.trouble.take();
-        let reason = reason.as_deref().unwrap_or("lines come faster than it takes them");
+        let reason = match reason.as_deref() {
+            Some(reason) => reason,
+            None if self.is_over => "lines are written again",
+            None => "lines come faster than it takes them",
+        };
+        let again = if self.is_over && reason != "lines are written again" {
+            "; lines are written again"
+        } else {
+            ""
+        };
         let loss = match lost {
             0 => String::new(),
             1 => "1 log line dropped: ".to_owned(),
             lost => format!("{lost} log lines dropped: "),
         };
         // Where standard error takes nothing either, there is nobody left to tell.
-        drop(self.sink.write_all(format!("access log {name}: {loss}{reason}\n").as_bytes()));
+        drop(self.sink.write_all(format!("access log {name}: {loss}{reason}{again}\n").as_bytes()));
         self.last = Some(now);
         self.dropped_said = dropped;
+        if self.is_over {
+            (self.has_lost, self.is_over) = (false, false);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
     use std::sync::{Arc, Mutex};
 
     use super::*;
 
-    /// A target that takes as many bytes as the script says, or fails where it says 0; beyond the script it takes all.
-    struct Scripted {
-        script: VecDeque<usize>,
-        taken: Arc<Mutex<Vec<u8>>>,
-    }
+    /// Keeps what is said.
+    struct Said(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Scripted {
+    impl Write for Said {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let count = match self.script.pop_front() {
-                Some(0) => return Err(ErrorKind::StorageFull.into()),
-                Some(count) => count.min(bytes.len()),
-                None => bytes.len(),
-            };
-            self.taken.lock().expect("no test panics with it").extend_from_slice(&bytes[..count]);
-            Ok(count)
+            self.0.lock().expect("no test panics with it").write(bytes)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -219,58 +192,29 @@ mod tests {
     }
 
     #[test]
-    fn a_line_cut_by_a_failure_does_not_spoil_the_next() {
-        for (script, lost, expected) in [
-            (&[4, 4][..], 0, "first\nsecond\nthird\n"),
-            (&[0], 2, "third\n"),
-            (&[3, 0], 2, "fir\nthird\n"),
-            (&[6, 0], 1, "first\nthird\n"),
-            (&[8, 0], 1, "first\nse\nthird\n"),
-        ] {
-            let taken = Arc::new(Mutex::new(Vec::new()));
-            let sink = Scripted { script: script.iter().copied().collect(), taken: Arc::clone(&taken) };
-            let mut output = Output::stream("test", sink);
-            let counted = output.write(b"first\nsecond\n").err().map_or(0, |(lost, _)| lost);
-            output.write(b"third\n").expect("the script is over");
-            let taken = String::from_utf8(taken.lock().expect("written").clone()).expect("text");
-            assert_eq!((counted, taken.as_str()), (lost, expected), "script {script:?}");
-        }
-    }
-
-    #[test]
-    fn a_fifo_is_waited_for_only_once_somebody_reads_it() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join("fifo");
-        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600))
-            .expect("the folder takes it");
-        let error = open(&path).expect_err("nobody reads it");
-        assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::NXIO.raw_os_error()));
-        let flags = OFlags::NONBLOCK.bits().cast_signed();
-        let _reader = OpenOptions::new().read(true).custom_flags(flags).open(&path).expect("it is there");
-        let file = open(&path).expect("somebody reads it");
-        assert!(!fcntl_getfl(&file).expect("it is open").contains(OFlags::NONBLOCK));
-    }
-
-    #[test]
-    fn complaints_come_once_a_second_and_add_up() {
+    fn complaints_come_once_a_minute_and_add_up() {
         let said = Arc::new(Mutex::new(Vec::new()));
-        let sink = Scripted { script: VecDeque::new(), taken: Arc::clone(&said) };
-        let mut complaints = Complaints { sink: Box::new(sink), last: None, dropped_said: 0, trouble: None };
+        let mut complaints = Complaints::new(Box::new(Said(Arc::clone(&said))));
         let start = Instant::now();
-        for (milliseconds, dropped, trouble) in [
-            (0, 0, None),
-            (1, 5, None),
-            (500, 7, Some("disk full")),
-            (900, 9, None),
-            (1001, 9, None),
-            (3000, 9, None),
-            (4000, 10, None),
-            (5000, 10, Some("cannot be opened again")),
+        for (seconds, dropped, trouble, is_over) in [
+            (0, 0, None, false),
+            (1, 5, None, false),
+            (30, 7, Some("disk full"), false),
+            (55, 9, None, false),
+            (61, 9, None, false),
+            (130, 9, None, false),
+            (240, 10, None, false),
+            (300, 10, Some("cannot be opened again"), false),
+            (310, 12, Some("disk full"), true),
+            (360, 12, None, true),
+            (420, 12, None, true),
+            (500, 12, None, false),
         ] {
             if let Some(trouble) = trouble {
                 complaints.trouble = Some(trouble.to_owned());
             }
-            complaints.say("a.log", dropped, start + Duration::from_millis(milliseconds));
+            complaints.is_over = is_over;
+            complaints.say("a.log", dropped, start + Duration::from_secs(seconds));
         }
         let said = String::from_utf8(said.lock().expect("written").clone()).expect("text");
         assert_eq!(
@@ -278,7 +222,9 @@ mod tests {
             "access log a.log: 5 log lines dropped: lines come faster than it takes them\n\
              access log a.log: 4 log lines dropped: disk full\n\
              access log a.log: 1 log line dropped: lines come faster than it takes them\n\
-             access log a.log: cannot be opened again\n"
+             access log a.log: cannot be opened again\n\
+             access log a.log: 2 log lines dropped: disk full; lines are written again\n\
+             access log a.log: lines are written again\n"
         );
     }
 }

@@ -33,9 +33,11 @@ fn a_file_is_appended_to() {
     let directory = scratch("appended");
     let path = directory.join("access.log");
     for target in [b"/first", b"/again"] {
-        let log =
-            AccessLog::open(Target::File(path.clone()), LogLines::new(Format::Extended, Masks::default()))
-                .expect("opens");
+        let log = AccessLog::open(
+            Target::File(path.clone(), None),
+            LogLines::new(Format::Extended, Masks::default()),
+        )
+        .expect("opens");
         record(&mut log.for_worker(), target);
         log.close();
     }
@@ -49,8 +51,9 @@ fn a_file_is_appended_to() {
 fn a_rotated_file_is_followed_by_a_new_one() {
     let directory = scratch("rotated");
     let (path, rotated) = (directory.join("access.log"), directory.join("access.log.1"));
-    let log = AccessLog::open(Target::File(path.clone()), LogLines::new(Format::Extended, Masks::default()))
-        .expect("opens");
+    let log =
+        AccessLog::open(Target::File(path.clone(), None), LogLines::new(Format::Extended, Masks::default()))
+            .expect("opens");
     let mut worker = log.for_worker();
     record(&mut worker, b"/before");
     worker.flush();
@@ -70,9 +73,11 @@ fn a_rotated_file_is_followed_by_a_new_one() {
 
 #[test]
 fn a_full_disk_costs_lines_not_the_process() {
-    let log =
-        AccessLog::open(Target::File("/dev/full".into()), LogLines::new(Format::Json, Masks::default()))
-            .expect("opens");
+    let log = AccessLog::open(
+        Target::File("/dev/full".into(), None),
+        LogLines::new(Format::Json, Masks::default()),
+    )
+    .expect("opens");
     let counter = log.clone();
     let mut worker = log.for_worker();
     for _ in 0..3 {
@@ -87,7 +92,7 @@ fn a_full_disk_costs_lines_not_the_process() {
 #[test]
 fn a_directory_that_is_not_there_is_told_at_once() {
     let missing = scratch("missing").join("nowhere").join("access.log");
-    let error = AccessLog::open(Target::File(missing), LogLines::new(Format::Json, Masks::default()))
+    let error = AccessLog::open(Target::File(missing, None), LogLines::new(Format::Json, Masks::default()))
         .err()
         .expect("refused");
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);

@@ -187,12 +187,16 @@ pub struct AccessLog {
     pub format: Format,
     /// What is hidden in lines.
     pub masks: Masks,
+    /// What syslog messages say, if the target is a receiver of such.
+    pub syslog: SyslogOptions,
+    /// When the file is followed by a new one, if the target is a file.
+    pub rotation: Option<LogRotation>,
 }
 
 impl AccessLog {
     /// An access log with full query strings and addresses.
     pub fn new(target: LogTarget, format: Format) -> Self {
-        Self { target, format, masks: Masks::default() }
+        Self { target, format, masks: Masks::default(), syslog: SyslogOptions::default(), rotation: None }
     }
 }
 
@@ -214,4 +218,64 @@ pub enum LogTarget {
     Stdout,
     /// A file, to which lines are appended.
     File(PathBuf),
+    /// The journal of systemd.
+    Journal,
+    /// A syslog receiver.
+    Syslog(SyslogReceiver),
+}
+
+/// A syslog receiver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SyslogReceiver {
+    /// A datagram socket of this machine.
+    Unix(PathBuf),
+    /// A receiver at a host, an address or a name, and a port.
+    Host(SyslogTransport, String, u16),
+}
+
+/// How messages get to a syslog receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyslogTransport {
+    /// RFC 5426.
+    Udp,
+    /// RFC 6587, with the length of each message in front.
+    Tcp,
+    /// RFC 5425.
+    Tls,
+}
+
+impl SyslogTransport {
+    /// All of them with their names and usual ports.
+    pub const NAMED: [(&'static str, Self, u16); 3] =
+        [("udp", Self::Udp, 514), ("tcp", Self::Tcp, 601), ("tls", Self::Tls, 6514)];
+}
+
+/// What syslog messages say of themselves, and how their receiver is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SyslogOptions {
+    /// The facility, 0 to 23.
+    pub facility: u8,
+    /// The severity, 0 to 7.
+    pub severity: u8,
+    /// APP-NAME: 1 to 48 printable ASCII characters.
+    pub app_name: String,
+    /// The CA that signs the receiver's certificate, in PEM; `None` means the system's roots.
+    pub ca: Option<PathBuf>,
+}
+
+impl Default for SyslogOptions {
+    fn default() -> Self {
+        Self { facility: 16, severity: 6, app_name: "vanward".to_owned(), ca: None }
+    }
+}
+
+/// When a file of the log is followed by a new one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogRotation {
+    /// Before it would have more bytes than this.
+    pub bytes: Option<u64>,
+    /// With the first line of each period, counted from 1970 in UTC.
+    pub every: Option<Duration>,
+    /// How many former files are kept.
+    pub keep: u32,
 }

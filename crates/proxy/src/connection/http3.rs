@@ -381,7 +381,7 @@ impl Driver<'_> {
     }
 
     /// Logs what happened to a connection. Returns whether there is a log.
-fn log<'e>(&'e self, failure: Failure, detail: &'e str, fill: impl FnOnce(Entry<'e>) -> Entry<'e>) {
+    fn log<'e>(&'e self, failure: Failure, detail: &'e str, fill: impl FnOnce(Entry<'e>) -> Entry<'e>) {
         let tls = self.tls.as_deref().map(ClientTls::entry).unwrap_or_default();
         log(self.worker, self.address(), failure, detail, |entry| fill(Entry { tls, ..entry }));
     }

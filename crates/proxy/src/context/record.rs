@@ -475,6 +475,7 @@ impl<'a> Record<'a> {
         let entry = Entry {
             status: self.status,
             body_bytes_sent: self.body_bytes_sent,
+            trace_id: request.texts.trace.map(|trace| trace.trace_id),
             bytes_sent: self.head_bytes_sent + self.body_bytes_sent,
             route: route.map(|route| route.label.as_str()),
             upstream: upstream.map(|upstream| upstream.config.name.as_str()),

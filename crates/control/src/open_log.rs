@@ -1,0 +1,63 @@
+//! Opens the access log as it is configured.
+
+use std::io;
+
+use config::{LogTarget, Server, SyslogOptions, SyslogReceiver, SyslogTransport, Upstream, UpstreamTls};
+use telemetry::{AccessLog, LogLines, Rotation, Syslog, Target};
+use tls::ClientSide;
+
+use crate::StartError;
+
+/// Opens the access log. A receiver of lines need not be there yet; a file has to be writable.
+pub(crate) fn open_log(config: &config::AccessLog) -> Result<AccessLog, StartError> {
+    let rotation = config.rotation.map(|rotation| Rotation {
+        bytes: rotation.bytes,
+        every: rotation.every,
+        keep: rotation.keep,
+    });
+    let (target, name) = match &config.target {
+        LogTarget::Stdout => (Ok(Target::Stdout), "stdout".to_owned()),
+        LogTarget::File(path) => (Ok(Target::File(path.clone(), rotation)), path.display().to_string()),
+        LogTarget::Journal => (Ok(Target::Journal(None)), "journald".to_owned()),
+        LogTarget::Syslog(receiver) => (syslog(receiver, &config.syslog), "syslog".to_owned()),
+    };
+    let lines = LogLines::new(config.format.clone(), config.masks.clone());
+    let opened = target.and_then(|target| AccessLog::open(target, lines));
+    opened.map_err(|error| StartError::Log { target: name, error })
+}
+
+fn syslog(receiver: &SyslogReceiver, options: &SyslogOptions) -> io::Result<Target> {
+    let receiver = match receiver {
+        SyslogReceiver::Unix(path) => telemetry::SyslogReceiver::Unix(path.clone()),
+        SyslogReceiver::Host(transport, host, port) => {
+            let (host, port) = (host.clone(), *port);
+            match transport {
+                SyslogTransport::Udp => telemetry::SyslogReceiver::Udp { host, port },
+                SyslogTransport::Tcp => telemetry::SyslogReceiver::Tcp { host, port, tls: None },
+                SyslogTransport::Tls => {
+                    let tls = Some(secured(&host, port, options)?);
+                    telemetry::SyslogReceiver::Tcp { host, port, tls }
+                }
+            }
+        }
+    };
+    let SyslogOptions { facility, severity, app_name, .. } = options.clone();
+    Ok(Target::Syslog(Syslog { receiver, facility, severity, app_name }))
+}
+
+/// What a TLS handshake with a receiver needs, as with a server of that name.
+fn secured(host: &str, port: u16, options: &SyslogOptions) -> io::Result<telemetry::SyslogTls> {
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    let server = format!("https://{host}:{port}").parse::<Server>().map_err(io::Error::other)?;
+    let tls = UpstreamTls { ca: options.ca.clone(), ..UpstreamTls::default() };
+    let upstream = Upstream { tls, ..Upstream::of("syslog", vec![server]) };
+    let side = ClientSide::load(&upstream).map_err(|problems| {
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        io::Error::other(problems.join("; "))
+    })?;
+    let name = side.as_ref().and_then(|side| side.name(0)).cloned();
+    match (side, name) {
+        (Some(side), Some(name)) => Ok((side.config(), name)),
+        _ => Err(io::Error::other("there is no name to verify")),
+    }
+}
