@@ -1,7 +1,7 @@
 //! A QUIC endpoint: the UDP socket of one worker and listener, and all connections that come to it. One task drives it;
 //! what a datagram, a timer or a write costs does not depend on how many connections there are.
 //!
-//! Whether a connection is accepted is for a [`Host`] to decide. Packets are the business of the QUIC implementation.
+//! Whether a connection is accepted is for a `Host` to decide. Packets are the business of the QUIC implementation.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
