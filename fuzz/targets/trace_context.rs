@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
     });
     for b3 in [B3Form::Off, B3Form::Single, B3Form::Multi] {
         let caller = Caller::read(lines.clone(), b3);
-        let trace = Trace::new(caller, 7, 9, bytes.len() % 2 == 0);
+        let trace = Trace::new(caller, 7, 9, bytes.len().is_multiple_of(2));
         assert!(trace.trace_id != 0 && trace.span_id != 0);
         if let Some(caller) = caller {
             assert!(caller.trace_id == trace.trace_id && caller.span_id == trace.parent_id && caller.span_id != 0);
