@@ -7,7 +7,7 @@ mod gate;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{LazyLock, Weak};
 
 use api::maintenance::MaintenanceOrder;
 use aws_lc_rs::digest::{SHA256, digest};
@@ -92,13 +92,14 @@ impl Place for DashboardAddress {
 #[derive(Clone)]
 struct Shared {
     control: Weak<Control>,
-    /// Which a page of this process has read, and no other site can read.
-    key: Arc<str>,
 }
+
+/// Which a page of this process has read, and no other site can read. It is drawn when a dashboard is first asked.
+static KEY: LazyLock<String> = LazyLock::new(key);
 
 /// The routes of the dashboard.
 pub(crate) fn router(control: Weak<Control>) -> Router {
-    let shared = Shared { control: Weak::clone(&control), key: key().into() };
+    let shared = Shared { control: Weak::clone(&control) };
     let of_session = shared.clone();
     let commands = admin::shared()
         .route("/configuration", get(configuration))
@@ -117,10 +118,8 @@ pub(crate) fn router(control: Weak<Control>) -> Router {
 /// 128 bits that nobody can guess.
 fn key() -> String {
     let mut bytes = [0; 16];
-    // It fails only where the system has no random numbers, and then TLS has none either.
-    if aws_lc_rs::rand::fill(&mut bytes).is_err() {
-        fastrand::fill(&mut bytes);
-    }
+    // A key that somebody could guess would protect nothing.
+    assert!(aws_lc_rs::rand::fill(&mut bytes).is_ok(), "the system has random numbers");
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -154,7 +153,7 @@ fn admitted(shared: &Shared, request: &Request) -> Result<(), Box<Response>> {
         hosts: &dashboard.hosts,
         tokens: dashboard.tokens.as_ref().map(|tokens| &*tokens.tokens),
         is_writable: dashboard.is_writable,
-        key: &shared.key,
+        key: &KEY,
     };
     gate.admit(request.method(), request.uri().path(), request.headers()).map_err(|(status, why)| {
         let mut response = refused(status, why);
@@ -168,7 +167,7 @@ fn admitted(shared: &Shared, request: &Request) -> Result<(), Box<Response>> {
 async fn session(shared: Shared) -> Response {
     let Some(control) = shared.control.upgrade() else { return ending() };
     let is_writable = control.plan().config.dashboard.as_ref().is_some_and(|dashboard| dashboard.is_writable);
-    json(StatusCode::OK, &json!({ "key": &*shared.key, "writable": is_writable }))
+    json(StatusCode::OK, &json!({ "key": &*KEY, "writable": is_writable }))
 }
 
 /// The configuration in force, without secrets.

@@ -185,7 +185,7 @@ fn what_has_no_meaning_is_refused_before_anything_is_opened() {
         (&["websocket", "--echo", "--fan-out", "http://127.0.0.1:1/"], "cannot be used with"),
         (&["websocket", "--message", "{{count}}", "http://127.0.0.1:1/"], "{{count}} is no value"),
         (&["grpc", "--message", "hex:0", "http://127.0.0.1:1/"], "pairs of hexadecimal digits"),
-        (&["grpc", "--message", "base64:?", "http://127.0.0.1:1/"], "not base64"),
+        (&["grpc", "--message", "base64:?", "http://127.0.0.1:1/"], "must be base64 behind base64:"),
         (&["grpc", "--messages", "5", "http://127.0.0.1:1/"], "--messages is for"),
         (&["grpc", "--server-stream", "-R", "5", "http://127.0.0.1:1/"], "the rate (-R)"),
         (&["events", "-m", "2", "http://127.0.0.1:1/"], "--h2"),
