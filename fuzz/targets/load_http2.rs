@@ -68,7 +68,7 @@ fn read(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> (bool, usize, bool, 
     let mut connection = Connection::new(3);
     for (place, (common, block)) in REQUESTS.iter().enumerate() {
         // Not for each input: it waits for windows, and costs time.
-        let has_body = place == 2 && bytes.len() % 4 == 0;
+        let has_body = place == 2 && bytes.len().is_multiple_of(4);
         let body = if has_body { Bytes::from_static(&BODY) } else { Bytes::new() };
         connection.ask(
             place,
