@@ -19,7 +19,7 @@ pub struct Entry<'a> {
     pub peer: Option<IpAddr>,
     /// The ID that servers know the request by; empty if there is none.
     pub request_id: &'a [u8],
-    /// The trace that the request is in, if there are traces; otherwise its `traceparent` says so.
+    /// The trace that the request is in.
     pub trace_id: Option<u128>,
     /// The authenticated user; empty if no password was asked for.
     pub user: &'a str,

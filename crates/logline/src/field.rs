@@ -259,6 +259,7 @@ impl Field {
     pub(crate) fn needs(&self) -> Needs {
         match self {
             Self::RequestId => Needs::REQUEST_ID,
+            Self::TraceId => Needs::TRACE_ID,
             Self::Referer | Self::UserAgent | Self::Host => Needs::NAMED_HEADERS,
             Self::UpstreamConnect(_) | Self::UpstreamFirstByte(_) | Self::UpstreamTotal(_) => {
                 Needs::UPSTREAM_TIMES
@@ -305,6 +306,8 @@ impl Needs {
     pub const RESPONSE_HEAD: Self = Self(1 << 7);
     /// An entry at all: there is a log.
     pub const ENTRY: Self = Self(1 << 8);
+    /// `trace_id`.
+    pub const TRACE_ID: Self = Self(1 << 9);
 
     /// Whether all of `other` is needed.
     #[must_use]

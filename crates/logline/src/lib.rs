@@ -14,6 +14,8 @@ mod query;
 mod masks;
 /// The time of a line, rendered once a second.
 mod timestamp;
+/// Hexadecimal digits of identifiers.
+pub mod hexadecimal;
 /// Escapes untrusted bytes.
 pub mod escape;
 /// Writes an entry as a line in the formats with fixed fields.

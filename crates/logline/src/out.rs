@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::entry::{Entry, Retried};
 use crate::escape;
 use crate::field::{Clock, Field, Unit};
+use crate::hexadecimal;
 use crate::line::{address, decimal, digits, limit, version};
 use crate::masks::Masks;
 use crate::query::Query;
@@ -60,7 +61,7 @@ impl Out<'_> {
             Field::Peer => entry.peer.is_some_and(|peer| self.address(masks.addresses.of(peer))),
             Field::User => self.text(entry.user.as_bytes(), limit::NAME),
             Field::RequestId => self.text(entry.request_id, limit::NAME),
-            Field::TraceId => self.trace_id(entry),
+            Field::TraceId => entry.trace_id.is_some_and(|id| self.trace_id(id)),
             Field::Scheme => self.text(entry.scheme.as_bytes(), limit::NAME),
             Field::Method => self.text(entry.method, limit::METHOD),
             Field::Target => self.url(entry.target, limit::TARGET, &masks.query),
@@ -364,22 +365,10 @@ impl Out<'_> {
         is_there
     }
 
-    /// RFC 9562-like look of trace IDs: see `trace_id`.
-    fn trace_id(&mut self, entry: &Entry<'_>) -> bool {
-        if let Some(id) = entry.trace_id {
-            let digits: [u8; 32] =
-                std::array::from_fn(|place| escape::HEX[(id >> (124 - 4 * place) & 0xf) as usize]);
-            return self.text(&digits, digits.len());
-        }
-        let (mut found, mut count) = ([0; 32], 0);
-        entry.headers.request(b"traceparent", &mut |value| {
-            count += 1;
-            match trace_id(value) {
-                Some(id) => found = id,
-                None => count = 2,
-            }
-        });
-        count == 1 && self.text(&found, found.len())
+    /// W3C Trace Context §3.2.2.3: 32 lower-case hexadecimal digits.
+    fn trace_id(&mut self, id: u128) -> bool {
+        let digits = hexadecimal::wide_digits(id);
+        self.text(&digits, digits.len())
     }
 }
 
@@ -434,21 +423,4 @@ fn cookie<'p>(pairs: &'p [u8], name: &[u8]) -> Option<&'p [u8]> {
         let rest = pair.strip_prefix(name)?;
         rest.strip_prefix(b"=")
     })
-}
-
-/// The trace ID of a `traceparent` (W3C Trace Context §3.2): of a version that is known, or of a later one.
-fn trace_id(value: &[u8]) -> Option<[u8; 32]> {
-    let is_hex = |bytes: &[u8]| bytes.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let is_zero = |bytes: &[u8]| bytes.iter().all(|&byte| byte == b'0');
-    let value = value.trim_ascii();
-    let (version, rest) = value.split_at_checked(2)?;
-    let rest = rest.strip_prefix(b"-")?;
-    let (id, rest) = rest.split_first_chunk::<32>()?;
-    let rest = rest.strip_prefix(b"-")?;
-    let (parent, rest) = rest.split_first_chunk::<16>()?;
-    let rest = rest.strip_prefix(b"-")?;
-    let (flags, after) = rest.split_at_checked(2)?;
-    let is_right = is_hex(version) && is_hex(id) && is_hex(parent) && is_hex(flags) && version != b"ff";
-    let ends = if version == b"00" { after.is_empty() } else { matches!(after.first(), None | Some(b'-')) };
-    (is_right && ends && !is_zero(id) && !is_zero(parent)).then_some(*id)
 }

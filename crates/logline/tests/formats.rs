@@ -32,11 +32,8 @@ impl Headers for Sent<'_> {
     }
 }
 
-const TRACE: &[u8] = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-
 const SENT: Sent<'static> = Sent {
     request: &[
-        ("traceparent", TRACE),
         ("X-Two", b"a b"),
         ("x-two", b"\"c\""),
         ("Cookie", b"theme=dark; session=s3cret"),
@@ -49,6 +46,7 @@ const SENT: Sent<'static> = Sent {
 fn entry<'a>(headers: &'a dyn Headers) -> Entry<'a> {
     Entry {
         user: "me too",
+        trace_id: Some(0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c),
         scheme: "https",
         method: b"GET",
         target: b"/a/b?page=2&token=t",
@@ -248,29 +246,6 @@ fn masks() {
 }
 
 #[test]
-fn trace_ids_are_those_of_one_valid_field() {
-    let long = [TRACE, b"-later"].concat();
-    let later = [&b"01"[..], &long[2..]].concat();
-    for (values, is_valid) in [
-        (vec![TRACE], true),
-        (vec![TRACE, TRACE], false),
-        (vec![&long[..]], false),
-        (vec![&later[..]], true),
-        (vec![&TRACE[..54]], false),
-        (vec![b"00-00000000000000000000000000000000-b7ad6b7169203331-01"], false),
-        (vec![b"00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01"], false),
-        (vec![b"00-0AF7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"], false),
-        (vec![b"ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"], false),
-        (vec![b""], false),
-    ] {
-        let fields: Vec<(&str, &[u8])> = values.iter().map(|&value| ("Traceparent", value)).collect();
-        let sent = Sent { request: &fields, response: &[] };
-        let shown = line_with(format("$trace_id", &[]), Masks::default(), &entry(&sent));
-        assert_eq!(shown != "-\n", is_valid, "{values:?}");
-    }
-}
-
-#[test]
 fn what_is_no_format_is_refused_where_it_is_wrong() {
     for (text, fields, place, is_in_fields, fault) in [
         ("combind", &[][..], 0, false, FormatFault::Unknown("combind".to_owned())),
@@ -335,8 +310,7 @@ proptest! {
     ) {
         let text_of = |at: usize| String::from_utf8_lossy(&parts[at]).into_owned();
         let (user, subject, detail) = (text_of(0), text_of(1), text_of(2));
-        let request: [(&str, &[u8]); 4] =
-            [("x", &parts[3]), ("X", &parts[4]), ("cookie", &parts[5]), ("traceparent", &parts[6])];
+        let request: [(&str, &[u8]); 3] = [("x", &parts[3]), ("X", &parts[4]), ("cookie", &parts[5])];
         let sent = Sent { request: &request, response: &[("x", &parts[7])] };
         let entry = Entry {
             user: &user, method: &parts[6], target: &parts[3], referer: &parts[4], user_agent: &parts[5],

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use balance::Event;
 use http1::{Glimpse, Name, Version};
-use telemetry::{Entry, Headers, Needs, Places, Retried, WHOLE, WorkerLog};
+use telemetry::{B3Form, Entry, Headers, Needs, Places, Retried, WHOLE, WorkerLog};
 
 use crate::context::client_tls::ClientTls;
 use crate::context::exchange::{Cached, ExchangeContext, RoutedRequest};
@@ -19,7 +19,7 @@ use crate::context::explain::{self, Known};
 use crate::context::failure::Failure;
 use crate::context::plan::Policies;
 use crate::context::seen::{self, Fields};
-use crate::context::tracing::EndedAttempt;
+use crate::context::tracing::{self, EndedAttempt};
 use crate::context::under_way::{Beginning, Note};
 pub(crate) use spans::AUTH_SPAN;
 
@@ -475,7 +475,7 @@ impl<'a> Record<'a> {
         let entry = Entry {
             status: self.status,
             body_bytes_sent: self.body_bytes_sent,
-            trace_id: request.texts.trace.map(|trace| trace.trace_id),
+            trace_id: self.trace_id(request),
             bytes_sent: self.head_bytes_sent + self.body_bytes_sent,
             route: route.map(|route| route.label.as_str()),
             upstream: upstream.map(|upstream| upstream.config.name.as_str()),
@@ -500,6 +500,15 @@ impl<'a> Record<'a> {
             ..self.of_request(request, policies)
         };
         log.record(&entry, self.ctx.worker.wall_clock_at(began + duration));
+    }
+
+    /// The trace of the request; without traces of this proxy's the one that its `traceparent` names.
+    fn trace_id(&self, request: &Request) -> Option<u128> {
+        if !self.needs.has(Needs::TRACE_ID) {
+            return None;
+        }
+        let own = request.texts.trace.map(|trace| trace.trace_id);
+        own.or_else(|| tracing::caller(request, B3Form::Off).map(|caller| caller.trace_id))
     }
 
     /// What the log tells of the client and its request.

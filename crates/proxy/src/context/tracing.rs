@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use config::FollowCallers;
+use http1::Name;
 use telemetry::{B3Form, Caller, Span, SpanKind, Trace, Value};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -85,14 +86,23 @@ impl Tracing {
 #[cold]
 #[inline(never)]
 pub(crate) fn begin(ctx: &ExchangeContext<'_>, tracing: &Tracing, request: &mut Request) {
-    let bytes = request.head_bytes();
-    let fields = request.head.fields.iter();
-    let lines = fields.map(|field| (field.name.of(bytes), field.value.of(bytes)));
-    let caller = Caller::read(lines, tracing.b3());
+    let caller = caller(request, tracing.b3());
     let new_id = fastrand::u128(..);
     let trace_id = caller.map_or(new_id, |caller| caller.trace_id);
     let is_sampled = tracing.is_sampled(caller.as_ref(), ctx.client.is_trusted, trace_id);
     request.texts.trace = Some(Trace::new(caller, new_id, fastrand::u64(..), is_sampled));
+}
+
+/// The context that a request came with.
+pub(crate) fn caller(request: &Request, b3: B3Form) -> Option<Caller> {
+    // Most requests have none: then no field is looked at.
+    let has = |name| request.head.field(name).is_some();
+    if !has(Name::Traceparent) && (b3 == B3Form::Off || !has(Name::B3)) {
+        return None;
+    }
+    let bytes = request.head_bytes();
+    let fields = request.head.fields.iter();
+    Caller::read(fields.map(|field| (field.name.of(bytes), field.value.of(bytes))), b3)
 }
 
 /// How a request ended, for the decision about its trace.
