@@ -31,8 +31,8 @@ use transport::cold::cold;
 
 /// Serves the request whose head is at the front of the exchange slot's buffer.
 pub(crate) async fn exchange(ctx: &ExchangeContext<'_>, memory: &mut Memory) -> Next {
-    let mut state = ExchangeState::new(ctx);
-    begin_trace(ctx, memory);
+    let is_traced = begin_trace(ctx, memory);
+    let mut state = ExchangeState::new(ctx, is_traced);
     let next = match run(ctx, memory, &mut state).await {
         Ok(next) => next,
         Err(failure) => cold(|| fail(ctx, memory, &mut state, failure)).await,
@@ -43,19 +43,18 @@ pub(crate) async fn exchange(ctx: &ExchangeContext<'_>, memory: &mut Memory) -> 
 
 /// Answers a request that is malformed or incomplete.
 pub(crate) async fn refuse(ctx: &ExchangeContext<'_>, memory: &mut Memory, failure: Failure) -> Next {
-    let mut state = ExchangeState::new(ctx);
-    begin_trace(ctx, memory);
+    let is_traced = begin_trace(ctx, memory);
+    let mut state = ExchangeState::new(ctx, is_traced);
     let next = fail(ctx, memory, &mut state, failure).await;
     end(memory, &mut state);
     next
 }
 
-/// Finds the place of the request in its trace, if there are traces.
+/// Finds the place of the request in its trace, if there are traces. Returns whether its spans may be wanted.
 #[inline]
-fn begin_trace(ctx: &ExchangeContext<'_>, memory: &mut Memory) {
-    if let Some(tracing) = &ctx.snapshot.plan.tracing {
-        tracing::begin(ctx, tracing, &mut memory.request);
-    }
+fn begin_trace(ctx: &ExchangeContext<'_>, memory: &mut Memory) -> bool {
+    let tracing = ctx.snapshot.plan.tracing.as_ref();
+    tracing.is_some_and(|tracing| tracing::begin(ctx, tracing, &mut memory.request))
 }
 
 async fn run(

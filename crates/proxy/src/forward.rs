@@ -494,12 +494,15 @@ impl<'a> Attempt<'a> {
         let client = self.ctx.client;
         let chain = seen::chain(self.ctx, &request.head, request.head_bytes());
         let tracing = self.ctx.snapshot.plan.tracing.as_deref();
-        let trace = tracing.zip(request.texts.trace).map(|(tracing, trace)| trace.lines(tracing.b3()));
-        let trace = trace.as_ref().map(|lines| TraceContext {
-            lines: lines.bytes(),
-            keeps_state: lines.keeps_state,
-            replaces_b3: lines.replaces_b3,
-        });
+        let lines;
+        let trace = match (tracing, &request.texts.trace) {
+            (Some(tracing), Some(trace)) => {
+                lines = trace.lines(tracing.b3());
+                let (keeps_state, replaces_b3) = (lines.keeps_state, lines.replaces_b3);
+                Some(TraceContext { lines: lines.bytes(), keeps_state, replaces_b3 })
+            }
+            _ => None,
+        };
         let rewrite = |edits| RequestRewrite {
             trace,
             path_and_query: None,

@@ -2,6 +2,8 @@
 //!
 //! Not here: who is believed, which traces are recorded (the proxy decides), and how spans are sent.
 
+use logline::hexadecimal;
+
 /// The names of the fields that carry a trace context, in lower case.
 const TRACEPARENT: &[u8] = b"traceparent";
 const B3: &[u8] = b"b3";
@@ -11,8 +13,20 @@ const X_B3: &[u8] = b"x-b3-";
 const SAMPLED: u8 = 0x01;
 /// The flag that says that the trace ID is random (W3C Trace Context level 2).
 const RANDOM: u8 = 0x02;
+/// The line of `traceparent`, without what it says.
+const PARENT_LINE: &[u8; 70] = b"traceparent: 00-00000000000000000000000000000000-0000000000000000-00\r\n";
+/// The places of trace ID, span ID and flags in it.
+const TRACE_ID_AT: usize = 16;
+const SPAN_ID_AT: usize = 49;
+const FLAGS_AT: usize = 66;
 /// The room for all lines that a context is written as.
-const LINES_MAX: usize = 256;
+const LINES_MAX: usize = 208;
+/// What these begin as.
+const LINES: [u8; LINES_MAX] = {
+    let mut lines = [0; LINES_MAX];
+    lines.split_at_mut(PARENT_LINE.len()).0.copy_from_slice(PARENT_LINE);
+    lines
+};
 
 /// How B3 fields are written to servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -206,44 +220,44 @@ impl Trace {
     /// The lines for the server of the current attempt, each with CRLF.
     #[must_use]
     pub fn lines(&self, b3: B3Form) -> Lines {
-        let (keeps_state, replaces_b3) = (self.keeps_state, b3 != B3Form::Off);
-        let mut lines = Lines { bytes: [0; LINES_MAX], len: 0, keeps_state, replaces_b3 };
-        let span_id = self.attempt_id(self.attempts);
         let flags = (if self.is_sampled { SAMPLED } else { 0 }) | (if self.is_random { RANDOM } else { 0 });
-        lines.text(b"traceparent: 00-");
-        lines.hex(self.trace_id, 32);
-        lines.text(b"-");
-        lines.hex(span_id.into(), 16);
-        lines.text(b"-");
-        lines.hex(flags.into(), 2);
-        lines.text(b"\r\n");
-        let sampled: &[u8] = if self.is_sampled { b"1" } else { b"0" };
-        match b3 {
-            B3Form::Off => {}
-            B3Form::Single => {
-                lines.text(b"b3: ");
-                lines.hex(self.trace_id, 32);
-                lines.text(b"-");
-                lines.hex(span_id.into(), 16);
-                lines.text(b"-");
-                lines.text(sampled);
-                lines.text(b"-");
-                lines.hex(self.span_id.into(), 16);
-                lines.text(b"\r\n");
-            }
-            B3Form::Multi => {
-                lines.text(b"X-B3-TraceId: ");
-                lines.hex(self.trace_id, 32);
-                lines.text(b"\r\nX-B3-SpanId: ");
-                lines.hex(span_id.into(), 16);
-                lines.text(b"\r\nX-B3-ParentSpanId: ");
-                lines.hex(self.span_id.into(), 16);
-                lines.text(b"\r\nX-B3-Sampled: ");
-                lines.text(sampled);
-                lines.text(b"\r\n");
-            }
+        let (trace_id, span_id) =
+            (hexadecimal::wide_digits(self.trace_id), hexadecimal::digits(self.attempt_id(self.attempts)));
+        let (keeps_state, replaces_b3) = (self.keeps_state, b3 != B3Form::Off);
+        let mut lines = Lines { bytes: LINES, len: PARENT_LINE.len(), keeps_state, replaces_b3 };
+        lines.put(TRACE_ID_AT, &trace_id);
+        lines.put(SPAN_ID_AT, &span_id);
+        // Both flags are in the last digit.
+        lines.put(FLAGS_AT + 1, &[b'0' + flags]);
+        if replaces_b3 {
+            self.add_b3(&mut lines, b3, &trace_id, &span_id);
         }
         lines
+    }
+
+    #[cold]
+    fn add_b3(&self, lines: &mut Lines, b3: B3Form, trace_id: &[u8], span_id: &[u8]) {
+        let parent_id = &hexadecimal::digits(self.span_id);
+        let sampled: &[u8] = if self.is_sampled { b"1" } else { b"0" };
+        let pieces: &[&[u8]] = match b3 {
+            B3Form::Off => &[],
+            B3Form::Single => &[b"b3: ", trace_id, b"-", span_id, b"-", sampled, b"-", parent_id, b"\r\n"],
+            B3Form::Multi => &[
+                b"X-B3-TraceId: ",
+                trace_id,
+                b"\r\nX-B3-SpanId: ",
+                span_id,
+                b"\r\nX-B3-ParentSpanId: ",
+                parent_id,
+                b"\r\nX-B3-Sampled: ",
+                sampled,
+                b"\r\n",
+            ],
+        };
+        for piece in pieces {
+            lines.put(lines.len, piece);
+            lines.len += piece.len();
+        }
     }
 }
 
@@ -265,16 +279,9 @@ impl Lines {
         &self.bytes[..self.len]
     }
 
-    fn text(&mut self, text: &[u8]) {
-        self.bytes[self.len..][..text.len()].copy_from_slice(text);
-        self.len += text.len();
-    }
-
-    fn hex(&mut self, number: u128, digits: usize) {
-        for place in (0..digits).rev() {
-            let digit = (number >> (4 * place) & 0xf) as usize;
-            self.text(&b"0123456789abcdef"[digit..=digit]);
-        }
+    #[inline]
+    fn put(&mut self, at: usize, text: &[u8]) {
+        self.bytes[at..][..text.len()].copy_from_slice(text);
     }
 }
 

@@ -43,14 +43,14 @@ pub(crate) struct ExchangeState<'a> {
 }
 
 impl<'a> ExchangeState<'a> {
-    /// The state of a client's request.
-    pub(crate) fn new(ctx: &'a ExchangeContext<'a>) -> Self {
-        Self::with(Record::new(ctx))
+    /// The state of a client's request, and whether its spans may be wanted.
+    pub(crate) fn new(ctx: &'a ExchangeContext<'a>, is_traced: bool) -> Self {
+        Self::with(Record::new(ctx, is_traced))
     }
 
     /// The state of a request of the proxy's own: no client waits for it, and it is not logged.
-    pub(crate) fn detached(ctx: &'a ExchangeContext<'a>) -> Self {
-        Self::with(Record::detached(ctx))
+    pub(crate) fn detached(ctx: &'a ExchangeContext<'a>, is_traced: bool) -> Self {
+        Self::with(Record::detached(ctx, is_traced))
     }
 
     fn with(record: Record<'a>) -> Self {

@@ -53,6 +53,8 @@ pub(crate) struct Record<'a> {
     head: Vec<u8>,
     /// What the log needs.
     needs: Needs,
+    /// Whether spans may be wanted.
+    is_traced: bool,
     /// Whether the times of attempts are wanted.
     is_attempt_timed: bool,
     /// Whether the last attempt used a connection that had been used before.
@@ -103,20 +105,19 @@ pub(crate) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    pub(crate) fn new(ctx: &'a ExchangeContext<'a>) -> Self {
+    pub(crate) fn new(ctx: &'a ExchangeContext<'a>, is_traced: bool) -> Self {
         ctx.worker.counters.requests.increment();
         ctx.worker.counters.requests_active.increment();
-        let mut record = Self::detached(ctx);
+        let mut record = Self::detached(ctx, is_traced);
         record.is_heard = true;
         record
     }
 
     /// The notes of work that no client waits for: no request is counted or logged.
-    pub(crate) fn detached(ctx: &'a ExchangeContext<'a>) -> Self {
+    pub(crate) fn detached(ctx: &'a ExchangeContext<'a>, is_traced: bool) -> Self {
         let worker = ctx.worker;
-        let plan = &ctx.snapshot.plan;
         let needs = worker.log.needs();
-        let are_attempts_told = plan.config.is_measured() || plan.tracing.is_some();
+        let are_attempts_told = ctx.snapshot.plan.config.is_measured() || is_traced;
         let is_timed = are_attempts_told || needs.has(Needs::ENTRY);
         Self {
             ctx,
@@ -128,6 +129,7 @@ impl<'a> Record<'a> {
             head_left: None,
             head: Vec::new(),
             needs,
+            is_traced,
             is_attempt_timed: are_attempts_told || needs.has(Needs::UPSTREAM_TIMES),
             is_reused: false,
             cached: Cached::Unasked,
@@ -250,7 +252,7 @@ impl<'a> Record<'a> {
         if let Some(noted) = self.retried.get_mut(usize::from(self.retries)) {
             *noted = (server as u16, failure);
         }
-        if let (true, Some(began)) = (self.is_traced(), self.attempt_began) {
+        if let (true, Some(began)) = (self.is_traced, self.attempt_began) {
             self.ended_attempts.push(EndedAttempt { server, failure, began, ended: Instant::now() });
         }
         self.retries += 1;
@@ -277,10 +279,18 @@ impl<'a> Record<'a> {
         is_first
     }
 
+    /// Notes that the server's response has ended and has left, as a whole. For a trace that is when the request ends.
+    #[inline]
+    pub(crate) fn upstream_ended_at_once(&mut self) {
+        if self.needs.has(Needs::UPSTREAM_TIMES) {
+            self.upstream_ended = self.clock();
+        }
+    }
+
     /// Notes that the server's response has ended.
     pub(crate) fn upstream_ended(&mut self) {
         // Only the log and traces tell.
-        if self.needs.has(Needs::UPSTREAM_TIMES) || self.is_traced() {
+        if self.needs.has(Needs::UPSTREAM_TIMES) || self.is_traced {
             self.upstream_ended = self.clock();
         }
     }
@@ -311,7 +321,7 @@ impl<'a> Record<'a> {
     /// Adds details of a failure, behind those of earlier attempts. Only the log and traces show them.
     #[cold]
     pub(crate) fn explain(&mut self, memory: &mut Memory, failure: Failure) {
-        if !self.needs.has(Needs::DETAIL) && !self.is_traced() {
+        if !self.needs.has(Needs::DETAIL) && !self.is_traced {
             return;
         }
         let known = Known {
@@ -357,8 +367,8 @@ impl<'a> Record<'a> {
         if let Some(began) = self.began {
             let duration = began.elapsed();
             self.tell(memory, began, duration);
-            if let Some(tracing) = &self.ctx.snapshot.plan.tracing {
-                self.record_spans(tracing, memory, began, duration);
+            if self.is_traced {
+                self.trace_ended(memory, began, duration);
             }
         }
     }
@@ -366,22 +376,16 @@ impl<'a> Record<'a> {
     /// Ends the notes of a request of the proxy's own.
     pub(crate) fn finish_detached(&self, memory: &Memory) {
         self.count_upstream(memory);
-        if let (Some(tracing), Some(began)) = (&self.ctx.snapshot.plan.tracing, self.began)
-            && self.purpose.is_some()
-        {
-            self.record_spans(tracing, memory, began, began.elapsed());
+        if let (true, Some(began), Some(_)) = (self.is_traced, self.began, self.purpose) {
+            self.trace_ended(memory, began, began.elapsed());
         }
     }
 
     /// Notes that an authentication server was asked, since `began`.
     pub(crate) fn asked(&mut self, began: Option<Instant>, failure: Option<Failure>) {
-        if let (true, Some(began)) = (self.is_traced(), began) {
+        if let (true, Some(began)) = (self.is_traced, began) {
             self.asked = Some((began, Instant::now(), failure));
         }
-    }
-
-    fn is_traced(&self) -> bool {
-        self.ctx.snapshot.plan.tracing.is_some()
     }
 
     /// Counts bytes sent to servers and received from them.

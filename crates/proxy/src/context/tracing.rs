@@ -68,7 +68,13 @@ impl Tracing {
         decided.unwrap_or((trace_id as u64 & ((1 << RANDOM_BITS) - 1)) < self.threshold)
     }
 
+    /// Whether the end of a request may have its trace recorded, though it was not chosen at its beginning.
+    pub(crate) fn looks_at_ends(&self) -> bool {
+        self.settings.errors || self.settings.slow.is_some()
+    }
+
     /// Whether the trace of a request that has ended is recorded.
+    #[inline]
     pub(crate) fn is_recorded(&self, trace: &Trace, ended: &Ended) -> bool {
         let is_error = ended.failure.is_some() || ended.status >= 500;
         trace.is_sampled
@@ -82,15 +88,14 @@ impl Tracing {
     }
 }
 
-/// Finds the place of a request in its trace, from its fields.
-#[cold]
+/// Finds the place of a request in its trace, from its fields. Returns whether its spans may be wanted.
 #[inline(never)]
-pub(crate) fn begin(ctx: &ExchangeContext<'_>, tracing: &Tracing, request: &mut Request) {
+pub(crate) fn begin(ctx: &ExchangeContext<'_>, tracing: &Tracing, request: &mut Request) -> bool {
     let caller = caller(request, tracing.b3());
-    let new_id = fastrand::u128(..);
-    let trace_id = caller.map_or(new_id, |caller| caller.trace_id);
+    let trace_id = caller.map_or_else(|| fastrand::u128(..), |caller| caller.trace_id);
     let is_sampled = tracing.is_sampled(caller.as_ref(), ctx.client.is_trusted, trace_id);
-    request.texts.trace = Some(Trace::new(caller, new_id, fastrand::u64(..), is_sampled));
+    request.texts.trace = Some(Trace::new(caller, trace_id, fastrand::u64(..), is_sampled));
+    is_sampled || tracing.looks_at_ends()
 }
 
 /// The context that a request came with.

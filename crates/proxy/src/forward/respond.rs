@@ -76,7 +76,7 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
     let closes_sink = plan.ends_connection() && reply.upload.is_done();
     let outcome = match leave_at_once(ctx, response, &reply, &pace, closes_sink) {
         Some(outcome) => {
-            exchange.state.record.upstream_ended();
+            exchange.state.record.upstream_ended_at_once();
             outcome
         }
         None => {

@@ -128,7 +128,9 @@ impl Subrequest {
         let parsed = memory.request.head.parse(&self.head, &self.snapshot.head_limits);
         let Ok(Parsed::Complete) = parsed else { return };
         memory.request.head.start.version = self.version;
-        let mut state = ExchangeState::detached(&ctx);
+        // It is recorded only where the client's request was chosen at its beginning.
+        let is_traced = memory.request.texts.trace.is_some_and(|trace| trace.is_sampled);
+        let mut state = ExchangeState::detached(&ctx, is_traced);
         state.record.purpose = self.is_for;
         let (ctx, routed) = (&ctx, &self.routed);
         steps(&mut Exchange { ctx, routed, memory: &mut memory, state: &mut state }).await;

@@ -22,22 +22,29 @@ type Attribute = (&'static str, Value);
 
 impl Record<'_> {
     /// Hands the spans of the request over, if its trace is recorded.
+    #[inline]
+    pub(super) fn trace_ended(&self, memory: &Memory, began: Instant, duration: Duration) {
+        let (Some(tracing), Some(trace)) = (&self.ctx.snapshot.plan.tracing, &memory.request.texts.trace)
+        else {
+            return;
+        };
+        let ended = Ended { status: self.status, failure: self.failure, duration };
+        // A request of the proxy's own is no error of the client's.
+        let is_recorded = if self.is_heard { tracing.is_recorded(trace, &ended) } else { trace.is_sampled };
+        if is_recorded {
+            self.record_spans((tracing, trace), memory, began, duration);
+        }
+    }
+
     #[cold]
     #[inline(never)]
-    pub(super) fn record_spans(
+    fn record_spans(
         &self,
-        tracing: &Tracing,
+        (tracing, trace): (&Tracing, &Trace),
         memory: &Memory,
         began: Instant,
         duration: Duration,
     ) {
-        let Some(trace) = &memory.request.texts.trace else { return };
-        let ended = Ended { status: self.status, failure: self.failure, duration };
-        // A request of the proxy's own is no error of the client's.
-        let is_recorded = if self.is_heard { tracing.is_recorded(trace, &ended) } else { trace.is_sampled };
-        if !is_recorded {
-            return;
-        }
         let now = began + duration;
         let clock = Clock { wall: self.ctx.worker.wall_clock_at(now), now };
         let mut builder = Builder::new(trace);
