@@ -174,6 +174,8 @@ pub struct Setup {
 
 /// How long the control thread has for whom it is answering when the workers have ended.
 const LAST_ANSWERS_MAX: Duration = Duration::from_secs(1);
+/// How much of that collectors of traces have: the rest is to tell what they did not take.
+const LAST_SPANS_MAX: Duration = Duration::from_millis(800);
 
 /// Dropped once the control thread has ended.
 type Ended = std::sync::mpsc::Sender<()>;
@@ -313,7 +315,7 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
     let changed = Rc::new(Notify::new());
     tokio::task::spawn_local(resolve::watch(resolving, resolver, Rc::clone(&changed)));
     let (hosts, senders) = (guests.clone(), guests.clone());
-    let (last_call, ending) = watch::channel(false);
+    let (last_call, ending) = watch::channel(None);
     tokio::task::spawn_local(async move {
         if let Ok(control) = begun.await {
             tokio::task::spawn_local(control_listener::serve::<MetricsAddress>(
@@ -358,7 +360,7 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
     // same sockets by now, but what this one has accepted nobody else can answer.
     if let Ok(_ended) = ended.await {
         tokio::task::yield_now().await;
-        let _ = last_call.send(true);
+        let _ = last_call.send(Some(tokio::time::Instant::now() + LAST_SPANS_MAX));
         let _ = tokio::time::timeout(LAST_ANSWERS_MAX, guests.gone()).await;
     }
 }

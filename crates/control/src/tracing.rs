@@ -15,13 +15,14 @@ use http::{HeaderValue, Request, Response};
 use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_http::{HttpClient, HttpError};
-use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_otlp::{RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
 use proxy::context::tracing::{Spans, Tracing};
 use telemetry::{Span, Value, message};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::change::Control;
 use crate::outbound::{Outbound, Requests};
@@ -37,12 +38,15 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 /// The largest answer of a collector.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
+/// Says that the proxy ends, and until when spans may still be sent.
+pub(crate) type Ending = watch::Receiver<Option<Instant>>;
+
 /// Sends the spans of the plans in force, until the proxy ends: when `ending` says so, what waits is sent at once.
 pub(crate) async fn run(
     control: Weak<Control>,
     outbound: Rc<Outbound>,
     guests: ServedConnections,
-    ending: watch::Receiver<bool>,
+    ending: Ending,
 ) {
     let Some(mut changes) = control.upgrade().map(|control| control.changes.subscribe()) else { return };
     loop {
@@ -102,8 +106,9 @@ impl Sender {
         });
         let heard = Arc::<Mutex<Heard>>::default();
         let client = Client { requests, heard: Arc::clone(&heard) };
-        let exporter =
-            SpanExporter::builder().with_http().with_http_client(client).with_endpoint(url.as_str());
+        let exporter = SpanExporter::builder().with_http().with_http_client(client);
+        // The library would sleep between its tries, and with it this thread, and would not hear of the proxy's end.
+        let exporter = exporter.with_endpoint(url.as_str()).with_retry_policy(RetryPolicy::disabled());
         let mut exporter = exporter.build().map_err(|error| error.to_string())?;
         let attributes = [
             KeyValue::new("service.name", service),
@@ -115,73 +120,90 @@ impl Sender {
     }
 
     /// Sends what comes, until nothing can come any more.
-    async fn send_all(&self, mut spans: Receiver<Spans>, mut ending: watch::Receiver<bool>) {
-        let mut is_ending = false;
-        while !is_ending {
+    async fn send_all(&self, mut spans: Receiver<Spans>, mut ending: Ending) {
+        loop {
             let mut batch = tokio::select! {
                 first = spans.recv() => match first {
                     Some(first) => first,
                     None => return,
                 },
-                _ = ending.changed() => Vec::new(),
+                _ = ends(&mut ending) => Vec::new(),
             };
             let gathering = tokio::time::sleep(GATHERING);
             tokio::pin!(gathering);
-            while batch.len() < BATCH_MAX && !*ending.borrow() {
+            while batch.len() < BATCH_MAX {
                 tokio::select! {
                     more = spans.recv() => match more {
                         Some(more) => batch.extend(more),
                         None => break,
                     },
                     () = &mut gathering => break,
-                    _ = ending.changed() => break,
+                    _ = ends(&mut ending) => break,
                 }
             }
-            is_ending = *ending.borrow();
+            let is_ending = ending.borrow().is_some();
             while is_ending && let Ok(more) = spans.try_recv() {
                 batch.extend(more);
             }
             if !batch.is_empty() {
                 self.send(batch, &mut ending).await;
             }
+            if is_ending {
+                return;
+            }
         }
     }
 
     /// Sends a batch, however often that has to be tried; once only where the proxy ends.
-    async fn send(&self, batch: Spans, ending: &mut watch::Receiver<bool>) {
+    async fn send(&self, batch: Spans, ending: &mut Ending) {
         let (count, batch) = (batch.len() as u64, batch.into_iter().map(exported).collect::<Vec<_>>());
         let mut retry = RETRY_MIN;
         let mut has_failed = false;
         loop {
-            *lock(&self.heard) = Heard::default();
-            let Err(error) = self.exporter.export(batch.clone()).await else {
+            let Err(Refused { reason, may_succeed_later }) = self.attempt(batch.clone(), ending).await else {
                 self.count(count, true);
                 if has_failed {
                     message::info(&format!("{}: takes spans again", self.url));
                 }
                 return;
             };
-            // OTLP: of the statuses, these say that the same may be accepted later.
-            let Heard { status, failure } = std::mem::take(&mut *lock(&self.heard));
-            let may_succeed = matches!(status, 0 | 429 | 502 | 503 | 504);
-            let is_last = !may_succeed || *ending.borrow();
+            let is_last = !may_succeed_later || ending.borrow().is_some();
             if is_last || !has_failed {
-                let consequence =
-                    if is_last { "they are lost" } else { "they wait, as far as there is room" };
-                let reason = match failure {
-                    Some(failure) => failure,
-                    None if status > 0 => format!("it answers with status {status}"),
-                    None => error.to_string(),
-                };
-                message::warn(&format!("cannot send {count} spans to {}: {reason}; {consequence}", self.url));
+                let spans = if count == 1 { "span" } else { "spans" };
+                let consequence = if is_last { "lost" } else { "kept, as far as there is room" };
+                message::warn(&format!(
+                    "cannot send {count} {spans} to {}: {reason}; {consequence}",
+                    self.url
+                ));
             }
             if is_last {
                 return self.count(count, false);
             }
             has_failed = true;
-            let _ = tokio::time::timeout(retry, ending.changed()).await;
+            let _ = tokio::time::timeout(retry, ends(ending)).await;
             retry = (retry * 2).min(RETRY_MAX);
         }
+    }
+
+    /// Sends a batch once.
+    async fn attempt(&self, batch: Vec<SpanData>, ending: &mut Ending) -> Result<(), Refused> {
+        *lock(&self.heard) = Heard::default();
+        let outcome = tokio::select! {
+            outcome = self.exporter.export(batch) => outcome,
+            () = is_out_of_time(ending) => {
+                let reason = "it did not answer before the proxy ended".to_owned();
+                return Err(Refused { reason, may_succeed_later: false });
+            }
+        };
+        let Err(error) = outcome else { return Ok(()) };
+        let Heard { status, failure } = std::mem::take(&mut *lock(&self.heard));
+        let reason = match failure {
+            Some(failure) => failure,
+            None if status > 0 => format!("it answers with status {status}"),
+            None => error.to_string(),
+        };
+        // OTLP: of the statuses, these say that the same may be accepted later.
+        Err(Refused { reason, may_succeed_later: matches!(status, 0 | 429 | 502 | 503 | 504) })
     }
 
     fn count(&self, spans: u64, are_sent: bool) {
@@ -189,6 +211,27 @@ impl Sender {
             control.metrics.sent_spans(spans, are_sent);
         }
     }
+}
+
+/// Why a collector did not take spans.
+struct Refused {
+    reason: String,
+    may_succeed_later: bool,
+}
+
+/// Returns when the proxy ends: until when spans may be sent.
+async fn ends(ending: &mut Ending) -> Instant {
+    match ending.wait_for(Option::is_some).await.map(|by| *by) {
+        Ok(Some(by)) => by,
+        // Nobody says so any more: the thread itself ends.
+        _ => std::future::pending().await,
+    }
+}
+
+/// Returns when the proxy ends and spans have had their time.
+async fn is_out_of_time(ending: &mut Ending) {
+    let by = ends(ending).await;
+    tokio::time::sleep_until(by).await;
 }
 
 /// Adds the Authorization that a file has. An error names the file, and nothing of what it has.

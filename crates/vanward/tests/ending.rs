@@ -1,0 +1,41 @@
+//! What the proxy tells when it ends: spans that no collector has taken.
+
+/// The program as a process.
+mod process;
+
+use std::net::TcpListener;
+
+use rustix::process::Signal;
+
+use process::{Process, get};
+
+#[test]
+fn spans_that_a_dead_collector_did_not_take_are_told_with_their_number() {
+    let closed = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let collector = closed.local_addr().expect("it is bound");
+    drop(closed);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let text = format!(
+        "[tracing]\ncollector = \"http://{collector}\"\nsample = \"100%\"\n\
+         [[listen]]\naddress = \"127.0.0.1:0\"\n[[route]]\nrespond = {{ status = 200 }}\n"
+    );
+    std::fs::write(folder.path().join("vanward.toml"), text).expect("it is writable");
+    let mut proxy = Process::start_in(folder.path(), &["run"]);
+    let address = proxy.address();
+    get(address, "/");
+    proxy.warns("cannot send 1 span ");
+    get(address, "/");
+    get(address, "/");
+    proxy.signal(Signal::TERM);
+    let ended = proxy.ended().with_code(0);
+    let lost: u32 = ended
+        .errors
+        .lines()
+        .filter(|line| line.contains("; lost"))
+        .map(|line| {
+            let (_, rest) = line.split_once("cannot send ").expect("it tells how many");
+            rest.split(' ').next().and_then(|count| count.parse::<u32>().ok()).expect("a number")
+        })
+        .sum();
+    assert_eq!(lost, 3, "{ended:?}");
+}
