@@ -18,6 +18,8 @@ mod faults;
 mod live;
 /// Commands for maintenance.
 pub(crate) mod maintenance;
+/// Explains which route a request takes.
+mod routes;
 /// Commands for rates and delays.
 mod shaping;
 
@@ -128,12 +130,13 @@ pub(crate) fn shared() -> Router<Weak<Control>> {
         .route("/faults/{name}", delete(faults::remove))
         .route("/maintenance", get(maintenance::list))
         .route("/maintenance/off", post(maintenance::end))
+        .route("/routes/explain", post(routes::explain))
         .route("/shaping", get(shaping::list).post(shaping::change).delete(shaping::clear))
         .route("/shaping/{place}/{name}", delete(shaping::remove))
 }
 
 const PLACES: &str = "there are GET /status, /live, /hour, /configuration, /certificates, /faults, /maintenance and /shaping, POST /reload, /faults, /shaping, \
-                      /cache/purge and explain, /certificates/renew, /maintenance/on and off, and /servers/drain, restore, weigh, add and remove, DELETE /faults, /faults/NAME, \
+                      /cache/purge and explain, /routes/explain, /certificates/renew, /maintenance/on and off, and /servers/drain, restore, weigh, add and remove, DELETE /faults, /faults/NAME, \
                       /shaping and /shaping/listener, route or upstream/NAME";
 
 async fn status(State(control): State<Weak<Control>>) -> Response {

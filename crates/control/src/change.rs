@@ -23,8 +23,7 @@ use tokio::sync::watch;
 
 use crate::admin::Admin;
 use crate::certificates;
-use crate::control_listener::Listener;
-use crate::dashboard::DashboardAddress;
+use crate::control_listener::{Listener, PageAddress};
 use crate::handover::{self, Handover, Inheritance, Purpose};
 use crate::metrics::Metrics;
 use crate::open_log::open_log;
@@ -70,7 +69,7 @@ pub(crate) struct Control {
     /// Notified when there is a new plan.
     pub(crate) changes: watch::Sender<()>,
     pub(crate) admin: Admin,
-    pub(crate) dashboard: Listener<DashboardAddress>,
+    pub(crate) dashboard: Listener<PageAddress>,
     /// What each automatic certificate waits for.
     pub(crate) acme: crate::acme::Progress,
 }
@@ -155,7 +154,7 @@ pub(crate) struct Means {
     pub(crate) wanted: UnboundedSender<Wanted>,
     pub(crate) metrics: Metrics,
     pub(crate) admin: Admin,
-    pub(crate) dashboard: Listener<DashboardAddress>,
+    pub(crate) dashboard: Listener<PageAddress>,
     pub(crate) reread: Option<Reread>,
 }
 

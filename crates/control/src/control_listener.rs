@@ -1,6 +1,7 @@
 //! A listener of the control thread, for the admin API or the metrics. It is reopened when the configuration names
 //! another address, and handed over to the process that takes over.
 
+use std::cell::LazyCell;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -41,19 +42,47 @@ pub(crate) trait Place: PartialEq + Sized {
     fn accepting(socket: OwnedFd) -> io::Result<Self::Accepting>;
 }
 
-/// Listens on an address, or goes on with the socket of the process before. Returns the address as it is bound: the kernel
-/// may choose the port.
-///
-/// # Errors
-/// When the kernel does not permit to listen there.
-pub(crate) fn listen_on(
-    address: SocketAddr,
-    inherited: Option<OwnedFd>,
-) -> io::Result<(OwnedFd, SocketAddr)> {
-    let socket = inherited.map_or_else(|| TcpListener::bind(address), |socket| Ok(socket.into()))?;
-    socket.set_nonblocking(true)?;
-    let bound = socket.local_addr()?;
-    Ok((socket.into(), bound))
+/// The TCP address of a page that the control thread serves.
+#[derive(PartialEq)]
+pub(crate) enum PageAddress {
+    Metrics(SocketAddr),
+    Dashboard(SocketAddr),
+}
+
+impl PageAddress {
+    fn socket_address(&self) -> SocketAddr {
+        let (Self::Metrics(address) | Self::Dashboard(address)) = self;
+        *address
+    }
+}
+
+impl Place for PageAddress {
+    type Accepting = tokio::net::TcpListener;
+    /// As it is bound: the kernel may have chosen the port.
+    type Known = SocketAddr;
+
+    fn purpose(&self) -> Purpose {
+        match self {
+            Self::Metrics(address) => Purpose::Metrics(address.to_string()),
+            Self::Dashboard(address) => Purpose::Dashboard(address.to_string()),
+        }
+    }
+
+    fn address(&self) -> ListenAddress {
+        ListenAddress::Tcp(self.socket_address())
+    }
+
+    fn open(&self, inherited: Option<OwnedFd>) -> io::Result<(OwnedFd, SocketAddr)> {
+        let bind = || TcpListener::bind(self.socket_address());
+        let socket = inherited.map_or_else(bind, |socket| Ok(socket.into()))?;
+        socket.set_nonblocking(true)?;
+        let bound = socket.local_addr()?;
+        Ok((socket.into(), bound))
+    }
+
+    fn accepting(socket: OwnedFd) -> io::Result<tokio::net::TcpListener> {
+        tokio::net::TcpListener::from_std(socket.into())
+    }
 }
 
 /// A listener, which may be closed.
@@ -129,19 +158,21 @@ impl<P: Place> Listener<P> {
     }
 }
 
-/// Serves on the socket that was sent last, until the sender is dropped.
+/// Serves on the socket that was sent last, until the sender is dropped. The router is made for the first socket: most
+/// configurations have none.
 pub(crate) async fn serve<P: Place>(
-    router: Router,
+    router: impl FnOnce() -> Router,
     mut sockets: UnboundedReceiver<Option<OwnedFd>>,
     guests: service::ServedConnections,
 ) {
+    let router = LazyCell::new(router);
     let mut serving: Option<JoinHandle<()>> = None;
     while let Some(socket) = sockets.recv().await {
         if let Some(task) = serving.take() {
             task.abort();
         }
         let accepting = socket.and_then(|socket| P::accepting(socket).ok());
-        let serve = |accepting| service::serve(accepting, router.clone(), guests.clone());
+        let serve = |accepting| service::serve(accepting, LazyCell::force(&router).clone(), guests.clone());
         serving = accepting.map(|accepting| tokio::task::spawn_local(serve(accepting)));
     }
 }

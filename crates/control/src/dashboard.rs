@@ -4,9 +4,6 @@
 /// Who may ask what.
 mod gate;
 
-use std::io;
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::{LazyLock, Weak};
 
 use api::maintenance::MaintenanceOrder;
@@ -23,13 +20,10 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use config::ListenAddress;
 use serde_json::json;
 
 use crate::admin::{self, Sent, ending, json, maintenance, refused};
 use crate::change::Control;
-use crate::control_listener::{Place, listen_on};
-use crate::handover::Purpose;
 use gate::Gate;
 
 /// The longest body: an order, or a few `[[fault]]` tables.
@@ -62,49 +56,16 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
 });
 
-/// The address of the dashboard.
-#[derive(PartialEq)]
-pub(crate) struct DashboardAddress(pub(crate) SocketAddr);
-
-impl Place for DashboardAddress {
-    type Accepting = tokio::net::TcpListener;
-    /// As it is bound: the kernel may have chosen the port.
-    type Known = SocketAddr;
-
-    fn purpose(&self) -> Purpose {
-        Purpose::Dashboard(self.0.to_string())
-    }
-
-    fn address(&self) -> ListenAddress {
-        ListenAddress::Tcp(self.0)
-    }
-
-    fn open(&self, inherited: Option<OwnedFd>) -> io::Result<(OwnedFd, SocketAddr)> {
-        listen_on(self.0, inherited)
-    }
-
-    fn accepting(socket: OwnedFd) -> io::Result<tokio::net::TcpListener> {
-        tokio::net::TcpListener::from_std(socket.into())
-    }
-}
-
-/// What each request needs.
-#[derive(Clone)]
-struct Shared {
-    control: Weak<Control>,
-}
-
 /// Which a page of this process has read, and no other site can read. It is drawn when a dashboard is first asked.
 static KEY: LazyLock<String> = LazyLock::new(key);
 
 /// The routes of the dashboard.
 pub(crate) fn router(control: Weak<Control>) -> Router {
-    let shared = Shared { control: Weak::clone(&control) };
-    let of_session = shared.clone();
+    let guarded = Weak::clone(&control);
     let commands = admin::shared()
         .route("/configuration", get(configuration))
         .route("/maintenance/on", post(begin_maintenance))
-        .route("/session", get(move |State(_): State<Weak<Control>>| session(of_session)))
+        .route("/session", get(session))
         .fallback(|| async { refused(StatusCode::NOT_FOUND, "there is nothing here") })
         .with_state(control);
     Router::new()
@@ -112,7 +73,7 @@ pub(crate) fn router(control: Weak<Control>) -> Router {
         .nest("/api", commands)
         .fallback(|| async { (StatusCode::NOT_FOUND, "The dashboard is at /.\n") })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(middleware::from_fn_with_state(shared, guard))
+        .layer(middleware::from_fn_with_state(guarded, guard))
 }
 
 /// 128 bits that nobody can guess.
@@ -124,8 +85,8 @@ fn key() -> String {
 }
 
 /// Lets requests in that may be, and says to browsers what the page must never do.
-async fn guard(State(shared): State<Shared>, request: Request, next: Next) -> Response {
-    let mut response = match admitted(&shared, &request) {
+async fn guard(State(control): State<Weak<Control>>, request: Request, next: Next) -> Response {
+    let mut response = match admitted(&control, &request) {
         Ok(()) => next.run(request).await,
         Err(refusal) => *refusal,
     };
@@ -144,8 +105,8 @@ async fn guard(State(shared): State<Shared>, request: Request, next: Next) -> Re
     response
 }
 
-fn admitted(shared: &Shared, request: &Request) -> Result<(), Box<Response>> {
-    let Some(control) = shared.control.upgrade() else { return Err(Box::new(ending())) };
+fn admitted(control: &Weak<Control>, request: &Request) -> Result<(), Box<Response>> {
+    let Some(control) = control.upgrade() else { return Err(Box::new(ending())) };
     let plan = control.plan();
     // The listener closes in a moment.
     let Some(dashboard) = &plan.config.dashboard else { return Err(Box::new(ending())) };
@@ -164,8 +125,8 @@ fn admitted(shared: &Shared, request: &Request) -> Result<(), Box<Response>> {
     })
 }
 
-async fn session(shared: Shared) -> Response {
-    let Some(control) = shared.control.upgrade() else { return ending() };
+async fn session(State(control): State<Weak<Control>>) -> Response {
+    let Some(control) = control.upgrade() else { return ending() };
     let is_writable = control.plan().config.dashboard.as_ref().is_some_and(|dashboard| dashboard.is_writable);
     json(StatusCode::OK, &json!({ "key": &*KEY, "writable": is_writable }))
 }

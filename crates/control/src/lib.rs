@@ -36,6 +36,8 @@ mod probe;
 mod runtime_overrides;
 /// A small HTTP server for the admin API and metrics.
 pub mod service;
+/// Explains which route a request takes.
+mod route_explained;
 /// Sends traces to a collector.
 mod tracing;
 /// Signal handling.
@@ -68,12 +70,12 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::admin::{Admin, AdminPath};
 use crate::change::{Beginning, Control, Means, worker_count};
-use crate::control_listener::Listener;
-use crate::dashboard::DashboardAddress;
+use crate::control_listener::{Listener, PageAddress};
 pub use crate::handover::Inheritance;
 use crate::handover::Predecessor;
-use crate::metrics::{Metrics, MetricsAddress};
+use crate::metrics::Metrics;
 use crate::outbound::Outbound;
+pub use crate::route_explained::{RouteExplained, explain_route};
 use crate::runtime_overrides::shaping_overrides;
 pub use crate::signals::run_until_signal;
 use proxy::cache;
@@ -318,18 +320,19 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
     let (last_call, ending) = watch::channel(None);
     tokio::task::spawn_local(async move {
         if let Ok(control) = begun.await {
-            tokio::task::spawn_local(control_listener::serve::<MetricsAddress>(
-                metrics::router(control.clone()),
+            let [of_metrics, of_admin, of_dashboard] = [(); 3].map(|()| control.clone());
+            tokio::task::spawn_local(control_listener::serve::<PageAddress>(
+                || metrics::router(of_metrics),
                 metrics,
                 hosts.clone(),
             ));
             tokio::task::spawn_local(control_listener::serve::<AdminPath>(
-                admin::router(control.clone()),
+                || admin::router(of_admin),
                 admin,
                 hosts.clone(),
             ));
-            tokio::task::spawn_local(control_listener::serve::<DashboardAddress>(
-                dashboard::router(control.clone()),
+            tokio::task::spawn_local(control_listener::serve::<PageAddress>(
+                || dashboard::router(of_dashboard),
                 dashboard,
                 hosts,
             ));

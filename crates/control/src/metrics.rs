@@ -2,7 +2,6 @@
 //! are made on request, and every five seconds for the rates of the admin API. Labelled metrics are only counted while there
 //! is an endpoint, an admin API or a cache.
 
-use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -16,7 +15,6 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use balance::{Flow, Time};
-use config::ListenAddress;
 use telemetry::{
     AccessLog, CertificateSample, Counters, Directory, Exposition, History, Names, Places, Point, Process,
     Reader, SAMPLE_PERIOD, Sample, SeriesReader, ServerHealthSample, ServerState, Snapshot, Syntax, Totals,
@@ -26,8 +24,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::acme;
 use crate::admin::traffic::Traffic;
 use crate::change::Control;
-use crate::control_listener::{Listener, Place, listen_on};
-use crate::handover::Purpose;
+use crate::control_listener::{Listener, PageAddress};
 use proxy::cache;
 use proxy::context::failure::Failure;
 use proxy::context::plan::Plan;
@@ -40,7 +37,7 @@ pub(crate) struct Metrics {
     readers: Vec<Reader>,
     changes: Mutex<Counters>,
     log: Mutex<Logged>,
-    pub(crate) listener: Listener<MetricsAddress>,
+    pub(crate) listener: Listener<PageAddress>,
     /// For the rates of the admin API.
     history: Mutex<History>,
 }
@@ -51,32 +48,6 @@ struct Logged {
     log: Option<AccessLog>,
     /// What those before it have lost: a counter only grows.
     dropped_before: u64,
-}
-
-/// The address of the metrics endpoint.
-#[derive(PartialEq)]
-pub(crate) struct MetricsAddress(pub(crate) SocketAddr);
-
-impl Place for MetricsAddress {
-    type Accepting = tokio::net::TcpListener;
-    /// As it is bound: the kernel may have chosen the port.
-    type Known = SocketAddr;
-
-    fn purpose(&self) -> Purpose {
-        Purpose::Metrics(self.0.to_string())
-    }
-
-    fn address(&self) -> ListenAddress {
-        ListenAddress::Tcp(self.0)
-    }
-
-    fn open(&self, inherited: Option<OwnedFd>) -> io::Result<(OwnedFd, SocketAddr)> {
-        listen_on(self.0, inherited)
-    }
-
-    fn accepting(socket: OwnedFd) -> io::Result<tokio::net::TcpListener> {
-        tokio::net::TcpListener::from_std(socket.into())
-    }
 }
 
 impl Metrics {

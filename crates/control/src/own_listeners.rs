@@ -7,16 +7,14 @@ use config::Config;
 use crate::StartError;
 use crate::admin::AdminPath;
 use crate::change::Control;
-use crate::control_listener::Moved;
-use crate::dashboard::DashboardAddress;
+use crate::control_listener::{Moved, PageAddress};
 use crate::handover::{Inheritance, Passed};
-use crate::metrics::MetricsAddress;
 
 /// Those that a configuration moves, opened and not yet in force.
 pub(crate) struct Opened {
-    metrics: Option<Moved<MetricsAddress>>,
+    metrics: Option<Moved<PageAddress>>,
     admin: Option<Moved<AdminPath>>,
-    dashboard: Option<Moved<DashboardAddress>>,
+    dashboard: Option<Moved<PageAddress>>,
 }
 
 impl Control {
@@ -29,9 +27,9 @@ impl Control {
         config: &Config,
         inherited: &mut Inheritance,
     ) -> Result<Opened, StartError> {
-        let dashboard = config.dashboard.as_ref().map(|dashboard| DashboardAddress(dashboard.address));
+        let dashboard = config.dashboard.as_ref().map(|dashboard| PageAddress::Dashboard(dashboard.address));
         Ok(Opened {
-            metrics: self.metrics.listener.open(config.metrics.map(MetricsAddress), inherited)?,
+            metrics: self.metrics.listener.open(config.metrics.map(PageAddress::Metrics), inherited)?,
             admin: self.admin.open(config.admin.clone().map(AdminPath), inherited)?,
             dashboard: self.dashboard.open(dashboard, inherited)?,
         })

@@ -425,6 +425,11 @@ const fields = (element) => text(element).split("\n").filter((line) => line.trim
   if (colon < 1) throw new Error(`${line}: write it as Name: value`);
   return [line.slice(0, colon).trim(), line.slice(colon + 1).trim()];
 });
+asked("route-form", "route-answer", async (form) => {
+  const order = { method: text(form.method), url: text(form.url), headers: fields(form.headers) };
+  for (const name of ["client", "listener"]) if (text(form[name])) order[name] = text(form[name]);
+  return (await ask("POST", "/routes/explain", order)).text;
+});
 asked("cache-form", "cache-answer", async (form) => {
   const told = await ask("POST", "/cache/explain", { url: text(form.url), headers: fields(form.headers) });
   return JSON.stringify(told, null, 2);

@@ -11,6 +11,9 @@ use axum::http::{Method, StatusCode};
 pub(super) const KEY: HeaderName = HeaderName::from_static("x-vanward-session");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
+/// What changes nothing, though it comes with a body.
+const QUESTIONS: [&str; 2] = ["/api/cache/explain", "/api/routes/explain"];
+
 /// What the configuration says, and the key of this process.
 pub(super) struct Gate<'c> {
     pub(super) hosts: &'c [String],
@@ -39,7 +42,7 @@ impl Gate<'_> {
         if verify_slices_are_equal(key.as_bytes(), self.key.as_bytes()).is_err() {
             return Err((StatusCode::FORBIDDEN, "the key of the session is missing: load the page again"));
         }
-        if !self.is_writable && path != "/api/cache/explain" {
+        if !self.is_writable && !QUESTIONS.contains(&path) {
             return Err((
                 StatusCode::FORBIDDEN,
                 "the dashboard is read-only: dashboard_write = true in the file allows changes",
@@ -184,6 +187,8 @@ mod tests {
             ("DELETE", "/api/faults", vec![key, own, same], 0, 403),
             ("POST", "/api/cache/explain", vec![key, own, same], 0, 0),
             ("POST", "/api/cache/explain", vec![own, same], 403, 403),
+            ("POST", "/api/routes/explain", vec![key, own, same], 0, 0),
+            ("POST", "/api/routes/explain", vec![key, other], 403, 403),
         ] {
             for (is_writable, expected) in [(true, writable), (false, read_only)] {
                 let gate = Gate { hosts: &[], tokens: None, is_writable, key: KEY_TEXT };

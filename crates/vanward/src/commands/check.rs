@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use config::{Config, Mistake, Owner, Reading, Settings};
+use control::RouteExplained;
 use tls::{ClientSide, Problem, ServerSide};
 
 use super::check_needs::with_needs;
-use super::check_route::{RouteAnswer, RouteQuery};
+use super::check_route::RouteQuery;
 
 /// Validates a configuration file and reports every mistake at once.
 ///
@@ -64,10 +65,12 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         return tell(&Answer { output, remarks: String::new(), code: 0 });
     }
     let reading = with_files(config::examine_file(&arguments.file), |_| true);
-    let reading = if arguments.asked.is_there() { reading } else { with_needs(reading) };
-    if let Some(config) = reading.config.as_ref().filter(|_| arguments.asked.is_there()) {
-        return match arguments.asked.explain(config, arguments.json) {
-            Ok(RouteAnswer { output, is_routed }) => {
+    let asked = arguments.asked.order();
+    let reading = if asked.is_some() { reading } else { with_needs(reading) };
+    if let (Some(config), Some(order)) = (&reading.config, &asked) {
+        return match control::explain_route(config, order) {
+            Ok(RouteExplained { text, json, is_routed }) => {
+                let output = if arguments.json { format!("{json:#}\n") } else { text };
                 let code = if is_routed { 0 } else { super::FAILED };
                 tell(&Answer { output, remarks: remarks(&reading), code })
             }

@@ -1,0 +1,33 @@
+//! Asks which route a request takes.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use serde::{Deserialize, Serialize};
+
+/// A request to explain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RouteOrder {
+    /// The method.
+    pub method: String,
+    /// `http://HOST/PATH?QUERY`, `https://…`, or `/PATH` for a request without a host.
+    pub url: String,
+    /// The header fields.
+    pub headers: Vec<(String, String)>,
+    /// The address of the client.
+    pub client: IpAddr,
+    /// The listener, by name or address; `None` for the first that fits the URL.
+    pub listener: Option<String>,
+}
+
+impl Default for RouteOrder {
+    fn default() -> Self {
+        Self {
+            method: "GET".to_owned(),
+            url: "/".to_owned(),
+            headers: Vec::new(),
+            client: Ipv4Addr::LOCALHOST.into(),
+            listener: None,
+        }
+    }
+}

@@ -1,0 +1,562 @@
+//! Which route a request takes, why, and what happens to it: for `vanward check --route` and the dashboard. Sends nothing.
+
+use std::fmt::Write;
+
+use api::route::RouteOrder;
+use config::{Action, Config, Listener, Route};
+use route::{
+    Access, AccessList, Condition, Cors, Exchange, Explanation, Miss, Outcome, Request, RouteTable, Rule,
+    Step,
+};
+use serde_json::{Value, json};
+
+/// A parsed request.
+struct Target<'a> {
+    is_https: bool,
+    host: &'a str,
+    port: Option<u16>,
+    path: &'a str,
+    query: Option<&'a str>,
+}
+
+impl<'a> Target<'a> {
+    fn parse(url: &'a str) -> Result<Self, String> {
+        let refuse =
+            |what: &str| format!("{url:?} {what}; write http://HOST/PATH, https://HOST/PATH or /PATH");
+        if !url.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(refuse("has characters that are written as %XX in a request"));
+        }
+        let (scheme, rest) = match url.split_once("://") {
+            Some((scheme, rest)) if !url.starts_with('/') => (Some(scheme), rest),
+            _ => (None, url),
+        };
+        let is_https = match scheme {
+            None | Some("http") => false,
+            Some("https") => true,
+            Some(_) => return Err(refuse("has another scheme")),
+        };
+        // RFC 9110 §4.2.5: a fragment is not sent.
+        let rest = rest.split('#').next().unwrap_or_default();
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, target) = if scheme.is_some() { rest.split_at(end) } else { ("", rest) };
+        if scheme.is_none() && !target.starts_with('/') || scheme.is_some() && authority.is_empty() {
+            return Err(refuse("has no host"));
+        }
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => {
+                (host, Some(port.parse().map_err(|_| refuse("has a port that is none"))?))
+            }
+            _ => (authority, None),
+        };
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (target, None),
+        };
+        Ok(Self { is_https, host, port, path: if path.is_empty() { "/" } else { path }, query })
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.is_https { "https" } else { "http" }
+    }
+
+    /// The listener with this name, or the first of the best fitting ones.
+    fn listener(&self, config: &Config, wanted: Option<&str>) -> Result<usize, String> {
+        let mut all = config.listeners.iter().enumerate().filter(|(_, listener)| listener.tcp.is_none());
+        if let Some(wanted) = wanted {
+            let is_wanted = |it: &Listener| it.name == wanted || it.address.to_string() == wanted;
+            let found = all.clone().find(|(_, listener)| is_wanted(listener));
+            let names: Vec<&str> = all.map(|(_, listener)| listener.name.as_str()).collect();
+            let unknown = || format!("no listener is named {wanted:?}; there are {}", names.join(", "));
+            return found.map(|(index, _)| index).ok_or_else(unknown);
+        }
+        let port = self.port.unwrap_or(if self.is_https { 443 } else { 80 });
+        let fits = |listener: &Listener| {
+            (listener.tls.is_some() == self.is_https, listener.address.port() == Some(port))
+        };
+        let first = all.next().ok_or("every listener has tcp, and no route counts there")?;
+        // The first of those that fit best.
+        let best = all.fold(first, |best, next| if fits(next.1) > fits(best.1) { next } else { best });
+        Ok(best.0)
+    }
+}
+
+/// What happens to a request.
+pub struct RouteExplained {
+    /// As a text of several lines.
+    pub text: String,
+    /// As JSON.
+    pub json: Value,
+    /// Whether a route matches.
+    pub is_routed: bool,
+}
+
+/// Explains what a configuration does with a request.
+///
+/// # Errors
+/// Why there is no such request.
+pub fn explain_route(config: &Config, order: &RouteOrder) -> Result<RouteExplained, String> {
+    let RouteOrder { method, url, headers, client, listener } = order;
+    let target = Target::parse(url)?;
+    let listener = target.listener(config, listener.as_deref())?;
+    let (of_rule, rules): (Vec<usize>, Vec<Rule>) =
+        config.rules().map(|(route, rule)| (route, rule.clone())).unzip();
+    let table = RouteTable::compile(rules);
+    let request = Request {
+        listener,
+        host: target.host.as_bytes(),
+        path: target.path.as_bytes(),
+        query: target.query.map(str::as_bytes),
+        method: method.as_bytes(),
+        client: *client,
+        fields: headers.as_slice(),
+    };
+    let is_ambiguous = table.is_ambiguous(&request);
+    let explanation = table.explain(&request);
+    let report = Report {
+        config,
+        of_rule,
+        listener: &config.listeners[listener],
+        is_ambiguous,
+        exchange: Exchange::of(request, target.scheme()),
+        url,
+        explanation,
+    };
+    Ok(RouteExplained { text: report.text(), json: report.json(), is_routed: report.route().is_some() })
+}
+
+/// The explanation of a request.
+struct Report<'a> {
+    config: &'a Config,
+    /// Index of the route for each rule of the explanation.
+    of_rule: Vec<usize>,
+    listener: &'a Listener,
+    /// Whether the path is ambiguous.
+    is_ambiguous: bool,
+    exchange: Exchange<'a, [(String, String)]>,
+    url: &'a str,
+    explanation: Explanation,
+}
+
+/// Maximum number of routes that the text lists before and after the matching one.
+const STEPS_TOLD: usize = 20;
+
+impl Report<'_> {
+    fn route(&self) -> Option<&Route> {
+        let rule = self.explanation.route.filter(|_| !self.is_ambiguous)?;
+        Some(self.route_of(rule))
+    }
+
+    fn route_of(&self, rule: usize) -> &Route {
+        &self.config.routes[self.of_rule[rule]]
+    }
+
+    fn text(&self) -> String {
+        let method = self.exchange.request.method.escape_ascii();
+        let (client, listener) = (self.exchange.request.client, &self.listener.name);
+        let mut text = format!("{method} {} from {client} at listener {listener}\n\n", self.url);
+        let steps = &self.explanation.steps;
+        let taken = steps.iter().position(|step| step.outcome == Outcome::Taken).unwrap_or(steps.len());
+        // What is nearest to the one that is taken says most.
+        let told = taken.saturating_sub(STEPS_TOLD)..(taken + 1 + STEPS_TOLD).min(steps.len());
+        let skipped = |count: usize, text: &mut String| {
+            if count > 0 {
+                let _ = writeln!(text, "     … {count} more; --json has all of them");
+            }
+        };
+        skipped(told.start, &mut text);
+        for (place, step) in steps.iter().enumerate().take(told.end).skip(told.start) {
+            let (name, rule) = (&self.route_of(step.route).name, &step.rule);
+            // Most routes are called what they are for.
+            let rule = if rule.ends_with(name.as_str()) { String::new() } else { format!(" ({rule})") };
+            let _ = writeln!(text, "{:>4}. {name}{rule}: {}", place + 1, self.outcome(step));
+        }
+        skipped(steps.len() - told.end, &mut text);
+        text.push('\n');
+        for line in self.verdict() {
+            text += &line;
+            text.push('\n');
+        }
+        text
+    }
+
+    fn outcome(&self, step: &Step) -> String {
+        match &step.outcome {
+            Outcome::Taken => "taken".to_owned(),
+            Outcome::Overtaken { by, because } => {
+                format!("also matches, but comes after {}: {because}", self.route_of(*by).name)
+            }
+            Outcome::Missed(misses) => {
+                let misses: Vec<String> = misses.iter().map(|miss| self.miss(step, miss)).collect();
+                format!("no: {}", misses.join("; "))
+            }
+        }
+    }
+
+    fn miss(&self, step: &Step, miss: &Miss) -> String {
+        let Miss { condition, wanted, found } = miss;
+        if *condition != Condition::Listener {
+            return format!("expects {wanted}, found {found}");
+        }
+        // Listeners are numbers to the rules.
+        let rules = &self.route_of(step.route).rules;
+        let wanted = rules.first().map(|rule| rule.listeners.as_slice()).unwrap_or_default();
+        let names: Vec<&str> =
+            wanted.iter().map(|&index| self.config.listeners[index].name.as_str()).collect();
+        format!("expects listener {}, found {}", names.join(" or "), self.listener.name)
+    }
+
+    /// What happens to the request, as lines.
+    fn verdict(&self) -> Vec<String> {
+        if self.listener.redirect_to_https {
+            return vec!["Its listener redirects it to the https URL (308), before routing.".to_owned()];
+        }
+        if self.is_ambiguous {
+            return vec![
+                "It is rejected with 400: its path is ambiguous. It has dot segments, a backslash or parameters, \
+                 and a server might read it as the path of another route."
+                    .to_owned(),
+            ];
+        }
+        let Some(route) = self.route() else {
+            return vec!["No route matches: 404.".to_owned()];
+        };
+        let mut lines = vec![format!("The route is {}: {}.", route.name, self.action(route))];
+        let Route { policies, .. } = route;
+        let access =
+            AccessList::new(policies.access.allow.iter().copied(), policies.access.deny.iter().copied());
+        if access.access(self.exchange.request.client) == Access::Denied {
+            lines.push("This client is denied: 403.".to_owned());
+        }
+        if let Some(cors) = &policies.cors {
+            if self.exchange.request.method == b"OPTIONS" && Cors::is_preflight(self.exchange.request.fields)
+            {
+                lines.push("It is a preflight (CORS): the proxy answers it with 204.".to_owned());
+                return lines;
+            }
+            let origins: Vec<String> = cors.origins.iter().map(ToString::to_string).collect();
+            lines.push(format!("Pages of these origins can read the response: {}.", origins.join(", ")));
+        }
+        if let Some(maintenance) = &policies.options.maintenance
+            && maintenance.refuses(self.exchange.request.client)
+        {
+            let retry_after = config::written_duration(maintenance.retry_after);
+            lines.push(format!("It is under maintenance: 503, retry after {retry_after}."));
+        }
+        for limit in &policies.rate_limits {
+            let (requests, per) = limit.rate.requests_per();
+            lines.push(format!(
+                "Rate limit: {requests} requests in {per:?}, {} at once; beyond it 429.",
+                limit.rate.burst()
+            ));
+        }
+        lines.extend(self.proofs(policies));
+        if let Some(path) = &policies.rewrite.path {
+            let mut out = Vec::new();
+            match path.apply(&self.exchange, &mut out) {
+                Ok(true) => lines.push(format!("The server gets {}.", out.escape_ascii())),
+                Ok(false) => {}
+                Err(error) => lines.push(format!("It is rejected with 400: {error}.")),
+            }
+        }
+        lines
+    }
+
+    /// How its client proves who it is, and who gets a copy.
+    fn proofs(&self, policies: &config::Policies) -> Vec<String> {
+        let name = |index: usize| &self.config.upstreams[index].name;
+        let mut lines = Vec::new();
+        if let Some(auth) = &policies.auth {
+            let file = auth.file.display();
+            lines.push(format!(
+                "It needs a user name and password from {file} (realm {:?}); otherwise 401.",
+                auth.realm
+            ));
+        }
+        if let Some(jwt) = &policies.jwt {
+            lines.push(format!("It needs a JSON Web Token ({}); otherwise 401.", keys_of(jwt)));
+            if !jwt.rules.required.is_empty() {
+                let claims: Vec<&str> = jwt.rules.required.iter().map(|(claim, _)| claim.as_str()).collect();
+                lines.push(format!(
+                    "The token has to have the required claims {}; otherwise 403.",
+                    claims.join(", ")
+                ));
+            }
+        }
+        if let Some(bots) = &policies.web_bot_auth {
+            let agents: Vec<String> = bots.agents.iter().map(|source| source.url.origin()).collect();
+            lines.push(format!("It needs the signature of a bot of {}; otherwise 403.", agents.join(", ")));
+        }
+        if let Some(auth) = &policies.forward_auth {
+            lines.push(format!(
+                "Upstream {} is asked about it ({}); an answer that is not 2xx is the response.",
+                name(auth.upstream),
+                auth.path
+            ));
+        }
+        if policies.require == config::Require::Any {
+            lines.push("One of these proofs is enough.".to_owned());
+        }
+        if let Some(mirror) = &policies.mirror {
+            let percent = f64::from(mirror.share.millionths()) / 10_000.0;
+            lines.push(format!(
+                "Upstream {} gets copies of {percent}% of such requests.",
+                name(mirror.upstream)
+            ));
+        }
+        lines
+    }
+
+    fn action(&self, route: &Route) -> String {
+        let name = |index: usize| &self.config.upstreams[index].name;
+        match &route.action {
+            Action::Upstream(index) => {
+                let upstream = &self.config.upstreams[*index];
+                let servers = match upstream.servers.len() {
+                    1 => "1 server".to_owned(),
+                    several => format!("{several} servers"),
+                };
+                format!("upstream {}, {} over {servers}", upstream.name, upstream.balance.name)
+            }
+            Action::Split(split) => {
+                let shares: Vec<(usize, u32)> = split.shares().collect();
+                let total: u64 = shares.iter().map(|(_, weight)| u64::from(*weight)).sum();
+                let shares: Vec<String> = shares
+                    .iter()
+                    .map(|(index, weight)| format!("{} {weight} of {total}", name(*index)))
+                    .collect();
+                format!("split between upstreams: {}", shares.join(", "))
+            }
+            Action::Redirect(redirect) => {
+                let location = self.location(redirect);
+                format!("{} to {location}", redirect.status.code())
+            }
+            Action::Respond(respond) => {
+                let response = &respond.response;
+                format!(
+                    "{}, {} bytes of {}",
+                    response.status(),
+                    response.body().len(),
+                    response.content_type()
+                )
+            }
+            Action::Files(files) => format!("files beneath {}", files.root.display()),
+        }
+    }
+
+    fn location(&self, redirect: &route::Redirect) -> String {
+        let mut out = Vec::new();
+        match redirect.location(&self.exchange, &mut out) {
+            Ok(()) => out.escape_ascii().to_string(),
+            Err(_) => "an invalid URL without a host, so it gets 400".to_owned(),
+        }
+    }
+
+    fn json(&self) -> Value {
+        let steps = self.explanation.steps.iter().map(|step| self.step_json(step));
+        let action = self.route().map(|route| match &route.action {
+            Action::Upstream(index) => json!({ "upstream": self.config.upstreams[*index].name }),
+            Action::Split(split) => {
+                let name = |index: usize| self.config.upstreams[index].name.clone();
+                let shares = split.shares().map(|(index, weight)| (name(index), json!(weight)));
+                json!({ "split": shares.collect::<serde_json::Map<_, _>>() })
+            }
+            Action::Redirect(redirect) => {
+                json!({ "redirect": { "status": redirect.status.code(), "location": self.location(redirect) } })
+            }
+            Action::Respond(respond) => json!({ "respond": { "status": respond.response.status() } }),
+            Action::Files(files) => json!({ "files": files.root }),
+        });
+        json!({
+            "method": self.exchange.request.method.escape_ascii().to_string(),
+            "url": self.url,
+            "client": self.exchange.request.client,
+            "listener": self.listener.name,
+            "route": self.route().map(|route| &route.name),
+            "action": action,
+            "notes": self.verdict(),
+            "order": steps.collect::<Vec<_>>(),
+        })
+    }
+
+    fn step_json(&self, step: &Step) -> Value {
+        let name = &self.route_of(step.route).name;
+        let outcome = match &step.outcome {
+            Outcome::Taken => json!({ "outcome": "taken" }),
+            Outcome::Overtaken { by, because } => {
+                json!({ "outcome": "overtaken", "by": self.route_of(*by).name, "because": because })
+            }
+            Outcome::Missed(misses) => {
+                let misses: Vec<String> = misses.iter().map(|miss| self.miss(step, miss)).collect();
+                json!({ "outcome": "missed", "because": misses })
+            }
+        };
+        let mut value = json!({ "route": name, "for": step.rule });
+        if let (Some(value), Value::Object(outcome)) = (value.as_object_mut(), outcome) {
+            value.extend(outcome);
+        }
+        value
+    }
+}
+
+/// Where the keys of tokens come from.
+fn keys_of(jwt: &config::Jwt) -> String {
+    match &jwt.keys {
+        config::TokenKeys::File(path, _) => format!("verified with the keys in {}", path.display()),
+        config::TokenKeys::Secret(path, _) => format!("verified with the secret in {}", path.display()),
+        config::TokenKeys::Fetched(source) => format!("verified with the keys at {}", source.url),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+[[listen]]
+address = "127.0.0.1:80"
+[[listen]]
+address = "127.0.0.1:443"
+name = "secure"
+tls = { self_signed = true }
+[[route]]
+upstream = "app"
+[[route]]
+host = "a.example"
+path = "/api"
+methods = "POST"
+upstream = "app"
+[[route]]
+name = "readers"
+host = "a.example"
+path = "/api"
+headers = { X-Tenant = true }
+cookie = { canary = "1" }
+rewrite = { path = "/v1" }
+split = { app = 3, canary = 1 }
+forward_auth = { upstream = "canary", path = "/verify" }
+mirror = { upstream = "app", share = "0.5%" }
+deny = ["192.0.2.0/24"]
+rate_limit = { rate = "5/s" }
+cors = { origins = "https://*.a.example" }
+[[route]]
+name = "moved"
+maintenance = { allow = ["127.0.0.1"] }
+listener = "secure"
+path = "~ /old/(.*)"
+redirect = { to = "https://$host/new/$1" }
+[upstream.app]
+servers = ["http://127.0.0.1:9000", "http://127.0.0.1:9001"]
+[upstream.canary]
+servers = ["http://127.0.0.1:9002"]
+"#;
+
+    fn asked(method: &str, url: &str) -> RouteOrder {
+        RouteOrder { url: url.to_owned(), method: method.to_owned(), ..RouteOrder::default() }
+    }
+
+    fn text(asked: &RouteOrder) -> (String, bool) {
+        let said = explain_route(&config::parse(FILE, "f").unwrap(), asked).unwrap();
+        (said.text, said.is_routed)
+    }
+
+    #[test]
+    fn the_order_of_routes_is_explained() {
+        let expected = "\
+GET http://a.example/api/x from 127.0.0.1 at listener 127.0.0.1:80
+
+   1. moved (* ~ /old/(.*)): no: expects listener secure, found 127.0.0.1:80; expects path ~ /old/(.*), found /api/x
+   2. a.example/api (a.example /api): no: expects method POST, found GET
+   3. readers (a.example /api): no: expects header X-Tenant is present, found none; expects cookie canary = 1, found none
+   4. /: taken
+
+The route is /: upstream app, round-robin over 2 servers.
+";
+        assert_eq!(text(&asked("GET", "http://a.example/api/x")), (expected.to_owned(), true));
+    }
+
+    #[test]
+    fn what_a_request_gets_is_said() {
+        let (said, _) = text(&asked("POST", "http://a.example/api/x"));
+        assert!(said.contains("3. readers (a.example /api): no: expects header"), "{said}");
+        assert!(
+            said.contains(
+                "   4. /: also matches, but comes after a.example/api: the host a.example comes before *\n"
+            ),
+            "{said}"
+        );
+        let tenant = ("x-tenant".to_owned(), "t".to_owned());
+        let canary = ("Cookie".to_owned(), "a=b; canary=1".to_owned());
+        let client = "192.0.2.1".parse().unwrap();
+        let (said, is_routed) = text(&RouteOrder {
+            headers: vec![tenant, canary],
+            client,
+            ..asked("GET", "http://a.example:8080/api/x?y")
+        });
+        let verdict = "\
+The route is readers: split between upstreams: app 3 of 4, canary 1 of 4.
+This client is denied: 403.
+Pages of these origins can read the response: https://*.a.example.
+Rate limit: 5 requests in 1s, 5 at once; beyond it 429.
+Upstream canary is asked about it (/verify); an answer that is not 2xx is the response.
+Upstream app gets copies of 0.5% of such requests.
+The server gets /v1/x?y.
+";
+        assert!(is_routed && said.ends_with(verdict), "{said}");
+        let preflight = [
+            ("x-tenant", "t"),
+            ("cookie", "canary=1"),
+            ("Origin", "https://b.a.example"),
+            ("Access-Control-Request-Method", "PUT"),
+        ];
+        let (said, _) = text(&RouteOrder {
+            headers: preflight.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
+            ..asked("OPTIONS", "http://a.example/api")
+        });
+        assert!(said.ends_with("It is a preflight (CORS): the proxy answers it with 204.\n"), "{said}");
+        let (said, _) = text(&asked("GET", "https://b.example/old/a%20b"));
+        assert!(said.ends_with("The route is moved: 308 to https://b.example/new/a%20b.\n"), "{said}");
+        let query = asked("GET", "https://b.example/old/a");
+        let (said, _) = text(&RouteOrder { client, ..query });
+        assert!(said.ends_with("It is under maintenance: 503, retry after 5m.\n"), "{said}");
+        // Read in the other way it would take another route.
+        let (said, is_routed) = text(&asked("POST", "http://a.example/x/../api"));
+        assert!(!is_routed && said.contains("rejected with 400"), "{said}");
+        let by_name = RouteOrder { listener: Some("secure".to_owned()), ..asked("GET", "/old/x") };
+        assert!(text(&by_name).0.contains("The route is moved"));
+    }
+
+    #[test]
+    fn as_json() {
+        let config = config::parse(FILE, "f").unwrap();
+        let value = explain_route(&config, &asked("GET", "https://b.example/old/x")).unwrap().json;
+        assert_eq!((&value["route"], &value["listener"]), (&json!("moved"), &json!("secure")));
+        let redirect = json!({ "redirect": { "status": 308, "location": "https://b.example/new/x" } });
+        assert_eq!(value["action"], redirect);
+        let overtaken = json!({
+            "route": "/",
+            "for": "* /",
+            "outcome": "overtaken",
+            "by": "moved",
+            "because": "that one is for this listener, this one for all",
+        });
+        assert_eq!(value["order"].as_array().unwrap().last(), Some(&overtaken));
+    }
+
+    #[test]
+    fn what_is_no_request() {
+        let config = config::parse(FILE, "f").unwrap();
+        for (url, expected) in [
+            ("a.example/x", "has no host"),
+            ("http:///x", "has no host"),
+            ("ftp://a/x", "has another scheme"),
+            ("http://a:x/", "has a port that is none"),
+            ("/a b", "has characters that are written as %XX"),
+        ] {
+            let error = explain_route(&config, &asked("GET", url)).err().unwrap();
+            assert!(error.contains(expected), "{error}");
+        }
+        let unknown = RouteOrder { listener: Some("x".to_owned()), ..asked("GET", "/") };
+        let error = explain_route(&config, &unknown).err();
+        assert_eq!(error.as_deref(), Some("no listener is named \"x\"; there are 127.0.0.1:80, secure"));
+    }
+}
