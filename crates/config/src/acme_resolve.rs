@@ -7,11 +7,13 @@ use crate::acme_options::{
     AcmeWritten, DnsWritten, ExternalAccountWritten, FallbackWritten, certificate_name,
 };
 use crate::kind::{Located, located};
+use crate::negotiation::TlsVersion;
+use crate::negotiation_options::{self, NegotiationWritten};
 use crate::options::{File, Listen};
 use crate::reader::{Reader, Span};
 use crate::settings::{
-    Acme, Authority, ChallengeKind, DnsChallenge, DnsUpdate, DnsWay, ExternalAccount, Listener, Route,
-    TsigKey,
+    Acme, Authority, ChallengeKind, DnsChallenge, DnsUpdate, DnsWay, ExternalAccount, KeyType, Listener,
+    Route, TsigKey,
 };
 use crate::table::{Element, element};
 use crate::tls::Certificates;
@@ -51,6 +53,20 @@ pub(crate) fn check_acme(file: &File, routes: &[Option<Route>], reader: &mut Rea
             check_name(&acme, (file, &listen.value), name, &tls.at, reader);
         }
         check_ports(&acme, (file, &listen.value), &names, &tls.at, reader);
+        check_suites(acme.key_type, &tls.value.negotiation, reader);
+    }
+}
+
+/// A certificate that no client could be shown: in TLS 1.2 a cipher suite is for one kind of key (RFC 5246 §7.4.2), in
+/// TLS 1.3 for all.
+fn check_suites(key_type: KeyType, written: &NegotiationWritten, reader: &mut Reader<'_>) {
+    let Some(Located { value: ciphers, at }) = &written.ciphers else { return };
+    let negotiation = negotiation_options::settings(written.clone());
+    let kind = key_type.kind();
+    if !negotiation.permits(TlsVersion::Tls13) && !ciphers.iter().any(|cipher| cipher.key_kind() == Some(kind)) {
+        let message = format!("ciphers has none for {kind} keys, and certificates = \"auto\" asks for one");
+        let expected = format!("a suite with {kind} in its name, TLS 1.3, or another key_type in [acme]");
+        refuse(at, &message, &expected, reader);
     }
 }
 

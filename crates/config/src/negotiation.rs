@@ -103,6 +103,12 @@ impl TlsCipher {
         if self <= Self::TLS_CHACHA20_POLY1305_SHA256 { TlsVersion::Tls13 } else { TlsVersion::Tls12 }
     }
 
+    /// The kind of keys that it is for: `ECDSA` or `RSA`; `None` means all.
+    pub(crate) fn key_kind(self) -> Option<&'static str> {
+        let rest = self.name().strip_prefix("TLS_ECDHE_")?;
+        rest.split_once("_WITH_").map(|(kind, _)| kind)
+    }
+
     /// The IANA name.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, cipher)| *cipher == self).map_or("", |(name, _)| name)

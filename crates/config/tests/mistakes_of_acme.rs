@@ -121,6 +121,30 @@ fn what_no_authority_could_issue_is_refused() {
         (HOST, "", "[acme]\nexternal_account = { id = \"k\" }", "external_account has no key_file"),
         (HOST, "", "[acme]\nfallback = { profile = \"x\" }", "fallback has no directory"),
         (HOST, "", "[acme]\nkey_type = \"ecdsa\"", "unknown word \"ecdsa\""),
+        (
+            HOST,
+            ", max_version = \"1.2\", ciphers = [\"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256\"]",
+            "",
+            "ciphers has none for ECDSA keys, and certificates = \"auto\" asks for one",
+        ),
+        (
+            HOST,
+            ", max_version = \"1.2\", ciphers = [\"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256\"]",
+            "[acme]\nkey_type = \"rsa-2048\"",
+            "ciphers has none for RSA keys",
+        ),
+        (
+            HOST,
+            ", max_version = \"1.2\", ciphers = [\"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256\"]",
+            "[acme]\nkey_type = \"rsa-2048\"",
+            "",
+        ),
+        (
+            HOST,
+            ", ciphers = [\"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256\", \"TLS_AES_128_GCM_SHA256\"]",
+            "",
+            "",
+        ),
     ] {
         let told = said(&file(hosts, tls, acme));
         assert!(told.contains(expected) && told.is_empty() == expected.is_empty(), "{acme} {tls}\n{told}");

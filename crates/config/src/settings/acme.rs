@@ -64,6 +64,16 @@ pub enum KeyType {
     Rsa4096,
 }
 
+impl KeyType {
+    /// The algorithm, as cipher suites name it.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Self::EcdsaP256 | Self::EcdsaP384 => "ECDSA",
+            Self::Rsa2048 | Self::Rsa4096 => "RSA",
+        }
+    }
+}
+
 /// A way to prove control of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChallengeKind {
