@@ -7,6 +7,7 @@ use telemetry::message;
 use tls::{Problem, Reload};
 
 use crate::change::Control;
+use crate::tick::tick;
 use proxy::context::plan::Plan;
 
 /// How often files are looked at.
@@ -33,7 +34,7 @@ pub(crate) fn remark(plan: &Plan, before: Option<&Plan>) {
 /// Checks the certificate files once a second, until the proxy ends.
 pub(crate) async fn watch(control: Weak<Control>) {
     loop {
-        tokio::time::sleep(INTERVAL).await;
+        tick(INTERVAL).await;
         let Some(plan) = control.upgrade().map(|control| control.plan()) else { return };
         for listener in &plan.listeners {
             if let Some(server) = &listener.tls {

@@ -12,6 +12,7 @@ use telemetry::message::{self, Level};
 
 use crate::change::Control;
 use crate::probe::{Shared, watch_return};
+use crate::tick::tick;
 use proxy::context::plan::{Plan, UpstreamPlan};
 
 /// How often it is looked whether something is due.
@@ -32,7 +33,7 @@ pub(crate) async fn run(control: Weak<Control>, shared: Rc<Shared>) {
     let mut fleets = Fleets::default();
     let mut pause = TICK;
     loop {
-        tokio::time::sleep(pause).await;
+        tick(pause).await;
         let Some((plan, now)) = control.upgrade().map(|control| (control.plan(), control.time())) else {
             return;
         };

@@ -42,6 +42,8 @@ mod route_explained;
 mod tracing;
 /// Signal handling.
 mod signals;
+/// Tasks that look again and again wake up together.
+mod tick;
 /// Starts the new process of an upgrade.
 mod upgrade;
 

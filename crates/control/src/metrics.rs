@@ -25,6 +25,7 @@ use crate::acme;
 use crate::admin::traffic::Traffic;
 use crate::change::Control;
 use crate::control_listener::{Listener, PageAddress};
+use crate::tick::tick;
 use proxy::cache;
 use proxy::context::failure::Failure;
 use proxy::context::plan::Plan;
@@ -225,7 +226,7 @@ fn standings(plan: &Plan, now: Time) -> Vec<ServerHealthSample> {
 /// Samples the totals for the admin API, until the proxy ends. Without an admin API nobody asks for rates.
 pub(crate) async fn sample(control: Weak<Control>) {
     loop {
-        tokio::time::sleep(SAMPLE_PERIOD).await;
+        tick(SAMPLE_PERIOD).await;
         let Some(control) = control.upgrade() else { return };
         control.metrics.sample(control.epoch.elapsed(), control.plan().config.is_watched());
     }

@@ -12,6 +12,7 @@ use config::MemoryBound;
 use telemetry::message;
 
 use crate::change::Control;
+use crate::tick::tick;
 
 /// How often memory is looked at: as seldom as it cannot run short in between, by the speed below.
 const INTERVAL_MIN: Duration = Duration::from_millis(200);
@@ -32,7 +33,7 @@ pub(crate) async fn watch(control: Weak<Control>) {
     let mut available = available_bytes();
     let (mut pause, mut known_for) = (INTERVAL_MIN, Duration::ZERO);
     loop {
-        tokio::time::sleep(pause).await;
+        tick(pause).await;
         let Some(control) = control.upgrade() else { return };
         known_for += pause;
         if known_for >= ASKED_AGAIN {
