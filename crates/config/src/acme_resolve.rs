@@ -63,7 +63,9 @@ fn check_suites(key_type: KeyType, written: &NegotiationWritten, reader: &mut Re
     let Some(Located { value: ciphers, at }) = &written.ciphers else { return };
     let negotiation = negotiation_options::settings(written.clone());
     let kind = key_type.kind();
-    if !negotiation.permits(TlsVersion::Tls13) && !ciphers.iter().any(|cipher| cipher.key_kind() == Some(kind)) {
+    if !negotiation.permits(TlsVersion::Tls13)
+        && !ciphers.iter().any(|cipher| cipher.key_kind() == Some(kind))
+    {
         let message = format!("ciphers has none for {kind} keys, and certificates = \"auto\" asks for one");
         let expected = format!("a suite with {kind} in its name, TLS 1.3, or another key_type in [acme]");
         refuse(at, &message, &expected, reader);

@@ -28,6 +28,17 @@ impl Reading {
     pub fn printed(&self) -> Option<String> {
         Some(printed(self.config.as_ref()?, &self.secrets))
     }
+
+    /// Whether a secret is written in the files themselves, rather than referred to.
+    pub fn has_written_secrets(&self) -> bool {
+        let Some(config) = &self.config else { return false };
+        let text = config.to_toml();
+        DeTable::parse(&text).is_ok_and(|root| {
+            let mut masks = Masks { secrets: &self.secrets, replaced: Vec::new() };
+            masks.table(root.get_ref());
+            masks.replaced.iter().any(|(_, value)| value == MASK)
+        })
+    }
 }
 
 impl Config {

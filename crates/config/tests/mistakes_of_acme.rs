@@ -139,12 +139,7 @@ fn what_no_authority_could_issue_is_refused() {
             "[acme]\nkey_type = \"rsa-2048\"",
             "",
         ),
-        (
-            HOST,
-            ", ciphers = [\"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256\", \"TLS_AES_128_GCM_SHA256\"]",
-            "",
-            "",
-        ),
+        (HOST, ", ciphers = [\"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256\", \"TLS_AES_128_GCM_SHA256\"]", "", ""),
     ] {
         let told = said(&file(hosts, tls, acme));
         assert!(told.contains(expected) && told.is_empty() == expected.is_empty(), "{acme} {tls}\n{told}");

@@ -176,6 +176,27 @@ pub struct Setup {
     pub inheritance: Option<Inheritance>,
 }
 
+/// A running proxy, for other threads. It does not keep the proxy running.
+#[derive(Clone)]
+pub struct Handle(Weak<Control>);
+
+impl Handle {
+    /// Reads the configuration again and puts it in force. Writes the outcome as messages, too; `asked` is their end, and
+    /// says who asked. Blocks until all workers use it.
+    ///
+    /// # Errors
+    /// Why nothing was changed.
+    pub fn reload(&self, asked: &str) -> Result<(), String> {
+        let control = self.0.upgrade().ok_or("the proxy has ended")?;
+        control.reload(asked).map(drop).map_err(|error| error.to_string())
+    }
+
+    /// The sums of all workers' counters.
+    pub fn counters(&self) -> Snapshot {
+        self.0.upgrade().map(|control| Snapshot::sum(&control.readers)).unwrap_or_default()
+    }
+}
+
 /// How long the control thread has for whom it is answering when the workers have ended.
 const LAST_ANSWERS_MAX: Duration = Duration::from_secs(1);
 /// How much of that collectors of traces have: the rest is to tell what they did not take.
@@ -412,6 +433,11 @@ impl Running {
     /// Why nothing was changed.
     pub fn reload(&self, config: Config) -> Result<Vec<String>, StartError> {
         self.control.change(config)
+    }
+
+    /// The proxy, for other threads.
+    pub fn handle(&self) -> Handle {
+        Handle(Arc::downgrade(&self.control))
     }
 
     /// The sums of all workers' counters.

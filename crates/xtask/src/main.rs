@@ -49,6 +49,7 @@ Examples:
   cargo xtask testssl --against nginx     what a scanner finds, here in another proxy
   cargo xtask acme                        certificates of a test authority
   cargo xtask traces                      traces, as OpenTelemetry's collector gets them
+  cargo xtask fleet                       three instances with one configuration in etcd
   cargo xtask toxiproxy                   the chaos proxy, by the clients of Toxiproxy
   cargo xtask caches                      what is expected of caches, case by case
   cargo xtask pages                       the pages of lab and load generator, as axe-core judges them
@@ -84,6 +85,8 @@ enum Command {
     Acme,
     /// Check traces with the collector of OpenTelemetry.
     Traces,
+    /// Check three instances with one configuration in etcd, whose nodes are killed and silent in turn.
+    Fleet,
     /// Check the chaos proxy with the clients of Toxiproxy.
     Toxiproxy,
     /// Check the cache with the suite http-cache-tests.
@@ -110,6 +113,7 @@ fn main() -> ExitCode {
         Command::Testssl(arguments) => strangers::run_testssl(&arguments),
         Command::Acme => strangers::run_acme(),
         Command::Traces => strangers::run_traces(),
+        Command::Fleet => strangers::run_fleet(),
         Command::Toxiproxy => strangers::run_toxiproxy(),
         Command::Caches(arguments) => strangers::run_caches(&arguments),
         Command::Pages => strangers::run_pages(),

@@ -21,6 +21,12 @@ pub(crate) mod proxy;
 mod automatic;
 /// `vanward run`: runs a proxy from a file.
 pub(crate) mod run;
+/// Flags for a configuration in etcd.
+mod etcd_flags;
+/// `vanward run` with a configuration in etcd.
+mod run_fleet;
+/// `vanward fleet`: the instances with a configuration in etcd.
+pub(crate) mod fleet;
 /// `vanward check`: validates a configuration file.
 pub(crate) mod check;
 /// What `vanward check` looks at on this machine.
@@ -158,6 +164,16 @@ pub(crate) fn inheritance() -> Result<Option<::control::Inheritance>, ExitCode> 
 
 /// Runs a proxy until a signal ends it.
 pub(crate) fn serve(config: config::Config, setup: ::control::Setup, operation: &Operation) -> ExitCode {
+    serve_with(config, setup, operation, |_| ())
+}
+
+/// Runs a proxy until a signal ends it. `begun` is called once it serves.
+pub(crate) fn serve_with(
+    config: config::Config,
+    setup: ::control::Setup,
+    operation: &Operation,
+    begun: impl FnOnce(&::control::Running),
+) -> ExitCode {
     let running = match ::control::start_with(config, setup) {
         Ok(running) => running,
         Err(error) => return not_run(&error.to_string()),
@@ -173,6 +189,7 @@ pub(crate) fn serve(config: config::Config, setup: ::control::Setup, operation: 
         if let Some(address) = running.dashboard_address() {
             message::info(&format!("dashboard at http://{address}/"));
         }
+        begun(running);
     };
     match ::control::run_until_signal(running, operation.pid_file.as_deref(), announce) {
         Ok(()) => ExitCode::SUCCESS,

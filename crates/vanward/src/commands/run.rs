@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use telemetry::message;
 
+use super::run_fleet::{self, FleetFlags};
+
 /// Runs a reverse proxy from a configuration file.
 ///
 /// SIGTERM or Ctrl-C drains: running requests finish; a second one stops at once. SIGHUP reloads the file, SIGUSR1
@@ -13,9 +15,12 @@ use telemetry::message;
 #[derive(clap::Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{SMALLEST_FILE}"))]
 pub(crate) struct Args {
-    /// The configuration file.
+    /// The configuration file; or etcd://HOST:PORT,HOST:PORT/PREFIX for one that several instances share
     #[arg(long, short, value_name = "FILE", default_value = "vanward.toml")]
     config: PathBuf,
+
+    #[command(flatten)]
+    fleet: FleetFlags,
 
     #[command(flatten)]
     operation: super::Operation,
@@ -25,6 +30,7 @@ const EXAMPLES: &str = "\
 Examples:
   vanward run                               with vanward.toml in this directory
   vanward run --config /etc/vanward.toml --admin /run/vanward.sock --pid-file /run/vanward.pid
+  vanward run --config etcd://etcd1:2379,etcd2:2379/edge --instance edge-1
   vanward check vanward.toml                only validates it";
 
 const SMALLEST_FILE: &str = "\
@@ -44,6 +50,13 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Ok(inheritance) => inheritance,
         Err(code) => return code,
     };
+    if let Some(location) = arguments.config.to_str().filter(|text| ::fleet::Location::is_one(text)) {
+        return run_fleet::run(location, &arguments.fleet, &arguments.operation, inheritance);
+    }
+    if arguments.fleet.are_used() {
+        let why = "flags of etcd are for a configuration in etcd: --config etcd://HOST:PORT/PREFIX";
+        return super::fail(super::USAGE, why);
+    }
     let reading = read(&arguments.config, &arguments.operation);
     if reading.config.is_none() && arguments.operation.messages.are_json() {
         reading.mistakes.iter().for_each(|mistake| message::error(&mistake.to_string()));
@@ -69,8 +82,13 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
 
 /// Combines the file and the flags.
 fn read(file: &Path, operation: &super::Operation) -> config::Reading {
+    with_flags(config::examine_file(file), operation)
+}
+
+/// Adds what is wrong with the files that a configuration names, and what flags say.
+pub(crate) fn with_flags(reading: config::Reading, operation: &super::Operation) -> config::Reading {
     // What can be used all the same is said by the proxy as it takes it up.
-    let mut reading = super::check::with_files(config::examine_file(file), |problem| !problem.is_usable());
+    let mut reading = super::check::with_files(reading, |problem| !problem.is_usable());
     if let Some(config) = reading.config.take() {
         match config.edit(|settings| operation.over(settings)) {
             Ok(config) => reading.config = Some(config),

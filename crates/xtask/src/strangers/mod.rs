@@ -26,6 +26,8 @@ mod http3;
 mod acme;
 /// Traces with OpenTelemetry's collector.
 mod traces;
+/// Several instances with etcd.
+mod fleet;
 /// Chaos proxy with Toxiproxy's clients.
 mod toxiproxy;
 /// HTTP cache tests.
@@ -83,6 +85,10 @@ pub(crate) fn run_traces() -> Result<(), String> {
     alone(traces_step)
 }
 
+pub(crate) fn run_fleet() -> Result<(), String> {
+    alone(fleet_step)
+}
+
 pub(crate) fn run_streams() -> Result<(), String> {
     alone(streams_step)
 }
@@ -133,6 +139,9 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     }
     if may_run("traces", &[programs::GO, programs::CURL]) {
         traces_step(workspace, steps)?;
+    }
+    if may_run("fleet", &[programs::ETCD, programs::ETCDCTL, programs::CURL]) {
+        fleet_step(workspace, steps)?;
     }
     if may_run("toxiproxy", &[programs::GO, programs::NODE, programs::NPM, programs::PYTHON]) {
         toxiproxy_step(workspace, steps)?;
@@ -190,6 +199,11 @@ fn acme_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
 fn traces_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     let heading = "traces, as OpenTelemetry's collector gets them";
     steps.run("traces", heading, || traces::check(workspace, &Scratch::new("traces")?))
+}
+
+fn fleet_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    let heading = "three instances with three nodes of etcd, which are killed and silent in turn";
+    steps.run("fleet", heading, || fleet::check(workspace, &Scratch::new("fleet")?))
 }
 
 fn toxiproxy_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {

@@ -52,6 +52,13 @@ impl Process {
         Ok(self)
     }
 
+    /// Sends a signal, named as kill(1) does: `-STOP`.
+    pub(super) fn signal(&self, signal: &str) -> Result<(), String> {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        let is_sent = sent.map_err(|error| format!("kill cannot be run: {error}"))?.success();
+        if is_sent { Ok(()) } else { Err(self.problem("has ended")) }
+    }
+
     /// Whether the program has not ended yet.
     pub(super) fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))

@@ -19,6 +19,8 @@ pub(super) struct Needed {
 pub(super) const CHROMIUM: Needed = Needed { program: "chromium", package: "chromium" };
 pub(super) const CURL: Needed = Needed { program: "curl", package: "curl" };
 pub(super) const DIG: Needed = Needed { program: "dig", package: "bind9-dnsutils" };
+pub(super) const ETCD: Needed = Needed { program: "etcd", package: "etcd-server" };
+pub(super) const ETCDCTL: Needed = Needed { program: "etcdctl", package: "etcd-client" };
 pub(super) const GO: Needed = Needed { program: "go", package: "golang-go" };
 pub(super) const NAMED: Needed = Needed { program: "named", package: "bind9" };
 pub(super) const NGINX: Needed = Needed { program: "nginx", package: "nginx" };

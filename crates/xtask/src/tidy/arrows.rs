@@ -19,6 +19,8 @@ enum Layer {
     Config,
     /// Implements parts of the configuration, apart from the path of a request.
     Configured,
+    /// The configuration of several instances, kept by an engine.
+    Fleet,
     /// Byte streams and timers, below the path of a request.
     Transport,
     /// Path of a request.
@@ -64,6 +66,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("disk", Layer::World),
     ("pages", Layer::World),
     ("files", Layer::World),
+    ("fleet", Layer::Fleet),
     ("transport", Layer::Transport),
     ("proxy", Layer::Proxy),
     ("control", Layer::Control),
@@ -88,14 +91,15 @@ impl Layer {
 
     fn may_depend_on(self, other: Self) -> bool {
         use Layer::{
-            Chaos, Config, Configured, Control, Lab, LabPart, Proxy, Pure, TestSupport, Tool, Top, Transport,
-            Words, World,
+            Chaos, Config, Configured, Control, Fleet, Lab, LabPart, Proxy, Pure, TestSupport, Tool, Top,
+            Transport, Words, World,
         };
         match self {
             Words => false,
             Pure | World => other == Pure,
             Config => matches!(other, Pure | Words),
             Configured => matches!(other, Pure | Config),
+            Fleet => matches!(other, Config | Configured | Words),
             Transport => matches!(other, Pure | World | Words | Config | Configured),
             Proxy => other == Transport || Transport.may_depend_on(other),
             Control => other == Proxy || Proxy.may_depend_on(other),

@@ -1,0 +1,409 @@
+//! `vanward fleet`: the instances with a configuration in etcd, its versions, trials, and the way back.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use ::fleet::{
+    Client, FIRST, Failure, Location, Member, Policy, State, Store, Tree, Verdict, Version, WrittenSecrets,
+};
+use serde::Serialize;
+
+use super::etcd_flags::EtcdFlags;
+use super::run_fleet::on_a_thread;
+use super::table::{Align, table};
+use super::units;
+
+/// Shows the instances that share a configuration in etcd: which version each runs, and what it does with the one in etcd.
+///
+/// Exits with 1 if one does not run the version in etcd.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
+
+    #[command(flatten)]
+    show: Show,
+}
+
+#[derive(clap::Args)]
+struct Show {
+    /// Print the fleet as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Where the configuration is.
+#[derive(Clone, clap::Args)]
+struct Place {
+    /// The configuration in etcd: etcd://HOST:PORT,HOST:PORT/PREFIX, or etcd+http:// in the clear
+    /// [default: $VANWARD_FLEET]
+    #[arg(long, short, value_name = "URL")]
+    config: Option<String>,
+
+    #[command(flatten)]
+    etcd: EtcdFlags,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Puts a file, or a folder with vanward.toml, to etcd as a new version, after a check
+    Push {
+        /// A file, or a folder whose `*.toml` files become the tree
+        #[arg(value_name = "PATH")]
+        path: PathBuf,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Lists the versions that are kept, the newest first
+    Versions {
+        /// Print them as JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Puts an earlier version to etcd again: the one before, unless one is named
+    Rollback {
+        /// The version
+        #[arg(value_name = "VERSION")]
+        version: Option<String>,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Shows or sets how new versions reach the instances
+    Canary {
+        /// How long one instance tries a new version before the others take it up; 0: all take it up at once
+        #[arg(long, value_name = "TIME")]
+        time: Option<String>,
+        /// The most requests that may fail meanwhile, in percent
+        #[arg(long, value_name = "PERCENT")]
+        errors: Option<f64>,
+        /// The instance that tries new versions [default: the first by name]
+        #[arg(long, value_name = "NAME")]
+        instance: Option<String>,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  vanward run --config etcd://etcd1:2379,etcd2:2379/edge --instance edge-1
+  vanward fleet --config etcd://etcd1:2379/edge
+  export VANWARD_FLEET=etcd://etcd1:2379/edge
+  vanward fleet push vanward.toml
+  vanward fleet canary --time 30s --errors 1
+  vanward fleet rollback";
+
+/// How long a command waits for etcd.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(100);
+/// The beginning of what is said while etcd is gone.
+const NOT_REACHED: &str = "etcd is not reached";
+
+pub(crate) fn run(arguments: &Args) -> ExitCode {
+    let done = match &arguments.what {
+        None => show(&arguments.show),
+        Some(What::Push { path, place }) => push(path, place),
+        Some(What::Versions { json, place }) => versions(*json, place),
+        Some(What::Rollback { version, place }) => rollback(version.as_deref(), place),
+        Some(What::Canary { time, errors, instance, place }) => {
+            canary(time.as_deref(), *errors, instance.as_ref(), place)
+        }
+    };
+    done.unwrap_or_else(|why| super::fail(super::FAILED, why))
+}
+
+impl Place {
+    fn store(&self) -> Result<Store, String> {
+        let url = self.config.clone().or_else(|| std::env::var("VANWARD_FLEET").ok());
+        let url = url.ok_or("which fleet? --config etcd://HOST:PORT/PREFIX, or $VANWARD_FLEET")?;
+        Ok(Store { client: Client::new(Location::parse(&url)?, self.etcd.access())? })
+    }
+}
+
+/// All of a fleet, as JSON.
+#[derive(Serialize)]
+struct Fleet {
+    /// The version in etcd; empty if there is none.
+    version: String,
+    verdict: Option<Verdict>,
+    policy: Policy,
+    instances: Vec<Member>,
+}
+
+fn show(Show { json, place }: &Show) -> Result<ExitCode, String> {
+    let fleet = patiently(async || {
+        let store = place.store()?;
+        let seen = store.look().await.map_err(told)?;
+        let instances = store.members().await.map_err(told)?;
+        Ok(Fleet { version: seen.wanted(), verdict: seen.verdict, policy: seen.policy, instances })
+    })?;
+    let text = match json {
+        true => json_text(&fleet)?,
+        false => shown(&fleet),
+    };
+    write(&text);
+    let is_whole = fleet.instances.iter().all(|member| member.state == State::Current);
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
+}
+
+fn shown(Fleet { version, verdict, policy, instances }: &Fleet) -> String {
+    let mut text = match verdict {
+        _ if version.is_empty() => "etcd has no configuration that can be read\n".to_owned(),
+        None => format!("version {version}\n"),
+        Some(Verdict { is_good, by, why }) => {
+            let word = if *is_good { "good" } else { "bad" };
+            format!("version {version}, found {word} by {by}: {why}\n")
+        }
+    };
+    text += &canary_text(policy);
+    if instances.is_empty() {
+        return text + "no instance runs\n";
+    }
+    let rows: Vec<[String; 8]> = instances.iter().map(row).collect();
+    let columns = [
+        ("INSTANCE", Align::Left),
+        ("VERSION", Align::Left),
+        ("STATE", Align::Left),
+        ("FOR", Align::Left),
+        ("REQUESTS/S", Align::Right),
+        ("5XX/S", Align::Right),
+        ("PROGRAM", Align::Left),
+        ("", Align::Left),
+    ];
+    text + &table(columns, &rows)
+}
+
+fn row(member: &Member) -> [String; 8] {
+    let state = match member.state {
+        State::Current => "current",
+        State::Trying => "trying",
+        State::Waiting => "waiting",
+        State::Refusing => "refusing",
+    };
+    [
+        member.name.clone(),
+        member.version.clone(),
+        state.to_owned(),
+        age(member.since),
+        member.requests_per_second.to_string(),
+        member.failures_per_second.to_string(),
+        member.program.clone(),
+        member.why.clone(),
+    ]
+}
+
+fn canary_text(policy: &Policy) -> String {
+    let Policy { canary_seconds, errors_percent, instance } = policy;
+    if *canary_seconds == 0 {
+        return "new versions reach all instances at once\n".to_owned();
+    }
+    let who = instance.as_deref().unwrap_or("the first instance by name");
+    format!(
+        "{who} tries new versions for {canary_seconds} s, with at most {errors_percent}% of its requests failing\n"
+    )
+}
+
+fn push(path: &Path, place: &Place) -> Result<ExitCode, String> {
+    let tree = read(path)?;
+    patiently(async || {
+        let store = place.store()?;
+        let location = store.client.location();
+        if location.is_one_file() && tree.files.len() > 1 {
+            return Err(format!("{location} is one file, and {} has several", path.display()));
+        }
+        let reading = tree.examine(location, place.etcd.secrets());
+        let mistakes: Vec<String> = reading.mistakes.iter().map(ToString::to_string).collect();
+        if !mistakes.is_empty() {
+            return Err(mistakes.join("\n"));
+        }
+        reading.warnings.iter().for_each(super::say);
+        replace(&store, &tree).await
+    })
+}
+
+/// Puts a version in place of the one in etcd.
+async fn replace(store: &Store, tree: &Tree) -> Result<ExitCode, String> {
+    let (_, there) = store.client.read(&[store.client.location().keys()]).await.map_err(told)?;
+    let there: Vec<_> = there.into_iter().flatten().collect();
+    let version = tree.version();
+    let before = Tree::of(store.client.location(), &there).unwrap_or_default();
+    if before == *tree {
+        super::say(format_args!("version {version} is in etcd already"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    // One that came another way is a way back too, if it can be used at all.
+    if before.examine(store.client.location(), WrittenSecrets::Allowed).config.is_some() {
+        store.keep(&before).await.map_err(told)?;
+    }
+    if !store.replace(tree, &there).await.map_err(told)? {
+        return Err("the configuration in etcd was changed meanwhile; look at it, and try again".to_owned());
+    }
+    store.keep(tree).await.map_err(told)?;
+    super::say(format_args!("version {version} is in etcd; `vanward fleet` shows who runs it"));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A file, or the files of a folder.
+fn read(path: &Path) -> Result<Tree, String> {
+    let failed = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+    let mut files = BTreeMap::new();
+    if !path.is_dir() {
+        let text = std::fs::read_to_string(path).map_err(|error| failed(path, error))?;
+        files.insert(FIRST.to_owned(), text);
+        return Ok(Tree { files });
+    }
+    let mut folders = vec![path.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).map_err(|error| failed(&folder, error))? {
+            let file = entry.map_err(|error| failed(&folder, error))?.path();
+            let is_hidden = file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+            if is_hidden {
+                continue;
+            }
+            if file.is_dir() {
+                folders.push(file);
+            } else if file.extension().is_some_and(|extension| extension == "toml") {
+                let name = file.strip_prefix(path).unwrap_or(&file).to_string_lossy().into_owned();
+                files.insert(name, std::fs::read_to_string(&file).map_err(|error| failed(&file, error))?);
+            }
+        }
+    }
+    match files.contains_key(FIRST) {
+        true => Ok(Tree { files }),
+        false => Err(format!("{} has no {FIRST}", path.display())),
+    }
+}
+
+fn versions(json: bool, place: &Place) -> Result<ExitCode, String> {
+    let (wanted, versions, verdicts) = patiently(async || {
+        let store = place.store()?;
+        let wanted = store.look().await.map_err(told)?.wanted();
+        Ok((wanted, store.versions().await.map_err(told)?, store.verdicts().await.map_err(told)?))
+    })?;
+    if json {
+        write(&json_text(&versions)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let verdict =
+        |version: &str| verdicts.iter().find(|(known, _)| known == version).map(|(_, verdict)| verdict);
+    let rows: Vec<[String; 4]> = versions
+        .iter()
+        .map(|Version { version, at, tree }| {
+            let note = match verdict(version) {
+                Some(Verdict { is_good: false, by, why }) => format!("found bad by {by}: {why}"),
+                Some(Verdict { by, .. }) => format!("found good by {by}"),
+                None => String::new(),
+            };
+            let place = if *version == wanted { "in etcd" } else { "" };
+            let files = tree.files.len();
+            [version.clone(), age(*at), units::count(files as u64, "file"), {
+                if place.is_empty() || note.is_empty() {
+                    format!("{place}{note}")
+                } else {
+                    format!("{place}, {note}")
+                }
+            }]
+        })
+        .collect();
+    let columns = [("VERSION", Align::Left), ("AGE", Align::Left), ("SIZE", Align::Left), ("", Align::Left)];
+    write(&table(columns, &rows));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn rollback(version: Option<&str>, place: &Place) -> Result<ExitCode, String> {
+    patiently(async || {
+        let store = place.store()?;
+        let wanted = store.look().await.map_err(told)?.wanted();
+        let (kept, verdicts) = (store.versions().await.map_err(told)?, store.verdicts().await.map_err(told)?);
+        let is_bad =
+            |version: &str| verdicts.iter().any(|(known, verdict)| known == version && !verdict.is_good);
+        let found = match version {
+            Some(version) => kept.iter().find(|kept| kept.version == version),
+            None => kept.iter().find(|kept| kept.version != wanted && !is_bad(&kept.version)),
+        };
+        let Some(found) = found else {
+            let known: Vec<&str> = kept.iter().map(|kept| kept.version.as_str()).collect();
+            return Err(match version {
+                Some(version) => format!("version {version} is not kept; there are: {}", known.join(", ")),
+                None => "no other good version is kept".to_owned(),
+            });
+        };
+        replace(&store, &found.tree).await
+    })
+}
+
+fn canary(
+    time: Option<&str>,
+    errors: Option<f64>,
+    instance: Option<&String>,
+    place: &Place,
+) -> Result<ExitCode, String> {
+    let time = time.map(|time| match time {
+        "0" => Ok(Duration::ZERO),
+        time => config::duration(time).map_err(|error| format!("--time: {error}")),
+    });
+    let time = time.transpose()?;
+    if errors.is_some_and(|percent| !(0.0..=100.0).contains(&percent)) {
+        return Err("--errors is a share in percent, from 0 to 100".to_owned());
+    }
+    let policy = patiently(async || {
+        let store = place.store()?;
+        let mut policy = store.look().await.map_err(told)?.policy;
+        if time.is_none() && errors.is_none() && instance.is_none() {
+            return Ok(policy);
+        }
+        policy.canary_seconds = time.map_or(policy.canary_seconds, |time| time.as_secs());
+        policy.errors_percent = errors.unwrap_or(policy.errors_percent);
+        policy.instance = instance.cloned().or(policy.instance);
+        store.set_policy(&policy).await.map_err(told)?;
+        Ok(policy)
+    })?;
+    write(&canary_text(&policy));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tries again for a while: nodes of etcd that have lost their leader elect one within seconds. What is done begins with
+/// a look, so that nothing is done twice.
+fn patiently<T>(act: impl AsyncFn() -> Result<T, String>) -> Result<T, String> {
+    on_a_thread(async || {
+        let began = Instant::now();
+        loop {
+            match act().await {
+                Err(why) if why.starts_with(NOT_REACHED) && began.elapsed() < PATIENCE => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                done => return done,
+            }
+        }
+    })
+}
+
+fn told(failure: Failure) -> String {
+    match failure {
+        Failure::Unreachable(why) => format!("{NOT_REACHED}: {why}"),
+        Failure::Refused(_) => failure.to_string(),
+    }
+}
+
+fn json_text(value: &impl Serialize) -> Result<String, String> {
+    serde_json::to_string_pretty(value).map(|text| text + "\n").map_err(|error| error.to_string())
+}
+
+fn write(text: &str) {
+    // Who reads no further has seen enough.
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
+/// How long ago a moment was.
+fn age(seconds: u64) -> String {
+    units::time(::fleet::now().saturating_sub(seconds))
+}

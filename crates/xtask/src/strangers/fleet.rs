@@ -1,0 +1,333 @@
+//! Several instances with one configuration in etcd: three nodes of etcd, killed and silent one after the other, while the
+//! configuration changes and requests flow; etcd gone as a whole; a version that is bad, and the way back.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use super::process::{Process, free_address};
+use super::programs::{self, CURL, ETCD};
+use crate::say;
+use crate::scratch::Scratch;
+use crate::workspace::Workspace;
+
+const NODES: usize = 3;
+const INSTANCES: usize = 3;
+/// The longest wait for an expected state, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(30);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+/// Far longer than all of it takes; ended with it.
+const LOAD_SECONDS: u32 = 600;
+
+pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
+    let vanward = programs::build_vanward(workspace)?;
+    let mut scene = Scene::start(vanward, scratch.path())?;
+    let mut load = scene.load()?;
+
+    for node in 0..NODES {
+        scene.etcd[node].process = None;
+        let took = scene.change(&format!("without node {node}"))?;
+        say(format_args!(
+            "node {node} killed: all instances have the new version after {} ms",
+            took.as_millis()
+        ));
+        scene.etcd[node].start(&scene.folder)?;
+        scene.etcd[node].until_healthy()?;
+    }
+    for node in 0..NODES {
+        scene.etcd[node].signal("-STOP")?;
+        let took = scene.change(&format!("node {node} is silent"))?;
+        say(format_args!(
+            "node {node} silent: all instances have the new version after {} ms",
+            took.as_millis()
+        ));
+        scene.etcd[node].signal("-CONT")?;
+        scene.etcd[node].until_healthy()?;
+    }
+
+    let last = scene.change("before etcd goes").and_then(|_| scene.served(0))?;
+    scene.etcd.iter_mut().for_each(|node| node.process = None);
+    scene.restart(0)?;
+    for instance in 0..INSTANCES {
+        let served = scene.served(instance)?;
+        if served != last {
+            return Err(format!("without etcd, instance {instance} serves {served:?} instead of {last:?}"));
+        }
+    }
+    for node in &mut scene.etcd {
+        node.start(&scene.folder)?;
+    }
+    scene.etcd.iter_mut().try_for_each(Node::until_healthy)?;
+    let took = scene.change("etcd is back")?;
+    say(format_args!(
+        "etcd gone, an instance started anew without it, etcd back: all converge after {} ms",
+        took.as_millis()
+    ));
+
+    scene.mistakes()?;
+    scene.bad_version()?;
+    if !load.is_running() {
+        return Err(format!("requests failed meanwhile:\n{}", load.said()));
+    }
+    load.signal("-INT")?;
+    let (status, said) = load.finish(LIMIT)?;
+    if !status.success() {
+        return Err(format!("requests failed meanwhile:\n{said}"));
+    }
+    say(format_args!("no request failed:\n{}", said.lines().take(8).collect::<Vec<_>>().join("\n")));
+    Ok(())
+}
+
+/// A node of etcd.
+struct Node {
+    index: usize,
+    client: SocketAddr,
+    peer: SocketAddr,
+    /// All nodes as `--initial-cluster` has them.
+    cluster: String,
+    process: Option<Process>,
+}
+
+impl Node {
+    fn start(&mut self, folder: &Path) -> Result<(), String> {
+        let Self { index, client, peer, cluster, .. } = &*self;
+        let url = |address: &SocketAddr| format!("http://{address}");
+        let mut command = Command::new(ETCD.find()?);
+        command
+            .args(["--name", &format!("node{index}"), "--initial-cluster", cluster, "--logger", "zap"])
+            .arg("--data-dir")
+            .arg(folder.join(format!("etcd-{index}")))
+            .args(["--listen-client-urls", &url(client), "--advertise-client-urls", &url(client)])
+            .args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)]);
+        let process = Process::start(&format!("node{index}"), &mut command, folder)?;
+        self.process = Some(process.listening_on(self.client)?);
+        Ok(())
+    }
+
+    fn signal(&mut self, signal: &str) -> Result<(), String> {
+        self.process.as_ref().map_or(Ok(()), |process| process.signal(signal))
+    }
+
+    /// Waits until the node knows a leader.
+    fn until_healthy(&mut self) -> Result<(), String> {
+        let url = format!("http://{}/health", self.client);
+        let curl = CURL.find()?;
+        until(&format!("node {} is healthy", self.index), || {
+            let output = Command::new(&curl).args(["--silent", "--max-time", "1", &url]).output();
+            Ok(output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("\"true\"")))
+        })
+    }
+}
+
+/// An instance, and what it is started with.
+struct Instance {
+    address: SocketAddr,
+    process: Option<Process>,
+}
+
+struct Scene {
+    vanward: PathBuf,
+    folder: PathBuf,
+    etcd: Vec<Node>,
+    instances: Vec<Instance>,
+    url: String,
+    /// Counts the versions.
+    changes: usize,
+}
+
+impl Scene {
+    fn start(vanward: PathBuf, folder: &Path) -> Result<Self, String> {
+        let mut nodes = Vec::new();
+        for _ in 0..NODES {
+            nodes.push((free_address()?, free_address()?));
+        }
+        let names: Vec<String> =
+            nodes.iter().enumerate().map(|(index, (_, peer))| format!("node{index}=http://{peer}")).collect();
+        let mut etcd = Vec::new();
+        for (index, (client, peer)) in nodes.into_iter().enumerate() {
+            let mut node = Node { index, client, peer, cluster: names.join(","), process: None };
+            node.start(folder)?;
+            etcd.push(node);
+        }
+        etcd.iter_mut().try_for_each(Node::until_healthy)?;
+        let hosts: Vec<String> = etcd.iter().map(|node| node.client.to_string()).collect();
+        let url = format!("etcd+http://{}/edge", hosts.join(","));
+        let mut scene =
+            Self { vanward, folder: folder.to_owned(), etcd, instances: Vec::new(), url, changes: 0 };
+        scene.push("first", "")?;
+        for index in 0..INSTANCES {
+            let mut process = scene.instance(index)?;
+            let address = process.addresses()?.first().copied().ok_or("an instance listens nowhere")?;
+            scene.instances.push(Instance { address, process: Some(process) });
+        }
+        Ok(scene)
+    }
+
+    fn instance(&self, index: usize) -> Result<Process, String> {
+        let mut command = Command::new(&self.vanward);
+        command
+            .args(["run", "--config", &self.url, "--instance", &format!("edge-{index}"), "--fleet-dir"])
+            .arg(self.folder.join(format!("fleet-{index}")))
+            // The configuration is the same for all; the port is one of this machine.
+            .env("PORT", self.instances.get(index).map_or(0, |known| known.address.port()).to_string());
+        Process::start(&format!("edge-{index}-{}", self.changes), &mut command, &self.folder)
+    }
+
+    /// Kills an instance, and starts it again at its address.
+    fn restart(&mut self, index: usize) -> Result<(), String> {
+        self.instances[index].process = None;
+        let mut process = self.instance(index)?;
+        process.addresses()?;
+        self.instances[index].process = Some(process);
+        Ok(())
+    }
+
+    fn load(&self) -> Result<Process, String> {
+        // The first one is started anew, and tries what is bad.
+        let urls: Vec<String> =
+            self.instances[1..].iter().map(|instance| format!("http://{}/\n", instance.address)).collect();
+        let file = self.folder.join("urls");
+        fs::write(&file, urls.concat()).map_err(|error| error.to_string())?;
+        let mut command = Command::new(&self.vanward);
+        let duration = format!("{LOAD_SECONDS}s");
+        command.args(["load", "-c", "4", "--think-time", "10ms", "-d", &duration, "--urls"]).arg(&file);
+        Process::start("load", &mut command, &self.folder)
+    }
+
+    /// Puts a version to etcd that answers with a text; `more` is more of its routes.
+    fn push(&self, text: &str, more: &str) -> Result<(), String> {
+        let file = self.folder.join("pushed.toml");
+        let config = format!(
+            "[[listen]]\naddress = \"127.0.0.1:${{PORT}}\"\n{more}\
+             [[route]]\nrespond = {{ status = 200, body = \"{text}\" }}\n"
+        );
+        fs::write(&file, config).map_err(|error| error.to_string())?;
+        let output = self.fleet(&["push", &file.display().to_string()], true)?;
+        if output.status.success() { Ok(()) } else { Err(said(&output)) }
+    }
+
+    /// `vanward fleet …`.
+    fn fleet(&self, arguments: &[&str], is_checked: bool) -> Result<Output, String> {
+        let mut command = Command::new(&self.vanward);
+        command.arg("fleet").args(arguments).args(["--config", &self.url]).env("PORT", "0");
+        let output = command.output().map_err(|error| error.to_string())?;
+        if is_checked && !output.status.success() {
+            return Err(format!("vanward fleet {}: {}", arguments.join(" "), said(&output)));
+        }
+        Ok(output)
+    }
+
+    /// Changes the configuration, and waits until all instances serve it. Returns how long that took.
+    fn change(&mut self, what: &str) -> Result<Duration, String> {
+        self.changes += 1;
+        let text = format!("{} {what}", self.changes);
+        self.push(&text, "")?;
+        let began = Instant::now();
+        for instance in 0..INSTANCES {
+            until(&format!("instance {instance} serves {text:?}"), || Ok(self.served(instance)? == text))?;
+        }
+        Ok(began.elapsed())
+    }
+
+    fn served(&self, instance: usize) -> Result<String, String> {
+        self.get(instance, "/").map(|(_, body)| body)
+    }
+
+    /// The status and body of a response.
+    fn get(&self, instance: usize, path: &str) -> Result<(String, String), String> {
+        let url = format!("http://{}{path}", self.instances[instance].address);
+        let mut command = Command::new(CURL.find()?);
+        command.args(["--silent", "--max-time", "10", "--write-out", "\n%{http_code}", &url]);
+        let output = command.output().map_err(|error| error.to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let (body, status) = text.rsplit_once('\n').unwrap_or_default();
+        Ok((status.to_owned(), body.to_owned()))
+    }
+
+    /// What cannot be used is refused by `push`, and by the instances if it comes another way.
+    fn mistakes(&mut self) -> Result<(), String> {
+        let file = self.folder.join("wrong.toml");
+        fs::write(&file, "[[listen]]\nadress = \"127.0.0.1:1\"\n").map_err(|error| error.to_string())?;
+        let refused = self.fleet(&["push", &file.display().to_string()], false)?;
+        if refused.status.success() || !said(&refused).contains("adress") {
+            return Err(format!("a file with a mistake was pushed: {}", said(&refused)));
+        }
+        let before = self.served(1)?;
+        self.put("/edge/vanward.toml", "[[listen]]\nadress = \"127.0.0.1:1\"\n")?;
+        until("all instances refuse the mistake", || {
+            let shown = self.fleet(&["--json"], false)?;
+            Ok(!shown.status.success() && said(&shown).matches("\"refusing\"").count() == INSTANCES)
+        })?;
+        let after = self.served(1)?;
+        if after != before {
+            return Err(format!("after a mistake, {after:?} is served instead of {before:?}"));
+        }
+        self.fleet(&["rollback"], true)?;
+        until("all instances are well again", || Ok(self.fleet(&[], false)?.status.success()))?;
+        say(format_args!("a mistake is refused by push and by all instances, and rolled back"));
+        Ok(())
+    }
+
+    /// A version whose requests fail is tried by one instance, and reaches no other.
+    fn bad_version(&mut self) -> Result<(), String> {
+        let good = self.served(1)?;
+        self.fleet(&["canary", "--time", "60s", "--errors", "5", "--instance", "edge-0"], true)?;
+        let gone = free_address()?;
+        let more = format!(
+            "[upstream.gone]\nservers = [\"http://{gone}\"]\n[[route]]\npath = \"/gone\"\nupstream = \"gone\"\n"
+        );
+        self.push("bad", &more)?;
+        until("edge-0 tries the bad version", || Ok(self.served(0)? == "bad"))?;
+        for _ in 0..20 {
+            let (status, body) = self.get(0, "/gone")?;
+            // It may be given up by now.
+            if status != "502" && body != good {
+                return Err(format!("a server that is gone was answered for with {status}"));
+            }
+            if self.served(1)? != good || self.served(2)? != good {
+                return Err("a version that was being tried reached other instances".to_owned());
+            }
+        }
+        until("the bad version is given up", || Ok(self.served(0)? == good))?;
+        let shown = said(&self.fleet(&[], false)?);
+        if !shown.contains("found bad by edge-0") {
+            return Err(format!("vanward fleet does not say that the version is bad:\n{shown}"));
+        }
+        self.fleet(&["rollback"], true)?;
+        until("all instances are well again", || Ok(self.fleet(&[], false)?.status.success()))?;
+        self.fleet(&["canary", "--time", "1s"], true)?;
+        let took = self.change("a good version")?;
+        say(format_args!(
+            "a bad version stays with the one that tries it; a good one reaches all after {} ms, 1 s of trial included",
+            took.as_millis()
+        ));
+        Ok(())
+    }
+
+    /// Puts a key as another program would.
+    fn put(&self, key: &str, value: &str) -> Result<(), String> {
+        let hosts: Vec<String> = self.etcd.iter().map(|node| node.client.to_string()).collect();
+        let mut command = Command::new(programs::ETCDCTL.find()?);
+        command.env("ETCDCTL_API", "3").args(["--endpoints", &hosts.join(","), "put", key, value]);
+        let output = command.output().map_err(|error| error.to_string())?;
+        if output.status.success() { Ok(()) } else { Err(said(&output)) }
+    }
+}
+
+fn said(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+fn until(what: &str, is_so: impl Fn() -> Result<bool, String>) -> Result<(), String> {
+    let began = Instant::now();
+    while !is_so()? {
+        if began.elapsed() > LIMIT {
+            return Err(format!("not within {} s: {what}", LIMIT.as_secs()));
+        }
+        std::thread::sleep(BETWEEN_LOOKS);
+    }
+    Ok(())
+}
