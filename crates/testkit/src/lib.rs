@@ -1,7 +1,7 @@
 //! Test support for the proxy: clients and servers that a test plays byte for byte, certificates, ports, and waits.
 //!
-//! Only a dev-dependency. The test decides what happens and when; nothing sleeps to be correct. HTTP/2 frames and
-//! HTTP/1 heads are written and read by hand, never with the proxy's parsers.
+//! Only a dev-dependency. The test decides what happens and when; nothing sleeps to be correct. HTTP/1 heads and
+//! frames of HTTP/2 and HTTP/3 are written and read by hand, never with the proxy's parsers but for QPACK.
 
 /// Waits with a timeout.
 pub mod wait;
@@ -11,8 +11,12 @@ pub mod ports;
 pub mod text;
 /// HTTP/1 client or server, played by a test.
 pub mod http1;
+/// Integers and strings of HPACK and QPACK.
+pub mod prefixed;
 /// HTTP/2 client or server, played by a test.
 pub mod http2;
+/// HTTP/3 client, played by a test.
+pub mod http3;
 /// Certificates, and TLS client or server played by a test.
 pub mod tls;
 /// Issuer of tokens.

@@ -1,7 +1,8 @@
 //! The ends of connections: idle time, limits, reload, drain.
 
-use crate::client::{Client, GOAWAY, read_varint};
 use crate::scene::{PLAIN, Scene};
+use testkit::http3::Client;
+use testkit::http3::frame::{GOAWAY, read_varint};
 
 /// H3_NO_ERROR.
 const NO_ERROR: u64 = 0x100;
@@ -34,7 +35,7 @@ fn a_head_that_does_not_come_in_time_is_reset() {
     let mut stream = client.open();
     stream.sends(&[0x01, 0x20, 0x00]);
     // H3_REQUEST_CANCELLED.
-    assert_eq!(stream.gets(), crate::client::Got::Reset(0x10c));
+    assert_eq!(stream.gets(), testkit::http3::Got::Reset(0x10c));
     scene.assert_failure("client-header-timeout", 1);
     assert!(client.asks("GET", "/", "").response().0.starts_with(":status: 200\n"));
 }

@@ -6,8 +6,9 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::client::{Client, Got, request};
 use crate::scene::{PLAIN, Scene};
+use testkit::http3::frame::request;
+use testkit::http3::{Client, Got};
 
 /// The lines of a head without those that change from test to test.
 fn without_date(head: &str) -> String {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use testkit::wait::holds_soon;
 
-use crate::client::head;
 use crate::scene::{PLAIN, Scene};
+use testkit::http3::frame::head;
 
 /// H3_EXCESSIVE_LOAD.
 const EXCESSIVE_LOAD: u64 = 0x107;
@@ -37,7 +37,7 @@ fn empty_frames_end_the_connection() {
     let scene = Scene::with(PLAIN);
     let client = scene.client();
     let mut stream = client.open();
-    stream.sends_head(&crate::client::request("POST", "/", ""));
+    stream.sends_head(&testkit::http3::frame::request("POST", "/", ""));
     let empty = head(0x0, 0).repeat(2_000);
     stream.sends(&empty);
     assert_eq!(client.closed().0, EXCESSIVE_LOAD);

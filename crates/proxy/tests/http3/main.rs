@@ -2,8 +2,6 @@
 //!
 //! As in the other conversations one thing is done after the other, and nothing sleeps to be right.
 
-/// A client, frame by frame.
-mod client;
 /// A proxy with a listener for HTTP/3.
 mod scene;
 /// Requests and responses.

@@ -1,7 +1,8 @@
 //! What is refused, and with which code.
 
-use crate::client::{Client, DATA, Got, head, headers, request, varint};
 use crate::scene::{PLAIN, Scene};
+use testkit::http3::frame::{DATA, head, headers, request, varint};
+use testkit::http3::{Client, Got};
 
 /// RFC 9114 §8.1.
 const STREAM_CREATION_ERROR: u64 = 0x103;

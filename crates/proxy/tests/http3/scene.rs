@@ -11,7 +11,7 @@ use testkit::ports;
 use testkit::scene::read;
 use testkit::wait::PATIENCE;
 
-use crate::client::Client;
+use testkit::http3::Client;
 
 pub(crate) struct Scene {
     pub(crate) running: Running,

@@ -1,7 +1,8 @@
 //! WebSockets by Extended CONNECT (RFC 9220).
 
-use crate::client::{Got, request};
 use crate::scene::Scene;
+use testkit::http3::Got;
+use testkit::http3::frame::request;
 
 fn connect() -> String {
     request("CONNECT", "/ws", ":protocol: websocket\nsec-websocket-version: 13\n")

@@ -3,6 +3,8 @@
 
 use loona_hpack::Decoder;
 
+use crate::prefixed::{fields, put_string};
+
 /// Flag of HEADERS and DATA: the stream ends.
 pub const END_STREAM: u8 = 1;
 /// Flag of SETTINGS and PING: an acknowledgement.
@@ -159,34 +161,14 @@ pub fn window_update(stream: u32, increment: u32) -> Vec<u8> {
 }
 
 /// Encodes a field block: each field a literal without indexing (RFC 7541 §6.2.2).
-pub fn block(fields: &str) -> Vec<u8> {
+pub fn block(lines: &str) -> Vec<u8> {
     let mut block = Vec::new();
-    for line in fields.lines() {
-        let at = line[1..].find(": ").map(|at| at + 1);
-        let (name, value) =
-            at.map_or_else(|| (line.trim_end_matches(':'), ""), |at| (&line[..at], &line[at + 2..]));
+    for (name, value) in fields(lines) {
         block.push(0);
-        put_string(&mut block, name);
-        put_string(&mut block, value);
+        put_string(&mut block, 0, 7, name);
+        put_string(&mut block, 0, 7, value);
     }
     block
-}
-
-/// Encodes a string without Huffman coding (RFC 7541 §5.2).
-fn put_string(block: &mut Vec<u8>, text: &str) {
-    match text.len() {
-        len @ 0..127 => block.push(len as u8),
-        mut len => {
-            block.push(127);
-            len -= 127;
-            while len >= 128 {
-                block.push((len % 128) as u8 | 128);
-                len /= 128;
-            }
-            block.push(len as u8);
-        }
-    }
-    block.extend(text.as_bytes());
 }
 
 /// Reads frames from received bytes.
