@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shape::{ConnectionFault, Directions, Effect, Ending};
+use shape::{ConnectionFault, DatagramEffect, Directions, Effect, Ending};
 
 use crate::matching::unknown;
 use crate::quantity::{duration, size, written_duration, written_size};
@@ -13,8 +13,9 @@ pub(crate) const CONNECTION: &str = "connection";
 
 const EXPECTED: &str = "connection reset, \"connection reset 500ms\" or \"10KB\", \"connection black-hole 5s\", \"connection \
                         slow-start 2s\", \"connection slow-close 2s\", \"connection slice 100 10ms\", \"connection limit \
-                        10KB\", \"connection half-open 10KB\", \"connection corrupt 1000\", connection bad-handshake or \
-                        connection refuse, with up, down or both behind it";
+                        10KB\", \"connection half-open 10KB\", \"connection corrupt 1000\", connection bad-handshake, \
+                        connection refuse, \"connection datagrams lose\", \"datagrams duplicate\" or \"datagrams delay 20ms\", \
+                        with up, down or both behind it";
 
 const RESET: &str = "reset";
 const BLACK_HOLE: &str = "black-hole";
@@ -26,8 +27,24 @@ const HALF_OPEN: &str = "half-open";
 const CORRUPT: &str = "corrupt";
 const BAD_HANDSHAKE: &str = "bad-handshake";
 const REFUSE: &str = "refuse";
-const WORDS: [&str; 10] =
-    [RESET, BLACK_HOLE, SLOW_START, SLOW_CLOSE, SLICE, LIMIT, HALF_OPEN, CORRUPT, BAD_HANDSHAKE, REFUSE];
+const DATAGRAMS: &str = "datagrams";
+const WORDS: [&str; 11] = [
+    RESET,
+    BLACK_HOLE,
+    SLOW_START,
+    SLOW_CLOSE,
+    SLICE,
+    LIMIT,
+    HALF_OPEN,
+    CORRUPT,
+    BAD_HANDSHAKE,
+    REFUSE,
+    DATAGRAMS,
+];
+
+const LOSE: &str = "lose";
+const DUPLICATE: &str = "duplicate";
+const DELAY: &str = "delay";
 
 /// The longest that anything is put off: as long as the waits of the configuration.
 const LATEST: Duration = Duration::from_secs(24 * 3600);
@@ -55,6 +72,16 @@ pub(crate) fn connection(text: &str) -> Result<ConnectionFault, ValueError> {
     let effect = match (word, extents) {
         (BAD_HANDSHAKE, []) if ways.is_none() => return Ok(ConnectionFault::BadHandshake),
         (REFUSE, []) if ways.is_none() => return Ok(ConnectionFault::Refuse),
+        (DATAGRAMS, extents) => {
+            let effect = match extents {
+                [LOSE] => DatagramEffect::Lose,
+                [DUPLICATE] => DatagramEffect::Duplicate,
+                [DELAY, by] => DatagramEffect::Delay { by: time(by)? },
+                [] => return Err(refusal(value_error::ValueFault::Empty)),
+                [word, ..] => return Err(unknown(word, &[LOSE, DUPLICATE, DELAY], EXPECTED)),
+            };
+            return Ok(ConnectionFault::Datagrams { effect, ways: ways.unwrap_or(Directions::Both) });
+        }
         (RESET, []) => Effect::ResetAfter { after: Duration::ZERO },
         (RESET, [extent]) => match time(extent) {
             Ok(after) => Effect::ResetAfter { after },
@@ -117,6 +144,14 @@ pub(crate) fn written(fault: &ConnectionFault) -> String {
     let (effect, ways) = match fault {
         ConnectionFault::BadHandshake => return format!("{CONNECTION} {BAD_HANDSHAKE}"),
         ConnectionFault::Refuse => return format!("{CONNECTION} {REFUSE}"),
+        ConnectionFault::Datagrams { effect, ways } => {
+            let text = match effect {
+                DatagramEffect::Lose => LOSE.to_owned(),
+                DatagramEffect::Duplicate => DUPLICATE.to_owned(),
+                DatagramEffect::Delay { by } => format!("{DELAY} {}", written_duration(*by)),
+            };
+            return format!("{CONNECTION} {DATAGRAMS} {text}{}", written_ways(*ways, Directions::Both));
+        }
         ConnectionFault::Toxic { effect, ways } => (effect, ways),
     };
     let text = match effect {
@@ -142,13 +177,16 @@ pub(crate) fn written(fault: &ConnectionFault) -> String {
         | Effect::ResetPeer { .. }
         | Effect::PacketLoss(_) => String::new(),
     };
-    let way = match ways {
-        ways if *ways == usual(effect) => "",
+    format!("{CONNECTION} {text}{}", written_ways(*ways, usual(effect)))
+}
+
+fn written_ways(ways: Directions, usual: Directions) -> &'static str {
+    match ways {
+        ways if ways == usual => "",
         Directions::Down => " down",
         Directions::Up => " up",
         Directions::Both => " both",
-    };
-    format!("{CONNECTION} {text}{way}")
+    }
 }
 
 #[cfg(test)]
@@ -174,6 +212,9 @@ mod tests {
             ("corrupt 1000", "corrupt 1KB"),
             ("bad-handshake", "bad-handshake"),
             ("refuse", "refuse"),
+            ("datagrams lose", "datagrams lose"),
+            ("datagrams duplicate both", "datagrams duplicate"),
+            ("datagrams delay 20ms down", "datagrams delay 20ms down"),
         ] {
             let read = connection(text).unwrap_or_else(|error| panic!("{text}: {}", error.fault));
             assert_eq!(written(&read), format!("connection {again}"));

@@ -43,6 +43,7 @@ pub fn faults(text: &str, name: &str, config: &Settings) -> Result<Vec<FaultRule
         is_tcp: config.listeners.iter().map(|listener| listener.tcp.is_some()).collect(),
         is_unix: config.listeners.iter().map(|listener| listener.address.tcp().is_none()).collect(),
         has_tls: config.listeners.iter().map(|listener| listener.tls.is_some()).collect(),
+        has_http3: config.listeners.iter().map(|listener| listener.http3).collect(),
         upstreams: Default::default(),
         upstream_names: Vec::new(),
         has_bytes_only: Vec::new(),

@@ -163,6 +163,9 @@ fn check_connection(written: &FaultWritten, names: &Names<'_>, reader: &mut Read
     if matches!(inject.value, Fault::Connection(ConnectionFault::BadHandshake)) {
         check_handshake(written, &inject.at, names, reader);
     }
+    if inject.value.is_of_datagrams() {
+        check_datagrams(written, &inject.at, names, reader);
+    }
     if inject.value.is_of_listeners() {
         check_refusal(written, &inject.at, names, reader);
     }
@@ -206,6 +209,22 @@ fn check_handshake(written: &FaultWritten, at: &Span, names: &Names<'_>, reader:
     if named.is_empty() && !names.has_tls.contains(&true) && reader.is_whole() {
         let mistake = reader.mistake(at, "inject: no listener has tls, so no handshake can fail");
         reader.add(mistake.expecting("a listener with tls, or \"connection reset\""));
+    }
+}
+
+/// Checks a fault of datagrams: only HTTP/3 has any.
+fn check_datagrams(written: &FaultWritten, at: &Span, names: &Names<'_>, reader: &mut Reader<'_>) {
+    let named = written.requests.listeners();
+    for Located { value, at } in named {
+        if names.listeners.get(value).is_some_and(|place| !names.has_http3[*place]) {
+            let message = format!("listener: {value:?} has no http3, and only that has datagrams");
+            let mistake = reader.mistake(at, message);
+            reader.add(mistake.expecting("a listener with http3, or its loss and latency"));
+        }
+    }
+    if named.is_empty() && !names.has_http3.contains(&true) && reader.is_whole() {
+        let mistake = reader.mistake(at, "inject: no listener has http3, and only that has datagrams");
+        reader.add(mistake.expecting("a listener with http3, or loss and latency of a listener"));
     }
 }
 

@@ -149,6 +149,7 @@ fn names(file: &File) -> Names<'_> {
         is_tcp: file.listen.iter().map(|listen| listen.value.tcp.is_some()).collect(),
         is_unix: file.listen.iter().map(|listen| is_unix(&listen.value)).collect(),
         has_tls: file.listen.iter().map(|listen| listen.value.tls.is_some()).collect(),
+        has_http3: file.listen.iter().map(|listen| listen.value.http3.value).collect(),
         upstreams: upstream_names.iter().copied().zip(0..).collect(),
         upstream_names,
         has_cache: file.cache.is_some(),

@@ -43,6 +43,8 @@ pub(crate) struct Names<'f> {
     pub(crate) is_unix: Vec<bool>,
     /// For each listener, whether it has TLS.
     pub(crate) has_tls: Vec<bool>,
+    /// Whether it has HTTP/3, for each listener.
+    pub(crate) has_http3: Vec<bool>,
     /// The indices of upstreams, by name.
     pub(crate) upstreams: HashMap<&'f str, usize>,
     /// The names of upstreams, in the order of the file.

@@ -117,7 +117,7 @@ fn check_listener(listen: &Listen, has_proxies_in_front: bool, reader: &mut Read
 
 /// Where HTTP/3 cannot be spoken, and why.
 fn check_http3(listen: &Listen, reader: &mut Reader<'_>) {
-    let Listen { address, proxy_protocol, tcp, passthrough, tls, http3, profile, link, .. } = listen;
+    let Listen { address, proxy_protocol, tcp, passthrough, tls, http3, .. } = listen;
     if !http3.value {
         return;
     }
@@ -125,8 +125,6 @@ fn check_http3(listen: &Listen, reader: &mut Reader<'_>) {
         negotiation_options::settings(tls.value.negotiation.clone()).permits(TlsVersion::Tls13)
     };
     let is_unix = address.as_ref().is_some_and(|address| address.value.tcp().is_none());
-    let is_delayed =
-        profile.is_some() || link.connect_delay.is_some() || link.latency.is_some() || link.loss.is_some();
     let refusals = [
         (is_unix, "http3 is there at a Unix socket: QUIC is spoken over UDP", "an address with a port"),
         (tcp.is_some(), "http3 is there together with tcp, which passes on bytes of TCP", "one of them"),
@@ -150,11 +148,6 @@ fn check_http3(listen: &Listen, reader: &mut Reader<'_>) {
             tls.as_ref().is_some_and(|tls| !tls.value.client_rules.is_empty()),
             "http3 is there together with client_certificates_by_name: a handshake of QUIC begins before the name is known",
             "client_certificates for all names, or two listeners",
-        ),
-        (
-            is_delayed,
-            "http3 is there together with an emulated link, which delays connections of TCP alone",
-            "one of them, or two listeners",
         ),
     ];
     if let Some((_, message, expected)) = refusals.into_iter().find(|(is_so, _, _)| *is_so) {

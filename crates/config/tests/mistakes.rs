@@ -448,12 +448,6 @@ fn tls_of_listeners() {
                 .to_owned(),
         ),
         (
-            "tls = { self_signed = true }\nhttp3 = true\nprofile = \"lte\"",
-            "6:9: http3 is there together with an emulated link, which delays connections of TCP alone; expected one of \
-             them, or two listeners"
-                .to_owned(),
-        ),
-        (
             "tls = { self_signed = true }\nhttp3 = true\npassthrough = [{ names = [\"a.example\"], upstream = \"app\" }]",
             "6:9: http3 is there together with passthrough, which passes on TLS over TCP; expected one of them, or two \
              listeners"

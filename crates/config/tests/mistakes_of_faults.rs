@@ -19,7 +19,8 @@ const WHAT: &str = "503 or another status, \"delay 200ms±50ms\", \"cut 10KB\", 
 const WHAT_OF_CONNECTIONS: &str = "connection reset, \"connection reset 500ms\" or \"10KB\", \"connection black-hole 5s\", \"connection \
                                    slow-start 2s\", \"connection slow-close 2s\", \"connection slice 100 10ms\", \"connection \
                                    limit 10KB\", \"connection half-open 10KB\", \"connection corrupt 1000\", connection \
-                                   bad-handshake or connection refuse, with up, down or both behind it";
+                                   bad-handshake, connection refuse, \"connection datagrams lose\", \"datagrams \
+                                   duplicate\" or \"datagrams delay 20ms\", with up, down or both behind it";
 
 #[test]
 fn mistakes() {
@@ -80,6 +81,13 @@ fn mistakes() {
             &[
                 "6:12: listener: \"bytes\" has no tls, so no handshake can fail there; expected a listener with tls, or \
                  \"connection reset\"",
+            ],
+        ),
+        (
+            "[[fault]]\ninject = \"connection datagrams lose\"",
+            &[
+                "5:10: inject: no listener has http3, and only that has datagrams; expected a listener with http3, or \
+                 loss and latency of a listener",
             ],
         ),
         (

@@ -36,6 +36,7 @@ use proxy::context::handover_state::HandoverState;
 use proxy::context::listening::ListenerId;
 use proxy::context::plan::Plan;
 use proxy::context::pressure::Pressure;
+use proxy::context::quic_processes::QuicProcesses;
 use proxy::context::worker::{Change, ListeningSocket, LogChange, Message};
 use proxy::faults::Faults;
 use proxy::faults::listeners;
@@ -72,6 +73,8 @@ pub(crate) struct Control {
     pub(crate) dashboard: Listener<PageAddress>,
     /// What each automatic certificate waits for.
     pub(crate) acme: crate::acme::Progress,
+    /// The processes before this one that may have connections of QUIC.
+    pub(crate) quic_processes: Arc<QuicProcesses>,
 }
 
 /// What a change starts from.
@@ -96,8 +99,8 @@ struct Open {
     bound: ListenAddress,
     /// All its sockets, for a process that takes over.
     copies: Arc<[OwnedFd]>,
-    /// Whether there are sockets of UDP, too.
-    has_udp: bool,
+    /// All its sockets of QUIC, for the same.
+    udp: Arc<[OwnedFd]>,
     /// Removed when it is not listened on any more.
     file: Option<Arc<SocketFile>>,
 }
@@ -202,6 +205,7 @@ impl Control {
             admin,
             dashboard,
             acme: Default::default(),
+            quic_processes: Arc::new(QuicProcesses::new(std::mem::take(&mut inherited.processes))),
         }))
     }
 
@@ -471,7 +475,7 @@ impl Control {
     pub(crate) fn leave(&self, has_successor: bool, message: impl Fn() -> Message) {
         self.is_leaving.store(true, Ordering::Release);
         for open in &mut lock(&self.held).open {
-            open.copies = Arc::default();
+            (open.copies, open.udp) = Default::default();
             if let Some(file) = open.file.take().filter(|_| has_successor) {
                 file.leave();
             }
@@ -517,13 +521,14 @@ impl Control {
             sockets.push((Purpose::Clients(open.configured.to_string()), copies));
         }
         sockets.extend(self.pass_on_own()?);
+        let quic = self.pass_on_quic(&open)?;
         let handover_state = HandoverState::of(&self.plan(), self.time());
         let faults = self.faults.handover(&self.plan().config, self.time_ns());
         let shaping = overrides.shaping.orders(self.time()).collect();
         // It stores from when it serves, which is before it says so.
         let orders = self.plan().cache.as_ref().map(Cache::hand_over_purges);
         let (successor, channel) =
-            upgrade(&Handover { sockets, overrides, shaping, faults, handover_state })?;
+            upgrade(&Handover { sockets, quic, overrides, shaping, faults, handover_state })?;
         // Whoever waits for a turn finds that nothing changes any more: the other process has what there was.
         self.is_leaving.store(true, Ordering::Release);
         drop(turn);
@@ -607,16 +612,17 @@ impl Control {
         for listener in &config.listeners {
             let address = &listener.address;
             let failed = |error| StartError::Listen { address: address.clone(), error };
-            let open_udp = |bound: &ListenAddress| -> Result<Vec<ListeningSocket>, StartError> {
-                let sockets = listen::open_udp(bound, self.workers.len()).map_err(failed)?;
-                Ok(sockets.into_iter().map(ListeningSocket::Udp).collect())
-            };
+            let passed_on = inherited.take_udp(&address.to_string());
+            let open_udp = |bound| self.open_udp(bound, passed_on).map_err(failed);
             if let Some(place) = known.iter().position(|open| open.configured == *address) {
                 let mut open = known.remove(place);
-                if listener.http3 && !open.has_udp {
-                    opened.push((open.id, open_udp(&open.bound)?));
+                if !listener.http3 {
+                    open.udp = Arc::default();
+                } else if open.udp.is_empty() {
+                    let (udp, sockets) = open_udp(&open.bound)?;
+                    opened.push((open.id, sockets));
+                    open.udp = udp;
                 }
-                open.has_udp = listener.http3;
                 next.push(open);
                 continue;
             }
@@ -631,11 +637,14 @@ impl Control {
             let copies = shared.iter().map(handover::copy).collect::<io::Result<_>>().map_err(failed)?;
             let id = ListenerId(self.last_listener.fetch_add(1, Ordering::Relaxed));
             opened.push((id, sockets.into_iter().map(ListeningSocket::Tcp).collect()));
+            let mut udp = Arc::default();
             if listener.http3 {
-                opened.push((id, open_udp(&bound)?));
+                let (copies, sockets) = open_udp(&bound)?;
+                opened.push((id, sockets));
+                udp = copies;
             }
-            let (configured, file, has_udp) = (address.clone(), file.map(Arc::new), listener.http3);
-            next.push(Open { id, configured, bound, copies, has_udp, file });
+            let (configured, file) = (address.clone(), file.map(Arc::new));
+            next.push(Open { id, configured, bound, copies, udp, file });
         }
         Ok((next, opened))
     }
@@ -645,7 +654,7 @@ impl Control {
     fn close_copies(&self, next: &[Open]) {
         let mut held = lock(&self.held);
         let goes = |open: &&mut Open| next.iter().all(|kept| kept.id != open.id);
-        held.open.iter_mut().filter(goes).for_each(|open| open.copies = Arc::default());
+        held.open.iter_mut().filter(goes).for_each(|open| (open.copies, open.udp) = Default::default());
     }
 
     /// Puts a plan in force. `log` is told if it is another one; what workers had of the one before comes back.

@@ -51,11 +51,21 @@ pub(crate) type Passed = (Purpose, Vec<OwnedFd>);
 #[derive(Debug, Default)]
 pub(crate) struct Handover {
     pub(crate) sockets: Vec<Passed>,
+    pub(crate) quic: QuicHandover,
     pub(crate) overrides: RuntimeOverrides,
     /// The operators' changes of rates and delays, each with its remaining time.
     pub(crate) shaping: Vec<ShapingOrder>,
     pub(crate) faults: Vec<FaultHandover>,
     pub(crate) handover_state: HandoverState,
+}
+
+/// What is handed over of QUIC.
+#[derive(Debug, Default)]
+pub(crate) struct QuicHandover {
+    /// The sockets of each listener, by its configured address, in the workers' order.
+    pub(crate) udp: Vec<(String, Vec<OwnedFd>)>,
+    /// The ways to the workers of this process and those before it, by generation, the newest first.
+    pub(crate) processes: Vec<(u8, Vec<OwnedFd>)>,
 }
 
 /// A message to the new process. The sockets themselves go beside it.
@@ -64,6 +74,13 @@ pub(crate) struct Handover {
 enum Part<C = ServerChange, B = HandoverPart> {
     Sockets {
         purpose: Purpose,
+    },
+    /// A part of its own: an older version knows no such purpose, and leaves the part.
+    Udp {
+        listener: String,
+    },
+    Process {
+        generation: u8,
     },
     Server {
         change: C,
@@ -95,6 +112,8 @@ const SERVING: &[u8] = b"serving";
 #[derive(Debug, Default)]
 pub struct Inheritance {
     sockets: Vec<(Purpose, OwnedFd)>,
+    udp: Vec<(String, OwnedFd)>,
+    pub(crate) processes: Vec<(u8, Vec<OwnedFd>)>,
     pub(crate) overrides: RuntimeOverrides,
     pub(crate) faults: Vec<FaultHandover>,
     pub(crate) handover_state: HandoverState,
@@ -124,7 +143,8 @@ impl Inheritance {
     }
 
     fn receive(channel: OwnedFd) -> io::Result<Self> {
-        let (mut sockets, mut faults) = (Vec::new(), Vec::new());
+        let (mut sockets, mut udp, mut processes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut faults = Vec::new();
         let (mut overrides, mut handover_state) = (RuntimeOverrides::default(), HandoverState::default());
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         loop {
@@ -133,6 +153,10 @@ impl Inheritance {
                 Part::Sockets { purpose } => {
                     sockets.extend(received.into_iter().map(|socket| (purpose.clone(), socket)));
                 }
+                Part::Udp { listener } => {
+                    udp.extend(received.into_iter().map(|socket| (listener.clone(), socket)));
+                }
+                Part::Process { generation } => join(&mut processes, generation, received),
                 Part::Server { change } => overrides.insert(change),
                 Part::Shaping { order } => overrides.shaping.inherit(&order),
                 Part::Maintenance { switch } => overrides.maintenance.inherit(*switch),
@@ -141,10 +165,23 @@ impl Inheritance {
                 Part::Unknown => {}
                 Part::End => {
                     let predecessor = Some(Predecessor(channel));
-                    return Ok(Self { sockets, overrides, faults, handover_state, predecessor });
+                    return Ok(Self {
+                        sockets,
+                        udp,
+                        processes,
+                        overrides,
+                        faults,
+                        handover_state,
+                        predecessor,
+                    });
                 }
             }
         }
+    }
+
+    /// Takes the sockets of QUIC of a listener.
+    pub(crate) fn take_udp(&mut self, listener: &str) -> Vec<OwnedFd> {
+        self.udp.extract_if(.., |(of, _)| of == listener).map(|(_, socket)| socket).collect()
     }
 
     /// Takes the sockets for a purpose.
@@ -163,6 +200,14 @@ impl Predecessor {
     /// The channel to the previous process, which sends purges until it ends.
     pub(crate) fn into_channel(self) -> OwnedFd {
         self.0
+    }
+}
+
+/// A process with many workers takes several messages.
+fn join(processes: &mut Vec<(u8, Vec<OwnedFd>)>, generation: u8, received: Vec<OwnedFd>) {
+    match processes.last_mut() {
+        Some((of, sockets)) if *of == generation => sockets.extend(received),
+        _ => processes.push((generation, received)),
     }
 }
 
@@ -188,10 +233,13 @@ fn receive_message(channel: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, V
 /// Sends the handover to the new process.
 pub(crate) fn give(channel: &OwnedFd, handover: &Handover) -> io::Result<()> {
     for (purpose, sockets) in &handover.sockets {
-        for some in sockets.chunks(SOCKETS_MAX) {
-            let some: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
-            send_part(channel, &Given::Sockets { purpose: purpose.clone() }, &some)?;
-        }
+        send_sockets(channel, &Given::Sockets { purpose: purpose.clone() }, sockets)?;
+    }
+    for (listener, sockets) in &handover.quic.udp {
+        send_sockets(channel, &Given::Udp { listener: listener.clone() }, sockets)?;
+    }
+    for (generation, sockets) in &handover.quic.processes {
+        send_sockets(channel, &Given::Process { generation: *generation }, sockets)?;
     }
     for change in handover.overrides.changes() {
         send_part(channel, &Given::Server { change }, &[])?;
@@ -209,6 +257,14 @@ pub(crate) fn give(channel: &OwnedFd, handover: &Handover) -> io::Result<()> {
         send_part(channel, &Given::Known { part }, &[])?;
     }
     send_part(channel, &Given::End, &[])
+}
+
+fn send_sockets(channel: &OwnedFd, part: &Given<'_>, sockets: &[OwnedFd]) -> io::Result<()> {
+    for some in sockets.chunks(SOCKETS_MAX) {
+        let some: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
+        send_part(channel, part, &some)?;
+    }
+    Ok(())
 }
 
 type Given<'a> = Part<&'a ServerChange, &'a HandoverPart>;
@@ -305,6 +361,10 @@ mod tests {
         let faults = vec![FaultHandover::Unknown; 2];
         let handover = Handover {
             sockets,
+            quic: QuicHandover {
+                udp: vec![("*:1".to_owned(), copies(2))],
+                processes: vec![(0, copies(many)), (255, copies(1))],
+            },
             overrides: overrides.clone(),
             shaping: vec![order.clone()],
             faults: faults.clone(),
@@ -327,6 +387,10 @@ mod tests {
             assert_eq!(TcpListener::from(socket).local_addr().ok(), Some(address));
         }
         assert_eq!(inheritance.take(&admin).len(), 1);
+        assert_eq!((inheritance.take_udp("*:2").len(), inheritance.take_udp("*:1").len()), (0, 2));
+        let processes =
+            inheritance.processes.iter().map(|(generation, sockets)| (*generation, sockets.len()));
+        assert_eq!(processes.collect::<Vec<_>>(), [(0, many), (255, 1)]);
         inheritance.predecessor.as_ref().expect("it has one").may_go();
         assert!(matches!(word(&here, PATIENCE), Ok(Word::Serving)));
         drop(inheritance);

@@ -285,6 +285,7 @@ pub(crate) fn start_resolving(
             epoch: running.control.epoch,
             pressure: Arc::clone(&running.control.pressure),
             faults: Arc::clone(&running.control.faults),
+            quic_processes: Arc::clone(&running.control.quic_processes),
         };
         running
             .workers

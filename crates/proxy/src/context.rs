@@ -50,6 +50,8 @@ pub mod under_way;
 pub mod tracing;
 /// QUIC endpoints of a worker.
 pub(crate) mod quic_hosts;
+/// The processes of an upgrade that share QUIC sockets.
+pub mod quic_processes;
 /// A request as routes see it.
 pub(crate) mod seen;
 /// The plan as one worker uses it.

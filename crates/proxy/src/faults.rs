@@ -22,7 +22,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use config::{Config, FaultRule, IpNet, Settings};
 use route::{Fields as _, FirstRequests, RouteTable};
-use shape::{ConnectionFault, Dice, Draws, Fault};
+use shape::{ConnectionFault, DatagramEffect, Dice, Directions, Draws, Fault};
 use telemetry::message;
 use tokio::sync::{Notify, watch};
 
@@ -42,6 +42,7 @@ const BY_REQUEST: &str = "asked for";
 pub struct Faults {
     is_on: AtomicBool,
     breaks_connections: AtomicBool,
+    harms_datagrams: AtomicBool,
     set: ArcSwap<Set>,
     held: Mutex<Held>,
     /// Told when there are other rules.
@@ -140,6 +141,7 @@ impl Faults {
         Arc::new(Self {
             is_on: AtomicBool::new(set.is_on()),
             breaks_connections: AtomicBool::new(set.breaks_connections()),
+            harms_datagrams: AtomicBool::new(set.harms_datagrams()),
             set: ArcSwap::from_pointee(set),
             held: Mutex::new(held),
             changed: Notify::new(),
@@ -155,6 +157,12 @@ impl Faults {
     #[inline]
     pub(crate) fn breaks_connections(&self) -> bool {
         self.breaks_connections.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is any fault rule for datagrams.
+    #[inline]
+    pub(crate) fn harms_datagrams(&self) -> bool {
+        self.harms_datagrams.load(Ordering::Relaxed)
     }
 
     /// Whether there is any fault rule for requests.
@@ -268,6 +276,24 @@ impl Faults {
         self.set.load().rules.iter().filter(may_happen).find_map(|rule| rule.draw(&seen, "", now_ns))
     }
 
+    /// Draws what becomes of a datagram from a client (`is_up`) or to it: the first fault of those that happen.
+    pub(crate) fn draw_datagram(
+        &self,
+        listener: Option<usize>,
+        client: IpAddr,
+        is_up: bool,
+        now_ns: u64,
+    ) -> Option<(Drawn, DatagramEffect)> {
+        let seen = connection(listener.unwrap_or(usize::MAX), client);
+        let other_way = if is_up { Directions::Down } else { Directions::Up };
+        self.set.load().rules.iter().find_map(|rule| match rule.settings.fault {
+            Fault::Connection(ConnectionFault::Datagrams { effect, ways }) if ways != other_way => {
+                Some((rule.draw(&seen, "", now_ns)?, effect))
+            }
+            _ => None,
+        })
+    }
+
     /// The rule because of which a listener refuses connections now.
     pub fn refuses(&self, listener: usize, now_ns: u64) -> Option<Arc<Rule>> {
         // Whose they would be does not count.
@@ -309,6 +335,7 @@ impl Faults {
         self.set.store(Arc::clone(&set));
         self.is_on.store(set.is_on(), Ordering::Relaxed);
         self.breaks_connections.store(set.breaks_connections(), Ordering::Relaxed);
+        self.harms_datagrams.store(set.harms_datagrams(), Ordering::Relaxed);
         for gone in before.rules.iter().filter(|rule| !set.rules.iter().any(|kept| Arc::ptr_eq(kept, rule))) {
             gone.end();
         }
@@ -382,8 +409,13 @@ impl Set {
     }
 
     fn breaks_connections(&self) -> bool {
-        let is_of_them = |fault: &Fault| fault.is_of_connections() && !fault.is_of_listeners();
+        let is_of_them =
+            |fault: &Fault| fault.is_of_connections() && !fault.is_of_listeners() && !fault.is_of_datagrams();
         self.rules.iter().any(|rule| is_of_them(&rule.settings.fault))
+    }
+
+    fn harms_datagrams(&self) -> bool {
+        self.rules.iter().any(|rule| rule.settings.fault.is_of_datagrams())
     }
 
     fn refusals(&self) -> impl Iterator<Item = &Arc<Rule>> {

@@ -6,6 +6,8 @@
 pub mod listen;
 /// QUIC endpoints, and which connections they accept.
 pub(crate) mod quic;
+/// QUIC over an upgrade: what processes pass on to each other.
+pub(crate) mod quic_upgrade;
 /// Wake-up coalescing: a short sleep that saves many wake-ups.
 pub(crate) mod wakeup_coalescing;
 
@@ -31,6 +33,7 @@ use crate::context::logging::Logging;
 use crate::context::plan::{Listener, Plan};
 use crate::context::pressure::Pressure;
 use crate::context::quic_hosts::QuicHosts;
+use crate::context::quic_processes::QuicProcesses;
 use crate::context::snapshot::Snapshot;
 use crate::context::under_way::Watched;
 use crate::context::worker::{Change, ListeningSocket, Loads, LogChange, Message, State, Worker};
@@ -83,6 +86,8 @@ pub struct Parts {
     pub pressure: Arc<Pressure>,
     /// The fault rules.
     pub faults: Arc<Faults>,
+    /// The processes before this one.
+    pub quic_processes: Arc<QuicProcesses>,
 }
 
 /// Starts a worker. The future is the body of its thread, and runs until the worker is stopped or drained.
@@ -106,7 +111,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
         newest: Cell::new(None),
         accepting: RefCell::default(),
         early: RefCell::default(),
-        quic_hosts: QuicHosts::default(),
+        quic_hosts: QuicHosts { processes: parts.quic_processes, ..QuicHosts::default() },
         deadlines: Deadlines::new(),
         slots: ExchangeSlots::new(client::serve_slot),
         buffers: Buffers::default(),
@@ -140,12 +145,14 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
     });
     keep_time(&worker);
     worker.listen(&listeners, opened, &[]);
+    quic_upgrade::hear_predecessors(&worker);
     while let Some(message) = messages.recv().await {
         match message {
             Message::Connection(stream, peer, listener) => worker.take_over(stream, peer, listener),
             Message::Change(change) => worker.change(*change).await,
             Message::Listen(listener) => worker.listen_again(listener),
             Message::Datagram(endpoint, datagram) => worker.take_datagram(endpoint, *datagram),
+            Message::NextProcess(channel) => quic_upgrade::meet(&worker, channel),
             Message::Room(waiting) => worker.call_next(&waiting),
             Message::GiveUpIdle => worker.give_up_own_idle(),
             Message::Look(requests_max, answer) => worker.show(requests_max, &answer),
@@ -313,7 +320,7 @@ impl Worker {
                         listen::accept(Rc::clone(self), Rc::clone(listening), socket, listening.settled());
                     self.accepting.borrow_mut().push(tokio::task::spawn_local(accept));
                 }
-                ListeningSocket::Udp(socket) => quic::begin(self, listening, socket),
+                ListeningSocket::Udp(socket, place) => quic::begin(self, listening, socket, place),
             }
         }
         drop(listenings);
@@ -374,6 +381,7 @@ impl Worker {
         self.state.set(State::Leaving);
         self.is_leaving.notify_waiters();
         self.quic_hosts.settle();
+        self.quic_hosts.leave_receiving(State::Leaving);
         self.deadlines.wake_idle();
         for task in self.accepting.take() {
             let _ = task.await;
@@ -421,7 +429,7 @@ impl Worker {
             Message::Datagram(endpoint, datagram) => self.take_datagram(endpoint, *datagram),
             Message::GiveUpIdle => self.give_up_own_idle(),
             Message::Look(requests_max, answer) => self.show(requests_max, &answer),
-            Message::Retire | Message::Change(_) | Message::Listen(_) => {}
+            Message::Retire | Message::Change(_) | Message::Listen(_) | Message::NextProcess(_) => {}
             Message::Stop => return true,
         }
         false

@@ -40,6 +40,18 @@ impl Latency {
     }
 }
 
+impl Latency {
+    /// Whether datagram number `index` is lost, and else its delay. A lost one stays lost: who sends it again is its sender.
+    pub fn draw_datagram(&self, index: u64, bytes: usize, random: [u64; 2]) -> (bool, u64) {
+        let Some(Loss { per_million, .. }) = self.loss else {
+            return (false, self.delay.draw_ns(index, random[0]));
+        };
+        let packets = bytes.div_ceil(PACKET_BYTES) as f64;
+        let none_is_lost = (1.0 - f64::from(per_million) / 1e6).powf(packets);
+        (unit(random[1]) > none_is_lost, self.delay.draw_ns(index, random[0]))
+    }
+}
+
 /// Delayed bytes in order, followed by the end of the stream.
 #[derive(Debug)]
 pub struct DelayLine {

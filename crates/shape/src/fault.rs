@@ -60,6 +60,27 @@ pub enum ConnectionFault {
     BadHandshake,
     /// Refuses every connection of the listener.
     Refuse,
+    /// Harms datagrams of QUIC, each by itself.
+    Datagrams {
+        /// What becomes of a datagram.
+        effect: DatagramEffect,
+        /// The directions that are affected.
+        ways: Directions,
+    },
+}
+
+/// What becomes of a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DatagramEffect {
+    /// It is lost.
+    Lose,
+    /// It comes twice.
+    Duplicate,
+    /// It comes so much later, behind others.
+    Delay {
+        /// How much later.
+        by: Duration,
+    },
 }
 
 /// Directions of a connection.
@@ -77,6 +98,11 @@ impl Fault {
     /// Whether the fault applies to connections, not to the requests on them.
     pub fn is_of_connections(&self) -> bool {
         matches!(self, Self::Connection(_))
+    }
+
+    /// Whether the fault applies to datagrams of QUIC.
+    pub fn is_of_datagrams(&self) -> bool {
+        matches!(self, Self::Connection(ConnectionFault::Datagrams { .. }))
     }
 
     /// Whether the fault applies to a listener as a whole: no connection is accepted.

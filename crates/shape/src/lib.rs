@@ -34,7 +34,7 @@ pub use bucket::Bucket;
 pub use delay::{Delay, Jitter};
 pub use delay_line::{DelayLine, Latency, Loss};
 pub use draw::{Draws, number_of};
-pub use fault::{ConnectionFault, Directions, Fault};
+pub use fault::{ConnectionFault, DatagramEffect, Directions, Fault};
 pub use limit::{Limit, Model};
 pub use line::{Grant, Line, StreamId};
 pub use occasion::{Dice, Occasion, Share};

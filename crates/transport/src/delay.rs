@@ -24,7 +24,8 @@ impl Delayed {
         Some(known.unwrap_or_else(|| Arc::new(Self { settings: settings.clone(), drawn: AtomicU64::new(0) })))
     }
 
-    fn draw_ns(&self) -> u64 {
+    /// Draws a delay.
+    pub(crate) fn draw_ns(&self) -> u64 {
         self.settings.draw_ns(self.drawn.fetch_add(1, Ordering::Relaxed), fastrand::u64(..))
     }
 }

@@ -17,6 +17,7 @@ use crate::connection::Connection;
 use crate::deadline::Deadlines;
 use crate::pipes::Pipes;
 use crate::tcp::{Follows, Pipe};
+use crate::waits::Waits;
 
 /// Frames that are gathered before a stream has to wait for its turn.
 const GATHER_MAX: usize = PIECE;
@@ -74,7 +75,7 @@ struct Shared {
     deadlines: Rc<Deadlines>,
     engine: RefCell<http2::Connection>,
     /// Who waits for each stream.
-    waits: RefCell<Vec<Wait>>,
+    waits: Waits,
     turns: RefCell<Turns>,
     /// Frames that go from a pipe to the connection.
     piped: RefCell<Option<Piped>>,
@@ -97,32 +98,6 @@ pub struct Wrong {
     pub is_too_large: bool,
     /// Description of the error.
     pub text: String,
-}
-
-/// The task that a stream belongs to, and what it waits for.
-#[derive(Default)]
-struct Wait {
-    task: Option<Waker>,
-    to_read: bool,
-    to_write: bool,
-    for_reset: bool,
-}
-
-impl Wait {
-    fn wake(&mut self) {
-        (self.to_read, self.to_write, self.for_reset) = (false, false, false);
-        if let Some(task) = &self.task {
-            task.wake_by_ref();
-        }
-    }
-
-    fn by(&mut self, context: &Context<'_>) -> &mut Self {
-        match &mut self.task {
-            Some(task) => task.clone_from(context.waker()),
-            none => *none = Some(context.waker().clone()),
-        }
-        self
-    }
 }
 
 /// The order in which streams may go on sending.
@@ -164,7 +139,7 @@ impl H2Connection {
             stock,
             deadlines,
             engine: RefCell::new(engine),
-            waits: RefCell::default(),
+            waits: Waits::default(),
             turns: RefCell::default(),
             piped: RefCell::default(),
             stalled: Cell::default(),
@@ -230,17 +205,12 @@ impl H2Connection {
     }
 
     fn happened(&self, event: Event) {
-        let mut waits = self.0.waits.borrow_mut();
-        let mut wake = |key: Key, wants: fn(&Wait) -> bool| {
-            if let Some(wait) = waits.get_mut(key).filter(|wait| wants(wait)) {
-                wait.wake();
-            }
-        };
+        let waits = &self.0.waits;
         match event {
-            Event::Readable(key) => wake(key, |wait| wait.to_read),
-            Event::Writable(key) => wake(key, |wait| wait.to_write),
-            Event::Reset(key) => wake(key, |wait| wait.to_read || wait.to_write || wait.for_reset),
-            Event::AllWritable => waits.iter_mut().filter(|wait| wait.to_write).for_each(Wait::wake),
+            Event::Readable(key) => waits.wake(key, |wait| wait.to_read),
+            Event::Writable(key) => waits.wake(key, |wait| wait.to_write),
+            Event::Reset(key) => waits.wake(key, |wait| wait.to_read || wait.to_write || wait.for_reset),
+            Event::AllWritable => waits.wake_all(|wait| wait.to_write),
             // Turns are given by the driver.
             Event::Opened(_) | Event::Room | Event::GoingAway => {}
         }
@@ -337,7 +307,7 @@ impl H2Connection {
         }
         if let Some(key) = turns.waiting.pop_front() {
             turns.current = Some(key);
-            self.0.waits.borrow_mut()[key].wake();
+            self.0.waits.wake(key, |_| true);
             self.stir();
         }
     }
@@ -374,7 +344,7 @@ impl H2Connection {
         // What the kernel does not take at once is lost, like the connection.
         let _ = self.poll_send(&mut Context::from_waker(Waker::noop()));
         self.0.is_over.set(true);
-        self.0.waits.borrow_mut().iter_mut().for_each(Wait::wake);
+        self.0.waits.wake_all(|_| true);
         // A peer that has closed already needs no telling.
         let _ = self.0.connection.shutdown_write();
     }
@@ -397,16 +367,12 @@ impl H2Connection {
 impl H2Connection {
     /// Registers a stream that an exchange uses from now on.
     pub fn hold(&self, key: Key) {
-        let mut waits = self.0.waits.borrow_mut();
-        if waits.len() <= key {
-            waits.resize_with(key + 1, Wait::default);
-        }
-        waits[key] = Wait::default();
+        self.0.waits.hold(key);
     }
 
     /// Releases a stream whose exchange has ended.
     pub fn release(&self, key: Key) {
-        self.0.waits.borrow_mut()[key] = Wait::default();
+        self.0.waits.release(key);
         let turns = &mut *self.0.turns.borrow_mut();
         turns.waiting.retain(|&other| other != key);
         turns.current = turns.current.filter(|&current| current != key);
@@ -469,7 +435,7 @@ impl H2Connection {
         if self.is_over() || self.0.engine.borrow().is_readable(key) {
             return Poll::Ready(());
         }
-        self.0.waits.borrow_mut()[key].by(context).to_read = true;
+        self.0.waits.of(key, context).to_read = true;
         Poll::Pending
     }
 
@@ -488,7 +454,7 @@ impl H2Connection {
             }
             None if self.is_over() => Poll::Ready(Err(Gone::Broken)),
             None => {
-                self.0.waits.borrow_mut()[key].by(context).to_read = true;
+                self.0.waits.of(key, context).to_read = true;
                 Poll::Pending
             }
         }
@@ -505,7 +471,7 @@ impl H2Connection {
         if self.is_over() || engine.has_of_body(key, wanted.min(engine.gathers())) {
             return Poll::Ready(());
         }
-        self.0.waits.borrow_mut()[key].by(context).to_read = true;
+        self.0.waits.of(key, context).to_read = true;
         Poll::Pending
     }
 
@@ -530,7 +496,7 @@ impl H2Connection {
         if self.is_over() || self.0.engine.borrow().is_broken(key) {
             return Poll::Ready(());
         }
-        self.0.waits.borrow_mut()[key].by(context).for_reset = true;
+        self.0.waits.of(key, context).for_reset = true;
         Poll::Pending
     }
 
@@ -570,7 +536,7 @@ impl H2Connection {
         if of_stream > 0 {
             self.wait_for_turn(context, key);
         }
-        self.0.waits.borrow_mut()[key].by(context).to_write = true;
+        self.0.waits.of(key, context).to_write = true;
         Poll::Pending
     }
 
@@ -579,7 +545,7 @@ impl H2Connection {
         if !waiting.contains(&key) {
             waiting.push_back(key);
         }
-        self.0.waits.borrow_mut()[key].by(context).to_write = true;
+        self.0.waits.of(key, context).to_write = true;
     }
 
     /// Whether a stream need not wait for others.

@@ -15,10 +15,14 @@ use tls::Agreed;
 
 use crate::h2_connection::Wrong;
 use crate::quic_endpoint::Shared as Endpoint;
+use crate::quic_held::Held;
+use crate::waits::Waits;
 
 /// Bytes that a connection holds for a peer that has not acknowledged them: at least so many, at most so many, and twice what
 /// its path takes in a round trip.
 const UNACKNOWLEDGED: std::ops::RangeInclusive<u64> = 128 * 1024..=4 << 20;
+/// What each connection may have of that, whatever others have.
+const UNACKNOWLEDGED_OWN: u64 = 512 * 1024;
 /// The streams of a connection that are no requests: control, encoder and decoder stream.
 const OWN_STREAMS: usize = 3;
 /// What is read of a stream before others have their turn.
@@ -34,7 +38,7 @@ struct Shared {
     at: usize,
     core: RefCell<Core>,
     /// Who waits for each stream.
-    waits: RefCell<Vec<Wait>>,
+    waits: Waits,
     /// The task that serves the connection.
     task: RefCell<Option<Waker>>,
     /// Whether the endpoint is to drive it.
@@ -57,34 +61,9 @@ pub(crate) struct Core {
     is_handshaking: bool,
     opened: Vec<Key>,
     end: Option<End>,
-}
-
-/// The task that a stream belongs to, and what it waits for.
-#[derive(Default)]
-struct Wait {
-    task: Option<Waker>,
-    to_read: bool,
-    to_write: bool,
-    for_reset: bool,
-    /// Whether QUIC has taken all that it has room for.
-    is_full: bool,
-}
-
-impl Wait {
-    fn wake(&mut self) {
-        (self.to_read, self.to_write, self.for_reset) = (false, false, false);
-        if let Some(task) = &self.task {
-            task.wake_by_ref();
-        }
-    }
-
-    fn by(&mut self, context: &Context<'_>) -> &mut Self {
-        match &mut self.task {
-            Some(task) => task.clone_from(context.waker()),
-            none => *none = Some(context.waker().clone()),
-        }
-        self
-    }
+    held: Held,
+    /// What it may have under way beyond the share that each connection has.
+    granted: usize,
 }
 
 /// How a connection ended.
@@ -98,6 +77,14 @@ pub enum End {
     Violated(String),
     /// The peer violated HTTP/3 or a limit, and is to be told so.
     Broken(Broken),
+    /// The peer has sent so many pieces with gaps between them that they cannot be held.
+    Scattered,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.endpoint.grants.change(self.core.get_mut().granted, 0);
+    }
 }
 
 /// The streams of QUIC, as far as HTTP/3 sends on them.
@@ -153,12 +140,14 @@ impl H3Connection {
             is_handshaking: true,
             opened: Vec::new(),
             end: None,
+            held: Held::default(),
+            granted: 0,
         };
         Self(Rc::new(Shared {
             endpoint,
             at: handle.0,
             core: RefCell::new(core),
-            waits: RefCell::default(),
+            waits: Waits::default(),
             task: RefCell::default(),
             is_enqueued: Cell::default(),
             is_over: Cell::default(),
@@ -196,9 +185,28 @@ impl H3Connection {
         if !self.0.is_over.get() {
             self.flush(core);
         }
-        let window =
+        let wanted =
             (2 * core.quic.congestion_state().window()).clamp(*UNACKNOWLEDGED.start(), *UNACKNOWLEDGED.end());
-        core.quic.set_send_window(window);
+        // What a few fast connections have under way, many slow ones may not have.
+        let beyond = wanted.saturating_sub(UNACKNOWLEDGED_OWN) as usize;
+        if beyond != core.granted {
+            core.granted = self.0.endpoint.grants.change(core.granted, beyond);
+        }
+        core.quic.set_send_window(wanted.min(UNACKNOWLEDGED_OWN + core.granted as u64));
+    }
+
+    /// Takes what a datagram of the peer has told.
+    pub(crate) fn received(&self, event: quinn_proto::ConnectionEvent) {
+        let mut core = self.core();
+        core.quic.handle_event(event);
+        if core.held.received() {
+            let stats = core.quic.stats();
+            if core.held.is_too_much(&stats) && !self.is_over() {
+                self.end(&mut core, End::Scattered);
+            }
+        }
+        drop(core);
+        self.stir_within();
     }
 
     fn happened(&self, core: &mut Core, event: quinn_proto::Event) -> Result<(), Broken> {
@@ -248,7 +256,7 @@ impl H3Connection {
             core.end = Some(end);
         }
         self.0.is_over.set(true);
-        self.0.waits.borrow_mut().iter_mut().for_each(Wait::wake);
+        self.0.waits.wake_all(|_| true);
         self.wake_task();
     }
 
@@ -279,13 +287,8 @@ impl H3Connection {
                 self.tell(core)?;
             }
             StreamEvent::Writable { id } => {
-                if let Some(key) = http.key(id.into())
-                    && let Some(wait) = self.0.waits.borrow_mut().get_mut(key)
-                {
-                    wait.is_full = false;
-                    if wait.to_write {
-                        wait.wake();
-                    }
+                if let Some(key) = http.key(id.into()) {
+                    self.0.waits.has_room(key);
                 }
             }
             StreamEvent::Finished { .. } => self.wake_task(),
@@ -302,7 +305,7 @@ impl H3Connection {
 
     fn read_quietly(&self, core: &mut Core, id: StreamId) -> Result<(), Broken> {
         let now = self.now();
-        let Core { quic, http: Some(http), .. } = core else { return Ok(()) };
+        let Core { quic, http: Some(http), held, .. } = core else { return Ok(()) };
         for _ in 0..READS_MAX {
             let wanted = http.wanted(id.into());
             if wanted == 0 {
@@ -312,6 +315,7 @@ impl H3Connection {
             let Ok(mut chunks) = source.read(true) else { return Ok(()) };
             match chunks.next(wanted) {
                 Ok(Some(chunk)) => {
+                    held.read();
                     let is_last = matches!(chunks.next(0), Ok(None));
                     let _ = chunks.finalize();
                     http.receive(id.into(), &chunk.bytes, is_last, now)?;
@@ -336,12 +340,7 @@ impl H3Connection {
     /// Tells streams and the task what has happened in HTTP.
     fn tell(&self, core: &mut Core) -> Result<(), Broken> {
         while let Some(event) = core.http.as_mut().and_then(http3::Connection::next_event) {
-            let mut waits = self.0.waits.borrow_mut();
-            let mut wake = |key: Key, wants: fn(&Wait) -> bool| {
-                if let Some(wait) = waits.get_mut(key).filter(|wait| wants(wait)) {
-                    wait.wake();
-                }
-            };
+            let waits = &self.0.waits;
             match event {
                 Event::Opened(key) => {
                     core.opened.push(key);
@@ -354,10 +353,9 @@ impl H3Connection {
                     core.http.iter_mut().for_each(|http| http.take_back(key));
                     self.wake_task();
                 }
-                Event::Readable(key) => wake(key, |wait| wait.to_read),
-                Event::Reset(key) => wake(key, |wait| wait.to_read || wait.to_write || wait.for_reset),
+                Event::Readable(key) => waits.wake(key, |wait| wait.to_read),
+                Event::Reset(key) => waits.wake(key, |wait| wait.to_read || wait.to_write || wait.for_reset),
                 Event::Wanted(id) => {
-                    drop(waits);
                     self.read_quietly(core, stream(id))?;
                 }
                 Event::Prioritized(key) => prioritize(core, key),
@@ -507,16 +505,12 @@ impl H3Connection {
 impl H3Connection {
     /// Registers a stream that an exchange uses from now on.
     pub fn hold(&self, key: Key) {
-        let mut waits = self.0.waits.borrow_mut();
-        if waits.len() <= key {
-            waits.resize_with(key + 1, Wait::default);
-        }
-        waits[key] = Wait::default();
+        self.0.waits.hold(key);
     }
 
     /// Releases a stream whose exchange has ended.
     pub fn release(&self, key: Key) {
-        self.0.waits.borrow_mut()[key] = Wait::default();
+        self.0.waits.release(key);
         self.with(|connection, core| {
             let Some(http) = &mut core.http else { return };
             http.release(key);
@@ -581,7 +575,7 @@ impl H3Connection {
         if self.is_over() || self.look(|http| http.is_readable(key)) {
             return Poll::Ready(());
         }
-        self.0.waits.borrow_mut()[key].by(context).to_read = true;
+        self.0.waits.of(key, context).to_read = true;
         Poll::Pending
     }
 
@@ -602,7 +596,7 @@ impl H3Connection {
             }
             None if self.is_over() => Poll::Ready(Err(Gone::Broken)),
             None => {
-                self.0.waits.borrow_mut()[key].by(context).to_read = true;
+                self.0.waits.of(key, context).to_read = true;
                 Poll::Pending
             }
         }
@@ -613,7 +607,7 @@ impl H3Connection {
         if self.is_over() || self.look(|http| http.is_broken(key)) {
             return Poll::Ready(());
         }
-        self.0.waits.borrow_mut()[key].by(context).for_reset = true;
+        self.0.waits.of(key, context).for_reset = true;
         Poll::Pending
     }
 
@@ -660,7 +654,7 @@ impl H3Connection {
 
     /// Ready when a write would succeed, or fail.
     pub fn poll_writable(&self, context: &mut Context<'_>, key: Key) -> Poll<()> {
-        if self.check_open(key).is_some() || !self.0.waits.borrow()[key].is_full {
+        if self.check_open(key).is_some() || !self.0.waits.is_full(key) {
             return Poll::Ready(());
         }
         self.wait_for_room(context, key);
@@ -676,14 +670,12 @@ impl H3Connection {
     }
 
     fn wait_for_room(&self, context: &Context<'_>, key: Key) {
-        let mut waits = self.0.waits.borrow_mut();
-        let wait = waits[key].by(context);
-        (wait.to_write, wait.is_full) = (true, true);
+        self.0.waits.wait_for_room(key, context);
     }
 
-    /// Whether QUIC has taken all that it has room for on the stream.
-    pub fn is_full(&self, key: Key) -> bool {
-        self.0.waits.borrow()[key].is_full
+    /// Whether QUIC has taken all that it has room for on some stream.
+    pub fn is_full(&self) -> bool {
+        self.0.waits.some_are_full()
     }
 
     /// Ends the stream's outgoing message. `trailers` are HTTP/1.1 field lines, or empty.

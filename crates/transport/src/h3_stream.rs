@@ -84,9 +84,9 @@ impl Stream {
         self.connection.poll_writable(context, self.key)
     }
 
-    /// Whether the stream has data to send and no room, so that it should buffer little.
+    /// Whether any stream of the connection has data to send and no room: then all its streams should buffer little.
     pub fn is_crowded(&self) -> bool {
-        self.connection.is_full(self.key)
+        self.connection.is_full()
     }
 
     /// Ends the outgoing message, if it has not ended yet. `trailers` are HTTP/1.1 field lines.

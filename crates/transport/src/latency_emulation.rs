@@ -9,7 +9,9 @@ use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use shape::{DelayLine, Latency};
@@ -17,6 +19,7 @@ use shape::{DelayLine, Latency};
 use crate::alarm::{Alarm, Alarms};
 use crate::connection::Connection;
 use crate::delay::Delayed;
+use crate::quic_path::Passage;
 use crate::tcp::Follows;
 
 /// What is on its way at most, one way of one connection: a gigabit for an eighth of a second.
@@ -31,6 +34,8 @@ pub struct Link {
     settings: config::Link,
     /// What it takes to make a connection over it.
     connect_delay: Option<Arc<Delayed>>,
+    /// Datagrams so far: delays of a trace come in turn.
+    datagrams: AtomicU64,
     /// The current delay of bytes. After a reload, the link that replaces this one shares it.
     pub latency: Arc<InForce>,
 }
@@ -49,7 +54,12 @@ impl Link {
         let latency = before.map_or_else(fresh, |before| Arc::clone(&before.latency));
         let connects = before.and_then(|before| before.connect_delay.as_ref());
         let connect_delay = Delayed::new(settings.connect_delay.as_ref(), connects);
-        Some(Arc::new(Self { settings: settings.clone(), connect_delay, latency }))
+        Some(Arc::new(Self {
+            settings: settings.clone(),
+            connect_delay,
+            datagrams: AtomicU64::new(0),
+            latency,
+        }))
     }
 
     /// Applies the configured delay. Called when the plan of the link takes effect.
@@ -60,6 +70,21 @@ impl Link {
     /// Whether the link delays bytes.
     pub fn is_delayed(&self) -> bool {
         self.latency.load().is_some()
+    }
+
+    /// Whether the link does something with datagrams.
+    pub fn is_felt(&self) -> bool {
+        self.connect_delay.is_some() || self.is_delayed()
+    }
+
+    /// What becomes of a datagram, with which a connection `begins` or not.
+    pub fn passage(&self, bytes: usize, begins: bool) -> Passage {
+        let connects = self.connect_delay.as_ref().filter(|_| begins);
+        let alone = connects.map_or(Duration::ZERO, |delay| Duration::from_nanos(delay.draw_ns()));
+        let Some(latency) = &*self.latency.load() else { return Passage { alone, ..Passage::default() } };
+        let index = self.datagrams.fetch_add(1, Ordering::Relaxed);
+        let (is_lost, delay_ns) = latency.draw_datagram(index, bytes, [fastrand::u64(..), fastrand::u64(..)]);
+        Passage { is_lost, is_twice: false, delay: Duration::from_nanos(delay_ns), alone }
     }
 
     /// Waits for the configured delay of a new connection.

@@ -18,6 +18,8 @@ pub mod delay;
 pub mod dial;
 /// Shortage of file descriptors.
 pub mod descriptors;
+/// Which tasks wait for what of the streams of a connection.
+pub(crate) mod waits;
 /// An HTTP/2 connection, shared by its streams.
 pub mod h2_connection;
 /// An HTTP/2 stream that reads and writes like a connection.
@@ -26,8 +28,14 @@ pub mod h2_stream;
 pub mod quic_ids;
 /// A UDP socket for QUIC.
 pub mod quic_socket;
+/// An emulated path of datagrams.
+pub mod quic_path;
 /// A QUIC endpoint: a UDP socket and its connections.
 pub mod quic_endpoint;
+/// What QUIC holds of a peer that nobody has read.
+mod quic_held;
+/// Datagrams of QUIC between the processes of an upgrade.
+pub mod quic_strays;
 /// An HTTP/3 connection, shared by its streams.
 pub mod h3_connection;
 /// An HTTP/3 stream that reads and writes like a connection.

@@ -18,7 +18,8 @@ use quinn_proto::{
 use crate::alarm::{Alarm, Alarms};
 use crate::deadline::Deadlines;
 use crate::h3_connection::{Core, H3Connection};
-use crate::quic_ids::{Ids, Owner};
+use crate::quic_ids::{Destination, Ids, Owner};
+use crate::quic_path::{Path, Step, Weather};
 use crate::quic_socket::{Batch, QuicSocket};
 
 /// What is received and sent before other tasks have their turn.
@@ -28,8 +29,11 @@ const SENDS_PER_TURN: usize = 4;
 /// The most datagrams of a system call: more of them would leave at once than a link has room for.
 const SEGMENTS_MAX: usize = 10;
 
+/// What connections may have under way beyond their shares: some that are fast and far away.
+const GRANTED_MAX: usize = 32 << 20;
+
 /// Decides about connections that begin, and takes what is for others.
-pub trait Host {
+pub trait Host: Weather {
     /// What becomes of a connection that begins, while `pending` others have not done their handshake.
     fn admit(&self, arrival: &Arrival, pending: usize) -> Admission;
     /// A handshake has failed with the first datagram of its client, for this reason.
@@ -38,6 +42,12 @@ pub trait Host {
     fn begin(&self, connection: H3Connection);
     /// Takes a datagram for another endpoint; gives it back if there is no such endpoint.
     fn pass_on(&self, owner: Owner, datagram: Datagram) -> Option<Datagram>;
+    /// Whether clients that begin may be known to another process.
+    fn asks(&self) -> bool;
+    /// Takes a datagram of a client that begins, for a process that may know it; gives it back if there is none.
+    fn ask(&self, datagram: Datagram) -> Option<Datagram>;
+    /// Takes the first datagram of a connection that a closed endpoint does not begin; false if nobody else does, either.
+    fn decline(&self, datagram: Datagram) -> bool;
 }
 
 /// A connection that begins.
@@ -74,9 +84,30 @@ pub struct Datagram {
     pub ecn: Option<EcnCodepoint>,
 }
 
+impl Datagram {
+    /// The same once more.
+    pub(crate) fn again(&self) -> Self {
+        Self { bytes: self.bytes.clone(), ..*self }
+    }
+}
+
 /// A QUIC endpoint.
 #[derive(Clone)]
 pub struct QuicEndpoint(Rc<Shared>);
+
+/// What connections of an endpoint may have under way together, beyond the share of each.
+#[derive(Default)]
+pub(crate) struct Grants(Cell<usize>);
+
+impl Grants {
+    /// Gives a connection that had so much as much of what it wants as there is.
+    pub(crate) fn change(&self, had: usize, wanted: usize) -> usize {
+        let others = self.0.get() - had;
+        let granted = wanted.min(GRANTED_MAX.saturating_sub(others));
+        self.0.set(others + granted);
+        granted
+    }
+}
 
 /// What connections need of their endpoint.
 pub(crate) struct Shared {
@@ -95,6 +126,8 @@ pub(crate) struct Shared {
     /// Connections whose handshake is not done.
     pending: Cell<usize>,
     held: Cell<usize>,
+    pub(crate) grants: Grants,
+    path: Path,
     alarm: Alarm,
     alarms: Rc<Alarms>,
     /// When the alarm goes off.
@@ -127,6 +160,8 @@ impl QuicEndpoint {
             batch: RefCell::default(),
             pending: Cell::default(),
             held: Cell::default(),
+            grants: Grants::default(),
+            path: Path::default(),
             alarm: alarms.alarm(),
             alarms: Rc::clone(alarms),
             armed: Cell::default(),
@@ -148,9 +183,27 @@ impl QuicEndpoint {
         self.0.stir();
     }
 
-    /// Accepts connections again, if it has not ended.
-    pub fn reopen(&self) {
-        self.0.is_closing.set(false);
+    /// Whether it ends with its last connection.
+    pub fn is_closing(&self) -> bool {
+        self.0.is_closing.get()
+    }
+
+    /// Receives no more, since another process does. Datagrams come by [`take`](Self::take).
+    ///
+    /// # Errors
+    /// If there is no file descriptor left. Then this process goes on receiving, too.
+    pub fn leave_receiving(&self) -> std::io::Result<()> {
+        self.0.socket.leave_receiving()
+    }
+
+    /// Connections whose handshake is not done.
+    pub fn pending(&self) -> usize {
+        self.0.pending.get()
+    }
+
+    /// Whom a datagram is for.
+    pub fn destination(&self, datagram: &[u8]) -> Destination {
+        self.0.ids.destination(datagram)
     }
 
     /// Ends all connections at once, and tells their clients.
@@ -169,12 +222,15 @@ impl QuicEndpoint {
             none => *none = Some(context.waker().clone()),
         }
         shared.is_stirred.set(false);
+        shared.path.look(host);
         for _ in 0..ROUNDS_PER_TURN {
             let received = self.receive(context, host);
             let now = Instant::now();
+            self.pass(now, host);
             shared.ring(now);
             let drove = shared.drive_all(context, now);
-            if shared.is_closing.get() && shared.held.get() == 0 {
+            self.pass(now, host);
+            if shared.is_closing.get() && shared.held.get() == 0 && shared.path.due().is_none() {
                 return Poll::Ready(());
             }
             if !received && !drove {
@@ -203,23 +259,53 @@ impl QuicEndpoint {
         for received in batch.received() {
             let (remote, local, ecn) = (received.remote, received.local, received.ecn);
             for bytes in received.bytes.chunks(received.stride) {
-                let mut from = Datagram { bytes: Vec::new(), remote, local, ecn };
-                if let Some(owner) = self.0.ids.other_owner(bytes) {
-                    from.bytes = bytes.to_vec();
-                    match host.pass_on(owner, from) {
-                        None => continue,
-                        Some(back) => from = back,
-                    }
+                let from = Datagram { bytes: Vec::new(), remote, local, ecn };
+                if self.0.path.is_on() {
+                    let begins = self.0.ids.destination(bytes) == Destination::Beginning;
+                    let datagram = Datagram { bytes: bytes.to_vec(), ..from };
+                    self.0.path.received(datagram, begins, host, now);
+                    continue;
                 }
-                self.handle(bytes.into(), &from, now, host);
+                self.arrive(bytes, from, now, host);
             }
         }
         true
     }
 
+    /// Does what is due on an emulated path.
+    fn pass(&self, now: Instant, host: &impl Host) {
+        let path = &self.0.path;
+        path.decide(host, now);
+        while let Some(step) = path.next(now) {
+            match step {
+                Step::Receive(datagram) => {
+                    let bytes = datagram.bytes.clone();
+                    self.arrive(&bytes, Datagram { bytes: Vec::new(), ..datagram }, now, host);
+                }
+                // What the kernel has no room for is lost.
+                Step::Send(transmit, bytes) => _ = self.0.socket.send(&transmit, &bytes),
+            }
+        }
+    }
+
+    /// A datagram has arrived.
+    fn arrive(&self, bytes: &[u8], from: Datagram, now: Instant, host: &impl Host) {
+        let taken = match self.0.ids.destination(bytes) {
+            Destination::Here => Some(from),
+            Destination::Beginning if !host.asks() => Some(from),
+            Destination::Beginning => host.ask(Datagram { bytes: bytes.to_vec(), ..from }),
+            Destination::Other(owner) => host.pass_on(owner, Datagram { bytes: bytes.to_vec(), ..from }),
+        };
+        if let Some(from) = taken {
+            self.handle(bytes.into(), &from, now, host);
+        }
+    }
+
     /// Handles a datagram, of which `from` says where it comes from.
     fn handle(&self, bytes: bytes::BytesMut, from: &Datagram, now: Instant, host: &impl Host) {
         let shared = &*self.0;
+        // Others may begin what a closed endpoint does not.
+        let copy = shared.is_closing.get().then(|| bytes.clone());
         let mut out = shared.scratch.take();
         out.clear();
         let event =
@@ -228,28 +314,38 @@ impl QuicEndpoint {
             Some(DatagramEvent::ConnectionEvent(ConnectionHandle(at), event)) => {
                 let connection = shared.connections.borrow()[at].clone();
                 if let Some(connection) = connection {
-                    connection.core().quic.handle_event(event);
-                    connection.stir_within();
+                    connection.received(event);
                 }
             }
-            Some(DatagramEvent::NewConnection(incoming)) => self.greet(incoming, now, &mut out, host),
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                let copy = copy.map(|copy| Datagram { bytes: copy.to_vec(), ..*from });
+                self.greet(incoming, copy, now, &mut out, host);
+            }
             Some(DatagramEvent::Response(transmit)) => shared.send_aside(&transmit, &out),
             None => {}
         }
         shared.scratch.replace(out);
     }
 
-    /// A connection begins.
-    fn greet(&self, incoming: Incoming, now: Instant, out: &mut Vec<u8>, host: &impl Host) {
+    /// A connection begins; `copy` is its first datagram, if the endpoint begins none.
+    fn greet(
+        &self,
+        incoming: Incoming,
+        copy: Option<Datagram>,
+        now: Instant,
+        out: &mut Vec<u8>,
+        host: &impl Host,
+    ) {
         let shared = &*self.0;
         let arrival = Arrival {
             remote: incoming.remote_address(),
             local: incoming.local_ip(),
             is_validated: incoming.remote_address_validated(),
         };
-        let admission = match host.admit(&arrival, shared.pending.get()) {
-            _ if shared.is_closing.get() => Admission::Refuse,
-            admission => admission,
+        let admission = match copy.map(|copy| host.decline(copy)) {
+            Some(true) => Admission::Drop,
+            Some(false) => Admission::Refuse,
+            None => host.admit(&arrival, shared.pending.get()),
         };
         let mut engine = shared.engine.borrow_mut();
         out.clear();
@@ -402,7 +498,11 @@ impl Shared {
                 self.scratch.replace(bytes);
                 return true;
             };
-            if !self.socket.send(&transmit, &bytes[..transmit.size]) {
+            if self.path.is_on() {
+                self.path.send(&transmit, &bytes[..transmit.size]);
+                // The driver decides about it.
+                self.stir();
+            } else if !self.socket.send(&transmit, &bytes[..transmit.size]) {
                 bytes.truncate(transmit.size);
                 self.unsent.replace(Some((transmit, std::mem::take(&mut bytes))));
                 has_room = false;
@@ -417,7 +517,12 @@ impl Shared {
 
     /// Sends what is of no connection. Where the kernel has no room it is lost, as it could be on its way.
     fn send_aside(&self, transmit: &Transmit, bytes: &[u8]) {
-        self.socket.send(transmit, &bytes[..transmit.size]);
+        if self.path.is_on() {
+            self.path.send(transmit, &bytes[..transmit.size]);
+            self.stir();
+        } else {
+            self.socket.send(transmit, &bytes[..transmit.size]);
+        }
     }
 
     /// Notes when a connection has to be driven next. One that is to be driven later than it was stays where it is: most timers
@@ -436,7 +541,8 @@ impl Shared {
 
     /// Arms the alarm for the first timer. One that goes off too early costs a wake-up, and is cheaper than to move it.
     fn arm(&self, context: &mut Context<'_>, now: Instant) {
-        let Some(&(due, _)) = self.timers.borrow().first() else { return };
+        let first = self.timers.borrow().first().map(|&(due, _)| due);
+        let Some(due) = first.into_iter().chain(self.path.due()).min() else { return };
         if self.armed.get().is_some_and(|armed| armed <= due && armed > now) {
             return;
         }
@@ -445,5 +551,19 @@ impl Shared {
         if self.alarm.poll(context, self.alarms.after(wait)).is_ready() {
             self.stir();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grants_are_bounded_together() {
+        let grants = Grants::default();
+        let most = grants.change(0, GRANTED_MAX - 5);
+        assert_eq!((most, grants.change(0, 10)), (GRANTED_MAX - 5, 5));
+        assert_eq!(grants.change(most, 1), 1);
+        assert_eq!((grants.change(5, 20), grants.change(1, 0), grants.change(20, 0)), (20, 0, 0));
     }
 }

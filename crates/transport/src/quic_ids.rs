@@ -1,5 +1,5 @@
-//! Connection IDs of QUIC (RFC 9000 §5.1) that tell which endpoint of which worker a connection belongs to: the kernel
-//! chooses a worker by addresses, and those change.
+//! Connection IDs of QUIC (RFC 9000 §5.1) that tell which endpoint of which worker of which process a connection belongs to:
+//! the kernel chooses a worker by addresses, and those change; and an upgrade leaves a process its connections.
 //!
 //! Nobody else can read them, or tell which of them are of the same connection.
 
@@ -14,7 +14,7 @@ use siphasher::sip::SipHasher24;
 /// Random bytes of a connection ID, which come first.
 const RANDOM: usize = 8;
 /// The owner, hidden, and as much again that tells whether the ID is ours.
-const TAG: usize = 5;
+const TAG: usize = 6;
 /// The length of our connection IDs.
 pub const LEN: usize = RANDOM + TAG;
 /// The last two bytes of a tag before it is hidden.
@@ -23,10 +23,23 @@ const CHECK: [u8; 2] = [0x5a, 0xc3];
 /// What a connection belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
+    /// The process, counted from the first one over upgrades.
+    pub generation: u8,
     /// The index of the worker.
     pub worker: u16,
     /// The endpoint, among those of the worker.
     pub endpoint: u8,
+}
+
+/// Whom a datagram is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Destination {
+    /// Whoever has received it, as far as can be told.
+    Here,
+    /// Another endpoint.
+    Other(Owner),
+    /// A client has chosen its ID: it begins, or has begun and not yet heard of ours.
+    Beginning,
 }
 
 /// Makes connection IDs, and reads whose they are.
@@ -43,25 +56,29 @@ impl Ids {
         Self { key, owner, random: default_provider().secure_random }
     }
 
-    /// The owner of the connection that a datagram is for, if it is another one. A client chooses the IDs of its first packets
-    /// by itself: those are for whom they reach.
-    pub fn other_owner(&self, datagram: &[u8]) -> Option<Owner> {
-        let owner = self.owner(destination(datagram)?)?;
-        (owner != self.owner).then_some(owner)
+    /// Whom a datagram is for.
+    pub fn destination(&self, datagram: &[u8]) -> Destination {
+        let Some((id, is_first)) = destination(datagram) else { return Destination::Here };
+        match <&[u8; LEN]>::try_from(id).ok().and_then(|id| self.owner(id)) {
+            Some(owner) if owner == self.owner => Destination::Here,
+            Some(owner) => Destination::Other(owner),
+            None if is_first => Destination::Beginning,
+            None => Destination::Here,
+        }
     }
 
     fn owner(&self, id: &[u8; LEN]) -> Option<Owner> {
         let (random, hidden) = id.split_at(RANDOM);
         let mut tag = self.mask(random);
         tag.iter_mut().zip(hidden).for_each(|(byte, hidden)| *byte ^= hidden);
-        let [high, low, endpoint, check @ ..] = tag;
-        (check == CHECK).then_some(Owner { worker: u16::from_be_bytes([high, low]), endpoint })
+        let [generation, high, low, endpoint, check @ ..] = tag;
+        (check == CHECK).then_some(Owner { generation, worker: u16::from_be_bytes([high, low]), endpoint })
     }
 
     fn mask(&self, random: &[u8]) -> [u8; TAG] {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(random);
-        let [mask @ .., _, _, _] = hasher.finish().to_be_bytes();
+        let [mask @ .., _, _] = hasher.finish().to_be_bytes();
         mask
     }
 }
@@ -71,8 +88,9 @@ impl ConnectionIdGenerator for Ids {
         let mut id = [0; LEN];
         // Without random bytes no handshake would have come this far.
         let _ = self.random.fill(&mut id[..RANDOM]);
-        let [high, low] = self.owner.worker.to_be_bytes();
-        let tag = [high, low, self.owner.endpoint, CHECK[0], CHECK[1]];
+        let Owner { generation, worker, endpoint } = self.owner;
+        let [high, low] = worker.to_be_bytes();
+        let tag = [generation, high, low, endpoint, CHECK[0], CHECK[1]];
         let mask = self.mask(&id[..RANDOM]);
         for (byte, (tag, mask)) in id[RANDOM..].iter_mut().zip(tag.into_iter().zip(mask)) {
             *byte = tag ^ mask;
@@ -94,19 +112,18 @@ impl ConnectionIdGenerator for Ids {
     }
 }
 
-/// The destination of a datagram that has one of our IDs: its first packet has a short header, or is of the type Handshake
-/// (RFC 9000 §17.2.4, §17.3).
-fn destination(datagram: &[u8]) -> Option<&[u8; LEN]> {
+/// The destination of a datagram's first packet, and whether it is one of those that have an ID which the client has chosen,
+/// until it hears of ours (RFC 9000 §7.2, §17.2, §17.3).
+fn destination(datagram: &[u8]) -> Option<(&[u8], bool)> {
     const LONG: u8 = 0x80;
     const TYPE: u8 = 0x30;
-    const HANDSHAKE: u8 = 0x20;
+    const INITIAL: u8 = 0x00;
     let first = *datagram.first()?;
-    let id = match first & LONG {
-        0 => datagram.get(1..),
-        _ if first & TYPE == HANDSHAKE && usize::from(*datagram.get(5)?) == LEN => datagram.get(6..),
-        _ => None,
-    };
-    id?.first_chunk()
+    if first & LONG == 0 {
+        return Some((datagram.get(1..=LEN)?, false));
+    }
+    let len = usize::from(*datagram.get(5)?);
+    Some((datagram.get(6..6 + len)?, first & TYPE == INITIAL))
 }
 
 #[cfg(test)]
@@ -115,43 +132,48 @@ mod tests {
 
     const KEY: [u8; 16] = *b"0123456789abcdef";
 
-    fn ids(worker: u16, endpoint: u8) -> Ids {
-        Ids::new(KEY, Owner { worker, endpoint })
+    fn ids(generation: u8, worker: u16, endpoint: u8) -> Ids {
+        Ids::new(KEY, Owner { generation, worker, endpoint })
     }
 
     #[test]
     fn an_id_tells_its_owner_to_those_who_have_the_key() {
-        let [mut own, other] = [ids(1000, 3), ids(2, 3)];
+        let owner = Owner { generation: 255, worker: 1000, endpoint: 3 };
+        let [mut own, other] = [ids(255, 1000, 3), ids(0, 1000, 3)];
         for _ in 0..100 {
             let id = own.generate_cid();
             let short = [&[0x40], &id[..], b"rest"].concat();
             let handshake = [&[0xe0, 0, 0, 0, 1, LEN as u8], &id[..], b"rest"].concat();
-            for datagram in [&short, &handshake] {
-                assert_eq!(own.other_owner(datagram), None);
-                assert_eq!(other.other_owner(datagram), Some(Owner { worker: 1000, endpoint: 3 }));
+            let initial = [&[0xc0, 0, 0, 0, 1, LEN as u8], &id[..], b"rest"].concat();
+            for datagram in [&short, &handshake, &initial] {
+                assert_eq!(own.destination(datagram), Destination::Here);
+                assert_eq!(other.destination(datagram), Destination::Other(owner));
             }
             assert!(own.validate(&id).is_ok() && other.validate(&id).is_ok());
-            let stranger = Ids::new([1; 16], Owner { worker: 2, endpoint: 3 });
-            assert_eq!(stranger.other_owner(&short), None);
+            let stranger = Ids::new([1; 16], Owner { generation: 0, worker: 2, endpoint: 3 });
+            assert_eq!(stranger.destination(&short), Destination::Here);
             assert!(stranger.validate(&id).is_err());
         }
     }
 
     #[test]
-    fn what_is_no_id_of_ours_is_for_whom_it_reaches() {
-        let id = ids(1, 1).generate_cid();
-        let other = ids(2, 2);
-        for datagram in [
-            &b""[..],
-            b"\x40",
-            &[&[0x40], &id[..LEN - 1]].concat(),
-            // An Initial, whose ID the client may have chosen.
-            &[&[0xc0, 0, 0, 0, 1, LEN as u8], &id[..]].concat(),
-            &[&[0xe0, 0, 0, 0, 1, 8], &id[..]].concat(),
-            &[0xe0, 0, 0, 0, 1],
-            &[0x40; 40],
+    fn what_has_no_id_of_ours_is_for_whom_it_reaches() {
+        let id = ids(1, 1, 1).generate_cid();
+        let other = ids(1, 2, 2);
+        for (datagram, expected) in [
+            (&b""[..], Destination::Here),
+            (b"\x40", Destination::Here),
+            (&[&[0x40], &id[..LEN - 1]].concat(), Destination::Here),
+            (&[0x40; 40], Destination::Here),
+            (&[&[0xe0, 0, 0, 0, 1, 8], &id[..]].concat(), Destination::Here),
+            (&[0xe0, 0, 0, 0, 1], Destination::Here),
+            (&[0xc0, 0, 0, 0, 1], Destination::Here),
+            (&[0xc0, 0, 0, 0, 1, 20, 1], Destination::Here),
+            (&[0xc0, 0, 0, 0, 1, 8, 1, 2, 3, 4, 5, 6, 7, 8], Destination::Beginning),
+            (&[0xc0, 0, 0, 0, 1, 0], Destination::Beginning),
+            (&[&[0xc0, 0, 0, 0, 1, LEN as u8], &[7; LEN][..]].concat(), Destination::Beginning),
         ] {
-            assert_eq!(other.other_owner(datagram), None, "{datagram:x?}");
+            assert_eq!(other.destination(datagram), expected, "{datagram:x?}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A UDP socket for QUIC: several datagrams for each system call (GSO, GRO), and marks of congestion (ECN).
 
+use std::cell::RefCell;
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll, ready};
@@ -18,8 +19,17 @@ const BUFFER: usize = 64 * 1024;
 
 /// A UDP socket.
 pub struct QuicSocket {
-    socket: UdpSocket,
+    socket: RefCell<Registered>,
     state: UdpSocketState,
+    address: Option<SocketAddr>,
+}
+
+/// What the runtime knows of a socket.
+enum Registered {
+    /// It tells when something can be received, and sent.
+    Both(UdpSocket),
+    /// Nothing: another process receives.
+    Nothing(std::net::UdpSocket),
 }
 
 /// Received datagrams of one system call.
@@ -74,12 +84,26 @@ impl QuicSocket {
         // Less than that works, too.
         let _ = state.set_send_buffer_size(UdpSockRef::from(&socket), KERNEL_BUFFER);
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), KERNEL_BUFFER);
-        Ok(Self { socket: UdpSocket::from_std(socket)?, state })
+        let address = socket.local_addr().ok();
+        Ok(Self { socket: RefCell::new(Registered::Both(UdpSocket::from_std(socket)?)), state, address })
     }
 
     /// The address that the socket is bound to.
     pub fn local_address(&self) -> Option<SocketAddr> {
-        self.socket.local_addr().ok()
+        self.address
+    }
+
+    /// Receives no more, since another process does, at the same socket.
+    ///
+    /// # Errors
+    /// If there is no file descriptor left. Then this process goes on receiving, too.
+    pub fn leave_receiving(&self) -> io::Result<()> {
+        let mut socket = self.socket.borrow_mut();
+        if let Registered::Both(both) = &*socket {
+            let own = rustix::io::fcntl_dupfd_cloexec(both, 3)?;
+            *socket = Registered::Nothing(std::net::UdpSocket::from(own));
+        }
+        Ok(())
     }
 
     /// Whether datagrams that are too large for a link may arrive in parts, so that their size tells nothing about it.
@@ -98,12 +122,14 @@ impl QuicSocket {
         let mut slices: [IoSliceMut<'_>; BATCH] =
             std::array::from_fn(|_| buffers.next().unwrap_or_else(|| IoSliceMut::new(&mut [])));
         batch.filled = 0;
+        let socket = self.socket.borrow();
+        let Registered::Both(socket) = &*socket else { return Poll::Pending };
         loop {
-            if ready!(self.socket.poll_recv_ready(context)).is_err() {
+            if ready!(socket.poll_recv_ready(context)).is_err() {
                 return Poll::Pending;
             }
-            let receive = || self.state.recv(UdpSockRef::from(&self.socket), &mut slices, &mut batch.metas);
-            match self.socket.try_io(Interest::READABLE, receive) {
+            let receive = || self.state.recv(UdpSockRef::from(socket), &mut slices, &mut batch.metas);
+            match socket.try_io(Interest::READABLE, receive) {
                 Ok(count) => {
                     batch.filled = count;
                     return Poll::Ready(());
@@ -124,13 +150,25 @@ impl QuicSocket {
             segment_size: transmit.segment_size,
             src_ip: transmit.src_ip,
         };
-        let send = || self.state.try_send(UdpSockRef::from(&self.socket), &transmit);
-        let sent = self.socket.try_io(Interest::WRITABLE, send);
-        !sent.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+        match &*self.socket.borrow() {
+            Registered::Both(socket) => {
+                let send = || self.state.try_send(UdpSockRef::from(socket), &transmit);
+                let sent = socket.try_io(Interest::WRITABLE, send);
+                !sent.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+            }
+            // Nobody tells when there is room again.
+            Registered::Nothing(socket) => {
+                let _ = self.state.try_send(UdpSockRef::from(socket), &transmit);
+                true
+            }
+        }
     }
 
     /// Ready when the kernel may have room again.
     pub fn poll_sendable(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.socket.poll_send_ready(context).map(drop)
+        match &*self.socket.borrow() {
+            Registered::Both(socket) => socket.poll_send_ready(context).map(drop),
+            Registered::Nothing(_) => Poll::Ready(()),
+        }
     }
 }

@@ -35,7 +35,7 @@ const HELD_MAX: usize = 2 * STREAMS_MAX as usize;
 /// Unread bytes of the body of a request, beside what QUIC holds.
 const BODY_MAX: usize = 64 * 1024;
 /// Unread bytes of the bodies of all requests of a connection.
-const BODIES_MAX: usize = 256 * 1024;
+const BODIES_MAX: usize = 128 * 1024;
 /// What the heads of all requests that are under way take beyond the buffers that each has anyway.
 const LONG_HEADS_MAX: usize = 192 * 1024;
 /// The dynamic table of QPACK (RFC 9204 §3.2): that of HPACK by default.
@@ -312,6 +312,19 @@ impl Driver<'_> {
             End::Broken(broken) => {
                 self.tell_broken(*broken);
                 self.connection.finish(broken.code, broken.why());
+            }
+            End::Scattered => {
+                let failure = Failure::Http3FragmentFlood;
+                let why = "too many pieces with gaps between them";
+                self.worker.counters.failure(failure as usize);
+                let detail = format!("ended with {} for {why}", Code::EXCESSIVE_LOAD);
+                message::warn(&format!(
+                    "{} was disconnected: {}: {detail}",
+                    self.address(),
+                    failure.facts().word
+                ));
+                self.log(failure, &detail, |entry| entry);
+                self.connection.finish(Code::EXCESSIVE_LOAD, why);
             }
             End::Closed => {
                 self.deadline.set(LINGER);

@@ -100,6 +100,7 @@ failures! {
     Http3PriorityFlood Client 0 "http3-priority-flood" "",
     Http3EmptyFrameFlood Client 0 "http3-empty-frame-flood" "",
     Http3InsertionFlood Client 0 "http3-insertion-flood" "",
+    Http3FragmentFlood Client 0 "http3-fragment-flood" "",
     Http3OverheadFlood Client 0 "http3-overhead-flood" "",
     Http3Excess Client 0 "http3-excess" "",
     Http3Malformed Client 0 "http3-malformed" "",

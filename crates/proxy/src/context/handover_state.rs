@@ -74,6 +74,13 @@ pub enum HandoverPart {
         /// Ejections in a row, which decide the length of the next one.
         ejections: u32,
     },
+    /// What connections of QUIC know of the process.
+    Quic {
+        /// What keys are derived from.
+        secret: Hidden,
+        /// The number of the process that hands over.
+        generation: u8,
+    },
     /// A part that only newer versions know.
     #[serde(other)]
     Unknown,
@@ -126,6 +133,8 @@ impl HandoverState {
         }
         let secret = Hidden(plan.split_secret.to_vec());
         handover_state.0.push(HandoverPart::CookieSecret { upstream: SPLITS.to_owned(), secret });
+        let secret = Hidden(plan.quic.secret.to_vec());
+        handover_state.0.push(HandoverPart::Quic { secret, generation: plan.quic.generation });
         let mut room = SESSIONS_MAX;
         for upstream in &plan.upstreams {
             let name = &upstream.config.name;
@@ -203,6 +212,16 @@ impl HandoverState {
         self.0.iter().find_map(|part| match part {
             HandoverPart::TicketKeys { listener: of, keys } if of == listener => {
                 Some(TicketKeys::from_bytes(keys.0.clone()))
+            }
+            _ => None,
+        })
+    }
+
+    /// The secret of QUIC, and the number of the process.
+    pub(crate) fn quic<const N: usize>(&self) -> Option<([u8; N], u8)> {
+        self.0.iter().find_map(|part| match part {
+            HandoverPart::Quic { secret, generation } => {
+                Some((secret.0.as_slice().try_into().ok()?, *generation))
             }
             _ => None,
         })

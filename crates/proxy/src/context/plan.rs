@@ -84,14 +84,23 @@ pub struct Plan {
     pub(crate) split_secret: CookieSecret,
     /// Traces, if there are any.
     pub tracing: Option<Arc<Tracing>>,
-    /// What the keys of QUIC are derived from.
-    pub(crate) quic_secret: [u8; QUIC_SECRET_BYTES],
+    /// What connections of QUIC know of the process.
+    pub(crate) quic: QuicProcessKeys,
     /// The cache, if a route has one.
     pub cache: Option<Cache>,
     /// What certificate authorities ask for, to issue automatic certificates. The same in all plans.
     pub challenges: Arc<Challenges>,
     /// The names of servers. They are resolved for as long as the plan exists.
     pub names: Names,
+}
+
+/// What connections of QUIC know of the process.
+#[derive(Clone, Copy)]
+pub(crate) struct QuicProcessKeys {
+    /// What keys are derived from: for connection IDs, tokens and resets. The same in all processes of upgrades.
+    pub(crate) secret: [u8; QUIC_SECRET_BYTES],
+    /// The number of the process among those.
+    pub(crate) generation: u8,
 }
 
 /// A listener of the plan.
@@ -167,7 +176,8 @@ impl Plan {
         };
         let before = previous.map(|previous| (&previous.config, &previous.routes[..]));
         let split_secret = previous.map_or_else(routes::secret, |previous| previous.split_secret);
-        let quic_secret = previous.map_or_else(routes::secret, |previous| previous.quic_secret);
+        let fresh = || QuicProcessKeys { secret: routes::secret(), generation: 0 };
+        let quic = previous.map_or_else(fresh, |previous| previous.quic);
         let mut routes = routes::routes(&config, before, cache.as_ref().map(Cache::secret));
         routes.iter_mut().for_each(|route| route.sign_splits(&split_secret));
         let tracing = config.tracing.as_ref().map(|settings| {
@@ -193,7 +203,7 @@ impl Plan {
             verifier,
             kept_bytes,
             split_secret,
-            quic_secret,
+            quic,
             names,
             config,
         })
@@ -211,6 +221,9 @@ impl Plan {
         for upstream in self.upstreams.iter_mut().filter_map(Arc::get_mut) {
             upstream.inherit(handover_state, now);
         }
+        if let Some((secret, generation)) = handover_state.quic() {
+            self.quic = QuicProcessKeys { secret, generation: generation.wrapping_add(1) };
+        }
         if let Some(secret) = handover_state.cookie_secret(SPLITS) {
             self.split_secret = secret;
             self.routes.iter_mut().for_each(|route| route.sign_splits(&secret));
@@ -227,6 +240,11 @@ impl Plan {
             // Nobody has told it before.
             let _ = listener.added.set(added);
         }
+    }
+
+    /// The number of the process among those of upgrades.
+    pub fn quic_generation(&self) -> u8 {
+        self.quic.generation
     }
 
     /// The upstream of this name.

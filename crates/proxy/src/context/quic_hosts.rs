@@ -1,6 +1,8 @@
 //! QUIC endpoints of a worker, one for each listener with HTTP/3: what they hold. What they do is `worker/quic`.
 
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +12,7 @@ use tls::QuicKeys;
 use transport::quic_endpoint::QuicEndpoint;
 
 use crate::context::listening::Listening;
+use crate::context::quic_processes::QuicProcesses;
 use crate::context::worker::Worker;
 
 /// The endpoints of a worker.
@@ -17,6 +20,14 @@ use crate::context::worker::Worker;
 pub(crate) struct QuicHosts {
     pub(crate) hosts: RefCell<Vec<Rc<QuicHost>>>,
     pub(crate) next: Cell<u8>,
+    /// The number of this process among those of upgrades.
+    pub(crate) generation: Cell<u8>,
+    /// Those before it.
+    pub(crate) processes: Arc<QuicProcesses>,
+    /// The way to the next process, from when that is started.
+    pub(crate) next_process: RefCell<Option<Rc<OwnedFd>>>,
+    /// Where the next process receives.
+    pub(crate) next_receives: RefCell<Vec<SocketAddr>>,
 }
 
 /// An endpoint, and what decides about its connections.
@@ -24,8 +35,10 @@ pub(crate) struct QuicHost {
     pub(crate) number: u8,
     pub(crate) endpoint: QuicEndpoint,
     pub(crate) worker: Rc<Worker>,
-    pub(crate) listening: RefCell<Rc<Listening>>,
+    pub(crate) listening: Rc<Listening>,
     pub(crate) keys: QuicKeys,
+    /// The worker of the process before this one that had the endpoint's socket.
+    pub(crate) before: Option<usize>,
     /// For this idle time-out.
     pub(crate) transport: RefCell<Option<(Duration, Arc<TransportConfig>)>>,
 }

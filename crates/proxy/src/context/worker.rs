@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,6 +44,8 @@ pub enum Message {
     Change(Box<Change>),
     /// A datagram of QUIC for the endpoint with this number, which the kernel has given to another worker.
     Datagram(u8, Box<Datagram>),
+    /// The next process is about to receive datagrams of QUIC at the same sockets: the way to it.
+    NextProcess(OwnedFd),
     /// A listener accepts connections again, after it refused them.
     Listen(ListenerId),
     /// File descriptors are used up: close some idle connections to servers.
@@ -77,8 +80,8 @@ pub struct Change {
 pub enum ListeningSocket {
     /// For connections.
     Tcp(TcpListener),
-    /// For datagrams of QUIC.
-    Udp(UdpSocket),
+    /// For datagrams of QUIC, and its place among the sockets that the process before had, if it comes from there.
+    Udp(UdpSocket, Option<usize>),
 }
 
 /// The access log after a change.

@@ -65,8 +65,8 @@ fn broken(worker: &Worker, drawn: &Drawn, client: TcpStream) -> io::Result<Optio
     let client = tokio::net::TcpStream::from_std(client)?;
     let shape::Fault::Connection(fault) = &drawn.fault else { return Ok(None) };
     match fault {
-        // It has come to a listener that refuses none.
-        ConnectionFault::Refuse => Ok(None),
+        // It has come to a listener that refuses none; and it has no datagrams.
+        ConnectionFault::Refuse | ConnectionFault::Datagrams { .. } => Ok(None),
         ConnectionFault::BadHandshake => {
             tokio::task::spawn_local(refuse_handshake(client, Rc::clone(&worker.alarms)));
             Ok(None)

@@ -5,23 +5,25 @@
 
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use quinn_proto::{EndpointConfig, ServerConfig, TransportConfig, VarInt};
+use shape::DatagramEffect;
 use telemetry::message;
 use tls::{QuicKeys, ServerSide};
 use transport::h3_connection::H3Connection;
 use transport::quic_endpoint::{Admission, Arrival, Datagram, Host, QuicEndpoint};
 use transport::quic_ids::{Ids, Owner};
+use transport::quic_path::{Passage, Way, Weather};
 use transport::quic_socket::QuicSocket;
 
 use crate::connection::http3;
 use crate::context::listening::Listening;
 use crate::context::quic_hosts::{QuicHost, QuicHosts};
-use crate::context::worker::{Message, Worker};
+use crate::context::worker::Worker;
 
 /// The version of QUIC that is spoken (RFC 9000).
 const VERSION: u32 = 1;
@@ -30,7 +32,7 @@ const UNIDIRECTIONAL_MAX: u32 = 8;
 /// What a client may send on a stream before the path has taken any of it.
 const STREAM_WINDOW: u32 = 256 * 1024;
 /// What it may send on all streams together.
-const CONNECTION_WINDOW: u32 = 512 * 1024;
+const CONNECTION_WINDOW: u32 = 384 * 1024;
 /// The longest handshake message that is held in parts.
 const HANDSHAKE_MAX: usize = 16 * 1024;
 /// Handshakes under way on an endpoint from which on clients have to show that they receive what is sent to them.
@@ -40,22 +42,22 @@ const HANDSHAKES_MAX: usize = 4096;
 /// The shortest silence for which a connection is given up. A client that waits for a response is asked whether it is there.
 const SILENCE_MIN: Duration = Duration::from_secs(30);
 
-/// Accepts connections of QUIC at a socket, for as long as the listener wants them.
-pub(crate) fn begin(worker: &Rc<Worker>, listening: &Rc<Listening>, socket: UdpSocket) {
-    if worker.quic_hosts.reopen(listening, &socket) {
-        return;
-    }
+/// Accepts connections of QUIC at a socket, for as long as the listener wants them. `place` is that among the sockets of the
+/// process before this one, if it comes from there.
+pub(crate) fn begin(worker: &Rc<Worker>, listening: &Rc<Listening>, socket: UdpSocket, place: Option<usize>) {
     let failed = |why: &str| message::error(&format!("cannot accept HTTP/3: {why}"));
     let socket = match QuicSocket::new(socket) {
         Ok(socket) => socket,
         Err(error) => return failed(&error.to_string()),
     };
     let snapshot = worker.snapshot();
-    let keys = QuicKeys::new(&snapshot.plan.quic_secret);
+    let keys = QuicKeys::new(&snapshot.plan.quic.secret);
     let hosts = &worker.quic_hosts;
+    hosts.generation.set(snapshot.plan.quic.generation);
     let number = hosts.next.replace(hosts.next.get().wrapping_add(1));
     // A configuration has at most 1024 workers.
-    let ids = Ids::new(keys.connection_ids, Owner { worker: worker.index as u16, endpoint: number });
+    let (generation, index) = (hosts.generation.get(), worker.index as u16);
+    let ids = Ids::new(keys.connection_ids, Owner { generation, worker: index, endpoint: number });
     let mut config = EndpointConfig::new(Arc::clone(&keys.resets));
     config.supported_versions(vec![VERSION]).cid_generator(move || Box::new(ids));
     let Some(crypto) = snapshot.listener(listening).tls.as_ref().and_then(|tls| tls.quic(None)) else {
@@ -67,11 +69,13 @@ pub(crate) fn begin(worker: &Rc<Worker>, listening: &Rc<Listening>, socket: UdpS
         number,
         endpoint,
         worker: Rc::clone(worker),
-        listening: RefCell::new(Rc::clone(listening)),
+        listening: Rc::clone(listening),
         keys,
+        before: hosts.processes.last().zip(place).map(|(process, place)| place % process.workers().max(1)),
         transport: RefCell::default(),
     });
     hosts.hosts.borrow_mut().push(Rc::clone(&host));
+    host.tell_before();
     tokio::task::spawn_local(async move {
         poll_fn(|context| host.endpoint.poll_drive(context, &*host)).await;
         let hosts = &host.worker.quic_hosts;
@@ -80,19 +84,6 @@ pub(crate) fn begin(worker: &Rc<Worker>, listening: &Rc<Listening>, socket: UdpS
 }
 
 impl QuicHosts {
-    /// Has an endpoint that is about to end at the socket's address go on for a listener, so that the address has one socket of this
-    /// worker; whether there is one.
-    fn reopen(&self, listening: &Rc<Listening>, socket: &UdpSocket) -> bool {
-        let address = socket.local_addr().ok();
-        let hosts = self.hosts.borrow();
-        let Some(host) = hosts.iter().find(|host| host.endpoint.local_address() == address) else {
-            return false;
-        };
-        host.listening.replace(Rc::clone(listening));
-        host.endpoint.reopen();
-        true
-    }
-
     /// Closes the endpoints whose listeners want no more connections: they end with their last one.
     pub(crate) fn settle(&self) {
         for host in self.hosts.borrow().iter().filter(|host| !host.is_wanted()) {
@@ -113,19 +104,15 @@ impl QuicHosts {
         }
     }
 
-    fn has(&self, number: u8) -> bool {
+    pub(crate) fn has(&self, number: u8) -> bool {
         self.hosts.borrow().iter().any(|host| host.number == number)
     }
 }
 
 impl QuicHost {
     fn is_wanted(&self) -> bool {
-        let (worker, listening) = (&self.worker, self.listening());
-        worker.keeps(&listening) && worker.snapshot().listener(&listening).http3
-    }
-
-    fn listening(&self) -> Rc<Listening> {
-        Rc::clone(&self.listening.borrow())
+        let (worker, listening) = (&self.worker, &self.listening);
+        worker.keeps(listening) && worker.snapshot().listener(listening).http3
     }
 
     /// The settings for a connection that begins now.
@@ -157,6 +144,41 @@ fn transport(silence: Duration) -> TransportConfig {
     config
 }
 
+/// How much later a datagram may come at most.
+const DELAY_MAX: Duration = Duration::from_secs(60);
+
+impl Weather for QuicHost {
+    fn is_bad(&self) -> bool {
+        let worker = &self.worker;
+        worker.faults.harms_datagrams()
+            || worker.snapshot().listener(&self.listening).link.as_ref().is_some_and(|link| link.is_felt())
+    }
+
+    fn passage(&self, client: IpAddr, bytes: usize, way: Way) -> Passage {
+        let worker = &self.worker;
+        let client = client.to_canonical();
+        let snapshot = worker.snapshot();
+        let mut passage = match &snapshot.listener(&self.listening).link {
+            Some(link) => link.passage(bytes, way == Way::Up { begins: true }),
+            None => Passage::default(),
+        };
+        let place = self.listening.place();
+        let Some((drawn, effect)) =
+            worker.faults.draw_datagram(place, client, way != Way::Down, worker.time_ns())
+        else {
+            return passage;
+        };
+        drawn.count();
+        worker.counters.faults_injected.increment();
+        match effect {
+            DatagramEffect::Lose => passage.is_lost = true,
+            DatagramEffect::Duplicate => passage.is_twice = true,
+            DatagramEffect::Delay { by } => passage.alone = (passage.alone + by).min(DELAY_MAX),
+        }
+        passage
+    }
+}
+
 impl Host for QuicHost {
     fn admit(&self, arrival: &Arrival, pending: usize) -> Admission {
         let worker = &self.worker;
@@ -174,8 +196,7 @@ impl Host for QuicHost {
             worker.counters.connections_refused.increment();
             return Admission::Refuse;
         }
-        let listening = self.listening();
-        let tls = snapshot.listener(&listening).tls.as_ref();
+        let tls = snapshot.listener(&self.listening).tls.as_ref();
         match tls.and_then(|tls| self.config(tls, arrival)) {
             Some(config) => {
                 let is_trusted = snapshot.plan.trusts(arrival.remote.ip().to_canonical());
@@ -194,24 +215,28 @@ impl Host for QuicHost {
         worker.counters.connections_accepted.increment();
         worker.connection_begins();
         let port = self.endpoint.local_address().map_or(0, |address| address.port());
-        let serve = http3::serve(Rc::clone(worker), self.listening(), connection, port);
+        let serve = http3::serve(Rc::clone(worker), Rc::clone(&self.listening), connection, port);
         tokio::task::spawn_local(serve);
     }
 
-    fn pass_on(&self, Owner { worker: index, endpoint }: Owner, datagram: Datagram) -> Option<Datagram> {
-        let worker = &self.worker;
-        let index = usize::from(index);
-        if index == worker.index && !worker.quic_hosts.has(endpoint) {
-            return Some(datagram);
+    fn pass_on(&self, owner: Owner, datagram: Datagram) -> Option<Datagram> {
+        let hosts = &self.worker.quic_hosts;
+        if owner.generation == hosts.generation.get() {
+            hosts.pass_within(&self.worker, owner, datagram)
+        } else {
+            self.pass_between(owner, datagram)
         }
-        let Some(other) = worker.others.get(index) else { return Some(datagram) };
-        worker.counters.quic_passed_on.increment();
-        // Also within the worker: the endpoint is another task's. One that is overrun loses datagrams, as networks do.
-        if worker.pressure.begin_stray()
-            && other.send(Message::Datagram(endpoint, Box::new(datagram))).is_err()
-        {
-            worker.pressure.end_stray();
-        }
-        None
+    }
+
+    fn asks(&self) -> bool {
+        self.asks_before()
+    }
+
+    fn ask(&self, datagram: Datagram) -> Option<Datagram> {
+        self.ask_before(datagram)
+    }
+
+    fn decline(&self, datagram: Datagram) -> bool {
+        self.hand_on(datagram)
     }
 }

@@ -14,3 +14,5 @@ mod refusals;
 mod ends;
 /// Clients that mean harm.
 mod hostile;
+/// Emulated paths: datagrams that are lost, late or twice.
+mod paths;

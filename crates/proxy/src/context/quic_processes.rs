@@ -1,0 +1,106 @@
+//! The processes of an upgrade that share QUIC sockets: those before this one, which still have connections, and the next.
+//! What is passed on between them is in `worker/quic_upgrade`.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use transport::quic_strays::{self, Gone, Stray};
+
+/// Processes before this one that are reached: more upgrades within the life of a connection are rare.
+const PROCESSES_MAX: usize = 8;
+
+/// The processes before this one that may still have connections, the newest first.
+#[derive(Default)]
+pub struct QuicProcesses(Vec<QuicProcess>);
+
+/// A process before this one.
+pub struct QuicProcess {
+    generation: u8,
+    /// One to each of its workers.
+    channels: Vec<Channel>,
+}
+
+struct Channel {
+    socket: OwnedFd,
+    /// Whether clients may be beginning there.
+    asks: AtomicBool,
+}
+
+impl QuicProcesses {
+    /// The processes with these generations, and the ways to their workers, the newest first.
+    pub fn new(processes: Vec<(u8, Vec<OwnedFd>)>) -> Self {
+        let channel = |socket| Channel { socket, asks: AtomicBool::new(true) };
+        let process = |(generation, sockets): (u8, Vec<OwnedFd>)| QuicProcess {
+            generation,
+            channels: sockets.into_iter().map(channel).collect(),
+        };
+        Self(processes.into_iter().map(process).collect())
+    }
+
+    /// The ways to those that have not ended, for the next process.
+    ///
+    /// # Errors
+    /// If there is no file descriptor left.
+    pub fn handover(&self) -> io::Result<Vec<(u8, Vec<OwnedFd>)>> {
+        let lives = |process: &&QuicProcess| process.channels.iter().any(Channel::is_alive);
+        let copies = |process: &QuicProcess| {
+            let copies: io::Result<Vec<_>> = process.channels.iter().map(Channel::copy).collect();
+            Ok((process.generation, copies?))
+        };
+        self.0.iter().filter(lives).take(PROCESSES_MAX).map(copies).collect()
+    }
+
+    /// The process of which this one is the next.
+    pub(crate) fn last(&self) -> Option<&QuicProcess> {
+        self.0.first()
+    }
+
+    /// The process of this generation.
+    pub(crate) fn of(&self, generation: u8) -> Option<&QuicProcess> {
+        self.0.iter().find(|process| process.generation == generation)
+    }
+}
+
+impl QuicProcess {
+    /// The number of workers.
+    pub(crate) fn workers(&self) -> usize {
+        self.channels.len()
+    }
+
+    /// Whether clients may be beginning with this worker.
+    pub(crate) fn asks(&self, worker: usize) -> bool {
+        self.channels.get(worker).is_some_and(|channel| channel.asks.load(Ordering::Relaxed))
+    }
+
+    /// No client is beginning with this worker any more.
+    pub(crate) fn ask_no_more(&self, worker: usize) {
+        if let Some(channel) = self.channels.get(worker) {
+            channel.asks.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Sends a message to a worker.
+    ///
+    /// # Errors
+    /// If the worker has ended.
+    pub(crate) fn pass(&self, worker: usize, stray: &Stray) -> Result<(), Gone> {
+        let channel = self.channels.get(worker).ok_or(Gone)?;
+        quic_strays::pass(&channel.socket, stray).inspect_err(|Gone| self.ask_no_more(worker))
+    }
+
+    /// The way to a worker, once more.
+    pub(crate) fn channel(&self, worker: usize) -> io::Result<OwnedFd> {
+        self.channels.get(worker).map_or(Err(io::ErrorKind::NotFound.into()), Channel::copy)
+    }
+}
+
+impl Channel {
+    fn is_alive(&self) -> bool {
+        quic_strays::is_alive(&self.socket)
+    }
+
+    fn copy(&self) -> io::Result<OwnedFd> {
+        self.socket.try_clone()
+    }
+}

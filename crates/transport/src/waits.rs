@@ -1,0 +1,115 @@
+//! The tasks that streams of a connection belong to, and what each waits for: the same for HTTP/2 and HTTP/3.
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::task::{Context, Waker};
+
+/// The place of a stream in its connection.
+type Key = usize;
+
+/// Who waits for each stream.
+#[derive(Default)]
+pub(crate) struct Waits {
+    waits: RefCell<Vec<Wait>>,
+    /// Streams that are full.
+    full: Cell<usize>,
+}
+
+/// The task that a stream belongs to, and what it waits for.
+#[derive(Default)]
+pub(crate) struct Wait {
+    task: Option<Waker>,
+    pub(crate) to_read: bool,
+    pub(crate) to_write: bool,
+    pub(crate) for_reset: bool,
+    /// Whether a write has found no room, and there was none since. HTTP/2 knows that by its windows.
+    is_full: bool,
+}
+
+impl Waits {
+    /// A task uses the stream from now on.
+    pub(crate) fn hold(&self, key: Key) {
+        let mut waits = self.waits.borrow_mut();
+        if waits.len() <= key {
+            waits.resize_with(key + 1, Wait::default);
+        }
+        self.forget(&mut waits[key]);
+    }
+
+    /// Its task has ended.
+    pub(crate) fn release(&self, key: Key) {
+        self.forget(&mut self.waits.borrow_mut()[key]);
+    }
+
+    fn forget(&self, wait: &mut Wait) {
+        if std::mem::take(wait).is_full {
+            self.full.set(self.full.get() - 1);
+        }
+    }
+
+    /// What the task of this context is to wait for on a stream that it holds.
+    pub(crate) fn of(&self, key: Key, context: &Context<'_>) -> RefMut<'_, Wait> {
+        let mut wait = self.at(key);
+        match &mut wait.task {
+            Some(task) => task.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        wait
+    }
+
+    /// The wait for a stream that a task holds.
+    fn at(&self, key: Key) -> RefMut<'_, Wait> {
+        RefMut::map(self.waits.borrow_mut(), |waits| &mut waits[key])
+    }
+
+    /// Wakes whose wait for a stream this is about. A stream may have no task yet.
+    pub(crate) fn wake(&self, key: Key, is_it: impl FnOnce(&Wait) -> bool) {
+        if let Some(wait) = self.waits.borrow_mut().get_mut(key).filter(|wait| is_it(wait)) {
+            wait.wake();
+        }
+    }
+
+    /// Wakes all whose wait this is about.
+    pub(crate) fn wake_all(&self, is_it: impl Fn(&Wait) -> bool) {
+        self.waits.borrow_mut().iter_mut().filter(|wait| is_it(wait)).for_each(Wait::wake);
+    }
+
+    /// There is no room for a stream: its task is to wait for it.
+    pub(crate) fn wait_for_room(&self, key: Key, context: &Context<'_>) {
+        let mut wait = self.of(key, context);
+        wait.to_write = true;
+        if !std::mem::replace(&mut wait.is_full, true) {
+            self.full.set(self.full.get() + 1);
+        }
+    }
+
+    /// Whether a stream is full.
+    pub(crate) fn is_full(&self, key: Key) -> bool {
+        self.at(key).is_full
+    }
+
+    /// Whether any stream is full.
+    pub(crate) fn some_are_full(&self) -> bool {
+        self.full.get() > 0
+    }
+
+    /// There is room for a stream again.
+    pub(crate) fn has_room(&self, key: Key) {
+        if let Some(wait) = self.waits.borrow_mut().get_mut(key) {
+            if std::mem::take(&mut wait.is_full) {
+                self.full.set(self.full.get() - 1);
+            }
+            if wait.to_write {
+                wait.wake();
+            }
+        }
+    }
+}
+
+impl Wait {
+    fn wake(&mut self) {
+        (self.to_read, self.to_write, self.for_reset) = (false, false, false);
+        if let Some(task) = &self.task {
+            task.wake_by_ref();
+        }
+    }
+}

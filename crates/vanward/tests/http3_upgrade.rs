@@ -1,0 +1,276 @@
+//! Upgrades and reloads under load over HTTP/3: connections stay with the process that has begun them, whichever process gets
+//! their datagrams, and no request fails.
+
+/// The program as a process.
+mod process;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::http3::{Client, Got, Stream};
+
+use process::{Patience, Process, read_head, run_in};
+
+/// Clients that ask without a pause.
+const CLIENTS: usize = 4;
+/// Requests that each has under way at once.
+const AT_ONCE: usize = 4;
+/// Requests that are awaited between two changes.
+const BETWEEN: u64 = 200;
+/// H3_REQUEST_REJECTED.
+const REJECTED: u64 = 0x10b;
+
+/// A server that answers, and switches protocols to send back what it gets.
+fn serve() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it listens");
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || answer(stream));
+        }
+    });
+    address
+}
+
+fn answer(mut stream: TcpStream) {
+    while stream.peek(&mut [0]).is_ok_and(|count| count > 0) {
+        let head = read_head(&mut stream);
+        if !head.starts_with("GET /echo ") {
+            if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err() {
+                return;
+            }
+            continue;
+        }
+        let mut sent = stream
+            .write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
+        let mut bytes = [0; 4096];
+        while let (Ok(()), Ok(count @ 1..)) = (&sent, stream.read(&mut bytes)) {
+            sent = stream.write_all(&bytes[..count]);
+        }
+        return;
+    }
+}
+
+struct Scene {
+    folder: tempfile::TempDir,
+    first: Process,
+    address: SocketAddr,
+    server: SocketAddr,
+}
+
+impl Scene {
+    fn start(workers: usize) -> Self {
+        let (folder, server) = (tempfile::tempdir().expect("a temporary folder"), serve());
+        write(folder.path(), workers, server, "http3 = true\n");
+        let mut first = Process::start_in(folder.path(), &["run", "--pid-file", "pid"]);
+        let address = first.address();
+        Self { folder, first, address, server }
+    }
+
+    fn write(&self, workers: usize, more: &str) {
+        write(self.folder.path(), workers, self.server, more);
+    }
+
+    fn process(&self) -> u32 {
+        let patience = Patience::new();
+        loop {
+            let text = std::fs::read_to_string(self.folder.path().join("pid")).unwrap_or_default();
+            if let Ok(process) = text.trim().parse() {
+                return process;
+            }
+            patience.wait_a_little("there is no file with the number of the process");
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let process = Pid::from_raw(self.process() as i32).expect("a process has a number");
+        kill_process(process, signal).expect("it runs");
+    }
+
+    fn upgrade(&self) {
+        let before = self.process();
+        self.signal(Signal::USR2);
+        let patience = Patience::new();
+        while self.process() == before {
+            patience.wait_a_little("no other process takes over");
+        }
+    }
+
+    fn reload(&self) {
+        run_in(self.folder.path(), &["reload"]).with_code(0);
+    }
+
+    /// A tunnel, which stays with the process that has begun it.
+    fn tunnel(&self) -> (Client, Stream) {
+        let client = Client::connect(self.address);
+        let mut stream = client.open();
+        stream.sends_head(
+            ":method: CONNECT\n:protocol: echo\n:scheme: https\n:authority: test\n:path: /echo\n",
+        );
+        let head = stream.head();
+        assert!(head.starts_with(":status: 200\n"), "{head}");
+        (client, stream)
+    }
+
+    fn end(self) {
+        self.signal(Signal::TERM);
+        let patience = Patience::new();
+        while self.folder.path().join("pid").exists() {
+            patience.wait_a_little("the last process does not end");
+        }
+        self.first.ended().with_code(0);
+    }
+}
+
+fn write(folder: &Path, workers: usize, server: SocketAddr, listen: &str) {
+    let text = format!(
+        "workers = {workers}\nadmin = \"{}\"\n[shed]\nconcurrency = \"off\"\n\
+         [[route]]\nupstream = \"app\"\n[upstream.app]\nservers = [\"http://{server}\"]\n\
+         [[listen]]\naddress = \"127.0.0.1:0\"\ntls = {{ self_signed = true }}\n{listen}",
+        folder.join("admin").display()
+    );
+    std::fs::write(folder.join("next"), text).expect("it is writable");
+    std::fs::rename(folder.join("next"), folder.join("vanward.toml")).expect("it is writable");
+}
+
+fn goes_on(stream: &mut Stream) {
+    for round in 0..5 {
+        let piece = [b'a' + round; 3000];
+        stream.sends_data(&piece);
+        let mut back = Vec::new();
+        while back.len() < piece.len() {
+            match stream.gets() {
+                Got::Data(bytes) => back.extend(bytes),
+                other => panic!("the tunnel gives {other:?}"),
+            }
+        }
+        assert!(back == piece, "the tunnel gives something else");
+    }
+}
+
+/// Asks without a pause, and connects anew where it is told to; panics where a request fails.
+fn asks(address: SocketAddr, is_over: &AtomicBool, answered: &AtomicU64) {
+    while !is_over.load(Ordering::Relaxed) {
+        let client = Client::connect(address);
+        let last = client.last_named();
+        while last.load(Ordering::Acquire) == u64::MAX && !is_over.load(Ordering::Relaxed) {
+            let streams: Option<Vec<_>> = (0..AT_ONCE).map(|_| client.try_open()).collect();
+            // RFC 9114 §5.2: it may end between requests.
+            let Some(mut streams) = streams else { break };
+            for stream in &mut streams {
+                stream.asks("GET", "/", "");
+            }
+            for stream in &mut streams {
+                if whole(stream, &last) {
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a request has its response; one that the proxy has said it does not answer may be sent elsewhere.
+fn whole(stream: &mut Stream, last: &AtomicU64) -> bool {
+    let mut got = stream.gets();
+    match &got {
+        Got::Headers(head) => assert!(head.starts_with(":status: 200\n"), "{head}"),
+        Got::Reset(REJECTED) => return false,
+        Got::Gone if is_named(stream.id(), last) => return false,
+        other => panic!("the request fails: {other:?}, with the last one named {last:?}"),
+    }
+    let mut body = Vec::new();
+    loop {
+        got = stream.gets();
+        match got {
+            Got::Data(bytes) => body.extend(bytes),
+            Got::End => break,
+            other => panic!("the response is cut off: {other:?}"),
+        }
+    }
+    assert_eq!(body, b"ok");
+    true
+}
+
+/// Whether the proxy has said that it does not answer this request. What it has said is read by another task.
+fn is_named(id: u64, last: &AtomicU64) -> bool {
+    const LOOKS: u32 = 500;
+    (0..LOOKS).any(|_| {
+        let is_named = id >= last.load(Ordering::Acquire);
+        if !is_named {
+            thread::sleep(std::time::Duration::from_millis(10));
+        }
+        is_named
+    })
+}
+
+fn under_load(reloads: usize, upgrades: usize) {
+    let scene = Scene::start(2);
+    let (is_over, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let loads: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let (address, is_over, answered) = (scene.address, Arc::clone(&is_over), Arc::clone(&answered));
+            thread::spawn(move || asks(address, &is_over, &answered))
+        })
+        .collect();
+    let go_on = || {
+        let before = answered.load(Ordering::Relaxed);
+        let patience = Patience::new();
+        while answered.load(Ordering::Relaxed) < before + BETWEEN {
+            assert!(!loads.iter().any(thread::JoinHandle::is_finished), "a client has failed");
+            patience.wait_a_little("the load does not go on");
+        }
+    };
+    go_on();
+    let mut tunnels = vec![scene.tunnel()];
+    for index in 0..reloads {
+        let other = ["", "name = \"a\"\n", "name = \"b\"\n"][index % 3];
+        scene.write(2, &format!("http3 = true\n{other}"));
+        scene.reload();
+        go_on();
+        goes_on(&mut tunnels[0].1);
+    }
+    for index in 0..upgrades {
+        // As many workers as sockets, fewer, more.
+        scene.write([2, 1, 3][index % 3], "http3 = true\n");
+        scene.upgrade();
+        go_on();
+        tunnels.push(scene.tunnel());
+        for (_, tunnel) in &mut tunnels {
+            goes_on(tunnel);
+        }
+    }
+    is_over.store(true, Ordering::Relaxed);
+    for load in loads {
+        load.join().expect("no request fails");
+    }
+    drop(tunnels);
+    scene.end();
+}
+
+#[test]
+fn reloads_and_upgrades_lose_nothing_of_http3() {
+    under_load(10, 5);
+}
+
+#[test]
+#[ignore = "takes minutes: the figures of a release"]
+fn a_hundred_reloads_and_five_upgrades_lose_nothing_of_http3() {
+    under_load(100, 5);
+}
+
+/// The next process has no HTTP/3: this one goes on receiving what is for its connections.
+#[test]
+fn connections_outlive_an_upgrade_to_a_process_without_http3() {
+    let scene = Scene::start(2);
+    let (_client, mut tunnel) = scene.tunnel();
+    scene.write(2, "");
+    scene.upgrade();
+    goes_on(&mut tunnel);
+    drop((_client, tunnel));
+    scene.end();
+}
