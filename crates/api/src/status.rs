@@ -31,6 +31,9 @@ pub struct Status {
     /// Bytes, connections and failures of the last minute.
     #[serde(default)]
     pub last_minute: LastMinuteStatus,
+    /// What needs attention, beside the states of servers: one sentence each.
+    #[serde(default)]
+    pub problems: Vec<String>,
     /// The listeners.
     pub listeners: Vec<ListenerStatus>,
     /// The routes, in the order of the file.

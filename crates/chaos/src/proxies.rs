@@ -105,7 +105,7 @@ impl Proxies {
     }
 
     /// The byte counters of all proxies, as Prometheus text.
-    pub(super) fn traffic(&self, syntax: Syntax) -> String {
+    pub(super) fn traffic(&self, syntax: Syntax) -> Vec<u8> {
         let mut proxies = Vec::new();
         for Proxy { name, listen, upstream, traffic, .. } in self.by_name.values() {
             proxies.push((Labels { proxy: name, listener: listen, upstream }, traffic));

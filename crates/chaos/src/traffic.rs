@@ -37,7 +37,7 @@ impl Traffic {
 }
 
 /// Writes the byte counters of proxies as Prometheus text.
-pub(super) fn written(proxies: &[(Labels<'_>, &Traffic)], syntax: Syntax) -> String {
+pub(super) fn written(proxies: &[(Labels<'_>, &Traffic)], syntax: Syntax) -> Vec<u8> {
     let families: [(&str, &str, Counter); 2] = [
         ("toxiproxy_proxy_received_bytes", "Bytes that came in, by where they are going.", |counts| {
             &counts.received

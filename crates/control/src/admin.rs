@@ -18,6 +18,8 @@ mod faults;
 mod live;
 /// Commands for maintenance.
 pub(crate) mod maintenance;
+/// What an operator should see at once.
+pub(crate) mod problems;
 /// Explains which route a request takes.
 mod routes;
 /// Commands for rates and delays.
@@ -208,6 +210,8 @@ async fn amend(
     match amended {
         Some(Ok(servers)) => {
             for (upstream, server) in &servers {
+                // As all other messages call it.
+                let server = server.split_once("://").map_or(server.as_str(), |(_, authority)| authority);
                 message::info(&format!("upstream {upstream}, server {server}: {done}, by the admin API"));
             }
             let named = |(upstream, server)| ServerNamed { upstream, server };

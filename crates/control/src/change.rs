@@ -28,6 +28,7 @@ use crate::handover::{self, Handover, Inheritance, Purpose};
 use crate::metrics::Metrics;
 use crate::open_log::open_log;
 use crate::runtime_overrides::{Amendment, MaintenanceRefusal, Refusal, ReshapeRefusal, RuntimeOverrides};
+use crate::server_changes;
 use crate::{Reread, StartError, speak};
 use api::maintenance::MaintenanceOrder;
 use api::shaping::{PlaceKind, PlaceNamed, ShapingOrder};
@@ -274,7 +275,9 @@ impl Control {
         let overrides = self.overrides();
         let mut remarks = self.remarks(&file);
         let before = self.plan();
-        self.put(file, overrides)?;
+        let settled = self.put(file, overrides)?;
+        server_changes::tell(&before, &self.plan(), "by the file");
+        settled.iter().for_each(|change| message::info(&format!("{change}, by the file")));
         remarks.extend(Cache::follow(&before, &self.plan()));
         remarks.extend(self.plan().names.unresolved());
         drop(turn);
@@ -414,6 +417,7 @@ impl Control {
         self.overrides().settle(&plan, self.time());
         let open = lock(&self.held).open.clone();
         let _none: Vec<WorkerLog> = self.tell(plan, &open, Vec::new(), None);
+        server_changes::tell(&before, &self.plan(), "as its name resolves now");
     }
 
     /// Makes listeners refuse or accept connections, as the fault rules say now. Does not wait.
@@ -553,8 +557,9 @@ impl Control {
         other.into_iter().collect()
     }
 
-    /// The one way from a plan to the next: whatever can fail comes first.
-    fn put(&self, file: Config, overrides: RuntimeOverrides) -> Result<(), StartError> {
+    /// The one way from a plan to the next: whatever can fail comes first. Returns which servers get requests now, or no
+    /// longer.
+    fn put(&self, file: Config, overrides: RuntimeOverrides) -> Result<Vec<String>, StartError> {
         let before = self.plan();
         let config = overrides.over(&file).map_err(StartError::Overrides)?;
         let (names, new) = Names::of(&config, Some(&before.names));
@@ -571,7 +576,7 @@ impl Control {
 
         self.listen_own(own);
         plan.places = self.metrics.places(&plan);
-        overrides.settle(&plan, now);
+        let settled = overrides.settle(&plan, now);
         if self.reread.is_none() {
             certificates::remark(&plan, Some(&before));
         }
@@ -594,7 +599,7 @@ impl Control {
             self.metrics.tell_of(log.as_ref());
         }
         self.settle_refusals();
-        Ok(())
+        Ok(settled)
     }
 
     /// What a configuration listens on, given what is listened on already, and the sockets that this takes.

@@ -85,16 +85,22 @@ impl Compared {
         let ejected_before = std::mem::take(&mut self.ejected);
         for (index, member) in upstream.fleet.members().iter().enumerate() {
             let health = &member.health;
-            if health.is_stopped_by(Cause::Ejection) && now >= health.ejected_until() {
-                health.restore(Cause::Ejection, now);
-            }
+            // One may have been ejected since the last look, and that be over.
+            let is_over = health.is_stopped_by(Cause::Ejection)
+                && now >= health.ejected_until()
+                && health.restore(Cause::Ejection, now);
             if health.is_stopped_by(Cause::Ejection) {
                 self.ejected.push(member.id);
                 if !ejected_before.contains(&member.id) {
                     watch_return(upstream, index, shared);
                 }
-            } else if ejected_before.contains(&member.id) {
-                say(upstream, index, Level::Info, "no longer ejected; its share of requests grows slowly");
+            } else if is_over || ejected_before.contains(&member.id) {
+                say(
+                    upstream,
+                    index,
+                    Level::Info,
+                    "no longer ejected: its time is over; its share of requests grows slowly",
+                );
             }
         }
     }

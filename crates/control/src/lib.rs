@@ -12,6 +12,8 @@ mod change;
 mod open_log;
 /// Outlier ejection: servers that respond worse than the others.
 mod ejection;
+/// What changes of the plan do to servers.
+mod server_changes;
 /// What a process hands over to its successor.
 mod handover;
 /// Listeners of the admin API and of the metrics.
@@ -364,6 +366,7 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
             tokio::task::spawn_local(shaping_overrides::watch(Weak::clone(&control)));
             tokio::task::spawn_local(watch_refusals(Weak::clone(&control)));
             tokio::task::spawn_local(pressure::watch(Weak::clone(&control)));
+            tokio::task::spawn_local(admin::problems::watch(Weak::clone(&control)));
             tokio::task::spawn_local(metrics::sample(Weak::clone(&control)));
             tokio::task::spawn_local(cache::sweep(plan_of(Weak::clone(&control))));
             if let Some(epoch) = control.upgrade().map(|control| control.epoch) {

@@ -157,7 +157,7 @@ impl Metrics {
         }
     }
 
-    fn page(&self, plan: &Plan, certificates: &[CertificateSample], now: Time, syntax: Syntax) -> String {
+    fn page(&self, plan: &Plan, certificates: &[CertificateSample], now: Time, syntax: Syntax) -> Vec<u8> {
         let totals = self.totals();
         let (misses, refusals) = (cache::miss_words(), cache::refusal_words());
         let exposition = Exposition {
@@ -233,9 +233,7 @@ pub(crate) async fn sample(control: Weak<Control>) {
 }
 
 fn certificates(control: &Control) -> Vec<CertificateSample> {
-    const DAY: f64 = 24.0 * 3600.0;
-    let now = acme::now();
-    let statuses = crate::admin::certificates(control, now).into_iter();
+    let statuses = crate::admin::certificates(control, acme::now()).into_iter();
     let sample = |status: CertificateStatus| CertificateSample {
         listener: status.listener,
         name: status.names.into_iter().next().unwrap_or_default(),
@@ -245,7 +243,7 @@ fn certificates(control: &Control) -> Vec<CertificateSample> {
             CertificateSource::StandIn => "stand-in",
             CertificateSource::SelfSigned => "self-signed",
         },
-        days_left: (status.valid_until_seconds - now) as f64 / DAY,
+        not_after_seconds: status.valid_until_seconds,
         renewal_failures: status.renewal.map(|renewal| renewal.failures),
     };
     statuses.map(sample).collect()

@@ -243,7 +243,8 @@ impl RuntimeOverrides {
     }
 
     /// Takes the servers of a plan out that the overrides or the configuration take out, and no others.
-    pub(crate) fn settle(&self, plan: &Plan, now: Time) {
+    pub(crate) fn settle(&self, plan: &Plan, now: Time) -> Vec<String> {
+        let mut changes = Vec::new();
         for upstream in &plan.upstreams {
             let out = upstream.config.servers.iter().filter(|server| server.down || server.weight == 0);
             let out: HashMap<String, &Server> = out.map(|server| (server.to_string(), server)).collect();
@@ -257,14 +258,20 @@ impl RuntimeOverrides {
                     (Cause::Disabled, !is_restored && out.is_some_and(|server| server.down)),
                 ];
                 for (cause, holds) in causes {
-                    if holds {
-                        member.health.stop(cause);
-                    } else {
-                        member.health.restore(cause, now);
-                    }
+                    let health = &member.health;
+                    let is_news = if holds { health.stop(cause) } else { health.restore(cause, now) };
+                    let what = match (cause, holds) {
+                        _ if !is_news => continue,
+                        (Cause::Disabled, true) => "taken out, its sessions move",
+                        (_, true) => "drained, its sessions may finish",
+                        (_, false) => "no longer taken out",
+                    };
+                    let upstream = &upstream.config.name;
+                    changes.push(format!("upstream {upstream}, server {}: {what}", server.label));
                 }
             }
         }
+        changes
     }
 }
 

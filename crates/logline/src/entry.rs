@@ -79,6 +79,8 @@ pub struct Entry<'a> {
     pub weight: u32,
     /// The number of response bytes sent to the client, including the head.
     pub bytes_sent: u64,
+    /// How much of the duration the request waited neither for its client nor for a server.
+    pub held: Option<Duration>,
     /// The time from the first byte of the request to the moment when the response's first byte left.
     pub first_byte: Option<Duration>,
     /// What the cache did, in one word; empty without a cache.
@@ -160,6 +162,7 @@ impl Entry<'_> {
             detail: None,
             weight: WHOLE,
             bytes_sent: 0,
+            held: None,
             first_byte: None,
             cache: "",
             listener: "",

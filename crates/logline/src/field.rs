@@ -28,6 +28,7 @@ pub(crate) enum Field {
     BytesSent,
     BytesReceived,
     Duration(Unit),
+    Held(Unit),
     FirstByte(Unit),
     Route,
     Upstream,
@@ -143,6 +144,8 @@ static NAMED: &[Named] = &[
     as_w3c(Field::BytesReceived, &["bytes_received"], "cs-bytes"),
     named(Field::Duration(Unit::Milliseconds), &["duration_ms"]),
     as_w3c(Field::Duration(Unit::Seconds), &["duration_s"], "time-taken"),
+    named(Field::Held(Unit::Milliseconds), &["held_ms"]),
+    named(Field::Held(Unit::Seconds), &["held_s"]),
     named(Field::FirstByte(Unit::Milliseconds), &["first_byte_ms"]),
     named(Field::FirstByte(Unit::Seconds), &["first_byte_s"]),
     named(Field::Route, &["route"]),
@@ -264,6 +267,7 @@ impl Field {
             Self::UpstreamConnect(_) | Self::UpstreamFirstByte(_) | Self::UpstreamTotal(_) => {
                 Needs::UPSTREAM_TIMES
             }
+            Self::Held(_) => Needs::HELD,
             Self::FirstByte(_) => Needs::FIRST_BYTE,
             Self::ResponseHeader(_) => Needs::RESPONSE_HEAD,
             Self::Detail => Needs::DETAIL,
@@ -308,6 +312,8 @@ impl Needs {
     pub const ENTRY: Self = Self(1 << 8);
     /// `trace_id`.
     pub const TRACE_ID: Self = Self(1 << 9);
+    /// `held`.
+    pub const HELD: Self = Self(1 << 10);
 
     /// Whether all of `other` is needed.
     #[must_use]

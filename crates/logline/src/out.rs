@@ -77,6 +77,7 @@ impl Out<'_> {
             Field::BytesSent => self.number(entry.bytes_sent),
             Field::BytesReceived => self.number(entry.bytes_received),
             Field::Duration(unit) => self.duration(Some(entry.duration), *unit),
+            Field::Held(unit) => self.duration(entry.held, *unit),
             Field::FirstByte(unit) => self.duration(entry.first_byte, *unit),
             Field::UpstreamConnect(unit) => self.duration(entry.upstream_connect, *unit),
             Field::UpstreamFirstByte(unit) => self.duration(entry.upstream_first_byte, *unit),

@@ -6,6 +6,8 @@
 pub(crate) mod response_plan;
 /// Filters that change a message in transit.
 pub(crate) mod filters;
+/// When the pieces of a stream come.
+pub(crate) mod arrivals;
 /// The two sides of a body on its way.
 pub(crate) mod ends;
 /// The body pump, for both directions and for tunnels.

@@ -52,6 +52,8 @@ pub mod tracing;
 pub(crate) mod quic_hosts;
 /// The processes of an upgrade that share QUIC sockets.
 pub mod quic_processes;
+/// For how long a request waits for its client or for servers.
+pub(crate) mod waits;
 /// A request as routes see it.
 pub(crate) mod seen;
 /// The plan as one worker uses it.

@@ -11,6 +11,7 @@ use crate::forward::policies::{self, Answer};
 use crate::forward::respond;
 use crate::forward::web;
 use std::net::IpAddr;
+use std::pin::pin;
 
 use ::cache::is_unsafe;
 use http1::{ConnectionOptions, Framing, Method, RequestHead, Target, TargetForm, host_without_port};
@@ -22,6 +23,7 @@ use crate::context::exchange_slot::{Memory, Request};
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
 use crate::context::plan::Policies;
+use crate::context::record;
 use crate::context::seen::{self, Fields};
 use crate::context::tracing;
 use crate::faults::messages;
@@ -31,11 +33,16 @@ use transport::cold::cold;
 
 /// Serves the request whose head is at the front of the exchange slot's buffer.
 pub(crate) async fn exchange(ctx: &ExchangeContext<'_>, memory: &mut Memory) -> Next {
-    let is_traced = begin_trace(ctx, memory);
-    let mut state = ExchangeState::new(ctx, is_traced);
-    let next = match run(ctx, memory, &mut state).await {
-        Ok(next) => next,
-        Err(failure) => cold(|| fail(ctx, memory, &mut state, failure)).await,
+    let (waits, is_traced) = (record::waits(ctx), begin_trace(ctx, memory));
+    let mut state = ExchangeState::new(ctx, &waits, is_traced);
+    let next = {
+        let steps = pin!(async {
+            match run(ctx, memory, &mut state).await {
+                Ok(next) => next,
+                Err(failure) => cold(|| fail(ctx, memory, &mut state, failure)).await,
+            }
+        });
+        waits.watch(&ctx.worker.holding, steps).await
     };
     end(memory, &mut state);
     next
@@ -43,9 +50,12 @@ pub(crate) async fn exchange(ctx: &ExchangeContext<'_>, memory: &mut Memory) -> 
 
 /// Answers a request that is malformed or incomplete.
 pub(crate) async fn refuse(ctx: &ExchangeContext<'_>, memory: &mut Memory, failure: Failure) -> Next {
-    let is_traced = begin_trace(ctx, memory);
-    let mut state = ExchangeState::new(ctx, is_traced);
-    let next = fail(ctx, memory, &mut state, failure).await;
+    let (waits, is_traced) = (record::waits(ctx), begin_trace(ctx, memory));
+    let mut state = ExchangeState::new(ctx, &waits, is_traced);
+    let next = {
+        let steps = pin!(fail(ctx, memory, &mut state, failure));
+        waits.watch(&ctx.worker.holding, steps).await
+    };
     end(memory, &mut state);
     next
 }

@@ -114,7 +114,8 @@ pub(crate) async fn serve(exchange: &mut Exchange<'_, '_>, files: &Arc<RouteFile
         PathError::Hidden => Failure::FileHidden,
         PathError::TooLong => Failure::NoFile,
     })?;
-    match look_up(ctx, files, requested, (&name, form)).await? {
+    let looked_up = ctx.worker.holding.during(look_up(ctx, files, requested, (&name, form)));
+    match looked_up.await? {
         Lookup::File(file) => send::file(exchange, file).await,
         Lookup::WithoutSlash => redirect(exchange).await,
         Lookup::Directory(root) => {

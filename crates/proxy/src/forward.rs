@@ -371,7 +371,7 @@ impl<'a> Attempt<'a> {
         state.record.explain(memory, failure);
         let setback = Setback::Failed(failure, progress);
         let is_its_fault = setback.blames_server() && failure.facts().party == Party::Upstream;
-        state.record.server_changed(self.upstream.failed(self.ctx.worker, picked, is_its_fault));
+        state.record.server_changed(self.upstream.failed(self.ctx.worker, picked, failure, is_its_fault));
         setback
     }
 

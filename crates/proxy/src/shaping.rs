@@ -35,7 +35,7 @@ const SHARES_KEPT: usize = 64;
 pub(crate) async fn hold_back(ctx: &ExchangeContext<'_>, delay: &Delayed, memory: &mut Memory) {
     let ExchangeContext { worker, .. } = *ctx;
     memory.park(worker);
-    worker.shaper.alarms().wait(delay).await;
+    worker.holding.during(worker.shaper.alarms().wait(delay)).await;
     memory.unpark(worker);
 }
 

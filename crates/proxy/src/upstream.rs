@@ -33,7 +33,7 @@ use crate::body::upload::Upload;
 use crate::context::client::Client;
 use crate::context::failure::Failure;
 use crate::context::original_connection;
-use crate::context::plan::{ServerPlan, UpstreamPlan};
+use crate::context::plan::{Last, ServerPlan, UpstreamPlan};
 use crate::context::worker::{Message, Worker};
 use crate::upstream::multiplex::{Multiplex, Waits};
 use crate::upstream::pool::{Making, Pool};
@@ -246,18 +246,25 @@ impl Upstream {
             self.plan.tell_revived(picked.server);
         }
         let outcome = if is_failure { Outcome::Failed } else { Outcome::Answered(latency) };
-        self.ended(picked, outcome, now)
+        self.ended(picked, outcome, now, Last::Answered(status))
     }
 
     /// Records that a server has not responded.
-    pub(crate) fn failed(&self, worker: &Worker, picked: &PickedServer, is_its_fault: bool) -> Option<Event> {
+    pub(crate) fn failed(
+        &self,
+        worker: &Worker,
+        picked: &PickedServer,
+        failure: Failure,
+        is_its_fault: bool,
+    ) -> Option<Event> {
         let outcome = if is_its_fault { Outcome::Failed } else { Outcome::Abandoned };
-        self.ended(picked, outcome, worker.coarse_time())
+        self.ended(picked, outcome, worker.coarse_time(), Last::Failed(failure))
     }
 
-    fn ended(&self, picked: &PickedServer, outcome: Outcome, now: Time) -> Option<Event> {
+    #[inline]
+    fn ended(&self, picked: &PickedServer, outcome: Outcome, now: Time, last: Last) -> Option<Event> {
         let event = self.plan.fleet.end_passed(picked.server, picked.passage, outcome, now)?;
-        self.plan.tell(picked.server, event, now);
+        self.plan.tell(picked.server, event, now, last);
         Some(event)
     }
 

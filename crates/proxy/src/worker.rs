@@ -36,6 +36,7 @@ use crate::context::quic_hosts::QuicHosts;
 use crate::context::quic_processes::QuicProcesses;
 use crate::context::snapshot::Snapshot;
 use crate::context::under_way::Watched;
+use crate::context::waits::Holding;
 use crate::context::worker::{Change, ListeningSocket, Loads, LogChange, Message, State, Worker};
 use crate::faults::Faults;
 use crate::faults::connections;
@@ -126,6 +127,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
         frames: h2_connection::Stock::new(),
         counters: parts.counters,
         series: parts.series,
+        holding: Holding::default(),
         watched: Watched::default(),
         log: Logging::new(parts.log),
         state: Cell::new(State::Running),

@@ -3,7 +3,6 @@
 
 use crate::counters::Causes;
 use crate::directory::Totals;
-use crate::exposition::is_used;
 use crate::series::{AuthCell, Classes, MirrorCell, Skipped};
 use crate::text::{Family, Text, Type};
 
@@ -40,7 +39,7 @@ where
     let help = "From when a copy of a request was sent to the head of its response.";
     let mut family = text.family("vanward_mirror_first_byte_seconds", Type::Histogram, help);
     for (route, cell) in cells() {
-        if is_used(&cell.first_byte) {
+        if cell.first_byte.is_used() {
             family.histogram(&[("route", route)], &cell.first_byte);
         }
     }
@@ -74,7 +73,7 @@ where
     let help = "From a question to an authentication server to its whole answer.";
     let mut family = text.family("vanward_forward_auth_duration_seconds", Type::Histogram, help);
     for (route, cell) in cells() {
-        if is_used(&cell.duration) {
+        if cell.duration.is_used() {
             family.histogram(&[("route", route)], &cell.duration);
         }
     }

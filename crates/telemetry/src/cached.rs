@@ -61,11 +61,11 @@ impl CacheState<'_> {
         self.reasons(text, ("vanward_cache_misses", help), totals, self.misses, |cell| &cell.misses);
         let help = "Responses that the cache of a route did not store, by reason.";
         self.reasons(text, ("vanward_cache_refusals", help), totals, self.refusals, |cell| &cell.refusals);
-        let help = "Memory of the cache: what it may take, what is stored in it, what is under way into it.";
+        let help = "Memory that the cache may take.";
+        text.family("vanward_cache_limit_bytes", Type::Gauge, help).sample(&[], self.memory_bytes);
+        let help = "Memory of the cache: what is stored in it, what is under way into it.";
         let mut family = text.family("vanward_cache_bytes", Type::Gauge, help);
-        let bytes =
-            [("limit", self.memory_bytes), ("stored", self.stored_bytes), ("filling", self.filling_bytes)];
-        for (state, bytes) in bytes {
+        for (state, bytes) in [("stored", self.stored_bytes), ("filling", self.filling_bytes)] {
             family.sample(&[("state", state)], bytes);
         }
         let help = "Keys that something is stored under.";
@@ -105,24 +105,24 @@ impl DiskState {
     fn write(&self, text: &mut Text) {
         let help = "Whether the disk of the cache is read and written.";
         text.family("vanward_cache_disk_on", Type::Gauge, help).sample(&[], u64::from(self.is_on));
-        let help = "The disk of the cache: what it may take, what is stored on it.";
-        let mut family = text.family("vanward_cache_disk_bytes", Type::Gauge, help);
-        for (state, bytes) in [("limit", self.size_bytes), ("stored", self.bytes)] {
-            family.sample(&[("state", state)], bytes);
-        }
+        let help = "Space that the cache may take on its disk.";
+        text.family("vanward_cache_disk_limit_bytes", Type::Gauge, help).sample(&[], self.size_bytes);
+        let help = "Space that responses take on the disk of the cache.";
+        text.family("vanward_cache_disk_bytes", Type::Gauge, help).sample(&[], self.bytes);
         let help = "Responses on the disk of the cache.";
         text.family("vanward_cache_disk_responses", Type::Gauge, help).sample(&[], self.records);
-        let help = "What was written to the disk of the cache and read from it, what it could not keep up with, and what \
-                    was not as it had been written.";
-        let mut family = text.family("vanward_cache_disk_records", Type::Counter, help);
-        let what = [
-            ("written", self.written),
-            ("read", self.read),
-            ("dropped", self.dropped),
-            ("damaged", self.damaged),
-        ];
-        for (what, count) in what {
-            family.sample(&[("what", what)], count);
+        for (name, help, count) in [
+            ("written", "Records that were written to the disk of the cache.", self.written),
+            ("read", "Records that were read from the disk of the cache.", self.read),
+            ("dropped", "Records that the disk of the cache was too slow for.", self.dropped),
+            (
+                "damaged",
+                "Records on the disk of the cache that were not as they had been written.",
+                self.damaged,
+            ),
+        ] {
+            let name = format!("vanward_cache_disk_records_{name}");
+            text.family(&name, Type::Counter, help).sample(&[], count);
         }
     }
 }

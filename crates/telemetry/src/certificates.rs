@@ -14,8 +14,8 @@ pub struct CertificateSample {
     pub name: String,
     /// `file`, `auto`, `stand-in` or `self-signed`.
     pub source: &'static str,
-    /// The time until it ends, in days; negative if that has passed.
-    pub days_left: f64,
+    /// When it ends, in seconds since the epoch.
+    pub not_after_seconds: i64,
     /// Of an automatic one: attempts to renew it that have failed in a row.
     pub renewal_failures: Option<u32>,
 }
@@ -29,15 +29,15 @@ pub(crate) fn write(samples: &[CertificateSample], text: &mut Text) {
     let mut named: BTreeMap<(&str, &str), &CertificateSample> = BTreeMap::new();
     for sample in samples {
         let kept = named.entry((&sample.listener, &sample.name)).or_insert(sample);
-        if sample.days_left < kept.days_left {
+        if sample.not_after_seconds < kept.not_after_seconds {
             *kept = sample;
         }
     }
-    let help = "Days until a certificate ends; negative if that has passed.";
-    let mut family = text.family("vanward_certificate_days_left", Type::Gauge, help);
+    let help = "When a certificate ends, in seconds since the epoch.";
+    let mut family = text.family("vanward_certificate_not_after_timestamp_seconds", Type::Gauge, help);
     for ((listener, name), sample) in named.iter().take(NAMED_MAX) {
         let labels = [("listener", *listener), ("name", *name), ("source", sample.source)];
-        family.sample(&labels, sample.days_left);
+        family.sample(&labels, sample.not_after_seconds);
     }
     let help = "Attempts to renew an automatic certificate that have failed in a row.";
     let mut family = text.family("vanward_certificate_renewal_failures", Type::Gauge, help);
@@ -55,32 +55,34 @@ mod tests {
 
     #[test]
     fn certificates_are_told_once_by_name() {
-        let sample = |name: &str, days_left, renewal_failures: Option<u32>| CertificateSample {
+        let sample = |name: &str, not_after_seconds, renewal_failures: Option<u32>| CertificateSample {
             listener: "web".to_owned(),
             name: name.to_owned(),
             source: if renewal_failures.is_some() { "auto" } else { "file" },
-            days_left,
+            not_after_seconds,
             renewal_failures,
         };
         let samples = [
-            sample("a.example", 30.5, None),
-            sample("a.example", -1.0, None),
-            sample("b.example", 60.0, Some(2)),
+            sample("a.example", 1_900_000_000, None),
+            sample("a.example", 1_800_000_000, None),
+            sample("b.example", 1_850_000_000, Some(2)),
         ];
         let mut text = Text::new(Syntax::accepted(""));
         write(&samples, &mut text);
-        let page = text.finish();
+        let page = String::from_utf8(text.finish()).expect("it is text");
         let lines: Vec<&str> = page.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(
             lines,
             [
-                "vanward_certificate_days_left{listener=\"web\",name=\"a.example\",source=\"file\"} -1",
-                "vanward_certificate_days_left{listener=\"web\",name=\"b.example\",source=\"auto\"} 60",
+                "vanward_certificate_not_after_timestamp_seconds{listener=\"web\",name=\"a.example\",\
+                    source=\"file\"} 1800000000",
+                "vanward_certificate_not_after_timestamp_seconds{listener=\"web\",name=\"b.example\",\
+                    source=\"auto\"} 1850000000",
                 "vanward_certificate_renewal_failures{listener=\"web\",name=\"b.example\"} 2",
             ]
         );
         let mut text = Text::new(Syntax::accepted(""));
         write(&[], &mut text);
-        assert!(!text.finish().contains("certificate"));
+        assert!(text.finish().is_empty());
     }
 }

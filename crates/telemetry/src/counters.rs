@@ -109,7 +109,7 @@ counters! {
     /// Connections of QUIC that had to validate their address first.
     quic_retries: Counter,
     /// Datagrams of QUIC that were passed on to another worker.
-    quic_passed_on: Counter,
+    quic_passed_on: Counter as "quic_datagrams_passed_on",
     /// Client connections passed on as they are.
     connections_passed_on: Counter,
     /// Requests whose head was read.

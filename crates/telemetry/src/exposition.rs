@@ -11,9 +11,10 @@ use crate::cached::CacheState;
 use crate::certificates::{self, CertificateSample};
 use crate::counters::{Causes, Kind, Snapshot};
 use crate::directory::{NAMED_MAX, Totals};
+use crate::exemplars::Exemplars;
 use crate::histogram::Histogram;
 use crate::process::Process;
-use crate::series::{Classes, ServerCell, UpstreamCell};
+use crate::series::{Classes, ServerCell, StreamCell, StreamKind, UpstreamCell};
 use crate::text::{Family, Label, Syntax, Text, Type};
 
 /// The data of all metrics.
@@ -82,9 +83,10 @@ impl ServerState {
 impl Exposition<'_> {
     /// Renders all metrics.
     #[must_use]
-    pub fn write(&self, syntax: Syntax) -> String {
+    pub fn write(&self, syntax: Syntax) -> Vec<u8> {
         let mut text = Text::new(syntax);
         self.routes(&mut text);
+        self.streams(&mut text);
         beside::write(self.totals, self.causes, &mut text);
         self.listeners(&mut text);
         self.causes(&mut text);
@@ -115,8 +117,35 @@ impl Exposition<'_> {
         let help = "From the first byte of a request to the last of its response.";
         let mut family = text.family("vanward_request_duration_seconds", Type::Histogram, help);
         for (route, cell) in &self.totals.routes {
-            if is_used(&cell.duration) {
-                family.histogram(&[("route", route)], &cell.duration);
+            if cell.duration.is_used() {
+                let exemplars = cell.exemplars.look().map(Exemplars::values).unwrap_or_default();
+                family.histogram_with(&[("route", route)], &cell.duration, &exemplars);
+            }
+        }
+        let help = "How long a request waited neither for its client nor for a server.";
+        let mut family = text.family("vanward_request_held_seconds", Type::Histogram, help);
+        for (route, cell) in &self.totals.routes {
+            if cell.held.is_used() {
+                family.histogram(&[("route", route)], &cell.held);
+            }
+        }
+    }
+
+    fn streams(&self, text: &mut Text) {
+        let help = "From the first byte of a request to the first of the stream that answers it.";
+        let family = text.family("vanward_stream_first_byte_seconds", Type::Histogram, help);
+        self.durations_of_streams(family, |cell| &cell.first_byte);
+        let help = "The longest time of a stream in which nothing came from its server, told at its end.";
+        let family = text.family("vanward_stream_longest_gap_seconds", Type::Histogram, help);
+        self.durations_of_streams(family, |cell| &cell.longest_gap);
+    }
+
+    fn durations_of_streams(&self, mut family: Family<'_>, of: impl Fn(&StreamCell) -> &Histogram) {
+        for (route, cell) in &self.totals.routes {
+            for ((_, kind), stream) in StreamKind::NAMED.into_iter().zip(&cell.streams) {
+                if let Some(histogram) = stream.look().map(&of).filter(|histogram| histogram.is_used()) {
+                    family.histogram(&[("route", route), ("kind", kind)], histogram);
+                }
             }
         }
     }
@@ -138,7 +167,7 @@ impl Exposition<'_> {
         let help = "How long connections that were passed on have lasted.";
         let mut family = text.family("vanward_listener_connection_duration_seconds", Type::Histogram, help);
         for (listener, cell) in &self.totals.listeners {
-            if is_used(&cell.duration) {
+            if cell.duration.is_used() {
                 family.histogram(&[("listener", listener)], &cell.duration);
             }
         }
@@ -201,7 +230,7 @@ impl Exposition<'_> {
 
     fn durations_of_upstreams(&self, mut family: Family<'_>, of: impl Fn(&UpstreamCell) -> &Histogram) {
         for (upstream, cell) in &self.totals.upstreams {
-            if is_used(of(cell)) {
+            if of(cell).is_used() {
                 family.histogram(&[("upstream", upstream)], of(cell));
             }
         }
@@ -218,7 +247,7 @@ impl Exposition<'_> {
         let help = "From the start of an attempt to the first byte of the server's answer.";
         let mut family = text.family("vanward_upstream_first_byte_seconds", Type::Histogram, help);
         for (labels, cell) in self.servers() {
-            if is_used(&cell.first_byte) {
+            if cell.first_byte.is_used() {
                 family.histogram(&labels, &cell.first_byte);
             }
         }
@@ -303,10 +332,6 @@ impl Exposition<'_> {
         let servers = self.totals.servers.iter();
         servers.map(|((upstream, server), cell)| ([("upstream", &**upstream), ("server", &**server)], cell))
     }
-}
-
-pub(crate) fn is_used(histogram: &Histogram) -> bool {
-    histogram.buckets().iter().any(|count| *count > 0)
 }
 
 fn write_process(process: &Process, text: &mut Text) {

@@ -17,6 +17,8 @@ pub mod message;
 /// Counters that one worker writes and any thread reads.
 mod counters;
 
+/// Exemplars of histograms.
+mod exemplars;
 /// Histograms of durations.
 mod histogram;
 /// The counters of each route, listener, upstream and server.
@@ -35,7 +37,9 @@ mod trace;
 mod span;
 /// Facts about the process from the system.
 mod process;
-/// Writes metric families and samples as text.
+/// Writes metric families in protobuf.
+mod protobuf;
+/// Writes metric families and samples.
 mod text;
 /// All metrics as text for Prometheus.
 mod exposition;
@@ -51,6 +55,7 @@ pub use cached::{CacheState, DiskState};
 pub use certificates::CertificateSample;
 pub use counters::{CAUSES_MAX, Causes, Counter, Counters, Fields, Gauge, Kind, Reader, Row, Snapshot};
 pub use directory::{Directory, NAMED_MAX, Names, Places, ServerName, Totals};
+pub use exemplars::{Exemplar, Exemplars};
 pub use exposition::{Exposition, ServerHealthSample, ServerState};
 pub use file::Rotation;
 pub use histogram::{BUCKETS, Histogram};
@@ -64,9 +69,9 @@ pub use logline::{
 pub use process::Process;
 pub use series::{
     AuthCell, CacheCell, Classes, ListenerCell, MirrorCell, Place, Rare, RouteCell, Series, SeriesReader,
-    ServerCell, Skip, Skipped, UpstreamCell,
+    ServerCell, Skip, Skipped, StreamCell, StreamKind, UpstreamCell,
 };
 pub use span::{Span, SpanKind, Value};
 pub use syslog::{Receiver as SyslogReceiver, Syslog, SyslogTls};
-pub use text::{Family, Label, Syntax, Text, Type};
+pub use text::{Family, Label, Number, Syntax, Text, Type};
 pub use trace::{B3Form, Caller, Lines, Trace};

@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
 use crate::counters::{Causes, Counter, Gauge, Merge};
+use crate::exemplars::Exemplars;
 use crate::histogram::Histogram;
 
 /// The number of places of each kind: for the names of a plan, and as many for the previous plan.
@@ -43,12 +44,48 @@ cell! {
         requests: Classes,
         /// Time from the first byte of the request to the last byte of the response.
         duration: Histogram,
+        /// Requests whose traces are recorded; empty without traces.
+        exemplars: Rare<Exemplars>,
+        /// How much of that the request waited neither for its client nor for a server.
+        held: Histogram,
+        /// Streams by kind; empty if the route had none.
+        streams: Streams,
         /// The counters of the route's cache; empty if it has none.
         cache: Rare<CacheCell>,
         /// The counters of the route's mirror; empty if it has none.
         mirror: Rare<MirrorCell>,
         /// The counters of the route's questions to an authentication server; empty if it has none.
         forward_auth: Rare<AuthCell>,
+    }
+}
+
+/// Streams by their kind, in the order of `StreamKind::NAMED`.
+type Streams = [Rare<StreamCell>; StreamKind::NAMED.len()];
+
+/// A kind of stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamKind {
+    /// Server-sent events.
+    Events,
+    /// The responses of gRPC calls.
+    Grpc,
+    /// WebSocket, from the server.
+    WebSocket,
+}
+
+impl StreamKind {
+    /// All kinds with their names.
+    pub const NAMED: [(Self, &'static str); 3] =
+        [(Self::Events, "events"), (Self::Grpc, "grpc"), (Self::WebSocket, "websocket")];
+}
+
+cell! {
+    /// The counters of a route's streams of one kind.
+    StreamCell {
+        /// Time from the beginning of the request to the first byte of the stream.
+        first_byte: Histogram,
+        /// The longest time of a stream in which nothing came.
+        longest_gap: Histogram,
     }
 }
 

@@ -1,24 +1,28 @@
-//! Writes metric families and samples in the two syntaxes that Prometheus reads: its own (version 0.0.4), and
-//! OpenMetrics 1.0.
+//! Writes metric families and samples in the formats that Prometheus reads: its own text (version 0.0.4), OpenMetrics 1.0,
+//! and protobuf, which alone has native histograms.
 //!
-//! The reader's Accept field decides; names and labels of series are equal in both.
+//! The reader's Accept field decides; names and labels of series are equal in all.
 
 use std::fmt::{Display, Write};
 use std::time::Duration;
 
+use crate::exemplars::Exemplar;
 use crate::histogram::{BOUNDS, Histogram};
+use crate::protobuf::MetricFamily;
 
-/// The syntax of the text.
+/// The format of the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Syntax {
     /// The Prometheus text format, version 0.0.4.
     Prometheus,
     /// OpenMetrics 1.0.
     OpenMetrics,
+    /// Protobuf: delimited messages `io.prometheus.client.MetricFamily`.
+    Protobuf,
 }
 
 impl Syntax {
-    /// Selects the syntax for an Accept field; by default, the Prometheus text format.
+    /// Selects the format for an Accept field; by default, the Prometheus text format.
     #[must_use]
     pub fn accepted(accept: &str) -> Self {
         let mut best = (Self::Prometheus, 0.0);
@@ -27,17 +31,19 @@ impl Syntax {
             let syntax = match parts.next().unwrap_or_default().to_ascii_lowercase().as_str() {
                 "application/openmetrics-text" => Self::OpenMetrics,
                 "text/plain" => Self::Prometheus,
+                "application/vnd.google.protobuf" => Self::Protobuf,
                 _ => continue,
             };
             // RFC 9110 §12.4.2: a weight is a parameter after those of the type.
             let mut weight = 1.0;
             let mut is_ours = true;
             for (name, value) in parts.filter_map(|parameter| parameter.split_once('=')) {
-                match (name.trim().to_ascii_lowercase().as_str(), value.trim().trim_matches('"')) {
+                let value = value.trim().trim_matches('"').to_ascii_lowercase();
+                match (name.trim().to_ascii_lowercase().as_str(), value.as_str()) {
                     ("q", value) => weight = value.parse().unwrap_or(0.0),
-                    ("version", version) => {
-                        is_ours = syntax == Self::Prometheus || version == "1.0.0";
-                    }
+                    ("version", version) if syntax == Self::OpenMetrics => is_ours = version == "1.0.0",
+                    ("proto", message) => is_ours &= message == "io.prometheus.client.metricfamily",
+                    ("encoding", encoding) => is_ours &= encoding == "delimited",
                     _ => {}
                 }
             }
@@ -54,6 +60,9 @@ impl Syntax {
         match self {
             Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Protobuf => {
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+            }
         }
     }
 }
@@ -71,18 +80,21 @@ pub enum Type {
     Info,
 }
 
-/// The text written so far.
+/// What is written so far.
 #[derive(Debug)]
 pub struct Text {
     syntax: Syntax,
     out: String,
+    /// Protobuf: the families before the last one, and that.
+    families: Vec<u8>,
+    family: Option<MetricFamily>,
 }
 
 impl Text {
     /// Starts an empty text.
     #[must_use]
     pub fn new(syntax: Syntax) -> Self {
-        Self { syntax, out: String::with_capacity(16 * 1024) }
+        Self { syntax, out: String::new(), families: Vec::new(), family: None }
     }
 
     /// Starts a family. `name` has no suffix of its type; `help` is one line that needs no escaping.
@@ -93,47 +105,99 @@ impl Text {
             Type::Info => "_info",
             Type::Gauge | Type::Histogram => "",
         };
-        let (shown_suffix, kind) = match (self.syntax, of) {
-            (_, Type::Gauge) | (Syntax::Prometheus, Type::Info) => (suffix, "gauge"),
-            (_, Type::Histogram) => (suffix, "histogram"),
-            (Syntax::Prometheus, Type::Counter) => (suffix, "counter"),
+        let name = format!("{name}{suffix}");
+        if self.syntax == Syntax::Protobuf {
+            self.end_family();
+            self.family = Some(MetricFamily::new(name.clone(), of, help));
+            return Family { text: self, name };
+        }
+        let (shown, kind) = match (self.syntax, of) {
             // OpenMetrics: a family has the name of its samples without the suffix.
-            (Syntax::OpenMetrics, Type::Counter) => ("", "counter"),
-            (Syntax::OpenMetrics, Type::Info) => ("", "info"),
+            (Syntax::OpenMetrics, Type::Counter) => (name.trim_end_matches(suffix), "counter"),
+            (Syntax::OpenMetrics, Type::Info) => (name.trim_end_matches(suffix), "info"),
+            (_, Type::Counter) => (name.as_str(), "counter"),
+            (_, Type::Gauge | Type::Info) => (name.as_str(), "gauge"),
+            (_, Type::Histogram) => (name.as_str(), "histogram"),
         };
-        put(&mut self.out, format_args!("# HELP {name}{shown_suffix} {help}\n"));
-        put(&mut self.out, format_args!("# TYPE {name}{shown_suffix} {kind}\n"));
-        Family { out: &mut self.out, name: format!("{name}{suffix}") }
+        put(&mut self.out, format_args!("# HELP {shown} {help}\n# TYPE {shown} {kind}\n"));
+        Family { text: self, name }
     }
 
-    /// Ends the text and returns it.
+    /// Ends the page and returns it.
     #[must_use]
-    pub fn finish(mut self) -> String {
-        if self.syntax == Syntax::OpenMetrics {
-            self.out.push_str("# EOF\n");
+    pub fn finish(mut self) -> Vec<u8> {
+        match self.syntax {
+            Syntax::Prometheus => self.out.into_bytes(),
+            Syntax::OpenMetrics => {
+                self.out.push_str("# EOF\n");
+                self.out.into_bytes()
+            }
+            Syntax::Protobuf => {
+                self.end_family();
+                self.families
+            }
         }
-        self.out
+    }
+
+    fn end_family(&mut self) {
+        if let Some(family) = self.family.take() {
+            family.write(&mut self.families);
+        }
     }
 }
 
 /// A label: its name and value. The value is escaped.
 pub type Label<'l> = (&'static str, &'l str);
 
+/// The value of a sample.
+pub trait Number: Display {
+    /// The same as a floating-point number.
+    fn as_f64(&self) -> f64;
+}
+
+macro_rules! numbers {
+    ($($number:ty),+) => {
+        $(impl Number for $number {
+            fn as_f64(&self) -> f64 {
+                *self as f64
+            }
+        })+
+    };
+}
+
+numbers!(u8, i32, u32, u64, usize, i64, f64);
+
 /// The family to which samples are added.
 #[derive(Debug)]
 pub struct Family<'t> {
-    out: &'t mut String,
+    text: &'t mut Text,
     name: String,
 }
 
 impl Family<'_> {
     /// Writes one sample.
-    pub fn sample(&mut self, labels: &[Label<'_>], value: impl Display) {
-        self.line("", labels, value);
+    pub fn sample(&mut self, labels: &[Label<'_>], value: impl Number) {
+        match &mut self.text.family {
+            Some(family) => family.sample(labels, value.as_f64()),
+            None => self.line("", labels, value),
+        }
     }
 
     /// Writes the samples of a histogram.
     pub(crate) fn histogram(&mut self, labels: &[Label<'_>], histogram: &Histogram) {
+        self.histogram_with(labels, histogram, &[]);
+    }
+
+    /// Writes the samples of a histogram, with exemplars for its buckets where the format has a place for them.
+    pub(crate) fn histogram_with(
+        &mut self,
+        labels: &[Label<'_>],
+        histogram: &Histogram,
+        exemplars: &[Option<Exemplar>],
+    ) {
+        if let Some(family) = &mut self.text.family {
+            return family.histogram(labels, histogram, exemplars);
+        }
         let counts = histogram.buckets();
         // The name and the labels are the same for every bucket.
         let mut start = format!("{}_bucket{{", self.name);
@@ -143,24 +207,45 @@ impl Family<'_> {
         }
         let mut total = 0;
         let bounds = BOUNDS.iter().map(|(_, seconds)| *seconds).chain(["+Inf"]);
-        for (bound, count) in bounds.zip(counts) {
+        for ((bound, count), bucket) in bounds.zip(counts).zip(0..) {
             total += count;
-            put(self.out, format_args!("{start}le=\"{bound}\"}} {total}\n"));
+            put(&mut self.text.out, format_args!("{start}le=\"{bound}\"}} {total}"));
+            match exemplars.get(bucket) {
+                Some(Some(exemplar)) if self.text.syntax == Syntax::OpenMetrics => self.exemplar(exemplar),
+                _ => {}
+            }
+            self.text.out.push('\n');
         }
         let sum: Duration = histogram.sum();
         self.line("_sum", labels, format_args!("{}.{:09}", sum.as_secs(), sum.subsec_nanos()));
         self.line("_count", labels, total);
     }
 
+    fn exemplar(&mut self, exemplar: &Exemplar) {
+        let (value, at) = (exemplar.value, exemplar.since_epoch());
+        put(
+            &mut self.text.out,
+            format_args!(
+                " # {{trace_id=\"{}\"}} {}.{:09} {}.{:03}",
+                exemplar.trace_id(),
+                value.as_secs(),
+                value.subsec_nanos(),
+                at.as_secs(),
+                at.subsec_millis()
+            ),
+        );
+    }
+
     fn line(&mut self, suffix: &str, labels: &[Label<'_>], value: impl Display) {
-        self.out.push_str(&self.name);
-        self.out.push_str(suffix);
+        let out = &mut self.text.out;
+        out.push_str(&self.name);
+        out.push_str(suffix);
         if !labels.is_empty() {
-            self.out.push('{');
-            write_labels(self.out, labels);
-            self.out.push('}');
+            out.push('{');
+            write_labels(out, labels);
+            out.push('}');
         }
-        put(self.out, format_args!(" {value}\n"));
+        put(out, format_args!(" {value}\n"));
     }
 }
 
@@ -199,6 +284,8 @@ mod tests {
         let of_prometheus_3 = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
             application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,\
             text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+        let of_prometheus_2_native = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
+            encoding=delimited,application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         for (accept, expected) in [
             ("", Syntax::Prometheus),
             ("*/*", Syntax::Prometheus),
@@ -211,6 +298,12 @@ mod tests {
             ("application/openmetrics-text;q=0.3,text/plain;q=0.4", Syntax::Prometheus),
             ("application/openmetrics-text;q=0,text/plain;q=0", Syntax::Prometheus),
             ("application/openmetrics-text;q=much", Syntax::Prometheus),
+            (of_prometheus_2_native, Syntax::Protobuf),
+            (
+                "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text",
+                Syntax::Prometheus,
+            ),
+            ("application/vnd.google.protobuf;proto=other;encoding=delimited", Syntax::Prometheus),
         ] {
             assert_eq!(Syntax::accepted(accept), expected, "{accept}");
         }
@@ -227,8 +320,16 @@ mod tests {
         for microseconds in [20, 900, 1_500_000, 60_000_000] {
             histogram.observe(Duration::from_micros(microseconds));
         }
-        text.family("d_seconds", Type::Histogram, "Durations.").histogram(&[("route", "/")], &histogram);
-        text.finish()
+        let exemplar = Exemplar {
+            trace_id: 0xabc,
+            value: Duration::from_micros(900),
+            at: std::time::UNIX_EPOCH + Duration::from_millis(1_500_000_000_250),
+        };
+        let mut exemplars = [None; BOUNDS.len() + 1];
+        exemplars[6] = Some(exemplar);
+        let mut family = text.family("d_seconds", Type::Histogram, "Durations.");
+        family.histogram_with(&[("route", "/")], &histogram, &exemplars);
+        String::from_utf8(text.finish()).expect("it is text")
     }
 
     #[test]
@@ -239,7 +340,7 @@ mod tests {
             # HELP b_info Labels.\n# TYPE b_info gauge\nb_info{version=\"1\"} 1\n\
             # HELP c A gauge.\n# TYPE c gauge\nc 0.25\n\
             # HELP d_seconds Durations.\n# TYPE d_seconds histogram\n\
-            d_seconds_bucket{route=\"/\",le=\"5e-05\"} 1\nd_seconds_bucket{route=\"/\",le=\"0.0001\"} 1\n";
+            d_seconds_bucket{route=\"/\",le=\"1e-05\"} 0\nd_seconds_bucket{route=\"/\",le=\"2e-05\"} 1\n";
         assert!(text.starts_with(start), "{text}");
         let end = "d_seconds_bucket{route=\"/\",le=\"1.0\"} 2\nd_seconds_bucket{route=\"/\",le=\"2.0\"} 3\n\
             d_seconds_bucket{route=\"/\",le=\"5.0\"} 3\nd_seconds_bucket{route=\"/\",le=\"10.0\"} 3\n\
@@ -250,13 +351,20 @@ mod tests {
     }
 
     #[test]
-    fn openmetrics_has_the_same_samples() {
+    fn openmetrics_has_the_same_samples_and_exemplars() {
         let text = example(Syntax::OpenMetrics);
+        let exemplar = " # {trace_id=\"00000000000000000000000000000abc\"} 0.000900000 1500000000.250";
+        assert!(
+            text.contains(&format!("d_seconds_bucket{{route=\"/\",le=\"0.001\"}} 2{exemplar}\n")),
+            "{text}"
+        );
+        let text = text.replace(exemplar, "");
         assert!(text.starts_with("# HELP a A counter.\n# TYPE a counter\na_total 1\n"), "{text}");
         assert!(text.contains("# TYPE b info\nb_info{"), "{text}");
         assert!(text.ends_with("\n# EOF\n"), "{text}");
         let samples =
             |text: &str| text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n");
         assert_eq!(samples(&text), samples(&example(Syntax::Prometheus)));
+        assert!(!example(Syntax::Prometheus).contains("trace_id"));
     }
 }

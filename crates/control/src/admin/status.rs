@@ -14,7 +14,7 @@ use config::{ListenAddress, Mistake};
 use telemetry::{CAUSES_MAX, RouteCell, Totals, UpstreamCell};
 
 use super::traffic::Traffic;
-use super::{maintenance, shaping};
+use super::{maintenance, problems, shaping};
 use crate::change::Control;
 use crate::runtime_overrides::{Presence, RuntimeOverrides, ServerChange};
 use proxy::cache::{self, Cache};
@@ -46,6 +46,7 @@ pub(crate) fn read(control: &Control) -> Status {
         requests: counted.requests_active,
         traffic: traffic.whole(),
         last_minute: traffic.last_minute(),
+        problems: problems::read(control),
         listeners: listeners
             .map(|(listener, address): (_, ListenAddress)| ListenerStatus {
                 name: listener.name.clone(),

@@ -551,6 +551,7 @@ function show(status, live) {
   const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
   $("state").textContent = `${status.version}, process ${status.process}, up ${time(status.uptime_seconds)}, ` +
     `${plural(status.workers, "worker")}, ${plural(status.reloads, "reload")}${session.writable ? "" : ", read-only"}`;
+  $("problems").replaceChildren(...status.problems.map((problem) => h("li", {}, problem)));
   maintained = new Set(status.maintenance.filter((one) => one.is_on).map((one) => one.route));
   const failures = Object.entries(status.last_minute.failures).sort((one, other) => other[1] - one[1]);
   routes.show(status.routes, failures.length

@@ -201,7 +201,7 @@ fn conclude(subject: &Subject, before: Health, health: Health, outcome: &Result<
                 } else {
                     some(settings.rise, "succeeded")
                 };
-                subject.say(Level::Info, &format!("up, {what}"));
+                subject.say(Level::Info, &format!("up, {what}; its share of requests grows slowly"));
             }
         }
         Health::Down { .. } => {
@@ -251,7 +251,8 @@ impl Revival {
         let is_back = verdict == Some(Verdict::Up)
             || is_telling && is_success && self.successes >= subject.check.settings.rise;
         if is_back && health.restore(Cause::Ejection, now) {
-            subject.say(Level::Info, "available again");
+            subject
+                .say(Level::Info, "available again: its checks succeed; its share of requests grows slowly");
         }
         !is_back
     }

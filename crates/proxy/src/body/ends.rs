@@ -5,6 +5,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
 
+use crate::body::arrivals::Arrivals;
 use crate::context::minimum_rate::{MinimumRate, Progress, TooSlow};
 use crate::context::worker::Worker;
 use crate::shaping::{Pace, Place};
@@ -42,6 +43,8 @@ pub(crate) struct Ends<'a> {
     pub(crate) place: Place<'a>,
     /// The tick at which either direction last moved, where both are under way: a source is not late while the other moves.
     pub(crate) activity: Option<&'a Cell<u32>>,
+    /// When pieces come from the source, if somebody wants to know.
+    pub(crate) arrivals: Option<&'a Arrivals<'a>>,
     /// Whether this is a way of a tunnel: then a sink is not late either.
     pub(crate) is_tunnel: bool,
 }
@@ -91,6 +94,9 @@ impl Ends<'_> {
             judged = now;
             if let Ok(result) = outcome {
                 let count = result.map_err(|_| End::Gone)?;
+                if let Some(arrivals) = self.arrivals.filter(|_| side == Side::Source) {
+                    arrivals.piece();
+                }
                 if let Some(activity) = self.activity {
                     activity.set(now);
                 }

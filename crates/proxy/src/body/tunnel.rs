@@ -8,6 +8,7 @@ use std::task::Poll;
 
 use http1::Framing;
 
+use crate::body::arrivals::Arrivals;
 use crate::body::ends::{End, Ends};
 use crate::body::pump::{Pump, Stop};
 use crate::context::failure::Failure;
@@ -23,11 +24,12 @@ pub(crate) struct Flow<'a> {
 }
 
 /// Moves bytes until both ways have ended, or one has failed, which is an error. If nothing moves either way for
-/// `limit`, that is an error, too.
+/// `limit`, that is an error, too. `arrivals` notes what comes from the server.
 pub(crate) async fn run(
     place: Place<'_>,
     server: &Endpoint,
     limit: Ticks,
+    arrivals: Option<&Arrivals<'_>>,
     [upward, downward]: [Flow<'_>; 2],
 ) -> Result<(), Failure> {
     let Place { worker, client, .. } = place;
@@ -36,7 +38,7 @@ pub(crate) async fn run(
     let activity = Cell::new(worker.deadlines.now());
     let upward_deadline = worker.deadlines.deadline();
     let paces = [Pace::new(Direction::Up, worker), Pace::new(Direction::Down, worker)];
-    let ends = |source, sink, deadline, pace| Ends {
+    let ends = |source, sink, deadline, pace, arrivals| Ends {
         worker,
         minimum_rate: None,
         source,
@@ -49,16 +51,17 @@ pub(crate) async fn run(
         pace,
         place,
         activity: Some(&activity),
+        arrivals,
         is_tunnel: true,
     };
     let upward = async {
-        let ends = ends(&client.socket, server, &upward_deadline, &paces[0]);
+        let ends = ends(&client.socket, server, &upward_deadline, &paces[0], None);
         upward.body.run(&ends, upward.buffer).await.map_err(|stop| failure(&stop, Party::Client))?;
         // Half-close: the other direction goes on.
         server.shutdown_write().map_err(|_| Failure::UpstreamReset)
     };
     let downward = async {
-        let ends = ends(server, &client.socket, &client.deadline, &paces[1]);
+        let ends = ends(server, &client.socket, &client.deadline, &paces[1], arrivals);
         downward.body.run(&ends, downward.buffer).await.map_err(|stop| failure(&stop, Party::Server))?;
         client.socket.shutdown_write().map_err(|_| Failure::ClientGone)
     };

@@ -172,6 +172,7 @@ impl Upload {
             pace: &rest.pace,
             place: routed.place(ctx),
             activity: Some(&rest.activity),
+            arrivals: None,
             is_tunnel: false,
         };
         let mut upload = pin!(async {

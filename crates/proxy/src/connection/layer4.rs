@@ -54,7 +54,7 @@ pub(crate) async fn serve(worker: &Worker, client: Client, passed_on: PassedOn) 
                 upstream,
             };
             let limit = worker.snapshot().ticks.tunnel_idle;
-            let outcome = tunnel::run(place, &connection.socket, limit, ways).await;
+            let outcome = tunnel::run(place, &connection.socket, limit, None, ways).await;
             if outcome.is_err() {
                 // What one side has not ended itself must not look whole to the other.
                 connection.socket.reset_on_drop();
@@ -136,7 +136,7 @@ async fn attempt(
             Err(failure) => failure,
         };
         counted.failed(picked.server, failure);
-        upstream.failed(worker, &picked, failure.facts().party == Party::Upstream);
+        upstream.failed(worker, &picked, failure, failure.facts().party == Party::Upstream);
         note.failed.push((picked.server, failure));
         let progress = Progress::default();
         if attempts.after(Setback::Failed(failure, progress), true) == Verdict::GiveUp {

@@ -8,6 +8,7 @@ use crate::context::exchange::ExchangeContext;
 use crate::context::exchange_slot::Memory;
 use crate::context::failure::Failure;
 use crate::context::record::Record;
+use crate::context::waits::Waits;
 use crate::faults::Drawn;
 
 /// How much of a response has left for the client.
@@ -43,9 +44,9 @@ pub(crate) struct ExchangeState<'a> {
 }
 
 impl<'a> ExchangeState<'a> {
-    /// The state of a client's request, and whether its spans may be wanted.
-    pub(crate) fn new(ctx: &'a ExchangeContext<'a>, is_traced: bool) -> Self {
-        Self::with(Record::new(ctx, is_traced))
+    /// The state of a client's request, its waits, and whether its spans may be wanted.
+    pub(crate) fn new(ctx: &'a ExchangeContext<'a>, waits: &'a Waits, is_traced: bool) -> Self {
+        Self::with(Record::new(ctx, waits, is_traced))
     }
 
     /// The state of a request of the proxy's own: no client waits for it, and it is not logged.

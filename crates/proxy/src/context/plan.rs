@@ -58,6 +58,7 @@ pub(crate) use split_key::{Asking as SplitAsking, SplitKey};
 use stickiness::CookieSecret;
 pub use stickiness::Stickiness;
 pub use tokens::{Keys, RemoteKeys, Tokens};
+pub(crate) use upstreams::Last;
 pub use upstreams::{ServerPlan, UpstreamPlan};
 
 /// A compiled configuration.

@@ -16,6 +16,8 @@ const STRAYS_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub struct Pressure {
     is_on: AtomicBool,
+    /// Whether the limit of client connections is reached.
+    is_crowded: AtomicBool,
     strays: AtomicUsize,
 }
 
@@ -24,6 +26,38 @@ impl Pressure {
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Whether clients are refused.
+    pub fn is_crowded(&self) -> bool {
+        self.is_crowded.load(Ordering::Relaxed)
+    }
+
+    /// A client is refused, because there are `limit` connections already. Tells the first time.
+    #[cold]
+    pub(crate) fn refuse(&self, limit: usize) {
+        if !self.is_crowded.swap(true, Ordering::Relaxed) {
+            message::warn(&format!(
+                "clients are refused: there are {limit} connections, as many as limits.connections allows"
+            ));
+        }
+    }
+
+    /// A client is accepted beside so many connections. Tells if that is possible again, once there is some room.
+    #[inline]
+    pub(crate) fn accept(&self, connections: usize, limit: usize) {
+        if self.is_crowded()
+            && connections.saturating_mul(100) < limit.saturating_mul(ENOUGH_PERCENT as usize)
+        {
+            self.settle();
+        }
+    }
+
+    #[cold]
+    fn settle(&self) {
+        if self.is_crowded.swap(false, Ordering::Relaxed) {
+            message::info("clients are no longer refused");
+        }
     }
 
     /// Counts a datagram that a worker passes on to another; false if there are too many.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use balance::Event;
 use http1::{Glimpse, Name, Version};
-use telemetry::{B3Form, Entry, Headers, Needs, Places, Retried, WHOLE, WorkerLog};
+use telemetry::{B3Form, Entry, Exemplar, Headers, Needs, Place, Places, Retried, WHOLE, WorkerLog};
 
 use crate::context::client_tls::ClientTls;
 use crate::context::exchange::{Cached, ExchangeContext, RoutedRequest};
@@ -21,6 +21,7 @@ use crate::context::plan::Policies;
 use crate::context::seen::{self, Fields};
 use crate::context::tracing::{self, EndedAttempt};
 use crate::context::under_way::{Beginning, Note};
+use crate::context::waits::Waits;
 pub(crate) use spans::AUTH_SPAN;
 
 /// Attempts of a request whose failure is told, the first ones.
@@ -42,6 +43,8 @@ impl InjectedFault {
 /// The notes of one exchange.
 pub(crate) struct Record<'a> {
     ctx: &'a ExchangeContext<'a>,
+    /// The waits of a request that a client waits for.
+    waits: Option<&'a Waits>,
     began: Option<Instant>,
     attempt_began: Option<Instant>,
     connected: Option<Instant>,
@@ -104,12 +107,18 @@ pub(crate) struct Record<'a> {
     pub(crate) detail: Option<Box<str>>,
 }
 
+/// The waits of a request, noted where the log or the metrics tell how long the proxy held it.
+pub(crate) fn waits(ctx: &ExchangeContext<'_>) -> Waits {
+    Waits::new(ctx.snapshot.plan.config.is_measured() || ctx.worker.log.needs().has(Needs::HELD))
+}
+
 impl<'a> Record<'a> {
-    pub(crate) fn new(ctx: &'a ExchangeContext<'a>, is_traced: bool) -> Self {
+    pub(crate) fn new(ctx: &'a ExchangeContext<'a>, waits: &'a Waits, is_traced: bool) -> Self {
         ctx.worker.counters.requests.increment();
         ctx.worker.counters.requests_active.increment();
         let mut record = Self::detached(ctx, is_traced);
         record.is_heard = true;
+        record.waits = Some(waits);
         record
     }
 
@@ -121,6 +130,7 @@ impl<'a> Record<'a> {
         let is_timed = are_attempts_told || needs.has(Needs::ENTRY);
         Self {
             ctx,
+            waits: None,
             began: is_timed.then(Instant::now),
             attempt_began: None,
             connected: None,
@@ -218,7 +228,10 @@ impl<'a> Record<'a> {
 
     /// Notes that the server has begun to respond. Returns the time, if anybody needs it.
     pub(crate) fn first_byte(&mut self) -> Option<Instant> {
-        self.first_byte = self.clock();
+        // It came with what the exchange had waited for: that reading of the clock is good enough.
+        let resumed =
+            self.waits.and_then(Waits::resumed).filter(|&resumed| self.attempt_began <= Some(resumed));
+        self.first_byte = if self.is_attempt_timed { resumed.or_else(|| self.clock()) } else { None };
         if let (Some(_), Some(note)) = (self.first_byte, &self.note) {
             note.is_answered();
         }
@@ -373,6 +386,15 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// Has the durations of the request's route refer to its trace, which is recorded.
+    fn note_exemplar(&self, trace_id: u128, ended: Instant, duration: Duration) {
+        if let Some(places) = self.places() {
+            let at = self.ctx.worker.wall_clock_at(ended);
+            let route = self.ctx.worker.series.route(places.route(self.route));
+            route.exemplars.cell().note(Exemplar { trace_id, value: duration, at });
+        }
+    }
+
     /// Ends the notes of a request of the proxy's own.
     pub(crate) fn finish_detached(&self, memory: &Memory) {
         self.count_upstream(memory);
@@ -411,6 +433,9 @@ impl<'a> Record<'a> {
             let route = worker.series.route(places.route(self.route));
             route.requests.count(self.status);
             route.duration.observe(duration);
+            if let Some(held) = self.held(duration) {
+                route.held.observe(held);
+            }
             if let Some((upstream, server)) = self.server.filter(|_| self.is_answered) {
                 let server = worker.series.server(places.server(upstream, server));
                 server.requests.count(memory.response.head.start.status);
@@ -436,6 +461,15 @@ impl<'a> Record<'a> {
         {
             self.log(log, &memory.request, (began, duration), weight);
         }
+    }
+
+    /// The place of the route in the counters, and when the request began; `None` if requests are not counted by name.
+    pub(crate) fn counted(&self) -> Option<(Place, Instant)> {
+        Some((self.places()?.route(self.route), self.began?))
+    }
+
+    fn held(&self, duration: Duration) -> Option<Duration> {
+        self.waits.and_then(|waits| waits.held(duration))
     }
 
     fn places(&self) -> Option<&'a Places> {
@@ -485,6 +519,7 @@ impl<'a> Record<'a> {
             upstream: upstream.map(|upstream| upstream.config.name.as_str()),
             server: self.server.and_then(|(_, index)| server(index)),
             duration,
+            held: self.held(duration),
             first_byte: self.head_left.map(|left| left.duration_since(began)),
             upstream_connect: self.since_attempt(self.connected),
             upstream_first_byte: self.since_attempt(self.first_byte),

@@ -24,6 +24,7 @@ use crate::context::pressure::{ADMITTED_MIN, Pressure};
 use crate::context::quic_hosts::QuicHosts;
 use crate::context::snapshot::Snapshot;
 use crate::context::under_way::{View, Watched};
+use crate::context::waits::Holding;
 use crate::faults::Faults;
 use crate::files::OpenFiles;
 use crate::shaping::Shaper;
@@ -141,6 +142,8 @@ pub(crate) struct Worker {
     pub(crate) frames: Rc<h2_connection::Stock>,
     pub(crate) counters: Counters,
     pub(crate) series: Series,
+    /// Whether the exchange that runs waits for the proxy itself.
+    pub(crate) holding: Holding,
     /// What there is for those who watch.
     pub(crate) watched: Watched,
     /// The access log; `None` if it is off.

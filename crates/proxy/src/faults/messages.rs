@@ -45,7 +45,8 @@ pub(crate) async fn request(exchange: &mut Exchange<'_, '_>) -> Result<Option<In
             exchange.state.injected();
             let late_ns = delay.draw_ns(drawn.number, drawn.extent());
             exchange.memory.park(ctx.worker);
-            ctx.worker.alarms.sleep(Duration::from_nanos(late_ns)).await;
+            let late = ctx.worker.alarms.sleep(Duration::from_nanos(late_ns));
+            ctx.worker.holding.during(late).await;
             exchange.memory.unpark(ctx.worker);
         }
         // Done to the response, or to the connection before.

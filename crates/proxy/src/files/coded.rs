@@ -118,7 +118,7 @@ pub(super) async fn send(
                 sink.send_part(out, &coded, false).await?;
                 coded.clear();
             }
-            tokio::task::yield_now().await;
+            ctx.worker.holding.during(tokio::task::yield_now()).await;
         }
         transform.push(b"", Flush::End, &mut coded).map_err(|_| Failure::FileUnreadable)?;
         ctx.worker.coders.give(transform);

@@ -429,7 +429,8 @@ async fn load(
     }
     let file = Arc::clone(&representation.file);
     let step = move || file.load(range).map_err(OpenError::Failed);
-    ctx.worker.open_files.elsewhere(step).await.map_err(|_| Failure::FileUnreadable)
+    let loaded = ctx.worker.holding.during(ctx.worker.open_files.elsewhere(step));
+    loaded.await.map_err(|_| Failure::FileUnreadable)
 }
 
 /// RFC 9110 §15.5.17: answers 416 (Range Not Satisfiable).

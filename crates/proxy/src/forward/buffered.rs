@@ -118,6 +118,7 @@ async fn keep(
         pace: &pace,
         place: routed.place(ctx),
         activity: None,
+        arrivals: None,
         is_tunnel: false,
     };
     let failed = |stop: Stop| upload::outcome(Err(stop), Until::Head).err();

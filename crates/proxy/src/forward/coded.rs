@@ -12,6 +12,7 @@ use config::Compress;
 use grpc::Status;
 use http1::{Framing, HeadLimits};
 
+use crate::body::arrivals::Arrivals;
 use crate::body::incoming_body::IncomingBody;
 use crate::body::sink::BodySink;
 use crate::body::transform::{Choice, changed_head, fields, fields_of_text, values};
@@ -92,6 +93,8 @@ pub(crate) async fn pass(
     (transform, is_stream): (Option<Transform>, bool),
 ) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
+    let arrivals =
+        Arrivals::of_response(ctx, &exchange.state.record, reply.framing, &exchange.memory.response);
     let transform = transform.filter(|_| reply.framing != Framing::None);
     let source = if transform.is_some() { Framing::Chunked } else { reply.framing };
     let status = exchange.memory.response.head.start.status;
@@ -118,6 +121,7 @@ pub(crate) async fn pass(
         ctx,
         routed,
         sink: &sink,
+        arrivals,
         body: IncomingBody::new(reply.framing),
         transform,
         coded: Vec::new(),
@@ -229,6 +233,7 @@ struct CodedBody<'a> {
     ctx: &'a ExchangeContext<'a>,
     routed: &'a RoutedRequest,
     sink: &'a BodySink<'a>,
+    arrivals: Option<Arrivals<'a>>,
     body: IncomingBody,
     transform: Transform,
     /// What is coded, and not sent.
@@ -275,6 +280,9 @@ impl CodedBody<'_> {
     /// Codes what has come of the body. Returns how much of it is done with.
     fn take(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
         let taken = self.body.take(bytes).map_err(|_| Failure::UpstreamFraming)?;
+        if let Some(arrivals) = self.arrivals.as_ref().filter(|_| taken.consumed > 0) {
+            arrivals.piece();
+        }
         if taken.data > 0 {
             self.ctx.worker.counters.upstream_bytes_received.add(taken.data as u64);
             self.is_flushed = false;

@@ -5,6 +5,7 @@ use std::pin::pin;
 use config::Page;
 use http1::{ChunkError, ClientConnection, Framing, Method, ResponseHead, ResponseRewrite, Via};
 
+use crate::body::arrivals::Arrivals;
 use crate::body::ends::{End, Ends, Side};
 use crate::body::filters::{Filter, Filters};
 use crate::body::omitted_fields::{OmittedFields, TAGS};
@@ -55,6 +56,7 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
         }
     }
     let status = response.head.start.status;
+    let arrivals = Arrivals::of_response(ctx, &exchange.state.record, reply.framing, response);
     let mut plan = plan(ctx, routed, status, &reply, reply.framing, exchange.state);
     render(ctx, routed, request, response, (&reply, &plan, false));
     if !plan.filters.is_empty() {
@@ -66,6 +68,9 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
         return cold(|| switch(exchange, &reply, plan.filters)).await;
     }
     begin(ctx, response, &reply, &mut plan).inspect_err(|_| exchange.state.answers_nothing())?;
+    if let Some(arrivals) = arrivals.as_ref().filter(|_| response.body.moved > 0) {
+        arrivals.piece();
+    }
     if response.body.filters().act_first() {
         let Response { body, out, .. } = response;
         let delivery = Delivery::of(ctx, routed);
@@ -80,7 +85,8 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
             outcome
         }
         None => {
-            let ends = ends(ctx, routed, &reply, &pace, closes_sink);
+            let arrivals = arrivals.as_ref();
+            let ends = Ends { arrivals, ..ends(ctx, routed, &reply, &pace, closes_sink) };
             is_long = response.body.will_splice(&ends);
             let relay = pin!(async {
                 let outcome = relay((ctx, routed), &ends, response).await;
@@ -213,6 +219,7 @@ fn ends<'a>(
         pace,
         place: routed.place(ctx),
         activity: reply.upload.activity(),
+        arrivals: None,
         is_tunnel: false,
     }
 }
@@ -427,6 +434,7 @@ async fn tunnel(exchange: &mut Exchange<'_, '_>, reply: &Reply) -> Result<Next, 
     let ExchangeContext { worker, client, .. } = *ctx;
     worker.counters.tunnels.increment();
     Delivery::of(ctx, routed).send(&response.out, Follows::Nothing).await?;
+    let arrivals = Arrivals::of_upgrade(ctx, &exchange.state.record, request);
     response.buffer.consume(response.head.len);
     request.keep_head();
     // Of the request itself, which is over; it is counted with what the tunnel moves.
@@ -435,8 +443,8 @@ async fn tunnel(exchange: &mut Exchange<'_, '_>, reply: &Reply) -> Result<Next, 
         Flow { body: &mut request.body, buffer: &mut request.buffer },
         Flow { body: &mut response.body, buffer: &mut response.buffer },
     ];
-    let server = &reply.socket;
-    match tunnel::run(routed.place(ctx), server, routed.ticks(ctx).tunnel_idle, ways).await {
+    let (server, limit) = (&reply.socket, routed.ticks(ctx).tunnel_idle);
+    match tunnel::run(routed.place(ctx), server, limit, arrivals.as_ref(), ways).await {
         Ok(()) | Err(Failure::TunnelIdle) => {}
         // What broke on one side must not look like an end on the other.
         Err(_) => {

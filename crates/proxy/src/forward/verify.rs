@@ -44,7 +44,8 @@ pub(crate) async fn verify(ctx: &ExchangeContext<'_>, claim: Claim<'_>) -> Resul
     let Claim { auth, credentials, digest } = claim;
     let verifier = &ctx.snapshot.plan.verifier;
     let _place = Place::take(&verifier.in_line).ok_or(Failure::VerifierBusy)?;
-    let turn = ctx.client.deadline.within(PATIENCE, Arc::clone(&verifier.turns).acquire_owned()).await;
+    let turn = ctx.client.deadline.within(PATIENCE, Arc::clone(&verifier.turns).acquire_owned());
+    let turn = ctx.worker.holding.during(turn).await;
     let Ok(Ok(turn)) = turn else { return Err(Failure::VerifierBusy) };
     // A browser opens several connections: the first of them may have been here.
     if let Some(user) = auth.known(&credentials, ctx.worker.time_ns()).1 {
@@ -56,7 +57,7 @@ pub(crate) async fn verify(ctx: &ExchangeContext<'_>, claim: Claim<'_>) -> Resul
         let _turn = turn;
         users.verify(&credentials)
     });
-    match verified.await {
+    match ctx.worker.holding.during(verified).await {
         Ok(Some(user)) => {
             auth.keep(digest, user, ctx.worker.time_ns());
             Ok(user)

@@ -142,6 +142,7 @@ impl Pace {
         }
         // A head does not wait long for its body.
         if allowed == 0 && (free == 0 || is_short) {
+            place.worker.holding.hold();
             Poll::Pending
         } else {
             Poll::Ready((free + allowed) as usize)

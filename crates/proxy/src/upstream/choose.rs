@@ -132,7 +132,7 @@ impl<'a> Choice<'a> {
 
     /// Gives back a server that is not asked after all.
     pub(crate) fn give_back(&self, picked: &PickedServer) {
-        self.upstream.failed(self.worker, picked, false);
+        self.upstream.failed(self.worker, picked, Failure::ClientGone, false);
     }
 
     /// Whether there is a server that was not tried. Reserves nothing, and moves no session.
@@ -197,7 +197,8 @@ impl<'a> Choice<'a> {
         let has_own = self.session.as_ref().is_some_and(|session| session.server.is_some());
         let what_for = if has_own { WhatFor::ItsOwn } else { WhatFor::Any };
         let deadline = &self.client.deadline;
-        let outcome = self.upstream.wait(self.worker, deadline, &mut waits_until, what_for, is_room).await;
+        let turn = self.upstream.wait(self.worker, deadline, &mut waits_until, what_for, is_room);
+        let outcome = self.worker.holding.during(turn).await;
         self.waits_until = waits_until;
         if !matches!(outcome, Ok(false) | Err(Failure::UpstreamFull)) {
             *detours.queued.get_or_insert_default() += began.elapsed();

@@ -290,7 +290,11 @@ fn wait_for_data(listener: &tokio::net::TcpStream, waits: bool) {
 
 fn admit(worker: &Rc<Worker>, listening: &Rc<Listening>, stream: TcpStream, peer: SocketAddr) {
     worker.wake();
-    if worker.connections_in_all() >= worker.snapshot().plan.config.limits.connections {
+    let (connections, limit) =
+        (worker.connections_in_all(), worker.snapshot().plan.config.limits.connections);
+    worker.pressure.accept(connections, limit);
+    if connections >= limit {
+        worker.pressure.refuse(limit);
         worker.counters.connections_refused.increment();
         let client = Client::new(worker, Tcp::new(stream), peer, Rc::clone(listening));
         tokio::task::spawn_local(client::turn_away(Rc::clone(worker), client));

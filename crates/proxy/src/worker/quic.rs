@@ -192,7 +192,10 @@ impl Host for QuicHost {
         if pending >= HANDSHAKES_MAX {
             return Admission::Drop;
         }
-        if worker.connections_in_all() >= snapshot.plan.config.limits.connections {
+        let (connections, limit) = (worker.connections_in_all(), snapshot.plan.config.limits.connections);
+        worker.pressure.accept(connections, limit);
+        if connections >= limit {
+            worker.pressure.refuse(limit);
             worker.counters.connections_refused.increment();
             return Admission::Refuse;
         }

@@ -48,7 +48,7 @@ fn each_route_counts_what_its_cache_does_and_why_not_more() {
         "vanward_cache_refusals_total{route=\"site\",reason=\"private\"} 1",
         "vanward_cache_stored_total{route=\"site\"} 2",
         "vanward_cache_sent_bytes_total{route=\"site\"} 20",
-        "vanward_cache_bytes{state=\"limit\"} 67108864",
+        "vanward_cache_limit_bytes 67108864",
         "vanward_cache_bytes{state=\"filling\"} 0",
         "vanward_cache_keys 1",
         "vanward_cache_evictions_total 0",

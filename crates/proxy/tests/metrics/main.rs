@@ -4,6 +4,8 @@
 mod scene;
 /// What is counted for which route, server and cause.
 mod counted;
+/// How long requests were held, and when streams came.
+mod held;
 /// What happens now, and happened in the last hour.
 mod live;
 /// What the text looks like, and who gets it.

@@ -129,7 +129,7 @@ fn answer(mut stream: TcpStream) {
     }
 }
 
-fn exchange(address: SocketAddr, request: &str) -> String {
+pub(crate) fn exchange(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("somebody listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
     stream.write_all(request.as_bytes()).expect("is taken");

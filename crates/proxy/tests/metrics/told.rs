@@ -84,7 +84,7 @@ fn buckets_add_up() {
         .map(|(bound, count)| (bound, count.parse().expect("a number")))
         .collect();
     let finite: Vec<f64> = buckets.iter().map(|(bound, _)| bound.parse().expect("a number")).collect();
-    assert_eq!((finite[0], *finite.last().expect("some")), (5e-5, f64::INFINITY));
+    assert_eq!((finite[0], *finite.last().expect("some")), (1e-5, f64::INFINITY));
     assert!(finite.is_sorted() && buckets.is_sorted_by_key(|(_, count)| *count), "{buckets:?}");
     assert_eq!(buckets.last().map(|(_, count)| *count), Some(1));
 }

@@ -284,6 +284,30 @@ fn spans_wait_for_a_collector_and_are_lost_where_it_refuses_them() {
     testkit::wait::assert_soon("two spans are lost", || counters() == (2, 2));
 }
 
+/// The durations of a route refer to the trace of a recorded request, in the format that has a place for it.
+#[test]
+fn metrics_have_a_recorded_trace_as_an_exemplar() {
+    let routes = "[[route]]\nupstream = \"app\"\n[upstream.app]\nservers = [\"http://{0}\"]\n";
+    let scene = Scene::new(&format!(
+        "metrics = \"127.0.0.1:0\"\n[tracing]\ncollector = \"http://{{1}}\"\nsample = \"0%\"\nfollow = \"all\"\n{routes}"
+    ));
+    let metrics = scene.running().metrics_address().expect("an address");
+    let page = |accept: &str| {
+        let mut peer = Peer::new("scraper", TcpStream::connect(metrics).expect("it listens"));
+        peer.sends(format!("GET /metrics HTTP/1.1\r\nhost: test\r\n{accept}\r\n"));
+        String::from_utf8(peer.rest().0).expect("text")
+    };
+    let openmetrics = || page("accept: application/openmetrics-text\r\n");
+    scene.exchange(Spoken::Http1, &get("/unrecorded"), OK);
+    testkit::wait::assert_soon("it is counted", || openmetrics().contains("duration_seconds_count"));
+    assert!(!openmetrics().contains("trace_id"));
+    let fields = format!("traceparent: 00-{TRACE}-{PARENT}-01");
+    scene.exchange(Spoken::Http1, &Asked { fields: &fields, ..get("/") }, OK);
+    let exemplar = format!(" # {{trace_id=\"{TRACE}\"}} ");
+    testkit::wait::assert_soon("the trace is told", || openmetrics().contains(&exemplar));
+    assert!(!page("").contains("trace_id"), "the text of Prometheus has no place for it");
+}
+
 #[test]
 fn what_waits_is_sent_when_the_proxy_ends() {
     let scene = scene("sample = \"100%\"");

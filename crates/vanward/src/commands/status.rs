@@ -243,6 +243,9 @@ fn summary(page: &mut String, status: &Status) {
         let failures: Vec<String> = failures.iter().map(|(word, count)| format!("{word} {count}")).collect();
         let _ = writeln!(page, "  failures: {}", failures.join(", "));
     }
+    for problem in &status.problems {
+        let _ = writeln!(page, "problem: {problem}");
+    }
 }
 
 #[cfg(test)]
@@ -296,6 +299,7 @@ mod tests {
                 connections_per_second: 1.0,
                 failures: [("bad-request".to_owned(), 3), ("upstream-refused".to_owned(), 12)].into(),
             },
+            problems: vec!["the certificate of a.example ends in 3 days".to_owned()],
             listeners: vec![listener("127.0.0.1:8080", false), listener("[::]:8443", true)],
             routes: vec![RouteStatus { route: "/".to_owned(), traffic, cache: None }],
             cache: None,
@@ -312,6 +316,7 @@ listening on 127.0.0.1:8080, [::]:8443 (TLS)
 1 connection, 0 requests running; 12345 ended
 last 61 s: 50.0 requests/s, 1.00% with 4xx, 0% failed or 5xx; p50 1.25 ms, p90 3.00 ms, p99 20.0 ms; 1.20 kB/s in, 3.40 MB/s out
   failures: upstream-refused 12, bad-request 3
+problem: the certificate of a.example ends in 3 days
 
 routes
   ROUTE  REQUESTS    /S  4XX/S  5XX/S      P50      P90      P99

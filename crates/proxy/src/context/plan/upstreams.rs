@@ -3,9 +3,11 @@
 //! A configuration change takes over everything that it does not alter: a worker's pool belongs to a `ServerPlan`, and
 //! so lives for as long as that is taken over.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use balance::{Changes, Event, Fleet, Member, RetryReserve, ServerHealth, Time, WaitingWorkers};
@@ -16,6 +18,7 @@ use super::stickiness::Stickiness;
 use config::written_duration;
 use telemetry::message::{self, Level};
 
+use crate::context::failure::Failure;
 use crate::context::handover_state::HandoverState;
 use crate::context::plan::listed::{Listed, listed};
 use crate::context::plan::server_state::{Watch, watch_of};
@@ -184,24 +187,52 @@ impl UpstreamPlan {
     #[cold]
     pub(crate) fn tell_revived(&self, server: usize) {
         let Self { config, servers, .. } = self;
-        message::info(&format!("upstream {}, server {}: responds again", config.name, servers[server].label));
+        message::info(&format!(
+            "upstream {}, server {}: responds again: a request succeeded; its share of requests grows slowly",
+            config.name, servers[server].label
+        ));
     }
 
-    /// Tells the operator how the end of a request changed a server's state.
+    /// Tells the operator how the end of a request changed a server's state. `last` is what came of the request.
     #[cold]
-    pub(crate) fn tell(&self, server: usize, event: Event, now: Time) {
-        let span = |until: Time| written_duration(until.since(now));
+    pub(crate) fn tell(&self, server: usize, event: Event, now: Time, last: Last) {
+        // Nobody means fractions of a millisecond.
+        let whole = |time: Duration| Duration::from_millis(time.as_micros().div_ceil(1000) as u64);
+        let span = |until: Time| written_duration(whole(until.since(now)));
         let what = match event {
             Event::Ejected(until) => {
                 self.watches[server].count_ejection();
-                format!("ejected for {}: too many failures in a row", span(until))
+                format!("ejected for {}: too many failures in a row, the last one {last}", span(until))
             }
-            Event::CircuitOpened(until) => format!("its circuit is open for {}", span(until)),
-            Event::CircuitClosed => "its circuit is closed again".to_owned(),
+            Event::CircuitOpened(until) => {
+                format!("its circuit is open for {}: requests fail, the last one {last}", span(until))
+            }
+            Event::CircuitClosed => {
+                "its circuit is closed again: trial requests succeed; its share of requests grows slowly"
+                    .to_owned()
+            }
         };
         let Self { config, servers, .. } = self;
         let level = if event == Event::CircuitClosed { Level::Info } else { Level::Warn };
         message::say(level, &format!("upstream {}, server {}: {what}", config.name, servers[server].label));
+    }
+}
+
+/// What came of the request that changed a server's state.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Last {
+    /// The server answered with this status.
+    Answered(u16),
+    /// It gave no answer.
+    Failed(Failure),
+}
+
+impl fmt::Display for Last {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answered(status) => write!(formatter, "with {status}"),
+            Self::Failed(failure) => formatter.write_str(failure.facts().word),
+        }
     }
 }
 

@@ -31,11 +31,12 @@ impl Record<'_> {
         let ended = Ended { status: self.status, failure: self.failure, duration };
         // A request of the proxy's own is no error of the client's.
         let is_recorded = if self.is_heard { tracing.is_recorded(trace, &ended) } else { trace.is_sampled };
-        if is_recorded {
-            self.record_spans((tracing, trace), memory, began, duration);
+        if is_recorded && self.record_spans((tracing, trace), memory, began, duration) && self.is_heard {
+            self.note_exemplar(trace.trace_id, began + duration, duration);
         }
     }
 
+    /// Hands the spans over. Returns whether there was room for them.
     #[cold]
     #[inline(never)]
     fn record_spans(
@@ -44,7 +45,7 @@ impl Record<'_> {
         memory: &Memory,
         began: Instant,
         duration: Duration,
-    ) {
+    ) -> bool {
         let now = began + duration;
         let clock = Clock { wall: self.ctx.worker.wall_clock_at(now), now };
         let mut builder = Builder::new(trace);
@@ -56,9 +57,11 @@ impl Record<'_> {
             builder.part(SpanKind::Client, name, clock.interval(began, ended), failure, Vec::new());
         }
         self.add_attempts(&mut builder, trace, &clock, memory);
-        if !tracing.hand_over(builder.finish()) {
+        let is_sent = tracing.hand_over(builder.finish());
+        if !is_sent {
             self.ctx.worker.counters.spans_dropped.increment();
         }
+        is_sent
     }
 
     /// Kind, name and attributes of the request's own span.

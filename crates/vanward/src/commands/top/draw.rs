@@ -32,9 +32,12 @@ const HELP: &[(&str, &str)] = &[
 
 /// Draws everything.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
-    let rows = [Constraint::Length(4), Constraint::Length(1), Constraint::Min(3), Constraint::Length(1)];
+    let summary = summary(state);
+    // Problems come below the lines that are always there.
+    let height = u16::try_from(summary.len()).unwrap_or(u16::MAX).clamp(4, 8);
+    let rows = [Constraint::Length(height), Constraint::Length(1), Constraint::Min(3), Constraint::Length(1)];
     let [head, tabs, table, foot] = Layout::vertical(rows).areas(frame.area());
-    frame.render_widget(Paragraph::new(summary(state)), head);
+    frame.render_widget(Paragraph::new(summary), head);
     frame.render_widget(Paragraph::new(titles(state, tabs.width)), tabs);
     match state.sheet() {
         Some(sheet) => draw_sheet(frame, table, state, &sheet),
@@ -46,7 +49,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     }
 }
 
-/// The four lines about the proxy as a whole.
+/// The lines about the proxy as a whole: four, and one for each problem.
 fn summary(state: &State) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     if let Some(why) = &state.lost {
@@ -95,6 +98,9 @@ fn summary(state: &State) -> Vec<Line<'static>> {
         let failures: Vec<String> = failures.iter().map(|(word, count)| format!("{word} {count}")).collect();
         lines.push(Line::styled(format!("failures: {}", failures.join(", ")), warning(state)));
     }
+    lines.extend(
+        status.problems.iter().map(|problem| Line::styled(format!("problem: {problem}"), warning(state))),
+    );
     lines
 }
 
