@@ -50,6 +50,7 @@ Examples:
   cargo xtask acme                        certificates of a test authority
   cargo xtask traces                      traces, as OpenTelemetry's collector gets them
   cargo xtask fleet                       three instances with one configuration in etcd
+  cargo xtask prometheus                  metrics, rules and the board, as Prometheus sees them
   cargo xtask toxiproxy                   the chaos proxy, by the clients of Toxiproxy
   cargo xtask caches                      what is expected of caches, case by case
   cargo xtask pages                       the pages of lab and load generator, as axe-core judges them
@@ -87,6 +88,8 @@ enum Command {
     Traces,
     /// Check three instances with one configuration in etcd, whose nodes are killed and silent in turn.
     Fleet,
+    /// Check metrics, rules and the board with Prometheus, and what six faults look like.
+    Prometheus,
     /// Check the chaos proxy with the clients of Toxiproxy.
     Toxiproxy,
     /// Check the cache with the suite http-cache-tests.
@@ -114,6 +117,7 @@ fn main() -> ExitCode {
         Command::Acme => strangers::run_acme(),
         Command::Traces => strangers::run_traces(),
         Command::Fleet => strangers::run_fleet(),
+        Command::Prometheus => strangers::run_prometheus(),
         Command::Toxiproxy => strangers::run_toxiproxy(),
         Command::Caches(arguments) => strangers::run_caches(&arguments),
         Command::Pages => strangers::run_pages(),

@@ -28,6 +28,8 @@ mod acme;
 mod traces;
 /// Several instances with etcd.
 mod fleet;
+/// Metrics, rules and the board with Prometheus.
+mod prometheus;
 /// Chaos proxy with Toxiproxy's clients.
 mod toxiproxy;
 /// HTTP cache tests.
@@ -89,6 +91,10 @@ pub(crate) fn run_fleet() -> Result<(), String> {
     alone(fleet_step)
 }
 
+pub(crate) fn run_prometheus() -> Result<(), String> {
+    alone(prometheus_step)
+}
+
 pub(crate) fn run_streams() -> Result<(), String> {
     alone(streams_step)
 }
@@ -142,6 +148,9 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     }
     if may_run("fleet", &[programs::ETCD, programs::ETCDCTL, programs::CURL]) {
         fleet_step(workspace, steps)?;
+    }
+    if may_run("prometheus", &[programs::PROMETHEUS, programs::PROMTOOL, programs::OPENSSL]) {
+        prometheus_step(workspace, steps)?;
     }
     if may_run("toxiproxy", &[programs::GO, programs::NODE, programs::NPM, programs::PYTHON]) {
         toxiproxy_step(workspace, steps)?;
@@ -204,6 +213,11 @@ fn traces_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
 fn fleet_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     let heading = "three instances with three nodes of etcd, which are killed and silent in turn";
     steps.run("fleet", heading, || fleet::check(workspace, &Scratch::new("fleet")?))
+}
+
+fn prometheus_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    let heading = "metrics, rules and the board, as Prometheus sees them, and six faults";
+    steps.run("prometheus", heading, || prometheus::check(workspace, &Scratch::new("prometheus")?))
 }
 
 fn toxiproxy_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {

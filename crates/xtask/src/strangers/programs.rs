@@ -27,6 +27,8 @@ pub(super) const NGINX: Needed = Needed { program: "nginx", package: "nginx" };
 pub(super) const NODE: Needed = Needed { program: "node", package: "nodejs" };
 pub(super) const NPM: Needed = Needed { program: "npm", package: "npm" };
 pub(super) const OPENSSL: Needed = Needed { program: "openssl", package: "openssl" };
+pub(super) const PROMETHEUS: Needed = Needed { program: "prometheus", package: "prometheus" };
+pub(super) const PROMTOOL: Needed = Needed { program: "promtool", package: "prometheus" };
 pub(super) const PYTHON: Needed = Needed { program: "python3", package: "python3-venv" };
 pub(super) const TESTSSL: Needed = Needed { program: "testssl", package: "testssl.sh" };
 

@@ -140,10 +140,15 @@ pub(super) struct Pair {
 
 impl Pair {
     pub(super) fn make(folder: &Path) -> Result<Self, String> {
+        Self::ending_in(folder, 90)
+    }
+
+    /// A certificate that ends in so many days.
+    pub(super) fn ending_in(folder: &Path, days: u32) -> Result<Self, String> {
         let pair = Self { cert: folder.join("cert.pem"), key: folder.join("key.pem") };
         let mut command = Command::new(OPENSSL.find()?);
         command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
-        command.args(["-days", "90", "-subj", "/CN=localhost", "-addext"]);
+        command.args(["-days", &days.to_string(), "-subj", "/CN=localhost", "-addext"]);
         command.args(["subjectAltName=DNS:localhost,IP:127.0.0.1", "-out"]).arg(&pair.cert);
         command.arg("-keyout").arg(&pair.key);
         let output = command
