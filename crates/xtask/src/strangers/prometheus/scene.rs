@@ -74,7 +74,7 @@ impl Proxy {
     /// What a command says over the admin socket.
     pub(super) fn says(&self, words: &[&str]) -> Result<String, String> {
         let mut command = Command::new(&self.vanward);
-        command.args(words).arg("--admin").arg(&self.admin);
+        command.args(words).arg("--socket").arg(&self.admin);
         let output = command.output().map_err(|error| format!("{}: {error}", step::shown(&command)))?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
