@@ -50,7 +50,7 @@ const NATIVES: usize = ((7 + 17) << SCHEMA) + 1;
 const NATIVE_BOUNDS: [u64; NATIVES] = {
     // 2^0, 2^(1/4), 2^(2/4) and 2^(3/4) seconds.
     const STEPS: [f64; 1 << SCHEMA] =
-        [1e9, 1.189_207_115_002_721e9, 1.414_213_562_373_095_1e9, 1.681_792_830_507_429e9];
+        [1e9, 1.189_207_115_002_721e9, 1.414_213_562_373_095e9, 1.681_792_830_507_429e9];
     let mut bounds = [0; NATIVES];
     let mut at = 0;
     while at < NATIVES {

@@ -13,7 +13,7 @@ use crate::scene::{exchange, series};
 /// What the wait is made of: far more than anything else takes.
 const WAIT: Duration = Duration::from_millis(400);
 
-const ROUTES: &str = "metrics = \"127.0.0.1:0\"\nworkers = 1\n\
+const ROUTES: &str = "metrics = \"127.0.0.1:0\"\n\
     [[route]]\nname = \"plain\"\nupstream = \"app\"\n\
     [[route]]\nname = \"delayed\"\npath = \"/delayed\"\nupstream = \"app\"\ndelay = \"400ms\"\n\
     [upstream.app]\nservers = [\"http://{0}\"]\n";

@@ -37,6 +37,8 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     let (_classic, api) = prometheus("classic", folder, &proxy, Some(&rules), "exemplar-storage")?;
     let (_native, native) = prometheus("native", folder, &proxy, None, "native-histograms,exemplar-storage")?;
     lint(&get(proxy.metrics, "/metrics")?.1)?;
+    // What changes has to be seen before, too.
+    api.has("vanward_build_info")?;
     proxy.says(&["reload"])?;
     let queries = board(workspace)?;
     queries.iter().try_for_each(|query| api.has(query))?;

@@ -56,7 +56,7 @@ impl Proxy {
              [[route]]\nname = \"limited\"\npath = \"/limited\"\nupstream = \"app\"\n\
              rate_limit = {{ rate = \"1/s\", key = \"client\" }}\n\
              [upstream.app]\nservers = [\"http://{origin}\"]\n\
-             [upstream.half]\nservers = [\"http://{origin}\", \"http://{gone}\"]\neject = \"off\"\n\
+             [upstream.half]\nservers = [\"http://{origin}\", \"http://{gone}\"]\neject = \"off\"\npool = {{ idle = 0 }}\n\
              [upstream.slow]\nservers = [\"http://{origin}\", \"http://{slow}\"]\neject = \"off\"\n\
              [upstream.checked]\nservers = [\"http://{origin}\", \"http://{gone}\"]\n\
              check = {{ type = \"http\", path = \"/\", interval = \"1s\", rise = 1, fall = 1 }}\n\
