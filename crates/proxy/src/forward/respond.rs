@@ -35,7 +35,6 @@ use transport::tcp::Follows;
 /// Passes the response on, and gives the connection back where both ends keep theirs open.
 pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
-    let ExchangeContext { snapshot, client, .. } = *ctx;
     if let Some(page) =
         answer::stand_in(ctx, routed.policies(ctx), exchange.memory.response.head.start.status)
     {
@@ -48,7 +47,7 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
         let form = call.form;
         return cold(|| web::respond(exchange, reply, form)).await;
     }
-    if let Some(compression) = &snapshot.plan.routes[routed.route].compress {
+    if let Some(compression) = &ctx.snapshot.plan.routes[routed.route].compress {
         let compress = &compression.settings;
         match coded::choose(routed, compress, request, response) {
             Choice::Unchanged { .. } => {}
@@ -60,17 +59,15 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
     let mut plan = plan(ctx, routed, status, &reply, reply.framing, exchange.state);
     render(ctx, routed, request, response, (&reply, &plan, false));
     if !plan.filters.is_empty() {
-        plan.filters.change_head(&mut response.out, &mut plan.framing, client.socket.frames_itself());
+        plan.filters.change_head(&mut response.out, &mut plan.framing, ctx.client.socket.frames_itself());
     }
     exchange.state.answers(status);
     exchange.state.record.head_leaves(&response.out);
     if status == 101 {
         return cold(|| switch(exchange, &reply, plan.filters)).await;
     }
-    begin(ctx, response, &reply, &mut plan).inspect_err(|_| exchange.state.answers_nothing())?;
-    if let Some(arrivals) = arrivals.as_ref().filter(|_| response.body.moved > 0) {
-        arrivals.piece();
-    }
+    let arrivals = arrivals.as_ref();
+    begin(ctx, response, (&reply, arrivals), &mut plan).inspect_err(|_| exchange.state.answers_nothing())?;
     if response.body.filters().act_first() {
         let Response { body, out, .. } = response;
         let delivery = Delivery::of(ctx, routed);
@@ -85,7 +82,6 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
             outcome
         }
         None => {
-            let arrivals = arrivals.as_ref();
             let ends = Ends { arrivals, ..ends(ctx, routed, &reply, &pace, closes_sink) };
             is_long = response.body.will_splice(&ends);
             let relay = pin!(async {
@@ -311,7 +307,7 @@ fn added<'a>(ctx: &ExchangeContext<'a>, request: &Request, response: &Response) 
 fn begin(
     ctx: &ExchangeContext<'_>,
     response: &mut Response,
-    reply: &Reply,
+    (reply, arrivals): (&Reply, Option<&Arrivals<'_>>),
     plan: &mut ResponsePlan,
 ) -> Result<(), Failure> {
     let Response { head, buffer, out, body, .. } = response;
@@ -322,6 +318,9 @@ fn begin(
         body.filter(std::mem::take(&mut plan.filters));
     }
     body.take_in(buffer).map_err(outcome)?;
+    if let Some(arrivals) = arrivals.filter(|_| body.moved > 0) {
+        arrivals.piece();
+    }
     // Where the head is too large for the room in front it stays in `out`, and leaves alone. So does one that drips.
     if !delays_head && body.lead_with(buffer, out) {
         out.clear();
