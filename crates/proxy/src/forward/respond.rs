@@ -74,8 +74,7 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
         cold(|| body.filters().begin(&delivery, out)).await?;
     }
     let pace = pace(ctx, response, exchange.state.record.head_bytes_sent);
-    let mut is_long = false;
-    let closes_sink = plan.ends_connection() && reply.upload.is_done();
+    let (mut is_long, closes_sink) = (false, plan.ends_connection() && reply.upload.is_done());
     let outcome = match leave_at_once(ctx, response, &reply, &pace, closes_sink) {
         Some(outcome) => {
             exchange.state.record.upstream_ended_at_once();
