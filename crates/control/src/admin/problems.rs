@@ -10,6 +10,7 @@ use telemetry::message;
 use super::certificates;
 use crate::acme;
 use crate::change::Control;
+use crate::tick::tick;
 
 /// So many days before its end a certificate of a file is a problem.
 const DAYS: i64 = 14;
@@ -52,7 +53,7 @@ pub(crate) async fn watch(control: Weak<Control>) {
         drop(upgraded);
         near.iter().filter(|problem| !told.contains(*problem)).for_each(|problem| message::warn(problem));
         told = near;
-        tokio::time::sleep(LOOK).await;
+        tick(LOOK).await;
     }
 }
 
