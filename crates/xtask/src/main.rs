@@ -54,6 +54,7 @@ Examples:
   cargo xtask toxiproxy                   the chaos proxy, by the clients of Toxiproxy
   cargo xtask caches                      what is expected of caches, case by case
   cargo xtask pages                       the pages of lab and load generator, as axe-core judges them
+  cargo xtask dashboard                   the dashboard, driven in Chromium
   cargo xtask examples                    resilience runs as tests, by go test and pytest";
 
 #[derive(Subcommand)]
@@ -96,6 +97,8 @@ enum Command {
     Caches(strangers::Args),
     /// Check the pages of the lab and of the load generator with axe-core, for accessibility.
     Pages,
+    /// Drive the dashboard in Chromium, and check it with axe-core.
+    Dashboard(strangers::DashboardArgs),
     /// Run the examples of resilience runs as tests, with go test and pytest.
     Examples,
 }
@@ -121,6 +124,7 @@ fn main() -> ExitCode {
         Command::Toxiproxy => strangers::run_toxiproxy(),
         Command::Caches(arguments) => strangers::run_caches(&arguments),
         Command::Pages => strangers::run_pages(),
+        Command::Dashboard(arguments) => strangers::run_dashboard(&arguments),
         Command::Examples => strangers::run_examples(),
     };
     match done {

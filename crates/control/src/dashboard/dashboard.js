@@ -216,7 +216,7 @@ const routes = new Sheet("routes", "Routes", [
   key: (row) => row.route,
   tone: (row) => (maintained.has(row.route) ? "warning" : tone(row.traffic)),
   actions: (row) => maintained.has(row.route)
-    ? [["End maintenance", () => maintain("off", row.route), `End the maintenance of ${row.route}`]]
+    ? [["End maintenance", () => maintain("off", row.route), `End maintenance of ${row.route}`]]
     : [["Maintenance", () => maintain("on", row.route), `Begin maintenance of ${row.route}`]],
 });
 function maintain(how, route) {
@@ -260,7 +260,7 @@ const servers = new Sheet("servers", "Servers", [
       row.state === "draining"
         ? ["Restore", () => order("restore", row, {}, null, `${row.label} gets requests again.`), `Restore ${row.label}`]
         : ["Drain", () => order("drain", row, {}, question, `${row.label} is drained.`), `Drain ${row.label}`],
-      ["Weigh", () => weigh(row), `Change the weight of ${row.label}`],
+      ["Weigh", () => weigh(row), `Weigh ${row.label}`],
     ];
   },
 });
@@ -490,7 +490,8 @@ function plot({ legend, figure, unit, lines }) {
     height: 190,
     legend: { show: false },
     cursor: { drag: { x: false, y: false } },
-    scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+    // A minute at least, or one point would have no scale.
+    scales: { x: { range: (_, low, high) => [Math.min(low, high - 60), high] }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
     axes: [{ ...axis, values: "{HH}:{mm}" }, { ...axis, size: 70, values: (_, values) => values.map((value) => unit(value)) }],
     series: [{}, ...series],
     hooks: { setCursor: [(self) => tell(self.cursor.idx)] },

@@ -36,8 +36,12 @@ mod toxiproxy;
 mod caches;
 /// Accessibility of the report pages.
 mod pages;
+/// The dashboard in a browser.
+mod dashboard;
 /// Examples of resilience runs as tests.
 mod examples;
+
+use std::path::{Path, PathBuf};
 
 pub(crate) use grpc::Args as GrpcArgs;
 pub(crate) use subject::Against;
@@ -53,6 +57,14 @@ pub(crate) struct Args {
     /// What is checked; others show what a finding is worth, and that the check itself works.
     #[arg(long, value_enum, value_name = "PROXY", default_value = "vanward")]
     against: Against,
+}
+
+/// What `dashboard` takes.
+#[derive(clap::Args)]
+pub(crate) struct DashboardArgs {
+    /// Keep pictures of the page in this folder.
+    #[arg(long, value_name = "FOLDER")]
+    pictures: Option<PathBuf>,
 }
 
 pub(crate) fn run_h2spec(arguments: &Args) -> Result<(), String> {
@@ -101,6 +113,10 @@ pub(crate) fn run_streams() -> Result<(), String> {
 
 pub(crate) fn run_pages() -> Result<(), String> {
     alone(pages_step)
+}
+
+pub(crate) fn run_dashboard(arguments: &DashboardArgs) -> Result<(), String> {
+    alone(|workspace, steps| dashboard_step(workspace, arguments.pictures.as_deref(), steps))
 }
 
 pub(crate) fn run_examples() -> Result<(), String> {
@@ -160,6 +176,9 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     }
     if may_run("pages", &[programs::NODE, programs::NPM, programs::CHROMIUM]) {
         pages_step(workspace, steps)?;
+    }
+    if may_run("dashboard", &[programs::NODE, programs::NPM, programs::CHROMIUM]) {
+        dashboard_step(workspace, None, steps)?;
     }
     if may_run("examples", &[programs::GO, programs::PYTHON]) {
         examples_step(workspace, steps)?;
@@ -238,6 +257,11 @@ fn streams_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> 
 fn pages_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     let heading = "the pages of the lab and of the load generator, as axe-core judges them in Chromium";
     steps.run("pages", heading, || pages::check(workspace, &Scratch::new("pages")?))
+}
+
+fn dashboard_step(workspace: &Workspace, pictures: Option<&Path>, steps: &mut Steps) -> Result<(), String> {
+    let heading = "the dashboard, driven in Chromium and judged by axe-core";
+    steps.run("dashboard", heading, || dashboard::check(workspace, &Scratch::new("dashboard")?, pictures))
 }
 
 fn examples_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
