@@ -89,11 +89,16 @@ pub fn json(bytes: &[u8], line: &mut Vec<u8>) {
 
 /// Copies runs of plain bytes; `special` writes what starts with any other byte and returns how many it took.
 fn copy_plain(bytes: &[u8], line: &mut Vec<u8>, special: impl Fn(&[u8], &mut Vec<u8>) -> usize) {
-    // Most fields are plain throughout. A pass that does not stop early is compiled to vector instructions.
-    if bytes.iter().fold(true, |plain, &byte| plain & is_plain(byte)) {
+    // Most fields are plain throughout, and most are short.
+    if are_plain(bytes) {
         line.extend_from_slice(bytes);
         return;
     }
+    escape_some(bytes, line, special);
+}
+
+#[cold]
+fn escape_some(bytes: &[u8], line: &mut Vec<u8>, special: impl Fn(&[u8], &mut Vec<u8>) -> usize) {
     let mut rest = bytes;
     while let Some(at) = rest.iter().position(|&byte| !is_plain(byte)) {
         line.extend_from_slice(&rest[..at]);
@@ -101,6 +106,27 @@ fn copy_plain(bytes: &[u8], line: &mut Vec<u8>, special: impl Fn(&[u8], &mut Vec
         rest = &rest[at + taken..];
     }
     line.extend_from_slice(rest);
+}
+
+/// Whether all bytes are plain: eight at a time, the last eight again where their number is no multiple of eight.
+#[inline]
+fn are_plain(bytes: &[u8]) -> bool {
+    let Some(last) = bytes.last_chunk::<8>() else { return bytes.iter().all(|&byte| is_plain(byte)) };
+    let (words, _) = bytes.as_chunks::<8>();
+    words.iter().fold(0, |special, word| special | specials(*word)) | specials(*last) == 0
+}
+
+/// Not zero if a byte of a word is not plain.
+#[inline]
+fn specials(word: [u8; 8]) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x80 * ONES;
+    let word = u64::from_le_bytes(word);
+    // The lowest byte that is below the bound has its high bit set; those above it may have so by a borrow, which only
+    // happens where one is below.
+    let below = |word: u64, bound: u8| word.wrapping_sub(u64::from(bound) * ONES) & !word;
+    let is = |byte: u8| below(word ^ (u64::from(byte) * ONES), 1);
+    (word | below(word, b' ') | is(0x7f) | is(b'"') | is(b'\\')) & HIGH
 }
 
 /// What both formats copy as it is: printable ASCII but the quote and the backslash.
@@ -126,6 +152,20 @@ mod tests {
         let mut line = Vec::new();
         escape(bytes, &mut line);
         String::from_utf8(line).expect("escaped text is UTF-8")
+    }
+
+    #[test]
+    fn each_byte_is_plain_at_each_place_or_at_none() {
+        for length in 1..=20 {
+            for place in 0..length {
+                for byte in 0..=u8::MAX {
+                    let mut bytes = vec![b'a'; length];
+                    bytes[place] = byte;
+                    assert_eq!(are_plain(&bytes), is_plain(byte), "{bytes:?}");
+                }
+            }
+        }
+        assert!(are_plain(b""));
     }
 
     #[test]

@@ -360,16 +360,23 @@ fn decimal_or_dash(number: u64, line: &mut Vec<u8>) {
     if number == 0 { line.push(b'-') } else { decimal(number, line) }
 }
 
-pub(crate) fn decimal(mut number: u64, line: &mut Vec<u8>) {
+pub(crate) fn decimal(number: u64, line: &mut Vec<u8>) {
+    // A status, a part of an address, a time below a second.
+    match number {
+        0..=9 => line.push(b'0' + number as u8),
+        10..=99 => digits::<2>(number as u32, line),
+        100..=999 => digits::<3>(number as u32, line),
+        _ => long_decimal(number, line),
+    }
+}
+
+fn long_decimal(mut number: u64, line: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut at = digits.len();
-    loop {
+    while number > 0 {
         at -= 1;
         digits[at] = b'0' + (number % 10) as u8;
         number /= 10;
-        if number == 0 {
-            break;
-        }
     }
     line.extend_from_slice(&digits[at..]);
 }
