@@ -327,8 +327,7 @@ impl Client {
             let body = http_body_util::Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
             let body = body.collect().await.map_err(|error| error.to_string())?.to_bytes();
             self.open.replace(Some(open));
-            let value = serde_json::from_slice(&body)
-                .map_err(|_| format!("status {status}, and no JSON: is this a port of etcd's clients?"))?;
+            let value = serde_json::from_slice(&body).map_err(|_| not_json(status, &body))?;
             Ok((status, value))
         };
         tokio::time::timeout(ANSWER_MAX, exchange)
@@ -397,6 +396,19 @@ fn judged(status: u16, answer: Value) -> Result<Answer, String> {
         200 => Ok(Answer::Value(answer)),
         _ if is_unable => Err(said(&answer)),
         _ => Ok(Answer::Refusal(said(&answer))),
+    }
+}
+
+/// What to say of an answer that is not one of etcd's API.
+fn not_json(status: u16, body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(200)]);
+    match text.lines().next().filter(|line| !line.trim().is_empty()) {
+        // The gateway cannot hand on whom a certificate stands for.
+        Some(line) if line.starts_with("CommonName") => {
+            "a client's certificate must have no common name (CN); --etcd-user says who it is".to_owned()
+        }
+        Some(line) => format!("status {status}: {}; is this a port of etcd's clients?", line.trim()),
+        None => format!("status {status}, and no JSON: is this a port of etcd's clients?"),
     }
 }
 
