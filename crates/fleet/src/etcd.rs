@@ -217,6 +217,14 @@ impl Client {
         Ok(number(&answer["result"]["TTL"]).is_some_and(|ttl| ttl > 0))
     }
 
+    /// Ends a lease: what is bound to it is deleted.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub async fn revoke(&self, lease: i64) -> Result<(), Failure> {
+        self.call("/v3/lease/revoke", json!({ "ID": lease.to_string() })).await.map(drop)
+    }
+
     /// Waits for a change of keys at a revision from `from` on. Returns at the first one, or once the server does not know
     /// any more what it was (compaction).
     ///

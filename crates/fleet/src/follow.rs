@@ -26,6 +26,8 @@ const TOLD_EVERY: Duration = Duration::from_secs(5);
 /// Pauses between attempts while etcd is gone.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// How long the end of a proxy waits for etcd.
+const FAREWELL_MAX: Duration = Duration::from_secs(1);
 /// Keys that are written one after the other make one version.
 const GATHERING: Duration = Duration::from_millis(50);
 
@@ -168,8 +170,9 @@ fn first_choice(seen: &Seen, on_disk: Option<&Tree>, options: &Options) -> Resul
 }
 
 impl Beginning {
-    /// Follows the configuration until the process ends.
-    pub async fn follow(self, proxy: impl Proxy) {
+    /// Follows the configuration until the proxy ends, which `ended` tells. Then the instance is no more among those that
+    /// run, unless another process has taken over its name.
+    pub async fn follow(self, proxy: impl Proxy, ended: impl Future) {
         let Self { current, options, folder, .. } = self;
         let Ok(client) = Client::new(options.location.clone(), options.access.clone()) else { return };
         let version = current.get().version();
@@ -198,7 +201,13 @@ impl Beginning {
             trouble: None,
         };
         instance.keep();
-        instance.run().await;
+        tokio::select! {
+            () = instance.run() => {}
+            _ = ended => {}
+        }
+        if let Some(lease) = instance.lease {
+            let _ = tokio::time::timeout(FAREWELL_MAX, instance.store.client.revoke(lease)).await;
+        }
     }
 }
 

@@ -132,15 +132,6 @@ impl Store {
         self.client.write(&[], &[put]).await.map(drop)
     }
 
-    /// Says that an instance ends.
-    ///
-    /// # Errors
-    /// Why there is no answer.
-    pub async fn leave(&self, name: &str) -> Result<(), Failure> {
-        let key = self.location().own(&format!("instances/{name}"));
-        self.client.write(&[], &[Write::Delete(Keys::One(key))]).await.map(drop)
-    }
-
     /// The instances that run.
     ///
     /// # Errors

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread::JoinHandle;
 
 use ::fleet::{Beginning, Location, Options};
 use telemetry::message;
+use tokio::sync::oneshot::Receiver;
 
 use super::Operation;
 use super::etcd_flags::EtcdFlags;
@@ -93,22 +95,29 @@ pub(crate) fn run(
     ::control::speak(&config.messages);
     reading.warnings.iter().for_each(|warning| message::warn(&warning.to_string()));
     let setup = ::control::Setup { reread: Some(reread), inheritance };
-    super::serve_with(config, setup, &operation, |running| follow(beginning, running.handle()))
+    let (end, ended) = tokio::sync::oneshot::channel();
+    let mut thread = None;
+    let code = super::serve_with(config, setup, &operation, |running| {
+        thread = follow(beginning, running.handle(), ended);
+    });
+    let _ = end.send(());
+    if let Some(thread) = thread {
+        let _ = thread.join();
+    }
+    code
 }
 
-/// Follows the configuration on a thread of its own, which ends with the process.
-fn follow(beginning: Beginning, handle: ::control::Handle) {
+/// Follows the configuration on a thread of its own.
+fn follow(beginning: Beginning, handle: ::control::Handle, ended: Receiver<()>) -> Option<JoinHandle<()>> {
     let started = std::thread::Builder::new().name("fleet".to_owned()).spawn(move || {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
         match runtime {
-            Ok(runtime) => runtime.block_on(beginning.follow(Running(handle))),
+            Ok(runtime) => runtime.block_on(beginning.follow(Running(handle), ended)),
             Err(error) => message::error(&format!("etcd is not watched: {error}")),
         }
     });
-    if let Err(error) = started {
-        message::error(&format!("etcd is not watched: {error}"));
-    }
+    started.inspect_err(|error| message::error(&format!("etcd is not watched: {error}"))).ok()
 }
 
 /// Waits for a future that stays on its thread.

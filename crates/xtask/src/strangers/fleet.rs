@@ -71,6 +71,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     if !load.is_running() {
         return Err(format!("requests failed meanwhile:\n{}", load.said()));
     }
+    scene.farewell()?;
     load.signal("-INT")?;
     let (status, said) = load.finish(LIMIT)?;
     if !status.success() {
@@ -304,6 +305,19 @@ impl Scene {
             took.as_millis()
         ));
         Ok(())
+    }
+
+    /// An instance that ends is gone at once, not after its lease.
+    fn farewell(&mut self) -> Result<(), String> {
+        let Some(process) = self.instances[0].process.take() else { return Ok(()) };
+        process.signal("-TERM")?;
+        process.finish(LIMIT)?;
+        let shown = said(&self.fleet(&[], false)?);
+        if shown.contains("edge-0") {
+            Err(format!("an instance that has ended is there:\n{shown}"))
+        } else {
+            Ok(())
+        }
     }
 
     /// Puts a key as another program would.
