@@ -34,10 +34,10 @@ mod frame;
 #[allow(dead_code, unreachable_pub, reason = "taken from the crate load, of which this is a part")]
 #[path = "../../crates/load/src/http2/head.rs"]
 mod head;
-/// Huffman code.
+/// Responses as they arrive.
 #[allow(dead_code, unreachable_pub, reason = "taken from the crate load, of which this is a part")]
-#[path = "../../crates/load/src/http2/huffman.rs"]
-mod huffman;
+#[path = "../../crates/load/src/http2/incoming.rs"]
+mod incoming;
 /// Checks of responses.
 #[allow(dead_code, unreachable_pub, reason = "taken from the crate load, of which this is a part")]
 #[path = "../../crates/load/src/watch.rs"]

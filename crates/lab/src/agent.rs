@@ -183,9 +183,7 @@ impl<'o> Agent<'o> {
             }
             Ask::Refusals(all) => {
                 let refusal = |(installed, service): &(proxies::Installed, proxies::Service)| {
-                    (installed.driver.configure)(installed, service, self.folder.path())
-                        .err()
-                        .map(|error| error.to_string())
+                    installed.configure(service, self.folder.path()).err().map(|error| error.to_string())
                 };
                 Answer::Refusals(all.iter().map(refusal).collect())
             }

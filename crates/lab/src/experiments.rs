@@ -12,13 +12,14 @@ pub struct Experiment {
 }
 
 /// All built-in experiments.
-pub const ALL: [Experiment; 6] = [
+pub const ALL: [Experiment; 7] = [
     Experiment { name: "monolake", text: include_str!("../plans/monolake.toml") },
     Experiment { name: "squid-wrk", text: include_str!("../plans/squid-wrk.toml") },
     Experiment { name: "varnish-vs-squid", text: include_str!("../plans/varnish-vs-squid.toml") },
     Experiment { name: "chaos-proxy", text: include_str!("../plans/chaos-proxy.toml") },
     Experiment { name: "zproxy", text: include_str!("../plans/zproxy.toml") },
     Experiment { name: "streams", text: include_str!("../plans/streams.toml") },
+    Experiment { name: "http3", text: include_str!("../plans/http3.toml") },
 ];
 
 /// All built-in plans of resilience runs.
@@ -56,7 +57,10 @@ pub fn published(experiment: &str) -> Vec<Published> {
 
 #[cfg(test)]
 mod tests {
+    use report::results::Scheme;
+
     use super::*;
+    use crate::plan::CasePlan;
     use crate::written::Written;
 
     #[test]
@@ -64,9 +68,12 @@ mod tests {
         for experiment in ALL {
             for quick in [false, true] {
                 let plan = Written::read(experiment.text, experiment.name, quick).expect(experiment.name);
-                if experiment.name == "streams" {
-                    // One of our own, of which nobody published anything.
-                    assert!(plan.published.is_none() && plan.cases.iter().all(|case| case.streams.is_some()));
+                if matches!(experiment.name, "streams" | "http3") {
+                    // Of our own, and nobody published anything of them.
+                    let is_http3 = experiment.name == "http3";
+                    let suits = |case: &CasePlan| case.streams.is_some() != is_http3;
+                    assert!(plan.published.is_none() && plan.cases.iter().all(suits));
+                    assert!(plan.cases.iter().all(|case| !is_http3 || case.scheme == Scheme::Https));
                     continue;
                 }
                 let published = published(plan.published.as_deref().expect("each was published"));

@@ -235,6 +235,11 @@ fn closed_loop_of_one_url(request: &Request) -> Option<&'static str> {
     rate.or(list).or(streams).or((!request.message.is_plain()).then_some(message))
 }
 
+/// Rejects HTTP/3, for generators whose packages have none.
+fn no_http3(request: &Request) -> Option<&'static str> {
+    (request.version == Version::Http3).then_some("only vanward's own generator speaks HTTP/3 here")
+}
+
 /// Arguments for the field `Connection: keep-alive`, if requests have it.
 fn keep_alive(request: &Request) -> Option<[String; 2]> {
     request.says_keep_alive.then(|| ["-H", "Connection: keep-alive"].map(str::to_owned))

@@ -420,13 +420,28 @@ impl CasePlan {
                 self.name
             ));
         }
+        if self.version == Version::Http3 {
+            let wrong = match () {
+                () if self.scheme == Scheme::Http => {
+                    Some("HTTP/3 is always encrypted; expected scheme = \"https\"")
+                }
+                () if self.layer == Layer::Four => {
+                    Some("HTTP/3 is not passed on at layer 4; expected layer 7")
+                }
+                () if self.streams.is_some() => Some("streams are sent over HTTP/1.1 or HTTP/2"),
+                () => None,
+            };
+            if let Some(wrong) = wrong {
+                return Some(format!("{:?}: {wrong}", self.name));
+            }
+        }
         if self.layer == Layer::Seven {
             return None;
         }
         let expected = match (self.scheme, self.version) {
             (Scheme::Https, _) => Upstream::Https,
             (Scheme::Http, Version::Http1) => Upstream::Http,
-            (Scheme::Http, Version::Http2) => Upstream::H2,
+            (Scheme::Http, Version::Http2 | Version::Http3) => Upstream::H2,
         };
         let word = expected.word();
         (self.upstream != expected).then(|| {

@@ -278,6 +278,7 @@ impl Service {
         let clients = match self.version {
             Version::Http1 => "HTTP/1.1",
             Version::Http2 => "HTTP/2",
+            Version::Http3 => "HTTP/3",
         };
         let origins = match self.upstream {
             Upstream::Http => "HTTP/1.1",
@@ -314,6 +315,31 @@ impl Service {
             ));
         }
         features
+    }
+}
+
+/// Drivers that configure HTTP/3.
+const HTTP3: [&str; 7] = [
+    direct::DRIVER.name,
+    target::DRIVER.name,
+    vanward::DRIVER.name,
+    nginx::DRIVER.name,
+    haproxy::DRIVER.name,
+    caddy::DRIVER.name,
+    traefik::DRIVER.name,
+];
+
+impl Installed {
+    /// Command and files for a service, or what of it the proxy lacks.
+    pub(crate) fn configure(&self, service: &Service, folder: &Path) -> Result<Launch, Error> {
+        let name = self.driver.name;
+        let lacks = match service.version {
+            Version::Http3 if !HTTP3.contains(&name) => Some("HTTP/3 here"),
+            Version::Http3 if service.layer == Layer::Four => Some("HTTP/3 at layer 4"),
+            _ => None,
+        };
+        refuse(name, lacks)?;
+        (self.driver.configure)(self, service, folder)
     }
 }
 

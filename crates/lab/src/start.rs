@@ -48,7 +48,7 @@ pub(crate) async fn proxy(
     folder: &Path,
     payload: &Payload,
 ) -> Result<Option<Started>, Error> {
-    let launch = |service: &Service| (installed.driver.configure)(installed, service, folder);
+    let launch = |service: &Service| installed.configure(service, folder);
     launched(&installed.name, service, cores, folder, payload, launch).await
 }
 
@@ -333,6 +333,7 @@ async fn probe_by_load(service: &Service, path: &str, limit: Duration) -> io::Re
     let plan = load::Plan {
         tls: load::Tls { ca: trusted, ..load::Tls::default() },
         http2: service.version == Version::Http2,
+        http3: service.version == Version::Http3,
         ..load::Plan::new(format!("{scheme}://{}{path}", service.listen))
     };
     probe_plan(plan, limit).await

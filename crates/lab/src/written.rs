@@ -627,7 +627,7 @@ impl Variant<'_> {
         };
         template
             .replace("{scheme}", if self.scheme == Scheme::Https { "https" } else { "http" })
-            .replace("{version}", if self.version == Version::Http2 { "2" } else { "1.1" })
+            .replace("{version}", self.version.number())
             .replace("{upstream}", self.upstream.word())
             .replace("{layer}", &u8::from(self.layer).to_string())
             .replace("{payload}", &self.payload.name)

@@ -50,6 +50,18 @@ pub(crate) enum Failure {
     GoAway(Code),
     #[error("the response breaks HTTP/2: {0}")]
     Http2(&'static str),
+    #[error(
+        "the server did not agree to HTTP/3 (ALPN h3); leave --h3 out, or switch HTTP/3 on at the server"
+    )]
+    NoHttp3,
+    #[error("the QUIC handshake failed: {0}")]
+    QuicHandshake(String),
+    #[error("the QUIC connection ended: {0}")]
+    Quic(String),
+    #[error("the server reset the stream: {0}")]
+    Http3Reset(h3::Code),
+    #[error("the response breaks HTTP/3: {0}")]
+    Http3(&'static str),
     #[error("a redirect is not followed: {0}")]
     Redirect(&'static str),
     #[error("the request cannot be sent with its values: {0}")]
@@ -64,12 +76,16 @@ impl Failure {
             Self::Connect { .. } | Self::ConnectTimeout { .. } | Self::NoStreams { .. } => {
                 ErrorClass::Connect
             }
-            Self::Handshake(_) | Self::Tls { .. } | Self::NoHttp2 => ErrorClass::Tls,
+            Self::Handshake(_)
+            | Self::Tls { .. }
+            | Self::NoHttp2
+            | Self::NoHttp3
+            | Self::QuicHandshake(_) => ErrorClass::Tls,
             Self::Write(_) | Self::Unsent(_) => ErrorClass::Write,
-            Self::Read(_) | Self::Cut(_) => ErrorClass::Read,
+            Self::Read(_) | Self::Cut(_) | Self::Quic(_) => ErrorClass::Read,
             Self::Timeout { .. } => ErrorClass::Timeout,
-            Self::Malformed(_) | Self::Http2(_) => ErrorClass::Malformed,
-            Self::Reset(_) | Self::GoAway(_) => ErrorClass::Reset,
+            Self::Malformed(_) | Self::Http2(_) | Self::Http3(_) => ErrorClass::Malformed,
+            Self::Reset(_) | Self::Http3Reset(_) | Self::GoAway(_) => ErrorClass::Reset,
             Self::Redirect(_) => ErrorClass::Redirect,
             Self::Stream(failure) => failure.class(),
         }
@@ -85,7 +101,7 @@ impl Failure {
         }
     }
 
-    /// Whether the server reported that it has not processed the request, because it was closing its HTTP/2 connection.
+    /// Whether the server reported that it has not processed the request, because it was closing its connection.
     /// The request can then be sent again on another connection (RFC 9113 §8.7).
     pub(crate) fn is_unprocessed(&self) -> bool {
         matches!(self, Self::GoAway(Code::NO_ERROR))

@@ -91,11 +91,11 @@ impl Form {
                 true
             }
             // RFC 9113 §8.2.2: fields that are about one connection.
-            "connection" | "keep-alive" | "proxy-connection" | "upgrade" if plan.http2 => {
-                return wrong("HTTP/2 has no such field; leave it out");
+            "connection" | "keep-alive" | "proxy-connection" | "upgrade" if plan.has_streams() => {
+                return wrong("HTTP/2 and HTTP/3 have no such field; leave it out");
             }
-            "te" if plan.http2 && value != "trailers" => {
-                return wrong("the only TE of HTTP/2 is 'TE: trailers'");
+            "te" if plan.has_streams() && value != "trailers" => {
+                return wrong("the only TE of HTTP/2 and HTTP/3 is 'TE: trailers'");
             }
             "authorization" if plan.user.is_some() => return wrong("it follows from --user; leave one out"),
             "cookie" if plan.cookies.is_some() => {

@@ -1,6 +1,6 @@
 //! Load generator: arrival schedule, send, check, record.
 //!
-//! It works with any HTTP/1.1 or HTTP/2 server, with or without TLS, and shares no code with the proxy: it has its own
+//! It works with any HTTP/1.1, HTTP/2 or HTTP/3 server, with or without TLS, and shares no code with the proxy: it has its own
 //! response reader. Failures of requests are counted in the `Outcome`; an `Error` means that the run could not start.
 
 /// Settings of a run.
@@ -51,10 +51,12 @@ mod cookies;
 mod visit;
 /// Sender of an HTTP/1.1 connection.
 mod send;
-/// Senders of an HTTP/2 connection.
+/// Senders of an HTTP/2 or HTTP/3 connection.
 mod multiplex;
 /// HTTP/2 connections of a client. No I/O.
 mod http2;
+/// HTTP/3 connections of a client.
+mod http3;
 /// Streams in place of requests: server-sent events, WebSockets, gRPC.
 mod stream;
 /// Limit of concurrent requests of an HTTP/2 connection.

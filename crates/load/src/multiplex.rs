@@ -1,36 +1,40 @@
-//! HTTP/2: several senders share one connection, which the first that needs it opens.
+//! HTTP/2 and HTTP/3: several senders share one connection, which the first that needs it opens.
 //!
 //! One task moves the bytes of a connection, for all its senders: what they send together leaves in one system call. In a
 //! plain closed loop it also sends the request that follows a response, so that senders are woken only for failures.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use crate::arrivals::{Arrivals, Next, Turn};
-use crate::check::{Cut, Response};
-use crate::connect;
+use crate::arrivals::{Next, Turn};
 use crate::cookies::Jar;
 use crate::failure::{Failure, Setbacks};
 use crate::fill::Fill;
 use crate::give_up::GiveUp;
-use crate::http2::{Asked, Block, Code, Connection, Ended, Received};
-use crate::record::Moments;
-use crate::slots::{Slot, Slots};
+use crate::http2::{Asked, Block, Code, Connection, Received};
+use crate::slots::Slot;
 use crate::target::{Message, Requests};
 use crate::tls::Sessions;
-use crate::transport::{Arrival, Fault, Transport};
 use crate::visit::{Answer, Visit};
-use crate::watch::{Checker, Verdict, Watch};
+use crate::watch::{Checker, Watch};
 use crate::worker::Worker;
+use crate::{connect, http3};
+
+/// HTTP/2 over TCP, or HTTP/3 over UDP.
+mod carrier;
+/// An open connection, shared by its task and its senders.
+mod open;
+
+use carrier::{Carrier, Wire};
+use open::{Exchange, Open, Waiting, record};
 
 /// Maximum number of connections on which a request is tried, if each ends before the server processes the request.
 const ATTEMPTS_MAX: u32 = 3;
@@ -90,6 +94,16 @@ struct Traffic {
     connections: Cell<u64>,
 }
 
+impl Traffic {
+    fn received(&self, bytes: u64) {
+        self.received_bytes.set(self.received_bytes.get() + bytes);
+    }
+
+    fn sent(&self, bytes: u64) {
+        self.sent_bytes.set(self.sent_bytes.get() + bytes);
+    }
+}
+
 impl Link {
     fn new(worker: Rc<Worker>) -> Self {
         let servers = worker.shared.targets.servers.count();
@@ -142,12 +156,19 @@ impl Link {
     }
 
     async fn open(&self, server: usize, give_up: &mut GiveUp) -> Result<Session, Failure> {
-        let transport = connect::open(&self.worker, &self.sessions, server, give_up).await?;
         let places = self.worker.shared.plan.streams;
+        let (carrier, wire) = if self.worker.shared.plan.http3 {
+            let (connection, wire) = http3::open(&self.worker, &self.sessions, server, give_up).await?;
+            (Carrier::Http3(Box::new(connection)), Wire::Udp(Box::new(wire)))
+        } else {
+            let transport = connect::open(&self.worker, &self.sessions, server, give_up).await?;
+            let wire = Wire::Tcp { transport, sent_bytes: 0, news_bytes: 0 };
+            (Carrier::Http2(Box::new(Connection::new(places))), wire)
+        };
         let number = self.traffic.connections.get() + 1;
         self.traffic.connections.set(number);
         let open = Rc::new(Open {
-            connection: RefCell::new(Connection::new(places)),
+            connection: RefCell::new(carrier),
             waiting: RefCell::new((0..places).map(|_| Waiting::default()).collect()),
             slots: Rc::default(),
             number,
@@ -160,7 +181,7 @@ impl Link {
             follows: self.follows,
         });
         let session = Session::new(&open);
-        tokio::task::spawn_local(Rc::clone(&open.slots).drive(run(open, transport)));
+        tokio::task::spawn_local(Rc::clone(&open.slots).drive(open::run(open, wire)));
         // RFC 9113 §3.4: the server says first how many streams it takes. Those beyond that it would refuse.
         let after = give_up.after();
         let opened = session.0.slots.opened(|| session.most());
@@ -210,286 +231,6 @@ impl Drop for Session {
             self.0.wake();
         }
     }
-}
-
-/// A request under way.
-#[derive(Debug, Clone, Copy)]
-struct Exchange {
-    turn: Turn,
-    sent: Instant,
-    /// Index of the request.
-    chosen: usize,
-    /// Its number among those under way, if it is counted.
-    number: Option<usize>,
-}
-
-/// The sender of a place, which waits for its response.
-#[derive(Debug, Default)]
-struct Waiting {
-    waker: Option<Waker>,
-    exchange: Option<Exchange>,
-    /// Whether requests of this place have succeeded of which the sender does not know.
-    has_succeeded: bool,
-}
-
-impl Waiting {
-    /// The last request of the place, and whether others succeeded before it.
-    fn end(&mut self) -> (Option<Exchange>, bool) {
-        (self.exchange.take(), std::mem::take(&mut self.has_succeeded))
-    }
-}
-
-/// State of an open connection, which its task and its senders share.
-struct Open {
-    connection: RefCell<Connection>,
-    waiting: RefCell<Vec<Waiting>>,
-    /// Limit of concurrent requests.
-    slots: Rc<Slots>,
-    /// Number that distinguishes the connection from earlier and later ones.
-    number: u64,
-    /// Number of those that use it.
-    handles: Cell<usize>,
-    /// Waker of the connection's task, and whether it is woken.
-    driver: RefCell<Option<Waker>>,
-    is_woken: Cell<bool>,
-    /// Why it ended.
-    cause: RefCell<Option<Cause>>,
-    traffic: Rc<Traffic>,
-    worker: Rc<Worker>,
-    follows: bool,
-}
-
-/// Why a connection ended under its requests.
-#[derive(Debug)]
-enum Cause {
-    End,
-    Torn,
-    Read(io::Error),
-    Write(io::Error),
-    Tls(rustls::Error),
-}
-
-/// Moves the bytes of a connection, until it ends or nobody uses it.
-async fn run(open: Rc<Open>, mut transport: Transport) {
-    let mut sent_bytes = 0;
-    poll_fn(|context| open.poll(&mut transport, &mut sent_bytes, context)).await;
-}
-
-impl Open {
-    /// Wakes the connection's task: there is something to send.
-    fn wake(&self) {
-        if !self.is_woken.replace(true)
-            && let Some(driver) = &*self.driver.borrow()
-        {
-            driver.wake_by_ref();
-        }
-    }
-
-    fn poll(&self, transport: &mut Transport, sent_bytes: &mut usize, context: &mut Context<'_>) -> Poll<()> {
-        self.is_woken.set(false);
-        keep(&mut self.driver.borrow_mut(), context);
-        if self.handles.get() == 0 {
-            self.connection.borrow_mut().go_away(Code::NO_ERROR);
-            // What cannot leave at once is not missed by anybody.
-            let _ = self.poll_send(transport, sent_bytes, context);
-            return Poll::Ready(());
-        }
-        let mut is_alive = true;
-        while is_alive {
-            let Poll::Ready(good) = self.poll_receive(transport, context) else { break };
-            is_alive = good;
-            if self.connection.borrow().is_over() {
-                self.slots.end();
-            }
-            self.settle();
-        }
-        let sent = self.poll_send(transport, sent_bytes, context);
-        if !is_alive {
-            return Poll::Ready(());
-        }
-        // It is read on: what the server has said before is worth more.
-        if let Poll::Ready(Err(fault)) = sent {
-            self.slots.end();
-            self.connection.borrow_mut().out.clear();
-            *sent_bytes = 0;
-            self.cause.borrow_mut().get_or_insert(Cause::of(fault, Cause::Write));
-        }
-        Poll::Pending
-    }
-
-    /// Receives once. False if the connection is at its end.
-    fn poll_receive(&self, transport: &mut Transport, context: &mut Context<'_>) -> Poll<bool> {
-        let mut scratch = self.worker.scratch.borrow_mut();
-        let mut connection = self.connection.borrow_mut();
-        let (mut is_good, mut now) = (true, None);
-        let received = ready!(transport.poll_receive(context, &mut scratch.buffer, |bytes| {
-            let now = *now.get_or_insert_with(Instant::now);
-            self.traffic.received_bytes.set(self.traffic.received_bytes.get() + bytes.len() as u64);
-            is_good = is_good && connection.receive(bytes, now);
-        }));
-        let cause = match received {
-            Ok(Arrival::Content) => return Poll::Ready(is_good),
-            Ok(Arrival::End) => Cause::End,
-            Ok(Arrival::Torn) => Cause::Torn,
-            Err(fault) => Cause::of(fault, Cause::Read),
-        };
-        self.cause.borrow_mut().get_or_insert(cause);
-        connection.lose();
-        Poll::Ready(false)
-    }
-
-    /// Sends what there is to send.
-    fn poll_send(
-        &self,
-        transport: &mut Transport,
-        sent_bytes: &mut usize,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(), Fault>> {
-        let mut connection = self.connection.borrow_mut();
-        loop {
-            while *sent_bytes < connection.out.len() {
-                let written = ready!(transport.poll_write(context, &connection.out[*sent_bytes..]))?;
-                if written == 0 {
-                    return Poll::Ready(Err(Fault::Io(io::ErrorKind::WriteZero.into())));
-                }
-                *sent_bytes += written;
-                self.traffic.sent_bytes.set(self.traffic.sent_bytes.get() + written as u64);
-            }
-            connection.out.clear();
-            *sent_bytes = 0;
-            connection.upload();
-            if connection.out.is_empty() {
-                return transport.poll_flush(context);
-            }
-        }
-    }
-
-    /// Wakes the senders whose streams have ended, unless their next requests follow at once.
-    fn settle(&self) {
-        let mut ended = std::mem::take(&mut self.connection.borrow_mut().ended);
-        for place in ended.drain(..) {
-            if !(self.follows && self.follow(place)) {
-                let waiting = &mut self.waiting.borrow_mut()[place];
-                if let Some(waker) = &waiting.waker {
-                    waker.wake_by_ref();
-                }
-            }
-        }
-        self.connection.borrow_mut().ended = ended;
-    }
-
-    /// Records a successful exchange, and sends the next request of its place. False if its sender has to do that.
-    fn follow(&self, place: usize) -> bool {
-        let (worker, mut connection) = (&*self.worker, self.connection.borrow_mut());
-        let (Arrivals::Closed(closed), Requests::Http2(messages)) =
-            (worker.arrivals(), &worker.shared.targets.requests)
-        else {
-            return false;
-        };
-        let waiting = &mut self.waiting.borrow_mut()[place];
-        let Some(exchange) = &mut waiting.exchange else { return false };
-        if connection.is_over() || closed.is_spent() {
-            return false;
-        }
-        let Some(received) = connection.take_success(place) else { return false };
-        record(worker, &self.traffic, exchange, Some(&received));
-        waiting.has_succeeded = true;
-        let Next::Send(turn) = closed.next(received.done) else { unreachable!("it is not spent") };
-        let chosen = worker.next_request(messages.len());
-        let number = turn.counted.then(|| worker.departure(&turn, turn.due, turn.due));
-        *exchange = Exchange { turn, sent: turn.due, chosen, number };
-        let message = &messages[chosen];
-        self.ask(&mut connection, place, Sent::of(message, worker).asked(worker, message.server, false));
-        true
-    }
-
-    /// Sends a request. The last number of a stream ends the connection for others.
-    #[inline]
-    fn ask(&self, connection: &mut Connection, place: usize, asked: Asked<'_>) {
-        connection.ask(place, asked);
-        if connection.is_over() {
-            self.slots.end();
-        }
-    }
-
-    /// Polls for the end of a stream.
-    fn poll_ended(&self, place: usize, context: &mut Context<'_>) -> Poll<Result<Received, Failure>> {
-        if let Some(result) = self.connection.borrow_mut().take(place) {
-            return Poll::Ready(result.map_err(|ended| self.failure(ended)));
-        }
-        keep(&mut self.waiting.borrow_mut()[place].waker, context);
-        Poll::Pending
-    }
-
-    fn failure(&self, ended: Ended) -> Failure {
-        let is_begun = match ended {
-            Ended::Reset(code) => return Failure::Reset(code),
-            Ended::GoAway(code) => return Failure::GoAway(code),
-            Ended::Malformed(what) => return Failure::Http2(what),
-            Ended::Lost { is_begun } => is_begun,
-        };
-        // Errors of the system are told to each of its requests.
-        let copy = |error: &io::Error| match error.raw_os_error() {
-            Some(number) => io::Error::from_raw_os_error(number),
-            None => error.kind().into(),
-        };
-        match &*self.cause.borrow() {
-            Some(Cause::Torn) => Failure::Cut(Cut::Torn),
-            Some(Cause::Read(error)) => Failure::Read(copy(error)),
-            Some(Cause::Write(error)) => Failure::Write(copy(error)),
-            Some(Cause::Tls(error)) => Failure::Tls { error: error.clone() },
-            Some(Cause::End) | None => Failure::Cut(if is_begun { Cut::Body } else { Cut::Nothing }),
-        }
-    }
-}
-
-impl Cause {
-    fn of(fault: Fault, system: fn(io::Error) -> Self) -> Self {
-        match fault {
-            Fault::Io(error) => system(error),
-            Fault::Tls(error) => Self::Tls(error),
-        }
-    }
-}
-
-/// Keeps the waker of a task.
-fn keep(waker: &mut Option<Waker>, context: &mut Context<'_>) {
-    match waker {
-        Some(waker) if waker.will_wake(context.waker()) => {}
-        _ => *waker = Some(context.waker().clone()),
-    }
-}
-
-/// Records the end of an exchange. `received` is its complete response, if there is one.
-fn record(worker: &Worker, traffic: &Traffic, exchange: &Exchange, received: Option<&Received>) {
-    let &Exchange { turn, sent, chosen, number } = exchange;
-    // What was moved before the window is in no figure.
-    let (sent_bytes, received_bytes) = (traffic.sent_bytes.take(), traffic.received_bytes.take());
-    let Some(number) = number else { return };
-    let verdict = received.map_or(Verdict::Status, |received| match &received.watch {
-        None => Verdict::of(received.status),
-        Some(watch) => watch.verdict(received.status, received.body_bytes),
-    });
-    let mut record = worker.record.borrow_mut();
-    record.transferred(sent_bytes, received_bytes);
-    if let Some(&Received { status, body_bytes, first_byte, done, ref watch, .. }) = received {
-        let moments = Moments { due: turn.due, sent, first_byte, done };
-        record.response(Response { status, body_bytes, keepalive: true }, verdict, &moments, |missed| {
-            let words = watch.as_ref().map(|watch| watch.words(missed, status, body_bytes));
-            worker.missed(chosen, &words.unwrap_or_default())
-        });
-    }
-    drop(record);
-    if worker.has_tables() {
-        let began = if worker.is_open_model { turn.due } else { sent };
-        worker.break_down(
-            chosen,
-            turn.due,
-            received.map(|received| (received.status, received.done - began)),
-            received.is_some() && verdict == Verdict::Good,
-        );
-    }
-    worker.settled(number);
 }
 
 /// A connection with a slot on it, for the requests of one sender.
@@ -616,7 +357,7 @@ impl Sender {
     /// Sends the request of this turn and records its result. Returns when the sender is free again.
     async fn perform(&mut self, turn: Turn, free: Instant) -> Instant {
         let worker = Rc::clone(&self.link.worker);
-        let Requests::Http2(messages) = &worker.shared.targets.requests else {
+        let Requests::Streams(messages) = &worker.shared.targets.requests else {
             unreachable!("the requests of a run are of one protocol")
         };
         let chosen = worker.next_request(messages.len());
@@ -706,8 +447,10 @@ impl Sender {
             }
             match exchanged {
                 Err(failure) if failure.is_unprocessed() && attempt < ATTEMPTS_MAX => attempt += 1,
-                // RFC 9113 §8.7: not looked at, since more were under way than the server takes.
-                Err(Failure::Reset(Code::REFUSED_STREAM)) if self.waits_for_another(exchange.sent).await => {
+                // RFC 9113 §8.7, RFC 9114 §4.1.1: not looked at, since more were under way than the server takes.
+                Err(
+                    Failure::Reset(Code::REFUSED_STREAM) | Failure::Http3Reset(h3::Code::REQUEST_REJECTED),
+                ) if self.waits_for_another(exchange.sent).await => {
                     let mut record = self.link.worker.record.borrow_mut();
                     record.streams_refused += u64::from(exchange.turn.counted);
                 }
@@ -734,7 +477,7 @@ impl Sender {
         let worker = &*open.worker;
         let sent = match (&worker.shared.targets.requests, request) {
             (_, Some(request)) => request,
-            (Requests::Http2(messages), None) => Sent::of(&messages[exchange.chosen], worker),
+            (Requests::Streams(messages), None) => Sent::of(&messages[exchange.chosen], worker),
             (Requests::Http1(_), None) => unreachable!("the requests of a run are of one protocol"),
         };
         open.waiting.borrow_mut()[place].exchange = Some(*exchange);
@@ -767,7 +510,7 @@ impl Sender {
         });
         match &exchanged {
             // The connection is as good as before.
-            Ok(_) | Err(Failure::Reset(_)) => {}
+            Ok(_) | Err(Failure::Reset(_) | Failure::Http3Reset(_)) => {}
             Err(_) => {
                 if let Some(held) = &self.held {
                     self.link.forget(server, &held.session);

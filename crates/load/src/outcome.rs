@@ -161,6 +161,9 @@ pub struct Settings {
     /// Whether HTTP/2 was used.
     #[serde(default)]
     pub http2: bool,
+    /// Whether HTTP/3 was used.
+    #[serde(default)]
+    pub http3: bool,
     /// Concurrent requests on each connection.
     #[serde(default = "one")]
     pub streams: usize,
@@ -240,12 +243,12 @@ pub struct Errors {
     pub timeout: u64,
     /// Complete responses with a status other than 2xx and 3xx.
     pub status: u64,
-    /// Responses that violate HTTP/1.1 or HTTP/2.
+    /// Responses that violate HTTP/1.1, HTTP/2 or HTTP/3.
     pub malformed: u64,
     /// Failed TLS handshakes, and invalid TLS records.
     #[serde(default)]
     pub tls: u64,
-    /// HTTP/2: requests that the server reset, or rejected with GOAWAY.
+    /// HTTP/2 and HTTP/3: requests that the server reset, or rejected with GOAWAY.
     #[serde(default)]
     pub reset: u64,
     /// Redirects that were not followed: too many, or to a host that no URL of the run names.
@@ -354,11 +357,11 @@ pub enum ErrorClass {
     Timeout,
     /// The response is complete, but its status is not 2xx or 3xx.
     Status,
-    /// The response violates HTTP/1.1 or HTTP/2.
+    /// The response violates HTTP/1.1, HTTP/2 or HTTP/3.
     Malformed,
     /// The TLS handshake failed, or a TLS record was invalid.
     Tls,
-    /// HTTP/2: the server reset the request, or rejected it with GOAWAY.
+    /// HTTP/2 and HTTP/3: the server reset the request, or rejected it with GOAWAY.
     Reset,
     /// A redirect was not followed.
     Redirect,

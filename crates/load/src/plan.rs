@@ -61,7 +61,9 @@ pub struct Plan {
     pub tls: Tls,
     /// Use HTTP/2: over TLS by ALPN, over TCP by prior knowledge.
     pub http2: bool,
-    /// Concurrent requests on each connection; more than one requires HTTP/2.
+    /// Use HTTP/3: over QUIC, for `https` URLs.
+    pub http3: bool,
+    /// Concurrent requests on each connection; more than one requires HTTP/2 or HTTP/3.
     pub streams: usize,
     /// Connections over all threads.
     pub connections: usize,
@@ -265,6 +267,7 @@ impl Default for Plan {
             keepalive: true,
             tls: Tls::default(),
             http2: false,
+            http3: false,
             streams: 1,
             connections: 10,
             threads: 1,
@@ -305,6 +308,11 @@ impl Plan {
     pub(crate) fn url(&self, planned: usize) -> &str {
         let listed = || self.listed.get(planned).map(|request| &request.url);
         self.urls.get(planned).or_else(listed).map_or("", String::as_str)
+    }
+
+    /// Whether connections have several streams: HTTP/2 and HTTP/3.
+    pub(crate) fn has_streams(&self) -> bool {
+        self.http2 || self.http3
     }
 
     /// Whether requests depend on earlier responses.
@@ -352,12 +360,13 @@ impl Plan {
                 format!("1 to {STREAMS_MAX}, and {CONNECTIONS_MAX} at most over all connections"),
             );
         }
-        if self.streams > 1 && !(self.http2 && self.keepalive) {
+        if self.streams > 1 && !(self.has_streams() && self.keepalive) {
             return wrong(
                 "the number of streams on each connection (-m)",
-                "1 without HTTP/2 (--h2) and connections that are kept".to_owned(),
+                "1 without HTTP/2 (--h2) or HTTP/3 (--h3) and connections that are kept".to_owned(),
             );
         }
+        self.check_http3()?;
         self.check_arrival()?;
         if let Some(streams) = &self.stream {
             stream::check(self, streams)?;
@@ -385,6 +394,27 @@ impl Plan {
                     "the mean rate (--stages)"
                 };
                 wrong(flag, format!("more than 0 and at most {RATE_MAX} requests a second"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What HTTP/3 cannot be combined with.
+    fn check_http3(&self) -> Result<(), Error> {
+        let wrong =
+            |what: &'static str, expected: &str| Err(Error::Plan { what, expected: expected.to_owned() });
+        match self {
+            Self { http3: false, .. } => Ok(()),
+            Self { http2: true, .. } => wrong("the version of HTTP", "one of --h2 and --h3"),
+            Self { stream: Some(_), .. } => {
+                wrong("the version of HTTP", "HTTP/1.1, or HTTP/2 (--h2): streams are not sent over HTTP/3")
+            }
+            Self { directions: Directions { unix_socket: Some(_), .. }, .. } => wrong(
+                "the Unix socket (--unix-socket)",
+                "left out with HTTP/3 (--h3), which is sent over UDP",
+            ),
+            Self { tls: Tls { version_max: Some(TlsVersion::Tls12), .. }, .. } => {
+                wrong("the highest TLS version (--tls)", "1.3 with HTTP/3 (--h3): QUIC has no other")
             }
             _ => Ok(()),
         }

@@ -242,7 +242,7 @@ fn drive_all(worker: &Rc<Worker>, connections: &mut JoinSet<()>) {
         match &worker.shared.targets.requests {
             _ if worker.shared.streams.is_some() => stream::drive_all(worker, index, connections),
             Requests::Http1(_) => drop(connections.spawn_local(send::drive(Rc::clone(worker), index))),
-            Requests::Http2(_) => multiplex::drive_all(worker, index, connections),
+            Requests::Streams(_) => multiplex::drive_all(worker, index, connections),
         }
     }
 }
@@ -390,7 +390,7 @@ fn cpu_time() -> Duration {
 
 /// Checks that the limit on open files suffices for the plan.
 fn check_descriptors(plan: &Plan, servers: usize) -> Result<(), Error> {
-    let servers = if plan.http2 { servers as u64 } else { 1 };
+    let servers = if plan.has_streams() { servers as u64 } else { 1 };
     let needed = plan.connections as u64 * servers + OTHER_DESCRIPTORS + 4 * plan.threads as u64;
     let limit = getrlimit(Resource::Nofile).current;
     if limit.is_some_and(|limit| limit < needed) {

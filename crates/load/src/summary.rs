@@ -182,6 +182,7 @@ fn settings(plan: &Plan) -> Settings {
         keepalive: plan.keepalive,
         tls: plan.tls.clone(),
         http2: plan.http2,
+        http3: plan.http3,
         streams: plan.streams,
         connections: plan.connections,
         threads: plan.threads,

@@ -50,14 +50,15 @@ pub(crate) struct Targets {
 #[derive(Debug)]
 pub(crate) enum Requests {
     Http1(Vec<Request>),
-    Http2(Vec<Message>),
+    /// Of HTTP/2 and HTTP/3.
+    Streams(Vec<Message>),
 }
 
 impl Requests {
     pub(crate) fn count(&self) -> usize {
         match self {
             Self::Http1(requests) => requests.len(),
-            Self::Http2(messages) => messages.len(),
+            Self::Streams(messages) => messages.len(),
         }
     }
 }
@@ -119,12 +120,15 @@ impl Targets {
             };
             let refused = |reason| placed(Error::Url { url: shortened(text), reason });
             let url = Url::parse(text).map_err(refused)?;
+            if plan.http3 && url.scheme == Scheme::Http {
+                return Err(refused("HTTP/3 is always encrypted; write https://, or leave --h3 out"));
+            }
             let server = servers.find(&url).map_err(placed)?;
             let body = if listed.is_some() { number } else { 0 };
             let form = &forms[body];
             let fill = fill(listed, form, &url, number, plan)?;
             let checker = listed.and_then(|request| request.check.checker()).map(Arc::new);
-            if plan.http2 {
+            if plan.has_streams() {
                 rendered_bytes += size_of::<Message>() + text.len();
                 let head = form.message(&url).map_err(refused)?;
                 heads.push(Headed { server, head, body, checker, fill });
@@ -138,7 +142,7 @@ impl Targets {
                 return Err(Error::Plan { what: "the URL list, with the body for each", expected });
             }
         }
-        let (commons, mut messages) = messages(heads, servers.planned());
+        let (commons, mut messages) = messages(heads, servers.planned(), plan.http3);
         let mut tables = tables(plan);
         let mut order: Vec<usize> =
             if plan.has_visits() { (0..requests.len().max(messages.len())).collect() } else { Vec::new() };
@@ -149,15 +153,16 @@ impl Targets {
             Random::new(seed).shuffle(&mut order);
             tables.iter_mut().for_each(|table| table.reorder(|rows| Random::new(seed).shuffle(rows)));
         }
-        if plan.http2 && servers.planned() * plan.connections > CONNECTIONS_MAX {
-            let expected = format!("at most {CONNECTIONS_MAX} with HTTP/2, one to each server");
+        if plan.has_streams() && servers.planned() * plan.connections > CONNECTIONS_MAX {
+            let expected = format!("at most {CONNECTIONS_MAX} with HTTP/2 or HTTP/3, one to each server");
             return Err(Error::Plan { what: "the number of connections (-c) by servers", expected });
         }
         // A redirect may lead to https.
         let wants_tls =
             plan.redirects_max.is_some() || servers.planned.iter().any(|server| server.tls_name.is_some());
         let tls = wants_tls.then(|| tls::config(plan)).transpose()?;
-        let requests = if plan.http2 { Requests::Http2(messages) } else { Requests::Http1(requests) };
+        let requests =
+            if plan.has_streams() { Requests::Streams(messages) } else { Requests::Http1(requests) };
         Ok(Self { requests, servers, commons, tls, tables, forms, order, sequence })
     }
 
@@ -187,11 +192,14 @@ struct Headed {
     fill: Option<Arc<Fill>>,
 }
 
-/// Renders HTTP/2 requests, and what those to each server have in common.
-fn messages(heads: Vec<Headed>, servers: usize) -> (Vec<Common>, Vec<Message>) {
+/// Renders requests of HTTP/2 or HTTP/3, and what those to each server have in common.
+fn messages(heads: Vec<Headed>, servers: usize, is_http3: bool) -> (Vec<Common>, Vec<Message>) {
     let of = |server| heads.iter().filter(move |headed| headed.server == server).map(|headed| &headed.head);
-    let commons: Vec<_> =
-        (0..servers).map(|server| Common::of(of(server))).chain([Common::default()]).collect();
+    let commons: Vec<_> = if is_http3 {
+        (0..=servers).map(|_| Common::qpack()).collect()
+    } else {
+        (0..servers).map(|server| Common::of(of(server))).chain([Common::default()]).collect()
+    };
     let render = |Headed { server, head, body, checker, fill }| {
         let block = commons[server].block(&head);
         Message { server, block, is_head: head.method() == ::http::Method::HEAD, body, checker, fill }
@@ -267,6 +275,7 @@ pub(crate) struct Servers {
     directions: Directions,
     /// Server name instead of the URL's host.
     server_name: Option<String>,
+    is_http3: bool,
 }
 
 /// Host in lower case, port and scheme.
@@ -281,6 +290,7 @@ impl Servers {
             known: Mutex::default(),
             directions: Directions::new(&plan.directions)?,
             server_name: plan.tls.server_name.clone(),
+            is_http3: plan.http3,
         })
     }
 
@@ -326,6 +336,9 @@ impl Servers {
             return Err(Failure::Redirect("it leads to a host that no URL of the run names"));
         }
         let number = known.len();
+        if self.is_http3 && url.scheme == Scheme::Http {
+            return Err(Failure::Redirect("it leads to http, and HTTP/3 is for https"));
+        }
         let Some(place) = self.found.get(number - self.planned.len()) else {
             return Err(Failure::Redirect("redirects lead to more than 8 other ports"));
         };
@@ -359,7 +372,7 @@ mod tests {
     fn requests(plan: &Plan) -> Vec<Request> {
         match Targets::new(plan).expect("a good plan").requests {
             Requests::Http1(requests) => requests,
-            Requests::Http2(_) => panic!("this plan is of HTTP/1.1"),
+            Requests::Streams(_) => panic!("this plan is of HTTP/1.1"),
         }
     }
 
@@ -403,7 +416,7 @@ mod tests {
         let fields: Vec<_> =
             head.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         assert_eq!(fields, [("x-a", &b"b"[..]), ("x-a", b"c"), ("content-length", b"2")]);
-        assert!(matches!(Targets::new(&plan).map(|targets| targets.requests), Ok(Requests::Http2(_))));
+        assert!(matches!(Targets::new(&plan).map(|targets| targets.requests), Ok(Requests::Streams(_))));
         for header in ["Connection: close", "Upgrade: x", "TE: gzip"] {
             let plan = Plan { headers: vec![header.into()], ..plan.clone() };
             assert!(matches!(Targets::new(&plan), Err(Error::Request { what: "header", .. })), "{header}");

@@ -134,9 +134,10 @@ fn write_settings(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     };
     let (connections, threads) =
         (count(settings.connections, "connection"), count(settings.threads, "thread"));
-    let streams = match (settings.http2, settings.streams) {
-        (false, _) => String::new(),
-        (true, streams) => format!(" of HTTP/2, {} each", count(streams, "stream")),
+    let streams = match (settings.http2, settings.http3, settings.streams) {
+        (false, false, _) => String::new(),
+        (true, _, streams) => format!(" of HTTP/2, {} each", count(streams, "stream")),
+        (_, true, streams) => format!(" of HTTP/3, {} each", count(streams, "stream")),
     };
     let fresh = if settings.keepalive { "" } else { ", a new connection for each request" };
     writeln!(text, "  {connections}{streams}, {threads}, {arrival}{fresh}")?;

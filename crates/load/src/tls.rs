@@ -28,6 +28,9 @@ pub(crate) fn config(plan: &Plan) -> Result<ClientConfig, Error> {
     let mut provider = aws_lc_rs::default_provider();
     provider.cipher_suites = suites(tls, provider.cipher_suites)?;
     let versions = versions(&provider.cipher_suites);
+    if plan.http3 && !versions.contains(&&rustls::version::TLS13) {
+        return Err(refused("--cipher", "HTTP/3 has only cipher suites of TLS 1.3".to_owned()));
+    }
     let algorithms = provider.signature_verification_algorithms;
     let provider = Arc::new(provider);
     let verifier: Arc<dyn ServerCertVerifier> = match (tls.verify, &tls.ca) {
@@ -46,7 +49,12 @@ pub(crate) fn config(plan: &Plan) -> Result<ClientConfig, Error> {
             config.map_err(|error| refused("--cert", format!("{}: {error}", file.display())))?
         }
     };
-    config.alpn_protocols = vec![if plan.http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
+    let protocol: &[u8] = match plan {
+        Plan { http3: true, .. } => b"h3",
+        Plan { http2: true, .. } => b"h2",
+        _ => b"http/1.1",
+    };
+    config.alpn_protocols = vec![protocol.to_vec()];
     config.resumption = Resumption::disabled();
     Ok(config)
 }

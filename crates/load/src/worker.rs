@@ -14,6 +14,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::arrivals::{Arrivals, Turn};
 use crate::breakdown;
+use crate::http3::Quic;
 use crate::plan::{Arrival, Plan};
 use crate::record::Record;
 use crate::schedule::{Schedule, Window};
@@ -130,6 +131,8 @@ pub(crate) struct Worker {
     pub(crate) is_open_model: bool,
     pub(crate) record: RefCell<Record>,
     pub(crate) scratch: RefCell<Scratch>,
+    /// Buffers of HTTP/3, if the run has it.
+    pub(crate) quic: RefCell<Quic>,
     /// For each server, the index of the address that accepted last.
     pub(crate) preferred_address: Vec<Cell<usize>>,
     /// Active requests of the measured window.
@@ -166,6 +169,7 @@ impl Worker {
         Self {
             is_open_model,
             record: RefCell::new(Record::new(is_open_model)),
+            quic: RefCell::default(),
             scratch: RefCell::new(Scratch::new(shared.targets.tls.is_some())),
             preferred_address: (0..shared.targets.servers.count()).map(|_| Cell::new(0)).collect(),
             under_way: RefCell::default(),
@@ -291,7 +295,7 @@ impl Worker {
     pub(crate) fn follows_at_once(&self) -> bool {
         let Shared { plan, targets, .. } = &*self.shared;
         let is_closed = !self.is_open_model && plan.think_time.is_none() && !plan.has_visits();
-        let Requests::Http2(messages) = &targets.requests else { return false };
+        let Requests::Streams(messages) = &targets.requests else { return false };
         is_closed && self.opens_ahead() && messages.iter().all(|message| message.fill.is_none())
     }
 

@@ -16,8 +16,9 @@ use crate::connection::{Connection, FROM_FILE_BYTES_MIN, Stop};
 use crate::content;
 use crate::endpoint::{Endpoint, NotServed};
 use crate::head::{Head, Length};
-use crate::http2::{Piece, Stream};
+use crate::http2::Piece;
 use crate::request::{Refusal, Request};
+use crate::stream::Stream;
 use crate::target::{Options, Target};
 use crate::worker::{Worker, kept};
 
@@ -34,7 +35,7 @@ pub(crate) enum Ending {
 /// Connection or stream of the exchange.
 pub(crate) enum Carrier<'c> {
     Http1(&'c mut Connection),
-    Http2(Box<Stream>),
+    Stream(Box<Stream>),
 }
 
 /// A request that is being answered, with its response.
@@ -90,7 +91,7 @@ pub(crate) async fn run(connection: &mut Connection, request: Request) -> Ending
     }
 }
 
-/// Answers one HTTP/2 request.
+/// Answers one request over HTTP/2 or HTTP/3.
 pub(crate) async fn run_stream(
     stream: Stream,
     worker: Rc<Worker>,
@@ -99,14 +100,14 @@ pub(crate) async fn run_stream(
     request: Request,
     target: Target,
 ) {
-    let carrier = Carrier::Http2(Box::new(stream));
+    let carrier = Carrier::Stream(Box::new(stream));
     let mut exchange = Exchange::new(carrier, worker, addresses, scheme, request, target);
     let answered = exchange.answer().await;
     let (response, ending) = (exchange.response, exchange.ending);
-    let Carrier::Http2(mut stream) = exchange.carrier else { return };
+    let Carrier::Stream(mut stream) = exchange.carrier else { return };
     match (answered, ending) {
         // What was promised and not sent is missing in a stream that ends.
-        (Ok(()), Ending::KeepAlive | Ending::Close) => stream.end(),
+        (Ok(()), Ending::KeepAlive | Ending::Close) => stream.end().await,
         (Err(Stop::Refused(refusal)), _) if response == Response::NotBegun => stream.refuse(refusal).await,
         (Err(_), _) | (Ok(()), Ending::Abort) => stream.reset(Reason::INTERNAL_ERROR),
     }
@@ -138,11 +139,11 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// The HTTP/2 stream of the request; `None` for HTTP/1.
+    /// The stream of the request, over HTTP/2 or HTTP/3; `None` for HTTP/1.
     pub(crate) fn stream(&mut self) -> Option<&mut Stream> {
         match &mut self.carrier {
             Carrier::Http1(_) => None,
-            Carrier::Http2(stream) => Some(stream),
+            Carrier::Stream(stream) => Some(stream),
         }
     }
 
@@ -204,8 +205,8 @@ impl<'c> Exchange<'c> {
                     }
                     None => None,
                 },
-                Carrier::Http2(_) if self.continue_due => None,
-                Carrier::Http2(stream) => match stream.receive().await? {
+                Carrier::Stream(_) if self.continue_due => None,
+                Carrier::Stream(stream) => match stream.receive().await? {
                     Piece::Data(data) => {
                         take(&data);
                         Some(data.len())
@@ -238,7 +239,7 @@ impl<'c> Exchange<'c> {
                 0 => Err(Stop::Gone),
                 _ => Ok(()),
             },
-            Carrier::Http2(_) => Ok(()),
+            Carrier::Stream(_) => Ok(()),
         }
     }
 
@@ -272,7 +273,7 @@ impl<'c> Exchange<'c> {
                 head.render(&[], None, &mut out);
                 Ok(connection.write_all(&out).await?)
             }
-            Carrier::Http2(stream) => stream.interim(head),
+            Carrier::Stream(stream) => stream.interim(head).await,
         }
     }
 
@@ -306,7 +307,7 @@ impl<'c> Exchange<'c> {
         let date = self.worker.date.get();
         match &mut self.carrier {
             Carrier::Http1(_) => head.render(&date, connection, &mut self.out),
-            Carrier::Http2(stream) => stream.begin(&head, &date),
+            Carrier::Stream(stream) => stream.begin(&head, &date),
         }
         self.response = Response::Begun { length: head.length, body: !bodiless && !self.request.is_head() };
     }
@@ -324,7 +325,7 @@ impl<'c> Exchange<'c> {
         }
         let connection = match &mut self.carrier {
             Carrier::Http1(connection) => connection,
-            Carrier::Http2(stream) => return stream.send(Bytes::copy_from_slice(bytes)).await,
+            Carrier::Stream(stream) => return stream.send(Bytes::copy_from_slice(bytes)).await,
         };
         let line_end: &[u8] = match length {
             Length::Chunked => {
@@ -356,7 +357,7 @@ impl<'c> Exchange<'c> {
             let piece = content::pattern(offset + sent, length - sent);
             match &mut self.carrier {
                 Carrier::Http1(_) => self.piece(piece).await?,
-                Carrier::Http2(stream) => stream.send(Bytes::from_static(piece)).await?,
+                Carrier::Stream(stream) => stream.send(Bytes::from_static(piece)).await?,
             }
             sent += piece.len() as u64;
         }
@@ -367,7 +368,7 @@ impl<'c> Exchange<'c> {
     pub(crate) async fn flush(&mut self) -> Result<(), Stop> {
         match &mut self.carrier {
             Carrier::Http1(connection) => connection.write_all(&self.out).await?,
-            Carrier::Http2(stream) => stream.send_head(false)?,
+            Carrier::Stream(stream) => stream.send_head().await?,
         }
         self.out.clear();
         Ok(())
@@ -375,8 +376,8 @@ impl<'c> Exchange<'c> {
 
     /// Ends the response, with trailers if it is chunked.
     pub(crate) async fn finish(&mut self, trailers: &[(&str, &[u8])]) -> Result<(), Stop> {
-        if let Carrier::Http2(stream) = &mut self.carrier {
-            return stream.finish(trailers);
+        if let Carrier::Stream(stream) = &mut self.carrier {
+            return stream.finish(trailers).await;
         }
         if let Response::Begun { length: Length::Chunked, body: true } = self.response {
             self.out.extend_from_slice(b"0\r\n");
@@ -407,7 +408,7 @@ impl<'c> Exchange<'c> {
     pub(crate) async fn raw(&mut self, bytes: &[u8]) -> Result<(), Stop> {
         match &mut self.carrier {
             Carrier::Http1(connection) => Ok(connection.write_all(bytes).await?),
-            Carrier::Http2(stream) => stream.send(Bytes::copy_from_slice(bytes)).await,
+            Carrier::Stream(stream) => stream.send(Bytes::copy_from_slice(bytes)).await,
         }
     }
 
@@ -460,7 +461,7 @@ impl<'c> Exchange<'c> {
         match &mut self.carrier {
             Carrier::Http1(connection) => Ok(connection.reset_on_close()?),
             // A reset takes back what is not on its way: the connection's own task goes first.
-            Carrier::Http2(_) => {
+            Carrier::Stream(_) => {
                 tokio::task::yield_now().await;
                 Ok(())
             }
@@ -472,7 +473,7 @@ impl<'c> Exchange<'c> {
         self.ending = Ending::Abort;
         let connection = match &mut self.carrier {
             Carrier::Http1(connection) => connection,
-            Carrier::Http2(stream) => return stream.wait_for_reset().await,
+            Carrier::Stream(stream) => return stream.wait_for_reset().await,
         };
         loop {
             connection.drop_input();

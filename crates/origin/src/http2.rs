@@ -132,7 +132,15 @@ async fn answer(
         Stream { body, response, head: None, left: None, out: None, worker: Rc::clone(&worker), running };
     match parsed {
         Ok((request, target)) => {
-            exchange::run_stream(stream, worker, addresses, scheme, request, target).await;
+            exchange::run_stream(
+                crate::stream::Stream::Http2(stream),
+                worker,
+                addresses,
+                scheme,
+                request,
+                target,
+            )
+            .await;
         }
         Err(refusal) => stream.refuse(refusal).await,
     }
@@ -159,7 +167,7 @@ fn parse(head: &http::Request<RecvStream>) -> Result<(Request, Target), Refusal>
     let named: Vec<(&str, &[u8])> = pseudo.chain(fields).collect();
     let has_body = !head.body().is_end_stream();
     let text = path.or(authority).unwrap_or_default();
-    let request = Request::of_stream(method, text, protocol, &named, has_body)?;
+    let request = Request::of_stream("HTTP/2", method, text, protocol, &named, has_body)?;
     // The path of an extended CONNECT is that of any request.
     let mut target = Target::parse(if protocol.is_some() { "GET" } else { method }, text)?;
     target.authority = authority.map(str::to_owned).or(target.authority);

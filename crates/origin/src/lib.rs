@@ -1,5 +1,5 @@
-//! Test server (origin): pages of known size, every framing of HTTP/1.1, faults, and counters; HTTP/1.1 and HTTP/2,
-//! with or without TLS.
+//! Test server (origin): pages of known size, every framing of HTTP/1.1, faults, and counters; HTTP/1.1 and HTTP/2
+//! with or without TLS, and HTTP/3.
 //!
 //! Its request parser is strict and not the proxy's, so that both cannot share a mistake. It is no file server and has
 //! no access control: listen on loopback.
@@ -26,6 +26,10 @@ mod target;
 mod quantity;
 /// HTTP/2 connection of a client.
 mod http2;
+/// HTTP/3: the connections of a UDP socket.
+mod http3;
+/// A request over HTTP/2 or HTTP/3.
+mod stream;
 /// Exchange: a request that is not for a fixed page, and its response.
 mod exchange;
 /// Response head and its rendering.

@@ -231,9 +231,10 @@ impl Request {
         }
     }
 
-    /// Builds an HTTP/2 request from its fields in order, pseudo-header fields first. Its head is shown as lines of
+    /// Builds a request of HTTP/2 or HTTP/3 from its fields in order, pseudo-header fields first. Its head is shown as lines of
     /// text.
     pub(crate) fn of_stream(
+        version: &'static str,
         method: &str,
         target: &str,
         protocol: Option<&str>,
@@ -271,7 +272,7 @@ impl Request {
             target: target.to_owned(),
             fields,
             facts,
-            version: "HTTP/2",
+            version,
             protocol: protocol.map(str::to_owned),
         })
     }

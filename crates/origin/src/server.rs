@@ -1,15 +1,16 @@
 //! Starts and stops an origin: binds addresses, starts threads. Dropping `Running` ends them.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use rustls::ServerConfig;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Socket, Type};
 use tokio::sync::watch;
 
+use crate::http3;
 use crate::hub::Hub;
 use crate::stats::{self, Counters, Stats};
 use crate::tls::{self, Certificate};
@@ -30,6 +31,8 @@ pub struct Options {
     pub certificate: Option<Certificate>,
     /// More addresses; they accept only TLS.
     pub listen_tls: Vec<SocketAddr>,
+    /// Accepts HTTP/3 as well, at the same ports of UDP, where TLS is accepted.
+    pub http3: bool,
     /// Only cipher suite, by its IANA name. `None`: all safe ones.
     pub cipher: Option<String>,
     /// Sends `Connection: keep-alive` in HTTP/1.1 responses too, if the connection is kept.
@@ -46,6 +49,7 @@ impl Default for Options {
             workers: Some(NonZeroUsize::MIN),
             certificate: None,
             listen_tls: Vec::new(),
+            http3: false,
             cipher: None,
             says_keep_alive: false,
             capacity: None,
@@ -96,6 +100,13 @@ pub fn start(options: Options) -> io::Result<Running> {
     if tls.is_none() && !options.listen_tls.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "TLS without a certificate: give one"));
     }
+    if options.http3 && tls.is_none() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "HTTP/3 without a certificate: it is always encrypted; give one",
+        ));
+    }
+    let quic = tls.as_deref().filter(|_| options.http3).map(http3::config).transpose()?;
     let everywhere = options.listen_tls.is_empty();
     let workers = options.workers.map_or_else(thread::available_parallelism, Ok)?.get();
     let (mut addresses, mut listeners) = (Vec::new(), Vec::new());
@@ -103,8 +114,8 @@ pub fn start(options: Options) -> io::Result<Running> {
     let plain = options.listen.into_iter().map(|wanted| (wanted, tls.clone().filter(|_| everywhere)));
     let encrypted = options.listen_tls.into_iter().map(|wanted| (wanted, tls.clone()));
     for (wanted, tls) in plain.chain(encrypted) {
-        let bound =
-            bind_all(wanted, &mut listeners, tls.as_ref()).map_err(|error| explain(wanted, &error))?;
+        let bound = bind_all(wanted, &mut listeners, tls.as_ref(), quic.as_ref())
+            .map_err(|error| explain(wanted, &error))?;
         addresses.push(bound);
     }
 
@@ -168,36 +179,67 @@ fn explain(wanted: SocketAddr, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot listen on {wanted}: {error}{remedy}"))
 }
 
+/// Times that a port is chosen again because that of UDP is in use.
+const PORTS_TRIED: usize = 16;
+
 /// Binds one listener for each worker, all to one address.
 fn bind_all(
     wanted: SocketAddr,
     listeners: &mut [Vec<Listener>],
     tls: Option<&Arc<ServerConfig>>,
+    quic: Option<&Arc<quinn_proto::ServerConfig>>,
 ) -> io::Result<SocketAddr> {
+    let quic = quic.filter(|_| tls.is_some());
     // With SO_REUSEPORT alone the kernel would let two origins share a port, each with half of the requests.
     if wanted.port() != 0 {
-        bind(wanted, false)?;
+        bind(wanted, Type::STREAM, false)?;
+        if quic.is_some() {
+            bind(wanted, Type::DGRAM, false)?;
+        }
     }
-    let mut address = wanted;
+    let (first, udp) = bind_first(wanted, quic.is_some())?;
+    let address = first.local_addr()?;
+    let mut bound = Some((first, udp));
     for own in listeners {
-        let socket = bind(address, true)?;
-        socket.listen(BACKLOG)?;
-        let listener = TcpListener::from(socket);
-        address = listener.local_addr()?;
-        own.push((listener, tls.cloned()));
+        let (tcp, udp) = match bound.take() {
+            Some(first) => first,
+            None => bind_both(address, quic.is_some())?,
+        };
+        own.push(Listener { tcp, tls: tls.cloned(), udp: udp.zip(quic.cloned()) });
     }
     Ok(address)
 }
 
-fn bind(address: SocketAddr, shared: bool) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+/// Binds the sockets of the first worker. If the kernel chooses the port, it is one that UDP has free as well.
+fn bind_first(wanted: SocketAddr, has_udp: bool) -> io::Result<(TcpListener, Option<UdpSocket>)> {
+    for _ in 0..PORTS_TRIED {
+        match bind_both(wanted, has_udp) {
+            Err(error) if wanted.port() == 0 && error.kind() == io::ErrorKind::AddrInUse => {}
+            bound => return bound,
+        }
+    }
+    bind_both(wanted, has_udp)
+}
+
+fn bind_both(wanted: SocketAddr, has_udp: bool) -> io::Result<(TcpListener, Option<UdpSocket>)> {
+    let socket = bind(wanted, Type::STREAM, true)?;
+    // Linux hands this on to every accepted connection: a call less for each.
+    socket.set_tcp_nodelay(true)?;
+    socket.listen(BACKLOG)?;
+    let tcp = TcpListener::from(socket);
+    let address = tcp.local_addr()?;
+    let udp = has_udp.then(|| bind(address, Type::DGRAM, true).map(UdpSocket::from)).transpose()?;
+    Ok((tcp, udp))
+}
+
+fn bind(address: SocketAddr, kind: Type, shared: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), kind.nonblocking(), None)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    socket.set_reuse_address(true)?;
+    // Of UDP it would let several share a port.
+    socket.set_reuse_address(kind == Type::STREAM)?;
     socket.set_reuse_port(shared)?;
-    // Linux hands this on to every accepted connection: a call less for each.
-    socket.set_tcp_nodelay(true)?;
     socket.bind(&address.into())?;
     Ok(socket)
 }

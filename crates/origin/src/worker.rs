@@ -3,11 +3,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use rustls::ServerConfig;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
@@ -19,6 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::buffer::Spare;
 use crate::connection::{Connection, FROM_FILE_BYTES_MIN};
 use crate::endpoint::page::Page;
+use crate::http3;
 use crate::hub::Hub;
 use crate::socket::Socket;
 use crate::stats::Counters;
@@ -41,11 +43,21 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// Pause after accept fails, for example without file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A listening socket, with the TLS configuration if it accepts TLS.
-pub(crate) type Listener = (TcpListener, Option<Arc<ServerConfig>>);
+/// The sockets of an address.
+pub(crate) struct Listener {
+    pub(crate) tcp: TcpListener,
+    /// TLS configuration, if it accepts TLS.
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    /// For HTTP/3, with its configuration.
+    pub(crate) udp: Option<(UdpSocket, Arc<quinn_proto::ServerConfig>)>,
+}
 
 /// A [`Listener`] within the runtime.
-type Accepting = (tokio::net::TcpListener, Option<Arc<ServerConfig>>);
+struct Accepting {
+    tcp: tokio::net::TcpListener,
+    tls: Option<Arc<ServerConfig>>,
+    udp: Option<(UdpSocket, Arc<quinn_proto::ServerConfig>)>,
+}
 
 /// A date in the format of HTTP.
 pub(crate) type Date = [u8; 29];
@@ -60,6 +72,8 @@ pub(crate) struct Worker {
     index: usize,
     pub(crate) spare: RefCell<Spare>,
     pages: RefCell<Vec<RenderedPage>>,
+    /// The fixed pages of HTTP/3, as far as they were asked for under this date.
+    http3_pages: RefCell<[Option<Http3Page>; FAST_PAGES.len()]>,
     pub(crate) date: Cell<Date>,
     /// Seconds since the start: a cheap clock for idle timeouts.
     pub(crate) second: Cell<u64>,
@@ -72,6 +86,16 @@ pub(crate) struct FastPage {
     pub(crate) bytes: Rc<Vec<u8>>,
     pub(crate) head_length: usize,
     pub(crate) from_file_bytes: u64,
+}
+
+/// A fixed page as frames of HTTP/3.
+#[derive(Clone)]
+pub(crate) struct Http3Page {
+    /// Its head, and what comes before its content.
+    pub(crate) front: Bytes,
+    /// Its head alone.
+    pub(crate) head: Bytes,
+    pub(crate) content: Bytes,
 }
 
 /// A fixed page in the cache of the worker.
@@ -99,8 +123,11 @@ pub(crate) fn run(
     runtime.block_on(async move {
         let worker = Rc::new(Worker::new(says_keep_alive, all_counters, hub, index));
         spawn_local(keep_time(Rc::clone(&worker)));
-        for (listener, tls) in listeners {
-            spawn_local(accept(Rc::clone(&worker), listener, tls.map(TlsAcceptor::from)));
+        for Accepting { tcp, tls, udp } in listeners {
+            if let Some((socket, config)) = udp {
+                spawn_local(http3::serve(Rc::clone(&worker), socket, config));
+            }
+            spawn_local(accept(Rc::clone(&worker), tcp, tls.map(TlsAcceptor::from)));
         }
         // An error means that the sender is gone: the same.
         let _ = stopped.changed().await;
@@ -111,7 +138,8 @@ pub(crate) fn run(
 fn prepare(listeners: Vec<Listener>) -> io::Result<(LocalRuntime, Vec<Accepting>)> {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     let entered = runtime.enter();
-    let accepting = |(listener, tls): Listener| Ok((tokio::net::TcpListener::from_std(listener)?, tls));
+    let accepting =
+        |Listener { tcp, tls, udp }| Ok(Accepting { tcp: tokio::net::TcpListener::from_std(tcp)?, tls, udp });
     let listeners = listeners.into_iter().map(accepting).collect::<io::Result<_>>()?;
     drop(entered);
     Ok((runtime, listeners))
@@ -158,18 +186,28 @@ impl Worker {
             index,
             spare: RefCell::default(),
             pages: RefCell::new(pages),
+            http3_pages: RefCell::default(),
             date: Cell::new(date),
             second: Cell::new(0),
             connections: Cell::new(0),
         }
     }
 
-    fn admit(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
+    /// Whether there is room for another connection, which then counts.
+    pub(crate) fn admits(&self) -> bool {
         if self.connections.get() >= CONNECTIONS_MAX {
-            return self.counters().turned_away();
+            self.counters().turned_away();
+            return false;
         }
         self.connections.set(self.connections.get() + 1);
         self.counters().opened();
+        true
+    }
+
+    fn admit(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
+        if !self.admits() {
+            return;
+        }
         match tls {
             None => spawn_local(Connection::new(Rc::clone(self), Socket::Plain(stream), peer).serve()),
             Some(tls) => spawn_local(Rc::clone(self).shake_hands(tls, stream, peer)),
@@ -200,6 +238,19 @@ impl Worker {
         Some((index, self.pages.borrow()[index].page.clone()))
     }
 
+    /// A fixed page for HTTP/3, by its index in `FAST_PAGES`.
+    pub(crate) fn http3_page(&self, index: usize) -> Http3Page {
+        let mut pages = self.http3_pages.borrow_mut();
+        let page = pages[index].get_or_insert_with(|| {
+            let (_, page) = &FAST_PAGES[index];
+            let mut content = Vec::new();
+            page.pieces(0, page.length()).for_each(|piece| content.extend_from_slice(piece));
+            let (front, head) = http3::page_front(&page.head(200), &self.date.get(), page.length());
+            Http3Page { front, head, content: content.into() }
+        });
+        page.clone()
+    }
+
     fn set_date(&self, unix_seconds: u64) {
         let date = httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(unix_seconds));
         let mut text = self.date.get();
@@ -208,6 +259,7 @@ impl Worker {
             return;
         }
         self.date.set(text);
+        self.http3_pages.take();
         for RenderedPage { page, date_offset } in self.pages.borrow_mut().iter_mut() {
             // Copies the page only if it is on its way to a client at this moment.
             Rc::make_mut(&mut page.bytes)[*date_offset..][..text.len()].copy_from_slice(&text);

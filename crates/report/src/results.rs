@@ -363,6 +363,20 @@ pub enum Version {
     /// HTTP/2: with TLS by ALPN, without TLS by prior knowledge.
     #[serde(rename = "2")]
     Http2,
+    /// HTTP/3, over QUIC.
+    #[serde(rename = "3")]
+    Http3,
+}
+
+impl Version {
+    /// Number, as in plans.
+    pub fn number(self) -> &'static str {
+        match self {
+            Self::Http1 => "1.1",
+            Self::Http2 => "2",
+            Self::Http3 => "3",
+        }
+    }
 }
 
 /// Protocol of the origins.

@@ -420,7 +420,11 @@ fn behind(case: &Case) -> Vec<String> {
 /// Protocol words: `HTTPS`, `HTTP/2`; empty for HTTP/1.1 without TLS.
 pub(crate) fn protocol(case: &Case) -> Vec<String> {
     let scheme = (case.scheme == Scheme::Https).then_some("HTTPS");
-    let version = (case.version == Version::Http2).then_some("HTTP/2");
+    let version = match case.version {
+        Version::Http1 => None,
+        Version::Http2 => Some("HTTP/2"),
+        Version::Http3 => Some("HTTP/3"),
+    };
     scheme.into_iter().chain(version).map(str::to_owned).collect()
 }
 

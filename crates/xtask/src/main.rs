@@ -75,7 +75,7 @@ enum Command {
     H2spec(strangers::Args),
     /// Check gRPC with the interoperability client and server of the Go stack.
     Grpc(strangers::GrpcArgs),
-    /// Check HTTP/3 with the client aioquic.
+    /// Check HTTP/3 of the proxy, the origin and the load generator with aioquic.
     Http3,
     /// Check QPACK with the encoder and the decoder of ls-qpack.
     Qpack,

@@ -25,7 +25,7 @@ const REQUESTS_PER_SECOND_MOST: u64 = 100_000;
 
 fn refuses(request: &Request) -> Option<&'static str> {
     super::closed_loop_of_one_url(request)
-        .or((request.version == Version::Http2).then_some("ab has no HTTP/2"))
+        .or((request.version != Version::Http1).then_some("ab has only HTTP/1.1"))
 }
 
 fn command(program: &Path, request: &Request, folder: &Path) -> Vec<String> {

@@ -15,7 +15,7 @@ pub(super) const GENERATOR: Generator = Generator {
     name: "h2load",
     program: Some("h2load"),
     remedy: "apt-get install nghttp2-client",
-    refuses: super::closed_loop_of_one_url,
+    refuses: |request| super::closed_loop_of_one_url(request).or(super::no_http3(request)),
     script: None,
     threads_most: usize::MAX,
     command,

@@ -44,6 +44,9 @@ fn command(program: &Path, request: &Request, _folder: &Path) -> Vec<String> {
         End::Requests(requests) => command.extend(["-n".to_owned(), requests.to_string()]),
     }
     command.extend(["--timeout".to_owned(), format!("{}ms", request.timeout.as_millis())]);
+    if request.version == Version::Http3 {
+        command.push("--h3".to_owned());
+    }
     // gRPC knows no other version.
     if request.version == Version::Http2 && !request.streams.as_ref().is_some_and(|one| one.kind.is_grpc()) {
         command.push("--h2".to_owned());

@@ -37,7 +37,7 @@ end
 ";
 
 fn refuses(request: &Request) -> Option<&'static str> {
-    let http2 = (request.version == Version::Http2).then_some("wrk has no HTTP/2");
+    let http2 = (request.version != Version::Http1).then_some("wrk has only HTTP/1.1");
     let counted = matches!(request.end, End::Requests(_)).then_some("wrk ends after a time only");
     super::closed_loop_of_one_url(request).or(http2).or(counted)
 }

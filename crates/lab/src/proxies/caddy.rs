@@ -39,6 +39,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     };
     let protocols = match (service.version, &service.tls) {
         (Version::Http1, _) => "h1",
+        (Version::Http3, _) => "h1 h2 h3",
         (Version::Http2, Some(_)) => "h1 h2",
         (Version::Http2, None) => "h1 h2c",
     };

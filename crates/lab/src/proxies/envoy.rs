@@ -58,7 +58,8 @@ fn configuration(service: &Service) -> String {
     };
     let (protocol, codec) = match service.version {
         Version::Http1 => ("http/1.1", "HTTP1"),
-        Version::Http2 => ("h2", "HTTP2"),
+        // HTTP/3 was refused.
+        Version::Http2 | Version::Http3 => ("h2", "HTTP2"),
     };
     let tls = service.tls.as_ref().map_or_else(String::new, |tls| {
         format!(

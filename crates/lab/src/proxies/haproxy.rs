@@ -36,6 +36,9 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     {
         return Err(Error::Unsupported { name: DRIVER.name, what: "TLS: this build has none" });
     }
+    if service.version == Version::Http3 && !installed.build.contains("+QUIC ") {
+        return Err(Error::Unsupported { name: DRIVER.name, what: "HTTP/3: this build has none" });
+    }
     let file = File { name: "haproxy.cfg".to_owned(), text: configuration(installed, service) };
     let command =
         vec![text(&installed.program), "-db".to_owned(), "-f".to_owned(), text(&folder.join(&file.name))];
@@ -51,8 +54,13 @@ fn configuration(installed: &Installed, service: &Service) -> String {
     } else {
         ("option httpclose", "")
     };
+    // With a TLS library without QUIC's interface it has to be asked for, and has no early data.
+    let quic = match service.version == Version::Http3 && installed.build.contains("+QUIC_OPENSSL_COMPAT") {
+        true => "    limited-quic\n",
+        false => "",
+    };
     let mut out = format!(
-        "global\n    nbthread {}\n    maxconn 4000\n\
+        "global\n    nbthread {}\n    maxconn 4000\n{quic}\
          defaults\n    mode http\n    {client}\n{server}    timeout connect 5s\n    timeout client 60s\n\
          \x20   timeout server 60s\n    timeout http-keep-alive 75s\n",
         service.workers
@@ -69,15 +77,24 @@ fn configuration(installed: &Installed, service: &Service) -> String {
     }
     let ssl = match (&service.tls, service.version) {
         (None, Version::Http1) => String::new(),
-        (None, Version::Http2) => " proto h2".to_owned(),
+        (None, Version::Http2 | Version::Http3) => " proto h2".to_owned(),
         (Some(tls), version) => {
-            let protocol = if version == Version::Http2 { "h2" } else { "http/1.1" };
+            let protocol = match version {
+                Version::Http1 => "http/1.1",
+                Version::Http2 => "h2",
+                Version::Http3 => "h3",
+            };
             format!(" ssl crt {} ssl-min-ver TLSv1.3 alpn {protocol}", text(&tls.pair))
         }
     };
+    let socket = match (service.version, service.listen.is_ipv6()) {
+        (Version::Http3, false) => "quic4@",
+        (Version::Http3, true) => "quic6@",
+        _ => "",
+    };
     let _ = write!(
         out,
-        "frontend clients\n    bind {}{ssl}\n    default_backend origins\nbackend origins\n    balance roundrobin\n",
+        "frontend clients\n    bind {socket}{}{ssl}\n    default_backend origins\nbackend origins\n    balance roundrobin\n",
         service.listen
     );
     for (index, origin) in service.origins.iter().enumerate() {

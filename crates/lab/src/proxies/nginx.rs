@@ -47,6 +47,9 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     if service.version == Version::Http2 && !installed.build.contains("--with-http_v2_module") {
         return Err(Error::Unsupported { name: DRIVER.name, what: "HTTP/2: this build has none" });
     }
+    if service.version == Version::Http3 && !installed.build.contains("--with-http_v3_module") {
+        return Err(Error::Unsupported { name: DRIVER.name, what: "HTTP/3: this build has none" });
+    }
     if service.upstream == Upstream::H2
         && service.layer == Layer::Seven
         && !speaks_h2_to_origins(&installed.version)
@@ -153,11 +156,16 @@ fn configuration(installed: &Installed, service: &Service) -> String {
     let (ssl, certificate) = protocol(service, &installed.version);
     let _ = write!(
         out,
-        "    }}\n{zone}{before}    server {{\n        listen {} backlog=4096{}{ssl};\n{certificate}\
+        "    }}\n{zone}{before}    server {{\n        listen {}{}{ssl};\n{certificate}\
          \x20       location / {{\n{passed}        }}\n    }}\n}}\n",
         service.listen,
-        // One accept queue a worker: what they are meant to have, once there are several.
-        if workers.get() > 1 { " reuseport" } else { "" },
+        match (service.version, workers.get()) {
+            // Datagrams of a connection go to the worker that has it.
+            (Version::Http3, _) => " reuseport",
+            // One accept queue a worker: what they are meant to have, once there are several.
+            (_, 2..) => " backlog=4096 reuseport",
+            _ => " backlog=4096",
+        },
     );
     out
 }
@@ -266,6 +274,15 @@ fn protocol(service: &Service, version: &str) -> (&'static str, String) {
     let has_line = is_since(version, [1, 25, 1]);
     let http2 = if is_http2 && has_line { "        http2 on;\n" } else { "" };
     match &service.tls {
+        Some(tls) if service.version == Version::Http3 => (
+            " quic",
+            format!(
+                "        ssl_certificate {};\n        ssl_certificate_key {};\n        ssl_protocols TLSv1.3;\n\
+                 \x20       quic_gso on;\n",
+                text(&tls.certificate),
+                text(&tls.key)
+            ),
+        ),
         None if is_http2 && !has_line => (" http2", String::new()),
         None if is_http2 => ("", http2.to_owned()),
         None => ("", String::new()),

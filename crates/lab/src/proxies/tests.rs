@@ -63,7 +63,7 @@ fn check(driver: &'static Driver, arguments: &[&str]) {
         service(1, true),
         service(2, true),
         service(1, false),
-        https,
+        https.clone(),
         clear,
         encrypted,
         to_tls,
@@ -81,7 +81,9 @@ fn check(driver: &'static Driver, arguments: &[&str]) {
         streams: Some(kind),
         ..service(1, true)
     });
-    for service in all.into_iter().chain(streams) {
+    let http3 = Service { version: Version::Http3, ..https };
+    let speaks_http3 = installed.configure(&http3, folder.path()).is_ok();
+    for service in all.into_iter().chain(streams).chain(speaks_http3.then_some(http3)) {
         // Of a distribution's program not all can be asked.
         if driver.name == "nginx"
             && service.upstream == Upstream::H2
@@ -129,6 +131,34 @@ fn streams_are_passed_on_by_who_can_and_refused_by_others_with_their_name() {
     assert!(over_h2.to_string().contains("WebSockets over HTTP/2"), "{over_h2}");
     let squid = text(&squid::DRIVER, &echo).expect_err("nothing is configured for it").to_string();
     assert!(squid.contains("squid") && squid.contains("WebSockets"), "{squid}");
+}
+
+#[test]
+fn http_3_is_configured_for_who_has_it_and_refused_for_others_with_their_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tls = Some(certificate(folder.path()));
+    let service = Service { version: Version::Http3, tls, ..service(1, true) };
+    for mut peer in every_peer() {
+        peer.build = "--with-http_ssl_module --with-http_v3_module +QUIC +QUIC_OPENSSL_COMPAT".to_owned();
+        let told = peer.configure(&service, Path::new("/f"));
+        let told = told.map(|launch| launch.files.into_iter().map(|file| file.text).collect::<String>());
+        let words = match peer.driver.name {
+            "nginx" => " reuseport quic;",
+            "haproxy" => "alpn h3",
+            "caddy" => "protocols h1 h2 h3",
+            "traefik" => "http3: {}",
+            _ => {
+                let refused = told.expect_err("nothing is configured for it").to_string();
+                assert!(refused.contains(peer.driver.name) && refused.contains("HTTP/3"), "{refused}");
+                continue;
+            }
+        };
+        assert!(told.as_ref().is_ok_and(|text| text.contains(words)), "{}: {told:?}", peer.name);
+        peer.build = "--with-http_ssl_module -QUIC".to_owned();
+        if matches!(peer.driver.name, "nginx" | "haproxy") {
+            assert!(peer.configure(&service, Path::new("/f")).is_err(), "this build has none");
+        }
+    }
 }
 
 #[test]

@@ -26,7 +26,12 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     service.keeps_alive_unlogged(DRIVER.name)?;
     service.passes_on_only(DRIVER.name)?;
     service.is_http1_or_tls(DRIVER.name)?;
-    let protocol = if service.version == Version::Http2 { "h2" } else { "http/1.1" };
+    let protocol = match service.version {
+        Version::Http1 => "http/1.1",
+        Version::Http2 => "h2",
+        Version::Http3 => "h3",
+    };
+    let http3 = if service.version == Version::Http3 { "\n    http3: {}" } else { "" };
     let (router_tls, certificates) = match &service.tls {
         None => ("", String::new()),
         Some(tls) => (
@@ -55,7 +60,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         name: "traefik.yml".to_owned(),
         text: format!(
             "global: {{checkNewVersion: false, sendAnonymousUsage: false}}\nlog: {{level: ERROR}}\n\
-             entryPoints:\n  clients:\n    address: \"{}\"\nproviders:\n  file:\n    filename: {}\n    watch: false\n",
+             entryPoints:\n  clients:\n    address: \"{}\"{http3}\nproviders:\n  file:\n    filename: {}\n    watch: false\n",
             service.listen,
             text(&folder.join(&routes.name))
         ),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use report::results::{File, Layer, Role, Upstream};
+use report::results::{File, Layer, Role, Upstream, Version};
 
 use super::{Driver, Installed, Launch, Service, Verified, text};
 use crate::error::Error;
@@ -17,7 +17,8 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     if !service.keep_alive {
         return Err(Error::Unsupported { name: DRIVER.name, what: "keep-alive off" });
     }
-    if service.layer == Layer::Four || service.upstream != Upstream::Http {
+    if service.layer == Layer::Four || service.upstream != Upstream::Http || service.version == Version::Http3
+    {
         return by_file(installed, service, folder);
     }
     let mut command: Vec<String> =
@@ -48,7 +49,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     Ok(Launch { command, ..Launch::default() })
 }
 
-/// Launch with a file, for layer 4 and for origins with TLS or HTTP/2.
+/// Launch with a file, for layer 4, HTTP/3, and origins with TLS or HTTP/2.
 pub(crate) fn by_file(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     service.has_no_features(DRIVER.name)?;
     let mut out = format!("workers = {}\n", service.workers);
@@ -61,6 +62,9 @@ pub(crate) fn by_file(installed: &Installed, service: &Service, folder: &Path) -
     let _ = writeln!(out, "[[listen]]\naddress = \"{}\"", service.listen);
     if let Some(tls) = &service.tls {
         let _ = writeln!(out, "tls = {{ cert = {:?}, key = {:?} }}", text(&tls.certificate), text(&tls.key));
+    }
+    if service.version == Version::Http3 {
+        out += "http3 = true\n";
     }
     // At layer 4 whatever clients and servers speak is theirs.
     let (scheme, rest) = match (service.layer, service.upstream, &service.origins_certificate) {

@@ -9,6 +9,7 @@ use bytes::{Buf, Bytes};
 use super::encode::{self, Block, Common, Table};
 use super::frame::{self, Code, HEAD_BYTES, Head, NUMBER_MAX, PAYLOAD_BYTES};
 use super::head::{FIELDS_BYTES_MAX, Fault, Heads};
+use super::incoming::{Incoming, Received};
 use crate::watch::Watch;
 
 /// Flow-control window of each response: allows 160 MB/s at a round-trip time of 50 ms.
@@ -19,8 +20,6 @@ const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
 const WINDOW_BYTES: i64 = 65_535;
 /// Bytes to send beyond which no more of bodies is added.
 const OUT_BYTES: usize = 128 * 1024;
-/// Maximum number of interim (1xx) responses before the final one.
-const INTERIM_MAX: u8 = 16;
 
 /// A request.
 pub(crate) struct Asked<'a> {
@@ -35,26 +34,13 @@ pub(crate) struct Asked<'a> {
     pub(crate) watch: Option<Box<Watch>>,
 }
 
-/// A complete response.
-#[derive(Debug)]
-pub(crate) struct Received {
-    pub(crate) status: u16,
-    pub(crate) body_bytes: u64,
-    pub(crate) first_byte: Instant,
-    pub(crate) done: Instant,
-    /// Names and values, if they are kept.
-    pub(crate) fields: Fields,
-    pub(crate) watch: Option<Box<Watch>>,
-}
-
-/// Names and values of header fields.
-pub(crate) type Fields = Vec<(String, Vec<u8>)>;
-
 /// Why a stream ended without a complete response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     Reset(Code),
     GoAway(Code),
+    /// HTTP/3: the stream was reset.
+    ResetOfHttp3(::h3::Code),
     Malformed(&'static str),
     /// With its connection; whether the response had begun.
     Lost {
@@ -107,18 +93,9 @@ pub(crate) struct Connection {
 /// The stream of a place.
 #[derive(Debug, Default)]
 struct Place {
-    is_head: bool,
-    keeps_fields: bool,
-    /// Status of the final head.
-    status: Option<u16>,
-    interim: u8,
-    length: Option<u64>,
-    body_bytes: u64,
+    incoming: Incoming,
     /// Received bytes that the server was not told of.
     received_bytes: u32,
-    first_byte: Option<Instant>,
-    fields: Fields,
-    watch: Option<Box<Watch>>,
     upload: Bytes,
     window: i64,
     result: Option<Result<Received, Ended>>,
@@ -207,9 +184,8 @@ impl Connection {
         }
         self.streams[place] = stream;
         let at = &mut self.places[place];
-        (at.is_head, at.keeps_fields, at.watch) = (asked.is_head, asked.keeps_fields, asked.watch);
-        (at.status, at.length, at.first_byte, at.result) = (None, None, None, None);
-        (at.interim, at.body_bytes, at.received_bytes) = (0, 0, 0);
+        at.incoming.begin(asked.is_head, asked.keeps_fields, asked.watch);
+        (at.received_bytes, at.result) = (0, None);
         if end == 0 {
             (at.upload, at.window) = (asked.body, self.stream_window);
             self.uploads += 1;
@@ -280,7 +256,7 @@ impl Connection {
         self.is_over = true;
         for place in 0..self.places.len() {
             if self.streams[place] != 0 {
-                self.fail(place, Ended::Lost { is_begun: self.places[place].status.is_some() });
+                self.fail(place, Ended::Lost { is_begun: self.places[place].incoming.has_head() });
             }
         }
     }
@@ -460,12 +436,12 @@ impl Connection {
             };
         };
         let at = &mut self.places[place];
-        let read = if at.status.is_some() {
+        let read = if at.incoming.has_head() {
             // RFC 9113 §8.1: trailers end the stream.
             let ends = if is_last { Ok(()) } else { Err(Fault::Malformed("trailers do not end the stream")) };
             self.heads.trailers(block).and(ends)
         } else {
-            at.head(&mut self.heads, is_last, block, now)
+            at.incoming.head(&mut self.heads, is_last, block, now)
         };
         match read {
             Ok(()) if is_last => self.complete(place, now),
@@ -500,7 +476,7 @@ impl Connection {
         if let Some(place) = self.find(stream) {
             data.place = place;
             let at = &mut self.places[place];
-            if at.status.is_none() {
+            if !at.incoming.has_head() {
                 self.violate(place, "content comes before the head");
             } else if !is_last {
                 at.received_bytes += head.bytes as u32;
@@ -525,11 +501,7 @@ impl Connection {
         if self.streams[data.place] != data.stream {
             return;
         }
-        let at = &mut self.places[data.place];
-        at.body_bytes += piece.len() as u64;
-        if let Some(watch) = &mut at.watch {
-            watch.body(piece);
-        }
+        self.places[data.place].incoming.body(piece);
         if data.is_last && data.left_bytes == 0 {
             self.complete(data.place, now);
         }
@@ -539,26 +511,10 @@ impl Connection {
     #[inline]
     fn complete(&mut self, place: usize, now: Instant) {
         let at = &mut self.places[place];
-        let (Some(status), Some(first_byte)) = (at.status, at.first_byte) else {
-            return self.violate(place, "it ends before its head");
-        };
-        // RFC 9113 §8.1.1; RFC 9110 §8.6: those that have no content may say how much another had.
-        let has_content = !at.is_head && status != 304;
-        if at.length.is_some_and(|length| has_content && length != at.body_bytes) {
-            return self.violate(place, "its body is not as long as Content-Length says");
+        match at.incoming.complete(now) {
+            Ok(received) => at.result = Some(Ok(received)),
+            Err(what) => return self.violate(place, what),
         }
-        if at.is_head && at.body_bytes > 0 {
-            return self.violate(place, "a response to HEAD has a body");
-        }
-        let fields = std::mem::take(&mut at.fields);
-        at.result = Some(Ok(Received {
-            status,
-            body_bytes: at.body_bytes,
-            first_byte,
-            done: now,
-            fields,
-            watch: at.watch.take(),
-        }));
         // RFC 9113 §8.1: the server needs no more of the request.
         if !at.upload.is_empty() {
             self.reset(place, Code::CANCEL);
@@ -666,41 +622,6 @@ impl Connection {
                 self.fail(place, Ended::GoAway(Code(code)));
             }
         }
-        Ok(())
-    }
-}
-
-impl Place {
-    /// Reads the head of its response.
-    #[inline]
-    fn head(&mut self, heads: &mut Heads, is_last: bool, block: &[u8], now: Instant) -> Result<(), Fault> {
-        self.fields.clear();
-        let keeps = self.keeps_fields || self.watch.is_some();
-        let head = if keeps {
-            let fields = &mut self.fields;
-            heads.read_fields(block, |name, value| {
-                fields.push((String::from_utf8_lossy(name).into_owned(), value.to_vec()));
-            })?
-        } else {
-            heads.read(block)?
-        };
-        if head.status < 200 {
-            self.interim += 1;
-            // RFC 9113 §8.6: HTTP/2 has no 101.
-            return match () {
-                () if head.status == 101 => Err(Fault::Malformed("101 Switching Protocols")),
-                () if is_last => Err(Fault::Malformed("an interim response ends the stream")),
-                () if self.interim > INTERIM_MAX => {
-                    Err(Fault::Malformed("more than 16 interim (1xx) responses"))
-                }
-                () => Ok(()),
-            };
-        }
-        if let Some(watch) = &mut self.watch {
-            let fields = self.fields.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
-            watch.fields(&fields.collect::<Vec<_>>());
-        }
-        (self.status, self.length, self.first_byte) = (Some(head.status), head.length, Some(now));
         Ok(())
     }
 }

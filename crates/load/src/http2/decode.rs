@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::huffman;
+use ::h3::huffman;
 
 /// Size of the dynamic table that the server may use: the default of SETTINGS_HEADER_TABLE_SIZE.
 const TABLE_BYTES: usize = 4096;
@@ -11,11 +11,11 @@ const ENTRY_BYTES: usize = 32;
 
 /// A header block is not valid. Later ones cannot be decoded either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Undecodable;
+pub(crate) struct Undecodable;
 
-/// Decodes the header blocks of a connection, in their order.
+/// HPACK decoder.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(crate) struct Decoder {
     /// Entries of the dynamic table, the newest first.
     entries: VecDeque<Entry>,
     size_bytes: usize,
@@ -46,18 +46,21 @@ impl Default for Decoder {
     }
 }
 
-impl Decoder {
-    /// Number of changes of the table: while it is the same, equal blocks have equal fields.
-    pub(super) fn changes(&self) -> u64 {
+/// Decodes the header blocks of a connection, in their order.
+pub(crate) trait Decode: Default {
+    /// Number of changes of what blocks refer to: while it is the same, equal blocks have equal fields.
+    fn changes(&self) -> u64;
+
+    /// Passes the fields of a block to `field`, in their order.
+    fn decode(&mut self, block: &[u8], field: impl FnMut(&[u8], &[u8])) -> Result<(), Undecodable>;
+}
+
+impl Decode for Decoder {
+    fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Passes the fields of a block to `field`, in their order.
-    pub(super) fn decode(
-        &mut self,
-        mut block: &[u8],
-        mut field: impl FnMut(&[u8], &[u8]),
-    ) -> Result<(), Undecodable> {
+    fn decode(&mut self, mut block: &[u8], mut field: impl FnMut(&[u8], &[u8])) -> Result<(), Undecodable> {
         let mut may_resize = true;
         while let Some(&first) = block.first() {
             match first {
@@ -91,7 +94,9 @@ impl Decoder {
         }
         Ok(())
     }
+}
 
+impl Decoder {
     fn entry(&self, index: usize) -> Result<(&[u8], &[u8]), Undecodable> {
         let place = index.checked_sub(1).ok_or(Undecodable)?;
         if let Some((name, value)) = STATIC.get(place) {

@@ -3,10 +3,10 @@
 //! The fields that all requests to a server have in common go into the table of a connection with its first request, as
 //! other clients do it; all later requests refer to them. So a block is put together from parts that never change.
 
+use ::h3::huffman;
 use ::http::Request;
 
 use super::decode::STATIC;
-use super::huffman;
 
 /// Size of the dynamic table that a server allows unless it says otherwise, and an entry's overhead (RFC 7541 §4.1).
 pub(super) const TABLE_BYTES: usize = 4096;
@@ -26,11 +26,21 @@ pub(super) enum Table {
 /// Fields that all planned requests to a server have in common.
 #[derive(Debug, Default)]
 pub(crate) struct Common {
+    coding: Coding,
     fields: Vec<(Vec<u8>, Vec<u8>)>,
     /// As literals that go into the table, as references to it, and as literals only.
     inserted: Parts,
     referred: Parts,
     literal: Parts,
+}
+
+/// What blocks are coded for.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    #[default]
+    Hpack,
+    /// HTTP/3: a block is a whole HEADERS frame, and nothing is common.
+    Qpack,
 }
 
 /// The start of a block with pseudo-header fields, and its other fields (RFC 9113 §8.3).
@@ -49,6 +59,11 @@ pub(crate) struct Block {
 }
 
 impl Common {
+    /// Blocks of HTTP/3, which refer to no table.
+    pub(crate) fn qpack() -> Self {
+        Self { coding: Coding::Qpack, ..Self::default() }
+    }
+
     /// What the requests to one server have in common.
     pub(crate) fn of<'r>(heads: impl Iterator<Item = &'r Request<()>> + Clone) -> Self {
         let Some(first) = heads.clone().next() else { return Self::default() };
@@ -94,6 +109,9 @@ impl Common {
     /// The block of a request.
     pub(crate) fn block(&self, head: &Request<()>) -> Block {
         let all = fields(head);
+        if self.coding == Coding::Qpack {
+            return Block::headers_frame(&all);
+        }
         let has_common = self
             .fields
             .iter()
@@ -127,6 +145,25 @@ impl Common {
         for part in [&common.pseudo[..], pseudo, &common.regular, regular] {
             out.extend_from_slice(part);
         }
+    }
+}
+
+impl Block {
+    /// HTTP/3: the HEADERS frame with the field section (RFC 9114 §7.2.2).
+    fn headers_frame(fields: &[(&[u8], &[u8])]) -> Self {
+        let (mut section, mut frame) = (Vec::new(), Vec::new());
+        ::h3::push_prefix(&mut section);
+        for (name, value) in fields {
+            ::h3::push_field(&mut section, name, value);
+        }
+        ::h3::push_headers(&mut frame, &section);
+        Self { bytes: frame.into_boxed_slice(), pseudo_bytes: 0, has_common: false }
+    }
+
+    /// All of its bytes.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -225,7 +262,7 @@ fn string(text: &[u8], out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::decode::Decoder;
+    use super::super::decode::{Decode, Decoder};
     use super::*;
 
     fn head(path: &str, fields: &[(&str, &str)]) -> Request<()> {

@@ -1,10 +1,10 @@
-//! Heads and trailers of responses: checks them (RFC 9113 §8), and reads status and length. A block that equals an earlier
+//! Heads and trailers of responses: checks them (RFC 9113 §8, RFC 9114 §4), and reads status and length. A block that equals an earlier
 //! one is not read again, if the table is the same: most servers change only the Date.
 
-use super::decode::Decoder;
+use super::decode::{Decode, Decoder};
 
 /// Maximum size of a head or of trailers, as SETTINGS_MAX_HEADER_LIST_SIZE counts it.
-pub(super) const FIELDS_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const FIELDS_BYTES_MAX: usize = 64 * 1024;
 /// RFC 9113 §6.5.2: overhead of each field.
 const FIELD_BYTES: usize = 32;
 /// Number of heads that are remembered.
@@ -14,15 +14,15 @@ const KNOWN_BYTES_MAX: usize = 1024;
 
 /// The relevant facts of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Head {
-    pub(super) status: u16,
+pub(crate) struct Head {
+    pub(crate) status: u16,
     /// Content-Length, if there is one.
-    pub(super) length: Option<u64>,
+    pub(crate) length: Option<u64>,
 }
 
 /// What is wrong with a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// It cannot be decoded: nothing that follows on the connection can.
     Undecodable,
     /// RFC 9113 §8.1.1: the response is malformed.
@@ -31,8 +31,8 @@ pub(super) enum Fault {
 
 /// Reads the blocks of a connection, in their order.
 #[derive(Debug, Default)]
-pub(super) struct Heads {
-    decoder: Decoder,
+pub(crate) struct Heads<D = Decoder> {
+    decoder: D,
     known: [Option<Known>; KNOWN],
 }
 
@@ -44,10 +44,10 @@ struct Known {
     head: Head,
 }
 
-impl Heads {
+impl<D: Decode> Heads<D> {
     /// Reads the head of a response.
     #[inline]
-    pub(super) fn read(&mut self, block: &[u8]) -> Result<Head, Fault> {
+    pub(crate) fn read(&mut self, block: &[u8]) -> Result<Head, Fault> {
         let place = block.last().map_or(0, |last| (usize::from(*last) + block.len()) % KNOWN);
         if let Some(known) = &self.known[place]
             && known.changes == self.decoder.changes()
@@ -68,7 +68,7 @@ impl Heads {
     }
 
     /// Reads the head of a response, and passes its regular fields to `keep`.
-    pub(super) fn read_fields(
+    pub(crate) fn read_fields(
         &mut self,
         block: &[u8],
         mut keep: impl FnMut(&[u8], &[u8]),
@@ -101,7 +101,7 @@ impl Heads {
     }
 
     /// Reads trailers.
-    pub(super) fn trailers(&mut self, block: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn trailers(&mut self, block: &[u8]) -> Result<(), Fault> {
         let mut checks = Checks::default();
         let decoded = self.decoder.decode(block, |name, value| checks.field(name, value));
         decoded.map_err(|_| Fault::Undecodable)?;
@@ -192,10 +192,10 @@ mod tests {
             &[ok, ("content-length", "1"), ("content-length", "2")],
         ];
         for fields in malformed {
-            let read = Heads::default().read(&block(fields));
+            let read = Heads::<Decoder>::default().read(&block(fields));
             assert!(matches!(read, Err(Fault::Malformed(_))), "{fields:?}: {read:?}");
         }
-        let mut heads = Heads::default();
+        let mut heads = Heads::<Decoder>::default();
         let good = block(&[ok, ("content-length", "05"), ("content-length", "5")]);
         for _ in 0..2 {
             assert_eq!(heads.read(&good), Ok(Head { status: 200, length: Some(5) }));
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_known_block_is_read_again_when_the_table_has_changed() {
-        let mut heads = Heads::default();
+        let mut heads = Heads::<Decoder>::default();
         // The newest entry is the status.
         assert_eq!(heads.read(b"\x48\x03201").map(|head| head.status), Ok(201));
         assert_eq!(heads.read(b"\xbe").map(|head| head.status), Ok(201));

@@ -6,9 +6,10 @@ use ::http::Request;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::connection::{Asked, Connection, Ended, Received};
+use super::connection::{Asked, Connection, Ended};
 use super::encode::Common;
 use super::frame::{self, Code, HEAD_BYTES, Head};
+use super::incoming::Received;
 
 /// A frame of the server's.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {

@@ -42,7 +42,7 @@ pub(super) async fn open(
             let request = &requests[0].bytes;
             Box::pin(over_http1(link, opening, request, random, give_up)).await
         }
-        Requests::Http2(_) => {
+        Requests::Streams(_) => {
             let url = Url::parse(link.worker.shared.plan.url(0)).map_err(Failure::Unsent)?;
             let head = link.worker.shared.targets.form(0).message(&url).map_err(Failure::Unsent)?;
             Box::pin(over_http2(link, opening, head, give_up)).await

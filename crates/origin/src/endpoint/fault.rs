@@ -67,16 +67,16 @@ async fn unfinished(exchange: &mut Exchange<'_>, length: u64, sent: u64) -> Resu
     exchange.flush().await
 }
 
-/// HTTP/2: resets the stream with REFUSED_STREAM.
+/// HTTP/2, HTTP/3: resets the stream as one that was not looked at.
 pub(crate) async fn refuse(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
-    let Some(stream) = exchange.stream() else { return other_version(exchange, "HTTP/2").await };
+    let Some(stream) = exchange.stream() else { return other_version(exchange, "HTTP/2 and HTTP/3").await };
     stream.reset(Reason::REFUSED_STREAM);
     Ok(())
 }
 
-/// HTTP/2: sends GOAWAY, at once or after the active requests.
+/// HTTP/2, HTTP/3: sends GOAWAY, at once or after the active requests.
 pub(crate) async fn go_away(exchange: &mut Exchange<'_>, abrupt: bool) -> Result<(), Stop> {
-    let Some(stream) = exchange.stream() else { return other_version(exchange, "HTTP/2").await };
+    let Some(stream) = exchange.stream() else { return other_version(exchange, "HTTP/2 and HTTP/3").await };
     if abrupt {
         stream.say_farewell(Farewell::Abrupt);
         return exchange.wait_for_close().await;

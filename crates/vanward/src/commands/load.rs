@@ -39,7 +39,7 @@ const INVALID: u8 = 98;
 /// Exit code: an expectation was missed.
 const MISSED: u8 = 99;
 
-/// Generates load over HTTP/1.1 or HTTP/2, with or without TLS, and measures latency.
+/// Generates load over HTTP/1.1, HTTP/2 or HTTP/3, with or without TLS, and measures latency.
 ///
 /// Without -R it is a closed loop: each connection sends its next request when the response is complete. With -R,
 /// requests follow a schedule, however slow the server is, and latency counts from the scheduled time.
@@ -48,6 +48,7 @@ const MISSED: u8 = 99;
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(group(ArgGroup::new("paced").args(["rate", "stages"])))]
 #[command(group(ArgGroup::new("seeded").args(["poisson", "requests_from"]).multiple(true)))]
+#[command(group(ArgGroup::new("multiplexed").args(["h2", "h3"])))]
 #[command(group(ArgGroup::new("listed").args(["urls", "requests_from"])))]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -125,8 +126,11 @@ pub(crate) struct Args {
     /// Use HTTP/2: with https by ALPN, with http by prior knowledge
     #[arg(long)]
     h2: bool,
-    /// Concurrent requests on each HTTP/2 connection
-    #[arg(short = 'm', long, value_name = "N", value_parser = whole_number, requires = "h2", default_value = "1")]
+    /// Use HTTP/3, over UDP; for https
+    #[arg(long, conflicts_with_all = ["h2", "unix_socket"])]
+    h3: bool,
+    /// Concurrent requests on each connection of HTTP/2 or HTTP/3
+    #[arg(short = 'm', long, value_name = "N", value_parser = whole_number, requires = "multiplexed", default_value = "1")]
     streams: u64,
     #[command(flatten)]
     connecting: Connecting,
@@ -207,6 +211,7 @@ Examples:
   vanward load --ca ca.pem -c 64 https://localhost:8443/    over TLS, with your own CA
   vanward load --insecure --no-keepalive https://[::1]/     handshakes per second; --no-resume for full ones
   vanward load --h2 -c 16 -m 32 https://127.0.0.1:8443/     32 concurrent requests on each of 16 connections
+  vanward load --h3 -c 16 -m 32 -k https://127.0.0.1:8443/  the same over HTTP/3
   vanward load -R 500 --expect 'p99 < 50ms' --expect 'errors < 0.1%' http://127.0.0.1:8080/   a gate for CI
   vanward load --resolve shop.test:443:127.0.0.1 -k https://shop.test/     the name of production, another server
   vanward load --cert me.pem --key me.key --sni api.test https://10.0.0.7/  a client certificate, another name

@@ -15,6 +15,7 @@ Examples:
   vanward origin --listen 127.0.0.1:9000 --listen 127.0.0.1:9001
   vanward origin --listen 127.0.0.1:0                 the kernel chooses a port
   vanward origin --self-signed                        https, for curl --insecure
+  vanward origin --self-signed --h3                   also HTTP/3, for vanward load --h3 --insecure
   curl http://127.0.0.1:9000/echo                     shows the request as it arrived
   curl --http2-prior-knowledge http://127.0.0.1:9000/echo
   curl http://127.0.0.1:9000/stats                    shows counters
@@ -22,8 +23,8 @@ Examples:
 It prints a line `listening http://ADDRESS` (or https) for each address when it accepts connections.
 SIGINT and SIGTERM end it.";
 
-/// Runs a test server: pages of known size, all kinds of framing, faults, counters; HTTP/1.1 and HTTP/2, with or
-/// without TLS.
+/// Runs a test server: pages of known size, all kinds of framing, faults, counters; HTTP/1.1 and HTTP/2 with or
+/// without TLS, and HTTP/3.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -45,6 +46,9 @@ pub(crate) struct Args {
     /// Use TLS only on this address. Can be repeated.
     #[arg(long, value_name = "ADDRESS")]
     listen_tls: Vec<SocketAddr>,
+    /// Accept HTTP/3 as well, at the same port of UDP, wherever TLS is accepted.
+    #[arg(long)]
+    h3: bool,
     /// Only cipher suite, by its IANA name: TLS_AES_128_GCM_SHA256
     #[arg(long, value_name = "NAME")]
     cipher: Option<String>,
@@ -85,6 +89,7 @@ fn serve(arguments: &Args) -> io::Result<()> {
             workers: arguments.workers,
             certificate,
             listen_tls: arguments.listen_tls.clone(),
+            http3: arguments.h3,
             cipher: arguments.cipher.clone(),
             says_keep_alive: arguments.say_keep_alive,
             capacity: arguments.capacity,

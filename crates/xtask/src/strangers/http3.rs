@@ -1,5 +1,7 @@
-//! HTTP/3 with aioquic, a client in Python. The cases are in its language, in `strangers/http3`.
+//! HTTP/3 with aioquic, a client and a server in Python: the proxy, the origin and the load generator. The cases are in its
+//! language, in `strangers/http3`.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -31,11 +33,33 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     let mut proxy = Process::start("vanward", &mut command, folder)?;
     let address = proxy.addresses()?.into_iter().next().ok_or("vanward listens nowhere")?;
     let script = workspace.root.join(MODULE).join("http3/client.py");
-    let mut client = Command::new(python);
-    client.arg(script).args([&address.ip().to_string(), &address.port().to_string()]);
+    let mut client = Command::new(&python);
+    client.arg(&script).args([&address.ip().to_string(), &address.port().to_string()]);
     run("aioquic", &mut client, folder, CLIENT_LIMIT)?;
     say(format_args!(
         "aioquic: pages, uploads, downloads, keys, versions, sessions and Retry, each as it should be"
+    ));
+    drop(proxy);
+    lab(workspace, &python, &vanward, folder)
+}
+
+/// The origin with aioquic's client, and the generator with its server.
+fn lab(workspace: &Workspace, python: &Path, vanward: &Path, folder: &Path) -> Result<(), String> {
+    let mut command = Command::new(vanward);
+    command.args(["origin", "--listen", "127.0.0.1:0", "--self-signed", "--h3"]);
+    let mut origin = Process::start("origin-h3", &mut command, folder)?;
+    let address = origin.addresses()?.into_iter().next().ok_or("the origin listens nowhere")?;
+    let mut client = Command::new(python);
+    client.arg(workspace.root.join(MODULE).join("http3/client.py"));
+    client.args([&address.ip().to_string(), &address.port().to_string(), "origin"]);
+    run("aioquic-origin", &mut client, folder, CLIENT_LIMIT)?;
+    say(format_args!("aioquic: the same of the origin, without Retry"));
+    let subject::Pair { cert, key } = subject::Pair::make(folder)?;
+    let mut server = Command::new(python);
+    server.arg(workspace.root.join(MODULE).join("http3/server.py")).arg(vanward).arg(cert).arg(key);
+    run("aioquic-server", &mut server, folder, CLIENT_LIMIT)?;
+    say(format_args!(
+        "aioquic: its server and `vanward load --h3` count the same requests, bytes, handshakes and resets"
     ));
     Ok(())
 }

@@ -150,7 +150,7 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     if may_run("qpack", &[programs::PYTHON]) {
         qpack_step(workspace, steps)?;
     }
-    if may_run("http3", &[programs::PYTHON]) {
+    if may_run("http3", &[programs::PYTHON, programs::OPENSSL]) {
         http3_step(workspace, steps)?;
     }
     if may_run("acme", &[programs::GO, programs::CURL, programs::OPENSSL, programs::NAMED, programs::DIG]) {

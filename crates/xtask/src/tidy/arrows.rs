@@ -29,6 +29,8 @@ enum Layer {
     Control,
     /// Chaos proxy, whose API is served like the admin API.
     Chaos,
+    /// What parts of the lab share.
+    LabBase,
     /// Parts of the lab: servers and clients for measurements, and the arithmetic of results.
     LabPart,
     /// Plans and runs measurements.
@@ -71,6 +73,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("proxy", Layer::Proxy),
     ("control", Layer::Control),
     ("chaos", Layer::Chaos),
+    ("h3", Layer::LabBase),
     ("origin", Layer::LabPart),
     ("load", Layer::LabPart),
     ("report", Layer::LabPart),
@@ -91,11 +94,11 @@ impl Layer {
 
     fn may_depend_on(self, other: Self) -> bool {
         use Layer::{
-            Chaos, Config, Configured, Control, Fleet, Lab, LabPart, Proxy, Pure, TestSupport, Tool, Top,
-            Transport, Words, World,
+            Chaos, Config, Configured, Control, Fleet, Lab, LabBase, LabPart, Proxy, Pure, TestSupport, Tool,
+            Top, Transport, Words, World,
         };
         match self {
-            Words => false,
+            Words | LabBase => false,
             Pure | World => other == Pure,
             Config => matches!(other, Pure | Words),
             Configured => matches!(other, Pure | Config),
@@ -104,7 +107,7 @@ impl Layer {
             Proxy => other == Transport || Transport.may_depend_on(other),
             Control => other == Proxy || Proxy.may_depend_on(other),
             Chaos => other != Proxy && (other == Control || Control.may_depend_on(other)),
-            LabPart => other == Words,
+            LabPart => matches!(other, LabBase | Words),
             Tool => false,
             Lab => matches!(other, LabPart | Words),
             Top => !matches!(other, Tool | Top | TestSupport),

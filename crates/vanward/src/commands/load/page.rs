@@ -244,7 +244,11 @@ fn facts(outcome: &Outcome) -> Vec<(String, String)> {
             stages.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
         }
     };
-    let version = if settings.http2 { "HTTP/2" } else { "HTTP/1.1" };
+    let version = match (settings.http2, settings.http3) {
+        (true, _) => "HTTP/2",
+        (_, true) => "HTTP/3",
+        _ => "HTTP/1.1",
+    };
     let errors = outcome.error_examples.values().cloned().collect::<Vec<_>>().join("; ");
     let facts = [
         ("Request", title(outcome)),

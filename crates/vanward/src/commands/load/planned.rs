@@ -48,6 +48,7 @@ pub(super) fn plan(arguments: &Args) -> Result<Plan, String> {
         keepalive: !arguments.no_keepalive,
         tls: arguments.connecting.tls(),
         http2: arguments.h2,
+        http3: arguments.h3,
         streams: whole(arguments.streams),
         connections: arguments.connections.first().map_or(usize::MAX, |count| whole(*count)),
         threads: whole(arguments.threads),

@@ -1,0 +1,389 @@
+//! Unidirectional streams (RFC 9114 §6.2): ours, and what the peer says on its own.
+
+use crate::code::{Broken, Code};
+use crate::frame::{CANCEL_PUSH, DATA, GOAWAY, HEADERS, MAX_PUSH_ID, PUSH_PROMISE, SETTINGS};
+use crate::varint;
+
+/// Types of unidirectional streams.
+const CONTROL: u64 = 0x0;
+const PUSH: u64 = 0x1;
+const ENCODER: u64 = 0x2;
+const DECODER: u64 = 0x3;
+
+/// Settings.
+const MAX_FIELD_SECTION_SIZE: u64 = 0x6;
+const ENABLE_CONNECT_PROTOCOL: u64 = 0x8;
+
+/// The longest frame of a control stream whose content counts.
+const FRAME_BYTES_MAX: u64 = 4096;
+/// The most bytes of an integer of QPACK behind its first.
+const INTEGER_BYTES_MAX: usize = 9;
+/// The most unidirectional streams that are looked at.
+const STREAMS_MAX: usize = 100;
+
+/// Which side of a connection somebody is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// It sends requests.
+    Client,
+    /// It sends responses.
+    Server,
+}
+
+/// What the peer has said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// Its settings have come.
+    Settings,
+    /// GOAWAY: of a server, requests from this ID on were not processed.
+    GoAway(u64),
+}
+
+/// What each of our three streams begins with: control, encoder, decoder.
+pub fn opening(side: Side, section_bytes: usize) -> [Vec<u8>; 3] {
+    let mut settings = Vec::new();
+    varint::push(&mut settings, MAX_FIELD_SECTION_SIZE);
+    varint::push(&mut settings, section_bytes as u64);
+    if side == Side::Server {
+        // RFC 9220 §3.
+        varint::push(&mut settings, ENABLE_CONNECT_PROTOCOL);
+        varint::push(&mut settings, 1);
+    }
+    let mut control = vec![CONTROL as u8];
+    varint::push(&mut control, SETTINGS);
+    varint::push(&mut control, settings.len() as u64);
+    control.append(&mut settings);
+    [control, vec![ENCODER as u8], vec![DECODER as u8]]
+}
+
+/// Reads the peer's unidirectional streams.
+#[derive(Debug)]
+pub struct Control {
+    side: Side,
+    streams: Vec<Stream>,
+    has_settings: bool,
+    goaway: Option<u64>,
+    max_push: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Stream {
+    id: u64,
+    kind: Option<u64>,
+    partial: Vec<u8>,
+    /// Content of an unknown frame that is still to come.
+    skipped: u64,
+}
+
+impl Control {
+    /// Reads for this side.
+    pub fn new(side: Side) -> Self {
+        Self { side, streams: Vec::new(), has_settings: false, goaway: None, max_push: None }
+    }
+
+    /// Reads what has come on a stream, and passes what it says to `tell`.
+    ///
+    /// # Errors
+    /// If the peer has broken a rule.
+    pub fn read(
+        &mut self,
+        id: u64,
+        bytes: &[u8],
+        is_last: bool,
+        mut tell: impl FnMut(Told),
+    ) -> Result<(), Broken> {
+        let place = match self.streams.iter().position(|stream| stream.id == id) {
+            Some(place) => place,
+            None if self.streams.len() == STREAMS_MAX => {
+                return Err(Broken(Code::EXCESSIVE_LOAD, "more than 100 unidirectional streams"));
+            }
+            None => {
+                self.streams.push(Stream { id, kind: None, partial: Vec::new(), skipped: 0 });
+                self.streams.len() - 1
+            }
+        };
+        let stream = &mut self.streams[place];
+        // What is of no known kind is not kept.
+        if !stream.kind.is_some_and(|kind| kind > DECODER) {
+            stream.partial.extend_from_slice(bytes);
+        }
+        if stream.kind.is_none() {
+            let Some((kind, used)) = varint::read(&stream.partial) else { return Ok(()) };
+            stream.partial.drain(..used);
+            stream.kind = Some(kind);
+            self.check_kind(place, kind)?;
+        }
+        let kind = self.streams[place].kind;
+        // RFC 9114 §6.2.1, RFC 9204 §4.2.
+        if is_last && matches!(kind, Some(CONTROL | ENCODER | DECODER)) {
+            return Err(Broken(Code::CLOSED_CRITICAL_STREAM, "a stream that has to stay open has ended"));
+        }
+        let mut partial = std::mem::take(&mut self.streams[place].partial);
+        match kind {
+            Some(CONTROL) => {
+                let used = self.frames(place, &partial, &mut tell)?;
+                partial.drain(..used);
+                self.streams[place].partial = partial;
+            }
+            Some(ENCODER) => encoder(&partial)?,
+            Some(DECODER) => {
+                let used = decoder(&partial)?;
+                partial.drain(..used);
+                self.streams[place].partial = partial;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether the stream with this ID has to stay open.
+    pub fn is_critical(&self, id: u64) -> bool {
+        self.streams.iter().any(|stream| stream.id == id && matches!(stream.kind, Some(0 | 2 | 3)))
+    }
+
+    fn check_kind(&self, place: usize, kind: u64) -> Result<(), Broken> {
+        let is_again = self.streams[..place]
+            .iter()
+            .chain(&self.streams[place + 1..])
+            .any(|other| other.kind == Some(kind));
+        match kind {
+            CONTROL | ENCODER | DECODER if is_again => {
+                Err(Broken(Code::STREAM_CREATION_ERROR, "a second control, encoder or decoder stream"))
+            }
+            // RFC 9114 §6.2.2, §4.6.
+            PUSH if self.side == Side::Server => {
+                Err(Broken(Code::STREAM_CREATION_ERROR, "a client has opened a push stream"))
+            }
+            PUSH => Err(Broken(Code::ID_ERROR, "it pushes, which was not allowed")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads whole frames of the control stream, and returns how many bytes they take.
+    fn frames(&mut self, place: usize, bytes: &[u8], tell: &mut impl FnMut(Told)) -> Result<usize, Broken> {
+        let mut used = 0;
+        loop {
+            let rest = &bytes[used..];
+            let stream = &mut self.streams[place];
+            let skipped = stream.skipped.min(rest.len() as u64);
+            stream.skipped -= skipped;
+            used += skipped as usize;
+            let rest = &rest[skipped as usize..];
+            let Some((kind, first)) = varint::read(rest) else { return Ok(used) };
+            let Some((length, second)) = varint::read(&rest[first..]) else { return Ok(used) };
+            let start = first + second;
+            // RFC 9114 §6.2.1.
+            if !self.has_settings && kind != SETTINGS {
+                return Err(Broken(
+                    Code::MISSING_SETTINGS,
+                    "the control stream does not begin with SETTINGS",
+                ));
+            }
+            if !matches!(kind, SETTINGS | GOAWAY | MAX_PUSH_ID | CANCEL_PUSH) {
+                if matches!(kind, DATA | HEADERS | PUSH_PROMISE | 0x2 | 0x6 | 0x8 | 0x9) {
+                    return Err(Broken(Code::FRAME_UNEXPECTED, "a frame that no control stream has"));
+                }
+                self.streams[place].skipped = length;
+                used += start;
+                continue;
+            }
+            if length > FRAME_BYTES_MAX {
+                return Err(Broken(
+                    Code::EXCESSIVE_LOAD,
+                    "a frame of the control stream is larger than 4 KiB",
+                ));
+            }
+            let Some(payload) = rest.get(start..start + length as usize) else { return Ok(used) };
+            self.frame(kind, payload, tell)?;
+            used += start + payload.len();
+        }
+    }
+
+    fn frame(&mut self, kind: u64, payload: &[u8], tell: &mut impl FnMut(Told)) -> Result<(), Broken> {
+        let number = || match varint::read(payload) {
+            Some((number, used)) if used == payload.len() => Ok(number),
+            _ => Err(Broken(Code::FRAME_ERROR, "a frame is longer or shorter than its fields")),
+        };
+        match kind {
+            // RFC 9114 §7.2.4.
+            SETTINGS if self.has_settings => {
+                Err(Broken(Code::FRAME_UNEXPECTED, "SETTINGS have come a second time"))
+            }
+            SETTINGS => {
+                settings(payload)?;
+                self.has_settings = true;
+                tell(Told::Settings);
+                Ok(())
+            }
+            GOAWAY => {
+                let id = number()?;
+                // RFC 9114 §5.2, §7.2.6.
+                if self.side == Side::Client && !id.is_multiple_of(4) {
+                    return Err(Broken(Code::ID_ERROR, "GOAWAY names no request"));
+                }
+                if self.goaway.replace(id).is_some_and(|before| id > before) {
+                    return Err(Broken(Code::ID_ERROR, "GOAWAY names a later request than before"));
+                }
+                tell(Told::GoAway(id));
+                Ok(())
+            }
+            MAX_PUSH_ID if self.side == Side::Client => {
+                Err(Broken(Code::FRAME_UNEXPECTED, "a server has sent MAX_PUSH_ID"))
+            }
+            MAX_PUSH_ID => {
+                let id = number()?;
+                if self.max_push.replace(id).is_some_and(|before| id < before) {
+                    return Err(Broken(Code::ID_ERROR, "MAX_PUSH_ID is lower than before"));
+                }
+                Ok(())
+            }
+            _ => number().and(Err(Broken(Code::ID_ERROR, "CANCEL_PUSH names a push, and there is none"))),
+        }
+    }
+}
+
+/// Checks settings; none of them changes what is sent here.
+fn settings(mut payload: &[u8]) -> Result<(), Broken> {
+    let mut seen = Vec::new();
+    while !payload.is_empty() {
+        let name = varint::read(payload);
+        let value = name.and_then(|(_, first)| varint::read(&payload[first..]));
+        let (Some((name, first)), Some((value, second))) = (name, value) else {
+            return Err(Broken(Code::FRAME_ERROR, "SETTINGS end within one"));
+        };
+        payload = &payload[first + second..];
+        // RFC 9114 §7.2.4: once each; §7.2.4.1: those of HTTP/2 are none. RFC 9220 §3.
+        let is_wrong = match name {
+            0x0 | 0x2 | 0x3 | 0x4 | 0x5 => true,
+            ENABLE_CONNECT_PROTOCOL => value > 1,
+            _ => false,
+        };
+        if is_wrong || seen.contains(&name) {
+            return Err(Broken(Code::SETTINGS_ERROR, "a setting that is not allowed, or comes twice"));
+        }
+        seen.push(name);
+    }
+    Ok(())
+}
+
+/// Instructions of the peer's encoder. RFC 9204 §3.2.3: no table was allowed, so it may say only that it has none.
+fn encoder(instructions: &[u8]) -> Result<(), Broken> {
+    match instructions.iter().all(|byte| *byte == 0x20) {
+        true => Ok(()),
+        false => {
+            Err(Broken(Code::QPACK_ENCODER_STREAM_ERROR, "an instruction for a table that was not allowed"))
+        }
+    }
+}
+
+/// Instructions of the peer's decoder. RFC 9204 §4.4: none of our sections refers to a table, so that there is nothing to
+/// acknowledge; that a stream was cancelled means nothing.
+/// Returns how many bytes whole instructions have.
+fn decoder(instructions: &[u8]) -> Result<usize, Broken> {
+    const WRONG: Broken = Broken(Code::QPACK_DECODER_STREAM_ERROR, "it acknowledges what was not sent");
+    let (mut used, mut rest) = (0, instructions);
+    while let Some((first, more)) = rest.split_first() {
+        if first & 0xc0 != 0x40 {
+            return Err(WRONG);
+        }
+        let mut length = 1;
+        if first & 0x3f == 0x3f {
+            match more.iter().position(|byte| byte & 0x80 == 0) {
+                Some(last) if last < INTEGER_BYTES_MAX => length += last + 1,
+                None if more.len() < INTEGER_BYTES_MAX => return Ok(used),
+                _ => return Err(WRONG),
+            }
+        }
+        used += length;
+        rest = &rest[length..];
+    }
+    Ok(used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said on streams, whose bytes come in pieces of so many.
+    fn read(side: Side, streams: &[(u64, &[u8], bool)], piece: usize) -> Result<Vec<Told>, Broken> {
+        let (mut control, mut told) = (Control::new(side), Vec::new());
+        for (id, bytes, is_last) in streams {
+            for piece in bytes.chunks(piece) {
+                control.read(*id, piece, false, |said| told.push(said))?;
+            }
+            control.read(*id, &[], *is_last, |said| told.push(said))?;
+        }
+        Ok(told)
+    }
+
+    #[test]
+    fn what_is_said_is_heard_however_it_is_cut() {
+        let server: [(u64, &[u8], bool); 5] = [
+            (3, b"\x00\x04\x05\x01\x41\x00\x06\x09\x21\x02ab\x07\x01\x08\x07\x01\x04", false),
+            (7, b"\x02\x20", false),
+            (11, b"\x03\x44\x7f\x81\x00", false),
+            // Unknown, which may end.
+            (15, b"\x40\x21abc", true),
+            (19, b"", false),
+        ];
+        for piece in [1, 2, 5, 100] {
+            let told = [Told::Settings, Told::GoAway(8), Told::GoAway(4)];
+            assert_eq!(read(Side::Client, &server, piece).as_deref(), Ok(&told[..]));
+        }
+        for side in [Side::Client, Side::Server] {
+            let [control, encoder, decoder] = opening(side, 65_536);
+            let ours: [(u64, &[u8], bool); 3] =
+                [(2, &control, false), (6, &encoder, false), (10, &decoder, false)];
+            let other = if side == Side::Client { Side::Server } else { Side::Client };
+            assert_eq!(read(other, &ours, 1), Ok(vec![Told::Settings]));
+        }
+        let pushes: &[u8] = b"\x00\x04\x00\x0d\x01\x02\x0d\x01\x05";
+        assert_eq!(read(Side::Server, &[(2, pushes, false)], 1), Ok(vec![Told::Settings]));
+    }
+
+    #[test]
+    fn each_rule_has_its_code() {
+        use Code as C;
+        use Side::{Client, Server};
+        let rows: [(Side, &[u8], bool, Code); 23] = [
+            (Client, b"\x00\x07\x01\x00", false, C::MISSING_SETTINGS),
+            (Client, b"\x00\x21\x00", false, C::MISSING_SETTINGS),
+            (Client, b"\x00\x04\x00\x04\x00", false, C::FRAME_UNEXPECTED),
+            (Client, b"\x00\x04\x00\x00\x00", false, C::FRAME_UNEXPECTED),
+            (Client, b"\x00\x04\x00\x06\x00", false, C::FRAME_UNEXPECTED),
+            (Client, b"\x00\x04\x00\x0d\x01\x00", false, C::FRAME_UNEXPECTED),
+            (Client, b"\x00\x04\x00\x07\x01\x01", false, C::ID_ERROR),
+            (Client, b"\x00\x04\x00\x07\x01\x04\x07\x01\x08", false, C::ID_ERROR),
+            (Client, b"\x00\x04\x00\x07\x02\x04\x04", false, C::FRAME_ERROR),
+            (Client, b"\x00\x04\x00\x03\x01\x00", false, C::ID_ERROR),
+            (Client, b"\x00\x04\x00\x07\x60\x00", false, C::EXCESSIVE_LOAD),
+            (Client, b"\x00\x04\x02\x02\x00", false, C::SETTINGS_ERROR),
+            (Client, b"\x00\x04\x02\x08\x02", false, C::SETTINGS_ERROR),
+            (Client, b"\x00\x04\x04\x01\x00\x01\x00", false, C::SETTINGS_ERROR),
+            (Client, b"\x00\x04\x01\x01", false, C::FRAME_ERROR),
+            (Client, b"\x00\x04\x00", true, C::CLOSED_CRITICAL_STREAM),
+            (Client, b"\x01\x00", false, C::ID_ERROR),
+            (Server, b"\x01\x00", false, C::STREAM_CREATION_ERROR),
+            (Server, b"\x00\x04\x00\x0d\x01\x02\x0d\x01\x01", false, C::ID_ERROR),
+            (Client, b"\x02\x3f\x01", false, C::QPACK_ENCODER_STREAM_ERROR),
+            (Client, b"\x03\x80", false, C::QPACK_DECODER_STREAM_ERROR),
+            (Client, b"\x03\x01", false, C::QPACK_DECODER_STREAM_ERROR),
+            (
+                Client,
+                b"\x03\x7f\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80",
+                false,
+                C::QPACK_DECODER_STREAM_ERROR,
+            ),
+        ];
+        for (side, bytes, is_last, code) in rows {
+            for piece in [1, 100] {
+                let broken = read(side, &[(3, bytes, is_last)], piece).map_err(|broken| broken.0);
+                assert_eq!(broken, Err(code), "{bytes:x?}");
+            }
+        }
+        let twice: [(u64, &[u8], bool); 2] = [(3, b"\x02", false), (7, b"\x02", false)];
+        assert_eq!(read(Client, &twice, 9).map_err(|broken| broken.0), Err(C::STREAM_CREATION_ERROR));
+        let many: Vec<(u64, &[u8], bool)> = (0..=100).map(|place| (place, &b"\x21"[..], false)).collect();
+        assert_eq!(read(Client, &many, 9).map_err(|broken| broken.0), Err(C::EXCESSIVE_LOAD));
+    }
+}

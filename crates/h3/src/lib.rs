@@ -1,0 +1,25 @@
+//! HTTP/3 of the lab: what the origin and the load generator share of it. Frames, field sections, a UDP socket.
+//!
+//! No code of the proxy is in it, so that a mistake of either is noticed by the other. There is no dynamic table of QPACK:
+//! the settings allow none, so that no field section waits for another.
+
+/// Error codes.
+mod code;
+/// Variable-length integers.
+mod varint;
+/// Frames of a request's stream.
+mod frame;
+/// The peer's unidirectional streams: settings, GOAWAY, QPACK's instructions.
+mod control;
+/// Field sections with the static table.
+mod qpack;
+/// Huffman code of strings in HPACK and QPACK.
+pub mod huffman;
+/// UDP socket.
+mod socket;
+
+pub use code::{Broken, Code};
+pub use control::{Control, Side, Told, opening};
+pub use frame::{Frames, Part, push_data_head, push_goaway, push_headers};
+pub use qpack::{Undecodable, decode, push_field, push_prefix};
+pub use socket::{Batch, Socket};

@@ -1,0 +1,295 @@
+//! Socket and timer of an HTTP/3 connection: datagrams go to the QUIC implementation, and come from it.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use ::h3::{Batch, Socket};
+use bytes::BytesMut;
+use quinn_proto::{
+    ClientConfig, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, RandomConnectionIdGenerator,
+    Transmit, TransportConfig, VarInt,
+};
+use tokio::time::Sleep;
+
+use super::connection::Connection;
+use super::session::{Client, Told};
+use crate::check::Cut;
+use crate::directions::Address;
+use crate::failure::Failure;
+use crate::give_up::GiveUp;
+use crate::tls::Sessions;
+use crate::worker::Worker;
+
+/// Flow-control window of each response: allows 160 MB/s at a round-trip time of 50 ms.
+const STREAM_WINDOW_BYTES: u32 = 8 << 20;
+/// Flow-control window of a connection, for all its responses together.
+const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
+/// The server's own streams: three, and a few of kinds that are not known here.
+const SERVER_STREAMS: u32 = 16;
+
+/// What the connections of a thread share.
+#[derive(Default)]
+pub(crate) struct Quic {
+    batch: Batch,
+    out: Vec<u8>,
+}
+
+impl std::fmt::Debug for Quic {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Quic")
+    }
+}
+
+/// Socket and timer of a connection.
+pub(crate) struct Wire {
+    socket: Socket,
+    endpoint: Endpoint,
+    handle: ConnectionHandle,
+    remote: SocketAddr,
+    timer: Pin<Box<Sleep>>,
+    /// When the timer goes off.
+    armed: Option<Instant>,
+    /// Datagrams that the kernel had no room for.
+    unsent: Option<(Transmit, Vec<u8>)>,
+}
+
+/// Opens a connection to the first address that answers, and records the time of its handshake.
+pub(crate) async fn open(
+    worker: &Worker,
+    sessions: &Sessions,
+    server: usize,
+    give_up: &mut GiveUp,
+) -> Result<(Connection, Wire), Failure> {
+    let began = Instant::now();
+    give_up.start(began);
+    let after = give_up.after();
+    let opened = give_up.bound(try_addresses(worker, sessions, server)).await;
+    let (connection, wire) = opened.ok_or(Failure::ConnectTimeout { after })??;
+    let told = told(&connection);
+    if !told.as_ref().is_some_and(|told| told.has_http3) {
+        return Err(Failure::NoHttp3);
+    }
+    if let Some(agreed) = told.and_then(|told| told.agreed) {
+        let time = worker.is_measured(began).then(|| began.elapsed());
+        worker.record.borrow_mut().handshake(agreed, time);
+    }
+    Ok((connection, wire))
+}
+
+async fn try_addresses(
+    worker: &Worker,
+    sessions: &Sessions,
+    server: usize,
+) -> Result<(Connection, Wire), Failure> {
+    let addresses = &worker.shared.targets.servers.get(server).addresses;
+    let preferred = worker.preferred_address[server].get();
+    let mut result = Err(Failure::Cut(Cut::Nothing));
+    for offset in 0..addresses.len() {
+        let chosen = (preferred + offset) % addresses.len();
+        // Refused where the plan is checked.
+        let Address::Ip(address) = addresses[chosen] else { continue };
+        match shake_hands(worker, sessions, server, address).await {
+            Ok(opened) => {
+                worker.preferred_address[server].set(chosen);
+                return Ok(opened);
+            }
+            Err(failure) => result = Err(failure),
+        }
+    }
+    result
+}
+
+async fn shake_hands(
+    worker: &Worker,
+    sessions: &Sessions,
+    server: usize,
+    remote: SocketAddr,
+) -> Result<(Connection, Wire), Failure> {
+    let failed = |source| Failure::Connect { address: Address::Ip(remote), source };
+    let (mut connection, mut wire) = begin(worker, sessions, server, remote).map_err(failed)?;
+    if worker.is_measured(Instant::now()) {
+        worker.record.borrow_mut().connections_opened += 1;
+    }
+    let done = poll_fn(|context| {
+        let mut quic = worker.quic.borrow_mut();
+        loop {
+            wire.poll_send(&mut connection, &mut quic, context);
+            if connection.has_begun() {
+                return Poll::Ready(Ok(()));
+            }
+            match wire.poll_receive(&mut connection, &mut quic, context) {
+                Poll::Ready(Ok(true)) => {}
+                // What was wrong is said to the server.
+                Poll::Ready(Ok(false)) => {
+                    wire.poll_send(&mut connection, &mut quic, context);
+                    return Poll::Ready(Err(None));
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(Some(error))),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    });
+    match done.await {
+        Ok(()) => Ok((connection, wire)),
+        Err(Some(source)) => Err(failed(source)),
+        Err(None) => match told(&connection).and_then(|told| told.error) {
+            Some(error) => Err(Failure::Tls { error }),
+            None => Err(Failure::QuicHandshake(
+                connection.lost.as_ref().map_or_else(String::new, ToString::to_string),
+            )),
+        },
+    }
+}
+
+/// What became of the handshake.
+fn told(connection: &Connection) -> Option<Told> {
+    connection.quic.crypto_session().handshake_data()?.downcast().ok().map(|told| *told)
+}
+
+/// Begins a connection.
+fn begin(
+    worker: &Worker,
+    sessions: &Sessions,
+    server: usize,
+    remote: SocketAddr,
+) -> io::Result<(Connection, Wire)> {
+    let local = match remote {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    };
+    let socket = UdpSocket::bind(local)?;
+    // So that the kernel tells if nobody listens there.
+    socket.connect(remote)?;
+    socket.set_nonblocking(true)?;
+    let socket = Socket::new(socket)?;
+    let tls = worker.tls(sessions, server).and_then(|(config, name)| Client::new(config, name));
+    // Other URLs were refused.
+    let tls = tls.ok_or_else(|| io::Error::other("HTTP/3 is for https"))?;
+    let mut config = EndpointConfig::default();
+    // As browsers do: the socket tells whose datagrams they are, and so they are shorter.
+    config.cid_generator(|| Box::new(RandomConnectionIdGenerator::new(0)));
+    let mut endpoint = Endpoint::new(Arc::new(config), None, !socket.may_fragment(), None);
+    let mut client = ClientConfig::new(Arc::new(tls));
+    client.transport_config(transport());
+    // The name is that of the TLS session.
+    let connected = endpoint.connect(Instant::now(), client, remote, "");
+    let (handle, quic) = connected.map_err(io::Error::other)?;
+    let connection = Connection::new(quic, worker.shared.plan.streams);
+    let timer = Box::pin(tokio::time::sleep(std::time::Duration::ZERO));
+    Ok((connection, Wire { socket, endpoint, handle, remote, timer, armed: None, unsent: None }))
+}
+
+fn transport() -> Arc<TransportConfig> {
+    let mut transport = TransportConfig::default();
+    transport
+        .stream_receive_window(STREAM_WINDOW_BYTES.into())
+        .receive_window(CONNECTION_WINDOW_BYTES.into())
+        .max_concurrent_bidi_streams(VarInt::from_u32(0))
+        .max_concurrent_uni_streams(SERVER_STREAMS.into())
+        // How long it may be idle is for the server to say, as with other protocols.
+        .max_idle_timeout(None)
+        .datagram_receive_buffer_size(None);
+    Arc::new(transport)
+}
+
+impl Wire {
+    /// Receives once, or does what is due. False if the connection is at its end.
+    pub(crate) fn poll_receive(
+        &mut self,
+        connection: &mut Connection,
+        quic: &mut Quic,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<bool>> {
+        if self.socket.poll_receive(context, &mut quic.batch)?.is_ready() {
+            let now = Instant::now();
+            for received in quic.batch.received() {
+                let mut bytes = BytesMut::from(received.bytes);
+                while !bytes.is_empty() {
+                    let datagram = bytes.split_to(received.stride.min(bytes.len()));
+                    quic.out.clear();
+                    let event = self.endpoint.handle(
+                        now,
+                        // A connected socket receives of nobody else.
+                        self.remote,
+                        None,
+                        received.ecn,
+                        datagram,
+                        &mut quic.out,
+                    );
+                    match event {
+                        Some(DatagramEvent::ConnectionEvent(_, event)) => connection.quic.handle_event(event),
+                        Some(DatagramEvent::Response(transmit)) => {
+                            self.socket.send(&transmit, &quic.out);
+                        }
+                        Some(DatagramEvent::NewConnection(_)) | None => {}
+                    }
+                }
+            }
+            return Poll::Ready(Ok(self.proceed(connection, now)));
+        }
+        if self.armed.is_some() && self.timer.as_mut().poll(context).is_ready() {
+            self.armed = None;
+            let now = Instant::now();
+            if connection.quic.poll_timeout().is_some_and(|due| due <= now) {
+                connection.quic.handle_timeout(now);
+            }
+            return Poll::Ready(Ok(self.proceed(connection, now)));
+        }
+        Poll::Pending
+    }
+
+    fn proceed(&mut self, connection: &mut Connection, now: Instant) -> bool {
+        while let Some(event) = connection.quic.poll_endpoint_events() {
+            if let Some(event) = self.endpoint.handle_event(self.handle, event) {
+                connection.quic.handle_event(event);
+            }
+        }
+        connection.proceed(now)
+    }
+
+    /// Sends what there is to send, and arms the timer.
+    pub(crate) fn poll_send(
+        &mut self,
+        connection: &mut Connection,
+        quic: &mut Quic,
+        context: &mut Context<'_>,
+    ) {
+        let now = Instant::now();
+        loop {
+            if let Some((transmit, bytes)) = &self.unsent {
+                if !self.socket.send(transmit, bytes) {
+                    if self.socket.poll_sendable(context).is_pending() {
+                        break;
+                    }
+                    continue;
+                }
+                self.unsent = None;
+            }
+            quic.out.clear();
+            let segments = self.socket.segments_max();
+            let Some(transmit) = connection.quic.poll_transmit(now, segments, &mut quic.out) else { break };
+            if !self.socket.send(&transmit, &quic.out) {
+                self.unsent = Some((transmit, std::mem::take(&mut quic.out)));
+            }
+        }
+        self.arm(connection, context);
+    }
+
+    /// Arms the timer. One that goes off too early costs a wake-up, and is cheaper than to move it with each packet.
+    fn arm(&mut self, connection: &mut Connection, context: &mut Context<'_>) {
+        let Some(due) = connection.quic.poll_timeout() else { return };
+        if self.armed.is_some_and(|armed| armed <= due) {
+            return;
+        }
+        self.armed = Some(due);
+        self.timer.as_mut().reset(due.into());
+        if self.timer.as_mut().poll(context).is_ready() {
+            context.waker().wake_by_ref();
+        }
+    }
+}
