@@ -38,6 +38,8 @@ const OVERTIME: Duration = Duration::from_millis(800);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
 /// Stack size of a load thread.
 const STACK_BYTES: usize = 512 * 1024;
+/// The same with HTTP/3: the QUIC implementation moves connections while they begin.
+const STACK_BYTES_HTTP3: usize = 2 * 1024 * 1024;
 
 /// Runs a plan to its end. Blocks the calling thread, which sends no load itself.
 pub fn run(plan: &Plan) -> Result<Outcome, Error> {
@@ -100,6 +102,7 @@ fn spawn(
         }
     };
     let guard = StopOnFailure(Some(control.clone()));
+    let stack_bytes = if shared.plan.http3 { STACK_BYTES_HTTP3 } else { STACK_BYTES };
     let load = move || {
         let (orders, live) = (control.orders.subscribe(), Arc::clone(&control.live));
         let worker = Worker::new(shared, thread, orders, live, Box::new(ready));
@@ -108,7 +111,7 @@ fn spawn(
         guard.lift(measured.is_ok());
         measured
     };
-    let builder = std::thread::Builder::new().name(format!("load-{thread}")).stack_size(STACK_BYTES);
+    let builder = std::thread::Builder::new().name(format!("load-{thread}")).stack_size(stack_bytes);
     builder.spawn(load).map_err(|source| Error::System { action: "start a thread", source })
 }
 
