@@ -108,6 +108,11 @@ impl Socket {
         }
     }
 
+    /// What the kernel has heard of earlier datagrams: of a connected socket, that nobody listens at the other end.
+    pub fn take_error(&self) -> Option<io::Error> {
+        self.socket.take_error().ok().flatten()
+    }
+
     /// Sends datagrams. False if the kernel has no room for them now: [`Self::poll_sendable`] tells when. Those that it
     /// refuses are lost, as they could be on their way.
     pub fn send(&self, transmit: &Transmit, bytes: &[u8]) -> bool {

@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use ::h3::{Broken, Control, Frames, Part, Side, Told};
 use bytes::Bytes;
-use quinn_proto::{ConnectionError, Dir, Event, ReadError, StreamEvent, StreamId, VarInt};
+use quinn_proto::{
+    ConnectionError, Dir, Event, ReadError, StreamEvent, StreamId, TransportErrorCode, VarInt,
+};
 
 use crate::http2::{
     Asked, Code, Decode, Ended, FIELDS_BYTES_MAX, Fault, Heads, Incoming, Received, Undecodable,
@@ -112,6 +114,13 @@ impl Connection {
         self.has_begun
     }
 
+    /// Whether the server has ended the handshake since it has no HTTP/3 (RFC 7301 §3.2: no_application_protocol).
+    pub(super) fn refuses_http3(&self) -> bool {
+        const NO_APPLICATION_PROTOCOL: u8 = 120;
+        let code = TransportErrorCode::crypto(NO_APPLICATION_PROTOCOL);
+        matches!(&self.lost, Some(ConnectionError::ConnectionClosed(close)) if close.error_code == code)
+    }
+
     /// Whether it takes no more requests.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
@@ -131,7 +140,8 @@ impl Connection {
             ::h3::push_data_head(&mut at.head, asked.body.len() as u64);
         }
         at.body = asked.body;
-        match self.opened.pop_front() {
+        let opened = self.opened.pop_front();
+        match opened.or_else(|| self.quic.streams().open(Dir::Bi)) {
             Some(stream) => self.begin(place, stream),
             None => self.waiting.push_back(place),
         }

@@ -122,6 +122,10 @@ async fn shake_hands(
             if connection.has_begun() {
                 return Poll::Ready(Ok(()));
             }
+            // On this machine it is told at once that nobody listens; otherwise when the first packet is repeated.
+            if let Some(error) = wire.socket.take_error() {
+                return Poll::Ready(Err(Some(error)));
+            }
             match wire.poll_receive(&mut connection, &mut quic, context) {
                 Poll::Ready(Ok(true)) => {}
                 // What was wrong is said to the server.
@@ -139,6 +143,7 @@ async fn shake_hands(
         Err(Some(source)) => Err(failed(source)),
         Err(None) => match told(&connection).and_then(|told| told.error) {
             Some(error) => Err(Failure::Tls { error }),
+            None if connection.refuses_http3() => Err(Failure::NoHttp3),
             None => Err(Failure::QuicHandshake(
                 connection.lost.as_ref().map_or_else(String::new, ToString::to_string),
             )),

@@ -368,20 +368,18 @@ impl Connection {
             Some(State::Sending(rest)) => {
                 let mut quic = self.quic();
                 let mut sending = quic.send_stream(stream);
-                let written = sending.write_chunks(rest.make_contiguous());
-                match written {
-                    Ok(written) => {
-                        rest.drain(..written.chunks);
-                        if rest.is_empty() {
-                            let _ = sending.finish();
-                            streams.remove(&stream);
-                        }
-                    }
-                    Err(quinn_proto::WriteError::Blocked) => {}
-                    Err(_) => {
-                        streams.remove(&stream);
+                // Only a write that finds no room has the stream told of when there is some.
+                while !rest.is_empty() {
+                    match sending.write_chunks(rest.make_contiguous()) {
+                        Ok(written) => drop(rest.drain(..written.chunks)),
+                        Err(quinn_proto::WriteError::Blocked) => return,
+                        Err(_) => break,
                     }
                 }
+                if rest.is_empty() {
+                    let _ = sending.finish();
+                }
+                streams.remove(&stream);
             }
             Some(State::Fresh(_)) | None => {}
         }

@@ -196,23 +196,24 @@ impl Stream {
         }
         let mut from = 0;
         poll_fn(|context| {
-            let written = {
-                if self.connection.is_stopped(self.id) {
-                    return Poll::Ready(Err(Stop::Gone));
-                }
-                self.connection.quic().send_stream(self.id).write_chunks(&mut pieces[from..])
-            };
+            if self.connection.is_stopped(self.id) {
+                return Poll::Ready(Err(Stop::Gone));
+            }
             self.connection.stir();
-            match written {
-                Ok(written) => from += written.chunks,
-                Err(WriteError::Blocked) => {}
-                Err(_) => return Poll::Ready(Err(Stop::Gone)),
+            let mut quic = self.connection.quic();
+            let mut sending = quic.send_stream(self.id);
+            // Only a write that finds no room has the stream told of when there is some.
+            while from < pieces.len() {
+                match sending.write_chunks(&mut pieces[from..]) {
+                    Ok(written) => from += written.chunks,
+                    Err(WriteError::Blocked) => {
+                        self.connection.wait(self.id, false, context.waker());
+                        return Poll::Pending;
+                    }
+                    Err(_) => return Poll::Ready(Err(Stop::Gone)),
+                }
             }
-            if from == pieces.len() {
-                return Poll::Ready(Ok(()));
-            }
-            self.connection.wait(self.id, false, context.waker());
-            Poll::Pending
+            Poll::Ready(Ok(()))
         })
         .await
     }
