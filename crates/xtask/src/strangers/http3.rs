@@ -53,7 +53,7 @@ fn lab(workspace: &Workspace, python: &Path, vanward: &Path, folder: &Path) -> R
     client.arg(workspace.root.join(MODULE).join("http3/client.py"));
     client.args([&address.ip().to_string(), &address.port().to_string(), "origin"]);
     run("aioquic-origin", &mut client, folder, CLIENT_LIMIT)?;
-    say(format_args!("aioquic: the same of the origin, without Retry"));
+    say(format_args!("aioquic: the same of the origin, without long downloads and Retry"));
     let subject::Pair { cert, key } = subject::Pair::make(folder)?;
     let mut server = Command::new(python);
     server.arg(workspace.root.join(MODULE).join("http3/server.py")).arg(vanward).arg(cert).arg(key);
