@@ -43,9 +43,14 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         (Version::Http2, Some(_)) => "h1 h2",
         (Version::Http2, None) => "h1 h2c",
     };
+    // A client of an address names no server, and over QUIC it does not go by the address that was connected to.
+    let unnamed = match service.version {
+        Version::Http3 => format!("    default_sni {}\n", service.listen.ip()),
+        Version::Http1 | Version::Http2 => String::new(),
+    };
     let origins: Vec<String> = service.origins.iter().map(ToString::to_string).collect();
     let configuration = format!(
-        "{{\n    admin off\n    auto_https off\n    servers {{\n        protocols {protocols}\n    }}\n}}\n\
+        "{{\n    admin off\n    auto_https off\n{unnamed}    servers {{\n        protocols {protocols}\n    }}\n}}\n\
          {scheme}://{} {{\n{tls}    reverse_proxy {} {{\n        lb_policy round_robin\n        transport http {{\n\
          \x20           keepalive_idle_conns_per_host {IDLE_MOST}\n            compression off\n        }}\n    }}\n}}\n",
         service.listen,

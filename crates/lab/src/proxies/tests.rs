@@ -145,7 +145,7 @@ fn http_3_is_configured_for_who_has_it_and_refused_for_others_with_their_name() 
         let words = match peer.driver.name {
             "nginx" => " reuseport quic;",
             "haproxy" => "alpn h3",
-            "caddy" => "protocols h1 h2 h3",
+            "caddy" => "default_sni 127.0.0.1\n    servers {\n        protocols h1 h2 h3",
             "traefik" => "http3: {}",
             _ => {
                 let refused = told.expect_err("nothing is configured for it").to_string();
