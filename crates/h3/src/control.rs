@@ -104,7 +104,7 @@ impl Control {
         };
         let stream = &mut self.streams[place];
         // What is of no known kind is not kept.
-        if !stream.kind.is_some_and(|kind| kind > DECODER) {
+        if stream.kind.is_none_or(|kind| kind <= DECODER) {
             stream.partial.extend_from_slice(bytes);
         }
         if stream.kind.is_none() {

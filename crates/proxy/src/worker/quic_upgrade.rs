@@ -23,7 +23,7 @@ pub(crate) fn hear_predecessors(worker: &Rc<Worker>) {
     for other in (worker.index..process.workers()).step_by(worker.others.len()) {
         match process.channel(other).and_then(Strays::new) {
             Ok(strays) => {
-                drop(tokio::task::spawn_local(hear(Rc::clone(worker), strays, Peer::Before(other))))
+                drop(tokio::task::spawn_local(hear(Rc::clone(worker), strays, Peer::Before(other))));
             }
             Err(error) => message::warn(&format!(
                 "cannot hear the process before this one: {error}; QUIC handshakes that it has begun may fail"
