@@ -40,7 +40,7 @@ const SENDS_PER_TURN: usize = 4;
 
 /// QUIC's settings for the TLS settings of an address.
 pub(crate) fn config(tls: &rustls::ServerConfig) -> io::Result<Arc<ServerConfig>> {
-    let suite = TLS13_AES_128_GCM_SHA256.tls13().and_then(|suite| suite.quic_suite());
+    let suite = TLS13_AES_128_GCM_SHA256.tls13().and_then(rustls::Tls13CipherSuite::quic_suite);
     let suite = suite.ok_or_else(|| io::Error::other("the TLS library has no QUIC"))?;
     let mut tls = tls.clone();
     tls.alpn_protocols = vec![b"h3".to_vec()];
