@@ -192,8 +192,11 @@ pub fn push_data_head(out: &mut Vec<u8>, length: u64) {
 mod tests {
     use super::*;
 
-    /// What is read in pieces of so many bytes: sections and content.
-    fn read(bytes: &[u8], piece: usize, side: Side) -> Result<(Vec<Vec<u8>>, Vec<u8>, bool), Broken> {
+    /// Sections, content, and whether the last frame was whole.
+    type Read = (Vec<Vec<u8>>, Vec<u8>, bool);
+
+    /// What is read in pieces of so many bytes.
+    fn read(bytes: &[u8], piece: usize, side: Side) -> Result<Read, Broken> {
         let (mut frames, mut sections, mut content) = (Frames::default(), Vec::new(), Vec::new());
         for piece in bytes.chunks(piece) {
             frames.read(piece, 100, side, |part| {

@@ -100,7 +100,7 @@ fn the_first_byte_and_the_longest_gap_of_a_stream_are_told() {
         client.asks(&get("/"));
         let mut server = scene.accept(0);
         server.head();
-        server.sends(&format!(
+        server.sends(format!(
             "HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n\r\n"
         ));
         std::thread::sleep(WAIT);
