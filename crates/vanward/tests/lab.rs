@@ -374,7 +374,7 @@ fn how_long_a_run_takes_is_told_before_it_begins() {
     let listed = process::run(&["lab", "list"]).with_code(0).output;
     let [name, times] = listed.lines().collect::<Vec<_>>()[..2] else { panic!("{listed}") };
     let (experiments, runs) = listed.split_once("\n\n").expect("resilience runs come behind");
-    assert!(name.starts_with("monolake ") && experiments.lines().count() == 12, "{listed}");
+    assert!(name.starts_with("monolake ") && experiments.lines().count() == 14, "{listed}");
     assert!(runs.contains("\ndying-servers ") && runs.lines().count() == 9, "{listed}");
     let shown = process::run(&["lab", "show", "monolake"]).with_code(0);
     assert!(

@@ -95,8 +95,8 @@ enum What {
 
 const EXAMPLES: &str = "\
 Examples:
-  vanward run --config etcd://etcd1:2379,etcd2:2379/edge --instance edge-1
   vanward fleet --config etcd://etcd1:2379/edge
+  vanward run --config etcd://etcd1:2379,etcd2:2379/edge --instance edge-1
   export VANWARD_FLEET=etcd://etcd1:2379/edge
   vanward fleet push vanward.toml
   vanward fleet canary --time 30s --errors 1
