@@ -434,7 +434,7 @@ fn a_list_with_mistakes_is_refused_before_any_request() {
     for (arguments, message) in [
         (
             &["--h2", "--requests-from", &connection][..],
-            "r.toml:1:1: header \"Connection: close\": HTTP/2 has no",
+            "r.toml:1:1: header \"Connection: close\": HTTP/2 and HTTP/3 have no",
         ),
         (&["--requests-from", "/none.toml"], "cannot read /none.toml"),
         (&["--requests-from", "/none"], "say --requests-format"),
