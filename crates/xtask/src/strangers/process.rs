@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -120,10 +121,21 @@ fn listened_on(line: &str) -> Vec<SocketAddr> {
     words.filter_map(|word| word.parse().ok()).collect()
 }
 
-/// Loopback address with a port that was just free, for programs that cannot let the kernel choose one.
+/// Loopback address with a port that was just free, for programs that cannot let the kernel choose one. It is below those that
+/// the kernel gives to connections, so that none of them takes it meanwhile.
 pub(super) fn free_address() -> Result<SocketAddr, String> {
-    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    bound.map_err(|error| format!("no port on 127.0.0.1 is free: {error}"))
+    const PORTS: std::ops::Range<u32> = 16_384..32_768;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Processes that run at the same time begin at different places.
+    let first = std::process::id().wrapping_mul(97);
+    for _ in PORTS {
+        let place = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % (PORTS.end - PORTS.start);
+        let port = u16::try_from(PORTS.start + place).map_err(|error| error.to_string())?;
+        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            return listener.local_addr().map_err(|error| error.to_string());
+        }
+    }
+    Err("no port on 127.0.0.1 is free".to_owned())
 }
 
 #[cfg(test)]
