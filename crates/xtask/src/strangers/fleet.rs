@@ -313,7 +313,7 @@ impl Scene {
         process.signal("-TERM")?;
         process.finish(LIMIT)?;
         let shown = said(&self.fleet(&[], false)?);
-        if shown.contains("edge-0") {
+        if shown.contains("\n  edge-0 ") {
             Err(format!("an instance that has ended is there:\n{shown}"))
         } else {
             Ok(())
