@@ -253,7 +253,7 @@ fn under_load(reloads: usize, upgrades: usize) {
 }
 
 #[test]
-#[ignore = "a handshake that an upgrade to more workers meets is lost in 1 of 8 runs: the client has to try again"]
+#[ignore = "a handshake that an upgrade to more workers meets was lost in 1 of 6 runs: the client has to try again"]
 fn reloads_and_upgrades_lose_nothing_of_http3() {
     under_load(10, 5);
 }
