@@ -159,13 +159,9 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
             Message::GiveUpIdle => worker.give_up_own_idle(),
             Message::Look(requests_max, answer) => worker.show(requests_max, &answer),
             Message::Stop => break,
-            Message::Retire => {
-                worker.leave(None, &mut messages).await;
-                break;
-            }
+            Message::Retire => return worker.leave_and_end(None, &mut messages).await,
             Message::Drain => {
-                worker.leave(Some(worker.last_waits()), &mut messages).await;
-                break;
+                return worker.leave_and_end(Some(worker.last_waits()), &mut messages).await;
             }
         }
     }
@@ -376,6 +372,16 @@ impl Worker {
         self.connection_begins();
         let client = Client::new(self, tcp, peer, Rc::clone(listening));
         tokio::task::spawn_local(client::connection(Rc::clone(self), Box::new(client)));
+    }
+
+    /// Takes nothing new, and ends when no connection is left, or when the last waits are over.
+    async fn leave_and_end(
+        self: &Rc<Self>,
+        waits: Option<LastWaits>,
+        messages: &mut UnboundedReceiver<Message>,
+    ) {
+        self.leave(waits, messages).await;
+        self.end();
     }
 
     /// Takes nothing new, and returns when no connection is left, the last waits are over, or a stop is asked for.
