@@ -64,6 +64,8 @@ mod named_file;
 mod options;
 /// Options of the access log.
 mod log_options;
+/// Options of `[request_id]`.
+mod request_id_options;
 /// Where the access log goes to.
 mod log_target;
 /// Options of HTTP/2 limits.
@@ -186,13 +188,13 @@ pub use settings::{
     Access, AccessLog, Acme, Action, Auth, AuthCache, Authority, B3, Bandwidth, Bandwidths, BodyRule,
     CacheDisk, CacheStore, ChallengeKind, ChallengePorts, Check, ClientCertFields, CookieSecrets, Dashboard,
     DashboardTokens, Dns, DnsChallenge, DnsUpdate, DnsWay, ExternalAccount, FaultRule, Faults, Files, First,
-    FollowCallers, ForwardAuth, HostHeader, Http2Limits, Jwt, KeySource, KeyType, KeyUrl, Limits, Link,
-    ListenAddress, Listener, LogRotation, LogTarget, Maintenance, MemoryBound, MessageFormat, MessageLevel,
-    Messages, Mirror, Page, Pages, Passthrough, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit,
-    RequestBuffering, RequestBuffers, Require, Respond, Retry, RetryOn, Rewrite, Route, RouteLimits,
-    RouteLog, RouteTimeouts, Scheme, Scope, Server, ServerHost, Settings, Shaping, Shedding, SplitKey,
-    Statuses, StickyCookie, StickySessions, StickyTable, SyslogOptions, SyslogReceiver, SyslogTransport,
-    Timeouts, TokenKeys, Tracing, TsigAlgorithm, TsigKey, Upstream, Via, WebBotAuth,
+    FollowCallers, ForwardAuth, HostHeader, Http2Limits, IdForm, Jwt, KeySource, KeyType, KeyUrl, Limits,
+    Link, ListenAddress, Listener, LogRotation, LogTarget, Maintenance, MemoryBound, MessageFormat,
+    MessageLevel, Messages, Mirror, Page, Pages, Passthrough, Policies, Pool, Probe, Protocol, QueueSettings,
+    RateLimit, RequestBuffering, RequestBuffers, RequestIds, Require, Respond, Retry, RetryOn, Rewrite,
+    Route, RouteLimits, RouteLog, RouteTimeouts, Scheme, Scope, Server, ServerHost, Settings, Shaping,
+    Shedding, SplitKey, Statuses, StickyCookie, StickySessions, StickyTable, SyslogOptions, SyslogReceiver,
+    SyslogTransport, Timeouts, TokenKeys, Tracing, TsigAlgorithm, TsigKey, Upstream, Via, WebBotAuth,
 };
 pub use surroundings::{Machine, Surroundings};
 pub use tls::{

@@ -1,6 +1,7 @@
 //! Options of `[log]`, declared once.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 
 use logline::{
     Addresses, Entry, FIELDS_MAX, Format, FormatError, FormatFault, Lines, Masks, Query, Timestamp,
@@ -118,9 +119,25 @@ pub(crate) static LOG: Table<Log> = Table {
     ],
 };
 
+/// Checks each log, and that no two write the same file, or both to standard output: they would cut each other's lines.
+pub(crate) fn check(logs: &[Element<Log>], reader: &mut Reader<'_>) {
+    for (place, log) in logs.iter().enumerate() {
+        log.value.check(reader);
+        let Some(target) = &log.value.target else { continue };
+        let mut before = logs[..place].iter().filter_map(|log| log.value.target.as_ref());
+        let is_stream = matches!(target.value, LogTarget::File(_) | LogTarget::Stdout);
+        if let Some(first) = before.find(|before| is_stream && before.value == target.value) {
+            let first = reader.line(&first.at);
+            let mistake =
+                reader.mistake(&target.at, format!("target: the log at {first} writes there as well"));
+            reader.add(mistake.expecting("a file for each log"));
+        }
+    }
+}
+
 impl Log {
     /// Checks the format, and rejects names of parameters to mask where no value is logged anyway.
-    pub(crate) fn check(&self, reader: &mut Reader<'_>) {
+    fn check(&self, reader: &mut Reader<'_>) {
         if self.query != Query::Full && !self.mask.value.is_empty() {
             let mistake = reader.mistake(&self.mask.at, "mask: with this `query` no value is logged");
             reader.add(mistake.expecting("query = \"full\", or no mask"));
@@ -147,6 +164,11 @@ impl Log {
             Ok(format) if format.is_json_template() => self.check_object(format, reader),
             Ok(_) => {}
         }
+    }
+
+    /// The file with the CAs that sign the certificate of a syslog receiver.
+    pub(crate) fn receiver_ca(&self) -> Option<&Located<PathBuf>> {
+        self.syslog.as_ref().and_then(|syslog| syslog.value.ca())
     }
 
     fn read_format(&self) -> Result<Format, FormatError> {
@@ -229,15 +251,9 @@ impl Log {
 }
 
 /// Converts back to parsed options, for printing.
-impl From<Option<&AccessLog>> for Log {
-    fn from(log: Option<&AccessLog>) -> Self {
-        let rotate = log.and_then(|log| log.rotation).map(|rotation| element(RotateWritten::from(rotation)));
-        let syslog = log.map(|log| &log.syslog).filter(|syslog| **syslog != SyslogOptions::default());
-        let syslog = syslog.map(|syslog| element(SyslogWritten::from(syslog)));
-        let (target, format, masks) = match log.cloned() {
-            Some(AccessLog { target, format, masks, .. }) => (Some(located(target)), format, masks),
-            None => (None, Format::default(), Masks::default()),
-        };
+impl From<&AccessLog> for Log {
+    fn from(log: &AccessLog) -> Self {
+        let AccessLog { target, format, masks, syslog, rotation } = log.clone();
         let (query, mask) = match masks.query {
             Query::Without(names) => (Query::Full, names),
             query => (query, Vec::new()),
@@ -245,7 +261,7 @@ impl From<Option<&AccessLog>> for Log {
         let names = |names: &[String]| names.iter().cloned().map(located).collect();
         let (written, fields) = format.written();
         Self {
-            target,
+            target: Some(located(target)),
             format: located(written.to_owned()),
             fields: located(names(fields)),
             query,
@@ -253,15 +269,27 @@ impl From<Option<&AccessLog>> for Log {
             addresses: masks.addresses,
             hide_headers: names(&masks.hidden_headers),
             show_headers: names(&masks.shown_headers),
-            rotate,
-            syslog,
+            rotate: rotation.map(|rotation| element(RotateWritten::from(rotation))),
+            syslog: (syslog != SyslogOptions::default()).then(|| element(SyslogWritten::from(&syslog))),
         }
     }
 }
 
 impl Default for Log {
     fn default() -> Self {
-        Self::from(None)
+        let Masks { query, addresses, .. } = Masks::default();
+        Self {
+            target: None,
+            format: located(Format::default().written().0.to_owned()),
+            fields: located(Vec::new()),
+            query,
+            mask: located(Vec::new()),
+            addresses,
+            hide_headers: Vec::new(),
+            show_headers: Vec::new(),
+            rotate: None,
+            syslog: None,
+        }
     }
 }
 

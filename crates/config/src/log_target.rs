@@ -1,5 +1,6 @@
 //! Where the access log goes to: the option `target`, and what belongs to some targets.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ const TARGET: &str = "\"stdout\", \"journald\", \"syslog\", \"syslog:tls://HOST\
 const RECEIVER: &str = "\"syslog\", \"syslog:/dev/log\", \"syslog:udp://HOST:514\", \"syslog:tcp://HOST:601\" or \
                         \"syslog:tls://HOST:6514\"";
 pub(crate) const TARGET_KIND: Text<LogTarget> =
-    Text { expected: TARGET, read: log_target, print: written_target };
+    Text { expected: TARGET, read: log_target, print: LogTarget::to_string };
 
 /// The socket of syslog on this machine.
 const LOCAL: &str = "/dev/log";
@@ -65,25 +66,28 @@ fn receiver(text: &str) -> Result<SyslogReceiver, ValueError> {
     Ok(SyslogReceiver::Host(transport, host, port.unwrap_or(usual)))
 }
 
-fn written_target(target: &LogTarget) -> String {
-    match target {
-        LogTarget::Stdout => "stdout".to_owned(),
-        LogTarget::Journal => "journald".to_owned(),
-        LogTarget::Syslog(SyslogReceiver::Unix(path)) => format!("syslog:{}", path.display()),
-        LogTarget::Syslog(SyslogReceiver::Host(transport, host, port)) => {
-            let named = SyslogTransport::NAMED.into_iter().find(|(_, known, _)| known == transport);
-            let name = named.map_or("", |(name, ..)| name);
-            if host.contains(':') {
-                format!("syslog:{name}://[{host}]:{port}")
-            } else {
-                format!("syslog:{name}://{host}:{port}")
+/// As it is written in a file of options.
+impl fmt::Display for LogTarget {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdout => out.write_str("stdout"),
+            Self::Journal => out.write_str("journald"),
+            Self::Syslog(SyslogReceiver::Unix(path)) => write!(out, "syslog:{}", path.display()),
+            Self::Syslog(SyslogReceiver::Host(transport, host, port)) => {
+                let named = SyslogTransport::NAMED.into_iter().find(|(_, known, _)| known == transport);
+                let name = named.map_or("", |(name, ..)| name);
+                if host.contains(':') {
+                    write!(out, "syslog:{name}://[{host}]:{port}")
+                } else {
+                    write!(out, "syslog:{name}://{host}:{port}")
+                }
             }
+            // A flag may name a file of the working directory, which a file of options writes with a slash.
+            Self::File(path) if path.components().count() == 1 && path.is_relative() => {
+                write!(out, "./{}", path.display())
+            }
+            Self::File(path) => path.display().fmt(out),
         }
-        // A flag may name a file of the working directory, which a file of options writes with a slash.
-        LogTarget::File(path) if path.components().count() == 1 && path.is_relative() => {
-            format!("./{}", path.display())
-        }
-        LogTarget::File(path) => path.display().to_string(),
     }
 }
 
@@ -247,6 +251,11 @@ impl Default for SyslogWritten {
 }
 
 impl SyslogWritten {
+    /// The file with the CAs that sign the receiver's certificate.
+    pub(crate) fn ca(&self) -> Option<&Located<PathBuf>> {
+        self.ca.as_ref()
+    }
+
     pub(crate) fn meaning(self) -> SyslogOptions {
         let Self { facility, severity, app_name, ca } = self;
         SyslogOptions { facility, severity, app_name, ca: ca.map(|ca| ca.value) }
@@ -282,7 +291,7 @@ mod tests {
     #[test]
     fn what_is_written_of_a_target_is_read_as_the_same_file() {
         for name in ["log", "stdout", "./log", "logs/access", "/var/log/vanward.log"] {
-            let written = written_target(&LogTarget::File(PathBuf::from(name)));
+            let written = LogTarget::File(PathBuf::from(name)).to_string();
             let Ok(LogTarget::File(read)) = log_target(&written) else { panic!("{name} became {written}") };
             assert_eq!(Path::new(".").join(&read).file_name(), Path::new(name).file_name(), "{name}");
             assert!(written.contains(name) && written.contains('/'), "{name} became {written}");
@@ -313,7 +322,7 @@ mod tests {
             let read = log_target(text).ok();
             assert_eq!(read, meant, "{text}");
             if let Some(target) = read {
-                assert_eq!(log_target(&written_target(&target)).ok(), Some(target), "{text}");
+                assert_eq!(log_target(&target.to_string()).ok(), Some(target), "{text}");
             }
         }
     }

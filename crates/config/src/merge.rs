@@ -15,6 +15,8 @@ pub(crate) enum Merging {
     Once,
     /// Lists are joined, in the order of the files.
     Joined,
+    /// The same, and only one file may have what is no list.
+    Lists,
     /// Tables with names are joined; each name is used once.
     Named,
 }
@@ -58,7 +60,8 @@ pub(crate) fn merge<'t>(root: &mut DeTable<'t>, included: DeTable<'t>, reader: &
         let (name, first, at) = (name.to_owned(), first.span(), key.span());
         let Some(there) = root.get_mut(name.as_str()) else { continue };
         let merging = FILE.merging(&name);
-        if merging == Merging::Once {
+        let are_lists = there.get_ref().is_array() && value.get_ref().is_array();
+        if merging == Merging::Once || (merging == Merging::Lists && !are_lists) {
             twice(&name, &first, &at, reader);
             continue;
         }
@@ -71,7 +74,7 @@ pub(crate) fn merge<'t>(root: &mut DeTable<'t>, included: DeTable<'t>, reader: &
             continue;
         }
         match (merging, there.get_mut(), value) {
-            (Merging::Joined, DeValue::Array(all), value) if value.get_ref().is_array() => {
+            (Merging::Joined | Merging::Lists, DeValue::Array(all), value) if value.get_ref().is_array() => {
                 listed(value).into_iter().for_each(|element| all.push(element));
             }
             (Merging::Named, DeValue::Table(all), value) if value.get_ref().is_table() => {

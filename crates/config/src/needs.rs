@@ -65,8 +65,16 @@ pub(crate) fn needs(file: &File, reader: &Reader<'_>) -> Vec<Need> {
     if let Some(Located { value, at }) = &file.admin {
         add(folder(value), "admin", at);
     }
-    if let Some(Located { value: LogTarget::File(path), at }) = &file.log.target {
-        add(folder(path), "target", at);
+    for log in &file.log {
+        if let Some(Located { value: LogTarget::File(path), at }) = &log.value.target {
+            add(folder(path), "target", at);
+        }
+        if let Some(Located { value: ca, at }) = log.value.receiver_ca() {
+            add(Needed::Authorities(ca.clone()), "ca", at);
+        }
+    }
+    if let Some(Located { value: ca, at }) = file.tracing.as_ref().and_then(|tracing| tracing.value.ca()) {
+        add(Needed::Authorities(ca.clone()), "ca", at);
     }
     for address in file.listen.iter().filter_map(|listen| listen.value.address.as_ref()) {
         if let Located { value: ListenAddress::Unix(path), at } = address {

@@ -27,9 +27,10 @@ use crate::profile::{PROFILE, ProfileWritten};
 use crate::range::{Count, Unit, Wait};
 use crate::reader::{Reader, Span};
 use crate::request_buffering_options::{BUFFERS, BuffersWritten};
+use crate::request_id_options::{REQUEST_ID, RequestIdsWritten};
 use crate::route_defaults::{DefaultsWritten, RouteDefaults};
 use crate::route_options::{ERROR_PAGES, EditsWritten, HEADER_SET, ROUTE, RouteWritten};
-use crate::section::Switched;
+use crate::section::{OneOrSections, Switched};
 use crate::server::socket_path;
 use crate::settings::DashboardTokens;
 use crate::settings::{
@@ -73,7 +74,8 @@ pub(crate) struct File {
     pub(crate) shed: ShedWritten,
     pub(crate) cache: Option<Element<CacheWritten>>,
     pub(crate) request_buffering: BuffersWritten,
-    pub(crate) log: Log,
+    pub(crate) request_id: RequestIdsWritten,
+    pub(crate) log: Vec<Element<Log>>,
     pub(crate) tracing: Option<Element<TracingWritten>>,
     pub(crate) messages: Messages,
 }
@@ -281,10 +283,17 @@ pub(crate) static FILE: Table<File> = Table {
                   `vanward faults clear` ends all of them.",
         },
         &Section {
+            name: "request_id",
+            table: &REQUEST_ID,
+            place: |file: &mut File| &mut file.request_id,
+            doc: "IDs of requests, for `$request_id` in header edits and for the access log.",
+        },
+        &OneOrSections {
             name: "log",
             table: &LOG,
             place: |file: &mut File| &mut file.log,
-            doc: "Access log. Off without this table.",
+            doc: "Access log. Off without this table. Several logs are several tables `[[log]]`, each with its own target \
+                  and format.",
         },
         &Switched {
             name: "tracing",

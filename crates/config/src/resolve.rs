@@ -12,12 +12,13 @@ use crate::dashboard_options;
 use crate::fault_resolve::{self, faults};
 use crate::header_sets::check_header_sets;
 use crate::kind::{Located, located};
-use crate::log_options::Log;
+use crate::log_options::{self, Log};
 use crate::options::{FILE, File, Listen, ShedWritten, WakeupCoalescing};
 use crate::passthrough_options;
 use crate::profile::{check_profiles, with_profiles};
 use crate::reader::{Reader, Span};
 use crate::request_buffering_options::BuffersWritten;
+use crate::request_id_options::RequestIdsWritten;
 use crate::route_defaults::{self, DefaultsWritten, Inherited};
 use crate::route_options::{pages, written_pages};
 use crate::route_resolve::{Names, route};
@@ -48,7 +49,8 @@ pub(crate) fn resolve(mut file: File, reader: &mut Reader<'_>) -> Option<Setting
     check_acme(&file, &routes, reader);
     check_profiles(&file, reader);
     dashboard_options::check(&file, reader);
-    file.log.check(reader);
+    file.request_id.check(file.tracing.is_some(), reader);
+    log_options::check(&file.log, reader);
     file.request_buffering.check(reader);
     if let Some(tracing) = &file.tracing {
         tracing.value.check(reader);
@@ -309,7 +311,8 @@ fn meaning(
         },
         cache: file.cache.and_then(|cache| cache.value.meaning()),
         request_buffers: file.request_buffering.meaning(),
-        access_log: file.log.meaning(),
+        request_ids: file.request_id.meaning(),
+        access_logs: file.log.into_iter().filter_map(|log| log.value.meaning()).collect(),
         tracing: file.tracing.and_then(|tracing| tracing.value.meaning()),
         messages: file.messages,
     })
@@ -363,7 +366,8 @@ impl From<&Settings> for File {
             shed: ShedWritten::from(&config.shed),
             cache: config.cache.as_ref().map(|cache| element(CacheWritten::from(cache))),
             request_buffering: BuffersWritten::from(&config.request_buffers),
-            log: Log::from(config.access_log.as_ref()),
+            request_id: RequestIdsWritten::from(&config.request_ids),
+            log: config.access_logs.iter().map(|log| element(Log::from(log))).collect(),
             tracing: config.tracing.as_ref().map(|tracing| element(TracingWritten::from(tracing))),
             messages: config.messages,
         };

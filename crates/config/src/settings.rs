@@ -49,7 +49,7 @@ pub use routes::{
 };
 pub use shaping::{Bandwidth, Bandwidths, Link, Scope, Shaping};
 pub use tokens::{Jwt, KeySource, KeyUrl, TokenKeys, WebBotAuth};
-pub use tracing::{B3, FollowCallers, Tracing};
+pub use tracing::{B3, FollowCallers, IdForm, RequestIds, Tracing};
 pub use upstreams::{
     BodyRule, Check, CookieSecrets, Dns, HostHeader, Pool, Probe, Protocol, QueueSettings, Retry, RetryOn,
     Scheme, Server, ServerHost, Statuses, StickyCookie, StickySessions, StickyTable, Upstream,
@@ -111,8 +111,10 @@ pub struct Settings {
     pub cache: Option<CacheStore>,
     /// The bounds of request bodies that are buffered, for routes with `Policies::request_buffering`.
     pub request_buffers: RequestBuffers,
-    /// The access log; `None` turns it off.
-    pub access_log: Option<AccessLog>,
+    /// The IDs of requests.
+    pub request_ids: RequestIds,
+    /// The access logs, each of which has a line for every request; empty turns logging off.
+    pub access_logs: Vec<AccessLog>,
     /// Traces; `None` turns them off.
     pub tracing: Option<Tracing>,
     /// Messages to the operator on standard error.
@@ -195,7 +197,8 @@ impl Settings {
             shed: Shedding::default(),
             cache: None,
             request_buffers: RequestBuffers::default(),
-            access_log: None,
+            request_ids: RequestIds::default(),
+            access_logs: Vec::new(),
             tracing: None,
             messages: Messages::default(),
         }

@@ -79,7 +79,7 @@ impl<T: Default + Clone> Table<T> {
     }
 
     /// Like `read`, and also returns which options there are.
-    fn read_given(
+    pub(crate) fn read_given(
         &self,
         (title, path): (&str, &str),
         entries: &DeTable<'_>,

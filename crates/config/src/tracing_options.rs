@@ -1,12 +1,13 @@
 //! Options of `[tracing]`, declared once.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use shape::Share;
 
 use crate::fault_kinds::SHARE;
 use crate::jwt_options::key_url;
-use crate::kind::{Maybe, Name, Switch, Text, Unless, Word, located};
+use crate::kind::{Located, Maybe, Name, Switch, Text, Unless, Word, located};
 use crate::range::Wait;
 use crate::reader::Reader;
 use crate::settings::{B3, FollowCallers, KeyUrl, Scheme, Tracing};
@@ -66,13 +67,7 @@ pub(crate) static TRACING: Table<TracingWritten> = Table {
         ),
         &key(
             "follow",
-            Word {
-                words: &[
-                    ("trusted", FollowCallers::Trusted),
-                    ("all", FollowCallers::All),
-                    ("nobody", FollowCallers::Nobody),
-                ],
-            },
+            FOLLOW,
             |tracing: &mut TracingWritten| &mut tracing.follow,
             "Callers whose decision about recording a trace holds here as well: `\"trusted\"` (`trusted_proxies`), \
              `\"all\"`, or `\"nobody\"`. The trace continues whoever the caller is.",
@@ -121,6 +116,15 @@ pub(crate) static TRACING: Table<TracingWritten> = Table {
     ],
 };
 
+/// Whom to follow.
+pub(crate) const FOLLOW: Word<FollowCallers> = Word {
+    words: &[
+        ("trusted", FollowCallers::Trusted),
+        ("all", FollowCallers::All),
+        ("nobody", FollowCallers::Nobody),
+    ],
+};
+
 const COLLECTOR: Text<KeyUrl> = Text {
     expected: "a URL such as http://127.0.0.1:4318 or https://collector.example.com/v1/traces",
     read: collector,
@@ -137,6 +141,11 @@ fn collector(text: &str) -> Result<KeyUrl, ValueError> {
 }
 
 impl TracingWritten {
+    /// The file with the CAs that sign the collector's certificate.
+    pub(crate) fn ca(&self) -> Option<&Located<PathBuf>> {
+        self.ca.as_ref()
+    }
+
     /// Adds mistakes about options that have no effect on how the collector is reached.
     pub(crate) fn check(&self, reader: &mut Reader<'_>) {
         let is_plain = self.collector.as_ref().is_some_and(|url| url.server.scheme != Scheme::Https);

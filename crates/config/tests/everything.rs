@@ -264,7 +264,16 @@ b3 = "multi"
 memory = "512MiB"
 concurrency = { latency_floor = "1s", tolerance = "500%", min = 4, crowd = 8, crowd_latency = "2s", window = "1s", samples_min = 1 }
 
-[log]
+[request_id]
+header = "X-Correlation-Id"
+follow = "nobody"
+form = "trace"
+
+[[log]]
+target = "stdout"
+format = "json"
+
+[[log]]
 target = "/var/log/vanward/access.log"
 format = '{"client":$client,"price in $$":"$header.X-Price"}'
 mask = ["token"]

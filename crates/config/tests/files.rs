@@ -110,6 +110,21 @@ fn files_are_joined_in_the_order_of_their_inclusion() {
 }
 
 #[test]
+fn logs_of_several_files_are_joined_unless_one_is_a_single_table() {
+    let here = Here::with([
+        ("etc/many.toml", "[[log]]\ntarget = \"/a/b\"\n"),
+        ("etc/one.toml", "[log]\ntarget = \"/a/c\"\n"),
+    ]);
+    let with =
+        |file: &str, log: &str| format!("include = \"{file}\"\n{LISTEN}{SITE}{log}\ntarget = \"stdout\"\n");
+    assert_eq!(here.config(&with("many.toml", "[[log]]")).access_logs.len(), 2);
+    for (file, log) in [("many.toml", "[log]"), ("one.toml", "[[log]]"), ("one.toml", "[log]")] {
+        let mistakes = here.mistakes(&with(file, log));
+        assert!(mistakes.len() == 1 && mistakes[0].contains("log is there twice"), "{mistakes:?}");
+    }
+}
+
+#[test]
 fn one_pattern_may_be_text_and_match_nothing() {
     let here = Here::with([("/srv/a.toml", SITE)]);
     let all = format!("include = \"none/*.toml\"\n{LISTEN}{SITE}");

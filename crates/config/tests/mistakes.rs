@@ -27,7 +27,7 @@ fn one_mistake_each() {
         (
             "worker = 2",
             "4:1: unknown key \"worker\" in the file; did you mean \"workers\"? Expected include, workers, wakeup_coalescing, admin, metrics, dashboard, dashboard_write, dashboard_token_file, dashboard_hosts, error_pages, \
-             trusted_proxies, listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, log, tracing or messages",
+             trusted_proxies, listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, request_id, log, tracing or messages",
         ),
         ("workers = 0", "4:11: workers: 0 is too small; expected a whole number, 1 to 1024"),
         ("workers = \"all\"", "4:11: workers: this is a string; expected a whole number, 1 to 1024"),
@@ -146,6 +146,20 @@ fn one_mistake_each() {
              a file or stdout as the target",
         ),
         (
+            "[[log]]\ntarget = \"/a/b\"\n[[log]]\ntarget = \"stdout\"\n[[log]]\ntarget = \"/a/b\"",
+            "9:10: target: the log at line 5 writes there as well; expected a file for each log",
+        ),
+        ("log = \"stdout\"", "4:7: log is a string; expected a table [log], or several [[log]]"),
+        (
+            "[request_id]\nheader = \"X Y\"",
+            "5:10: header: \"X Y\" is no name of a header field; names are letters, digits and -; expected the name of a \
+             header field such as X-Tenant",
+        ),
+        (
+            "[request_id]\nform = \"trace\"",
+            "5:8: form: without [tracing] requests have no trace ID; expected [tracing], or another form",
+        ),
+        (
             "[log]\ntarget = \"stdout\"\nquery = \"none\"",
             "6:9: query: unknown word \"none\"; did you mean \"off\"? Expected \"full\", \"masked\" or \"off\"",
         ),
@@ -165,7 +179,7 @@ fn one_mistake_each() {
         (
             "[tls]\ncert = \"a\"",
             "4:2: unknown key \"tls\" in the file; it is an option of [[listen]] and [upstream.NAME]; expected include, workers, wakeup_coalescing, admin, metrics, dashboard, dashboard_write, dashboard_token_file, dashboard_hosts, error_pages, trusted_proxies, \
-             listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, log, tracing or messages",
+             listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, request_id, log, tracing or messages",
         ),
     ] {
         let expected: Vec<&str> = Some(expected).filter(|line| !line.is_empty()).into_iter().collect();

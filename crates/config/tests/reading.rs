@@ -137,7 +137,7 @@ fn every_option_is_taken() {
     };
     assert_eq!(config.limits, limits);
     let target = LogTarget::File("/var/log/vanward.log".into());
-    assert_eq!(config.access_log, Some(AccessLog::new(target, LogFormat::Json)));
+    assert_eq!(config.access_logs, [AccessLog::new(target, LogFormat::Json)]);
 }
 
 fn pair(name: &str) -> KeyPair {

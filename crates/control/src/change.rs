@@ -26,7 +26,7 @@ use crate::certificates;
 use crate::control_listener::{Listener, PageAddress};
 use crate::handover::{self, Handover, Inheritance, Purpose};
 use crate::metrics::Metrics;
-use crate::open_log::open_log;
+use crate::open_log::open_logs;
 use crate::runtime_overrides::{Amendment, MaintenanceRefusal, Refusal, ReshapeRefusal, RuntimeOverrides};
 use crate::server_changes;
 use crate::{Reread, StartError, speak};
@@ -242,7 +242,7 @@ impl Control {
         let (next, opened) = self.open(&plan.config, &[], inherited)?;
         plan.know_ports(next.iter().map(|open| open.bound.port()));
         let own = self.open_own(&plan.config, inherited)?;
-        let log = plan.config.access_log.as_ref().map(open_log).transpose()?;
+        let log = open_logs(&plan.config.access_logs)?;
         speak(&plan.config.messages);
         self.listen_own(own);
         self.metrics.tell_of(log.as_ref());
@@ -570,9 +570,9 @@ impl Control {
         let open = lock(&self.held).open.clone();
         let (next, opened) = self.open(&plan.config, &open, inherited)?;
         let own = self.open_own(&plan.config, inherited)?;
-        let wanted_log = plan.config.access_log.as_ref();
-        let is_same_log = wanted_log == before.config.access_log.as_ref();
-        let log = if is_same_log { None } else { Some(wanted_log.map(open_log).transpose()?) };
+        let wanted_logs = &plan.config.access_logs;
+        let is_same_log = *wanted_logs == before.config.access_logs;
+        let log = if is_same_log { None } else { Some(open_logs(wanted_logs)?) };
 
         self.listen_own(own);
         plan.places = self.metrics.places(&plan);
@@ -748,7 +748,7 @@ mod tests {
         let any = "127.0.0.1:0".parse().expect("is an address");
         let server = "http://127.0.0.1:1".parse().expect("is a URL");
         let servers = Settings::for_servers(vec![any], vec![server]);
-        Config::new(Settings { access_log: log, ..servers }).expect("it is valid")
+        Config::new(Settings { access_logs: log.into_iter().collect(), ..servers }).expect("it is valid")
     }
 
     /// The process that takes over would not know of it.

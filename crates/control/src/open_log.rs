@@ -1,4 +1,4 @@
-//! Opens the access log as it is configured.
+//! Opens the access logs as they are configured.
 
 use std::io;
 
@@ -8,22 +8,32 @@ use tls::ClientSide;
 
 use crate::StartError;
 
-/// Opens the access log. A receiver of lines need not be there yet; a file has to be writable.
-pub(crate) fn open_log(config: &config::AccessLog) -> Result<AccessLog, StartError> {
+/// Opens the access logs; `None` if there is none. A receiver of lines need not be there yet; a file has to be writable.
+pub(crate) fn open_logs(configs: &[config::AccessLog]) -> Result<Option<AccessLog>, StartError> {
+    if configs.is_empty() {
+        return Ok(None);
+    }
+    let failed = |place: usize, error| StartError::Log { target: configs[place].target.to_string(), error };
+    let mut targets = Vec::with_capacity(configs.len());
+    for (place, config) in configs.iter().enumerate() {
+        let lines = LogLines::new(config.format.clone(), config.masks.clone());
+        targets.push((target(config).map_err(|error| failed(place, error))?, lines));
+    }
+    AccessLog::open(targets).map(Some).map_err(|(place, error)| failed(place, error))
+}
+
+fn target(config: &config::AccessLog) -> io::Result<Target> {
     let rotation = config.rotation.map(|rotation| Rotation {
         bytes: rotation.bytes,
         every: rotation.every,
         keep: rotation.keep,
     });
-    let (target, name) = match &config.target {
-        LogTarget::Stdout => (Ok(Target::Stdout), "stdout".to_owned()),
-        LogTarget::File(path) => (Ok(Target::File(path.clone(), rotation)), path.display().to_string()),
-        LogTarget::Journal => (Ok(Target::Journal(None)), "journald".to_owned()),
-        LogTarget::Syslog(receiver) => (syslog(receiver, &config.syslog), "syslog".to_owned()),
-    };
-    let lines = LogLines::new(config.format.clone(), config.masks.clone());
-    let opened = target.and_then(|target| AccessLog::open(target, lines));
-    opened.map_err(|error| StartError::Log { target: name, error })
+    match &config.target {
+        LogTarget::Stdout => Ok(Target::Stdout),
+        LogTarget::File(path) => Ok(Target::File(path.clone(), rotation)),
+        LogTarget::Journal => Ok(Target::Journal(None)),
+        LogTarget::Syslog(receiver) => syslog(receiver, &config.syslog),
+    }
 }
 
 fn syslog(receiver: &SyslogReceiver, options: &SyslogOptions) -> io::Result<Target> {

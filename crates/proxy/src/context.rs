@@ -48,6 +48,8 @@ pub(crate) mod web_call;
 pub mod under_way;
 /// Traces: which are recorded, and their spans.
 pub mod tracing;
+/// IDs of requests.
+pub(crate) mod request_id;
 /// QUIC endpoints of a worker.
 pub(crate) mod quic_hosts;
 /// The processes of an upgrade that share QUIC sockets.

@@ -109,7 +109,7 @@ fn allocations_of(case: &Case, log: Option<AccessLog>) -> usize {
     let mut config = Settings::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![server]);
     config.workers = Some(1.try_into().expect("is not zero"));
     config.metrics = log.is_some().then(|| ([127, 0, 0, 1], 0).into());
-    config.access_log = log;
+    config.access_logs = log.into_iter().collect();
     if case.is_cached {
         config.cache = Some(CacheStore::of(64 << 20));
         config.routes[0].cache = Some(cache::Policy::default());

@@ -2,7 +2,9 @@
 //!
 //! Not here: what counts as a failure and its log word (the proxy decides), and any network (others serve the text).
 
-/// The access log: hands lines from the workers to the writer thread.
+/// The access logs together.
+mod logs;
+/// One access log: hands lines from the workers to the writer thread.
 mod log;
 /// The thread that writes the access log.
 mod writer;
@@ -61,11 +63,13 @@ pub use file::Rotation;
 pub use histogram::{BUCKETS, Histogram};
 pub use history::{History, Requests, SAMPLE_PERIOD, Sample};
 pub use hour::{HOUR_POINTS, Point};
-pub use log::{AccessLog, Target, WorkerLog};
+pub use log::Target;
+pub use logline::hexadecimal;
 pub use logline::{
     Addresses, ClientTls, Entry, Format, Headers, Injected, Lines as LogLines, Masks, Needs, Query, Retried,
     Version, WHOLE,
 };
+pub use logs::{AccessLog, WorkerLog};
 pub use process::Process;
 pub use series::{
     AuthCell, CacheCell, Classes, ListenerCell, MirrorCell, Place, Rare, RouteCell, Series, SeriesReader,

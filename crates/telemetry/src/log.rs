@@ -1,4 +1,4 @@
-//! The access log. A worker formats lines into its own buffer, and hands it over when full or at its tick; a thread
+//! One access log. A worker formats lines into its own buffer, and hands it over when full or at its tick; a thread
 //! writes it, and returns the buffer. A worker never waits: if the queue is full, it keeps its lines, and drops and
 //! counts those that no longer fit.
 
@@ -23,11 +23,11 @@ use crate::writer::{Sink, Writer};
 /// A buffer that holds this much is handed over without waiting for the tick.
 const BATCH_BYTES: usize = 64 * 1024;
 /// Buffers on their way to the writer, from all workers: 4 MiB of lines.
-const QUEUE_BATCHES: usize = 64;
+pub(crate) const QUEUE_BATCHES: usize = 64;
 /// Empty buffers that wait for one worker; more are freed.
 const SPARE_BATCHES: usize = 4;
 /// How long the end of a worker, or of the log, waits for a writer that is behind.
-const END_PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const END_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The destination of the access log.
 pub enum Target {
@@ -44,9 +44,9 @@ pub enum Target {
     Writer(Box<dyn Write + Send>),
 }
 
-/// The access log. Clones share one writer thread; `close` the log last to be sure that every line is written.
+/// A log. Clones share one writer thread; `close` the log last to be sure that every line is written.
 #[derive(Clone)]
-pub struct AccessLog {
+pub(crate) struct Log {
     queue: SyncSender<Message>,
     format: Arc<Lines>,
     state: Arc<State>,
@@ -78,9 +78,9 @@ pub(crate) enum Message {
     Close,
 }
 
-impl AccessLog {
+impl Log {
     /// Opens `target` and starts the thread that writes to it.
-    pub fn open(target: Target, lines: Lines) -> io::Result<Self> {
+    pub(crate) fn open(target: Target, lines: Lines) -> io::Result<Self> {
         Self::open_with(target, lines, Box::new(message::Sink(message::Level::Error)))
     }
 
@@ -111,10 +111,9 @@ impl AccessLog {
     }
 
     /// The log of one worker.
-    #[must_use]
-    pub fn for_worker(&self) -> WorkerLog {
+    pub(crate) fn for_worker(&self) -> LogOfWorker {
         let (home, spares) = sync_channel(SPARE_BATCHES);
-        WorkerLog {
+        LogOfWorker {
             queue: self.queue.clone(),
             format: Arc::clone(&self.format),
             state: Arc::clone(&self.state),
@@ -126,37 +125,20 @@ impl AccessLog {
     }
 
     /// Reopens the file by its name, as after a rotation. If that fails, the old file is kept, and a message says so.
-    pub fn reopen(&self) {
+    pub(crate) fn reopen(&self) {
         self.state.reopen.store(true, Ordering::Release);
         // When the queue is full the writer will look soon in any case.
         drop(self.queue.try_send(Message::Wake));
     }
 
     /// The number of lines lost so far: the writer was behind, the target failed, or the log was already closed.
-    #[must_use]
-    pub fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         self.state.dropped.load(Ordering::Relaxed)
     }
 
-    /// Writes the lines that workers handed over, and ends the thread. Waits at most two seconds for a target that
-    /// accepts nothing. Workers drop their logs first; lines that they record later are counted as dropped.
-    pub fn close(self) {
-        self.close_within(END_PATIENCE);
-    }
-
-    /// Closes a log that the workers have given back, while they go on running. Waits for at most two seconds, so that
-    /// no worker has to.
-    pub fn close_after(self, workers: Vec<WorkerLog>) {
-        let deadline = Instant::now() + END_PATIENCE;
-        workers.into_iter().for_each(|worker| worker.end_by(deadline));
-        self.close_by(deadline);
-    }
-
-    fn close_within(self, patience: Duration) {
-        self.close_by(Instant::now() + patience);
-    }
-
-    fn close_by(self, deadline: Instant) {
+    /// Writes the lines that workers handed over, and ends the thread. Waits for a target that accepts nothing, but not
+    /// longer. Workers drop their logs first; lines that they record later are counted as dropped.
+    pub(crate) fn close_by(self, deadline: Instant) {
         let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         if send_by(deadline, &self.queue, Message::Close).is_err() {
             return;
@@ -168,8 +150,8 @@ impl AccessLog {
     }
 }
 
-/// The access log of one worker. Dropping it hands over its lines.
-pub struct WorkerLog {
+/// The log of one worker. Dropping it hands over its lines.
+pub(crate) struct LogOfWorker {
     queue: SyncSender<Message>,
     format: Arc<Lines>,
     state: Arc<State>,
@@ -179,15 +161,14 @@ pub struct WorkerLog {
     home: SyncSender<Vec<u8>>,
 }
 
-impl WorkerLog {
+impl LogOfWorker {
     /// What has to be found out for a line.
-    #[must_use]
-    pub fn needs(&self) -> Needs {
+    pub(crate) fn needs(&self) -> Needs {
         self.format.needs()
     }
 
     /// Appends the line of a request that ended at `now`.
-    pub fn record(&mut self, entry: &Entry<'_>, now: SystemTime) {
+    pub(crate) fn record(&mut self, entry: &Entry<'_>, now: SystemTime) {
         if self.lines.len() >= BATCH_BYTES && !self.hand_over() {
             self.state.dropped.fetch_add(1, Ordering::Relaxed);
             return;
@@ -200,7 +181,7 @@ impl WorkerLog {
     }
 
     /// Hands over the buffered lines. Called at the worker's tick, about ten times a second.
-    pub fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         if !self.lines.is_empty() {
             self.hand_over();
         }
@@ -232,8 +213,8 @@ impl WorkerLog {
     }
 }
 
-impl WorkerLog {
-    fn end_by(mut self, deadline: Instant) {
+impl LogOfWorker {
+    pub(crate) fn end_by(mut self, deadline: Instant) {
         self.hand_over_by(deadline);
     }
 
@@ -248,7 +229,7 @@ impl WorkerLog {
     }
 }
 
-impl Drop for WorkerLog {
+impl Drop for LogOfWorker {
     /// Waits for a writer that is behind: where the worker ends. One that goes on gives it away instead.
     fn drop(&mut self) {
         self.hand_over_by(Instant::now() + END_PATIENCE);
@@ -275,7 +256,7 @@ pub(crate) fn count_lines(lines: &[u8]) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::net::{IpAddr, Ipv4Addr};
     use std::time::UNIX_EPOCH;
 
@@ -293,21 +274,25 @@ mod tests {
         ..Entry::new(IpAddr::V4(Ipv4Addr::LOCALHOST))
     };
 
+    fn patience() -> Instant {
+        Instant::now() + END_PATIENCE
+    }
+
     /// Keeps what is written; each write first takes a permit, where there are permits to take.
     #[derive(Clone, Default)]
-    struct Kept {
+    pub(crate) struct Kept {
         bytes: Arc<Mutex<Vec<u8>>>,
         permits: Option<Arc<Mutex<Receiver<()>>>>,
     }
 
     impl Kept {
         /// Writes wait until the sender is dropped.
-        fn gated() -> (Self, SyncSender<()>) {
+        pub(crate) fn gated() -> (Self, SyncSender<()>) {
             let (gate, permits) = sync_channel(0);
             (Self { permits: Some(Arc::new(Mutex::new(permits))), ..Self::default() }, gate)
         }
 
-        fn text(&self) -> String {
+        pub(crate) fn text(&self) -> String {
             String::from_utf8(self.bytes.lock().expect("not poisoned").clone()).expect("text")
         }
     }
@@ -326,9 +311,9 @@ mod tests {
         }
     }
 
-    fn open(target: &Kept, complaints: &Kept) -> AccessLog {
+    fn open(target: &Kept, complaints: &Kept) -> Log {
         let target = Target::Writer(Box::new(target.clone()));
-        AccessLog::open_with(target, Lines::new(Format::Json, Masks::default()), Box::new(complaints.clone()))
+        Log::open_with(target, Lines::new(Format::Json, Masks::default()), Box::new(complaints.clone()))
             .expect("a thread can be started")
     }
 
@@ -352,7 +337,7 @@ mod tests {
             }
         });
         let dropped = log.dropped();
-        log.close();
+        log.close_by(patience());
         assert_eq!((dropped, complaints.text().as_str()), (0, ""));
 
         let mut numbers: Vec<u64> = Vec::new();
@@ -377,7 +362,7 @@ mod tests {
         drop(gate);
         drop(worker);
         let state = Arc::clone(&log.state);
-        log.close();
+        log.close_by(patience());
 
         let dropped = state.dropped.load(Ordering::Relaxed);
         assert_eq!(dropped, 10);
@@ -398,7 +383,7 @@ mod tests {
         assert_eq!(log.dropped(), 0);
         drop(gate);
         drop(worker);
-        log.close();
+        log.close_by(patience());
         assert_eq!(target.text().lines().count(), QUEUE_BATCHES + 2);
     }
 
@@ -423,7 +408,7 @@ mod tests {
         let (target, complaints) = (Kept::default(), Kept::default());
         let log = open(&target, &complaints);
         let (mut worker, clone) = (log.for_worker(), log.clone());
-        log.close();
+        log.close_by(patience());
         worker.record(&ENTRY, UNIX_EPOCH);
         worker.flush();
         worker.record(&ENTRY, UNIX_EPOCH);
@@ -441,7 +426,8 @@ mod tests {
         });
         let state = Arc::clone(&log.state);
         drop(gate);
-        log.close_after(workers.into());
+        workers.into_iter().for_each(|worker| worker.end_by(patience()));
+        log.close_by(patience());
         assert_eq!((target.text().lines().count(), state.dropped.load(Ordering::Relaxed)), (2, 0));
 
         let ((target, gate), complaints) = (Kept::gated(), Kept::default());
@@ -456,7 +442,7 @@ mod tests {
         let dropped = log.dropped();
         assert!((1..=2).contains(&dropped), "{dropped}");
         drop(gate);
-        log.close();
+        log.close_by(patience());
         assert_eq!(target.text().lines().count() as u64 + dropped, QUEUE_BATCHES as u64 + 2);
     }
 
@@ -467,7 +453,7 @@ mod tests {
         let mut worker = log.for_worker();
         worker.record(&ENTRY, UNIX_EPOCH);
         worker.flush();
-        log.close_within(Duration::from_millis(1));
+        log.close_by(Instant::now() + Duration::from_millis(1));
         drop(gate);
     }
 }

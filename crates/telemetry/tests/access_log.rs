@@ -33,10 +33,10 @@ fn a_file_is_appended_to() {
     let directory = scratch("appended");
     let path = directory.join("access.log");
     for target in [b"/first", b"/again"] {
-        let log = AccessLog::open(
+        let log = AccessLog::open(vec![(
             Target::File(path.clone(), None),
             LogLines::new(Format::Extended, Masks::default()),
-        )
+        )])
         .expect("opens");
         record(&mut log.for_worker(), target);
         log.close();
@@ -51,9 +51,11 @@ fn a_file_is_appended_to() {
 fn a_rotated_file_is_followed_by_a_new_one() {
     let directory = scratch("rotated");
     let (path, rotated) = (directory.join("access.log"), directory.join("access.log.1"));
-    let log =
-        AccessLog::open(Target::File(path.clone(), None), LogLines::new(Format::Extended, Masks::default()))
-            .expect("opens");
+    let log = AccessLog::open(vec![(
+        Target::File(path.clone(), None),
+        LogLines::new(Format::Extended, Masks::default()),
+    )])
+    .expect("opens");
     let mut worker = log.for_worker();
     record(&mut worker, b"/before");
     worker.flush();
@@ -73,10 +75,10 @@ fn a_rotated_file_is_followed_by_a_new_one() {
 
 #[test]
 fn a_full_disk_costs_lines_not_the_process() {
-    let log = AccessLog::open(
+    let log = AccessLog::open(vec![(
         Target::File("/dev/full".into(), None),
         LogLines::new(Format::Json, Masks::default()),
-    )
+    )])
     .expect("opens");
     let counter = log.clone();
     let mut worker = log.for_worker();
@@ -92,8 +94,9 @@ fn a_full_disk_costs_lines_not_the_process() {
 #[test]
 fn a_directory_that_is_not_there_is_told_at_once() {
     let missing = scratch("missing").join("nowhere").join("access.log");
-    let error = AccessLog::open(Target::File(missing, None), LogLines::new(Format::Json, Masks::default()))
-        .err()
-        .expect("refused");
-    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+    let error =
+        AccessLog::open(vec![(Target::File(missing, None), LogLines::new(Format::Json, Masks::default()))])
+            .err()
+            .expect("refused");
+    assert_eq!((error.0, error.1.kind()), (0, std::io::ErrorKind::NotFound));
 }

@@ -22,7 +22,7 @@ fn syslog(receiver: SyslogReceiver) -> Target {
 
 fn open(target: Target) -> AccessLog {
     let format = Format::new("$status $path", &[]).expect("a format");
-    AccessLog::open(target, LogLines::new(format, Masks::default())).expect("opens")
+    AccessLog::open(vec![(target, LogLines::new(format, Masks::default()))]).expect("opens")
 }
 
 fn record(log: &mut WorkerLog, status: u16) {

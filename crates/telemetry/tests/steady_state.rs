@@ -19,7 +19,7 @@ fn a_line_allocates_nothing() {
         Format::new(template, &[]).expect("a format"),
     ] {
         let lines = LogLines::new(format.clone(), Masks::default());
-        let log = AccessLog::open(Target::Writer(Box::new(std::io::sink())), lines).expect("opens");
+        let log = AccessLog::open(vec![(Target::Writer(Box::new(std::io::sink())), lines)]).expect("opens");
         let mut worker = log.for_worker();
         let mut entry = Entry {
             method: b"GET",

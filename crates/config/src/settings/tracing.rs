@@ -1,4 +1,4 @@
-//! Settings of traces.
+//! Settings of traces and of request IDs.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub struct Tracing {
     pub b3: B3,
 }
 
-/// Callers whose decision about recording a trace holds here as well.
+/// Callers whose decision about recording a trace, or whose ID of a request, holds here as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FollowCallers {
     /// Trusted proxies.
@@ -38,7 +38,7 @@ pub enum FollowCallers {
     Trusted,
     /// All clients.
     All,
-    /// None: each trace is decided about here.
+    /// None: all is decided here.
     Nobody,
 }
 
@@ -52,4 +52,35 @@ pub enum B3 {
     Single,
     /// They are read, and written as several fields.
     Multi,
+}
+
+/// The IDs of requests, for `$request_id` and the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestIds {
+    /// The field in which callers send the ID of a request.
+    pub header: String,
+    /// Whose ID is taken.
+    pub follow: FollowCallers,
+    /// The form of those that are made here.
+    pub form: IdForm,
+}
+
+impl Default for RequestIds {
+    fn default() -> Self {
+        Self { header: "X-Request-Id".to_owned(), follow: FollowCallers::Trusted, form: IdForm::Hex }
+    }
+}
+
+/// The form of a request ID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IdForm {
+    /// 32 random hexadecimal digits.
+    #[default]
+    Hex,
+    /// A random UUID (RFC 9562 §5.4).
+    Uuid,
+    /// A UUID that begins with the time (RFC 9562 §5.7).
+    Uuid7,
+    /// The ID of the request's trace.
+    Trace,
 }

@@ -63,7 +63,7 @@ fn a_log_that_is_not_used_any_more_is_given_away() {
     let proxy = start(
         Config::new(Settings {
             workers: Some(const { std::num::NonZeroUsize::new(1).unwrap() }),
-            access_log: Some(config::AccessLog::new(target, config::LogFormat::Json)),
+            access_logs: vec![config::AccessLog::new(target, config::LogFormat::Json)],
             ..Settings::for_servers(vec![any], vec![server])
         })
         .expect("is valid"),

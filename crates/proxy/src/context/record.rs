@@ -502,12 +502,16 @@ impl<'a> Record<'a> {
         let policies = route.and_then(|route| route.policies.as_deref());
         let upstream = self.server.map(|(upstream, _)| &plan.upstreams[upstream]);
         let server = |index: usize| Some(upstream?.servers.get(index)?.authority.as_str());
+        let told;
         let retried = match self.retries {
-            0 => [Retried { server: "", cause: "" }; RETRIES_NOTED],
-            _ => self.retried.map(|(index, failure)| Retried {
-                server: server(usize::from(index)).unwrap_or_default(),
-                cause: failure.facts().word,
-            }),
+            0 => &[][..],
+            retries => {
+                told = self.retried.map(|(index, failure)| Retried {
+                    server: server(usize::from(index)).unwrap_or_default(),
+                    cause: failure.facts().word,
+                });
+                &told[..usize::from(retries).min(RETRIES_NOTED)]
+            }
         };
         let sent = Sent { request: Fields::of(&request.head, request.head_bytes()), response: &self.head };
         let entry = Entry {
@@ -526,7 +530,7 @@ impl<'a> Record<'a> {
             upstream_total: self.since_attempt(self.upstream_ended),
             is_upstream_reused: self.server.map(|_| self.is_reused),
             retries: self.retries,
-            retried: &retried[..usize::from(self.retries).min(RETRIES_NOTED)],
+            retried,
             queued: self.detours.queued,
             session_moved: self.detours.session_moved.map(|(reason, from)| (reason, from.and_then(server))),
             shed: self.detours.shed,
@@ -604,15 +608,15 @@ impl<'a> Record<'a> {
 
     /// By what servers know a request: the name that it was given here, or the one that it came with and that passes on.
     fn request_id<'r>(&self, request: &'r Request, policies: Option<&Policies>) -> &'r [u8] {
-        const NAME: &[u8] = b"x-request-id";
+        let name = self.ctx.snapshot.plan.config.request_ids.header.as_bytes();
         if !request.texts.id.is_empty() {
             return &request.texts.id;
         }
-        let is_removed = policies.is_some_and(|policies| policies.settings.request_headers.remove(NAME));
+        let is_removed = policies.is_some_and(|policies| policies.settings.request_headers.remove(name));
         if request.head.len == 0 || is_removed {
             return b"";
         }
-        seen::line(&request.head, request.head_bytes(), NAME).unwrap_or_default()
+        seen::line(&request.head, request.head_bytes(), name).unwrap_or_default()
     }
 }
 

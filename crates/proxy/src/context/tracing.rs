@@ -59,11 +59,7 @@ impl Tracing {
     }
 
     fn is_sampled(&self, caller: Option<&Caller>, is_trusted: bool, trace_id: u128) -> bool {
-        let follows = match self.settings.follow {
-            FollowCallers::Trusted => is_trusted,
-            FollowCallers::All => true,
-            FollowCallers::Nobody => false,
-        };
+        let follows = follows(self.settings.follow, is_trusted);
         let decided = caller.and_then(|caller| caller.is_sampled).filter(|_| follows);
         decided.unwrap_or((trace_id as u64 & ((1 << RANDOM_BITS) - 1)) < self.threshold)
     }
@@ -85,6 +81,15 @@ impl Tracing {
     /// Hands spans over. Returns whether there was room.
     pub(crate) fn hand_over(&self, spans: Spans) -> bool {
         self.ended.try_send(spans).is_ok()
+    }
+}
+
+/// Whether what a caller has decided holds here.
+pub(crate) fn follows(whom: FollowCallers, is_trusted: bool) -> bool {
+    match whom {
+        FollowCallers::Trusted => is_trusted,
+        FollowCallers::All => true,
+        FollowCallers::Nobody => false,
     }
 }
 

@@ -3,7 +3,6 @@
 //! The crate `route` makes the decisions; texts for the request are kept in the exchange slot.
 
 use std::cell::Cell;
-use std::io::Write;
 use std::net::IpAddr;
 
 use balance::Parts;
@@ -20,7 +19,9 @@ use crate::context::failure::Failure;
 use crate::context::plan::Policies;
 use crate::context::plan::{SplitAsking, SplitKey};
 use crate::context::proxy_status::{self, Source};
+use crate::context::request_id;
 use crate::context::seen::{self, Fields};
+use crate::context::tracing;
 use crate::forward::answer;
 
 /// Length of a name that a request may bring along.
@@ -412,19 +413,24 @@ fn captures(policies: &Policies, has_groups: bool, path: &[u8]) -> Option<Captur
     pattern.captures_of_path(path)
 }
 
-/// Takes the request ID that a trusted proxy sent, or creates one.
+/// Takes the request ID that the caller sent, if it is followed, or makes one.
 #[inline(never)]
 pub(crate) fn name_request(ctx: &ExchangeContext<'_>, request: &mut Request) {
     let mut id = std::mem::take(&mut request.texts.id);
     id.clear();
+    let ids = &ctx.snapshot.plan.config.request_ids;
     let fields = Fields::of(&request.head, request.head_bytes());
-    let brought = if ctx.client.is_trusted { route::Fields::value(&fields, b"x-request-id") } else { None };
+    let is_followed = tracing::follows(ids.follow, ctx.client.is_trusted);
+    let brought = is_followed.then(|| route::Fields::value(&fields, ids.header.as_bytes())).flatten();
     let is_name = |value: &&[u8]| {
         (1..=REQUEST_ID_BYTES_MAX).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic)
     };
     match brought.filter(is_name) {
         Some(brought) => id.extend_from_slice(brought),
-        None => drop(write!(id, "{:032x}", fastrand::u128(..))),
+        None => {
+            let trace = request.texts.trace.map(|trace| trace.trace_id);
+            request_id::make(ids.form, trace, ctx.worker.unix_ms(), &mut id);
+        }
     }
     request.texts.id = id;
 }

@@ -25,7 +25,7 @@ pub(crate) fn logged_with(
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("access.log");
     let scene = Scene::with(|config| {
-        config.access_log = Some(AccessLog::new(LogTarget::File(path.clone()), format));
+        config.access_logs = vec![AccessLog::new(LogTarget::File(path.clone()), format)];
         config.timeouts.upstream_first_byte = Duration::from_secs(2);
         change(config);
     });
@@ -61,6 +61,17 @@ fn a_request_is_a_line_of_the_combined_format() {
     let request = "] \"GET /a?b HTTP/1.1\" 200 2 \"http://from/\" \"me \\\"quoted\\\"\" host=\"test\"";
     assert!(line.contains(request), "{line}");
     assert!(!line.contains("cause="), "{line}");
+}
+
+#[test]
+fn each_log_has_every_request_in_its_own_format() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let other = directory.path().join("other.log");
+    let format = LogFormat::new("$status $cause", &[]).expect("a format");
+    let another = AccessLog::new(LogTarget::File(other.clone()), format);
+    let first = logged_with(LogFormat::Combined, |config| config.access_logs.push(another), ask);
+    assert!(first.len() == 1 && first[0].contains("\"GET /a?b HTTP/1.1\" 200 2"), "{first:#?}");
+    assert_eq!(lines(&other), ["200 -"]);
 }
 
 #[test]

@@ -161,7 +161,7 @@ fn a_unix_socket_takes_headers_too() {
     let mut log = None;
     let scene = Scene::with(1, |set| {
         let path = set.directory.join("access.log");
-        set.config.access_log = Some(AccessLog::new(LogTarget::File(path.clone()), LogFormat::Json));
+        set.config.access_logs = vec![AccessLog::new(LogTarget::File(path.clone()), LogFormat::Json)];
         set.config.listeners[0] = crate::scene::unix_listener(set.directory.join("front"));
         set.config.listeners[0].proxy_protocol = vec!["127.0.0.1/32".parse().expect("is a network")];
         set.config.trusted_proxies = vec!["127.0.0.1/32".parse().expect("is a network")];

@@ -33,7 +33,7 @@ impl Set {
     /// Logs as JSON, to this file.
     pub(crate) fn logs(&mut self) -> PathBuf {
         let path = self.directory.join("access.log");
-        self.config.access_log = Some(AccessLog::new(LogTarget::File(path.clone()), LogFormat::Json));
+        self.config.access_logs = vec![AccessLog::new(LogTarget::File(path.clone()), LogFormat::Json)];
         path
     }
 }

@@ -49,7 +49,7 @@ fn logged(change: impl FnOnce(&mut Settings), talk: impl FnOnce(&Scene, &mut End
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("access.log");
     let scene = Scene::with(Protocol::Http1, 1, |config| {
-        config.access_log = Some(AccessLog::new(LogTarget::File(path.clone()), LogFormat::Json));
+        config.access_logs = vec![AccessLog::new(LogTarget::File(path.clone()), LogFormat::Json)];
         change(config);
     });
     let mut client = scene.client();

@@ -13,7 +13,7 @@ pub(crate) fn logged(protocol: Protocol, talk: impl FnOnce(&Scene)) -> Vec<Value
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("access.log");
     let scene = Scene::with(protocol, 1, |config| {
-        config.access_log = Some(AccessLog::new(LogTarget::File(path.clone()), LogFormat::Json));
+        config.access_logs = vec![AccessLog::new(LogTarget::File(path.clone()), LogFormat::Json)];
     });
     talk(&scene);
     let Scene { running, .. } = scene;
@@ -111,7 +111,7 @@ fn a_stream_is_logged_like_any_request() {
     let path = directory.path().join("access.log");
     let scene = Scene::with(Protocol::Http2, 1, |config| {
         let target = LogTarget::File(path.clone());
-        config.access_log = Some(AccessLog::new(target, LogFormat::Json));
+        config.access_logs = vec![AccessLog::new(target, LogFormat::Json)];
     });
     let mut client = scene.client();
     client.sends([headers(1, FIELDS), last_data(1, "hello")].concat());

@@ -12,6 +12,8 @@ mod tunnels;
 mod refusals;
 /// The ends of connections: idle, reload, drain.
 mod ends;
+/// Together with traces, logs, cache, faults, sessions and reloads.
+mod together;
 /// Clients that mean harm.
 mod hostile;
 /// Emulated paths: datagrams that are lost, late or twice.

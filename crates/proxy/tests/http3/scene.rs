@@ -87,5 +87,6 @@ fn text(workers: usize, listen: &str, more: &str, server: &TcpListener, director
         "workers = {workers}\n{more}\n[upstream.app]\nservers = [\"http://{server}\"]\n\
          [[listen]]\n{address}tls = {{ self_signed = true }}\n{listen}\n"
     );
+    let text = text.replace("{server}", &server.to_string());
     text.replace("{dir}", &directory.path().display().to_string())
 }

@@ -1,7 +1,7 @@
 //! What a server sees of a request, and a client of a response, where the route changes them.
 
 use testkit::http2::frame::{data, headers, last_headers};
-use testkit::scene::{Asked, BOTH, Client, Scene, get};
+use testkit::scene::{Asked, BOTH, Client, Scene, Spoken, get};
 use testkit::text::OK;
 
 fn line<'a>(head: &'a str, name: &str) -> Option<&'a str> {
@@ -173,6 +173,25 @@ fn what_is_removed_is_in_no_trailer_and_no_interim_response() {
             }
         }
     }
+}
+
+#[test]
+fn request_ids_come_in_the_field_and_the_form_that_are_configured() {
+    let with = |options: &str| format!("{EDITED}[request_id]\n{options}\n");
+    let fields = "x-correlation-id: theirs\n";
+    let id_of = |text: &str, fields: &str| {
+        let scene = Scene::new(text);
+        let (seen, _) = scene.exchange(Spoken::Http1, &Asked { fields, ..get("/") }, OK);
+        line(&seen, "x-request-id").expect("has a name").to_owned()
+    };
+    let followed = with("header = \"X-Correlation-Id\"\nfollow = \"all\"");
+    assert_eq!(id_of(&followed, fields), "theirs");
+    assert_eq!(id_of(&followed, "x-request-id: other\n").len(), 32);
+    assert_ne!(id_of(&with("header = \"X-Correlation-Id\""), fields), "theirs");
+    let nobody = with("follow = \"nobody\"").replace("192.0.2.0/24", "127.0.0.1");
+    assert_ne!(id_of(&nobody, "x-request-id: theirs\n"), "theirs");
+    let uuid = id_of(&with("form = \"uuid7\""), "");
+    assert!(uuid.len() == 36 && uuid.as_bytes()[14] == b'7', "{uuid}");
 }
 
 #[test]

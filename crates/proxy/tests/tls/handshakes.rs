@@ -202,7 +202,7 @@ fn logged(talk: impl FnOnce(&Scene)) -> Vec<serde_json::Value> {
     let scene = Scene::with(|config, _| {
         listener_tls(config).client_certificates = ClientCertificates::Required(clients.file.clone().into());
         let target = LogTarget::File(path.clone());
-        config.access_log = Some(AccessLog::new(target, LogFormat::Json));
+        config.access_logs = vec![AccessLog::new(target, LogFormat::Json)];
     });
     talk(&scene);
     scene.running.drain();

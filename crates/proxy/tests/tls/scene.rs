@@ -105,7 +105,7 @@ impl Scene {
     /// The access log, and how the proxy is told to write it.
     pub(crate) fn logs(config: &mut Settings, authority: &Authority) {
         let target = LogTarget::File(authority.path().join("access.log"));
-        config.access_log = Some(AccessLog::new(target, LogFormat::Json));
+        config.access_logs = vec![AccessLog::new(target, LogFormat::Json)];
     }
 
     /// Ends the proxy, and returns what it has logged.

@@ -43,7 +43,7 @@ fn templates_name_what_was_agreed_on_in_full_and_resumed_sessions() {
     let log = clients.path().join("access.log");
     let scene = Scene::with(|config, _| {
         listener_tls(config).client_certificates = ClientCertificates::Optional(clients.file.clone().into());
-        config.access_log = Some(AccessLog::new(LogTarget::File(log.clone()), LogFormat::Json));
+        config.access_logs = vec![AccessLog::new(LogTarget::File(log.clone()), LogFormat::Json)];
         tells(config);
     });
     let mut shown = scene.authority.client_showing(&known);

@@ -182,7 +182,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         let problems: Vec<String> = problems.into_iter().collect();
         return super::fail(super::BAD_CONFIGURATION, problems.join("\nvanward: "));
     }
-    settings.access_log = arguments.log.as_ref().map(|path| {
+    let log = arguments.log.as_ref().map(|path| {
         let target = match path.as_os_str().as_encoded_bytes() {
             b"-" => LogTarget::Stdout,
             _ => LogTarget::File(path.clone()),
@@ -194,6 +194,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         };
         AccessLog::new(target, format)
     });
+    settings.access_logs = log.into_iter().collect();
     arguments.operation.over(&mut settings);
     let config = match Config::new(settings) {
         Ok(config) => config,
