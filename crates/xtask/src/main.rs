@@ -49,6 +49,7 @@ Examples:
   cargo xtask testssl --against nginx     what a scanner finds, here in another proxy
   cargo xtask acme                        certificates of a test authority
   cargo xtask traces                      traces, as OpenTelemetry's collector gets them
+  cargo xtask logs                        the access log, as rsyslog and GoAccess read it
   cargo xtask fleet                       three instances with one configuration in etcd
   cargo xtask prometheus                  metrics, rules and the board, as Prometheus sees them
   cargo xtask toxiproxy                   the chaos proxy, by the clients of Toxiproxy
@@ -87,6 +88,8 @@ enum Command {
     Acme,
     /// Check traces with the collector of OpenTelemetry.
     Traces,
+    /// Check the access log with rsyslog and GoAccess.
+    Logs,
     /// Check three instances with one configuration in etcd, whose nodes are killed and silent in turn.
     Fleet,
     /// Check metrics, rules and the board with Prometheus, and what six faults look like.
@@ -119,6 +122,7 @@ fn main() -> ExitCode {
         Command::Testssl(arguments) => strangers::run_testssl(&arguments),
         Command::Acme => strangers::run_acme(),
         Command::Traces => strangers::run_traces(),
+        Command::Logs => strangers::run_logs(),
         Command::Fleet => strangers::run_fleet(),
         Command::Prometheus => strangers::run_prometheus(),
         Command::Toxiproxy => strangers::run_toxiproxy(),

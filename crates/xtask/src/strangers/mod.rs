@@ -1,6 +1,6 @@
 //! Tests of the proxy with programs of other projects: a conformance suite, clients and servers of another stack, a
-//! scanner, a compressor, clients of another chaos proxy, a test suite for caches, a judge of
-//! pages, test runners.
+//! scanner, a compressor, clients of another chaos proxy, readers of logs, a test suite for
+//! caches, a judge of pages, test runners.
 //!
 //! The tests of the crate `proxy` use curl and nginx.
 
@@ -26,6 +26,8 @@ mod http3;
 mod acme;
 /// Traces with OpenTelemetry's collector.
 mod traces;
+/// The access log with rsyslog and GoAccess.
+mod logs;
 /// Several instances with etcd.
 mod fleet;
 /// Metrics, rules and the board with Prometheus.
@@ -99,6 +101,10 @@ pub(crate) fn run_traces() -> Result<(), String> {
     alone(traces_step)
 }
 
+pub(crate) fn run_logs() -> Result<(), String> {
+    alone(logs_step)
+}
+
 pub(crate) fn run_fleet() -> Result<(), String> {
     alone(fleet_step)
 }
@@ -161,6 +167,9 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     }
     if may_run("traces", &[programs::GO, programs::CURL]) {
         traces_step(workspace, steps)?;
+    }
+    if may_run("logs", &[programs::RSYSLOGD, programs::GOACCESS, programs::CURL, programs::OPENSSL]) {
+        logs_step(workspace, steps)?;
     }
     if may_run("fleet", &[programs::ETCD, programs::ETCDCTL, programs::CURL]) {
         fleet_step(workspace, steps)?;
@@ -227,6 +236,11 @@ fn acme_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
 fn traces_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     let heading = "traces, as OpenTelemetry's collector gets them";
     steps.run("traces", heading, || traces::check(workspace, &Scratch::new("traces")?))
+}
+
+fn logs_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    let heading = "the access log, as rsyslog and GoAccess read it";
+    steps.run("logs", heading, || logs::check(workspace, &Scratch::new("logs")?))
 }
 
 fn fleet_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {

@@ -22,6 +22,7 @@ pub(super) const DIG: Needed = Needed { program: "dig", package: "bind9-dnsutils
 pub(super) const ETCD: Needed = Needed { program: "etcd", package: "etcd-server" };
 pub(super) const ETCDCTL: Needed = Needed { program: "etcdctl", package: "etcd-client" };
 pub(super) const GO: Needed = Needed { program: "go", package: "golang-go" };
+pub(super) const GOACCESS: Needed = Needed { program: "goaccess", package: "goaccess" };
 pub(super) const NAMED: Needed = Needed { program: "named", package: "bind9" };
 pub(super) const NGINX: Needed = Needed { program: "nginx", package: "nginx" };
 pub(super) const NODE: Needed = Needed { program: "node", package: "nodejs" };
@@ -30,6 +31,7 @@ pub(super) const OPENSSL: Needed = Needed { program: "openssl", package: "openss
 pub(super) const PROMETHEUS: Needed = Needed { program: "prometheus", package: "prometheus" };
 pub(super) const PROMTOOL: Needed = Needed { program: "promtool", package: "prometheus" };
 pub(super) const PYTHON: Needed = Needed { program: "python3", package: "python3-venv" };
+pub(super) const RSYSLOGD: Needed = Needed { program: "rsyslogd", package: "rsyslog rsyslog-openssl" };
 pub(super) const TESTSSL: Needed = Needed { program: "testssl", package: "testssl.sh" };
 
 impl Needed {

@@ -143,14 +143,23 @@ impl Pair {
         Self::ending_in(folder, 90)
     }
 
+    /// A certificate that no client may take for that of an authority: strict ones refuse a server with such a one.
+    pub(super) fn of_no_authority(folder: &Path) -> Result<Self, String> {
+        Self::with(folder, 90, &["-addext", "basicConstraints=critical,CA:FALSE"])
+    }
+
     /// A certificate that ends in so many days.
     pub(super) fn ending_in(folder: &Path, days: u32) -> Result<Self, String> {
+        Self::with(folder, days, &[])
+    }
+
+    fn with(folder: &Path, days: u32, more: &[&str]) -> Result<Self, String> {
         let pair = Self { cert: folder.join("cert.pem"), key: folder.join("key.pem") };
         let mut command = Command::new(OPENSSL.find()?);
         command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
         command.args(["-days", &days.to_string(), "-subj", "/CN=localhost", "-addext"]);
         command.args(["subjectAltName=DNS:localhost,IP:127.0.0.1", "-out"]).arg(&pair.cert);
-        command.arg("-keyout").arg(&pair.key);
+        command.arg("-keyout").arg(&pair.key).args(more);
         let output = command
             .output()
             .map_err(|error| format!("`{}` cannot be run: {error}", step::shown(&command)))?;
