@@ -29,6 +29,7 @@ pub(super) fn read(control: &Control) -> Vec<String> {
     if control.pressure.is_on() {
         problems.push("memory is short: most requests are rejected".to_owned());
     }
+    problems.extend(control.shared.problem());
     problems.extend(of_certificates(control));
     if let Some(lines @ 1..) = control.metrics.log_lines_dropped() {
         problems.push(format!("{lines} lines of the access log are lost"));
