@@ -174,7 +174,7 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     if may_run("fleet", &[programs::ETCD, programs::ETCDCTL, programs::REDIS, programs::CURL]) {
         fleet_step(workspace, steps)?;
     }
-    if may_run("prometheus", &[programs::PROMETHEUS, programs::PROMTOOL, programs::OPENSSL]) {
+    if may_run("prometheus", &[programs::PROMETHEUS, programs::PROMTOOL, programs::OPENSSL, programs::TMUX]) {
         prometheus_step(workspace, steps)?;
     }
     if may_run("toxiproxy", &[programs::GO, programs::NODE, programs::NPM, programs::PYTHON]) {

@@ -34,6 +34,7 @@ pub(super) const PYTHON: Needed = Needed { program: "python3", package: "python3
 pub(super) const REDIS: Needed = Needed { program: "redis-server", package: "redis-server" };
 pub(super) const RSYSLOGD: Needed = Needed { program: "rsyslogd", package: "rsyslog rsyslog-openssl" };
 pub(super) const TESTSSL: Needed = Needed { program: "testssl", package: "testssl.sh" };
+pub(super) const TMUX: Needed = Needed { program: "tmux", package: "tmux" };
 
 impl Needed {
     /// Path of the program.
