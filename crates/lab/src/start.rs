@@ -3,8 +3,11 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::process;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use report::results::{Process, Version};
@@ -87,9 +90,25 @@ pub(crate) async fn launched(
     }
 }
 
+/// The ports that programs of the lab listen on. Linux gives connections those from 32768 on, so none of them takes such a port
+/// between the look whether it is free and the start of the program.
+const PORTS: Range<u16> = 16_384..32_768;
+/// After so many ports that are in use, the kernel chooses one.
+const PORTS_TRIED: usize = 256;
+
 /// An address with a port that was just free. Most programs cannot take over a bound socket.
 pub(crate) fn free_address(ip: IpAddr) -> Result<SocketAddr, Error> {
-    let address = TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr());
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Processes that run at the same time begin at different places.
+    let first = process::id().wrapping_mul(97) as u16;
+    let ports = PORTS.map(|_| {
+        let place = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        PORTS.start + place % (PORTS.end - PORTS.start)
+    });
+    let is_free = |port: &u16| TcpListener::bind((ip, *port)).is_ok();
+    // If none is free, or the address is none of this machine, the kernel says why.
+    let port = ports.take(PORTS_TRIED).find(is_free).unwrap_or(0);
+    let address = TcpListener::bind((ip, port)).and_then(|listener| listener.local_addr());
     address.map_err(|source| Error::System { action: "find a free port at the proxy's address", source })
 }
 
