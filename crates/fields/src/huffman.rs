@@ -66,14 +66,15 @@ const ORDER: [u16; SYMBOLS] = {
     order
 };
 
-/// The code of each byte.
-static CODES: [u32; SYMBOLS] = {
-    let mut codes = [0; SYMBOLS];
+/// The code of each byte, and its length in bits.
+static CODES: [(u32, u32); SYMBOLS] = {
+    let mut codes = [(0, 0); SYMBOLS];
     let mut at = 0;
     while at < SYMBOLS {
         let symbol = ORDER[at] as usize;
         let length = LENGTHS[symbol] as usize;
-        codes[symbol] = BY_LENGTH.first[length] + at as u32 - BY_LENGTH.before[length] as u32;
+        let code = BY_LENGTH.first[length] + at as u32 - BY_LENGTH.before[length] as u32;
+        codes[symbol] = (code, length as u32);
         at += 1;
     }
     codes
@@ -86,7 +87,7 @@ static QUICKLY: [(u8, u8); 1 << QUICK] = {
     while symbol < SYMBOLS {
         let length = LENGTHS[symbol] as u32;
         if length <= QUICK {
-            let first = (CODES[symbol] << (QUICK - length)) as usize;
+            let first = (CODES[symbol].0 << (QUICK - length)) as usize;
             let mut rest = 0;
             while rest < 1 << (QUICK - length) {
                 table[first + rest] = (symbol as u8, length as u8);
@@ -107,8 +108,17 @@ pub fn decode(coded: &[u8], text: &mut Vec<u8>) -> Result<(), Unreadable> {
     // The bits that are not yet read, from the top.
     let (mut bits, mut count) = (0u64, 0u32);
     let mut rest = coded;
+    // Most codes have five bits or more, and none has fewer.
+    text.reserve(coded.len() * 8 / 5);
     loop {
-        while count <= 56
+        if count < 32
+            && let Some((&word, behind)) = rest.split_first_chunk()
+        {
+            bits |= u64::from(u32::from_be_bytes(word)) << (32 - count);
+            count += 32;
+            rest = behind;
+        }
+        while count < 32
             && let Some((&byte, behind)) = rest.split_first()
         {
             bits |= u64::from(byte) << (56 - count);
@@ -153,19 +163,22 @@ pub fn coded_len(text: &[u8]) -> usize {
 
 /// Encodes `text`, and appends the result to `coded`.
 pub fn encode(text: &[u8], coded: &mut Vec<u8>) {
+    // Bits that are not yet written, from the lowest: fewer than 32 of them, before a code of at most 30 comes.
     let (mut bits, mut count) = (0u64, 0u32);
+    coded.reserve(text.len());
     for &byte in text {
-        let length = u32::from(LENGTHS[usize::from(byte)]);
-        bits |= u64::from(CODES[usize::from(byte)]) << (64 - length - count);
+        let (code, length) = CODES[usize::from(byte)];
+        bits = bits << length | u64::from(code);
         count += length;
-        while count >= 8 {
-            coded.push((bits >> 56) as u8);
-            bits <<= 8;
-            count -= 8;
+        if count >= 32 {
+            count -= 32;
+            coded.extend_from_slice(&((bits >> count) as u32).to_be_bytes());
         }
     }
     if count > 0 {
-        coded.push((bits >> 56) as u8 | (0xff >> count));
+        // RFC 7541 §5.2: the last byte is filled with ones.
+        let filled = (bits << (32 - count)) as u32 | (u32::MAX >> count);
+        coded.extend_from_slice(&filled.to_be_bytes()[..count.div_ceil(8) as usize]);
     }
 }
 
