@@ -22,8 +22,6 @@ mod buffering;
 mod shaping;
 /// Traces.
 mod tracing;
-/// What instances share.
-mod redis;
 /// Faults.
 mod faults;
 /// Settings of routes that answer with files.
@@ -45,7 +43,6 @@ pub use limits::{
     Messages, RouteLog, Shedding, SyslogOptions, SyslogReceiver, SyslogTransport, Timeouts,
 };
 pub use listeners::{ListenAddress, Listener, Passthrough};
-pub use redis::{Redis, RedisUrl, SharedSecret};
 pub use routes::{
     Access, Action, Auth, ClientCertFields, Maintenance, Mirror, Page, Pages, Policies, RateLimit, Require,
     Respond, Rewrite, Route, RouteLimits, RouteTimeouts, SplitKey, Via,
@@ -120,8 +117,6 @@ pub struct Settings {
     pub access_logs: Vec<AccessLog>,
     /// Traces; `None` turns them off.
     pub tracing: Option<Tracing>,
-    /// What instances share state through; `None` for an instance by itself.
-    pub redis: Option<Redis>,
     /// Messages to the operator on standard error.
     pub messages: Messages,
 }
@@ -205,7 +200,6 @@ impl Settings {
             request_ids: RequestIds::default(),
             access_logs: Vec::new(),
             tracing: None,
-            redis: None,
             messages: Messages::default(),
         }
     }

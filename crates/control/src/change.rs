@@ -29,7 +29,6 @@ use crate::metrics::Metrics;
 use crate::open_log::open_logs;
 use crate::runtime_overrides::{Amendment, MaintenanceRefusal, Refusal, ReshapeRefusal, RuntimeOverrides};
 use crate::server_changes;
-use crate::shared::Shared;
 use crate::{Reread, StartError, speak};
 use api::maintenance::MaintenanceOrder;
 use api::shaping::{PlaceKind, PlaceNamed, ShapingOrder};
@@ -75,8 +74,6 @@ pub(crate) struct Control {
     pub(crate) dashboard: Listener<PageAddress>,
     /// What each automatic certificate waits for.
     pub(crate) acme: crate::acme::Progress,
-    /// What instances share.
-    pub(crate) shared: Shared,
     /// The processes before this one that may have connections of QUIC.
     pub(crate) quic_processes: Arc<QuicProcesses>,
 }
@@ -163,7 +160,6 @@ pub(crate) struct Means {
     pub(crate) admin: Admin,
     pub(crate) dashboard: Listener<PageAddress>,
     pub(crate) reread: Option<Reread>,
-    pub(crate) instance: Option<String>,
 }
 
 impl Control {
@@ -176,7 +172,7 @@ impl Control {
         inherited: &mut Inheritance,
         means: Means,
     ) -> Result<Arc<Self>, StartError> {
-        let Means { workers, readers, wanted, metrics, admin, dashboard, reread, instance } = means;
+        let Means { workers, readers, wanted, metrics, admin, dashboard, reread } = means;
         let overrides = std::mem::take(&mut inherited.overrides);
         let config = overrides.over(&file).map_err(StartError::Overrides)?;
         let (names, new) = Names::of(&config, None);
@@ -210,7 +206,6 @@ impl Control {
             admin,
             dashboard,
             acme: Default::default(),
-            shared: Shared::new(instance),
             quic_processes: Arc::new(QuicProcesses::new(std::mem::take(&mut inherited.processes))),
         }))
     }

@@ -6,7 +6,10 @@ use fields::message::{Framed, RequestKind};
 use crate::code::Code;
 use crate::connection::{Connection, Order, Role, Transport};
 use crate::frame::{self, DATA};
-use crate::stream::{Gone, Holder, Incoming, Key, Outgoing};
+use crate::stream::{Gone, Holder, Incoming, Key, Out, Outgoing};
+
+/// What is gathered of a stream for one write to the transport. Longer bodies are given to it from where they are.
+const GATHERED_MAX: usize = 1024;
 
 /// Why a head cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -224,7 +227,12 @@ impl Connection {
     /// Gives the transport the start of `bytes` of a body, and returns how many it has taken: 0 while it has no room. Bytes
     /// that it has not taken have to be given again. With `is_last`, the stream ends if it takes all.
     pub fn write(&mut self, key: Key, bytes: &[u8], is_last: bool, transport: &mut impl Transport) -> usize {
-        if self.check_open(key).is_err() || !self.flush_stream(key, transport) {
+        if self.check_open(key).is_err() {
+            return 0;
+        }
+        let gathers = |out: &Out, count: usize| out.len() + count <= GATHERED_MAX;
+        let stream = self.streams.change(key);
+        if !gathers(&stream.out, bytes.len()) && !self.flush_stream(key, transport) {
             return 0;
         }
         let stream = self.streams.change(key);
@@ -232,19 +240,24 @@ impl Connection {
             // RFC 9114 §7.2.1.
             frame::push_head(&mut stream.out.bytes, DATA, bytes.len());
             stream.data_left = bytes.len() as u64;
-            if !self.flush_stream(key, transport) {
-                return 0;
-            }
         }
-        let stream = self.streams.change(key);
         let count = usize::try_from(stream.data_left).unwrap_or(usize::MAX).min(bytes.len());
-        let count = if count == 0 { 0 } else { transport.write(stream.id, &bytes[..count]) };
+        let count = if gathers(&stream.out, count) {
+            // A head and a short body are one piece for the transport.
+            stream.out.bytes.extend_from_slice(&bytes[..count]);
+            count
+        } else if self.flush_stream(key, transport) {
+            transport.write(self.streams.at(key).id, &bytes[..count])
+        } else {
+            0
+        };
+        let stream = self.streams.change(key);
         stream.data_left -= count as u64;
         stream.body_sent += count as u64;
         if is_last && count == bytes.len() {
             stream.outgoing = Outgoing::Ended;
-            self.flush_stream(key, transport);
         }
+        self.flush_stream(key, transport);
         count
     }
 

@@ -228,6 +228,10 @@ impl Out {
         self.bytes.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Gives the transport as much as it takes; whether that is all.
     pub(crate) fn send(&mut self, id: StreamId, transport: &mut impl Transport) -> bool {
         if self.is_empty() {

@@ -77,8 +77,7 @@ pub use edits::{HeaderEdit, HeaderEditError, HeaderEdits, Present, RemovedFields
 pub use exchange::{ClientTls, Exchange};
 pub use explain::{Explanation, Miss, Outcome, Step};
 pub use limit::{
-    Alone, FirstRequests, KEY_BYTES, KeyCount, Rate, RateError, RateKey, RateKeyPart, RateLimiter,
-    RateVerdict, SharedIdentity, Spent, Standing,
+    FirstRequests, KEY_BYTES, KeyCount, Rate, RateError, RateKey, RateKeyPart, RateLimiter, RateVerdict,
 };
 pub use location::{LocationRewrite, url_of_refresh};
 pub use network::{Networks, network_of};

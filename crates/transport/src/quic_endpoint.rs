@@ -25,9 +25,10 @@ use crate::quic_socket::{Batch, QuicSocket};
 /// What is received and sent before other tasks have their turn.
 const ROUNDS_PER_TURN: usize = 4;
 /// What a connection sends before others have their turn, in system calls.
-const SENDS_PER_TURN: usize = 4;
-/// The most datagrams of a system call: more of them would leave at once than a link has room for.
-const SEGMENTS_MAX: usize = 10;
+const SENDS_PER_TURN: usize = 2;
+/// The most bytes of a system call, whose datagrams are one to the kernel: an IP packet has a 16-bit length. How many of them
+/// leave at once is for the pacer to decide.
+const SEND_MAX: usize = 65_000;
 
 /// What connections may have under way beyond their shares: some that are fast and far away.
 const GRANTED_MAX: usize = 32 << 20;
@@ -275,6 +276,9 @@ impl QuicEndpoint {
     /// Does what is due on an emulated path.
     fn pass(&self, now: Instant, host: &impl Host) {
         let path = &self.0.path;
+        if path.is_empty() {
+            return;
+        }
         path.decide(host, now);
         while let Some(step) = path.next(now) {
             match step {
@@ -489,7 +493,8 @@ impl Shared {
             connection.stir_within();
             return false;
         }
-        let segments = self.socket.segments_max().min(SEGMENTS_MAX);
+        let fitting = SEND_MAX / usize::from(core.quic.current_mtu()).max(1);
+        let segments = self.socket.segments_max().min(fitting).max(1);
         let mut bytes = self.scratch.take();
         let mut has_room = true;
         for _ in 0..SENDS_PER_TURN {

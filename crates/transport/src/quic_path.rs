@@ -140,6 +140,12 @@ impl Path {
         }
     }
 
+    /// Whether no datagram is on it.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.outgoing.borrow().is_empty() && self.late.borrow().is_empty()
+    }
+
     /// The next that has passed.
     pub(crate) fn next(&self, now: Instant) -> Option<Step> {
         let mut late = self.late.borrow_mut();

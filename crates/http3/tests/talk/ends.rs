@@ -33,6 +33,8 @@ pub(crate) struct Sent {
 /// A transport that takes so many bytes.
 pub(crate) struct Wire {
     pub(crate) room: usize,
+    /// How often it was given something.
+    pub(crate) writes: usize,
     pub(crate) streams: BTreeMap<StreamId, Sent>,
 }
 
@@ -40,6 +42,7 @@ impl Transport for Wire {
     fn write(&mut self, id: StreamId, bytes: &[u8]) -> usize {
         let stream = self.streams.entry(id).or_default();
         assert!(!stream.has_ended && stream.reset.is_none(), "stream {id} is over");
+        self.writes += 1;
         let count = bytes.len().min(self.room);
         stream.bytes.extend_from_slice(&bytes[..count]);
         self.room -= count;
@@ -77,7 +80,7 @@ impl End {
         let streams = if role == Role::Server { SERVER_STREAMS } else { CLIENT_STREAMS };
         Self {
             connection: Connection::new(role, limits, streams),
-            wire: Wire { room: usize::MAX, streams: BTreeMap::new() },
+            wire: Wire { room: usize::MAX, writes: 0, streams: BTreeMap::new() },
             events: Vec::new(),
             opened: Vec::new(),
         }

@@ -23,7 +23,6 @@ fn a_malformed_request_is_reset_and_the_connection_goes_on() {
         request("GET", "/", "connection: close\n"),
         request("GET", "/", "transfer-encoding: chunked\n"),
         request("GET", "/", ":path: /again\n"),
-        request("POST", "/", "content-length: 5\n"),
         request("POST", "/", "content-length: five\n"),
     ];
     for lines in &requests {
@@ -40,7 +39,7 @@ fn a_malformed_request_is_reset_and_the_connection_goes_on() {
 fn a_body_that_lies_about_its_length_is_reset() {
     let scene = Scene::new();
     let client = scene.client();
-    for sent in [&b"long"[..], b"l"] {
+    for sent in [&b"long"[..], b"l", b""] {
         let mut stream = client.open();
         stream.sends_head(&request("POST", "/", "content-length: 2\n"));
         stream.sends_data(sent);

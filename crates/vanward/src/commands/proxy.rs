@@ -204,9 +204,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         }
     };
     match super::inheritance() {
-        Ok(inheritance) => {
-            super::serve(config, Setup { reread: None, inheritance, instance: None }, &arguments.operation)
-        }
+        Ok(inheritance) => super::serve(config, Setup { reread: None, inheritance }, &arguments.operation),
         Err(code) => code,
     }
 }
