@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use testkit::scene::{BOTH, Scene, Spoken, get};
+use testkit::scene::{Asked, BOTH, Scene, Spoken, get};
 use testkit::wait::assert_soon;
 
 use crate::scene::{exchange, series};
@@ -119,6 +119,28 @@ fn the_first_byte_and_the_longest_gap_of_a_stream_are_told() {
         let [count, longest, streams] = told(&scene, [&gap[0], &gap[1], &gap[2]]);
         assert!(count == 1.0 && streams == 1.0 && longest > WAIT.as_secs_f64() / 2.0, "{longest} s");
     }
+}
+
+#[test]
+fn what_a_server_sends_over_a_websocket_is_a_stream() {
+    let scene = Scene::new(ROUTES);
+    let mut client = scene.client(Spoken::Http1);
+    client.asks(&Asked { fields: "connection: upgrade\nupgrade: websocket\n", ..get("/") });
+    let mut server = scene.accept(0);
+    server.head();
+    server.sends("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+    std::thread::sleep(WAIT);
+    server.sends("ab");
+    let name = |family: &str| format!("vanward_stream_{family}{{route=\"plain\",kind=\"websocket\"}}");
+    let names =
+        ["first_byte_seconds_count", "longest_gap_seconds_count", "longest_gap_seconds_sum"].map(name);
+    let [first, ended, _] = told(&scene, [&names[0], &names[1], &names[2]]);
+    assert!(first == 1.0 && ended == 0.0, "the first byte is told before the end");
+    std::thread::sleep(WAIT);
+    server.sends("cd");
+    drop((server, client));
+    let [ended, longest, _] = told(&scene, [&names[1], &names[2], &names[0]]);
+    assert!(ended == 1.0 && longest > WAIT.as_secs_f64() / 2.0, "{longest} s");
 }
 
 #[test]
