@@ -72,6 +72,8 @@ mod log_target;
 mod http2_options;
 /// Options of traces.
 mod tracing_options;
+/// The table `[redis]`.
+mod redis_options;
 /// Options of messages.
 mod message_options;
 /// The option `mirror`.
@@ -191,10 +193,11 @@ pub use settings::{
     FollowCallers, ForwardAuth, HostHeader, Http2Limits, IdForm, Jwt, KeySource, KeyType, KeyUrl, Limits,
     Link, ListenAddress, Listener, LogRotation, LogTarget, Maintenance, MemoryBound, MessageFormat,
     MessageLevel, Messages, Mirror, Page, Pages, Passthrough, Policies, Pool, Probe, Protocol, QueueSettings,
-    RateLimit, RequestBuffering, RequestBuffers, RequestIds, Require, Respond, Retry, RetryOn, Rewrite,
-    Route, RouteLimits, RouteLog, RouteTimeouts, Scheme, Scope, Server, ServerHost, Settings, Shaping,
-    Shedding, SplitKey, Statuses, StickyCookie, StickySessions, StickyTable, SyslogOptions, SyslogReceiver,
-    SyslogTransport, Timeouts, TokenKeys, Tracing, TsigAlgorithm, TsigKey, Upstream, Via, WebBotAuth,
+    RateLimit, Redis, RedisUrl, RequestBuffering, RequestBuffers, RequestIds, Require, Respond, Retry,
+    RetryOn, Rewrite, Route, RouteLimits, RouteLog, RouteTimeouts, Scheme, Scope, Server, ServerHost,
+    Settings, Shaping, SharedSecret, Shedding, SplitKey, Statuses, StickyCookie, StickySessions, StickyTable,
+    SyslogOptions, SyslogReceiver, SyslogTransport, Timeouts, TokenKeys, Tracing, TsigAlgorithm, TsigKey,
+    Upstream, Via, WebBotAuth,
 };
 pub use surroundings::{Machine, Surroundings};
 pub use tls::{

@@ -26,6 +26,7 @@ use crate::passthrough_options::{PASSTHROUGH, PassthroughWritten};
 use crate::profile::{PROFILE, ProfileWritten};
 use crate::range::{Count, Unit, Wait};
 use crate::reader::{Reader, Span};
+use crate::redis_options::{REDIS, RedisWritten};
 use crate::request_buffering_options::{BUFFERS, BuffersWritten};
 use crate::request_id_options::{REQUEST_ID, RequestIdsWritten};
 use crate::route_defaults::{DefaultsWritten, RouteDefaults};
@@ -77,6 +78,7 @@ pub(crate) struct File {
     pub(crate) request_id: RequestIdsWritten,
     pub(crate) log: Vec<Element<Log>>,
     pub(crate) tracing: Option<Element<TracingWritten>>,
+    pub(crate) redis: Option<Element<RedisWritten>>,
     pub(crate) messages: Messages,
 }
 
@@ -300,6 +302,13 @@ pub(crate) static FILE: Table<File> = Table {
             table: &TRACING,
             place: |file: &mut File| &mut file.tracing,
             doc: "Traces of requests (OpenTelemetry), sent to a collector. Off without this table. See [traces](traces.md).",
+        },
+        &Switched {
+            name: "redis",
+            table: &REDIS,
+            place: |file: &mut File| &mut file.redis,
+            doc: "Redis or Valkey, through which instances share what they count and purge. See \
+                  [several instances](fleet.md).",
         },
         &Section {
             name: "messages",

@@ -3,10 +3,10 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use ::route::{Rate, RateError, RateKey, RateKeyPart};
+use ::route::{Alone, Rate, RateError, RateKey, RateKeyPart};
 
 use crate::keys::RATE_KEY;
-use crate::kind::{At, Located, Maybe, located};
+use crate::kind::{At, Located, Maybe, Word, located};
 use crate::pairs::OneOrMany;
 use crate::range::{Count, NonZero, Unit};
 use crate::reader::Reader;
@@ -21,12 +21,13 @@ pub(crate) struct RateLimitWritten {
     pub(crate) burst: Option<Located<NonZeroU32>>,
     pub(crate) key: Vec<Option<RateKeyPart>>,
     pub(crate) keys_max: usize,
+    pub(crate) shared: Option<Located<Alone>>,
 }
 
 impl Default for RateLimitWritten {
     fn default() -> Self {
         let client = RateKeyPart::ClientNetwork { bits_v4: 32, bits_v6: 64 };
-        Self { rate: None, burst: None, key: vec![Some(client)], keys_max: 65_536 }
+        Self { rate: None, burst: None, key: vec![Some(client)], keys_max: 65_536, shared: None }
     }
 }
 
@@ -62,13 +63,24 @@ pub(crate) const RATE_LIMIT: Inline<RateLimitWritten> = Inline {
                 |limit: &mut RateLimitWritten| &mut limit.keys_max,
                 "How many keys are remembered. Their memory is allocated at the start.",
             ),
+            &key(
+                "shared",
+                Maybe(At(Word {
+                    words: &[("open", Alone::Open), ("local", Alone::Local), ("closed", Alone::Closed)],
+                })),
+                |limit: &mut RateLimitWritten| &mut limit.shared,
+                "Counts the requests of all instances together, through `[redis]`. The word says what happens while \
+                 Redis does not answer: `\"open\"` admits all requests, `\"local\"` gives each instance its share of the \
+                 rate, `\"closed\"` refuses all. Default: each instance counts its own. See \
+                 [several instances](fleet.md#shared-rate-limits).",
+            ),
         ],
     },
 };
 
 /// Checks the relations of the options; `None` if there is a mistake.
 pub(crate) fn rate_limit(written: &RateLimitWritten, reader: &mut Reader<'_>) -> Option<RateLimit> {
-    let RateLimitWritten { rate, burst, key, keys_max } = written;
+    let RateLimitWritten { rate, burst, key, keys_max, shared } = written;
     let rate = rate.as_ref()?;
     if key.is_empty() {
         let what =
@@ -82,7 +94,8 @@ pub(crate) fn rate_limit(written: &RateLimitWritten, reader: &mut Reader<'_>) ->
     match Rate::new(requests, per, most) {
         Ok(rate) => {
             let key = RateKey(key.iter().flatten().cloned().collect());
-            Some(RateLimit { rate, key, keys_max: *keys_max })
+            let shared = shared.as_ref().map(|shared| shared.value);
+            Some(RateLimit { rate, key, keys_max: *keys_max, shared })
         }
         Err(error) => {
             let (option, at) = match (&error, burst) {
@@ -107,6 +120,7 @@ impl From<&RateLimit> for RateLimitWritten {
             burst: Some(located(limit.rate.burst())),
             key,
             keys_max: limit.keys_max,
+            shared: limit.shared.map(located),
         }
     }
 }

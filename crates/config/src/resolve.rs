@@ -17,6 +17,7 @@ use crate::options::{FILE, File, Listen, ShedWritten, WakeupCoalescing};
 use crate::passthrough_options;
 use crate::profile::{check_profiles, with_profiles};
 use crate::reader::{Reader, Span};
+use crate::redis_options::{self, RedisWritten};
 use crate::request_buffering_options::BuffersWritten;
 use crate::request_id_options::RequestIdsWritten;
 use crate::route_defaults::{self, DefaultsWritten, Inherited};
@@ -55,6 +56,7 @@ pub(crate) fn resolve(mut file: File, reader: &mut Reader<'_>) -> Option<Setting
     if let Some(tracing) = &file.tracing {
         tracing.value.check(reader);
     }
+    redis_options::check(&file, reader);
     let faults = faults(&file, &names, &routes, reader);
     check_header_sets(&file, reader);
     warn_of_unused(&file, &routes, &onward, reader);
@@ -314,6 +316,7 @@ fn meaning(
         request_ids: file.request_id.meaning(),
         access_logs: file.log.into_iter().filter_map(|log| log.value.meaning()).collect(),
         tracing: file.tracing.and_then(|tracing| tracing.value.meaning()),
+        redis: file.redis.and_then(|redis| redis.value.meaning()),
         messages: file.messages,
     })
 }
@@ -369,6 +372,7 @@ impl From<&Settings> for File {
             request_id: RequestIdsWritten::from(&config.request_ids),
             log: config.access_logs.iter().map(|log| element(Log::from(log))).collect(),
             tracing: config.tracing.as_ref().map(|tracing| element(TracingWritten::from(tracing))),
+            redis: config.redis.as_ref().map(|redis| element(RedisWritten::from(redis))),
             messages: config.messages,
         };
         dashboard_options::write(config.dashboard.as_ref(), &mut file);

@@ -22,6 +22,8 @@ mod buffering;
 mod shaping;
 /// Traces.
 mod tracing;
+/// What instances share.
+mod redis;
 /// Faults.
 mod faults;
 /// Settings of routes that answer with files.
@@ -43,6 +45,7 @@ pub use limits::{
     Messages, RouteLog, Shedding, SyslogOptions, SyslogReceiver, SyslogTransport, Timeouts,
 };
 pub use listeners::{ListenAddress, Listener, Passthrough};
+pub use redis::{Redis, RedisUrl, SharedSecret};
 pub use routes::{
     Access, Action, Auth, ClientCertFields, Maintenance, Mirror, Page, Pages, Policies, RateLimit, Require,
     Respond, Rewrite, Route, RouteLimits, RouteTimeouts, SplitKey, Via,
@@ -117,6 +120,8 @@ pub struct Settings {
     pub access_logs: Vec<AccessLog>,
     /// Traces; `None` turns them off.
     pub tracing: Option<Tracing>,
+    /// What instances share state through; `None` for an instance by itself.
+    pub redis: Option<Redis>,
     /// Messages to the operator on standard error.
     pub messages: Messages,
 }
@@ -200,6 +205,7 @@ impl Settings {
             request_ids: RequestIds::default(),
             access_logs: Vec::new(),
             tracing: None,
+            redis: None,
             messages: Messages::default(),
         }
     }

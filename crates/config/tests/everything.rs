@@ -10,7 +10,7 @@ use config::{
     MemoryBound, Probe, Route, Scope, StickySessions, examine, parse,
 };
 use proptest::prelude::*;
-use route::{HostRule, PathRule, ProxyVersion, RateKey, ValueRule};
+use route::{Alone, HostRule, PathRule, ProxyVersion, RateKey, ValueRule};
 use shape::{Loss, Model};
 
 const FULL: &str = r#"
@@ -60,7 +60,7 @@ deny = ["192.0.2.7"]
 auth = { realm = "Staff \"only\"", users = "DIR/users" }
 jwt = { keys = "DIR/keys.json", algorithms = ["ES256", "EdDSA"], issuer = "https://id.example.com/", audience = ["api", "web"], leeway = "1m", allow_no_expiry = true, require = { "https://example.com/roles" = ["admin", "owner"], sub = "*" }, from = "cookie:session", token_bytes = "4KiB", remove_token = true, user = "email", claims = { X-User = "sub", X-Roles = "realm_access.roles" } }
 web_bot_auth = { agents = ["https://bot.example.com", "http://[::1]:8080"], lifetime = "1h", leeway = "1m", refresh = "2h", ca = "DIR/ca.pem" }
-rate_limit = [{ rate = "100/s", burst = 200, key = ["client/24/56", "header:X-Key"] }, { rate = "5/10s", key = "route" }]
+rate_limit = [{ rate = "100/s", burst = 200, key = ["client/24/56", "header:X-Key"] }, { rate = "5/10s", key = "route", shared = "closed" }]
 cors = { origins = ["https://*.example.com:8443", "null"], methods = ["PUT", "PATCH"], headers = "X-Key", expose = ["X-Total"], credentials = true, max_age = "10m", private_network = true }
 forward_auth = { upstream = "canary", path = "/verify?a=b", timeout = "2s", request_headers = ["Cookie"], user_header = "X-Auth-User", set_cookie = true, cache = { key = ["cookie:id", "client/24", "header:Authorization", "query:t", "method", "host", "path"], ttl = "10s", negative_ttl = "1s", entries = 100 } }
 require = "any"
@@ -249,6 +249,16 @@ purge_from = ["10.0.0.0/8"]
 object = "1MiB"
 disk = { path = "/var/cache/vanward", size = "10GiB" }
 
+[redis]
+url = "rediss://redis.test:6380/2"
+user = "edge"
+password_file = "DIR/password"
+ca = "DIR/ca.pem"
+name = "site"
+instance = "edge-1"
+instances = 3
+secret_file = "DIR/shared"
+
 [tracing]
 collector = "https://collector.test/v1/traces"
 ca = "DIR/ca.pem"
@@ -293,6 +303,7 @@ fn full(directory: &Path) -> String {
     put("error.json", "{}");
     put("users", "ann:$apr1$salt$xxxxxxxxxxxxxxxxxxxxxx\n# nobody else\n");
     put("keys.json", KEYS);
+    put("shared", "0123456789abcdef0123456789abcdef\n");
     put("tokens", &"t".repeat(24));
     put("secret", &format!("{}\n\n{}\n", "a".repeat(32), "b".repeat(64)));
     FULL.replace("DIR", directory.to_str().unwrap())
@@ -312,6 +323,14 @@ fn every_option_is_taken() {
     let config = read(&full(directory.path()));
     assert_eq!(config.admin.as_deref(), Some(Path::new("/run/vanward/admin.sock")));
     assert_eq!(config.metrics, Some("127.0.0.1:9090".parse().unwrap()));
+    let redis = config.redis.as_ref().unwrap();
+    assert_eq!(redis.url.to_string(), "rediss://redis.test:6380/2");
+    assert_eq!(
+        (redis.user.as_deref(), &*redis.name, redis.instance.as_deref(), redis.instances),
+        (Some("edge"), "site", Some("edge-1"), 3)
+    );
+    assert_eq!(redis.secret.as_ref().map(|secret| secret.bytes.len()), Some(32));
+    assert!(!format!("{redis:?}").contains("0123456789"));
     let tracing = config.tracing.as_ref().unwrap();
     assert_eq!(tracing.collector.to_string(), "https://collector.test/v1/traces");
     assert_eq!((tracing.follow, tracing.b3, tracing.slow), (FollowCallers::All, B3::Multi, None));
@@ -373,6 +392,7 @@ fn check_api(route: &Route) {
     assert_eq!((fast.rate.burst().get(), fast.key.0.len()), (200, 2));
     assert_eq!(slow.rate.requests_per().1, Duration::from_secs(10));
     assert_eq!((slow.rate.burst().get(), &slow.key), (5, &RateKey::default()));
+    assert_eq!((fast.shared, slow.shared), (None, Some(Alone::Closed)));
     assert!(policies.request_headers.has_groups() && policies.response_headers.remove(b"server"));
     assert!(policies.location && policies.cookies.as_ref().unwrap().secure == Some(true));
     let retry = policies.retry.as_ref().unwrap();

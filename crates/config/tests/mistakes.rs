@@ -27,7 +27,7 @@ fn one_mistake_each() {
         (
             "worker = 2",
             "4:1: unknown key \"worker\" in the file; did you mean \"workers\"? Expected include, workers, wakeup_coalescing, admin, metrics, dashboard, dashboard_write, dashboard_token_file, dashboard_hosts, error_pages, \
-             trusted_proxies, listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, request_id, log, tracing or messages",
+             trusted_proxies, listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, request_id, log, tracing, redis or messages",
         ),
         ("workers = 0", "4:11: workers: 0 is too small; expected a whole number, 1 to 1024"),
         ("workers = \"all\"", "4:11: workers: this is a string; expected a whole number, 1 to 1024"),
@@ -61,6 +61,31 @@ fn one_mistake_each() {
         (
             "[tracing]\ncollector = \"http://127.0.0.1:4318\"\nca = \"/ca.pem\"",
             "6:6: ca: the collector is reached without TLS; expected a collector with https://, or no ca",
+        ),
+        (
+            "[redis]\nurl = \"127.0.0.1:6379\"",
+            "5:7: url: \"127.0.0.1:6379\" has no scheme; did you mean \"redis://127.0.0.1:6379\"? Expected a URL such as redis://127.0.0.1:6379",
+        ),
+        (
+            "[redis]\nurl = \"redis://me:secret@127.0.0.1\"",
+            "5:7: url: \"a user in the URL\" belongs into user, and the password into password_file; expected a URL such as \
+             redis://127.0.0.1:6379",
+        ),
+        (
+            "[redis]\nurl = \"rediss://a.example/x\"",
+            "5:7: url: \"x\" is no number of a database; expected a URL such as redis://127.0.0.1:6379",
+        ),
+        (
+            "[redis]\nurl = \"redis://a.example\"\nca = \"/ca.pem\"",
+            "6:6: ca: Redis is reached without TLS; expected a url with rediss://, or no ca",
+        ),
+        (
+            "[redis]\nurl = \"redis://a.example\"\nuser = \"me\"",
+            "4:1: user: a user of Redis has a password; expected password_file as well, or no user",
+        ),
+        (
+            "[redis]\nurl = \"redis://a.example\"\nname = \"a:b\"",
+            "6:8: name: \"a:b\" is no such name; expected letters, digits and -_.@, at most 100",
         ),
         (
             "[request_buffering]\nmemory = -1",
@@ -179,7 +204,7 @@ fn one_mistake_each() {
         (
             "[tls]\ncert = \"a\"",
             "4:2: unknown key \"tls\" in the file; it is an option of [[listen]] and [upstream.NAME]; expected include, workers, wakeup_coalescing, admin, metrics, dashboard, dashboard_write, dashboard_token_file, dashboard_hosts, error_pages, trusted_proxies, \
-             listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, request_id, log, tracing or messages",
+             listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, request_id, log, tracing, redis or messages",
         ),
     ] {
         let expected: Vec<&str> = Some(expected).filter(|line| !line.is_empty()).into_iter().collect();

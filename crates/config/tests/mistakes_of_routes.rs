@@ -315,6 +315,13 @@ fn mistakes() {
             ],
         ),
         (
+            "upstream = \"app\"\nrate_limit = { rate = \"1/s\", shared = \"local\" }",
+            &[
+                "6:39: shared: there is no [redis], which instances share through; expected [redis] with its url as well, or no \
+                 shared",
+            ],
+        ),
+        (
             "upstream = \"app\"\nrate_limit = { rate = \"100/x\" }",
             &["6:23: rate: unknown unit \"x\"; expected a number of requests in a time, such as 100/s, \
                  10/m or 5/10s"],

@@ -29,6 +29,7 @@ use crate::metrics::Metrics;
 use crate::open_log::open_logs;
 use crate::runtime_overrides::{Amendment, MaintenanceRefusal, Refusal, ReshapeRefusal, RuntimeOverrides};
 use crate::server_changes;
+use crate::shared::Shared;
 use crate::{Reread, StartError, speak};
 use api::maintenance::MaintenanceOrder;
 use api::shaping::{PlaceKind, PlaceNamed, ShapingOrder};
@@ -74,6 +75,8 @@ pub(crate) struct Control {
     pub(crate) dashboard: Listener<PageAddress>,
     /// What each automatic certificate waits for.
     pub(crate) acme: crate::acme::Progress,
+    /// What instances share.
+    pub(crate) shared: Shared,
     /// The processes before this one that may have connections of QUIC.
     pub(crate) quic_processes: Arc<QuicProcesses>,
 }
@@ -160,6 +163,7 @@ pub(crate) struct Means {
     pub(crate) admin: Admin,
     pub(crate) dashboard: Listener<PageAddress>,
     pub(crate) reread: Option<Reread>,
+    pub(crate) instance: Option<String>,
 }
 
 impl Control {
@@ -172,7 +176,7 @@ impl Control {
         inherited: &mut Inheritance,
         means: Means,
     ) -> Result<Arc<Self>, StartError> {
-        let Means { workers, readers, wanted, metrics, admin, dashboard, reread } = means;
+        let Means { workers, readers, wanted, metrics, admin, dashboard, reread, instance } = means;
         let overrides = std::mem::take(&mut inherited.overrides);
         let config = overrides.over(&file).map_err(StartError::Overrides)?;
         let (names, new) = Names::of(&config, None);
@@ -206,6 +210,7 @@ impl Control {
             admin,
             dashboard,
             acme: Default::default(),
+            shared: Shared::new(instance),
             quic_processes: Arc::new(QuicProcesses::new(std::mem::take(&mut inherited.processes))),
         }))
     }

@@ -38,6 +38,8 @@ mod probe;
 mod runtime_overrides;
 /// A small HTTP server for the admin API and metrics.
 pub mod service;
+/// What instances share through Redis.
+mod shared;
 /// Explains which route a request takes.
 mod route_explained;
 /// Sends traces to a collector.
@@ -176,6 +178,8 @@ pub struct Setup {
     pub reread: Option<Reread>,
     /// What the previous process handed over.
     pub inheritance: Option<Inheritance>,
+    /// The name of this instance among others; `None` means that of the machine.
+    pub instance: Option<String>,
 }
 
 /// A running proxy, for other threads. It does not keep the proxy running.
@@ -261,6 +265,7 @@ pub(crate) fn start_resolving(
         admin: Admin::new(admin_sockets),
         dashboard: Listener::new(dashboard_sockets),
         reread: setup.reread,
+        instance: setup.instance,
     };
     let control = Control::new(config, &mut inherited, means)?;
     // It ends with the proxy, whatever it still does then.
@@ -368,6 +373,7 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
             tokio::task::spawn_local(pressure::watch(Weak::clone(&control)));
             tokio::task::spawn_local(admin::problems::watch(Weak::clone(&control)));
             tokio::task::spawn_local(metrics::sample(Weak::clone(&control)));
+            tokio::task::spawn_local(shared::run(Weak::clone(&control)));
             tokio::task::spawn_local(cache::sweep(plan_of(Weak::clone(&control))));
             if let Some(epoch) = control.upgrade().map(|control| control.epoch) {
                 let shared = Rc::new(probe::Shared::new(epoch));

@@ -17,7 +17,8 @@ use axum::routing::get;
 use balance::{Flow, Time};
 use telemetry::{
     AccessLog, CertificateSample, Counters, Directory, Exposition, History, Names, Places, Point, Process,
-    Reader, SAMPLE_PERIOD, Sample, SeriesReader, ServerHealthSample, ServerState, Snapshot, Syntax, Totals,
+    Reader, SAMPLE_PERIOD, Sample, SeriesReader, ServerHealthSample, ServerState, SharedSample, Snapshot,
+    Syntax, Totals,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -157,7 +158,13 @@ impl Metrics {
         }
     }
 
-    fn page(&self, plan: &Plan, certificates: &[CertificateSample], now: Time, syntax: Syntax) -> Vec<u8> {
+    fn page(
+        &self,
+        plan: &Plan,
+        (certificates, shared): (&[CertificateSample], Option<SharedSample>),
+        now: Time,
+        syntax: Syntax,
+    ) -> Vec<u8> {
         let totals = self.totals();
         let (misses, refusals) = (cache::miss_words(), cache::refusal_words());
         let exposition = Exposition {
@@ -169,6 +176,7 @@ impl Metrics {
             standings: &standings(plan, now),
             cache: plan.cache.as_ref().map(|cache| cache.state(&misses, &refusals)),
             certificates,
+            shared,
             log_lines_dropped: self.log_lines_dropped(),
             process: Process::now(),
         };
@@ -265,6 +273,7 @@ async fn answer(State(control): State<Weak<Control>>, headers: HeaderMap) -> Res
     let accept: Vec<&str> = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
     let syntax = Syntax::accepted(&accept.join(","));
     let certificates = certificates(&control);
-    let page = control.metrics.page(&control.plan(), &certificates, control.time(), syntax);
+    let beside = (&certificates[..], control.shared.sample());
+    let page = control.metrics.page(&control.plan(), beside, control.time(), syntax);
     ([(CONTENT_TYPE, syntax.content_type())], page).into_response()
 }

@@ -32,6 +32,9 @@ use crate::service::ServedConnections;
 const BATCH_MAX: usize = 512;
 /// How long a span waits for others.
 const GATHERING: Duration = Duration::from_secs(1);
+/// How often those that wait are fetched meanwhile. Each fetch wakes this thread, and so would each request that hands its
+/// spans over to somebody who waits for them.
+const FETCHING: Duration = Duration::from_millis(100);
 /// After a failure the next attempt comes after this, then twice that, and so on.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
@@ -121,6 +124,7 @@ impl Sender {
 
     /// Sends what comes, until nothing can come any more.
     async fn send_all(&self, mut spans: Receiver<Spans>, mut ending: Ending) {
+        let mut lost_at_end = Lost::default();
         loop {
             let mut batch = tokio::select! {
                 first = spans.recv() => match first {
@@ -129,16 +133,13 @@ impl Sender {
                 },
                 _ = ends(&mut ending) => Vec::new(),
             };
-            let gathering = tokio::time::sleep(GATHERING);
-            tokio::pin!(gathering);
-            while batch.len() < BATCH_MAX {
-                tokio::select! {
-                    more = spans.recv() => match more {
-                        Some(more) => batch.extend(more),
-                        None => break,
-                    },
-                    () = &mut gathering => break,
-                    _ = ends(&mut ending) => break,
+            let until = Instant::now() + GATHERING;
+            while batch.len() < BATCH_MAX && Instant::now() < until && ending.borrow().is_none() {
+                let _ = tokio::time::timeout(FETCHING, ends(&mut ending)).await;
+                while batch.len() < BATCH_MAX
+                    && let Ok(more) = spans.try_recv()
+                {
+                    batch.extend(more);
                 }
             }
             let is_ending = ending.borrow().is_some();
@@ -146,16 +147,17 @@ impl Sender {
                 batch.extend(more);
             }
             if !batch.is_empty() {
-                self.send(batch, &mut ending).await;
+                self.send(batch, &mut ending, &mut lost_at_end).await;
             }
             if is_ending {
-                return;
+                return self.tell(&lost_at_end);
             }
         }
     }
 
-    /// Sends a batch, however often that has to be tried; once only where the proxy ends.
-    async fn send(&self, batch: Spans, ending: &mut Ending) {
+    /// Sends a batch, however often that has to be tried; once only where the proxy ends. What is lost then is told at last,
+    /// as one number: a second message like the first would be held back, and nothing follows that it could come with.
+    async fn send(&self, batch: Spans, ending: &mut Ending, lost_at_end: &mut Lost) {
         let (count, batch) = (batch.len() as u64, batch.into_iter().map(exported).collect::<Vec<_>>());
         let mut retry = RETRY_MIN;
         let mut has_failed = false;
@@ -167,14 +169,15 @@ impl Sender {
                 }
                 return;
             };
-            let is_last = !may_succeed_later || ending.borrow().is_some();
-            if is_last || !has_failed {
-                let spans = if count == 1 { "span" } else { "spans" };
-                let consequence = if is_last { "lost" } else { "kept, as far as there is room" };
-                message::warn(&format!(
-                    "cannot send {count} {spans} to {}: {reason}; {consequence}",
-                    self.url
-                ));
+            let is_ending = ending.borrow().is_some();
+            let is_last = !may_succeed_later || is_ending;
+            if is_ending {
+                *lost_at_end = Lost { spans: lost_at_end.spans + count, reason };
+            } else if is_last {
+                self.tell(&Lost { spans: count, reason });
+            } else if !has_failed {
+                let what = self.cannot_send(count, &reason);
+                message::warn(&format!("{what}; kept, as far as there is room"));
             }
             if is_last {
                 return self.count(count, false);
@@ -183,6 +186,17 @@ impl Sender {
             let _ = tokio::time::timeout(retry, ends(ending)).await;
             retry = (retry * 2).min(RETRY_MAX);
         }
+    }
+
+    fn tell(&self, lost: &Lost) {
+        if lost.spans > 0 {
+            message::warn(&format!("{}; lost", self.cannot_send(lost.spans, &lost.reason)));
+        }
+    }
+
+    fn cannot_send(&self, count: u64, reason: &str) -> String {
+        let spans = if count == 1 { "span" } else { "spans" };
+        format!("cannot send {count} {spans} to {}: {reason}", self.url)
     }
 
     /// Sends a batch once.
@@ -211,6 +225,14 @@ impl Sender {
             control.metrics.sent_spans(spans, are_sent);
         }
     }
+}
+
+/// Spans that no collector got.
+#[derive(Default)]
+struct Lost {
+    spans: u64,
+    /// Why the last ones did not.
+    reason: String,
 }
 
 /// Why a collector did not take spans.

@@ -77,7 +77,8 @@ pub use edits::{HeaderEdit, HeaderEditError, HeaderEdits, Present, RemovedFields
 pub use exchange::{ClientTls, Exchange};
 pub use explain::{Explanation, Miss, Outcome, Step};
 pub use limit::{
-    FirstRequests, KEY_BYTES, KeyCount, Rate, RateError, RateKey, RateKeyPart, RateLimiter, RateVerdict,
+    Alone, FirstRequests, KEY_BYTES, KeyCount, Rate, RateError, RateKey, RateKeyPart, RateLimiter,
+    RateVerdict, SharedIdentity, Spent, Standing,
 };
 pub use location::{LocationRewrite, url_of_refresh};
 pub use network::{Networks, network_of};

@@ -8,15 +8,19 @@ mod gcra;
 mod key;
 /// The first requests of each key.
 mod first;
+/// Limits over several instances.
+mod share;
 /// State for very many keys in bounded memory.
 mod states;
 
 pub use first::{FirstRequests, KeyCount};
 pub use gcra::{Rate, RateError};
 pub use key::{RateKey, RateKeyPart};
+pub use share::{Alone, SharedIdentity, Spent, Standing};
 pub use states::KEY_BYTES;
 
 use crate::request::{Fields, Request};
+use share::Share;
 use states::States;
 
 /// A rate limit per key.
@@ -31,6 +35,8 @@ pub struct RateLimiter {
     rate: Rate,
     key: RateKey,
     states: States,
+    /// For a limit over several instances.
+    share: Option<Box<Share>>,
 }
 
 /// Whether a request is within the limit.
@@ -49,7 +55,21 @@ impl RateLimiter {
     /// A limiter with room for `keys_max` keys, rounded up to a power of two. `secret` must be random: whoever knows it
     /// can choose keys that collide.
     pub fn new(rate: Rate, key: RateKey, keys_max: usize, secret: [u64; 2]) -> Self {
-        Self { rate, key, states: States::new(keys_max, secret) }
+        Self { rate, key, states: States::new(keys_max, secret), share: None }
+    }
+
+    /// A limiter that counts together with those of other instances, of which there are `instances` until it is told
+    /// otherwise. All of them need the same `secret`.
+    pub fn shared(
+        rate: Rate,
+        key: RateKey,
+        keys_max: usize,
+        secret: [u64; 2],
+        (alone, instances): (Alone, u32),
+    ) -> Self {
+        let states = States::new(keys_max, secret);
+        let share = Box::new(Share::new(rate, alone, instances, states.sets()));
+        Self { rate, key, states, share: Some(share) }
     }
 
     /// Counts a request of a user, unless it exceeds the limit. The user matters only for a key that
@@ -64,12 +84,70 @@ impl RateLimiter {
         now_ns: u64,
     ) -> RateVerdict {
         let tag = self.states.tag(|hasher| self.key.hash(request, user, hasher));
-        match self.states.update(tag, |due_ns| self.rate.decide(due_ns, now_ns)) {
-            Ok(()) => RateVerdict::Admitted,
+        let outcome = match &self.share {
+            None => self.states.update(tag, |due_ns| self.rate.decide(due_ns, now_ns)),
+            Some(share) => {
+                let (terms, tolerance_ns) = (share.terms(), self.rate.tolerance_ns());
+                let outcome = self.states.update(tag, |due_ns| terms.decide(tolerance_ns, due_ns, now_ns));
+                if let Ok((place, due_ns)) = outcome {
+                    share.spend(place, due_ns.saturating_sub(now_ns) > tolerance_ns);
+                }
+                outcome
+            }
+        };
+        match outcome {
+            Ok(_) => RateVerdict::Admitted,
             Err(wait_ns) => {
                 RateVerdict::Refused { retry_after_seconds: wait_ns.div_ceil(1_000_000_000).max(1) }
             }
         }
+    }
+
+    /// For a limit over several instances: what it does while they cannot reach each other.
+    pub fn alone(&self) -> Option<Alone> {
+        self.share.as_ref().map(|share| share.alone)
+    }
+
+    /// Says how a shared limit stands from now on.
+    pub fn stand(&self, standing: Standing) {
+        if let Some(share) = &self.share {
+            share.stand(self.rate, standing);
+        }
+    }
+
+    /// What is called, from the thread of a request, when a shared limiter that [rests](Self::rest) has something to tell,
+    /// or a key has used up what is left to this instance. The first one stays.
+    pub fn call_with(&self, caller: impl Fn() + Send + Sync + 'static) {
+        if let Some(share) = &self.share {
+            share.call_with(Box::new(caller));
+        }
+    }
+
+    /// Takes what a shared limiter has admitted since the last time.
+    pub fn take_spent(&self, spent: &mut Vec<Spent>) {
+        if let Some(share) = &self.share {
+            share.take(|place, requests| {
+                // A key that has taken the place of another one pays for it.
+                let key = self.states.key_at(place);
+                spent.push(Spent { place, key, requests });
+            });
+        }
+    }
+
+    /// Takes over the state of a key that follows from what all instances have told: how far ahead of time it is. What was
+    /// admitted since it was taken comes on top.
+    pub fn learn(&self, Spent { place, key, .. }: Spent, ahead_ns: u64, now_ns: u64) {
+        if let Some(share) = &self.share {
+            self.states.replace(place, key, || {
+                let untold_ns = self.rate.interval_ns().saturating_mul(share.untold(place).into());
+                now_ns.saturating_add(ahead_ns).saturating_add(untold_ns)
+            });
+        }
+    }
+
+    /// Has the next request call. Returns whether there is nothing to tell.
+    pub fn rest(&self) -> bool {
+        self.share.as_ref().is_none_or(|share| share.rest())
     }
 
     /// The rate.

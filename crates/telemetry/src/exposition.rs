@@ -15,6 +15,7 @@ use crate::exemplars::Exemplars;
 use crate::histogram::Histogram;
 use crate::process::Process;
 use crate::series::{Classes, ServerCell, StreamCell, StreamKind, UpstreamCell};
+use crate::shared::{self, SharedSample};
 use crate::text::{Family, Label, Syntax, Text, Type};
 
 /// The data of all metrics.
@@ -35,6 +36,8 @@ pub struct Exposition<'e> {
     pub cache: Option<CacheState<'e>>,
     /// The certificates of the listeners.
     pub certificates: &'e [CertificateSample],
+    /// What instances share, if they do.
+    pub shared: Option<SharedSample>,
     /// The number of lines that the access log lost, if there is a log.
     pub log_lines_dropped: Option<u64>,
     /// Facts about the process, if the system provides them.
@@ -99,6 +102,9 @@ impl Exposition<'_> {
             cache.write(self.totals, &mut text);
         }
         certificates::write(self.certificates, &mut text);
+        if let Some(sample) = &self.shared {
+            shared::write(sample, &mut text);
+        }
         self.program(&mut text);
         if let Some(process) = self.process {
             write_process(&process, &mut text);

@@ -47,6 +47,8 @@ mod text;
 mod exposition;
 /// Metrics of certificates.
 mod certificates;
+/// Metrics of what instances share.
+mod shared;
 /// Metrics of the cache.
 mod cached;
 /// Metrics of requests that the proxy makes beside those of clients.
@@ -75,6 +77,7 @@ pub use series::{
     AuthCell, CacheCell, Classes, ListenerCell, MirrorCell, Place, Rare, RouteCell, Series, SeriesReader,
     ServerCell, Skip, Skipped, StreamCell, StreamKind, UpstreamCell,
 };
+pub use shared::SharedSample;
 pub use span::{Span, SpanKind, Value};
 pub use syslog::{Receiver as SyslogReceiver, Syslog, SyslogTls};
 pub use text::{Family, Label, Number, Syntax, Text, Type};

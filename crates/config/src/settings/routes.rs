@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use route::{
-    CookieRewrite, Cors, ErrorPages, FixedResponse, HeaderEdits, HostRewrite, HostRule, PathRewrite,
+    Alone, CookieRewrite, Cors, ErrorPages, FixedResponse, HeaderEdits, HostRewrite, HostRule, PathRewrite,
     PathRule, Rate, RateKey, Redirect, Rule, Split, Users,
 };
 
@@ -272,6 +272,8 @@ pub struct RateLimit {
     pub key: RateKey,
     /// The most keys that are remembered.
     pub keys_max: usize,
+    /// For a limit over all instances: what happens while they cannot reach each other.
+    pub shared: Option<Alone>,
 }
 
 /// Rewrites of path and host for servers.

@@ -29,9 +29,13 @@ pub(super) fn read(control: &Control) -> Vec<String> {
     if control.pressure.is_on() {
         problems.push("memory is short: most requests are rejected".to_owned());
     }
+    problems.extend(control.shared.problem());
     problems.extend(of_certificates(control));
     if let Some(lines @ 1..) = control.metrics.log_lines_dropped() {
-        problems.push(format!("{lines} lines of the access log are lost"));
+        problems.push(match lines {
+            1 => "1 line of the access log is lost".to_owned(),
+            lines => format!("{lines} lines of the access log are lost"),
+        });
     }
     let disk = plan.cache.as_ref().and_then(|cache| cache.report().disk);
     if let Some(disk) = disk.filter(|disk| !disk.is_on) {

@@ -53,7 +53,7 @@ pub(crate) use forward_auth::{
 pub(crate) use mirror::{Mirror, Place as MirrorPlace};
 pub(crate) use passthrough::Passthrough;
 pub(crate) use routes::Compression;
-pub use routes::{Auth, Policies, Route, Table, secret};
+pub use routes::{Auth, Policies, Route, SharedLimit, Table, secret};
 pub(crate) use split_key::{Asking as SplitAsking, SplitKey};
 use stickiness::CookieSecret;
 pub use stickiness::Stickiness;
@@ -241,6 +241,11 @@ impl Plan {
             // Nobody has told it before.
             let _ = listener.added.set(added);
         }
+    }
+
+    /// The rate limits that instances share.
+    pub fn shared_limits(&self) -> impl Iterator<Item = SharedLimit> {
+        self.routes.iter().flat_map(Route::shared_limits)
     }
 
     /// The number of the process among those of upgrades.

@@ -65,6 +65,16 @@ impl Rate {
         self.burst
     }
 
+    /// The time between requests at exactly the rate.
+    pub fn interval_ns(self) -> u64 {
+        self.interval_ns
+    }
+
+    /// How far ahead of time a key may be and still be admitted.
+    pub fn tolerance_ns(self) -> u64 {
+        self.tolerance_ns
+    }
+
     /// Decides about a request of a key. Returns the new state if it is admitted, otherwise the nanoseconds to wait.
     ///
     /// The state of a new key is 0. In any time span, at most the burst plus what the rate gives are admitted.

@@ -14,7 +14,7 @@ use siphasher::sip::SipHasher13;
 pub const KEY_BYTES: usize = size_of::<Set>() / PLACES;
 
 /// The entries of a set; keys whose hashes start alike share them.
-const PLACES: usize = 8;
+pub(super) const PLACES: usize = 8;
 /// The number of locks, and thus of threads that can add keys at once.
 const LOCKS_MAX: usize = 64;
 
@@ -64,7 +64,29 @@ impl States {
 
     /// Stores a state for the key with this hash.
     pub(super) fn put(&self, tag: u64, state: u64) {
-        let Ok(()) = self.update(Tag(tag.max(1)), |_| Ok::<u64, Infallible>(state));
+        let Ok(_) = self.update(Tag(tag.max(1)), |_| Ok::<u64, Infallible>(state));
+    }
+
+    /// The number of sets.
+    pub(super) fn sets(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// The hash of the key at a place; 0 if there is none.
+    pub(super) fn key_at(&self, place: usize) -> u64 {
+        self.sets[place / PLACES].tags[place % PLACES].load(Ordering::Relaxed)
+    }
+
+    /// Replaces the state at a place with what `make` makes, unless another key has it by now.
+    pub(super) fn replace(&self, place: usize, key: u64, make: impl Fn() -> u64) {
+        let state = &self.sets[place / PLACES].states[place % PLACES];
+        let mut known = state.load(Ordering::Relaxed);
+        while self.key_at(place) == key {
+            match state.compare_exchange_weak(known, make(), Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(other) => known = other,
+            }
+        }
     }
 
     pub(super) fn tag(&self, hash: impl FnOnce(&mut SipHasher13)) -> Tag {
@@ -74,8 +96,12 @@ impl States {
     }
 
     /// Replaces a key's state with the result of `decide`, unless it is an error. A new key starts with the state of
-    /// its place: 0, or the state of a forgotten key.
-    pub(super) fn update<E>(&self, tag: Tag, decide: impl Fn(u64) -> Result<u64, E>) -> Result<(), E> {
+    /// its place: 0, or the state of a forgotten key. Returns the place and the new state.
+    pub(super) fn update<E>(
+        &self,
+        tag: Tag,
+        decide: impl Fn(u64) -> Result<u64, E>,
+    ) -> Result<(usize, u64), E> {
         let index = tag.0 as usize & (self.sets.len() - 1);
         let set = &self.sets[index];
         let place = set.find(tag).unwrap_or_else(|| {
@@ -90,7 +116,7 @@ impl States {
         loop {
             let next = decide(known)?;
             match state.compare_exchange_weak(known, next, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Ok(()),
+                Ok(_) => return Ok((index * PLACES + place, next)),
                 Err(other) => known = other,
             }
         }
@@ -128,7 +154,7 @@ mod tests {
     /// The state before.
     fn add(states: &States, key: u64, amount: u64) -> u64 {
         let before = std::cell::Cell::new(0);
-        let done: Result<(), ()> = states.update(tag(states, key), |known| {
+        let done: Result<_, ()> = states.update(tag(states, key), |known| {
             before.set(known);
             Ok(known + amount)
         });
@@ -152,7 +178,7 @@ mod tests {
         for key in 0..1000 {
             assert_eq!(add(&states, key, 0), key + 1, "{key}");
         }
-        let kept: Result<(), u64> = states.update(tag(&states, 5), Err);
+        let kept: Result<_, u64> = states.update(tag(&states, 5), Err);
         assert_eq!(kept, Err(6), "a state that is not to change stays");
         assert_ne!(tag(&states, 1), tag(&States::new(4096, [1, 3]), 1), "the hash is keyed");
     }

@@ -204,7 +204,9 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         }
     };
     match super::inheritance() {
-        Ok(inheritance) => super::serve(config, Setup { reread: None, inheritance }, &arguments.operation),
+        Ok(inheritance) => {
+            super::serve(config, Setup { reread: None, inheritance, instance: None }, &arguments.operation)
+        }
         Err(code) => code,
     }
 }

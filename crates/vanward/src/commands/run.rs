@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
             reading.warnings.iter().for_each(|warning| message::warn(&warning.to_string()));
             let (file, operation) = (arguments.config.clone(), arguments.operation.clone());
             let reread: control::Reread = Box::new(move || read(&file, &operation));
-            let setup = control::Setup { reread: Some(reread), inheritance };
+            let setup = control::Setup { reread: Some(reread), inheritance, instance: None };
             super::serve(config, setup, &arguments.operation)
         }
         None if is_missing(&arguments.config) => super::fail(super::BAD_CONFIGURATION, without_a_file()),

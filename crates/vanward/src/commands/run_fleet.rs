@@ -77,7 +77,7 @@ pub(crate) fn run(
             "{location}: the configuration crosses the network in the clear; etcd:// uses TLS"
         ));
     }
-    let (location, secrets) = (options.location.clone(), options.secrets);
+    let (location, secrets, name) = (options.location.clone(), options.secrets, options.name.clone());
     let beginning = match on_a_thread(|| ::fleet::begin(options)) {
         Ok(beginning) => beginning,
         Err(why) => return super::not_run(&why),
@@ -94,7 +94,7 @@ pub(crate) fn run(
     };
     ::control::speak(&config.messages);
     reading.warnings.iter().for_each(|warning| message::warn(&warning.to_string()));
-    let setup = ::control::Setup { reread: Some(reread), inheritance };
+    let setup = ::control::Setup { reread: Some(reread), inheritance, instance: Some(name) };
     let (end, ended) = tokio::sync::oneshot::channel();
     let mut thread = None;
     let code = super::serve_with(config, setup, &operation, |running| {

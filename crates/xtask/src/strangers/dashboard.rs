@@ -73,7 +73,10 @@ impl Proxy {
              cache = {{ default_ttl = \"1m\" }}\n\
              [[route]]\nname = \"gone\"\npath = \"/gone\"\nupstream = \"gone\"\n\
              [[fault]]\ninject = \"503\"\npath = \"/never\"\n[[fault]]\ninject = \"delay 2s\"\npath = \"/slow\"\n\
-             [upstream.app]\nservers = [\"http://{server}\"]\n[upstream.gone]\nservers = [\"http://{gone}\"]\n"
+             [upstream.app]\nservers = [\"http://{server}\"]\n[upstream.gone]\nservers = [\"http://{gone}\"]\n\
+             check = {{ type = \"tcp\", interval = \"1s\", fall = 1 }}\n\
+             [[route]]\nname = \"late\"\npath = \"/delay\"\nupstream = \"late\"\n\
+             [upstream.late]\nservers = [\"http://{server}\"]\n"
         );
         subject::write(&file, &text)?;
         let mut command = Command::new(vanward);

@@ -1,5 +1,9 @@
 //! Several instances with one configuration in etcd: three nodes of etcd, killed and silent one after the other, while the
-//! configuration changes and requests flow; etcd gone as a whole; a version that is bad, and the way back.
+//! configuration changes and requests flow; etcd gone as a whole; a version that is bad, and the way back. Limits that they
+//! share through Redis are in `shared`.
+
+/// Limits that instances share through Redis.
+mod shared;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -23,6 +27,7 @@ const LOAD_SECONDS: u32 = 600;
 
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
     let vanward = programs::build_vanward(workspace)?;
+    shared::check(&vanward, scratch.path())?;
     let mut scene = Scene::start(vanward, scratch.path())?;
     let mut load = scene.load()?;
 

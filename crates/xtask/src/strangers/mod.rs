@@ -28,7 +28,7 @@ mod acme;
 mod traces;
 /// The access log with rsyslog and GoAccess.
 mod logs;
-/// Several instances with etcd.
+/// Several instances with etcd and Redis.
 mod fleet;
 /// Metrics, rules and the board with Prometheus.
 mod prometheus;
@@ -171,10 +171,10 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     if may_run("logs", &[programs::RSYSLOGD, programs::GOACCESS, programs::CURL, programs::OPENSSL]) {
         logs_step(workspace, steps)?;
     }
-    if may_run("fleet", &[programs::ETCD, programs::ETCDCTL, programs::CURL]) {
+    if may_run("fleet", &[programs::ETCD, programs::ETCDCTL, programs::REDIS, programs::CURL]) {
         fleet_step(workspace, steps)?;
     }
-    if may_run("prometheus", &[programs::PROMETHEUS, programs::PROMTOOL, programs::OPENSSL]) {
+    if may_run("prometheus", &[programs::PROMETHEUS, programs::PROMTOOL, programs::OPENSSL, programs::TMUX]) {
         prometheus_step(workspace, steps)?;
     }
     if may_run("toxiproxy", &[programs::GO, programs::NODE, programs::NPM, programs::PYTHON]) {
@@ -244,7 +244,8 @@ fn logs_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
 }
 
 fn fleet_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
-    let heading = "three instances with three nodes of etcd, which are killed and silent in turn";
+    let heading =
+        "three instances with three nodes of etcd and with Redis, which are killed, silent and slow in turn";
     steps.run("fleet", heading, || fleet::check(workspace, &Scratch::new("fleet")?))
 }
 

@@ -31,8 +31,10 @@ pub(super) const OPENSSL: Needed = Needed { program: "openssl", package: "openss
 pub(super) const PROMETHEUS: Needed = Needed { program: "prometheus", package: "prometheus" };
 pub(super) const PROMTOOL: Needed = Needed { program: "promtool", package: "prometheus" };
 pub(super) const PYTHON: Needed = Needed { program: "python3", package: "python3-venv" };
+pub(super) const REDIS: Needed = Needed { program: "redis-server", package: "redis-server" };
 pub(super) const RSYSLOGD: Needed = Needed { program: "rsyslogd", package: "rsyslog rsyslog-openssl" };
 pub(super) const TESTSSL: Needed = Needed { program: "testssl", package: "testssl.sh" };
+pub(super) const TMUX: Needed = Needed { program: "tmux", package: "tmux" };
 
 impl Needed {
     /// Path of the program.

@@ -5,6 +5,8 @@
 mod web;
 /// The proxy, its load, and a Prometheus.
 mod scene;
+/// `vanward top` in a terminal.
+mod top;
 /// Six faults, and what each place says of them.
 mod six_faults;
 

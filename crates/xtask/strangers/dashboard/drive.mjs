@@ -109,6 +109,16 @@ async function everyPanelHasData(page) {
   holds(!(await page.$("#requests img")), "no request becomes an element");
 }
 
+/** A dead server and a slow one look as docs/alerts.md says. */
+async function showsFaults(page) {
+  const has = (...wanted) => until(page, (tone, upstream, text) => [...document.querySelectorAll(`#servers tbody tr${tone}`)]
+    .some((row) => row.textContent.includes(upstream) && new RegExp(text).test(row.textContent)), ...wanted);
+  await has(".bad", "gone", "connection refused");
+  holds(true, "a dead server is in red, with the reason");
+  await has("", "late", "[5-9]\\d\\d ms");
+  holds(true, "a slow server has its percentiles");
+}
+
 async function looks(page) {
   for (const scheme of ["light", "dark"]) {
     for (const width of [1400, 400]) {
@@ -211,10 +221,11 @@ async function strangers() {
 }
 
 try {
-  const noise = [traffic(get, "/tiny", "/cached", "/gone"), traffic(raw, "/slow/<img/src=x>"), traffic(get, "/slow")];
+  const noise = [traffic(get, "/tiny", "/cached", "/gone"), traffic(raw, "/slow/<img/src=x>"), traffic(get, "/slow"), traffic(get, "/delay/700ms")];
   const { page, wrong } = await open();
   await withToken(page);
   await everyPanelHasData(page);
+  await showsFaults(page);
   await looks(page);
   await page.setViewport({ width: 1400, height: 900 });
   await changes(page);

@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cache::{KeySecret, Space};
-use config::{Action, Compress, Config, Jwt, KeySource, RateLimit, TokenKeys, WebBotAuth};
+use config::{Action, Compress, Config, Jwt, KeySource, RateLimit, Redis, TokenKeys, WebBotAuth};
 use route::{
     AccessList, Credentials, CredentialsDigest, PathRule, Pattern, RateLimiter, Request, RouteTable, Rule,
-    Users, Verified,
+    SharedIdentity, Users, Verified,
 };
 
 use super::split_key::SplitKey;
@@ -117,6 +117,25 @@ pub(crate) struct Limit {
     /// Whether users are counted, who have to be known.
     pub(crate) of_users: bool,
     pub(crate) limiter: Arc<RateLimiter>,
+    /// What it is to other instances, if they share it.
+    identity: Option<SharedIdentity>,
+}
+
+/// A rate limit that instances share.
+#[derive(Debug, Clone)]
+pub struct SharedLimit {
+    /// The same for all instances.
+    pub id: u64,
+    /// The limiter of this one.
+    pub limiter: Arc<RateLimiter>,
+}
+
+impl Limit {
+    /// The limit as instances share it, if they do.
+    pub(super) fn shared(&self) -> Option<SharedLimit> {
+        let SharedIdentity { id, .. } = self.identity?;
+        Some(SharedLimit { id, limiter: Arc::clone(&self.limiter) })
+    }
 }
 
 /// The users who may send requests.
@@ -259,6 +278,11 @@ fn is_default(policies: &config::Policies) -> bool {
 }
 
 impl Route {
+    /// Its rate limits that instances share.
+    pub(super) fn shared_limits(&self) -> impl Iterator<Item = SharedLimit> {
+        self.policies.iter().flat_map(|policies| policies.limits.iter().filter_map(Limit::shared))
+    }
+
     fn new(
         config: &Config,
         settings: &config::Route,
@@ -366,7 +390,7 @@ impl Policies {
         Self {
             action: route.action.clone(),
             access: (!is_open).then(|| AccessList::new(allow.iter().copied(), deny.iter().copied())),
-            limits: kept.limits(&route.name, &settings.rate_limits),
+            limits: kept.limits(config, &route.name, &settings.rate_limits),
             limits_users: settings.rate_limits.iter().any(|limit| limit.key.has_user()),
             authentication,
             mirror: settings.mirror.as_ref().map(|mirror| Arc::new(Mirror::new(mirror))),
@@ -402,6 +426,13 @@ fn names_request(action: &Action, policies: &config::Policies) -> bool {
             | route::HeaderEdit::Default(_, value) => is_named(value),
             route::HeaderEdit::Remove(_) => false,
         })
+}
+
+/// What a limit is to all instances: those with the same settings for a route of the same name count together.
+fn identity(redis: &Redis, route: &str, settings: &RateLimit) -> SharedIdentity {
+    let secret = redis.secret.as_ref().map_or(redis.name.as_bytes(), |secret| &secret.bytes);
+    let RateLimit { rate, key, .. } = settings;
+    SharedIdentity::of(secret, &format!("{route}\n{:?} {} {key:?}", rate.requests_per(), rate.burst()))
 }
 
 /// What the plan before has that may go on, and what this one has by now.
@@ -465,13 +496,20 @@ impl<'p> Kept<'p> {
     }
 
     /// The limits of a route of this name: those that it had count on.
-    fn limits(&self, route: &str, settings: &[RateLimit]) -> Vec<Limit> {
+    fn limits(&self, config: &Config, route: &str, settings: &[RateLimit]) -> Vec<Limit> {
         let mut before: Vec<&Limit> = self.limits.get(route).copied().unwrap_or_default().iter().collect();
         let limit = |settings: &RateLimit| {
-            let place = before.iter().position(|limit| limit.settings == *settings);
-            let limiter = match place.map(|place| before.remove(place)) {
-                Some(limit) => Arc::clone(&limit.limiter),
-                None => {
+            let shared = settings.shared.zip(config.redis.as_ref());
+            let identity = shared.map(|(_, redis)| identity(redis, route, settings));
+            let is_same = |limit: &&Limit| limit.settings == *settings && limit.identity == identity;
+            let place = before.iter().position(is_same);
+            let limiter = match (place.map(|place| before.remove(place)), shared.zip(identity)) {
+                (Some(limit), _) => Arc::clone(&limit.limiter),
+                (None, Some(((alone, redis), SharedIdentity { secret, .. }))) => {
+                    let RateLimit { rate, key, keys_max, .. } = settings.clone();
+                    Arc::new(RateLimiter::shared(rate, key, keys_max, secret, (alone, redis.instances)))
+                }
+                (None, None) => {
                     let [low, high] = [secret(), secret()].map(u64::from_le_bytes);
                     Arc::new(RateLimiter::new(
                         settings.rate,
@@ -481,7 +519,7 @@ impl<'p> Kept<'p> {
                     ))
                 }
             };
-            Limit { of_users: settings.key.has_user(), settings: settings.clone(), limiter }
+            Limit { of_users: settings.key.has_user(), settings: settings.clone(), limiter, identity }
         };
         settings.iter().map(limit).collect()
     }

@@ -29,6 +29,8 @@ pub(super) struct Proxy {
     pub(super) address: SocketAddr,
     pub(super) metrics: SocketAddr,
     pub(super) admin: PathBuf,
+    /// A log with what shows faults, which nothing keeps from being written.
+    pub(super) log: PathBuf,
     pub(super) process: Process,
     _origin: Process,
 }
@@ -40,14 +42,16 @@ impl Proxy {
         let (metrics, gone, collector, slow) = (free_address()?, free_address()?, free_address()?, slow()?);
         let Pair { cert, key } = Pair::ending_in(folder, days)?;
         let admin = folder.join("admin.sock");
-        let file = folder.join("vanward.toml");
+        let (file, shown) = (folder.join("vanward.toml"), folder.join("shown.log"));
         let text = format!(
             "metrics = \"{metrics}\"\nadmin = {admin:?}\n\
              [[listen]]\naddress = \"127.0.0.1:0\"\n\
              [[listen]]\naddress = \"127.0.0.1:0\"\nname = \"web\"\ntls = {{ cert = {cert:?}, key = {key:?} }}\n\
              [limits]\nconnections = 300\n\
              [cache]\nmemory = \"1MiB\"\n\
-             [log]\ntarget = {log:?}\nformat = \"json\"\n\
+             [[log]]\ntarget = {log:?}\nformat = \"json\"\n\
+             [[log]]\ntarget = {shown:?}\nformat = \"json\"\n\
+             fields = [\"route\", \"status\", \"cause\", \"retried\", \"server\", \"upstream_first_byte_ms\", \"cache\"]\n\
              [tracing]\ncollector = \"http://{collector}\"\nsample = \"100%\"\n\
              [[route]]\nupstream = \"app\"\n\
              [[route]]\npath = \"/varnish\"\nupstream = \"app\"\ncache = {{}}\n\
@@ -55,7 +59,9 @@ impl Proxy {
              [[route]]\nname = \"slow\"\npath = \"/slow\"\nupstream = \"slow\"\n\
              [[route]]\nname = \"limited\"\npath = \"/limited\"\nupstream = \"app\"\n\
              rate_limit = {{ rate = \"1/s\", key = \"client\" }}\n\
+             [[route]]\nname = \"alone\"\npath = \"/alone\"\nupstream = \"gone\"\n\
              [upstream.app]\nservers = [\"http://{origin}\"]\n\
+             [upstream.gone]\nservers = [\"http://{gone}\"]\n\
              [upstream.half]\nservers = [\"http://{origin}\", \"http://{gone}\"]\neject = \"off\"\npool = {{ idle = 0 }}\n\
              [upstream.slow]\nservers = [\"http://{origin}\", \"http://{slow}\"]\neject = \"off\"\n\
              [upstream.checked]\nservers = [\"http://{origin}\", \"http://{gone}\"]\n\
@@ -68,7 +74,7 @@ impl Proxy {
         let mut process = Process::start("vanward", &mut command, folder)?;
         let address = process.addresses()?.first().copied().ok_or("the proxy listens nowhere")?;
         let vanward = vanward.to_owned();
-        Ok(Self { vanward, address, metrics, admin, process, _origin: origin_process })
+        Ok(Self { vanward, address, metrics, admin, log: shown, process, _origin: origin_process })
     }
 
     /// What a command says over the admin socket.
@@ -109,8 +115,16 @@ pub(super) struct Load(Arc<AtomicBool>);
 impl Load {
     pub(super) fn on(address: SocketAddr) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
-        let paths =
-            ["/tiny", "/retried", "/slow", "/limited", "/status/404", "/events?rate=50&count=10", "/nowhere"];
+        let paths = [
+            "/tiny",
+            "/retried",
+            "/alone",
+            "/slow",
+            "/limited",
+            "/status/404",
+            "/events?rate=50&count=10",
+            "/nowhere",
+        ];
         for path in paths {
             let ends = Arc::clone(&ends);
             thread::spawn(move || {

@@ -1,11 +1,15 @@
 //! Six faults on a running proxy: a server that is dead, one that is slow, a certificate near its end, a full cache, a flood
 //! of clients, a full disk. Each is seen where docs/alerts.md says that it is.
 
+use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
+use serde_json::Value;
+
 use super::read;
 use super::scene::{Load, Proxy, RULES, prometheus};
+use super::top::Top;
 use super::web::{Api, until};
 use crate::say;
 use crate::strangers::subject::write;
@@ -24,8 +28,12 @@ struct Fault {
     metric: (&'static str, f64),
     /// A word of a message; empty where there is none.
     message: &'static str,
-    /// The command that shows it, and a part of what it says.
-    shown: (&'static [&'static str], &'static str),
+    /// A part of what `vanward status` says of it.
+    shown: &'static str,
+    /// The key of the tab of `vanward top` that shows it, and a part of the screen.
+    screen: (&'static str, &'static str),
+    /// Whether a line of the access log shows it, where one does.
+    logged: Option<fn(&Value) -> bool>,
 }
 
 const FAULTS: [Fault; 6] = [
@@ -34,56 +42,75 @@ const FAULTS: [Fault; 6] = [
         alert: "VanwardServerDown",
         metric: ("vanward_upstream_server_state{state=\"down\"}", 1.0),
         message: "down, its first check failed: connection refused",
-        shown: (&["status"], "its checks fail: connection refused"),
+        shown: "its checks fail: connection refused",
+        screen: ("2", "its checks fail: connection refused"),
+        logged: Some(|line| {
+            let attempt = &line["retried"][0];
+            line["cause"] == "upstream-refused"
+                || (attempt["cause"] == "upstream-refused" && attempt["server"].is_string())
+        }),
     },
     Fault {
         name: "a slow server",
         alert: "VanwardServerSlow",
         metric: ("vanward_upstream_first_byte_seconds_bucket{upstream=\"slow\",le=\"+Inf\"}", 1.0),
         message: "",
-        shown: (&["status"], "upstream slow"),
+        shown: "upstream slow",
+        screen: ("2", "slow"),
+        logged: Some(|line| {
+            line["upstream_first_byte_ms"].as_f64() > Some(600.0) && line["server"].is_string()
+        }),
     },
     Fault {
         name: "a certificate near its end",
         alert: "VanwardCertificateEnds",
         metric: ("vanward_certificate_not_after_timestamp_seconds", 1.0),
         message: "the certificate of localhost ends in",
-        shown: (&["status"], "problem: the certificate of localhost ends in"),
+        shown: "problem: the certificate of localhost ends in",
+        screen: ("1", "the certificate of localhost ends in"),
+        logged: None,
     },
     Fault {
         name: "a full cache",
         alert: "VanwardCacheTooSmall",
         metric: ("vanward_cache_evictions_total", 1.0),
         message: "",
-        shown: (&["status"], "evicted"),
+        shown: "evicted",
+        screen: ("5", "evicted"),
+        logged: Some(|line| line["cache"] == "miss"),
     },
     Fault {
         name: "a flood of clients",
         alert: "VanwardClientsRefused",
         metric: ("vanward_client_connections_refused_total", 1.0),
         message: "clients are refused: there are 300 connections",
-        shown: (&["status"], "problem: clients are refused"),
+        shown: "problem: clients are refused",
+        screen: ("1", "clients are refused"),
+        logged: Some(|line| line["cause"] == "rate-limited" && line["status"] == 429),
     },
     Fault {
         name: "a full disk",
         alert: "VanwardLogLinesLost",
         metric: ("vanward_log_lines_dropped_total", 1.0),
         message: "No space left",
-        shown: (&["status"], "lines of the access log are lost"),
+        shown: "lines of the access log are lost",
+        screen: ("1", "of the access log are lost"),
+        logged: None,
     },
 ];
 
 pub(super) fn check(workspace: &Workspace, vanward: &Path, folder: &Path) -> Result<(), String> {
     let proxy = Proxy::start(vanward, folder, FULL, 3)?;
     let _load = Load::on(proxy.address);
+    let top = Top::start(&proxy, folder)?;
     let rules = folder.join("rules.yml");
     write(&rules, &hasty(&read(workspace, &Path::new(RULES).join("vanward.rules.yml"))?))?;
     let (_prometheus, api) = prometheus("prometheus", folder, &proxy, Some(&rules), "exemplar-storage")?;
     let (flood, others): (Vec<&Fault>, Vec<&Fault>) =
         FAULTS.iter().partition(|fault| fault.name.contains("flood"));
-    others.into_iter().try_for_each(|fault| seen(fault, &proxy, api))?;
+    others.into_iter().try_for_each(|fault| seen(fault, &proxy, &top, api))?;
     let _crowd = crowd(proxy.address);
-    flood.into_iter().try_for_each(|fault| seen(fault, &proxy, api))
+    flood.into_iter().try_for_each(|fault| seen(fault, &proxy, &top, api))
 }
 
 /// The rules with short waits and windows.
@@ -105,7 +132,7 @@ fn crowd(address: SocketAddr) -> Vec<TcpStream> {
     (0..CROWD).filter_map(|_| connect()).collect()
 }
 
-fn seen(fault: &Fault, proxy: &Proxy, api: Api) -> Result<(), String> {
+fn seen(fault: &Fault, proxy: &Proxy, top: &Top, api: Api) -> Result<(), String> {
     let about = |what: String| format!("{}: {what}", fault.name);
     let (series, least) = fault.metric;
     until(&about(format!("{series} of {least} or more")), || {
@@ -117,15 +144,25 @@ fn seen(fault: &Fault, proxy: &Proxy, api: Api) -> Result<(), String> {
     until(&about(format!("the message {:?}", fault.message)), || {
         Ok(proxy.process.said().contains(fault.message))
     })?;
-    let (words, part) = fault.shown;
-    until(&about(format!("{part:?} in `vanward {}`", words.join(" "))), || {
-        Ok(proxy.says(words)?.contains(part))
+    until(&about(format!("{:?} in `vanward status`", fault.shown)), || {
+        Ok(proxy.says(&["status"])?.contains(fault.shown))
     })?;
+    let (key, part) = fault.screen;
+    until(&about(format!("{part:?} in tab {key} of `vanward top`")), || Ok(top.tab(key)?.contains(part)))?;
+    if let Some(is_logged) = fault.logged {
+        until(&about("a line of the access log".to_owned()), || {
+            Ok(lines(&proxy.log)?.iter().any(is_logged))
+        })?;
+    }
     say(format_args!(
-        "{}: seen in the metrics, as {}, and by `vanward {}`",
-        fault.name,
-        fault.alert,
-        words.join(" ")
+        "{}: seen in the metrics, as {}, by `vanward status` and `top`, in messages and the log where it is",
+        fault.name, fault.alert
     ));
     Ok(())
+}
+
+/// The lines of a log; the last may be written just now.
+fn lines(log: &Path) -> Result<Vec<Value>, String> {
+    let text = fs::read_to_string(log).map_err(|error| format!("{}: {error}", log.display()))?;
+    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }

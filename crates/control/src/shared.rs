@@ -1,0 +1,235 @@
+//! What instances share through Redis or Valkey: what their limits have counted. On the control thread alone: workers go on
+//! with what they have in memory, whatever becomes of Redis.
+
+/// Connections to Redis.
+mod link;
+/// Rate limits over all instances.
+mod limits;
+/// Which instances there are.
+mod members;
+
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use config::Redis;
+use route::Standing;
+use telemetry::{SharedSample, message};
+use tokio::sync::Notify;
+
+use crate::change::Control;
+use limits::Limits;
+use link::Link;
+use members::Members;
+
+/// Pauses between attempts while Redis is gone.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// How sharing stands, for whoever asks.
+#[derive(Default)]
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    /// The name of this instance, unless the configuration has one.
+    instance: String,
+    /// Told by workers whose limits have something to tell.
+    called: Arc<Notify>,
+    counts: Counts,
+}
+
+/// Counted since the start.
+#[derive(Default)]
+struct Counts {
+    /// Exchanges in which limits told what they had admitted.
+    tells: AtomicU64,
+    /// Requests that were told.
+    requests: AtomicU64,
+    /// How often Redis was lost.
+    losses: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    /// What is to be reached; `None` if nothing is shared.
+    url: Option<String>,
+    link: LinkState,
+    /// The instances that run, by name, as Redis told last.
+    instances: Vec<String>,
+}
+
+#[derive(Default, Clone)]
+enum LinkState {
+    /// It was not reached yet, and nothing has failed.
+    #[default]
+    Beginning,
+    Up,
+    Down {
+        since: Instant,
+        why: String,
+    },
+}
+
+impl Shared {
+    /// For an instance with this name.
+    pub(crate) fn new(instance: Option<String>) -> Self {
+        Self { instance: instance.unwrap_or_else(host_name), ..Self::default() }
+    }
+
+    /// What an operator should see at once.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let state = lock(&self.state);
+        match (&state.url, &state.link) {
+            (Some(url), LinkState::Down { since, why }) => {
+                Some(format!("{url} is not reached for {} s: {why}", since.elapsed().as_secs()))
+            }
+            _ => None,
+        }
+    }
+
+    /// For metrics; `None` if nothing is shared.
+    pub(crate) fn sample(&self) -> Option<SharedSample> {
+        let state = lock(&self.state);
+        state.url.as_ref()?;
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Some(SharedSample {
+            is_up: matches!(state.link, LinkState::Up),
+            instances: state.instances.len(),
+            tells: of(&self.counts.tells),
+            requests: of(&self.counts.requests),
+            losses: of(&self.counts.losses),
+        })
+    }
+
+    fn begin(&self, settings: Option<&Redis>) {
+        *lock(&self.state) = State { url: settings.map(|redis| redis.url.to_string()), ..State::default() };
+    }
+
+    /// Notes that Redis is reached, with these instances, and says so where it is news.
+    fn reached(&self, instances: Vec<String>) {
+        let mut state = lock(&self.state);
+        let url = state.url.clone().unwrap_or_default();
+        let count = match instances.len() {
+            1 => "1 instance".to_owned(),
+            count => format!("{count} instances"),
+        };
+        match std::mem::replace(&mut state.link, LinkState::Up) {
+            LinkState::Up => {}
+            LinkState::Beginning => message::info(&format!("{url} is in use by {count}")),
+            LinkState::Down { since, .. } => {
+                let seconds = since.elapsed().as_secs();
+                message::info(&format!("{url} is back after {seconds} s, in use by {count}"));
+            }
+        }
+        state.instances = instances;
+    }
+
+    /// Notes that Redis is not reached, and says so where it is news.
+    fn lost(&self, why: &str) {
+        let mut state = lock(&self.state);
+        let url = state.url.clone().unwrap_or_default();
+        let since = match &state.link {
+            LinkState::Down { since, .. } => *since,
+            LinkState::Up | LinkState::Beginning => {
+                self.counts.losses.fetch_add(1, Ordering::Relaxed);
+                message::warn(&format!("{url} is not reached, this instance goes on by itself: {why}"));
+                Instant::now()
+            }
+        };
+        state.link = LinkState::Down { since, why: why.to_owned() };
+    }
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "vanward".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+/// A panic while it was held leaves it as it was.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Shares what the configuration says, until the proxy ends.
+pub(crate) async fn run(control: Weak<Control>) {
+    let Some(strong) = control.upgrade() else { return };
+    let mut changes = strong.changes.subscribe();
+    drop(strong);
+    loop {
+        let Some(strong) = control.upgrade() else { return };
+        changes.mark_unchanged();
+        let settings = strong.plan().config.redis.clone();
+        strong.shared.begin(settings.as_ref());
+        drop(strong);
+        let still_alike = async {
+            loop {
+                if changes.changed().await.is_err() {
+                    return;
+                }
+                let Some(strong) = control.upgrade() else { return };
+                if strong.plan().config.redis != settings {
+                    return;
+                }
+            }
+        };
+        match &settings {
+            None => still_alike.await,
+            Some(settings) => tokio::select! {
+                () = share(&control, settings) => return,
+                () = still_alike => {}
+            },
+        }
+    }
+}
+
+/// Shares by these settings until the proxy ends.
+async fn share(control: &Weak<Control>, settings: &Redis) {
+    let Some(strong) = control.upgrade() else { return };
+    let instance = settings.instance.clone().unwrap_or_else(|| strong.shared.instance.clone());
+    drop(strong);
+    let mut members = Members::new(settings, instance);
+    let mut limits = Limits::new(control, settings);
+    let mut pause = PAUSE_MIN;
+    loop {
+        let began = Instant::now();
+        limits.stand(Standing::Alone(members.shares()));
+        let why = match Link::open(settings).await {
+            Ok(link) => serve(control, &Rc::new(link), &mut members, &mut limits).await,
+            Err(why) => why,
+        };
+        let Some(strong) = control.upgrade() else { return };
+        strong.shared.lost(&why);
+        drop(strong);
+        // Attempts that come one after the other grow rare; a connection that held is tried again at once.
+        pause = if began.elapsed() > PAUSE_MAX { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
+        // While Redis is gone there may be new limits, with other shares.
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = limits.alone(members.shares()) => {}
+        }
+    }
+}
+
+/// Shares over a connection. Returns why it ended.
+async fn serve(
+    control: &Weak<Control>,
+    link: &Rc<Link>,
+    members: &mut Members,
+    limits: &mut Limits,
+) -> String {
+    let first = match members.tell(link).await {
+        Ok(instances) => instances,
+        Err(why) => return why,
+    };
+    let Some(strong) = control.upgrade() else { return "the proxy ends".to_owned() };
+    strong.shared.reached(first);
+    drop(strong);
+    let count = members.count();
+    tokio::select! {
+        why = members.go_on(control, link) => why,
+        why = limits.go_on(link, &count) => why,
+    }
+}

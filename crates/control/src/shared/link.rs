@@ -1,0 +1,116 @@
+//! A connection to Redis: over TCP, TLS or a Unix socket, let in by user and password.
+
+use std::fmt::Display;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::{Redis, Scheme, ServerHost, Upstream, UpstreamTls};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisConnectionInfo};
+use tls::ClientSide;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::AbortHandle;
+use tokio_rustls::TlsConnector;
+
+/// How long Redis has for an answer, and for a connection: one that is slower is as good as gone.
+pub(super) const ANSWER_MAX: Duration = Duration::from_millis(500);
+
+/// A connection. Dropping it closes it.
+pub(super) struct Link {
+    connection: MultiplexedConnection,
+    task: AbortHandle,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Link {
+    /// Connects.
+    ///
+    /// # Errors
+    /// Why there is no connection, in words.
+    pub(super) async fn open(settings: &Redis) -> Result<Self, String> {
+        let late = |_| "no connection in time".to_owned();
+        tokio::time::timeout(ANSWER_MAX * 2, connect(settings)).await.map_err(late)?
+    }
+
+    /// Has a command done.
+    ///
+    /// # Errors
+    /// Why there is no answer, or not the one that was expected.
+    pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, String> {
+        command.query_async(&mut self.connection.clone()).await.map_err(words)
+    }
+
+    /// Has Redis keep a script. Returns how to call it.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub(super) async fn script(&self, text: &str) -> Result<String, String> {
+        self.ask(redis::cmd("SCRIPT").arg("LOAD").arg(text)).await
+    }
+}
+
+async fn connect(settings: &Redis) -> Result<Link, String> {
+    let server = &settings.url.server;
+    let tcp = async |host: &str| {
+        let stream = TcpStream::connect((host, server.port)).await.map_err(words)?;
+        stream.set_nodelay(true).map_err(words)?;
+        Ok::<_, String>(stream)
+    };
+    let stream = match &server.host {
+        ServerHost::Unix(path) => {
+            return begin(settings, UnixStream::connect(path).await.map_err(words)?).await;
+        }
+        ServerHost::Address(address) => tcp(&address.to_string()).await?,
+        ServerHost::Name(name) => tcp(name).await?,
+    };
+    if server.scheme != Scheme::Https {
+        return begin(settings, stream).await;
+    }
+    // It is loaded each time: the file of the CA may be another one by now.
+    let tls = UpstreamTls { ca: settings.ca.clone(), ..UpstreamTls::default() };
+    let upstream = Upstream { tls, ..Upstream::of("redis", vec![server.clone()]) };
+    let loaded = ClientSide::load(&upstream)
+        .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
+    let side = loaded.as_ref().and_then(|side| Some((side.config(), side.name(0)?.clone())));
+    let (config, name) = side.ok_or("it has no TLS")?;
+    // No ALPN: Redis is none of the protocols that servers of upstreams speak.
+    let mut config = (*config).clone();
+    config.alpn_protocols.clear();
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(words)?;
+    begin(settings, stream).await
+}
+
+/// Says who this is, over a connection.
+async fn begin(
+    settings: &Redis,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> Result<Link, String> {
+    let mut who = RedisConnectionInfo::default().set_db(settings.url.database.into());
+    if let Some(user) = &settings.user {
+        who = who.set_username(user);
+    }
+    if let Some(file) = &settings.password_file {
+        who = who.set_password(password(file)?);
+    }
+    let times = AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER_MAX));
+    let (connection, driver) =
+        MultiplexedConnection::new_with_config(&who, stream, times).await.map_err(words)?;
+    let task = tokio::task::spawn_local(driver).abort_handle();
+    Ok(Link { connection, task })
+}
+
+fn password(file: &Path) -> Result<String, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+fn words(error: impl Display) -> String {
+    error.to_string()
+}

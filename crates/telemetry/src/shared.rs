@@ -1,0 +1,32 @@
+//! Metrics of what instances share through Redis.
+
+use crate::text::{Text, Type};
+
+/// How sharing stands, when the metrics are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SharedSample {
+    /// Whether Redis answers.
+    pub is_up: bool,
+    /// The instances that share, as Redis told last.
+    pub instances: usize,
+    /// Exchanges in which limits told what they had admitted.
+    pub tells: u64,
+    /// Requests that were told.
+    pub requests: u64,
+    /// How often Redis was lost.
+    pub losses: u64,
+}
+
+/// Renders them.
+pub(crate) fn write(sample: &SharedSample, text: &mut Text) {
+    let help = "Whether Redis answers, through which instances share.";
+    text.family("vanward_redis_up", Type::Gauge, help).sample(&[], u8::from(sample.is_up));
+    let help = "Instances that share through Redis, as it told last.";
+    text.family("vanward_redis_instances", Type::Gauge, help).sample(&[], sample.instances);
+    let help = "How often Redis was lost.";
+    text.family("vanward_redis_losses", Type::Counter, help).sample(&[], sample.losses);
+    let help = "Exchanges with Redis in which shared limits told what they had admitted.";
+    text.family("vanward_redis_limit_exchanges", Type::Counter, help).sample(&[], sample.tells);
+    let help = "Requests that shared limits admitted and told to Redis.";
+    text.family("vanward_redis_limit_requests", Type::Counter, help).sample(&[], sample.requests);
+}

@@ -1,0 +1,216 @@
+//! Three instances that share limits through Redis: what all of them admit together, while Redis is well, slow, gone, and
+//! back without what it knew. Requests reach Redis through Vanward's own chaos proxy.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::super::process::{Process, free_address};
+use super::super::programs::{CURL, REDIS};
+use super::{said, until};
+use crate::say;
+
+/// The limit of each route: requests per second, and as many at once.
+const RATE: u64 = 300;
+/// How long each load is.
+const SECONDS: u64 = 3;
+/// Requests per second that the instances are asked for: far above the limit, near it, and far below.
+const UNEVEN: [u64; 3] = [1500, 290, 30];
+const EVEN: [u64; 3] = [200, 200, 200];
+const SPARSE: [u64; 3] = [120, 60, 20];
+/// How far what all admit together may be off, in hundredths.
+const OFF_MAX: f64 = 5.0;
+/// More while answers of Redis take 100 ms: so long nobody hears of the others.
+const OFF_MAX_SLOW: f64 = 10.0;
+const LIMIT: Duration = Duration::from_secs(60);
+
+pub(super) fn check(vanward: &Path, folder: &Path) -> Result<(), String> {
+    let mut scene = Scene::start(vanward, folder)?;
+    for (what, loads) in [("even", EVEN), ("uneven", UNEVEN)] {
+        let counted = scene.load("local", what, loads)?;
+        scene.is_near(what, &counted, RATE * (SECONDS + 1), OFF_MAX)?;
+    }
+    let counted = scene.load("closed", "sparse", SPARSE)?;
+    if counted.refused > 0 {
+        return Err(format!("{} requests of a load below the limit were refused", counted.refused));
+    }
+    say(format_args!("a load below the limit: none of {} requests refused", counted.admitted));
+
+    scene.toxic("POST", "/toxics", r#"{"name":"late","type":"latency","attributes":{"latency":100}}"#)?;
+    let counted = scene.load("local", "slow", UNEVEN)?;
+    scene.is_near("Redis slow, 100 ms", &counted, RATE * (SECONDS + 1), OFF_MAX_SLOW)?;
+    scene.toxic("DELETE", "/toxics/late", "")?;
+
+    scene.redis = None;
+    scene.until_told("is not reached")?;
+    let counted = scene.load("open", "gone", UNEVEN)?;
+    if counted.refused > 0 {
+        return Err(format!("without Redis, `open` refused {} requests", counted.refused));
+    }
+    let counted = scene.load("local", "gone", [RATE; 3])?;
+    scene.is_near("Redis gone, local shares", &counted, RATE * (SECONDS + 1), OFF_MAX)?;
+    let counted = scene.load("closed", "gone", SPARSE)?;
+    if counted.admitted > 0 {
+        return Err(format!("without Redis, `closed` admitted {} requests", counted.admitted));
+    }
+    say(format_args!("Redis gone: `open` refused none, `closed` admitted none"));
+
+    scene.start_redis()?;
+    scene.until_told("is back after")?;
+    scene.until_told("Redis has lost what it knew")?;
+    let counted = scene.load("local", "back", UNEVEN)?;
+    scene.is_near("Redis back, empty", &counted, RATE * (SECONDS + 1), OFF_MAX)
+}
+
+/// How many requests of all instances were admitted and refused.
+#[derive(Debug, Default, Clone, Copy)]
+struct Counted {
+    admitted: u64,
+    refused: u64,
+}
+
+struct Scene {
+    vanward: PathBuf,
+    folder: PathBuf,
+    redis: Option<Process>,
+    redis_at: SocketAddr,
+    chaos: SocketAddr,
+    _chaos: Process,
+    /// Where each serves, and where its metrics are.
+    instances: Vec<(SocketAddr, SocketAddr, Process)>,
+}
+
+impl Scene {
+    fn start(vanward: &Path, folder: &Path) -> Result<Self, String> {
+        let (redis_at, between) = (free_address()?, free_address()?);
+        let file = folder.join("chaos.json");
+        let proxy = format!(r#"[{{"name":"redis","listen":"{between}","upstream":"{redis_at}"}}]"#);
+        fs::write(&file, proxy).map_err(|error| error.to_string())?;
+        let mut command = Command::new(vanward);
+        command.args(["chaos", "--listen", "127.0.0.1:0", "--config"]).arg(&file);
+        let mut chaos = Process::start("chaos-redis", &mut command, folder)?;
+        let api = chaos.addresses()?.first().copied().ok_or("the chaos proxy listens nowhere")?;
+        let mut scene = Self {
+            vanward: vanward.to_owned(),
+            folder: folder.to_owned(),
+            redis: None,
+            redis_at,
+            chaos: api,
+            _chaos: chaos,
+            instances: Vec::new(),
+        };
+        scene.start_redis()?;
+        let file = folder.join("shared.toml");
+        fs::write(&file, configuration(between)).map_err(|error| error.to_string())?;
+        for index in 0..UNEVEN.len() {
+            let (mut command, metrics) = (Command::new(vanward), free_address()?);
+            command.args(["run", "--config"]).arg(&file);
+            command.env("INSTANCE", format!("edge-{index}")).env("METRICS", metrics.to_string());
+            let mut process = Process::start(&format!("shared-{index}"), &mut command, folder)?;
+            let address = process.addresses()?.first().copied().ok_or("an instance listens nowhere")?;
+            scene.instances.push((address, metrics, process));
+        }
+        scene.until_told("is in use by")?;
+        // Each knows of all others once all have told that they run.
+        until("all instances know of each other", || {
+            let all = scene.instances.iter().map(|(_, metrics, _)| scene.get(*metrics, "/metrics"));
+            let metrics: Vec<String> = all.collect::<Result<_, String>>()?;
+            Ok(metrics.iter().all(|text| text.contains("vanward_redis_instances 3")))
+        })?;
+        Ok(scene)
+    }
+
+    fn start_redis(&mut self) -> Result<(), String> {
+        let mut command = Command::new(REDIS.find()?);
+        let port = self.redis_at.port().to_string();
+        command.args(["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no"]);
+        let process = Process::start("redis", &mut command, &self.folder)?;
+        self.redis = Some(process.listening_on(self.redis_at)?);
+        Ok(())
+    }
+
+    /// Asks all instances at the same time, each for so many requests per second of a key of its own.
+    fn load(&self, limit: &str, key: &str, rates: [u64; 3]) -> Result<Counted, String> {
+        let mut loads = Vec::new();
+        for (index, ((address, ..), rate)) in self.instances.iter().zip(rates).enumerate() {
+            let url = format!("http://{address}/{limit}?key={key}");
+            let mut command = Command::new(&self.vanward);
+            let seconds = format!("{SECONDS}s");
+            command.args(["load", "-q", "--json", "-c", "4", "-d", &seconds, "-R", &rate.to_string(), &url]);
+            loads.push(Process::start(&format!("load-{limit}-{key}-{index}"), &mut command, &self.folder)?);
+        }
+        let mut counted = Counted::default();
+        for load in loads {
+            let (_, said) = load.finish(LIMIT)?;
+            let json = said.find('{').map(|at| &said[at..]).unwrap_or_default();
+            let mut values = serde_json::Deserializer::from_str(json).into_iter::<Value>();
+            let told = values.next().and_then(Result::ok).ok_or_else(|| format!("a load said: {said}"))?;
+            let statuses = told["statuses"].as_object().ok_or("a load counts no statuses")?;
+            for (status, count) in statuses {
+                let count = count.as_u64().unwrap_or_default();
+                match status.as_str() {
+                    "200" => counted.admitted += count,
+                    "429" => counted.refused += count,
+                    other => return Err(format!("{count} requests of {limit}?key={key} got {other}")),
+                }
+            }
+            let errors = ["connect", "read", "write", "timeout", "malformed", "reset"];
+            if let Some(error) = errors.iter().find(|error| told["errors"][*error].as_u64() != Some(0)) {
+                return Err(format!("requests of {limit}?key={key} failed: {error}"));
+            }
+        }
+        Ok(counted)
+    }
+
+    fn is_near(&self, what: &str, counted: &Counted, expected: u64, most: f64) -> Result<(), String> {
+        let off = (counted.admitted as f64 / expected as f64 - 1.0) * 100.0;
+        say(format_args!(
+            "{what}: {} admitted of {}, {off:+.1}% of {expected}",
+            counted.admitted,
+            counted.admitted + counted.refused
+        ));
+        if off.abs() <= most { Ok(()) } else { Err(format!("{what}: {off:+.1}% is more than {most}%")) }
+    }
+
+    /// Waits until each instance has said something since its start.
+    fn until_told(&self, what: &str) -> Result<(), String> {
+        until(&format!("all instances have said {what:?}"), || {
+            Ok(self.instances.iter().all(|(_, _, process)| process.said().contains(what)))
+        })
+    }
+
+    /// Changes toxics of the connection to Redis.
+    fn toxic(&self, method: &str, path: &str, body: &str) -> Result<(), String> {
+        let url = format!("http://{}/proxies/redis{path}", self.chaos);
+        let mut command = Command::new(CURL.find()?);
+        let output = command.args(["--silent", "--fail", "-X", method, "--data", body, &url]).output();
+        let output = output.map_err(|error| error.to_string())?;
+        if output.status.success() { Ok(()) } else { Err(format!("{method} {url}: {}", said(&output))) }
+    }
+
+    fn get(&self, address: SocketAddr, path: &str) -> Result<String, String> {
+        let mut command = Command::new(CURL.find()?);
+        let url = format!("http://{address}{path}");
+        let output = command.args(["--silent", &url]).output().map_err(|error| error.to_string())?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+fn configuration(redis: SocketAddr) -> String {
+    let route = |shared: &str| {
+        format!(
+            "[[route]]\npath = \"/{shared}\"\nrespond = {{ status = 200, body = \"x\" }}\n\
+             rate_limit = {{ rate = \"{RATE}/s\", key = \"query:key\", shared = \"{shared}\" }}\n"
+        )
+    };
+    let routes: String = ["open", "local", "closed"].map(route).concat();
+    format!(
+        "metrics = \"${{METRICS}}\"\n\
+         [redis]\nurl = \"redis://{redis}\"\ninstance = \"${{INSTANCE}}\"\ninstances = 3\n\
+         [[listen]]\naddress = \"127.0.0.1:0\"\n{routes}"
+    )
+}
