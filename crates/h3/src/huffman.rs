@@ -70,7 +70,7 @@ static CODES: [u32; SYMBOLS] = {
 };
 
 /// Appends the decoded string to `text`. False if it is not valid.
-pub fn decode(mut coded: &[u8], text: &mut Vec<u8>) -> bool {
+pub(crate) fn decode(mut coded: &[u8], text: &mut Vec<u8>) -> bool {
     // The next bits, left-aligned, and how many there are.
     let (mut bits, mut count) = (0u64, 0usize);
     loop {
@@ -98,13 +98,13 @@ pub fn decode(mut coded: &[u8], text: &mut Vec<u8>) -> bool {
 }
 
 /// Length of the string when it is encoded.
-pub fn encoded_bytes(text: &[u8]) -> usize {
+pub(crate) fn encoded_bytes(text: &[u8]) -> usize {
     let bits: usize = text.iter().map(|byte| usize::from(LENGTHS[usize::from(*byte)])).sum();
     bits.div_ceil(8)
 }
 
 /// Appends the encoded string to `coded`.
-pub fn encode(text: &[u8], coded: &mut Vec<u8>) {
+pub(crate) fn encode(text: &[u8], coded: &mut Vec<u8>) {
     let (mut bits, mut count) = (0u64, 0);
     for byte in text {
         let length = u32::from(LENGTHS[usize::from(*byte)]);

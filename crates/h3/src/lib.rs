@@ -13,13 +13,16 @@ mod frame;
 mod control;
 /// Field sections with the static table.
 mod qpack;
-/// Huffman code of strings in HPACK and QPACK.
-pub mod huffman;
+/// Integers and strings of HPACK and QPACK.
+pub mod prefixed;
+/// Huffman code of those strings.
+mod huffman;
 /// UDP socket.
 mod socket;
 
 pub use code::{Broken, Code};
 pub use control::{Control, Side, Told, opening};
 pub use frame::{Frames, Part, push_data_head, push_goaway, push_headers};
-pub use qpack::{Undecodable, decode, push_field, push_prefix};
+pub use prefixed::Undecodable;
+pub use qpack::{decode, push_field, push_prefix};
 pub use socket::{Batch, Socket};

@@ -1,10 +1,6 @@
 //! Field sections with the static table of QPACK alone (RFC 9204). No dynamic table: what a section means depends on no other.
 
-use crate::huffman;
-
-/// A field section is not valid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Undecodable;
+use crate::prefixed::{Undecodable, push_integer, push_string, read_integer, read_string};
 
 /// Appends the prefix of a field section (RFC 9204 §4.5.1), which refers to no dynamic table.
 pub fn push_prefix(out: &mut Vec<u8>) {
@@ -19,15 +15,15 @@ pub fn push_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     let never = if matches!(name, b"authorization" | b"proxy-authorization" | b"cookie") { 0x20 } else { 0 };
     if let Some(index) = STATIC.iter().position(is_same) {
         // RFC 9204 §4.5.2.
-        integer(out, index, 6, 0xc0);
+        push_integer(out, index, 6, 0xc0);
     } else if let Some(index) = STATIC.iter().position(is_named) {
         // RFC 9204 §4.5.4.
-        integer(out, index, 4, 0x50 | never);
-        string(out, value, 7, 0);
+        push_integer(out, index, 4, 0x50 | never);
+        push_string(out, value, 7, 0);
     } else {
         // RFC 9204 §4.5.6.
-        string(out, name, 3, 0x20 | never >> 1);
-        string(out, value, 7, 0);
+        push_string(out, name, 3, 0x20 | never >> 1);
+        push_string(out, value, 7, 0);
     }
 }
 
@@ -71,66 +67,6 @@ pub fn decode(mut section: &[u8], mut field: impl FnMut(&[u8], &[u8])) -> Result
 fn fixed(index: usize) -> Result<(&'static [u8], &'static [u8]), Undecodable> {
     let (name, value) = STATIC.get(index).ok_or(Undecodable)?;
     Ok((name.as_bytes(), value.as_bytes()))
-}
-
-/// RFC 7541 §5.1.
-fn integer(out: &mut Vec<u8>, mut value: usize, prefix_bits: u32, pattern: u8) {
-    let most = (1 << prefix_bits) - 1;
-    if value < most {
-        return out.push(pattern | value as u8);
-    }
-    out.push(pattern | most as u8);
-    value -= most;
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-/// RFC 7541 §5.1. More than 2^28 is nothing that is here.
-fn read_integer(section: &mut &[u8], prefix_bits: u32) -> Result<usize, Undecodable> {
-    let (first, mut rest) = section.split_first().ok_or(Undecodable)?;
-    let most = (1 << prefix_bits) - 1;
-    let mut value = usize::from(*first) & most;
-    if value == most {
-        for shift in [0, 7, 14, 21] {
-            let (byte, behind) = rest.split_first().ok_or(Undecodable)?;
-            rest = behind;
-            value += usize::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                *section = rest;
-                return Ok(value);
-            }
-        }
-        return Err(Undecodable);
-    }
-    *section = rest;
-    Ok(value)
-}
-
-/// RFC 9204 §4.1.2, with whichever code is shorter; the length has so many bits of the first byte.
-fn string(out: &mut Vec<u8>, text: &[u8], length_bits: u32, pattern: u8) {
-    let bytes = huffman::encoded_bytes(text);
-    if bytes < text.len() {
-        integer(out, bytes, length_bits, pattern | 1 << length_bits);
-        huffman::encode(text, out);
-    } else {
-        integer(out, text.len(), length_bits, pattern);
-        out.extend_from_slice(text);
-    }
-}
-
-fn read_string(section: &mut &[u8], length_bits: u32, text: &mut Vec<u8>) -> Result<(), Undecodable> {
-    let is_huffman = section.first().is_some_and(|first| first & 1 << length_bits != 0);
-    let bytes = read_integer(section, length_bits)?;
-    let (coded, rest) = section.split_at_checked(bytes).ok_or(Undecodable)?;
-    *section = rest;
-    if !is_huffman {
-        text.extend_from_slice(coded);
-        return Ok(());
-    }
-    if huffman::decode(coded, text) { Ok(()) } else { Err(Undecodable) }
 }
 
 /// RFC 9204, Appendix A.

@@ -17,7 +17,7 @@ mod connection;
 mod tests;
 
 pub(crate) use connection::{Asked, Connection, Ended};
-pub(crate) use decode::{Decode, Undecodable};
+pub(crate) use decode::Decode;
 pub(crate) use encode::{Block, Common};
 pub(crate) use frame::Code;
 pub(crate) use head::{FIELDS_BYTES_MAX, Fault, Heads};

@@ -4,6 +4,7 @@
 
 use std::time::Instant;
 
+use ::h3::prefixed::push_integer;
 use bytes::{Buf, Bytes};
 
 use super::encode::{self, Block, Common, Table};
@@ -171,7 +172,7 @@ impl Connection {
         let start = self.out.len();
         self.out.extend_from_slice(&[0; HEAD_BYTES]);
         if std::mem::take(&mut self.resizes) {
-            encode::integer(0, 5, 0x20, &mut self.out);
+            push_integer(&mut self.out, 0, 5, 0x20);
         }
         asked.common.write(asked.block, &mut self.table, &mut self.out);
         let bytes = self.out.len() - start - HEAD_BYTES;

@@ -2,16 +2,12 @@
 
 use std::collections::VecDeque;
 
-use ::h3::huffman;
+use ::h3::prefixed::{Undecodable, read_integer, read_string};
 
 /// Size of the dynamic table that the server may use: the default of SETTINGS_HEADER_TABLE_SIZE.
 const TABLE_BYTES: usize = 4096;
 /// RFC 7541 §4.1: overhead of an entry.
 const ENTRY_BYTES: usize = 32;
-
-/// A header block is not valid. Later ones cannot be decoded either.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Undecodable;
 
 /// HPACK decoder.
 #[derive(Debug)]
@@ -66,13 +62,13 @@ impl Decode for Decoder {
             match first {
                 // RFC 7541 §6.1: an indexed field.
                 0x80.. => {
-                    let index = integer(&mut block, 7)?;
+                    let index = read_integer(&mut block, 7)?;
                     let (name, value) = self.entry(index)?;
                     field(name, value);
                 }
                 // RFC 7541 §6.3: a table size update, only at the start of a block (§4.2).
                 0x20..0x40 => {
-                    let limit_bytes = integer(&mut block, 5)?;
+                    let limit_bytes = read_integer(&mut block, 5)?;
                     if !may_resize || limit_bytes > TABLE_BYTES {
                         return Err(Undecodable);
                     }
@@ -108,17 +104,17 @@ impl Decoder {
 
     /// Reads a literal field into `name` and `value`.
     fn literal(&mut self, block: &mut &[u8], prefix_bits: u32) -> Result<(), Undecodable> {
-        let index = integer(block, prefix_bits)?;
+        let index = read_integer(block, prefix_bits)?;
         let mut name = std::mem::take(&mut self.name);
         name.clear();
         if index == 0 {
-            string(block, &mut name)?;
+            read_string(block, 7, &mut name)?;
         } else {
             name.extend_from_slice(self.entry(index)?.0);
         }
         self.name = name;
         self.value.clear();
-        string(block, &mut self.value)
+        read_string(block, 7, &mut self.value)
     }
 
     fn insert(&mut self) {
@@ -141,40 +137,6 @@ impl Decoder {
             self.size_bytes -= entry.text.len() + ENTRY_BYTES;
         }
     }
-}
-
-/// RFC 7541 §5.1: an integer with a prefix of so many bits.
-fn integer(block: &mut &[u8], prefix_bits: u32) -> Result<usize, Undecodable> {
-    let (first, mut rest) = block.split_first().ok_or(Undecodable)?;
-    let most = (1 << prefix_bits) - 1;
-    let mut value = usize::from(*first) & most;
-    if value == most {
-        for shift in [0, 7, 14, 21] {
-            let (byte, behind) = rest.split_first().ok_or(Undecodable)?;
-            rest = behind;
-            value += usize::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                *block = rest;
-                return Ok(value);
-            }
-        }
-        return Err(Undecodable);
-    }
-    *block = rest;
-    Ok(value)
-}
-
-/// RFC 7541 §5.2: a string, appended to `text`.
-fn string(block: &mut &[u8], text: &mut Vec<u8>) -> Result<(), Undecodable> {
-    let is_huffman = block.first().is_some_and(|first| first & 0x80 != 0);
-    let bytes = integer(block, 7)?;
-    let (coded, rest) = block.split_at_checked(bytes).ok_or(Undecodable)?;
-    *block = rest;
-    if !is_huffman {
-        text.extend_from_slice(coded);
-        return Ok(());
-    }
-    if huffman::decode(coded, text) { Ok(()) } else { Err(Undecodable) }
 }
 
 /// RFC 7541, Appendix A.

@@ -3,7 +3,7 @@
 //! The fields that all requests to a server have in common go into the table of a connection with its first request, as
 //! other clients do it; all later requests refer to them. So a block is put together from parts that never change.
 
-use ::h3::huffman;
+use ::h3::prefixed::{push_integer, push_string};
 use ::http::Request;
 
 use super::decode::STATIC;
@@ -100,7 +100,7 @@ impl Common {
             push(name, value, self.inserted.of(name), Form::Inserted);
             push(name, value, self.literal.of(name), Form::Literal);
             match index {
-                Some(index) => integer(index, 7, 0x80, self.referred.of(name)),
+                Some(index) => push_integer(self.referred.of(name), index, 7, 0x80),
                 None => push(name, value, self.referred.of(name), Form::Literal),
             }
         }
@@ -212,14 +212,14 @@ fn push(name: &[u8], value: &[u8], out: &mut Vec<u8>, form: Form) {
     let (index, is_whole) = position(name, value);
     let is_secret = matches!(name, b"authorization" | b"proxy-authorization" | b"cookie");
     match form {
-        _ if is_whole => return integer(index, 7, 0x80, out),
-        Form::Inserted => integer(index, 6, 0x40, out),
-        Form::Literal => integer(index, 4, if is_secret { 0x10 } else { 0 }, out),
+        _ if is_whole => return push_integer(out, index, 7, 0x80),
+        Form::Inserted => push_integer(out, index, 6, 0x40),
+        Form::Literal => push_integer(out, index, 4, if is_secret { 0x10 } else { 0 }),
     }
     if index == 0 {
-        string(name, out);
+        push_string(out, name, 7, 0);
     }
-    string(value, out);
+    push_string(out, value, 7, 0);
 }
 
 /// Index of a field in the static table, and whether it has that value; 0 for a name that is not there.
@@ -230,33 +230,6 @@ fn position(name: &[u8], value: &[u8]) -> (usize, bool) {
     match whole {
         Some(place) => (place + 1, true),
         None => (STATIC.iter().position(is_named).map_or(0, |place| place + 1), false),
-    }
-}
-
-/// RFC 7541 §5.1.
-pub(super) fn integer(mut value: usize, prefix_bits: u32, pattern: u8, out: &mut Vec<u8>) {
-    let most = (1 << prefix_bits) - 1;
-    if value < most {
-        return out.push(pattern | value as u8);
-    }
-    out.push(pattern | most as u8);
-    value -= most;
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-/// RFC 7541 §5.2, with whichever code is shorter.
-fn string(text: &[u8], out: &mut Vec<u8>) {
-    let bytes = huffman::encoded_bytes(text);
-    if bytes < text.len() {
-        integer(bytes, 7, 0x80, out);
-        huffman::encode(text, out);
-    } else {
-        integer(text.len(), 7, 0, out);
-        out.extend_from_slice(text);
     }
 }
 

@@ -157,7 +157,8 @@ fn number(digits: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::encode;
+    use ::h3::prefixed::push_integer;
+
     use super::*;
 
     /// A block of literals that are not put into the table.
@@ -166,7 +167,7 @@ mod tests {
         for (name, value) in fields {
             block.push(0);
             for text in [name, value] {
-                encode::integer(text.len(), 7, 0, &mut block);
+                push_integer(&mut block, text.len(), 7, 0);
                 block.extend_from_slice(text.as_bytes());
             }
         }

@@ -5,15 +5,13 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use ::h3::{Broken, Control, Frames, Part, Side, Told};
+use ::h3::{Broken, Control, Frames, Part, Side, Told, Undecodable};
 use bytes::Bytes;
 use quinn_proto::{
     ConnectionError, Dir, Event, ReadError, StreamEvent, StreamId, TransportErrorCode, VarInt,
 };
 
-use crate::http2::{
-    Asked, Code, Decode, Ended, FIELDS_BYTES_MAX, Fault, Heads, Incoming, Received, Undecodable,
-};
+use crate::http2::{Asked, Code, Decode, Ended, FIELDS_BYTES_MAX, Fault, Heads, Incoming, Received};
 
 /// Decoder of field sections, which refer to nothing that changes.
 #[derive(Debug, Default)]
@@ -25,7 +23,7 @@ impl Decode for Qpack {
     }
 
     fn decode(&mut self, section: &[u8], field: impl FnMut(&[u8], &[u8])) -> Result<(), Undecodable> {
-        ::h3::decode(section, field).map_err(|_| Undecodable)
+        ::h3::decode(section, field)
     }
 }
 
