@@ -149,6 +149,10 @@ impl Streams {
                 key
             }
             None => {
+                // Most connections have few streams at once; a vector would begin with four places.
+                if self.places.len() == self.places.capacity() {
+                    self.places.reserve_exact(self.places.len().max(1));
+                }
                 self.ids.push(id);
                 self.places.push(fresh);
                 self.places.len() - 1
