@@ -33,6 +33,32 @@ pub struct Purged {
     /// Whether the disk may hold further matches, which are found only when they are read.
     #[serde(default)]
     pub is_more_on_disk: bool,
+    /// The other instances; `None` if this one shares with none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elsewhere: Option<PurgedElsewhere>,
+}
+
+/// What instances that share purges have done.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PurgedElsewhere {
+    /// How many instances run, this one included.
+    pub instances: usize,
+    /// Those that had not purged in time. They do so once they can.
+    pub missing: Vec<String>,
+    /// Why it is not known who has.
+    pub problem: Option<String>,
+}
+
+impl PurgedElsewhere {
+    /// Nobody has said in time who has purged.
+    pub fn unknown() -> Self {
+        Self { problem: Some("Redis has not answered in time".to_owned()), ..Self::default() }
+    }
+
+    /// Whether all instances have purged.
+    pub fn is_whole(&self) -> bool {
+        self.problem.is_none() && self.missing.is_empty()
+    }
 }
 
 /// How many stored responses one name of a purge order matched.

@@ -1,4 +1,5 @@
-//! What instances share through Redis or Valkey: what their limits have counted. On the control thread alone: workers go on
+//! What instances share through Redis or Valkey: what their limits have counted, and
+//! what is purged. On the control thread alone: workers go on
 //! with what they have in memory, whatever becomes of Redis.
 
 /// Connections to Redis.
@@ -7,6 +8,8 @@ mod link;
 mod limits;
 /// Which instances there are.
 mod members;
+/// Purges for all instances.
+mod purges;
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,14 +17,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use config::Redis;
+use proxy::cache::Publication;
 use route::Standing;
 use telemetry::{SharedSample, message};
 use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
 
 use crate::change::Control;
 use limits::Limits;
 use link::Link;
 use members::Members;
+use purges::{Follower, Publisher};
 
 /// Pauses between attempts while Redis is gone.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -163,6 +169,9 @@ pub(crate) async fn run(control: Weak<Control>) {
         changes.mark_unchanged();
         let settings = strong.plan().config.redis.clone();
         strong.shared.begin(settings.as_ref());
+        if let (None, Some(cache)) = (&settings, &strong.plan().cache) {
+            cache.publish_by(None);
+        }
         drop(strong);
         let still_alike = async {
             loop {
@@ -190,14 +199,53 @@ async fn share(control: &Weak<Control>, settings: &Redis) {
     let Some(strong) = control.upgrade() else { return };
     let instance = settings.instance.clone().unwrap_or_else(|| strong.shared.instance.clone());
     drop(strong);
-    let mut members = Members::new(settings, instance);
-    let mut limits = Limits::new(control, settings);
-    let mut pause = PAUSE_MIN;
+    let (publisher, follower) = purges::begin(control, settings, &instance);
+    let way = publisher.way();
+    let members = Members::new(settings, instance);
+    let parts = Parts { members, limits: Limits::new(control, settings), publisher, follower };
+    tokio::select! {
+        () = go_on(control, settings, parts) => {}
+        () = attach(control, &way) => {}
+    }
+}
+
+/// What is shared.
+struct Parts {
+    members: Members,
+    limits: Limits,
+    publisher: Publisher,
+    follower: Follower,
+}
+
+/// Has the caches of all plans publish what they purge, until the proxy ends.
+async fn attach(control: &Weak<Control>, way: &UnboundedSender<Publication>) {
+    let Some(strong) = control.upgrade() else { return };
+    let mut changes = strong.changes.subscribe();
+    drop(strong);
+    loop {
+        let Some(strong) = control.upgrade() else { return };
+        if let Some(cache) = &strong.plan().cache {
+            cache.publish_by(Some(way.clone()));
+        }
+        drop(strong);
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Connects again and again, and shares over each connection.
+async fn go_on(control: &Weak<Control>, settings: &Redis, mut parts: Parts) {
+    let (mut pause, mut why) = (PAUSE_MIN, "it was not reached yet".to_owned());
     loop {
         let began = Instant::now();
-        limits.stand(Standing::Alone(members.shares()));
-        let why = match Link::open(settings).await {
-            Ok(link) => serve(control, &Rc::new(link), &mut members, &mut limits).await,
+        parts.limits.stand(Standing::Alone(parts.members.shares()));
+        let opened = tokio::select! {
+            opened = Link::open(settings) => opened,
+            why = parts.publisher.alone(&why) => Err(why),
+        };
+        why = match opened {
+            Ok(link) => serve(control, settings, &Rc::new(link), &mut parts).await,
             Err(why) => why,
         };
         let Some(strong) = control.upgrade() else { return };
@@ -208,18 +256,15 @@ async fn share(control: &Weak<Control>, settings: &Redis) {
         // While Redis is gone there may be new limits, with other shares.
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = limits.alone(members.shares()) => {}
+            () = parts.limits.alone(parts.members.shares()) => {}
+            _ = parts.publisher.alone(&why) => {}
         }
     }
 }
 
 /// Shares over a connection. Returns why it ended.
-async fn serve(
-    control: &Weak<Control>,
-    link: &Rc<Link>,
-    members: &mut Members,
-    limits: &mut Limits,
-) -> String {
+async fn serve(control: &Weak<Control>, settings: &Redis, link: &Rc<Link>, parts: &mut Parts) -> String {
+    let Parts { members, limits, publisher, follower } = parts;
     let first = match members.tell(link).await {
         Ok(instances) => instances,
         Err(why) => return why,
@@ -231,5 +276,7 @@ async fn serve(
     tokio::select! {
         why = members.go_on(control, link) => why,
         why = limits.go_on(link, &count) => why,
+        why = publisher.go_on(link) => why,
+        why = follower.go_on(settings, link) => why,
     }
 }

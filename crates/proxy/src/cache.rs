@@ -27,6 +27,8 @@ mod counters;
 mod purge;
 /// Passes purges on to the next process.
 pub mod successor;
+/// Passes purges on to other instances.
+mod others;
 /// Explains to operators why a request is a hit or a miss.
 mod explain;
 /// Which fields of a request servers see as the client sent them.
@@ -59,6 +61,8 @@ pub use counters::{miss_words, of_route, refusal_words};
 use dictionaries::Dictionaries;
 pub use explain::Question;
 use hit::CacheReport;
+use others::Others;
+pub use others::{Publication, purge_of_everything};
 pub(crate) use pass::invalidate;
 pub use purge::{Purging, sweep};
 pub(crate) use purge::{is_purge, purge};
@@ -74,6 +78,7 @@ pub struct Cache {
     secret: KeySecret,
     second_tier: SecondTier,
     successor: Arc<Successor>,
+    others: Arc<Others>,
     dictionaries: Arc<Dictionaries>,
 }
 
@@ -95,6 +100,7 @@ impl Cache {
             secret,
             second_tier,
             successor: Arc::default(),
+            others: Arc::default(),
             dictionaries: Arc::default(),
         }
     }

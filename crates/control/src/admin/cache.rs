@@ -3,8 +3,8 @@
 use std::sync::Weak;
 use telemetry::message;
 
-use ::cache::{Force, Named, NotNamed};
-use api::cache::{ExplainOrder, PurgeOrder};
+use ::cache::{Force, Named, NotNamed, RulesFull};
+use api::cache::{ExplainOrder, PurgeOrder, PurgedElsewhere};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -62,10 +62,14 @@ pub(super) async fn purge(State(control): State<Weak<Control>>, Sent(body): Sent
     let purged = elsewhere(control, move |control| {
         let plan = control.plan();
         plan.cache.as_ref().map(|cache| {
-            let purged = cache.purge(&plan.spaces, &named, force).map(Purging::count);
+            let mut purged = cache.purge(&plan.spaces, &named, force).map(Purging::count)?;
+            let elsewhere = cache.publish(&named, force);
             // This is no thread of those who serve: it may wait.
             cache.hand_on(named, force).map(oneshot::Receiver::blocking_recv);
-            purged
+            let known = |known: oneshot::Receiver<PurgedElsewhere>| known.blocking_recv();
+            purged.elsewhere =
+                elsewhere.map(|told| known(told).unwrap_or_else(|_| PurgedElsewhere::unknown()));
+            Ok::<_, RulesFull>(purged)
         })
     });
     match purged.await {

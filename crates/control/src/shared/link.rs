@@ -35,8 +35,16 @@ impl Link {
     /// # Errors
     /// Why there is no connection, in words.
     pub(super) async fn open(settings: &Redis) -> Result<Self, String> {
+        Self::open_for(settings, ANSWER_MAX).await
+    }
+
+    /// Connects for commands whose answers may take so long.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(super) async fn open_for(settings: &Redis, answer_max: Duration) -> Result<Self, String> {
         let late = |_| "no connection in time".to_owned();
-        tokio::time::timeout(ANSWER_MAX * 2, connect(settings)).await.map_err(late)?
+        tokio::time::timeout(ANSWER_MAX * 2, connect(settings, answer_max)).await.map_err(late)?
     }
 
     /// Has a command done.
@@ -56,7 +64,7 @@ impl Link {
     }
 }
 
-async fn connect(settings: &Redis) -> Result<Link, String> {
+async fn connect(settings: &Redis, answer_max: Duration) -> Result<Link, String> {
     let server = &settings.url.server;
     let tcp = async |host: &str| {
         let stream = TcpStream::connect((host, server.port)).await.map_err(words)?;
@@ -65,13 +73,13 @@ async fn connect(settings: &Redis) -> Result<Link, String> {
     };
     let stream = match &server.host {
         ServerHost::Unix(path) => {
-            return begin(settings, UnixStream::connect(path).await.map_err(words)?).await;
+            return begin((settings, answer_max), UnixStream::connect(path).await.map_err(words)?).await;
         }
         ServerHost::Address(address) => tcp(&address.to_string()).await?,
         ServerHost::Name(name) => tcp(name).await?,
     };
     if server.scheme != Scheme::Https {
-        return begin(settings, stream).await;
+        return begin((settings, answer_max), stream).await;
     }
     // It is loaded each time: the file of the CA may be another one by now.
     let tls = UpstreamTls { ca: settings.ca.clone(), ..UpstreamTls::default() };
@@ -84,12 +92,12 @@ async fn connect(settings: &Redis) -> Result<Link, String> {
     let mut config = (*config).clone();
     config.alpn_protocols.clear();
     let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(words)?;
-    begin(settings, stream).await
+    begin((settings, answer_max), stream).await
 }
 
 /// Says who this is, over a connection.
 async fn begin(
-    settings: &Redis,
+    (settings, answer_max): (&Redis, Duration),
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> Result<Link, String> {
     let mut who = RedisConnectionInfo::default().set_db(settings.url.database.into());
@@ -99,7 +107,7 @@ async fn begin(
     if let Some(file) = &settings.password_file {
         who = who.set_password(password(file)?);
     }
-    let times = AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER_MAX));
+    let times = AsyncConnectionConfig::new().set_response_timeout(Some(answer_max));
     let (connection, driver) =
         MultiplexedConnection::new_with_config(&who, stream, times).await.map_err(words)?;
     let task = tokio::task::spawn_local(driver).abort_handle();

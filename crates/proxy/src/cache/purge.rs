@@ -9,7 +9,7 @@ use ::cache::{Address, Force, Named, Ordered, Rule, RulesFull, Space, Store, tag
 use http1::{Method, RequestHead};
 use tokio::sync::oneshot;
 
-use super::{Cache, explain, successor};
+use super::{Cache, explain, others, successor};
 use crate::context::client::Next;
 use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Request;
@@ -104,10 +104,14 @@ pub(crate) async fn purge(exchange: &mut Exchange<'_, '_>) -> Result<Next, Failu
     let named = named(routed, &exchange.memory.request.head, exchange.memory.request.head_bytes());
     let (named, force) = named.ok_or(Failure::BadRequest)?;
     let purging = cache.purge(&plan.spaces, &named, force).map_err(|RulesFull| Failure::PurgesFull)?;
-    let purged =
+    let mut purged =
         if purging.has_rules() { cold(|| counted_elsewhere(purging)).await } else { purging.count() };
+    let elsewhere = cache.publish(&named, force);
     if let Some(known) = cache.hand_on(named, force) {
         cold(|| successor::known(ctx, known)).await;
+    }
+    if let Some(elsewhere) = elsewhere {
+        purged.elsewhere = Some(cold(|| others::known(ctx, elsewhere)).await);
     }
     let body = serde_json::to_string(&purged).unwrap_or_default() + "\n";
     let out = &mut exchange.memory.response.out;

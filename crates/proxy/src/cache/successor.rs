@@ -60,15 +60,15 @@ impl Cache {
         Orders { successor: Arc::clone(&self.successor), orders }
     }
 
-    /// Purges what the process before this one has purged.
-    fn obey(&self, spaces: &[Space], message: &[u8]) {
+    /// Purges what the process before this one has purged, or another instance. Blocks while the next process does so too.
+    pub fn obey(&self, spaces: &[Space], message: &[u8]) {
         // Whatever it was, all may have been meant.
         let (named, force) = read(message).unwrap_or((Named::All, Force::Hard));
         let named = [named];
         let is_done =
             self.purge(spaces, &named, force).is_ok() || self.purge(spaces, &[Named::All], force).is_ok();
         if !is_done {
-            message::warn("too many purges during the upgrade: some purged responses may be in the cache");
+            message::warn("too many purges: some purged responses may be in the cache");
         }
         let [named] = named;
         if let Some(known) = self.successor.tell(vec![named], force) {
@@ -163,7 +163,7 @@ pub fn listen(channel: OwnedFd, plan: impl Fn() -> Option<Arc<Plan>> + Send + 's
 
 const SOFT: u8 = 1;
 
-fn written(named: &Named, force: Force) -> Vec<u8> {
+pub(super) fn written(named: &Named, force: Force) -> Vec<u8> {
     let begin = |force| vec![if force == Force::Soft { SOFT } else { 0 }];
     let mut message = begin(force);
     named.write(&mut message);

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use api::cache::{PurgeOrder, Purged};
+use api::cache::{PurgeOrder, Purged, PurgedElsewhere};
 
 use super::cache_explain::{Explain, explain};
 use super::reach::Reach;
@@ -107,8 +107,9 @@ fn purge(arguments: &Purge) -> Result<(), ExitCode> {
         super::say(page(*soft, &purged));
     }
     // Matches that are only on disk are not counted.
-    let is_nothing = purged.responses == 0 && !purged.is_more_on_disk && !all;
-    if is_nothing && !allow_none { Err(ExitCode::FAILURE) } else { Ok(()) }
+    let is_nothing = purged.responses == 0 && !purged.is_more_on_disk && !all && purged.elsewhere.is_none();
+    let is_whole = purged.elsewhere.as_ref().is_none_or(PurgedElsewhere::is_whole);
+    if (is_nothing && !allow_none) || !is_whole { Err(ExitCode::FAILURE) } else { Ok(()) }
 }
 
 /// Text: `purged: 3 stored responses`, and a line for each name if there are several, or if a name matched nothing.
@@ -129,6 +130,22 @@ fn page(is_soft: bool, purged: &Purged) -> String {
             let hint = if star && met.responses == 0 { " (`*` has no meaning in a tag)" } else { "" };
             page.push_str(&format!("\n  {}: {}{hint}", met.what, counted(met.responses)));
         }
+    }
+    match &purged.elsewhere {
+        Some(PurgedElsewhere { problem: Some(problem), .. }) => {
+            page.push_str(&format!("\nnot known of other instances: {problem}"));
+        }
+        Some(PurgedElsewhere { instances, missing, .. }) if missing.is_empty() => {
+            page.push_str(&format!("\nby all {instances} instances"));
+        }
+        Some(PurgedElsewhere { instances, missing, .. }) => {
+            page.push_str(&format!(
+                "\nby {} of {instances} instances; not yet by {}",
+                instances - missing.len(),
+                missing.join(", ")
+            ));
+        }
+        None => {}
     }
     page
 }
@@ -154,9 +171,26 @@ mod tests {
                 .map(|(what, responses)| PurgeMatch { what: (*what).to_owned(), responses: *responses })
                 .collect(),
             is_more_on_disk,
+            elsewhere: None,
+        };
+        let elsewhere = |missing: &[&str], problem: Option<&str>| {
+            let missing = missing.iter().map(|name| (*name).to_owned()).collect();
+            let elsewhere = PurgedElsewhere { instances: 3, missing, problem: problem.map(str::to_owned) };
+            Purged { elsewhere: Some(elsewhere), ..purged(1, &[("URL a/", 1)], false) }
         };
         for (is_soft, purged, expected) in [
             (false, purged(1, &[("URL a/", 1)], false), "purged: 1 stored response"),
+            (false, elsewhere(&[], None), "purged: 1 stored response\nby all 3 instances"),
+            (
+                false,
+                elsewhere(&["edge-1", "edge-3"], None),
+                "purged: 1 stored response\nby 1 of 3 instances; not yet by edge-1, edge-3",
+            ),
+            (
+                false,
+                elsewhere(&[], Some("Redis is not reached")),
+                "purged: 1 stored response\nnot known of other instances: Redis is not reached",
+            ),
             (true, purged(2, &[("tag a", 2)], false), "made stale: 2 stored responses"),
             (false, purged(0, &[("pattern a/b*", 0)], false), "purged: nothing\n  pattern a/b*: nothing"),
             (

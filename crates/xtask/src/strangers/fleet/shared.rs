@@ -1,16 +1,17 @@
-//! Three instances that share limits through Redis: what all of them admit together, while Redis is well, slow, gone, and
-//! back without what it knew. Requests reach Redis through Vanward's own chaos proxy.
+//! Three instances that share limits and purges through Redis: what all of them admit together, while Redis is well, slow,
+//! gone, and back without what it knew, and whether all purge. They reach Redis through Vanward's own chaos proxy.
 
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::super::process::{Process, free_address};
 use super::super::programs::{CURL, REDIS};
+use super::super::subject;
 use super::{said, until};
 use crate::say;
 
@@ -26,6 +27,8 @@ const SPARSE: [u64; 3] = [120, 60, 20];
 const OFF_MAX: f64 = 5.0;
 /// More while answers of Redis take 100 ms: so long nobody hears of the others.
 const OFF_MAX_SLOW: f64 = 10.0;
+/// All instances are one site.
+const HOST: &str = "Host: site.example";
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) fn check(vanward: &Path, folder: &Path) -> Result<(), String> {
@@ -63,7 +66,8 @@ pub(super) fn check(vanward: &Path, folder: &Path) -> Result<(), String> {
     scene.until_told("is back after")?;
     scene.until_told("Redis has lost what it knew")?;
     let counted = scene.load("local", "back", UNEVEN)?;
-    scene.is_near("Redis back, empty", &counted, RATE * (SECONDS + 1), OFF_MAX)
+    scene.is_near("Redis back, empty", &counted, RATE * (SECONDS + 1), OFF_MAX)?;
+    scene.purges()
 }
 
 /// How many requests of all instances were admitted and refused.
@@ -80,6 +84,7 @@ struct Scene {
     redis_at: SocketAddr,
     chaos: SocketAddr,
     _chaos: Process,
+    _origin: Process,
     /// Where each serves, and where its metrics are.
     instances: Vec<(SocketAddr, SocketAddr, Process)>,
 }
@@ -94,6 +99,7 @@ impl Scene {
         command.args(["chaos", "--listen", "127.0.0.1:0", "--config"]).arg(&file);
         let mut chaos = Process::start("chaos-redis", &mut command, folder)?;
         let api = chaos.addresses()?.first().copied().ok_or("the chaos proxy listens nowhere")?;
+        let (origin, server) = subject::origin(vanward, folder)?;
         let mut scene = Self {
             vanward: vanward.to_owned(),
             folder: folder.to_owned(),
@@ -101,11 +107,12 @@ impl Scene {
             redis_at,
             chaos: api,
             _chaos: chaos,
+            _origin: origin,
             instances: Vec::new(),
         };
         scene.start_redis()?;
         let file = folder.join("shared.toml");
-        fs::write(&file, configuration(between)).map_err(|error| error.to_string())?;
+        fs::write(&file, configuration(between, server)).map_err(|error| error.to_string())?;
         for index in 0..UNEVEN.len() {
             let (mut command, metrics) = (Command::new(vanward), free_address()?);
             command.args(["run", "--config"]).arg(&file);
@@ -166,6 +173,77 @@ impl Scene {
         Ok(counted)
     }
 
+    /// A purge is done by all instances before it is answered, by one that does not run once it does, and by all once Redis is
+    /// back.
+    fn purges(&mut self) -> Result<(), String> {
+        let wanted =
+            |told: &Value, missing: &[&str]| told["instances"] == 3 && told["missing"] == json!(missing);
+        self.store()?;
+        let began = Instant::now();
+        let told = self.purge()?;
+        let took_ms = began.elapsed().as_millis();
+        if !wanted(&told, &[]) || self.stored()? != [false; 3] {
+            return Err(format!("a purge was not done by all: {told}, {:?}", self.stored()?));
+        }
+        say(format_args!("a purge: done by all instances when it is answered, after {took_ms} ms"));
+
+        self.store()?;
+        self.instances[2].2.signal("-STOP")?;
+        let told = self.purge();
+        self.instances[2].2.signal("-CONT")?;
+        let told = told?;
+        if !wanted(&told, &["edge-2"]) {
+            return Err(format!("a purge beside an instance that is stopped: {told}"));
+        }
+        until("the one that was stopped has purged", || Ok(self.stored()? == [false; 3]))?;
+        say(format_args!(
+            "a purge beside an instance that is stopped names it, and is done there once it goes on"
+        ));
+
+        self.store()?;
+        self.redis = None;
+        let told = self.purge()?;
+        if told["problem"].is_null() || self.stored()? != [false, true, true] {
+            return Err(format!("a purge without Redis: {told}, {:?}", self.stored()?));
+        }
+        self.start_redis()?;
+        until("all have purged once Redis is back", || Ok(self.stored()? == [false; 3]))?;
+        say(format_args!("a purge without Redis says so, and is done by the others once it is back"));
+        Ok(())
+    }
+
+    /// Has all instances store a response.
+    fn store(&self) -> Result<(), String> {
+        for (address, ..) in &self.instances {
+            self.get(*address, "/small")?;
+        }
+        until("all have stored the response", || Ok(self.stored()? == [true; 3]))
+    }
+
+    /// Which of the instances have the response.
+    fn stored(&self) -> Result<Vec<bool>, String> {
+        let stored = |(address, ..): &(SocketAddr, SocketAddr, Process)| {
+            let url = format!("http://{address}/small");
+            let mut command = Command::new(CURL.find()?);
+            command.args(["--silent", "--fail", "-H", HOST, "-H", "Cache-Control: only-if-cached", &url]);
+            Ok(command.output().map_err(|error| error.to_string())?.status.success())
+        };
+        self.instances.iter().map(stored).collect()
+    }
+
+    /// Has the first instance purge the response. Returns what it says of all.
+    fn purge(&self) -> Result<Value, String> {
+        let url = format!("http://{}/small", self.instances[0].0);
+        let mut command = Command::new(CURL.find()?);
+        let output = command
+            .args(["--silent", "-X", "PURGE", "-H", HOST, &url])
+            .output()
+            .map_err(|error| error.to_string())?;
+        let told: Value = serde_json::from_slice(&output.stdout)
+            .map_err(|error| format!("PURGE said {}: {error}", said(&output)))?;
+        Ok(told["elsewhere"].clone())
+    }
+
     fn is_near(&self, what: &str, counted: &Counted, expected: u64, most: f64) -> Result<(), String> {
         let off = (counted.admitted as f64 / expected as f64 - 1.0) * 100.0;
         say(format_args!(
@@ -195,12 +273,13 @@ impl Scene {
     fn get(&self, address: SocketAddr, path: &str) -> Result<String, String> {
         let mut command = Command::new(CURL.find()?);
         let url = format!("http://{address}{path}");
-        let output = command.args(["--silent", &url]).output().map_err(|error| error.to_string())?;
+        let output =
+            command.args(["--silent", "-H", HOST, &url]).output().map_err(|error| error.to_string())?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
 
-fn configuration(redis: SocketAddr) -> String {
+fn configuration(redis: SocketAddr, origin: SocketAddr) -> String {
     let route = |shared: &str| {
         format!(
             "[[route]]\npath = \"/{shared}\"\nrespond = {{ status = 200, body = \"x\" }}\n\
@@ -211,6 +290,9 @@ fn configuration(redis: SocketAddr) -> String {
     format!(
         "metrics = \"${{METRICS}}\"\n\
          [redis]\nurl = \"redis://{redis}\"\ninstance = \"${{INSTANCE}}\"\ninstances = 3\n\
-         [[listen]]\naddress = \"127.0.0.1:0\"\n{routes}"
+         [cache]\nmemory = \"16MB\"\npurge_from = [\"127.0.0.1\"]\n\
+         [[listen]]\naddress = \"127.0.0.1:0\"\n{routes}\
+         [[route]]\nupstream = \"origin\"\ncache = {{ default_ttl = \"1h\" }}\n\
+         [upstream.origin]\nservers = [\"http://{origin}\"]\n"
     )
 }
