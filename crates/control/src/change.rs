@@ -42,7 +42,7 @@ use proxy::context::quic_processes::QuicProcesses;
 use proxy::context::worker::{Change, ListeningSocket, LogChange, Message};
 use proxy::faults::Faults;
 use proxy::faults::listeners;
-use proxy::worker::listen::{self, Opened};
+use proxy::worker::listen::Opened;
 pub(crate) use sockets::{Beginning, Sockets, deal};
 use transport::resolve::{Name, Names, RESOLVE_FIRST, Wanted};
 use transport::unix::SocketFile;
@@ -623,22 +623,21 @@ impl Control {
             let address = &listener.address;
             let failed = |error| StartError::Listen { address: address.clone(), error };
             let passed_on = inherited.take_udp(&address.to_string());
-            let open_udp = |bound| self.open_udp(bound, passed_on).map_err(failed);
             if let Some(place) = known.iter().position(|open| open.configured == *address) {
                 let mut open = known.remove(place);
                 if !listener.http3 {
                     open.udp = Arc::default();
                 } else if open.udp.is_empty() {
-                    let (udp, sockets) = open_udp(&open.bound)?;
+                    let (udp, sockets) = self.open_udp(&open.bound, passed_on).map_err(failed)?;
                     opened.push((open.id, sockets));
                     open.udp = udp;
                 }
                 next.push(open);
                 continue;
             }
-            let passed_on = inherited.take(&Purpose::Clients(address.to_string()));
-            let Opened { sockets, bound, file } =
-                listen::open(address, self.workers.len(), passed_on, &leaving).map_err(failed)?;
+            let passed_on = (inherited.take(&Purpose::Clients(address.to_string())), passed_on);
+            let (Opened { sockets, bound, file }, of_quic) =
+                self.open_listener(listener, passed_on, &leaving).map_err(failed)?;
             let shared = match address {
                 ListenAddress::Tcp(_) | ListenAddress::Any(_) => &sockets[..],
                 // It is one for all workers.
@@ -648,8 +647,7 @@ impl Control {
             let id = ListenerId(self.last_listener.fetch_add(1, Ordering::Relaxed));
             opened.push((id, sockets.into_iter().map(ListeningSocket::Tcp).collect()));
             let mut udp = Arc::default();
-            if listener.http3 {
-                let (copies, sockets) = open_udp(&bound)?;
+            if let Some((copies, sockets)) = of_quic {
                 opened.push((id, sockets));
                 udp = copies;
             }

@@ -274,6 +274,7 @@ pub(crate) fn start_resolving(
     control.settle_refusals();
 
     let loads = (0..count).map(|_| AtomicUsize::new(0)).collect();
+    let quic_beginnings = Arc::default();
     let predecessor = inherited.predecessor.take();
     let mut running = Running { control, workers: Vec::new(), predecessor, control_thread: Some(end) };
     let each = receivers.into_iter().zip(counting).zip(beginnings).enumerate();
@@ -293,6 +294,7 @@ pub(crate) fn start_resolving(
             pressure: Arc::clone(&running.control.pressure),
             faults: Arc::clone(&running.control.faults),
             quic_processes: Arc::clone(&running.control.quic_processes),
+            quic_beginnings: Arc::clone(&quic_beginnings),
         };
         running
             .workers

@@ -6,7 +6,7 @@ use fields::message::{Framed, RequestKind};
 use crate::code::Code;
 use crate::connection::{Connection, Order, Role, Transport};
 use crate::frame::{self, DATA};
-use crate::stream::{Gone, Holder, Incoming, Key, Out, Outgoing};
+use crate::stream::{Gone, Holder, Incoming, Key, Out, Outgoing, Payload};
 
 /// What is gathered of a stream for one write to the transport. Longer bodies are given to it from where they are.
 const GATHERED_MAX: usize = 1024;
@@ -33,6 +33,11 @@ impl Connection {
     /// The length of the text that can be read from a stream; at first, that of the head.
     pub fn text_len(&self, key: Key) -> usize {
         self.streams.at(key).text.len()
+    }
+
+    /// Whether the peer has sent a part of a DATA frame, and not yet the rest.
+    pub fn owes(&self, key: Key) -> bool {
+        matches!(self.streams.at(key).payload, Payload::Data(_))
     }
 
     /// Whether bytes, the end or an error can be read from a stream.

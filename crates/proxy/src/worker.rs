@@ -49,6 +49,7 @@ use transport::buffer::Buffers;
 use transport::deadline::{Deadlines, TICK};
 use transport::h2_connection;
 use transport::pipes::Pipes;
+use transport::quic_beginnings::Beginnings;
 use transport::quic_endpoint::Datagram;
 use transport::tcp::Tcp;
 use transport::tls::Records;
@@ -89,6 +90,8 @@ pub struct Parts {
     pub faults: Arc<Faults>,
     /// The processes before this one.
     pub quic_processes: Arc<QuicProcesses>,
+    /// Handshakes of QUIC under way, with all workers.
+    pub quic_beginnings: Arc<Beginnings>,
 }
 
 /// Starts a worker. The future is the body of its thread, and runs until the worker is stopped or drained.
@@ -112,7 +115,11 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
         newest: Cell::new(None),
         accepting: RefCell::default(),
         early: RefCell::default(),
-        quic_hosts: QuicHosts { processes: parts.quic_processes, ..QuicHosts::default() },
+        quic_hosts: QuicHosts {
+            processes: parts.quic_processes,
+            beginnings: parts.quic_beginnings,
+            ..QuicHosts::default()
+        },
         deadlines: Deadlines::new(),
         slots: ExchangeSlots::new(client::serve_slot),
         buffers: Buffers::default(),

@@ -153,12 +153,13 @@ impl Endpoint {
         }
     }
 
-    /// The largest number of bytes that one write accepts now.
+    /// The largest number of bytes that one write accepts now, as far as that can be told.
     #[inline]
     pub fn room(&self) -> usize {
         match self {
-            Self::Connection(_) | Self::Http3(_) | Self::Detached => usize::MAX,
+            Self::Connection(_) | Self::Detached => usize::MAX,
             Self::Stream(stream) => stream.room(),
+            Self::Http3(stream) => stream.room(),
         }
     }
 
@@ -166,8 +167,9 @@ impl Endpoint {
     #[inline]
     pub fn owes(&self) -> bool {
         match self {
-            Self::Connection(_) | Self::Http3(_) | Self::Detached => false,
+            Self::Connection(_) | Self::Detached => false,
             Self::Stream(stream) => stream.owes(),
+            Self::Http3(stream) => stream.owes(),
         }
     }
 

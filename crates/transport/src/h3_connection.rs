@@ -10,7 +10,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use http3::{Broken, Code, Event, Gone, Key, Limits, Now, Refused, Role, Scheme, WriteError};
-use quinn_proto::{ConnectionError, ConnectionHandle, Dir, ReadError, StreamEvent, StreamId, VarInt};
+use quinn_proto::{
+    ConnectionError, ConnectionHandle, ConnectionId, Dir, ReadError, StreamEvent, StreamId, VarInt,
+};
 use tls::Agreed;
 
 use crate::h2_connection::Wrong;
@@ -23,6 +25,8 @@ use crate::waits::Waits;
 const UNACKNOWLEDGED: std::ops::RangeInclusive<u64> = 128 * 1024..=4 << 20;
 /// What each connection may have of that, whatever others have.
 const UNACKNOWLEDGED_OWN: u64 = 512 * 1024;
+/// What all streams of a connection may hold that waits for room, as long as some do.
+const WAITING: usize = 256 * 1024;
 /// The streams of a connection that are no requests: control, encoder and decoder stream.
 const OWN_STREAMS: usize = 3;
 /// What is read of a stream before others have their turn.
@@ -59,7 +63,11 @@ pub(crate) struct Core {
     /// From the end of the handshake on.
     http: Option<http3::Connection>,
     is_handshaking: bool,
+    /// The ID that the client has begun with, if no Retry has given it one of ours.
+    began: Option<ConnectionId>,
     opened: Vec<Key>,
+    /// Streams that there is room for again, with their urgency.
+    writable: Vec<(u8, Key)>,
     end: Option<End>,
     held: Held,
     /// What it may have under way beyond the share that each connection has.
@@ -127,7 +135,7 @@ impl http3::Transport for Streams<'_> {
 impl H3Connection {
     pub(crate) fn new(
         endpoint: Rc<Endpoint>,
-        handle: ConnectionHandle,
+        (handle, began): (ConnectionHandle, Option<ConnectionId>),
         quic: quinn_proto::Connection,
         limits: Limits,
     ) -> Self {
@@ -138,7 +146,9 @@ impl H3Connection {
             limits,
             http: None,
             is_handshaking: true,
+            began,
             opened: Vec::new(),
+            writable: Vec::new(),
             end: None,
             held: Held::default(),
             granted: 0,
@@ -182,6 +192,9 @@ impl H3Connection {
                 self.end(core, End::Broken(broken));
             }
         }
+        // RFC 9218 §10: whoever is woken first writes first.
+        core.writable.sort_by_key(|(urgency, _)| *urgency);
+        core.writable.drain(..).for_each(|(_, key)| self.0.waits.has_room(key));
         if !self.0.is_over.get() {
             self.flush(core);
         }
@@ -246,7 +259,7 @@ impl H3Connection {
 
     fn handshake_ended(&self, core: &mut Core) {
         if std::mem::take(&mut core.is_handshaking) {
-            self.0.endpoint.handshake_ended();
+            self.0.endpoint.handshake_ended(core.began.take());
         }
     }
 
@@ -288,7 +301,7 @@ impl H3Connection {
             }
             StreamEvent::Writable { id } => {
                 if let Some(key) = http.key(id.into()) {
-                    self.0.waits.has_room(key);
+                    core.writable.push((http.priority(key).urgency, key));
                 }
             }
             StreamEvent::Finished { .. } => self.wake_task(),
@@ -560,6 +573,11 @@ impl H3Connection {
         of_stream.or_else(of_connection)
     }
 
+    /// Whether the peer has sent a part of a DATA frame, and not yet the rest.
+    pub fn owes(&self, key: Key) -> bool {
+        self.look(|http| http.owes(key))
+    }
+
     /// The number of the stream's body bytes that left or are about to.
     pub fn body_sent(&self, key: Key) -> u64 {
         self.look(|http| http.body_sent(key))
@@ -645,6 +663,9 @@ impl H3Connection {
             let Core { quic, http: Some(http), .. } = core else { return 0 };
             http.write(key, bytes, is_last, &mut Streams(quic))
         });
+        if count == bytes.len() {
+            self.0.waits.caught_up(key);
+        }
         if count > 0 {
             return Poll::Ready(Ok(count));
         }
@@ -673,9 +694,14 @@ impl H3Connection {
         self.0.waits.wait_for_room(key, context);
     }
 
-    /// Whether QUIC has taken all that it has room for on some stream.
-    pub fn is_full(&self) -> bool {
-        self.0.waits.some_are_full()
+    /// Whether bytes of some stream wait for room.
+    pub fn is_crowded(&self) -> bool {
+        self.0.waits.some_are_behind()
+    }
+
+    /// What a stream may hold that QUIC may have no room for: while others wait for that its share of what all may.
+    pub fn share(&self) -> usize {
+        if self.is_crowded() { WAITING / self.look(http3::Connection::held).max(1) } else { usize::MAX }
     }
 
     /// Ends the stream's outgoing message. `trailers` are HTTP/1.1 field lines, or empty.

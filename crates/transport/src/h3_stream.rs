@@ -41,6 +41,11 @@ impl Stream {
         self.connection.wrong(self.key)
     }
 
+    /// Whether the client has sent a part of a DATA frame, and not yet the rest.
+    pub fn owes(&self) -> bool {
+        self.connection.owes(self.key)
+    }
+
     /// The number of body bytes that left on the stream or are about to.
     pub fn body_sent(&self) -> u64 {
         self.connection.body_sent(self.key)
@@ -86,7 +91,12 @@ impl Stream {
 
     /// Whether any stream of the connection has data to send and no room: then all its streams should buffer little.
     pub fn is_crowded(&self) -> bool {
-        self.connection.is_full()
+        self.connection.is_crowded()
+    }
+
+    /// The largest number of bytes worth having before a write.
+    pub fn room(&self) -> usize {
+        if self.connection.wants_head(self.key) { usize::MAX } else { self.connection.share() }
     }
 
     /// Ends the outgoing message, if it has not ended yet. `trailers` are HTTP/1.1 field lines.

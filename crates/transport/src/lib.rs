@@ -26,6 +26,8 @@ pub mod h2_connection;
 pub mod h2_stream;
 /// QUIC connection IDs that tell which endpoint they are of.
 pub mod quic_ids;
+/// Handshakes of QUIC under way, by the IDs that their clients have chosen.
+pub mod quic_beginnings;
 /// A UDP socket for QUIC.
 pub mod quic_socket;
 /// An emulated path of datagrams.

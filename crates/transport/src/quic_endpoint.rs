@@ -12,12 +12,14 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use quinn_proto::{
-    ConnectionHandle, DatagramEvent, EcnCodepoint, EndpointConfig, Incoming, ServerConfig, Transmit,
+    ConnectionHandle, ConnectionId, DatagramEvent, EcnCodepoint, EndpointConfig, Incoming, ServerConfig,
+    Transmit,
 };
 
 use crate::alarm::{Alarm, Alarms};
 use crate::deadline::Deadlines;
 use crate::h3_connection::{Core, H3Connection};
+use crate::quic_beginnings::Beginnings;
 use crate::quic_ids::{Destination, Ids, Owner};
 use crate::quic_path::{Path, Step, Weather};
 use crate::quic_socket::{Batch, QuicSocket};
@@ -114,6 +116,7 @@ impl Grants {
 pub(crate) struct Shared {
     socket: QuicSocket,
     ids: Ids,
+    beginnings: Arc<Beginnings>,
     engine: RefCell<quinn_proto::Endpoint>,
     connections: RefCell<Vec<Option<H3Connection>>>,
     /// Connections that have something to do, each once.
@@ -143,7 +146,7 @@ impl QuicEndpoint {
     /// An endpoint at a socket. Its owner has to poll [`poll_drive`](Self::poll_drive).
     pub fn new(
         socket: QuicSocket,
-        ids: Ids,
+        (ids, beginnings): (Ids, Arc<Beginnings>),
         (config, server): (EndpointConfig, Arc<ServerConfig>),
         (alarms, deadlines): (&Rc<Alarms>, &Rc<Deadlines>),
     ) -> Self {
@@ -152,6 +155,7 @@ impl QuicEndpoint {
         Self(Rc::new(Shared {
             socket,
             ids,
+            beginnings,
             engine: RefCell::new(engine),
             connections: RefCell::default(),
             stirred: RefCell::default(),
@@ -197,9 +201,12 @@ impl QuicEndpoint {
         self.0.socket.leave_receiving()
     }
 
-    /// Connections whose handshake is not done.
-    pub fn pending(&self) -> usize {
-        self.0.pending.get()
+    /// The other endpoint of this process where the handshake of a datagram has begun.
+    pub fn begun_elsewhere(&self, datagram: &[u8]) -> Option<Owner> {
+        match self.destination(datagram) {
+            Destination::Beginning(id) => self.0.begun_elsewhere(&id),
+            Destination::Here | Destination::Other(_) => None,
+        }
     }
 
     /// Whom a datagram is for.
@@ -262,7 +269,7 @@ impl QuicEndpoint {
             for bytes in received.bytes.chunks(received.stride) {
                 let from = Datagram { bytes: Vec::new(), remote, local, ecn };
                 if self.0.path.is_on() {
-                    let begins = self.0.ids.destination(bytes) == Destination::Beginning;
+                    let begins = matches!(self.0.ids.destination(bytes), Destination::Beginning(_));
                     let datagram = Datagram { bytes: bytes.to_vec(), ..from };
                     self.0.path.received(datagram, begins, host, now);
                     continue;
@@ -296,8 +303,11 @@ impl QuicEndpoint {
     fn arrive(&self, bytes: &[u8], from: Datagram, now: Instant, host: &impl Host) {
         let taken = match self.0.ids.destination(bytes) {
             Destination::Here => Some(from),
-            Destination::Beginning if !host.asks() => Some(from),
-            Destination::Beginning => host.ask(Datagram { bytes: bytes.to_vec(), ..from }),
+            Destination::Beginning(_) if host.asks() => host.ask(Datagram { bytes: bytes.to_vec(), ..from }),
+            Destination::Beginning(id) => match self.0.begun_elsewhere(&id) {
+                Some(owner) => host.pass_on(owner, Datagram { bytes: bytes.to_vec(), ..from }),
+                None => Some(from),
+            },
             Destination::Other(owner) => host.pass_on(owner, Datagram { bytes: bytes.to_vec(), ..from }),
         };
         if let Some(from) = taken {
@@ -346,6 +356,8 @@ impl QuicEndpoint {
             local: incoming.local_ip(),
             is_validated: incoming.remote_address_validated(),
         };
+        // After a Retry its ID is one of ours.
+        let begins = incoming.may_retry().then(|| *incoming.orig_dst_cid());
         let admission = match copy.map(|copy| host.decline(copy)) {
             Some(true) => Admission::Drop,
             Some(false) => Admission::Refuse,
@@ -354,14 +366,20 @@ impl QuicEndpoint {
         let mut engine = shared.engine.borrow_mut();
         out.clear();
         let answer = match admission {
+            // It has begun elsewhere just now. The client sends it again.
+            Admission::Accept(..) if begins.is_some_and(|id| !shared.claim(id)) => {
+                engine.ignore(incoming);
+                None
+            }
             Admission::Accept(config, limits) => match engine.accept(incoming, now, out, Some(config)) {
                 Ok((handle, quic)) => {
                     drop(engine);
-                    let connection = H3Connection::new(Rc::clone(&self.0), handle, quic, *limits);
+                    let connection = H3Connection::new(Rc::clone(&self.0), (handle, begins), quic, *limits);
                     shared.add(handle.0, connection.clone());
                     return host.begin(connection);
                 }
                 Err(error) => {
+                    begins.iter().for_each(|id| shared.beginnings.release(id));
                     host.failed(&arrival, &error.cause.to_string());
                     error.response
                 }
@@ -392,8 +410,18 @@ impl Shared {
         connections[at] = Some(connection);
     }
 
-    /// A handshake was done, or has failed.
-    pub(crate) fn handshake_ended(&self) {
+    /// The other endpoint where a handshake has begun with this ID: since then the kernel chooses otherwise.
+    fn begun_elsewhere(&self, id: &ConnectionId) -> Option<Owner> {
+        self.beginnings.owner(id).filter(|owner| *owner != self.ids.owner())
+    }
+
+    fn claim(&self, id: ConnectionId) -> bool {
+        self.beginnings.claim(id, self.ids.owner())
+    }
+
+    /// A handshake was done, or has failed, that has begun with this ID of its client's.
+    pub(crate) fn handshake_ended(&self, began: Option<ConnectionId>) {
+        began.iter().for_each(|id| self.beginnings.release(id));
         self.pending.set(self.pending.get() - 1);
     }
 

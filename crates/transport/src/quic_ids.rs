@@ -17,6 +17,8 @@ const RANDOM: usize = 8;
 const TAG: usize = 6;
 /// The length of our connection IDs.
 pub const LEN: usize = RANDOM + TAG;
+/// The longest connection ID of QUIC's version 1.
+const ID_MAX: usize = 20;
 /// The last two bytes of a tag before it is hidden.
 const CHECK: [u8; 2] = [0x5a, 0xc3];
 
@@ -38,8 +40,8 @@ pub enum Destination {
     Here,
     /// Another endpoint.
     Other(Owner),
-    /// A client has chosen its ID: it begins, or has begun and not yet heard of ours.
-    Beginning,
+    /// A client has chosen this ID: it begins, or has begun and not yet heard of ours.
+    Beginning(ConnectionId),
 }
 
 /// Makes connection IDs, and reads whose they are.
@@ -56,18 +58,24 @@ impl Ids {
         Self { key, owner, random: default_provider().secure_random }
     }
 
+    /// Whose connections have these IDs.
+    pub fn owner(&self) -> Owner {
+        self.owner
+    }
+
     /// Whom a datagram is for.
     pub fn destination(&self, datagram: &[u8]) -> Destination {
         let Some((id, is_first)) = destination(datagram) else { return Destination::Here };
-        match <&[u8; LEN]>::try_from(id).ok().and_then(|id| self.owner(id)) {
+        match <&[u8; LEN]>::try_from(id).ok().and_then(|id| self.owner_of(id)) {
             Some(owner) if owner == self.owner => Destination::Here,
             Some(owner) => Destination::Other(owner),
-            None if is_first => Destination::Beginning,
+            // RFC 9000 §17.2: a longer one is of no version that is spoken here.
+            None if is_first && id.len() <= ID_MAX => Destination::Beginning(ConnectionId::new(id)),
             None => Destination::Here,
         }
     }
 
-    fn owner(&self, id: &[u8; LEN]) -> Option<Owner> {
+    fn owner_of(&self, id: &[u8; LEN]) -> Option<Owner> {
         let (random, hidden) = id.split_at(RANDOM);
         let mut tag = self.mask(random);
         tag.iter_mut().zip(hidden).for_each(|(byte, hidden)| *byte ^= hidden);
@@ -100,7 +108,7 @@ impl ConnectionIdGenerator for Ids {
 
     fn validate(&self, id: &ConnectionId) -> Result<(), InvalidCid> {
         let id = <&[u8; LEN]>::try_from(&id[..]).map_err(|_| InvalidCid)?;
-        self.owner(id).map(drop).ok_or(InvalidCid)
+        self.owner_of(id).map(drop).ok_or(InvalidCid)
     }
 
     fn cid_len(&self) -> usize {
@@ -160,6 +168,7 @@ mod tests {
     fn what_has_no_id_of_ours_is_for_whom_it_reaches() {
         let id = ids(1, 1, 1).generate_cid();
         let other = ids(1, 2, 2);
+        let begins = |id: &[u8]| Destination::Beginning(ConnectionId::new(id));
         for (datagram, expected) in [
             (&b""[..], Destination::Here),
             (b"\x40", Destination::Here),
@@ -169,9 +178,10 @@ mod tests {
             (&[0xe0, 0, 0, 0, 1], Destination::Here),
             (&[0xc0, 0, 0, 0, 1], Destination::Here),
             (&[0xc0, 0, 0, 0, 1, 20, 1], Destination::Here),
-            (&[0xc0, 0, 0, 0, 1, 8, 1, 2, 3, 4, 5, 6, 7, 8], Destination::Beginning),
-            (&[0xc0, 0, 0, 0, 1, 0], Destination::Beginning),
-            (&[&[0xc0, 0, 0, 0, 1, LEN as u8], &[7; LEN][..]].concat(), Destination::Beginning),
+            (&[&[0xc0, 0, 0, 0, 1, 21], &[7; 21][..]].concat(), Destination::Here),
+            (&[0xc0, 0, 0, 0, 1, 8, 1, 2, 3, 4, 5, 6, 7, 8], begins(&[1, 2, 3, 4, 5, 6, 7, 8])),
+            (&[0xc0, 0, 0, 0, 1, 0], begins(&[])),
+            (&[&[0xc0, 0, 0, 0, 1, LEN as u8], &[7; LEN][..]].concat(), begins(&[7; LEN])),
         ] {
             assert_eq!(other.destination(datagram), expected, "{datagram:x?}");
         }

@@ -10,8 +10,8 @@ type Key = usize;
 #[derive(Default)]
 pub(crate) struct Waits {
     waits: RefCell<Vec<Wait>>,
-    /// Streams that are full.
-    full: Cell<usize>,
+    /// Streams that are behind.
+    behind: Cell<usize>,
 }
 
 /// The task that a stream belongs to, and what it waits for.
@@ -23,6 +23,8 @@ pub(crate) struct Wait {
     pub(crate) for_reset: bool,
     /// Whether a write has found no room, and there was none since. HTTP/2 knows that by its windows.
     is_full: bool,
+    /// Whether bytes are left that a write has found no room for.
+    is_behind: bool,
 }
 
 impl Waits {
@@ -41,8 +43,8 @@ impl Waits {
     }
 
     fn forget(&self, wait: &mut Wait) {
-        if std::mem::take(wait).is_full {
-            self.full.set(self.full.get() - 1);
+        if std::mem::take(wait).is_behind {
+            self.behind.set(self.behind.get() - 1);
         }
     }
 
@@ -76,9 +78,17 @@ impl Waits {
     /// There is no room for a stream: its task is to wait for it.
     pub(crate) fn wait_for_room(&self, key: Key, context: &Context<'_>) {
         let mut wait = self.of(key, context);
-        wait.to_write = true;
-        if !std::mem::replace(&mut wait.is_full, true) {
-            self.full.set(self.full.get() + 1);
+        (wait.to_write, wait.is_full) = (true, true);
+        if !std::mem::replace(&mut wait.is_behind, true) {
+            self.behind.set(self.behind.get() + 1);
+        }
+    }
+
+    /// All bytes of a stream were taken.
+    #[inline]
+    pub(crate) fn caught_up(&self, key: Key) {
+        if self.behind.get() > 0 && std::mem::take(&mut self.at(key).is_behind) {
+            self.behind.set(self.behind.get() - 1);
         }
     }
 
@@ -87,17 +97,15 @@ impl Waits {
         self.at(key).is_full
     }
 
-    /// Whether any stream is full.
-    pub(crate) fn some_are_full(&self) -> bool {
-        self.full.get() > 0
+    /// Whether bytes of any stream wait for room, those included that there is room for again.
+    pub(crate) fn some_are_behind(&self) -> bool {
+        self.behind.get() > 0
     }
 
     /// There is room for a stream again.
     pub(crate) fn has_room(&self, key: Key) {
         if let Some(wait) = self.waits.borrow_mut().get_mut(key) {
-            if std::mem::take(&mut wait.is_full) {
-                self.full.set(self.full.get() - 1);
-            }
+            wait.is_full = false;
             if wait.to_write {
                 wait.wake();
             }

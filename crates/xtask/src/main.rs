@@ -44,7 +44,7 @@ Examples:
   cargo xtask results                     the pages of docs/results anew
   cargo xtask h2spec                      HTTP/2 conformance, over TLS and in the clear
   cargo xtask grpc                        gRPC and gRPC-Web clients and server, the proxy between
-  cargo xtask http3                       HTTP/3 with aioquic
+  cargo xtask http3                       HTTP/3 with aioquic, quic-go and Chromium
   cargo xtask qpack                       QPACK with ls-qpack, each decoding the other
   cargo xtask testssl --against nginx     what a scanner finds, here in another proxy
   cargo xtask acme                        certificates of a test authority

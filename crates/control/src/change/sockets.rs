@@ -5,15 +5,21 @@ use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use config::ListenAddress;
+use config::{ListenAddress, Listener};
 use proxy::context::listening::ListenerId;
 use proxy::context::worker::{ListeningSocket, Message};
-use proxy::worker::listen;
+use proxy::worker::listen::{self, Opened};
 use telemetry::WorkerLog;
 use transport::quic_strays;
 
 use super::{Control, Open};
 use crate::handover::{self, QuicHandover};
+
+/// Ports that are tried where the kernel chooses: those of UDP are others' for a moment each.
+const PORTS_MAX: usize = 32;
+
+/// Sockets of QUIC, and copies of them for the next process.
+type Udp = (Arc<[OwnedFd]>, Vec<ListeningSocket>);
 
 /// The sockets of a listener, at least one for each worker.
 pub(crate) type Sockets = (ListenerId, Vec<ListeningSocket>);
@@ -38,12 +44,31 @@ pub(crate) fn deal(opened: Vec<Sockets>, workers: usize) -> Vec<Vec<(ListenerId,
 }
 
 impl Control {
-    /// The sockets of QUIC at an address, those that the previous process has passed on first, and copies of them.
-    pub(super) fn open_udp(
+    /// Opens the sockets of a new listener, for connections and, with HTTP/3, for QUIC; some have been passed on.
+    pub(super) fn open_listener(
         &self,
-        bound: &ListenAddress,
-        passed_on: Vec<OwnedFd>,
-    ) -> io::Result<(Arc<[OwnedFd]>, Vec<ListeningSocket>)> {
+        listener: &Listener,
+        (mut passed_on, mut udp_passed_on): (Vec<OwnedFd>, Vec<OwnedFd>),
+        leaving: &[ListenAddress],
+    ) -> io::Result<(Opened, Option<Udp>)> {
+        let is_chosen = listener.address.port() == Some(0) && passed_on.is_empty();
+        for left in (0..PORTS_MAX).rev() {
+            let passed_on = std::mem::take(&mut passed_on);
+            let opened = listen::open(&listener.address, self.workers.len(), passed_on, leaving)?;
+            if !listener.http3 {
+                return Ok((opened, None));
+            }
+            match self.open_udp(&opened.bound, std::mem::take(&mut udp_passed_on)) {
+                // The kernel has chosen a port that is free for TCP.
+                Err(error) if is_chosen && left > 0 && error.kind() == io::ErrorKind::AddrInUse => {}
+                udp => return Ok((opened, Some(udp?))),
+            }
+        }
+        Err(io::ErrorKind::AddrInUse.into())
+    }
+
+    /// The sockets of QUIC at an address, those that the previous process has passed on first, and copies of them.
+    pub(super) fn open_udp(&self, bound: &ListenAddress, passed_on: Vec<OwnedFd>) -> io::Result<Udp> {
         let passed = passed_on.into_iter().map(UdpSocket::from).enumerate();
         let mut sockets: Vec<_> = passed.map(|(place, socket)| (socket, Some(place))).collect();
         let missing = self.workers.len().saturating_sub(sockets.len());

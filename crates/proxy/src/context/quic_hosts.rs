@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use quinn_proto::TransportConfig;
 use tls::QuicKeys;
+use transport::quic_beginnings::Beginnings;
 use transport::quic_endpoint::QuicEndpoint;
 
 use crate::context::listening::Listening;
@@ -22,6 +23,8 @@ pub(crate) struct QuicHosts {
     pub(crate) next: Cell<u8>,
     /// The number of this process among those of upgrades.
     pub(crate) generation: Cell<u8>,
+    /// Handshakes under way, with all workers of this process.
+    pub(crate) beginnings: Arc<Beginnings>,
     /// Those before it.
     pub(crate) processes: Arc<QuicProcesses>,
     /// The way to the next process, from when that is started.
@@ -37,7 +40,7 @@ pub(crate) struct QuicHost {
     pub(crate) worker: Rc<Worker>,
     pub(crate) listening: Rc<Listening>,
     pub(crate) keys: QuicKeys,
-    /// The worker of the process before this one that had the endpoint's socket.
+    /// The worker of the process before this one that is asked first: the one that had the endpoint's socket, if any had it.
     pub(crate) before: Option<usize>,
     /// For this idle time-out.
     pub(crate) transport: RefCell<Option<(Duration, Arc<TransportConfig>)>>,

@@ -19,11 +19,13 @@ pub struct QuicProcess {
     generation: u8,
     /// One to each of its workers.
     channels: Vec<Channel>,
+    /// Whether clients may be beginning with any of them.
+    asks: AtomicBool,
 }
 
 struct Channel {
     socket: OwnedFd,
-    /// Whether clients may be beginning there.
+    /// Whether clients may be beginning with this worker, or it can tell who is with the others.
     asks: AtomicBool,
 }
 
@@ -34,6 +36,7 @@ impl QuicProcesses {
         let process = |(generation, sockets): (u8, Vec<OwnedFd>)| QuicProcess {
             generation,
             channels: sockets.into_iter().map(channel).collect(),
+            asks: AtomicBool::new(true),
         };
         Self(processes.into_iter().map(process).collect())
     }
@@ -68,16 +71,31 @@ impl QuicProcess {
         self.channels.len()
     }
 
-    /// Whether clients may be beginning with this worker.
-    pub(crate) fn asks(&self, worker: usize) -> bool {
-        self.channels.get(worker).is_some_and(|channel| channel.asks.load(Ordering::Relaxed))
+    /// Whether clients may be beginning there.
+    pub(crate) fn asks(&self) -> bool {
+        self.asks.load(Ordering::Relaxed)
     }
 
-    /// No client is beginning with this worker any more.
+    /// No client is beginning any more, as far as this worker tells.
     pub(crate) fn ask_no_more(&self, worker: usize) {
         if let Some(channel) = self.channels.get(worker) {
             channel.asks.store(false, Ordering::Relaxed);
         }
+        let asks = self.channels.iter().any(|channel| channel.asks.load(Ordering::Relaxed));
+        self.asks.store(asks, Ordering::Relaxed);
+    }
+
+    /// Asks whether a client is beginning there: this worker, or the next one that may tell.
+    ///
+    /// # Errors
+    /// If none may.
+    pub(crate) fn ask(&self, first: usize, stray: &Stray) -> Result<(), Gone> {
+        let count = self.channels.len();
+        let mut workers = (first..first + count).map(|worker| worker % count.max(1));
+        let is_asked = workers.any(|worker| {
+            self.channels[worker].asks.load(Ordering::Relaxed) && self.pass(worker, stray).is_ok()
+        });
+        if is_asked { Ok(()) } else { Err(Gone) }
     }
 
     /// Sends a message to a worker.

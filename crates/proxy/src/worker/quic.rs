@@ -64,6 +64,7 @@ pub(crate) fn begin(worker: &Rc<Worker>, listening: &Rc<Listening>, socket: UdpS
         return failed("its listener has no TLS 1.3");
     };
     let server = Arc::new(ServerConfig::new(crypto, Arc::clone(&keys.tokens)));
+    let ids = (ids, Arc::clone(&hosts.beginnings));
     let endpoint = QuicEndpoint::new(socket, ids, (config, server), (&worker.alarms, &worker.deadlines));
     let host = Rc::new(QuicHost {
         number,
@@ -71,7 +72,10 @@ pub(crate) fn begin(worker: &Rc<Worker>, listening: &Rc<Listening>, socket: UdpS
         worker: Rc::clone(worker),
         listening: Rc::clone(listening),
         keys,
-        before: hosts.processes.last().zip(place).map(|(process, place)| place % process.workers().max(1)),
+        before: hosts
+            .processes
+            .last()
+            .map(|process| place.unwrap_or(worker.index) % process.workers().max(1)),
         transport: RefCell::default(),
     });
     hosts.hosts.borrow_mut().push(Rc::clone(&host));
@@ -93,7 +97,10 @@ impl QuicHosts {
 
     /// Ends all connections, because the worker does.
     pub(crate) fn end(&self) {
-        self.hosts.borrow().iter().for_each(|host| host.endpoint.end());
+        // Endpoints keep the worker otherwise, and that the way to the next process: which would ask here for ever, in vain.
+        let hosts = self.hosts.take();
+        self.next_process.take();
+        hosts.iter().for_each(|host| host.endpoint.end());
     }
 
     /// Takes a datagram that another endpoint has received.

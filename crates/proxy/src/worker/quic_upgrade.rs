@@ -15,6 +15,7 @@ use transport::quic_strays::{self, Stray, Strays, Word};
 
 use crate::context::listening::NOWHERE;
 use crate::context::quic_hosts::{QuicHost, QuicHosts};
+use crate::context::quic_processes::QuicProcess;
 use crate::context::worker::{Message, State, Worker};
 
 /// Hears the workers of the process before this one, each by one of ours.
@@ -61,7 +62,7 @@ async fn hear(worker: Rc<Worker>, mut strays: Strays, peer: Peer) {
         match word {
             Word::Pass => worker.route_datagram(listener, datagram),
             Word::Ask => {
-                if let Some(datagram) = hosts.handle_at(listener, datagram) {
+                if let Some(datagram) = worker.begin_at(listener, datagram) {
                     hosts.give_back(listener, datagram);
                 }
             }
@@ -72,7 +73,7 @@ async fn hear(worker: Rc<Worker>, mut strays: Strays, peer: Peer) {
                     process.ask_no_more(other);
                 }
                 // Without an endpoint there, nobody begins connections.
-                drop(hosts.handle_at(listener, datagram));
+                drop(worker.begin_at(listener, datagram));
             }
             Word::Receives => {
                 hosts.next_receives.borrow_mut().push(listener);
@@ -101,6 +102,19 @@ impl Worker {
             _ => host.endpoint.take(datagram, &*host),
         }
     }
+
+    /// Handles a datagram of a client that begins, which has come to a socket with this address in whichever process; gives it
+    /// back if no endpoint is there any more.
+    fn begin_at(&self, listener: SocketAddr, datagram: Datagram) -> Option<Datagram> {
+        let hosts = &self.quic_hosts;
+        let Some(host) = hosts.at(listener) else { return Some(datagram) };
+        let datagram = match host.endpoint.begun_elsewhere(&datagram.bytes) {
+            Some(owner) => hosts.pass_within(self, owner, datagram)?,
+            None => datagram,
+        };
+        host.endpoint.take(datagram, &*host);
+        None
+    }
 }
 
 impl QuicHosts {
@@ -111,20 +125,13 @@ impl QuicHosts {
         here().find(|host| !host.endpoint.is_closing()).or_else(|| here().next()).cloned()
     }
 
-    /// Handles a datagram that has come to a socket with this address; gives it back if no endpoint is there any more.
-    fn handle_at(&self, listener: SocketAddr, datagram: Datagram) -> Option<Datagram> {
-        let Some(host) = self.at(listener) else { return Some(datagram) };
-        host.endpoint.take(datagram, &*host);
-        None
-    }
-
     /// Gives the datagram of a client that is unknown here to the next process; false if it does not receive there.
     fn give_back(&self, listener: SocketAddr, datagram: Datagram) -> bool {
         let next = self.next_process.borrow();
         let Some(next) = next.as_deref().filter(|_| self.next_receives.borrow().contains(&listener)) else {
             return false;
         };
-        let has_pending = self.hosts.borrow().iter().any(|host| host.endpoint.pending() > 0);
+        let has_pending = !self.beginnings.is_empty();
         quic_strays::pass(next, &Stray { word: Word::Unknown { has_pending }, listener, datagram }).is_ok()
     }
 
@@ -192,8 +199,7 @@ impl QuicHost {
 
     /// Whether clients that begin may have begun with the process before this one.
     pub(crate) fn asks_before(&self) -> bool {
-        let last = self.worker.quic_hosts.processes.last();
-        last.zip(self.before).is_some_and(|(process, worker)| process.asks(worker))
+        self.worker.quic_hosts.processes.last().is_some_and(QuicProcess::asks)
     }
 
     /// Asks the process before this one whether it knows a client; gives the datagram back if it has ended.
@@ -201,7 +207,7 @@ impl QuicHost {
         let last = self.worker.quic_hosts.processes.last();
         let Some((process, worker)) = last.zip(self.before) else { return Some(datagram) };
         let stray = self.stray(Word::Ask, datagram);
-        process.pass(worker, &stray).err().map(|quic_strays::Gone| stray.datagram)
+        process.ask(worker, &stray).err().map(|quic_strays::Gone| stray.datagram)
     }
 
     /// Tells the process before this one that this one receives at the endpoint's socket.

@@ -167,7 +167,7 @@ fn a_client_that_does_not_read_holds_up_its_server_and_nobody_else() {
 }
 
 /// Writes until nothing is taken any more; how much that was.
-fn fills(stream: &TcpStream) -> usize {
+pub(crate) fn fills(stream: &TcpStream) -> usize {
     stream.set_nonblocking(true).expect("is a socket");
     let mut sent = 0;
     let mut last = Instant::now();

@@ -6,6 +6,10 @@
 mod scene;
 /// Requests and responses.
 mod exchanges;
+/// Calls, urgency, rates, buffered bodies.
+mod services;
+/// Path MTU, stateless resets, sessions, versions.
+mod quic;
 /// Extended CONNECT.
 mod tunnels;
 /// What is refused, and with which code.

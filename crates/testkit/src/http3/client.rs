@@ -276,6 +276,12 @@ impl Stream {
         }
     }
 
+    /// Takes bytes of whatever frames, at most so many; how many there were, 0 at the end.
+    pub fn receives(&mut self, most: usize) -> usize {
+        let chunk = wait(&self.runtime, "more", self.receive.read_chunk(most, true));
+        chunk.expect("it goes on").map_or(0, |chunk| chunk.bytes.len())
+    }
+
     /// The head of a response, or interim response.
     pub fn head(&mut self) -> String {
         match self.gets() {

@@ -4,5 +4,8 @@
 pub mod frame;
 /// HTTP/3 client on one connection.
 mod client;
+/// HTTP/3 client of whose datagrams the test decides about each.
+mod raw;
 
 pub use client::{Client, Got, Stream, trusting};
+pub use raw::RawClient;

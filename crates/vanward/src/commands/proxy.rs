@@ -49,6 +49,14 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["cert", "key"])]
     self_signed: bool,
 
+    /// Serve HTTP/3 as well, at the same port of UDP: browsers learn of it by `Alt-Svc`. With `--self-signed` it is on.
+    #[arg(long, overrides_with = "no_http3")]
+    http3: bool,
+
+    /// Serve no HTTP/3.
+    #[arg(long, overrides_with = "http3")]
+    no_http3: bool,
+
     #[command(flatten)]
     automatic: super::automatic::Flags,
 
@@ -130,7 +138,7 @@ Examples:
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000
   vanward proxy --from 0.0.0.0:80 --to http://10.0.0.1:8000 --to http://10.0.0.2:8000 --log -
   vanward proxy --from 0.0.0.0:443 --cert site.pem --key site.key --to http://127.0.0.1:9000
-  vanward proxy --from :443 --from :80 --domain www.example.com --to http://127.0.0.1:9000
+  vanward proxy --from :443 --from :80 --domain www.example.com --to http://127.0.0.1:9000 --http3
   vanward proxy --from 127.0.0.1:8443 --self-signed --to https://www.example.com
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000 --rate 5KB/s --delay 2s±100ms
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000 --profile lte
@@ -173,6 +181,9 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         listener.tls = certificates(arguments).map(ListenerTls::new);
     }
     arguments.automatic.over(&mut settings);
+    if let Err(why) = add_http3(arguments, &mut settings.listeners) {
+        return super::fail(super::BAD_CONFIGURATION, why);
+    }
     let problems: BTreeSet<String> = super::check::problems(&settings)
         .into_iter()
         .filter(|(_, problem)| !problem.is_usable())
@@ -208,6 +219,26 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
             super::serve(config, Setup { reread: None, inheritance, instance: None }, &arguments.operation)
         }
         Err(code) => code,
+    }
+}
+
+/// Switches HTTP/3 on where it is asked for, and with a self-signed certificate by itself: at each address that has TLS and is
+/// one of UDP as well.
+fn add_http3(arguments: &Args, listeners: &mut [Listener]) -> Result<(), &'static str> {
+    if arguments.no_http3 || !(arguments.http3 || arguments.self_signed) {
+        return Ok(());
+    }
+    let mut some_have = false;
+    for listener in listeners {
+        listener.http3 = listener.tls.is_some() && listener.address.port().is_some();
+        some_have |= listener.http3;
+    }
+    match (arguments.http3 && !some_have, arguments.self_signed || arguments.cert.is_some()) {
+        (false, _) => Ok(()),
+        (true, true) => Err("--http3 needs an address with a port: QUIC is spoken over UDP"),
+        (true, false) => Err(
+            "--http3 needs a certificate: QUIC is always encrypted; add --cert and --key, --domain, or --self-signed",
+        ),
     }
 }
 

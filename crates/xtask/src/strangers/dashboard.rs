@@ -12,7 +12,7 @@ use crate::say;
 use crate::scratch::Scratch;
 use crate::workspace::Workspace;
 
-const PACKAGES: [&str; 2] = ["puppeteer-core@24.43.1", "axe-core@4.14.1"];
+pub(super) const PACKAGES: [&str; 2] = ["puppeteer-core@24.43.1", "axe-core@4.14.1"];
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 /// Timeout of all steps: they take twenty seconds, or longer on a busy machine.
 const LIMIT: Duration = Duration::from_secs(300);

@@ -1,12 +1,13 @@
-//! HTTP/3 with aioquic, a client and a server in Python: the proxy, the origin and the load generator. The cases are in its
-//! language, in `strangers/http3`.
+//! HTTP/3 with others: aioquic (Python) and quic-go (Go), each as client and server, and Chromium, which comes by Alt-Svc. With
+//! the proxy, the origin and the load generator. The cases are in their languages, in `strangers/http3` and `strangers/quic`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use super::dashboard;
 use super::process::Process;
-use super::programs::{self, MODULE, run};
+use super::programs::{self, CHROMIUM, MODULE, NODE, run};
 use super::subject;
 use crate::say;
 use crate::scratch::Scratch;
@@ -19,47 +20,78 @@ const CLIENT_LIMIT: Duration = Duration::from_secs(120);
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
     let folder = scratch.path();
     let python = programs::from_pip(workspace, "aioquic", &[PACKAGE], folder)?;
+    let [go] = programs::build_quic(workspace)?;
+    let driver = programs::from_npm(workspace, &dashboard::PACKAGES, folder)?;
     let vanward = programs::build_vanward(workspace)?;
+    let pair = subject::Pair::make(folder)?;
     let (_origin, server) = subject::origin(&vanward, folder)?;
-    let file = folder.join("vanward.toml");
+    let (file, log) = (folder.join("vanward.toml"), folder.join("access.log"));
+    let subject::Pair { cert, key } = &pair;
     let text = format!(
         // One worker meets all clients of the flood.
-        "workers = 1\n[[listen]]\naddress = \"127.0.0.1:0\"\ntls = {{ self_signed = true }}\nhttp3 = true\n\n\
-         [[route]]\nupstream = \"app\"\n\n[upstream.app]\nservers = [\"http://{server}\"]\n"
+        "workers = 1\n[[listen]]\naddress = \"127.0.0.1:0\"\ntls = {{ cert = {cert:?}, key = {key:?} }}\nhttp3 = true\n\n\
+         [[route]]\nupstream = \"app\"\n\n[upstream.app]\nservers = [\"http://{server}\"]\n\n[log]\ntarget = {log:?}\n"
     );
     subject::write(&file, &text)?;
     let mut command = Command::new(&vanward);
     command.arg("run").arg("--config").arg(&file);
     let mut proxy = Process::start("vanward", &mut command, folder)?;
     let address = proxy.addresses()?.into_iter().next().ok_or("vanward listens nowhere")?;
-    let script = workspace.root.join(MODULE).join("http3/client.py");
+    let port = address.port().to_string();
+
+    let mut chromium = Command::new(NODE.find()?);
+    chromium.arg(workspace.root.join(MODULE).join("http3/chromium.mjs"));
+    run("chromium", chromium.arg(driver).arg(CHROMIUM.find()?).arg(&port).arg(cert), folder, CLIENT_LIMIT)?;
+    say("Chromium: from HTTP/2 by Alt-Svc, 150 requests at once, a long download and an upload");
+    run("quic-go", Command::new(&go).arg("client").arg(address.to_string()), folder, CLIENT_LIMIT)?;
+    say("quic-go: pages, uploads, downloads, cancelled requests, early data and a client that moves");
+    let mut hostile = Command::new(&python);
+    hostile.arg(workspace.root.join(MODULE).join("http3/hostile.py")).arg(address.ip().to_string());
+    run("hostile", hostile.arg(&port).arg(proxy.id().to_string()).arg(&log), folder, CLIENT_LIMIT)?;
+    say(
+        "aioquic, hostile: challenges, IDs, limits, padding, streams and bytes beyond what is permitted are bounded",
+    );
     let mut client = Command::new(&python);
-    client.arg(&script).args([&address.ip().to_string(), &address.port().to_string()]);
+    client.arg(workspace.root.join(MODULE).join("http3/client.py")).args([&address.ip().to_string(), &port]);
     run("aioquic", &mut client, folder, CLIENT_LIMIT)?;
-    say(format_args!(
-        "aioquic: pages, uploads, downloads, keys, versions, sessions and Retry, each as it should be"
-    ));
+    say("aioquic: pages, uploads, downloads, keys, versions, sessions and Retry, each as it should be");
     drop(proxy);
-    lab(workspace, &python, &vanward, folder)
+    lab(workspace, &Programs { vanward, python, go }, &pair, folder)
 }
 
-/// The origin with aioquic's client, and the generator with its server.
-fn lab(workspace: &Workspace, python: &Path, vanward: &Path, folder: &Path) -> Result<(), String> {
+struct Programs {
+    vanward: PathBuf,
+    python: PathBuf,
+    go: PathBuf,
+}
+
+/// The origin with the clients of others, and the generator with their servers.
+fn lab(
+    workspace: &Workspace,
+    programs: &Programs,
+    subject::Pair { cert, key }: &subject::Pair,
+    folder: &Path,
+) -> Result<(), String> {
+    let Programs { vanward, python, go } = programs;
     let mut command = Command::new(vanward);
     command.args(["origin", "--listen", "127.0.0.1:0", "--self-signed", "--h3"]);
     let mut origin = Process::start("origin-h3", &mut command, folder)?;
     let address = origin.addresses()?.into_iter().next().ok_or("the origin listens nowhere")?;
-    let mut client = Command::new(python);
-    client.arg(workspace.root.join(MODULE).join("http3/client.py"));
-    client.args([&address.ip().to_string(), &address.port().to_string(), "origin"]);
-    run("aioquic-origin", &mut client, folder, CLIENT_LIMIT)?;
-    say(format_args!("aioquic: the same of the origin, without long downloads and Retry"));
-    let subject::Pair { cert, key } = subject::Pair::make(folder)?;
-    let mut server = Command::new(python);
-    server.arg(workspace.root.join(MODULE).join("http3/server.py")).arg(vanward).arg(cert).arg(key);
-    run("aioquic-server", &mut server, folder, CLIENT_LIMIT)?;
-    say(format_args!(
-        "aioquic: its server and `vanward load --h3` count the same requests, bytes, handshakes and resets"
-    ));
+    let scripts = workspace.root.join(MODULE).join("http3");
+    let mut aioquic = Command::new(python);
+    aioquic.arg(scripts.join("client.py")).arg(address.ip().to_string()).arg(address.port().to_string());
+    run("aioquic-origin", aioquic.arg("origin"), folder, CLIENT_LIMIT)?;
+    let mut client = Command::new(go);
+    client.arg("client").arg(address.to_string()).arg("origin");
+    run("quic-go-origin", &mut client, folder, CLIENT_LIMIT)?;
+    say("aioquic and quic-go: the same of the origin, without long downloads and Retry");
+    let mut aioquic = Command::new(python);
+    aioquic.arg(scripts.join("server.py"));
+    run("aioquic-server", aioquic.arg(vanward).arg(cert).arg(key), folder, CLIENT_LIMIT)?;
+    let mut server = Command::new(go);
+    run("quic-go-server", server.arg("server").arg(vanward).arg(cert).arg(key), folder, CLIENT_LIMIT)?;
+    say(
+        "aioquic and quic-go: their servers and `vanward load --h3` count the same requests, bytes, handshakes and resets",
+    );
     Ok(())
 }

@@ -156,7 +156,15 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     if may_run("qpack", &[programs::PYTHON]) {
         qpack_step(workspace, steps)?;
     }
-    if may_run("http3", &[programs::PYTHON, programs::OPENSSL]) {
+    let of_http3 = [
+        programs::PYTHON,
+        programs::OPENSSL,
+        programs::GO,
+        programs::NODE,
+        programs::NPM,
+        programs::CHROMIUM,
+    ];
+    if may_run("http3", &of_http3) {
         http3_step(workspace, steps)?;
     }
     if may_run("acme", &[programs::GO, programs::CURL, programs::OPENSSL, programs::NAMED, programs::DIG]) {
@@ -224,7 +232,7 @@ fn qpack_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
 }
 
 fn http3_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
-    let heading = "HTTP/3 with aioquic";
+    let heading = "HTTP/3 with aioquic, quic-go and Chromium";
     steps.run("http3", heading, || http3::check(workspace, &Scratch::new("http3")?))
 }
 

@@ -60,6 +60,11 @@ impl Process {
         if is_sent { Ok(()) } else { Err(self.problem("has ended")) }
     }
 
+    /// Its number.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether the program has not ended yet.
     pub(super) fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))

@@ -73,6 +73,11 @@ pub(super) fn build_collector(workspace: &Workspace) -> Result<[PathBuf; 1], Str
     build_in(workspace, "crates/xtask/strangers/collector", ["vanward/collector"])
 }
 
+/// Builds quic-go's client and server: a module of its own, as it needs a newer Go.
+pub(super) fn build_quic(workspace: &Workspace) -> Result<[PathBuf; 1], String> {
+    build_in(workspace, "crates/xtask/strangers/quic", ["vanward/quic"])
+}
+
 fn build_in<const N: usize>(
     workspace: &Workspace,
     module: &str,

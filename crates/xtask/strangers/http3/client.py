@@ -134,4 +134,5 @@ async def main():
         print(f"{case.__name__}: as it should be", flush=True)
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

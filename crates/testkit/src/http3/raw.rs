@@ -1,0 +1,215 @@
+//! HTTP/3 client of whose datagrams the test decides about each: whether it is sent, and when.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quinn_proto::crypto::rustls::QuicClientConfig;
+use quinn_proto::{
+    ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint,
+    EndpointConfig, Event, HashedConnectionIdGenerator, StreamId, TransportConfig,
+};
+
+use rustls::ClientConfig as ClientConfigOfTls;
+
+use super::frame::{headers, request};
+use super::trusting;
+use crate::wait::PATIENCE;
+
+/// A control stream with settings of a client that takes no dynamic table.
+const CONTROL: &[u8] = &[0x00, 0x04, 0x00];
+
+/// A connection.
+pub struct RawClient {
+    /// Its socket.
+    pub socket: UdpSocket,
+    /// What it does in QUIC.
+    pub quic: Connection,
+    /// Whether what comes is thrown away.
+    pub is_deaf: bool,
+    /// Of how many datagrams one is sent.
+    pub sends_each: usize,
+    /// The datagrams that there were to send.
+    pub made: usize,
+    /// Longer datagrams are lost on their way to it.
+    pub path_limit: usize,
+    /// The length of the longest that has come.
+    pub longest: usize,
+    /// Why the connection has ended.
+    pub lost: Option<ConnectionError>,
+    endpoint: Endpoint,
+    handle: ConnectionHandle,
+    address: SocketAddr,
+}
+
+/// A socket that is connected.
+fn socket(address: SocketAddr) -> UdpSocket {
+    let own = if address.is_ipv6() { "[::1]:0" } else { "127.0.0.1:0" };
+    let socket = UdpSocket::bind(own).expect("a port is free");
+    socket.connect(address).expect("it is reachable");
+    socket.set_nonblocking(true).expect("it is a socket");
+    socket
+}
+
+impl RawClient {
+    /// A client that has sent nothing yet.
+    pub fn new(address: SocketAddr, transport: TransportConfig) -> Self {
+        Self::of(address, trusting(&[b"h3"]), transport)
+    }
+
+    /// The same with other settings of TLS.
+    pub fn of(address: SocketAddr, tls: ClientConfigOfTls, transport: TransportConfig) -> Self {
+        let crypto = QuicClientConfig::try_from(tls).expect("it has TLS 1.3");
+        let mut config = ClientConfig::new(Arc::new(crypto));
+        config.transport_config(Arc::new(transport));
+        let mut of_endpoint = EndpointConfig::default();
+        of_endpoint.cid_generator(|| {
+            let mut ids = HashedConnectionIdGenerator::new();
+            // As short as can be: IDs are retired all the time.
+            ids.set_lifetime(Duration::from_millis(5));
+            Box::new(ids)
+        });
+        let mut endpoint = Endpoint::new(Arc::new(of_endpoint), None, false, None);
+        let (handle, quic) = endpoint.connect(Instant::now(), config, address, "test").expect("it can begin");
+        let socket = socket(address);
+        Self {
+            socket,
+            quic,
+            is_deaf: false,
+            sends_each: 1,
+            made: 0,
+            path_limit: usize::MAX,
+            longest: 0,
+            lost: None,
+            endpoint,
+            handle,
+            address,
+        }
+    }
+
+    /// A client whose handshake is done, and that has sent its settings.
+    pub fn connect(address: SocketAddr, transport: TransportConfig) -> Self {
+        let mut client = Self::new(address, transport);
+        client.begins();
+        client
+    }
+
+    /// Goes on until the handshake is done, and sends its settings.
+    pub fn begins(&mut self) {
+        self.shakes_hands();
+        let control = self.quic.streams().open(Dir::Uni).expect("it may");
+        self.write(control, CONTROL);
+        self.turn();
+    }
+
+    /// Goes on until the handshake is done.
+    pub fn shakes_hands(&mut self) {
+        self.until("no handshake", |client| !client.quic.is_handshaking());
+        assert!(!self.quic.is_closed(), "the handshake fails");
+    }
+
+    /// Receives and sends until this holds.
+    pub fn until(&mut self, otherwise: &str, mut holds: impl FnMut(&mut Self) -> bool) {
+        let began = Instant::now();
+        while !holds(self) {
+            assert!(began.elapsed() < PATIENCE, "{otherwise}; closed: {}", self.quic.is_closed());
+            self.turn();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Receives what has come, and sends what there is to send.
+    pub fn turn(&mut self) {
+        let mut buffer = [0; 65_536];
+        while let Ok(count) = self.socket.recv(&mut buffer) {
+            if !self.is_deaf && count <= self.path_limit {
+                self.longest = self.longest.max(count);
+                self.hears(&buffer[..count]);
+            }
+        }
+        if !self.is_deaf && self.quic.poll_timeout().is_some_and(|due| due <= Instant::now()) {
+            self.quic.handle_timeout(Instant::now());
+        }
+        while let Some(datagram) = self.next_datagram() {
+            self.made += 1;
+            if self.made.is_multiple_of(self.sends_each) {
+                self.sends(&datagram);
+            }
+        }
+    }
+
+    /// Takes a datagram.
+    pub fn hears(&mut self, datagram: &[u8]) {
+        let (now, mut answer) = (Instant::now(), Vec::new());
+        let event = self.endpoint.handle(now, self.address, None, None, datagram.into(), &mut answer);
+        if let Some(DatagramEvent::ConnectionEvent(_, event)) = event {
+            self.quic.handle_event(event);
+        }
+    }
+
+    /// The next datagram that there is to send.
+    pub fn next_datagram(&mut self) -> Option<Vec<u8>> {
+        while let Some(event) = self.quic.poll_endpoint_events() {
+            if let Some(news) = self.endpoint.handle_event(self.handle, event) {
+                self.quic.handle_event(news);
+            }
+        }
+        while let Some(event) = self.quic.poll() {
+            if let Event::ConnectionLost { reason } = event {
+                self.lost = Some(reason);
+            }
+        }
+        let mut bytes = Vec::new();
+        let transmit = self.quic.poll_transmit(Instant::now(), 1, &mut bytes)?;
+        bytes.truncate(transmit.size);
+        Some(bytes)
+    }
+
+    /// Sends a datagram. One that the kernel has no room for is lost.
+    pub fn sends(&self, datagram: &[u8]) {
+        let _ = self.socket.send(datagram);
+    }
+
+    /// Goes on at another port.
+    pub fn moves(&mut self) {
+        self.socket = socket(self.address);
+        self.quic.local_address_changed();
+    }
+
+    /// Writes on a stream, as much as there is room for.
+    pub fn write(&mut self, stream: StreamId, bytes: &[u8]) -> usize {
+        self.quic.send_stream(stream).write(bytes).unwrap_or_default()
+    }
+
+    /// Takes all that has come on a stream; how many bytes that was, and whether the stream has ended.
+    pub fn reads(&mut self, stream: StreamId) -> (usize, bool) {
+        let mut source = self.quic.recv_stream(stream);
+        let Ok(mut chunks) = source.read(true) else { return (0, true) };
+        let mut count = 0;
+        let is_over = loop {
+            match chunks.next(usize::MAX) {
+                Ok(Some(chunk)) => count += chunk.bytes.len(),
+                Ok(None) => break true,
+                Err(_) => break false,
+            }
+        };
+        let _ = chunks.finalize();
+        (count, is_over)
+    }
+
+    /// Opens a stream for a request.
+    pub fn open(&mut self) -> StreamId {
+        self.quic.streams().open(Dir::Bi).expect("it may")
+    }
+
+    /// Asks, and ends the request with its head if `ends`.
+    pub fn asks(&mut self, method: &str, path: &str, fields: &str, ends: bool) -> StreamId {
+        let stream = self.open();
+        self.write(stream, &headers(&request(method, path, fields)));
+        if ends {
+            let _ = self.quic.send_stream(stream).finish();
+        }
+        self.turn();
+        stream
+    }
+}
