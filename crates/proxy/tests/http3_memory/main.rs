@@ -21,9 +21,9 @@ const STREAMS: usize = 100;
 /// What a connection may cost, in KiB.
 const LIMIT: isize = 1024;
 /// One with as many requests as there may be, and what QUIC and they hold for a peer that takes nothing.
-const WITH_REQUESTS: isize = LIMIT + 512;
+const WITH_REQUESTS: isize = LIMIT + 1024;
 /// One that has sent with gaps what may be held of that.
-const WITH_GAPS: isize = WITH_REQUESTS + 1024;
+const WITH_GAPS: isize = WITH_REQUESTS + 512;
 /// One that was fast before it fell silent, and was granted the most that one may have under way of what all fast ones may.
 const WITH_GRANT: isize = WITH_REQUESTS + 4096;
 /// What has cost more than it may.
