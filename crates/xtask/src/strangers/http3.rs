@@ -84,7 +84,7 @@ fn lab(
     let mut client = Command::new(go);
     client.arg("client").arg(address.to_string()).arg("origin");
     run("quic-go-origin", &mut client, folder, CLIENT_LIMIT)?;
-    say("aioquic and quic-go: the same of the origin, without long downloads and Retry");
+    say("aioquic and quic-go: the same of the origin, without long downloads, moves and Retry");
     let mut aioquic = Command::new(python);
     aioquic.arg(scripts.join("server.py"));
     run("aioquic-server", aioquic.arg(vanward).arg(cert).arg(key), folder, CLIENT_LIMIT)?;

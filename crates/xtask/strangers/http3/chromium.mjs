@@ -36,10 +36,10 @@ async function visit(path) {
   return [answer.status(), came.get(site + path)];
 }
 
-const first = await visit("/blank/1");
+const first = await visit("/blank/1000");
 holds(first[0] === 200 && first[1] === "h2", "the first visit is over HTTP/2", first);
 let visits = 0, last = first;
-while (last[1] !== "h3" && visits < VISITS_MAX) last = await visit(`/blank/${100 + ++visits}`);
+while (last[1] !== "h3" && visits < VISITS_MAX) last = await visit(`/blank/${1000 + ++visits}`);
 holds(last[0] === 200 && last[1] === "h3", "Alt-Svc leads to HTTP/3", { last, visits });
 
 came.clear();
