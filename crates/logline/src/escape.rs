@@ -118,7 +118,7 @@ fn are_plain(bytes: &[u8]) -> bool {
 
 /// Not zero if a byte of a word is not plain.
 #[inline]
-fn specials(word: [u8; 8]) -> u64 {
+pub(crate) fn specials(word: [u8; 8]) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x80 * ONES;
     let word = u64::from_le_bytes(word);

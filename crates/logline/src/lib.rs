@@ -22,6 +22,8 @@ pub mod escape;
 mod line;
 /// Writes the fields of formats with chosen ones.
 mod out;
+/// Writes JSON lines of short and plain values faster.
+mod quick;
 
 pub use entry::{ClientTls, Entry, Headers, Injected, Retried, Version, WHOLE};
 pub use field::{FieldFault, Needs, field_names};

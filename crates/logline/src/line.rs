@@ -12,6 +12,7 @@ use crate::format::{Chosen, Format, Step};
 use crate::masks::Masks;
 use crate::out::{Out, Style};
 use crate::query::Query;
+use crate::quick::Quick;
 use crate::timestamp::Timestamp;
 
 /// Writes lines: a format, and what is hidden in it.
@@ -19,13 +20,20 @@ use crate::timestamp::Timestamp;
 pub struct Lines {
     format: Format,
     masks: Masks,
+    /// What writes most of the lines.
+    quick: Option<Quick>,
 }
 
 impl Lines {
     /// Lines of a format, with what the masks hide.
     #[must_use]
     pub fn new(format: Format, masks: Masks) -> Self {
-        Self { format: format.hiding(&masks), masks }
+        let format = format.hiding(&masks);
+        let quick = match &format {
+            Format::Chosen(chosen) => Quick::new(&chosen.steps, &masks),
+            _ => None,
+        };
+        Self { format, masks, quick }
     }
 
     /// What has to be found out for the format.
@@ -45,6 +53,18 @@ impl Lines {
 
     /// Appends the line of `entry`, including its line feed.
     pub fn write(&self, entry: &Entry<'_>, timestamp: &Timestamp, line: &mut Vec<u8>) {
+        if !self.quick(entry, timestamp, line) {
+            self.slow(entry, timestamp, line);
+        }
+    }
+
+    /// Appends the line the quick way, or returns `false`.
+    #[inline]
+    pub(crate) fn quick(&self, entry: &Entry<'_>, timestamp: &Timestamp, line: &mut Vec<u8>) -> bool {
+        self.quick.as_ref().is_some_and(|quick| quick.write(entry, &self.masks, timestamp, line))
+    }
+
+    pub(crate) fn slow(&self, entry: &Entry<'_>, timestamp: &Timestamp, line: &mut Vec<u8>) {
         let masks = &self.masks;
         match &self.format {
             Format::Extended => extended(entry, masks, timestamp, line),

@@ -402,7 +402,7 @@ impl Values<'_, '_> {
 }
 
 /// The path of a target: of a URL without scheme and authority, and without the query.
-fn path(target: &[u8]) -> &[u8] {
+pub(crate) fn path(target: &[u8]) -> &[u8] {
     let end = target.iter().position(|&byte| byte == b'?').unwrap_or(target.len());
     let target = &target[..end];
     if target.first() == Some(&b'/') {

@@ -48,7 +48,7 @@ impl Timestamp {
     }
 
     /// The time as in `2000-10-10T13:55:36`, to be followed by `.`, the milliseconds and `Z` (RFC 3339).
-    pub fn rfc3339(&self) -> &[u8] {
+    pub fn rfc3339(&self) -> &[u8; 19] {
         &self.rfc3339
     }
 

@@ -22,6 +22,8 @@ use crate::writer::{Sink, Writer};
 
 /// A buffer that holds this much is handed over without waiting for the tick.
 const BATCH_BYTES: usize = 64 * 1024;
+/// Room of a buffer: the line that fills it has to fit as well, and what is reserved while it is written.
+const BATCH_ROOM: usize = BATCH_BYTES + 4096;
 /// Buffers on their way to the writer, from all workers: 4 MiB of lines.
 pub(crate) const QUEUE_BATCHES: usize = 64;
 /// Empty buffers that wait for one worker; more are freed.
@@ -118,7 +120,7 @@ impl Log {
             format: Arc::clone(&self.format),
             state: Arc::clone(&self.state),
             timestamp: Timestamp::new(),
-            lines: Vec::with_capacity(BATCH_BYTES),
+            lines: Vec::with_capacity(BATCH_ROOM),
             spares,
             home,
         }
@@ -192,7 +194,7 @@ impl LogOfWorker {
         let batch = Message::Lines(std::mem::take(&mut self.lines), self.home.clone());
         match self.queue.try_send(batch) {
             Ok(()) => {
-                self.lines = self.spares.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH_BYTES));
+                self.lines = self.spares.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH_ROOM));
                 true
             }
             Err(TrySendError::Full(message)) => {
