@@ -34,6 +34,21 @@ fn the_version_names_the_commit() {
 }
 
 #[test]
+fn mistakes_in_the_use_of_fleet_end_with_two() {
+    const PLACE: [&str; 2] = ["--config", "etcd+http://127.0.0.1:1/edge"];
+    for (arguments, expected) in [
+        (&["--config", "etcd://a"][..], "it has no prefix"),
+        (&["versions", "--config", "http://a/b"], "this is no URL of etcd"),
+        (&["rollback"], "which fleet?"),
+        (&["canary", "--time", "soon", PLACE[0], PLACE[1]], "--time"),
+        (&["canary", "--errors", "101", PLACE[0], PLACE[1]], "from 0 to 100"),
+    ] {
+        let said = run(&[&["fleet"], arguments].concat()).with_code(2);
+        assert!(said.errors.contains(expected), "{arguments:?}: {}", said.errors);
+    }
+}
+
+#[test]
 fn the_help_of_every_command_has_examples() {
     let overview = run(&["--help"]).with_code(0).output;
     assert!(overview.contains("\nExamples:\n  vanward "), "{overview}");

@@ -80,10 +80,10 @@ enum What {
     /// Shows or sets how new versions reach the instances
     Canary {
         /// How long one instance tries a new version before the others take it up; 0: all take it up at once
-        #[arg(long, value_name = "TIME")]
-        time: Option<String>,
+        #[arg(long, value_name = "TIME", value_parser = trial_time)]
+        time: Option<Duration>,
         /// The most requests that may fail meanwhile, in percent
-        #[arg(long, value_name = "PERCENT")]
+        #[arg(long, value_name = "PERCENT", value_parser = percent)]
         errors: Option<f64>,
         /// The instance that tries new versions [default: the first by name]
         #[arg(long, value_name = "NAME")]
@@ -109,23 +109,51 @@ const PAUSE: Duration = Duration::from_millis(100);
 const NOT_REACHED: &str = "etcd is not reached";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
+    let place = match &arguments.what {
+        None => &arguments.show.place,
+        Some(
+            What::Push { place, .. }
+            | What::Versions { place, .. }
+            | What::Rollback { place, .. }
+            | What::Canary { place, .. },
+        ) => place,
+    };
+    if let Err(why) = place.location() {
+        return super::fail(super::USAGE, why);
+    }
     let done = match &arguments.what {
         None => show(&arguments.show),
         Some(What::Push { path, place }) => push(path, place),
         Some(What::Versions { json, place }) => versions(*json, place),
         Some(What::Rollback { version, place }) => rollback(version.as_deref(), place),
         Some(What::Canary { time, errors, instance, place }) => {
-            canary(time.as_deref(), *errors, instance.as_ref(), place)
+            canary(*time, *errors, instance.as_ref(), place)
         }
     };
     done.unwrap_or_else(|why| super::fail(super::FAILED, why))
 }
 
+fn trial_time(text: &str) -> Result<Duration, String> {
+    match text {
+        "0" => Ok(Duration::ZERO),
+        text => config::duration(text).map_err(|error| error.to_string()),
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
+    percent.ok_or_else(|| "expected a share in percent, from 0 to 100".to_owned())
+}
+
 impl Place {
-    fn store(&self) -> Result<Store, String> {
+    fn location(&self) -> Result<Location, String> {
         let url = self.config.clone().or_else(|| std::env::var("VANWARD_FLEET").ok());
         let url = url.ok_or("which fleet? --config etcd://HOST:PORT/PREFIX, or $VANWARD_FLEET")?;
-        Ok(Store { client: Client::new(Location::parse(&url)?, self.etcd.access())? })
+        Location::parse(&url)
+    }
+
+    fn store(&self) -> Result<Store, String> {
+        Ok(Store { client: Client::new(self.location()?, self.etcd.access())? })
     }
 }
 
@@ -342,19 +370,11 @@ fn rollback(version: Option<&str>, place: &Place) -> Result<ExitCode, String> {
 }
 
 fn canary(
-    time: Option<&str>,
+    time: Option<Duration>,
     errors: Option<f64>,
     instance: Option<&String>,
     place: &Place,
 ) -> Result<ExitCode, String> {
-    let time = time.map(|time| match time {
-        "0" => Ok(Duration::ZERO),
-        time => config::duration(time).map_err(|error| format!("--time: {error}")),
-    });
-    let time = time.transpose()?;
-    if errors.is_some_and(|percent| !(0.0..=100.0).contains(&percent)) {
-        return Err("--errors is a share in percent, from 0 to 100".to_owned());
-    }
     let policy = patiently(async || {
         let store = place.store()?;
         let mut policy = store.look().await.map_err(told)?.policy;
