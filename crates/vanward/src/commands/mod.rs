@@ -29,6 +29,8 @@ mod run_fleet;
 pub(crate) mod fleet;
 /// `vanward check`: validates a configuration file.
 pub(crate) mod check;
+/// `vanward adapt`: turns the configuration of another proxy into one of Vanward.
+pub(crate) mod adapt;
 /// What `vanward check` looks at on this machine.
 mod check_needs;
 /// `vanward check --route`: explains which route a request takes.

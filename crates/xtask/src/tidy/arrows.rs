@@ -41,6 +41,8 @@ enum Layer {
     TestSupport,
     /// Reports mistakes in files, for the proxy and for the lab. Pure.
     Words,
+    /// Turns configurations of other proxies into ours, as text. Pure; its tests read what it wrote.
+    Adapting,
     /// This tool.
     Tool,
 }
@@ -63,6 +65,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("logline", Layer::Pure),
     ("mistake", Layer::Words),
     ("config", Layer::Config),
+    ("adapt", Layer::Adapting),
     ("tls", Layer::Configured),
     ("telemetry", Layer::World),
     ("disk", Layer::World),
@@ -94,11 +97,12 @@ impl Layer {
 
     fn may_depend_on(self, other: Self) -> bool {
         use Layer::{
-            Chaos, Config, Configured, Control, Fleet, Lab, LabBase, LabPart, Proxy, Pure, TestSupport, Tool,
-            Top, Transport, Words, World,
+            Adapting, Chaos, Config, Configured, Control, Fleet, Lab, LabBase, LabPart, Proxy, Pure,
+            TestSupport, Tool, Top, Transport, Words, World,
         };
         match self {
             Words | LabBase => false,
+            Adapting => other == Words,
             Pure | World => other == Pure,
             Config => matches!(other, Pure | Words),
             Configured => matches!(other, Pure | Config),
@@ -123,6 +127,7 @@ impl Layer {
             // What starts a proxy is above it.
             Self::Control if self == Self::Proxy => true,
             Self::LabPart if self == Self::Proxy => true,
+            Self::Config if self == Self::Adapting => true,
             _ => self.may_depend_on(other),
         }
     }
@@ -130,7 +135,7 @@ impl Layer {
 
 /// Whether a crate is pure: it takes bytes and `now`, and returns decisions.
 pub(super) fn is_pure(name: &str) -> bool {
-    matches!(Layer::of(name), Some(Layer::Pure | Layer::Words))
+    matches!(Layer::of(name), Some(Layer::Pure | Layer::Words | Layer::Adapting))
 }
 
 pub(super) fn check(packages: &[Value], root: &Path) -> Vec<Finding> {
@@ -232,6 +237,9 @@ mod tests {
             ("load", "http1", None, false),
             ("origin", "report", None, false),
             ("report", "mistake", None, true),
+            ("adapt", "mistake", None, true),
+            ("adapt", "config", Some("dev"), true),
+            ("adapt", "config", None, false),
             ("config", "proxy", Some("build"), false),
             ("http1", "xtask", None, false),
         ] {

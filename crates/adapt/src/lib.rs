@@ -1,0 +1,19 @@
+//! Adapt: turns the configuration of another proxy into `vanward.toml`, with a comment at each option that names the line it
+//! came from, and a remark about each directive that is not there or works differently.
+//!
+//! Pure: texts in, text and remarks out. The caller reads files, also those that are included.
+
+#![forbid(unsafe_code)]
+
+/// A configuration of Vanward in the making, and its text.
+mod draft;
+/// nginx.
+mod nginx;
+/// What is said of directives.
+mod remark;
+
+pub use nginx::adapt as nginx;
+pub use remark::{Adapted, Kind, Remark};
+
+/// Reads the files of an `include`: for a path or a pattern the names and texts of all that match, or why it cannot.
+pub type Include<'a> = &'a mut dyn FnMut(&str) -> Result<Vec<(String, String)>, String>;

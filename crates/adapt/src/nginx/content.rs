@@ -1,0 +1,320 @@
+//! What answers in a location: a server, files, a fixed answer, a redirect.
+
+use super::locations::{Location, Match};
+use super::scope::Scope;
+use super::servers::Entry;
+use super::syntax::Directive;
+use super::{Adapter, from, values};
+use crate::Kind;
+use crate::draft::{Origin, Value};
+
+/// Handlers that there are none for here.
+const REFUSED: [&str; 14] = [
+    "fastcgi_pass",
+    "uwsgi_pass",
+    "scgi_pass",
+    "memcached_pass",
+    "perl",
+    "js_content",
+    "content_by_lua_block",
+    "content_by_lua_file",
+    "empty_gif",
+    "flv",
+    "mp4",
+    "stub_status",
+    "random_index",
+    "api",
+];
+
+impl<'s> Adapter<'s> {
+    /// Fills a route with what answers in its location; whether that is a server.
+    pub(super) fn content(
+        &mut self,
+        location: &Location<'s>,
+        server: &'s Directive,
+        entry: &mut Entry,
+    ) -> bool {
+        let scope = &location.scope;
+        if let Some(internal) = scope.here("internal") {
+            // Only other locations lead there: for clients it does not exist.
+            let status = Value::Table(vec![("status".to_owned(), 404.into())]);
+            entry.options.set("respond", status, from(internal));
+            return false;
+        }
+        if let Some(answer) = scope.here("return") {
+            self.answer(answer, scope, entry);
+            return false;
+        }
+        if let Some(handler) = REFUSED.iter().find_map(|name| scope.here(name)) {
+            not_taken(handler, entry);
+            self.note_by_name(handler.number);
+            return false;
+        }
+        if let Some(pass) = scope.here("proxy_pass").or_else(|| scope.here("grpc_pass")) {
+            self.pass(pass, location, entry);
+            self.access(scope, server, entry);
+            return true;
+        }
+        if let Some(rewrite) = scope.here("rewrite")
+            && let Some(moved) = self.moved_within(rewrite, location)
+        {
+            *entry = moved;
+            return false;
+        }
+        self.files_or_nothing(scope, &location.matching, entry);
+        self.access(scope, server, entry);
+        false
+    }
+
+    /// A `rewrite` to another URL as all that a location does, where its expression matches what the location does.
+    fn moved_within(&mut self, rewrite: &'s Directive, location: &Location<'s>) -> Option<Entry> {
+        let begins =
+            location.matching.path().is_some_and(|path| rewrite.word(0).starts_with(&format!("^{path}")));
+        if !begins || !matches!(rewrite.word(2), "permanent" | "redirect") {
+            self.note(
+                rewrite,
+                Kind::Refused,
+                "a path is rewritten where its route is",
+                "write a [[route]] with `redirect`",
+            );
+            return None;
+        }
+        let pattern = values::expression(rewrite.word(0), false).ok()?;
+        let mut origins = from(location.block);
+        origins.extend(from(rewrite));
+        let mut entry = Entry::new(format!("~ {pattern}"), origins);
+        let status = if rewrite.word(2) == "permanent" { 301 } else { 302 };
+        self.redirect(rewrite, rewrite.word(1).trim_end_matches('?'), status, &mut entry);
+        Some(entry)
+    }
+
+    /// `return`.
+    pub(super) fn answer(&mut self, answer: &'s Directive, scope: &Scope<'s>, entry: &mut Entry) {
+        let (first, second) = (answer.word(0), answer.words.get(1));
+        let status = first.parse::<u64>().ok();
+        match (status, second) {
+            (None, None) => self.redirect(answer, first, 302, entry),
+            (Some(status @ (301 | 302 | 303 | 307 | 308)), Some(url)) => {
+                let known = if status == 303 { 302 } else { status };
+                if known != status {
+                    self.note(answer, Kind::Differs, "there is no 303 here, but 302", "");
+                }
+                self.redirect(answer, url, known, entry);
+            }
+            (Some(444), _) => {
+                let why = "a connection is not closed without an answer, but gets 403";
+                self.note(answer, Kind::Differs, why, "a fault can: `inject = \"reset\"` of [[fault]]");
+                self.respond(answer, 403, None, scope, entry);
+            }
+            (Some(status @ 200..=599), text) => self.respond(answer, status, text, scope, entry),
+            _ => {
+                self.unread_value(answer);
+                not_taken(answer, entry);
+            }
+        }
+        self.response_headers(scope, entry);
+    }
+
+    fn respond(
+        &mut self,
+        answer: &Directive,
+        status: u64,
+        text: Option<&String>,
+        scope: &Scope<'s>,
+        entry: &mut Entry,
+    ) {
+        let mut pairs = vec![("status".to_owned(), Value::Number(status))];
+        let mut origins = from(answer);
+        match text {
+            Some(text) if text.contains('$') => {
+                let instead = "write the text as it should be";
+                self.note(answer, Kind::Refused, "the body of a fixed answer has no variables", instead);
+            }
+            Some(text) if !text.is_empty() => {
+                pairs.push(("body".to_owned(), text.as_str().into()));
+                let kind = scope.one("default_type");
+                origins.extend(kind.map(|kind| Origin::Directive(kind.number)));
+                let kind = kind.map_or("text/plain", |kind| kind.word(0));
+                pairs.push(("content_type".to_owned(), kind.into()));
+            }
+            _ => {}
+        }
+        entry.options.set("respond", Value::Table(pairs), origins);
+    }
+
+    pub(super) fn redirect(&mut self, directive: &Directive, url: &str, status: u64, entry: &mut Entry) {
+        let to = match values::template(url) {
+            Ok(to) => to,
+            Err(variable) => {
+                let why = format!("there is no variable {variable}");
+                self.note(
+                    directive,
+                    Kind::Refused,
+                    &why,
+                    "write the URL with the variables of docs/configuration.md",
+                );
+                return not_taken(directive, entry);
+            }
+        };
+        let begins = ["/", "http://", "https://", "$scheme://", "${scheme}://", "$path", "${path"];
+        if !begins.iter().any(|begin| to.starts_with(begin))
+            || to.starts_with("//")
+            || to.contains(char::is_whitespace)
+        {
+            self.note(directive, Kind::Refused, "the target is no URL and no path", "write a whole URL");
+            return not_taken(directive, entry);
+        }
+        if !url.contains("$request_uri")
+            && !url.contains("$args")
+            && directive.name == "return"
+            && !url.contains('?')
+        {
+            self.note(directive, Kind::Differs, "the query of the request is added to the target", "");
+        }
+        let to = to.replace("$path?$query", "$path_and_query");
+        let pairs = vec![("to".to_owned(), to.into()), ("status".to_owned(), status.into())];
+        entry.options.set("redirect", Value::Table(pairs), from(directive));
+    }
+
+    /// Files of `root` or `alias`; without, 404.
+    pub(super) fn files_or_nothing(&mut self, scope: &Scope<'s>, matching: &Match, entry: &mut Entry) {
+        let Some(root) = scope.here("alias").or_else(|| scope.one("root")) else {
+            let status = Value::Table(vec![("status".to_owned(), 404.into())]);
+            entry.options.set("respond", status, vec![Origin::Default("nothing answers there")]);
+            return;
+        };
+        let directory = root.word(0);
+        if !directory.starts_with('/') || directory.contains('$') {
+            let why = "the directory is not an absolute path";
+            self.note(root, Kind::Refused, why, "write its whole path, without variables");
+            return not_taken(root, entry);
+        }
+        let bare = directory.trim_end_matches('/');
+        let mut pairs = vec![("root".to_owned(), Value::from(if bare.is_empty() { "/" } else { bare }))];
+        let mut origins = from(root);
+        if root.name == "alias" {
+            match matching {
+                Match::Prefix(path) | Match::FirstPrefix(path) if !entry.path.starts_with('~') => {
+                    if path != "/" {
+                        let rewrite = Value::Table(vec![("path".to_owned(), "/".into())]);
+                        entry.options.set("rewrite", rewrite, from(root));
+                    }
+                }
+                _ => {
+                    let why = "an alias is taken over for prefixes only";
+                    self.note(
+                        root,
+                        Kind::Refused,
+                        why,
+                        "write a [[route]] with a prefix, `files` and `rewrite`",
+                    );
+                    return not_taken(root, entry);
+                }
+            }
+        }
+        if let Some(index) = scope.one("index") {
+            let names: Vec<String> =
+                index.words.iter().filter(|name| !name.contains(['$', '/'])).cloned().collect();
+            if names.len() < index.words.len() {
+                self.note(index, Kind::Refused, "an index is the name of a file", "leave the others out");
+            }
+            if !names.is_empty() {
+                pairs.push(("index".to_owned(), names.into()));
+                origins.extend(from(index));
+            }
+        }
+        self.files_options(scope, &mut pairs, &mut origins);
+        entry.options.set("files", Value::Table(pairs), origins);
+    }
+
+    fn files_options(
+        &mut self,
+        scope: &Scope<'s>,
+        pairs: &mut Vec<(String, Value)>,
+        origins: &mut Vec<Origin>,
+    ) {
+        if let Some(tried) = scope.here("try_files") {
+            let words: Vec<&str> = tried.words.iter().map(String::as_str).collect();
+            match words.as_slice() {
+                ["$uri", "=404"] | ["$uri", "$uri/", "=404"] => origins.extend(from(tried)),
+                ["$uri", page] | ["$uri", "$uri/", page] if is_page(page) => {
+                    pairs.push(("fallback".to_owned(), (*page).into()));
+                    origins.extend(from(tried));
+                }
+                _ => {
+                    let why = "only a file, its directory, and a page or 404 are tried";
+                    let instead = "write routes with paths, such as /assets for files and / for a server";
+                    self.note(tried, Kind::Refused, why, instead);
+                }
+            }
+        }
+        if let Some(listing) = scope.one("autoindex")
+            && values::is_on(listing.word(0))
+        {
+            pairs.push(("listing".to_owned(), true.into()));
+            origins.extend(from(listing));
+        }
+        if let Some(packed) = scope.one("gzip_static")
+            && values::is_on(packed.word(0))
+        {
+            pairs.push(("precompressed".to_owned(), true.into()));
+            origins.extend(from(packed));
+        }
+        match scope.one("disable_symlinks") {
+            Some(links) if links.word(0) != "off" => origins.extend(from(links)),
+            links => {
+                pairs.push(("symlinks".to_owned(), true.into()));
+                origins.extend(links.map(|links| Origin::Directive(links.number)));
+            }
+        }
+        if let Some(expires) = scope.one("expires") {
+            match cache_control(&expires.words) {
+                Some(Some(value)) => {
+                    pairs.push(("cache_control".to_owned(), value.into()));
+                    origins.extend(from(expires));
+                    self.note(expires, Kind::Differs, "Cache-Control is sent, and no Expires", "");
+                }
+                Some(None) => self.note(
+                    expires,
+                    Kind::NeedsNothing,
+                    "files have no Cache-Control without an option",
+                    "",
+                ),
+                None => {
+                    self.note(expires, Kind::Refused, "it is no time", "write `cache_control` of `files`");
+                }
+            }
+        }
+    }
+}
+
+/// A route to what cannot be taken over answers 501, rather than leaving its requests to another route.
+pub(super) fn not_taken(directive: &Directive, entry: &mut Entry) {
+    let body = "not taken over from nginx\n".into();
+    let pairs = vec![("status".to_owned(), Value::Number(501)), ("body".to_owned(), body)];
+    let number = Origin::Directive(directive.number);
+    entry.options = crate::draft::Table::default();
+    entry.options.set("respond", Value::Table(pairs), vec![number]);
+}
+
+/// Whether the last word of `try_files` is a file.
+fn is_page(text: &str) -> bool {
+    text.starts_with('/')
+        && !text.contains(['$', '?', '@'])
+        && !text.ends_with('/')
+        && !text.ends_with(".php")
+}
+
+/// Cache-Control for `expires`: none for `off`, `None` for what is no time.
+pub(super) fn cache_control(words: &[String]) -> Option<Option<String>> {
+    match words {
+        [word] => match word.as_str() {
+            "off" => Some(None),
+            "epoch" => Some(Some("no-cache".to_owned())),
+            "max" => Some(Some("max-age=315360000".to_owned())),
+            word if word.starts_with('-') => Some(Some("no-cache".to_owned())),
+            word => values::milliseconds(word).map(|time| Some(format!("max-age={}", time / 1000))),
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,212 @@
+//! Servers: which hosts they are for at which listeners, and their routes.
+
+use super::doors::Door;
+use super::scope::Scope;
+use super::syntax::Directive;
+use super::{Adapter, from, values};
+use crate::Kind;
+use crate::draft::{Origin, Table, Value};
+
+/// A route of a server, before it is said for which hosts and listeners it is.
+#[derive(Clone)]
+pub(super) struct Entry {
+    /// A path as [[route]] writes it.
+    pub(super) path: String,
+    pub(super) from: Vec<Origin>,
+    /// Instead of the server's hosts.
+    pub(super) host: Option<(String, Vec<Origin>)>,
+    pub(super) methods: Option<(Value, Vec<Origin>)>,
+    pub(super) options: Table,
+}
+
+impl Entry {
+    pub(super) fn new(path: impl Into<String>, from: Vec<Origin>) -> Self {
+        let options = Table::default();
+        Self { path: path.into(), from, host: None, methods: None, options }
+    }
+}
+
+/// A server with what tells its requests from those of others.
+struct Site<'s> {
+    block: &'s Directive,
+    scope: Scope<'s>,
+    hosts: Vec<String>,
+    named: Vec<Origin>,
+    doors: Vec<usize>,
+}
+
+impl<'s> Adapter<'s> {
+    pub(super) fn servers(&mut self, scope: &Scope<'s>) {
+        let blocks: Vec<&Directive> =
+            scope.own().iter().filter(|directive| directive.name == "server").collect();
+        let mut sites = Vec::new();
+        for (index, block) in blocks.into_iter().enumerate() {
+            let scope = scope.within(block.inner());
+            let doors = self.listen(index, &scope);
+            let (hosts, named) = self.hosts(&scope);
+            sites.push(Site { block, scope, hosts, named, doors });
+        }
+        // Routes with a listener come before all without, so either all have one or none has.
+        let has_listeners = sites.iter().any(|site| site.doors.len() != self.doors.len())
+            || self.doors.windows(2).any(|pair| pair[0].default_server() != pair[1].default_server());
+        for (index, site) in sites.iter().enumerate() {
+            self.settings(&site.scope);
+            let entries = self.entries(site.block, &site.scope);
+            self.write(index, site, &sites, &entries, has_listeners);
+        }
+    }
+
+    /// The routes of a server, once for its names, and once without where it answers for all other names.
+    fn write(
+        &mut self,
+        index: usize,
+        site: &Site<'s>,
+        sites: &[Site<'s>],
+        entries: &[Entry],
+        with_doors: bool,
+    ) {
+        let is_default = |door: &&usize| self.doors[**door].default_server() == Some(index);
+        let (defaults, others): (Vec<usize>, Vec<usize>) = site.doors.iter().partition(is_default);
+        // A name with a wildcard of another server must not win over an exact one of this server.
+        let is_vague = |host: &String| host.starts_with(['*', '~']);
+        let has_rivals = sites
+            .iter()
+            .any(|other| other.block.number != site.block.number && other.hosts.iter().any(is_vague));
+        let mut groups: Vec<(bool, Vec<usize>)> = Vec::new();
+        if !site.hosts.is_empty() {
+            let named = if has_rivals { site.doors.clone() } else { others.clone() };
+            groups.push((true, named));
+        } else if defaults.is_empty() {
+            let why = "no request comes to a server without a name that is not the default of its address";
+            self.note(site.block, Kind::Refused, why, "give it a `server_name`, or leave it out");
+        }
+        groups.push((false, defaults));
+        for (named, doors) in groups.into_iter().filter(|(_, doors)| !doors.is_empty()) {
+            for entry in entries {
+                let listeners: Vec<String> = if with_doors {
+                    doors.iter().map(|door| self.doors[*door].address.clone()).collect()
+                } else {
+                    Vec::new()
+                };
+                self.route(site, entry, named, &listeners);
+            }
+        }
+    }
+
+    fn route(&mut self, site: &Site<'s>, entry: &Entry, named: bool, listeners: &[String]) {
+        let mut header = from(site.block);
+        header.extend(entry.from.clone());
+        let mut route = Table::new("[[route]]", header);
+        if !listeners.is_empty() {
+            route.set("listener", one_or_list(listeners), Vec::new());
+        }
+        match &entry.host {
+            Some((host, origins)) => route.set("host", host.clone(), origins.clone()),
+            None if named => {
+                let hosts = self.free_hosts(site, entry, listeners);
+                if hosts.is_empty() {
+                    return;
+                }
+                route.set("host", one_or_list(&hosts), site.named.clone());
+            }
+            None => {
+                let default = Origin::Default("any host: the default of its address");
+                let origins: Vec<Origin> = std::iter::once(default).chain(site.named.clone()).collect();
+                route.from.extend(origins);
+            }
+        }
+        route.set("path", entry.path.clone(), Vec::new());
+        if let Some((methods, origins)) = &entry.methods {
+            route.set("methods", methods.clone(), origins.clone());
+        }
+        let host = route.get("host").map_or(String::new(), |host| format!("{host:?}"));
+        let methods = entry.methods.as_ref().map_or(String::new(), |(methods, _)| format!("{methods:?}"));
+        if !self.taken.insert((listeners.join(" "), host + &methods, entry.path.clone())) {
+            let number = entry.from.iter().find_map(|origin| match origin {
+                Origin::Directive(number) => Some(*number),
+                Origin::Default(_) => None,
+            });
+            let why = "another route has the same host and path, and came first";
+            return self.note_at(number.unwrap_or(site.block.number), Kind::Refused, why, "leave one out");
+        }
+        route.append(&entry.options);
+        self.routes.push(route);
+    }
+
+    /// The hosts of a server that no server before has at the same listeners and path.
+    fn free_hosts(&mut self, site: &Site<'s>, entry: &Entry, listeners: &[String]) -> Vec<String> {
+        let methods = entry.methods.as_ref().map_or(String::new(), |(methods, _)| format!("{methods:?}"));
+        let place =
+            |host: &String| (listeners.join(" "), format!("one {host} {methods}"), entry.path.clone());
+        let mut free = Vec::new();
+        for host in &site.hosts {
+            if self.taken.insert(place(host)) {
+                free.push(host.clone());
+            } else {
+                let why = format!("another server came first for {host}");
+                self.note(site.block, Kind::Refused, &why, "leave one of them out");
+            }
+        }
+        free
+    }
+
+    /// The hosts of `server_name`; none where it has no name that a request could ask for.
+    fn hosts(&mut self, scope: &Scope<'s>) -> (Vec<String>, Vec<Origin>) {
+        let (mut hosts, mut named) = (Vec::new(), Vec::new());
+        for directive in scope.own().iter().filter(|directive| directive.name == "server_name") {
+            named.extend(from(directive));
+            for name in &directive.words {
+                match host(name) {
+                    Ok(more) => hosts.extend(more),
+                    Err(why) => {
+                        let instead = "write the hosts that it is for";
+                        self.note(directive, Kind::Refused, &format!("{name}: {why}"), instead);
+                    }
+                }
+            }
+        }
+        hosts.dedup();
+        (hosts, named)
+    }
+}
+
+impl Door {
+    /// Whether its port is one that clients leave out of the Host field.
+    pub(super) fn has_usual_port(&self) -> bool {
+        self.address.ends_with(":80") || self.address.ends_with(":443") || self.address.starts_with("unix:")
+    }
+}
+
+pub(super) fn one_or_list(texts: &[String]) -> Value {
+    match texts {
+        [one] => one.clone().into(),
+        several => several.to_vec().into(),
+    }
+}
+
+/// A name of a server as hosts of a route.
+fn host(name: &str) -> Result<Vec<String>, String> {
+    let lower = name.to_ascii_lowercase();
+    if let Some(pattern) = name.strip_prefix('~') {
+        return values::expression(pattern, true).map(|pattern| vec![format!("~ {pattern}")]);
+    }
+    if let Some(domain) = lower.strip_prefix('.') {
+        return Ok(vec![domain.to_owned(), format!("*.{domain}")]);
+    }
+    if let Some(beginning) = lower.strip_suffix(".*") {
+        return Ok(vec![format!("~ (?i){}\\..*", values::escaped(beginning))]);
+    }
+    let rest = lower.strip_prefix("*.").unwrap_or(&lower);
+    // `_`, `""` and the like are names that no request has.
+    let is_name = rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+        && !rest.is_empty()
+        && rest.split('.').all(|label| !label.is_empty() && !label.starts_with('-') && !label.ends_with('-'));
+    if is_name || rest.parse::<std::net::IpAddr>().is_ok() {
+        return Ok(vec![lower]);
+    }
+    if matches!(lower.as_str(), "" | "_" | "__" | "-" | "!@#" | "--") {
+        Ok(Vec::new())
+    } else {
+        Err("it is no host".to_owned())
+    }
+}

@@ -1,0 +1,90 @@
+//! The block `stream`: listeners that pass bytes on, without routes.
+
+use super::scope::Scope;
+use super::syntax::Directive;
+use super::{Adapter, Door, from, upstreams, values};
+use crate::Kind;
+use crate::draft::{Origin, Table, Value};
+
+impl<'s> Adapter<'s> {
+    pub(super) fn stream(&mut self, level: &'s [Directive]) {
+        let groups: Vec<&Directive> = level.iter().filter(|directive| directive.name == "upstream").collect();
+        for server in level.iter().filter(|directive| directive.name == "server") {
+            let scope = Scope::of(level).within(server.inner());
+            let Some(pass) = scope.here("proxy_pass") else {
+                self.note(
+                    server,
+                    Kind::Refused,
+                    "it leads nowhere",
+                    "name an upstream as `tcp` of [[listen]]",
+                );
+                continue;
+            };
+            self.pass_bytes(server, pass, &scope, &groups);
+        }
+    }
+
+    fn pass_bytes(
+        &mut self,
+        server: &'s Directive,
+        pass: &'s Directive,
+        scope: &Scope<'s>,
+        groups: &[&'s Directive],
+    ) {
+        if pass.word(0).contains('$') {
+            let instead = "write `passthrough = [{ names = [\"…\"], upstream = \"NAME\" }]` in [[listen]]";
+            return self.note(pass, Kind::Refused, "a server is not chosen by a variable", instead);
+        }
+        let mut made = Table::new("", from(pass));
+        let group = groups.iter().find(|group| group.word(0) == pass.word(0));
+        match group {
+            Some(group) => {
+                made.from = from(group);
+                self.group(group, "tcp", &mut made);
+            }
+            None => {
+                let servers = Value::List(vec![upstreams::url("tcp", pass.word(0)).into()]);
+                made.set("servers", servers, from(pass));
+            }
+        }
+        if scope.one("proxy_protocol").is_some_and(|told| values::is_on(told.word(0))) {
+            let told = scope.one("proxy_protocol").map(from).unwrap_or_default();
+            made.set("send_proxy_protocol", "v1", told);
+        }
+        let name = format!("tcp-{}", upstreams::name_of(pass.word(0)));
+        made.header = format!("[upstream.{}]", crate::draft::quoted(&name));
+        if !self.upstreams.iter().any(|known| known.header == made.header) {
+            self.upstreams.push(made);
+        }
+        for listen in scope.all("listen") {
+            self.door_for_bytes(listen, &name, pass);
+        }
+        for (timeout, key) in
+            [("proxy_timeout", "tunnel_idle"), ("proxy_connect_timeout", "upstream_connect")]
+        {
+            let Some(directive) = scope.one(timeout) else { continue };
+            match values::milliseconds(directive.word(0)) {
+                Some(time @ 1..=86_400_000) => {
+                    self.once("[timeouts]", key, values::duration(time), directive);
+                }
+                _ => self.unread_value(directive),
+            }
+        }
+        self.note(server, Kind::NeedsNothing, "its parts are in [[listen]] and [upstream.NAME]", "");
+    }
+
+    fn door_for_bytes(&mut self, listen: &'s Directive, name: &str, pass: &'s Directive) {
+        if listen.words.iter().any(|word| word == "udp") {
+            let instead = "leave these listeners to nginx";
+            return self.note(listen, Kind::Refused, "datagrams are not passed on", instead);
+        }
+        if listen.words.iter().any(|word| word == "ssl") {
+            let why = "TLS of streams is not taken over";
+            return self.note(listen, Kind::Refused, why, "write `tls` beside `tcp` in [[listen]]");
+        }
+        let Some(address) = self.address(listen) else { return };
+        let mut door = Door::for_bytes(&address, Origin::Directive(listen.number));
+        door.options.set("tcp", name, from(pass));
+        self.doors.push(door);
+    }
+}

@@ -1,0 +1,360 @@
+//! The text of nginx's files: words, quotes, comments, blocks, and what is included.
+
+use mistake::{Mistake, Places};
+
+use crate::Include;
+
+/// Deeper blocks are refused.
+const BLOCKS_DEEP_MAX: usize = 32;
+/// Deeper includes are refused: most likely a file includes itself.
+const INCLUDES_DEEP_MAX: usize = 16;
+const FILES_MAX: usize = 1000;
+const DIRECTIVES_MAX: usize = 100_000;
+
+/// A directive with its words, and its block if it has one.
+#[derive(Debug)]
+pub(crate) struct Directive {
+    /// Its number in the order of reading.
+    pub(crate) number: usize,
+    pub(crate) name: String,
+    pub(crate) words: Vec<String>,
+    pub(crate) block: Option<Vec<Directive>>,
+}
+
+impl Directive {
+    pub(crate) fn word(&self, index: usize) -> &str {
+        self.words.get(index).map_or("", String::as_str)
+    }
+
+    pub(crate) fn inner(&self) -> &[Directive] {
+        self.block.as_deref().unwrap_or_default()
+    }
+}
+
+/// Where a directive was, and how it was written.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) file: usize,
+    pub(crate) line: usize,
+    /// Its name.
+    pub(crate) name: String,
+    /// Name and words, shortened.
+    pub(crate) text: String,
+}
+
+/// All files as a tree, and where each directive was.
+#[derive(Debug, Default)]
+pub(crate) struct Source {
+    pub(crate) tree: Vec<Directive>,
+    pub(crate) files: Vec<String>,
+    pub(crate) places: Vec<Place>,
+    /// Includes that could not be read, and why.
+    pub(crate) unread: Vec<(usize, String)>,
+}
+
+pub(crate) fn read(text: &str, file: &str, include: Include<'_>) -> Result<Source, Box<Mistake>> {
+    let mut source = Source::default();
+    source.tree = read_file(text, file, 0, 0, &mut source, include)?;
+    Ok(source)
+}
+
+fn read_file(
+    text: &str,
+    name: &str,
+    depth: usize,
+    blocks: usize,
+    source: &mut Source,
+    include: Include<'_>,
+) -> Result<Vec<Directive>, Box<Mistake>> {
+    source.files.push(name.to_owned());
+    let file = source.files.len() - 1;
+    let mut reader = Reader { text, at: 0, places: Places::new(text, name), file };
+    reader.block(None, blocks, depth, source, include)
+}
+
+/// A word, or what ends a directive.
+enum Token {
+    Word(String),
+    End,
+    Open,
+    Close,
+    Eof,
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    at: usize,
+    places: Places<'t>,
+    file: usize,
+}
+
+impl Reader<'_> {
+    /// The directives up to the end of the block or the file. `opened` is where the block began.
+    fn block(
+        &mut self,
+        opened: Option<usize>,
+        blocks: usize,
+        depth: usize,
+        source: &mut Source,
+        include: Include<'_>,
+    ) -> Result<Vec<Directive>, Box<Mistake>> {
+        let mut list = Vec::new();
+        loop {
+            self.skip_space();
+            let start = self.at;
+            let name = match self.token()? {
+                Token::Word(name) => name,
+                Token::Close if opened.is_some() => return Ok(list),
+                Token::Eof if opened.is_none() => return Ok(list),
+                Token::Eof => {
+                    let open = opened.unwrap_or(start);
+                    return Err(self.wrong(open, "this block has no end", "a } behind its last directive"));
+                }
+                Token::Close => return Err(self.wrong(start, "a } without its {", "a directive")),
+                Token::Open | Token::End => {
+                    return Err(self.wrong(start, "a directive has no name", "a name such as listen"));
+                }
+            };
+            let directive = self.directive(start, name, blocks, depth, source, include)?;
+            if directive.name == "include" && directive.words.len() == 1 && directive.block.is_none() {
+                let more = self.included(&directive, start, blocks, depth, source, include)?;
+                list.push(directive);
+                list.extend(more);
+            } else {
+                list.push(directive);
+            }
+        }
+    }
+
+    fn directive(
+        &mut self,
+        start: usize,
+        name: String,
+        blocks: usize,
+        depth: usize,
+        source: &mut Source,
+        include: Include<'_>,
+    ) -> Result<Directive, Box<Mistake>> {
+        let number = source.places.len();
+        if number >= DIRECTIVES_MAX {
+            return Err(self.wrong(start, "there are more than 100000 directives", "a smaller file"));
+        }
+        let line = self.places.line(start);
+        source.places.push(Place { file: self.file, line, name: name.clone(), text: String::new() });
+        let mut words = Vec::new();
+        let block = loop {
+            self.skip_space();
+            let at = self.at;
+            match self.token()? {
+                Token::Word(word) => words.push(word),
+                Token::End => break None,
+                Token::Open if name.ends_with("_by_lua_block") => {
+                    self.skip_code(at)?;
+                    break Some(Vec::new());
+                }
+                Token::Open if blocks >= BLOCKS_DEEP_MAX => {
+                    return Err(self.wrong(at, "blocks are nested more than 32 deep", "fewer of them"));
+                }
+                Token::Open => {
+                    source.places[number].text = shortened(&name, &words);
+                    break Some(self.block(Some(at), blocks + 1, depth, source, include)?);
+                }
+                Token::Close | Token::Eof => {
+                    let what = format!("the directive {name:?} does not end");
+                    return Err(self.wrong(start, &what, "a ; behind its last word"));
+                }
+            }
+        };
+        source.places[number].text = shortened(&name, &words);
+        // What stands in these blocks are not directives, but belongs to the one that has the block.
+        if matches!(name.as_str(), "types" | "map" | "geo" | "split_clients" | "match") && block.is_some() {
+            source.places.truncate(number + 1);
+            source.unread.retain(|(unread, _)| *unread <= number);
+        }
+        Ok(Directive { number, name, words, block })
+    }
+
+    fn included(
+        &self,
+        directive: &Directive,
+        start: usize,
+        blocks: usize,
+        depth: usize,
+        source: &mut Source,
+        include: Include<'_>,
+    ) -> Result<Vec<Directive>, Box<Mistake>> {
+        if depth >= INCLUDES_DEEP_MAX {
+            return Err(self.wrong(start, "files include each other more than 16 deep", "no circle"));
+        }
+        let files = match include(directive.word(0)) {
+            Ok(files) => files,
+            Err(why) => {
+                source.unread.push((directive.number, why));
+                return Ok(Vec::new());
+            }
+        };
+        let mut all = Vec::new();
+        for (name, text) in files {
+            if source.files.len() >= FILES_MAX {
+                return Err(self.wrong(start, "there are more than 1000 files", "fewer of them"));
+            }
+            all.extend(read_file(&text, &name, depth + 1, blocks, source, include)?);
+        }
+        Ok(all)
+    }
+
+    fn skip_space(&mut self) {
+        let rest = &self.text[self.at..];
+        let mut characters = rest.char_indices();
+        let mut skipped = rest.len();
+        while let Some((offset, character)) = characters.next() {
+            if character == '#' {
+                for (_, behind) in characters.by_ref() {
+                    if behind == '\n' {
+                        break;
+                    }
+                }
+            } else if !character.is_ascii_whitespace() && character != '\u{feff}' {
+                skipped = offset;
+                break;
+            }
+        }
+        self.at += skipped;
+    }
+
+    fn token(&mut self) -> Result<Token, Box<Mistake>> {
+        let start = self.at;
+        let rest = &self.text[start..];
+        let Some(first) = rest.chars().next() else { return Ok(Token::Eof) };
+        self.at += first.len_utf8();
+        match first {
+            ';' => Ok(Token::End),
+            '{' => Ok(Token::Open),
+            '}' => Ok(Token::Close),
+            '"' | '\'' => self.quoted(start, first),
+            _ => {
+                self.at = start;
+                Ok(Token::Word(self.bare()))
+            }
+        }
+    }
+
+    fn quoted(&mut self, start: usize, quote: char) -> Result<Token, Box<Mistake>> {
+        let mut word = String::new();
+        while let Some(character) = self.next() {
+            if character == quote {
+                let behind = self.text[self.at..].chars().next();
+                if behind.is_some_and(|next| !next.is_ascii_whitespace() && !matches!(next, ';' | '{' | ')'))
+                {
+                    return Err(self.wrong(
+                        self.at,
+                        "a quoted text goes on behind its quote",
+                        "a space, ; or {",
+                    ));
+                }
+                return Ok(Token::Word(word));
+            }
+            self.take(character, &mut word);
+        }
+        Err(self.wrong(start, "this text has no closing quote", &format!("a {quote} at its end")))
+    }
+
+    fn bare(&mut self) -> String {
+        let mut word = String::new();
+        let mut after_dollar = false;
+        while let Some(character) = self.text[self.at..].chars().next() {
+            let opens = character == '{' && !after_dollar;
+            if character.is_ascii_whitespace() || character == ';' || opens {
+                break;
+            }
+            after_dollar = character == '$';
+            self.at += character.len_utf8();
+            self.take(character, &mut word);
+        }
+        word
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let character = self.text[self.at..].chars().next()?;
+        self.at += character.len_utf8();
+        Some(character)
+    }
+
+    /// Takes a character, with what a backslash before it means: quotes, backslashes and three controls. Before all others
+    /// the backslash stays, as in expressions.
+    fn take(&mut self, character: char, word: &mut String) {
+        if character != '\\' {
+            word.push(character);
+            return;
+        }
+        match self.text[self.at..].chars().next() {
+            Some(escaped @ ('"' | '\'' | '\\')) => word.push(escaped),
+            Some('t') => word.push('\t'),
+            Some('r') => word.push('\r'),
+            Some('n') => word.push('\n'),
+            Some(other) => {
+                word.push('\\');
+                word.push(other);
+            }
+            None => {
+                word.push('\\');
+                return;
+            }
+        }
+        self.next();
+    }
+
+    /// Skips a block of another language, up to the brace that ends it.
+    fn skip_code(&mut self, open: usize) -> Result<(), Box<Mistake>> {
+        let mut depth = 1;
+        while let Some(character) = self.next() {
+            match character {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                '"' | '\'' => {
+                    let mut escaped = false;
+                    while let Some(inner) = self.next() {
+                        if inner == '\n' || (inner == character && !escaped) {
+                            break;
+                        }
+                        escaped = inner == '\\' && !escaped;
+                    }
+                }
+                '-' if self.text[self.at..].starts_with('-') => {
+                    let rest = &self.text[self.at..];
+                    self.at += rest.find('\n').unwrap_or(rest.len());
+                }
+                _ => {}
+            }
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+        Err(self.wrong(open, "this block has no end", "a } behind its code"))
+    }
+
+    fn wrong(&self, at: usize, what: &str, expected: &str) -> Box<Mistake> {
+        let end = self.text[at..].chars().next().map_or(at, |first| at + first.len_utf8());
+        Box::new(self.places.mistake(&(at..end), what).expecting(expected))
+    }
+}
+
+/// The most characters of a directive that messages and comments show.
+const SHOWN_MAX: usize = 100;
+
+fn shortened(name: &str, words: &[String]) -> String {
+    let mut all = name.to_owned();
+    for word in words {
+        all.push(' ');
+        all.extend(word.chars().take(SHOWN_MAX));
+        if all.len() > 4 * SHOWN_MAX {
+            break;
+        }
+    }
+    let plain = all.chars().map(|character| if character.is_control() { ' ' } else { character });
+    let mut shown: String = plain.clone().take(SHOWN_MAX).collect();
+    if plain.count() > SHOWN_MAX {
+        shown.push('…');
+    }
+    shown
+}

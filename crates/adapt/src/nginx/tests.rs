@@ -1,0 +1,250 @@
+//! Whole configurations: what is written, what is said, and that nothing is lost.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+/// Configurations in the manner of tutorials and projects.
+const SAMPLES: [(&str, &str); 10] = [
+    ("01", include_str!("../../samples/nginx/01-reverse-proxy.conf")),
+    ("02", include_str!("../../samples/nginx/02-tls-redirect.conf")),
+    ("03", include_str!("../../samples/nginx/03-load-balancing.conf")),
+    ("04", include_str!("../../samples/nginx/04-spa-api.conf")),
+    ("05", include_str!("../../samples/nginx/05-static-site.conf")),
+    ("06", include_str!("../../samples/nginx/06-websocket.conf")),
+    ("07", include_str!("../../samples/nginx/07-cache.conf")),
+    ("08", include_str!("../../samples/nginx/08-limits-auth.conf")),
+    ("09", include_str!("../../samples/nginx/09-php.conf")),
+    ("10", include_str!("../../samples/nginx/10-names-regex.conf")),
+];
+
+fn filled(text: &str) -> String {
+    text.replace("@LISTEN@", "80")
+        .replace("@TLS@", "443")
+        .replace("@ORIGIN@", "127.0.0.1:9001")
+        .replace("@ORIGIN2@", "127.0.0.1:9002")
+        .replace("@DIR@", "/srv/vanward")
+}
+
+fn adapted(text: &str) -> Adapted {
+    let none = &mut |_: &str| Ok(Vec::new());
+    match adapt(text, "n.conf", none) {
+        Ok(adapted) => adapted,
+        Err(mistake) => panic!("{mistake}"),
+    }
+}
+
+/// Checks that the result is valid, and that each directive is in a comment or a remark.
+#[track_caller]
+fn checked(text: &str) -> Adapted {
+    let adapted = adapted(text);
+    let reading = config::examine(&adapted.toml, "vanward.toml");
+    // Files that it names need not be here.
+    let mistakes: Vec<String> = reading
+        .mistakes
+        .iter()
+        .map(ToString::to_string)
+        .filter(|mistake| !mistake.contains("No such file"))
+        .collect();
+    assert!(mistakes.is_empty(), "{mistakes:#?}\n{}", adapted.toml);
+    assert_eq!(lost(text, &adapted), Vec::<String>::new(), "{}", adapted.toml);
+    assert_eq!(adapted.taken + adapted.needless + adapted.refused(), adapted.directives);
+    adapted
+}
+
+/// The directives that neither a comment nor a remark names.
+fn lost(text: &str, adapted: &Adapted) -> Vec<String> {
+    let source = syntax::read(text, "n.conf", &mut |_: &str| Ok(Vec::new())).expect("it was read");
+    let told: BTreeSet<(usize, &str)> =
+        adapted.remarks.iter().map(|remark| (remark.line, remark.directive.as_str())).collect();
+    let places = source.places.iter();
+    let lost = places.filter(|place| {
+        let comment = format!("n.conf:{} {}", place.line, place.name);
+        let is_cited = adapted.toml.lines().any(|line| {
+            line.split("  # ")
+                .nth(1)
+                .is_some_and(|comments| comments.split(", ").any(|known| known == comment))
+        });
+        !is_cited && !told.contains(&(place.line, place.text.as_str()))
+    });
+    lost.map(|place| format!("{}: {}", place.line, place.text)).collect()
+}
+
+#[test]
+fn samples_are_valid_and_whole() {
+    for (name, text) in SAMPLES {
+        let adapted = checked(&filled(text));
+        if std::env::var_os("SHOW").is_some() {
+            let remarks: Vec<String> = adapted.remarks.iter().map(ToString::to_string).collect();
+            panic_free(&format!("==== {name}\n{}\n{}\n", adapted.toml, remarks.join("\n")));
+        }
+    }
+}
+
+fn panic_free(text: &str) {
+    use std::io::Write as _;
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// The lines of the result that have an option, without their comments.
+fn options(text: &str) -> Vec<String> {
+    let lines = checked(text).toml;
+    let plain = |line: &str| line.split("  # ").next().unwrap_or_default().to_owned();
+    lines.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).map(plain).collect()
+}
+
+fn in_location(directives: &str) -> String {
+    format!("upstream u {{ server 127.0.0.1:1; }} server {{ listen 80; location / {{ {directives} }} }}")
+}
+
+#[test]
+fn directives_become_options() {
+    let pass = "proxy_pass http://u;";
+    let cases = [
+        ("return 301 /x;", "redirect = { to = \"/x\", status = 301 }"),
+        ("return 404;", "respond = { status = 404 }"),
+        (
+            "root /srv/www; index a.html;",
+            "files = { root = \"/srv/www\", index = [\"a.html\"], symlinks = true }",
+        ),
+        (
+            "proxy_pass http://u; proxy_read_timeout 5;",
+            "timeouts = { upstream_first_byte = \"5s\", upstream_body = \"5s\" }",
+        ),
+        ("proxy_pass http://u; client_max_body_size 0;", "limits = { body_bytes = \"none\" }"),
+        ("proxy_pass http://u; limit_rate 10k;", "rate = \"10240B/s per request\""),
+        ("proxy_pass http://u; access_log off;", "access_log = false"),
+        (
+            "proxy_pass http://u; proxy_set_header X-A $http_b;",
+            "request_headers = { set = { X-A = \"$header.B\" } }",
+        ),
+        ("proxy_pass http://u; proxy_hide_header X-A;", "response_headers = { remove = [\"X-A\"] }"),
+        (
+            "proxy_pass http://u; add_header X-A 1; proxy_hide_header X-A;",
+            "response_headers = { set = { X-A = \"1\" } }",
+        ),
+        ("proxy_pass http://u; deny 10.0.0.0/8; allow all;", "deny = [\"10.0.0.0/8\"]"),
+        ("proxy_pass http://u; allow 10.0.0.0/8; deny all;", "allow = [\"10.0.0.0/8\"]"),
+        ("proxy_pass http://u; deny all;", "deny = [\"0.0.0.0/0\", \"::/0\"]"),
+        ("proxy_pass http://u; proxy_next_upstream off;", "retry = { attempts = 1 }"),
+        ("proxy_pass http://$name;", "respond = { status = 501, body = \"not taken over from nginx\\n\" }"),
+    ];
+    for (directives, option) in cases {
+        let written = options(&in_location(directives));
+        assert!(written.iter().any(|line| line == option), "{directives}: {written:#?}");
+    }
+    let inherited =
+        "add_header X-Outer 1;".to_owned() + &in_location(&format!("{pass} add_header X-Inner 1;"));
+    let written = options(&inherited).join("\n");
+    assert!(written.contains("X-Inner") && !written.contains("X-Outer"), "{written}");
+}
+
+#[test]
+fn what_protects_a_location_fails_closed() {
+    for directives in [
+        "proxy_pass http://u; auth_basic x;",
+        "proxy_pass http://u; auth_basic $x; auth_basic_user_file /f;",
+        "proxy_pass http://u; auth_request /nowhere;",
+    ] {
+        let written = options(&in_location(directives)).join("\n");
+        assert!(
+            written.contains("status = 501") && !written.contains("upstream = "),
+            "{directives}: {written}"
+        );
+    }
+    let written = options(&in_location("internal; proxy_pass http://u;")).join("\n");
+    assert!(written.contains("respond = { status = 404 }"), "{written}");
+}
+
+#[test]
+fn wrong_syntax_is_told_with_its_place() {
+    for (text, said) in [
+        ("a", "n.conf:1:1: the directive \"a\" does not end; expected a ; behind its last word"),
+        ("a {\n b;", "n.conf:1:3: this block has no end; expected a } behind its last directive"),
+        ("}", "n.conf:1:1: a } without its {; expected a directive"),
+        (";", "n.conf:1:1: a directive has no name; expected a name such as listen"),
+        ("a \"b", "n.conf:1:3: this text has no closing quote; expected a \" at its end"),
+        ("a \"b\"c;", "n.conf:1:6: a quoted text goes on behind its quote; expected a space, ; or {"),
+    ] {
+        let mistake = adapt(text, "n.conf", &mut |_: &str| Ok(Vec::new())).expect_err(text);
+        assert_eq!(mistake.to_string(), said);
+    }
+    let deep = "a {".repeat(40);
+    assert!(adapt(&deep, "n", &mut |_: &str| Ok(Vec::new())).is_err());
+    let circle = &mut |_: &str| Ok(vec![("n".to_owned(), "include n;".to_owned())]);
+    let mistake = adapt("include n;", "n", circle).expect_err("a circle");
+    assert!(mistake.message.contains("16 deep"), "{mistake}");
+}
+
+#[test]
+fn code_of_other_languages_is_not_read() {
+    let text =
+        in_location("content_by_lua_block { if x then ngx.say(\"}\") end -- }\n local t = { a = 1 } }");
+    let said: Vec<Kind> = checked(&text).remarks.iter().map(|remark| remark.kind).collect();
+    assert!(said.contains(&Kind::Refused), "{said:?}");
+}
+
+/// Words that make configurations which mean something.
+fn word() -> impl proptest::strategy::Strategy<Value = String> {
+    use proptest::prelude::*;
+    let words = [
+        "server",
+        "location",
+        "listen",
+        "server_name",
+        "proxy_pass",
+        "return",
+        "root",
+        "if",
+        "upstream",
+        "add_header",
+        "rewrite",
+        "http",
+        "stream",
+        "=",
+        "~",
+        "^~",
+        "/",
+        "/a",
+        "/a/",
+        "^/a(.*)$",
+        "http://u/",
+        "301",
+        "80",
+        "a.b",
+        "$host",
+        "allow",
+        "deny",
+        "all",
+        "{",
+        "{",
+        "}",
+        "}",
+        ";",
+        ";",
+        ";",
+        "\"x y\"",
+        "'",
+        "\\",
+        "#",
+        "\n",
+        "auth_basic",
+        "off",
+        "error_page",
+        "404",
+    ];
+    prop_oneof![8 => proptest::sample::select(words.to_vec()).prop_map(str::to_owned), 1 => any::<String>()]
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_read_or_refused_and_nothing_is_lost(words in proptest::collection::vec(word(), 0..60)) {
+        let text = words.join(" ");
+        if let Ok(adapted) = adapt(&text, "n.conf", &mut |_: &str| Ok(Vec::new())) {
+            proptest::prop_assert_eq!(lost(&text, &adapted), Vec::<String>::new());
+            let parsed = config::examine(&adapted.toml, "v.toml");
+            let syntax = parsed.mistakes.iter().find(|mistake| mistake.message.contains("TOML") || mistake.message.contains("closing"));
+            proptest::prop_assert!(syntax.is_none(), "{:?}\n{}", syntax, adapted.toml);
+        }
+    }
+}

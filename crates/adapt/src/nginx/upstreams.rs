@@ -1,0 +1,593 @@
+//! Where requests lead: `proxy_pass`, and the `upstream` blocks that it names.
+
+use super::locations::{Location, Match};
+use super::scope::Scope;
+use super::servers::Entry;
+use super::syntax::Directive;
+use super::{Adapter, access, content, from, values};
+use crate::Kind;
+use crate::draft::{Origin, Table, Value};
+
+/// Fields that servers get from Vanward without an option.
+const BY_ITSELF: [&str; 8] = [
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "forwarded",
+    "upgrade",
+    "connection",
+    "x-request-id",
+];
+
+/// A target of `proxy_pass`.
+struct Target {
+    scheme: &'static str,
+    host: String,
+    uri: Option<String>,
+}
+
+impl<'s> Adapter<'s> {
+    /// `proxy_pass` and `grpc_pass` of a location, with all that holds on the way to the server and back.
+    pub(super) fn pass(&mut self, pass: &'s Directive, location: &Location<'s>, entry: &mut Entry) {
+        let target = match target(pass) {
+            Ok(target) => target,
+            Err((why, instead)) => {
+                self.note(pass, Kind::Refused, why, instead);
+                return content::not_taken(pass, entry);
+            }
+        };
+        let scope = &location.scope;
+        let Some(name) = self.upstream(&target, pass, scope) else { return content::not_taken(pass, entry) };
+        entry.options.set("upstream", name, from(pass));
+        self.uri(pass, &target, location, entry);
+        self.request_headers(&target, scope, entry);
+        self.timeouts(scope, entry);
+        self.retries(scope, entry);
+        self.cache(scope, entry);
+        if let Some(limit) = scope.one("client_max_body_size").filter(|limit| !scope.is_outermost(limit))
+            && let Some(size) = self.body_size(limit)
+        {
+            entry.options.extend("limits", ("body_bytes", size.into()), from(limit));
+        }
+        if let Some(buffered) = scope.one("proxy_request_buffering") {
+            let why = "bodies are passed on as they come; `request_buffering = true` gathers them";
+            self.note(buffered, Kind::NeedsNothing, why, "");
+        }
+    }
+
+    /// The upstream of a target, made if it is new; its name.
+    fn upstream(&mut self, target: &Target, pass: &'s Directive, scope: &Scope<'s>) -> Option<String> {
+        let group = self.groups.get(target.host.as_str()).copied();
+        let mut base =
+            name_of(if group.is_some() { &target.host } else { target.host.trim_start_matches('/') });
+        if target.scheme != "http"
+            && group.is_some()
+            && self.upstreams.iter().any(|known| known.header == header(&base))
+        {
+            base = format!("{base}-{}", if pass.name == "grpc_pass" { "grpc" } else { target.scheme });
+        }
+        let tls = self.server_tls(target, scope);
+        let is_grpc = pass.name == "grpc_pass";
+        let mut made = Table::new("", group.map(from).unwrap_or_else(|| from(pass)));
+        match group {
+            Some(group) => self.group(group, target.scheme, &mut made),
+            None => {
+                let server = Value::List(vec![url(target.scheme, &target.host).into()]);
+                made.set("servers", server, from(pass));
+            }
+        }
+        if is_grpc {
+            made.set("protocol", "h2", from(pass));
+        }
+        for (key, value, origins) in tls {
+            made.extend("tls", (key, value), origins);
+        }
+        // The same servers in the same way are one upstream.
+        for attempt in 1.. {
+            let name = if attempt == 1 { base.clone() } else { format!("{base}-{attempt}") };
+            made.header = header(&name);
+            match self.upstreams.iter().position(|known| known.header == made.header) {
+                Some(known) if self.upstreams[known].says_the_same(&made) => {
+                    self.upstreams[known].cite("servers", Origin::Directive(pass.number));
+                    return Some(name);
+                }
+                Some(_) if attempt < 100 => {}
+                Some(_) => return None,
+                None => {
+                    if made.get("servers").is_none_or(|servers| *servers == Value::List(Vec::new())) {
+                        self.note(pass, Kind::Refused, "its upstream has no server", "name one in `servers`");
+                        return None;
+                    }
+                    self.upstreams.push(made);
+                    return Some(name);
+                }
+            }
+        }
+        None
+    }
+
+    /// An `upstream` block.
+    pub(super) fn group(&mut self, group: &'s Directive, scheme: &str, made: &mut Table) {
+        for directive in group.inner() {
+            match directive.name.as_str() {
+                "server" => self.member(directive, scheme, made),
+                "least_conn" => made.set("balance", "least-connections", from(directive)),
+                "ip_hash" => made.set("balance", "client-address", from(directive)),
+                "random" => {
+                    made.set("balance", "two-choices", from(directive));
+                    if directive.word(0) != "two" {
+                        let why = "of two random servers the less busy one is taken";
+                        self.note(directive, Kind::Differs, why, "");
+                    }
+                }
+                "hash" => self.hash(directive, made),
+                "least_time" => made.set("balance", "response-time", from(directive)),
+                _ => {}
+            }
+        }
+    }
+
+    fn hash(&mut self, directive: &'s Directive, made: &mut Table) {
+        let key = match directive.word(0) {
+            "$remote_addr" | "$binary_remote_addr" => Some("client".to_owned()),
+            "$request_uri" | "$uri" => Some("path".to_owned()),
+            "$host" | "$http_host" => Some("host".to_owned()),
+            variable => {
+                let name = variable.trim_start_matches('$');
+                let header =
+                    name.strip_prefix("http_").map(|field| format!("header:{}", values::field_name(field)));
+                header
+                    .or_else(|| name.strip_prefix("cookie_").map(|cookie| format!("cookie:{cookie}")))
+                    .or_else(|| name.strip_prefix("arg_").map(|argument| format!("query:{argument}")))
+                    .filter(|_| variable.matches('$').count() == 1)
+            }
+        };
+        let Some(key) = key else {
+            let instead = "`hash_key` takes client, header, cookie, query, path, host or basic-user";
+            return self.note(directive, Kind::Refused, "servers are not chosen by this", instead);
+        };
+        made.set("balance", "consistent-hash", from(directive));
+        made.set("hash_key", key, from(directive));
+        if directive.word(1) != "consistent" {
+            self.note(
+                directive,
+                Kind::Differs,
+                "keys are spread by a consistent hash: to other servers than nginx",
+                "",
+            );
+        }
+        if directive.word(0) == "$request_uri" {
+            self.note(directive, Kind::Differs, "the path is hashed, without the query", "");
+        }
+    }
+
+    /// A `server` of an `upstream` block.
+    fn member(&mut self, server: &'s Directive, scheme: &str, made: &mut Table) {
+        let mut pairs = vec![("url".to_owned(), Value::from(url(scheme, server.word(0))))];
+        for word in server.words.iter().skip(1) {
+            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+            let number = value.parse::<u64>().ok();
+            match (name, number) {
+                ("weight", Some(weight)) => {
+                    pairs.push(("weight".to_owned(), Value::Number(weight.min(1000))));
+                }
+                ("backup", _) => pairs.push(("priority".to_owned(), Value::Number(1))),
+                ("down", _) => pairs.push(("down".to_owned(), true.into())),
+                ("max_conns", Some(most @ 1..)) => {
+                    pairs.push(("max_requests".to_owned(), Value::Number(most.min(1_000_000))));
+                }
+                ("max_conns", _) | ("resolve", _) => {}
+                ("max_fails", Some(0)) => self.eject(server, ("failures_in_a_row", "off".into()), made),
+                ("max_fails", Some(most)) => {
+                    self.eject(server, ("failures_in_a_row", Value::Number(most.min(1_000_000))), made);
+                }
+                ("fail_timeout", _) => match values::milliseconds(value) {
+                    Some(time @ 10..=3_600_000) => {
+                        self.eject(server, ("base", values::duration(time).into()), made);
+                    }
+                    _ => self.note(
+                        server,
+                        Kind::Differs,
+                        "fail_timeout is not from 10 ms to an hour: it is left out",
+                        "",
+                    ),
+                },
+                ("slow_start", _) => {
+                    if let Some(time) = values::milliseconds(value) {
+                        made.set("slow_start", values::duration(time.min(3_600_000)), from(server));
+                    }
+                }
+                _ => {
+                    let why = format!("{word} has no counterpart");
+                    self.note(server, Kind::Differs, &why, "see [upstream.NAME] in docs/configuration.md");
+                }
+            }
+        }
+        let value = if pairs.len() == 1 { pairs.remove(0).1 } else { Value::Table(pairs) };
+        made.push("servers", value, from(server));
+    }
+
+    /// Ejection is one rule for all servers of an upstream: the first holds.
+    fn eject(&mut self, server: &'s Directive, (key, value): (&str, Value), made: &mut Table) {
+        match made.inner("eject", key) {
+            Some(known) if *known != value => {
+                let why =
+                    "max_fails and fail_timeout are one rule for all servers of an upstream: the first holds";
+                self.note(server, Kind::Differs, why, "");
+            }
+            Some(_) => {}
+            None => made.extend("eject", (key, value), from(server)),
+        }
+    }
+
+    /// `proxy_pass` with a path: that replaces what the location matches.
+    fn uri(&mut self, pass: &'s Directive, target: &Target, location: &Location<'s>, entry: &mut Entry) {
+        let rewrites = location.scope.here("rewrite");
+        if let Some(rewrite) = rewrites {
+            let pattern = values::expression(rewrite.word(0), false);
+            let to = values::template(rewrite.word(1).trim_end_matches('?'));
+            match (pattern, to, rewrite.word(2)) {
+                (Ok(pattern), Ok(to), "break" | "") if to.starts_with('/') && !to.contains('?') => {
+                    entry.options.extend("rewrite", ("pattern", pattern.into()), from(rewrite));
+                    entry.options.extend("rewrite", ("path", to.into()), Vec::new());
+                }
+                _ => {
+                    let why = "only `rewrite EXPRESSION PATH break` is taken over where a server is asked";
+                    self.note(
+                        rewrite,
+                        Kind::Refused,
+                        why,
+                        "write `rewrite = { pattern = \"…\", path = \"…\" }`",
+                    );
+                }
+            }
+            return;
+        }
+        let (Some(uri), Some(path)) = (&target.uri, location.matching.path()) else { return };
+        if uri.contains('?') {
+            return self.note(
+                pass,
+                Kind::Refused,
+                "a path with a query cannot be put in",
+                "leave the query out",
+            );
+        }
+        // A prefix without a path of its own stays as it is.
+        if uri == path && !matches!(location.matching, Match::Exact(_)) {
+            return;
+        }
+        let to = if matches!(location.matching, Match::Exact(_)) {
+            uri.clone()
+        } else if entry.path.starts_with('~') {
+            format!("{}$1", uri.replace('$', "$$"))
+        } else {
+            if path.ends_with('/') != uri.ends_with('/') {
+                let why = "paths are joined with one slash between them";
+                self.note(pass, Kind::Differs, why, "");
+            }
+            let bare = uri.trim_end_matches('/');
+            if bare.is_empty() { "/".to_owned() } else { bare.to_owned() }
+        };
+        entry.options.extend("rewrite", ("path", to.into()), from(pass));
+    }
+
+    fn request_headers(&mut self, target: &Target, scope: &Scope<'s>, entry: &mut Entry) {
+        let mut has_host = false;
+        let all: Vec<_> =
+            scope.all("proxy_set_header").into_iter().chain(scope.all("grpc_set_header")).collect();
+        for set in all {
+            let (name, text) = (set.word(0).to_ascii_lowercase(), set.word(1));
+            match name.as_str() {
+                "host" => {
+                    has_host = true;
+                    self.host(set, target, entry);
+                }
+                "x-forwarded-for"
+                    if text.contains("$proxy_add_x_forwarded_for") || text == "$remote_addr" =>
+                {
+                    self.note(
+                        set,
+                        Kind::NeedsNothing,
+                        "servers get X-Forwarded-For and Forwarded always",
+                        "",
+                    );
+                }
+                "upgrade" | "connection" => {
+                    let why = "upgrades are passed on, and connections to servers are kept";
+                    self.note(set, Kind::NeedsNothing, why, "");
+                }
+                name if BY_ITSELF.contains(&name) && text.starts_with('$') => {
+                    self.note(set, Kind::NeedsNothing, "servers get this field always", "");
+                }
+                "accept-encoding" if text.is_empty() => {
+                    self.header("request_headers", "set", set.word(0), String::new(), set, entry);
+                }
+                _ if !access::is_field_name(&name) => {
+                    self.note(
+                        set,
+                        Kind::Refused,
+                        "it is no name of a field",
+                        "write one in `request_headers`",
+                    );
+                }
+                _ => match values::template(text) {
+                    Ok(value) => self.header("request_headers", "set", set.word(0), value, set, entry),
+                    Err(variable) => {
+                        let why = format!("there is no variable {variable}");
+                        let instead = "write the value, or a variable of docs/configuration.md";
+                        self.note(set, Kind::Refused, &why, instead);
+                    }
+                },
+            }
+        }
+        if !has_host && !target.host.starts_with("unix:") && !target.host.starts_with('/') {
+            let default = vec![Origin::Default("nginx sends the host of proxy_pass")];
+            entry.options.extend("rewrite", ("host", without_usual_port(target).into()), default);
+        }
+    }
+
+    fn host(&mut self, set: &'s Directive, target: &Target, entry: &mut Entry) {
+        let has_usual_ports = self.doors.iter().all(super::Door::has_usual_port);
+        let host = match set.word(1) {
+            "$http_host" => {
+                return self.note(set, Kind::NeedsNothing, "servers get the Host of the client", "");
+            }
+            "$host" if has_usual_ports => {
+                return self.note(set, Kind::NeedsNothing, "servers get the Host of the client", "");
+            }
+            // Without the port of the client's.
+            "$host" => "$host".to_owned(),
+            "$host:$server_port" | "$host:$proxy_port" => {
+                return self.note(
+                    set,
+                    Kind::NeedsNothing,
+                    "servers get the Host of the client, with its port",
+                    "",
+                );
+            }
+            "$proxy_host" => without_usual_port(target),
+            other => match values::template(other) {
+                Ok(host) => host,
+                Err(variable) => {
+                    let why = format!("there is no variable {variable}");
+                    return self.note(set, Kind::Refused, &why, "write the host in `host` of `rewrite`");
+                }
+            },
+        };
+        entry.options.extend("rewrite", ("host", host.into()), from(set));
+    }
+
+    fn timeouts(&mut self, scope: &Scope<'s>, entry: &mut Entry) {
+        for name in ["proxy_connect_timeout", "grpc_connect_timeout"] {
+            let Some(connect) = scope.one(name) else { continue };
+            match values::milliseconds(connect.word(0)) {
+                Some(time @ 1..=86_400_000) => {
+                    self.once("[timeouts]", "upstream_connect", values::duration(time), connect);
+                }
+                _ => self.unread_value(connect),
+            }
+        }
+        for name in ["proxy_read_timeout", "grpc_read_timeout"] {
+            let Some(read) = scope.one(name) else { continue };
+            let Some(time @ 1..) = values::milliseconds(read.word(0)) else {
+                self.unread_value(read);
+                continue;
+            };
+            let waits = values::duration(time.min(86_400_000));
+            if time > 86_400_000 {
+                self.note(read, Kind::Differs, "a wait has at most a day", "");
+            }
+            for key in ["upstream_first_byte", "upstream_body"] {
+                entry.options.extend("timeouts", (key, waits.as_str().into()), from(read));
+            }
+            let upgrades =
+                scope.all("proxy_set_header").iter().any(|set| set.word(0).eq_ignore_ascii_case("upgrade"));
+            if upgrades {
+                entry.options.extend(
+                    "timeouts",
+                    ("tunnel_idle", values::duration(time.min(365 * 86_400_000)).into()),
+                    Vec::new(),
+                );
+            }
+        }
+        for name in ["proxy_send_timeout", "grpc_send_timeout"] {
+            if let Some(send) = scope.one(name) {
+                let why =
+                    "a server that takes nothing is bounded by `upstream_first_byte` and `upstream_body`";
+                self.note(send, Kind::NeedsNothing, why, "");
+            }
+        }
+    }
+
+    fn retries(&mut self, scope: &Scope<'s>, entry: &mut Entry) {
+        if let Some(next) = scope.one("proxy_next_upstream") {
+            let mut on: Vec<Value> = Vec::new();
+            for word in &next.words {
+                match word.as_str() {
+                    "off" => {
+                        entry.options.extend("retry", ("attempts", Value::Number(1)), from(next));
+                        return;
+                    }
+                    "error" => on.extend(["connect".into(), "reset".into()]),
+                    "timeout" => on.push("timeout".into()),
+                    "non_idempotent" => {
+                        entry.options.extend("retry", ("non_idempotent", true.into()), Vec::new());
+                    }
+                    "invalid_header" | "updating" => {}
+                    status => match status.strip_prefix("http_").and_then(|code| code.parse::<u64>().ok()) {
+                        Some(code) => on.push(Value::Number(code)),
+                        None => self.unread_value(next),
+                    },
+                }
+            }
+            entry.options.extend("retry", ("on", Value::List(on)), from(next));
+        }
+        if let Some(tries) = scope.one("proxy_next_upstream_tries") {
+            match tries.word(0).parse::<u64>() {
+                Ok(0) => self.note(
+                    tries,
+                    Kind::Differs,
+                    "three attempts are the default",
+                    "write `attempts` of `retry`",
+                ),
+                Ok(count) => {
+                    entry.options.extend("retry", ("attempts", Value::Number(count.min(16))), from(tries));
+                }
+                Err(_) => self.unread_value(tries),
+            }
+        }
+        if let Some(within) = scope.one("proxy_next_upstream_timeout") {
+            match values::milliseconds(within.word(0)) {
+                Some(0) => self.note(
+                    within,
+                    Kind::Differs,
+                    "no attempt starts after ten seconds",
+                    "write `within` of `retry`",
+                ),
+                Some(time) => {
+                    let time = values::duration(time.min(3_600_000));
+                    entry.options.extend("retry", ("within", time.into()), from(within));
+                }
+                None => self.unread_value(within),
+            }
+        }
+    }
+
+    /// How servers are reached over TLS.
+    fn server_tls(&mut self, target: &Target, scope: &Scope<'s>) -> Vec<(&'static str, Value, Vec<Origin>)> {
+        let mut options: Vec<(&str, Value, Vec<Origin>)> = Vec::new();
+        if target.scheme != "https" {
+            return options;
+        }
+        let names = [
+            ("proxy_ssl_trusted_certificate", "ca"),
+            ("proxy_ssl_certificate", "cert"),
+            ("proxy_ssl_certificate_key", "key"),
+            ("proxy_ssl_name", "name"),
+        ];
+        for (name, key) in names {
+            let Some(directive) = scope.one(name) else { continue };
+            if directive.word(0).contains('$') {
+                let instead = "leave it out: the host of the server is the default";
+                self.note(directive, Kind::Refused, "it has no variables", instead);
+            } else {
+                options.push((key, directive.word(0).into(), from(directive)));
+            }
+        }
+        match scope.one("proxy_ssl_verify") {
+            Some(verify) if values::is_on(verify.word(0)) => {
+                self.note(verify, Kind::NeedsNothing, "certificates of servers are verified always", "");
+            }
+            Some(verify) => options.push(("verify", false.into(), from(verify))),
+            None => {
+                if let Some(pass) = scope.here("proxy_pass").or_else(|| scope.here("grpc_pass")) {
+                    let why = "the certificate of the server is verified, which nginx does not by default";
+                    let instead = "name its `ca` in `tls` of the upstream, or set `verify = false`";
+                    self.note(pass, Kind::Differs, why, instead);
+                }
+            }
+        }
+        for name in [
+            "proxy_ssl_server_name",
+            "proxy_ssl_protocols",
+            "proxy_ssl_ciphers",
+            "proxy_ssl_session_reuse",
+            "proxy_ssl_verify_depth",
+        ] {
+            if let Some(directive) = scope.one(name) {
+                self.note(
+                    directive,
+                    Kind::NeedsNothing,
+                    "the name is sent, and versions and ciphers are those of today",
+                    "",
+                );
+            }
+        }
+        options
+    }
+
+    /// `auth_request`: the location that it names leads to a server.
+    pub(super) fn question(&mut self, question: &'s Directive, server: &'s Directive, entry: &mut Entry) {
+        let location = server.inner().iter().find(|directive| {
+            directive.name == "location" && Match::of(directive).path() == Some(question.word(0))
+        });
+        let pass =
+            location.and_then(|location| location.inner().iter().find(|inner| inner.name == "proxy_pass"));
+        let made = pass.and_then(|pass| {
+            let target = target(pass).ok()?;
+            let scope = Scope::of(server.inner()).within(location?.inner());
+            let name = self.upstream(&target, pass, &scope)?;
+            Some((name, target.uri.unwrap_or_else(|| question.word(0).to_owned()), pass))
+        });
+        let Some((name, path, pass)) = made else {
+            let instead = "write `forward_auth = { upstream = \"NAME\", path = \"/verify\" }`";
+            self.note(question, Kind::Refused, "its location leads to no server", instead);
+            return content::not_taken(question, entry);
+        };
+        let pairs = vec![("upstream".to_owned(), name.into()), ("path".to_owned(), path.into())];
+        let mut origins = from(question);
+        origins.extend(from(pass));
+        entry.options.set("forward_auth", Value::Table(pairs), origins);
+        let why = "any answer but 2xx is passed on to the client as it is";
+        self.note(question, Kind::Differs, why, "");
+    }
+}
+
+fn header(name: &str) -> String {
+    let is_bare = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    if is_bare { format!("[upstream.{name}]") } else { format!("[upstream.{}]", crate::draft::quoted(name)) }
+}
+
+/// A name for an upstream.
+pub(super) fn name_of(host: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
+    let name: String =
+        host.chars().map(|letter| if is_plain(letter) { letter } else { '-' }).take(50).collect();
+    let name = name.trim_matches('-').to_owned();
+    if name.is_empty() { "upstream".to_owned() } else { name }
+}
+
+/// A server as Vanward writes it.
+pub(super) fn url(scheme: &str, address: &str) -> String {
+    match address.strip_prefix("unix:") {
+        Some(path) => format!("http+unix:{}", path.trim_end_matches(':')),
+        None => format!("{scheme}://{address}"),
+    }
+}
+
+fn without_usual_port(target: &Target) -> String {
+    let port = if target.scheme == "https" { ":443" } else { ":80" };
+    target.host.strip_suffix(port).unwrap_or(&target.host).to_owned()
+}
+
+/// What `proxy_pass` says, or why it cannot be taken over and what to do.
+fn target(pass: &Directive) -> Result<Target, (&'static str, &'static str)> {
+    let word = pass.word(0);
+    let (scheme, rest) = match word.split_once("://") {
+        Some(("http" | "grpc", rest)) => ("http", rest),
+        Some(("https" | "grpcs", rest)) => ("https", rest),
+        None if pass.name == "grpc_pass" => ("http", word),
+        _ => return Err(("it has no scheme http:// or https://", "name the server in `servers`")),
+    };
+    let rest = rest.strip_suffix("$request_uri").unwrap_or(rest);
+    if rest.contains('$') {
+        let instead = "name the servers in [upstream.NAME], and choose among them by [[route]]";
+        return Err(("a server is not chosen by a variable", instead));
+    }
+    if let Some(socket) = rest.strip_prefix("unix:") {
+        let (path, uri) = match socket.split_once(':') {
+            Some((path, uri)) => (path, (!uri.is_empty()).then(|| uri.to_owned())),
+            None => (socket, None),
+        };
+        return Ok(Target { scheme, host: format!("unix:{path}"), uri });
+    }
+    let (host, uri) = match rest.find('/') {
+        Some(slash) => (&rest[..slash], Some(rest[slash..].to_owned())),
+        None => (rest, None),
+    };
+    if host.is_empty() || host.contains([' ', '@', '?', '#']) {
+        return Err(("it names no host", "name the server in `servers`"));
+    }
+    Ok(Target { scheme, host: host.to_owned(), uri })
+}

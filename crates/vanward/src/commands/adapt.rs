@@ -1,0 +1,201 @@
+//! `vanward adapt`: turns the configuration of another proxy into `vanward.toml`.
+//!
+//! It reads files, and those that they include; what they mean is the business of the crate `adapt`.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use adapt::Adapted;
+
+/// Longer files are refused.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Turns the configuration of another proxy into vanward.toml.
+///
+/// What can be said is written to standard output, each option with a comment that names the line that it came from. Every
+/// directive that is not there is told on standard error: those that cannot be taken over with the reason and what to do,
+/// those that work differently, and those that need nothing. Files that the configuration includes are read too, relative to
+/// its folder. See docs/adapt.md.
+///
+/// The exit code is 0, with --check 1 if a directive cannot be taken over, and 78 if the file is not of its proxy's syntax.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The proxy that the configuration is for.
+    #[arg(value_name = "PROXY")]
+    peer: Peer,
+
+    /// Its configuration; `-` is standard input.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Only say how much can be taken over.
+    #[arg(long, conflicts_with = "output")]
+    check: bool,
+
+    /// Print an object with remarks, numbers and the result (`toml`) as JSON on standard output.
+    #[arg(long)]
+    json: bool,
+
+    /// Write the result to this file.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Overwrite the file of --output.
+    #[arg(long, requires = "output")]
+    force: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  vanward adapt nginx /etc/nginx/nginx.conf > vanward.toml
+  vanward adapt nginx /etc/nginx/nginx.conf -o vanward.toml
+  vanward adapt nginx --check /etc/nginx/nginx.conf      how much can be taken over
+  nginx -T | vanward adapt nginx -                       all that nginx reads, in one
+  vanward adapt nginx nginx.conf --json | jq -r '.remarks[] | select(.kind == \"not taken over\").directive'";
+
+/// A proxy whose configurations can be read.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Peer {
+    Nginx,
+}
+
+pub(crate) fn run(arguments: &Args) -> ExitCode {
+    let (name, text) = match read(&arguments.file) {
+        Ok(read) => read,
+        Err(why) => return super::fail(super::FAILED, format_args!("{}: {why}", arguments.file.display())),
+    };
+    let folder = arguments.file.parent().map(Path::to_owned).unwrap_or_default();
+    let Peer::Nginx = arguments.peer;
+    let adapted = match adapt::nginx(&text, &name, &mut |pattern| included(&folder, pattern)) {
+        Ok(adapted) => adapted,
+        Err(mistake) => {
+            let _ = write!(std::io::stderr(), "{mistake}\n{}", mistake.shown());
+            return ExitCode::from(super::BAD_CONFIGURATION);
+        }
+    };
+    if let Some(output) = &arguments.output
+        && let Err(why) = write_to(output, &adapted.toml, arguments.force)
+    {
+        return super::fail(super::FAILED, format_args!("{}: {why}", output.display()));
+    }
+    let mut said = String::new();
+    if arguments.json {
+        said = format!("{:#}\n", json(&adapted, &name, arguments));
+    } else {
+        let _ = std::io::stderr().write_all(remarks(&adapted, &name, arguments).as_bytes());
+        if !arguments.check && arguments.output.is_none() {
+            said.clone_from(&adapted.toml);
+        }
+    }
+    match std::io::stdout().lock().write_all(said.as_bytes()) {
+        // Whoever closed the pipe has read enough.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            super::fail(super::FAILED, format_args!("cannot write to standard output: {error}"))
+        }
+        _ if arguments.check && adapted.refused() > 0 => ExitCode::from(super::FAILED),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// The remarks, the mistakes of the result on this machine, and the summary.
+fn remarks(adapted: &Adapted, name: &str, arguments: &Args) -> String {
+    let mut text = String::new();
+    for remark in &adapted.remarks {
+        let _ = writeln!(text, "{remark}");
+    }
+    for mistake in mistakes(adapted, arguments) {
+        let _ = writeln!(text, "in the result: {mistake}");
+    }
+    let _ = writeln!(text, "{}", summary(adapted, name));
+    text
+}
+
+/// What `vanward check` would say of the result: files that are not on this machine, most of all.
+fn mistakes(adapted: &Adapted, arguments: &Args) -> Vec<String> {
+    if arguments.check {
+        return Vec::new();
+    }
+    let name = arguments.output.as_ref().map_or("vanward.toml".to_owned(), |path| path.display().to_string());
+    config::examine(&adapted.toml, &name).mistakes.iter().map(ToString::to_string).collect()
+}
+
+fn summary(adapted: &Adapted, name: &str) -> String {
+    let Adapted { directives, taken, needless, .. } = adapted;
+    let listed = match adapted.refused() {
+        0 => "none is left".to_owned(),
+        count => format!("{count} not taken over (listed above)"),
+    };
+    format!("{name}: {directives} directives: {taken} taken over, {needless} need nothing, {listed}")
+}
+
+fn json(adapted: &Adapted, name: &str, arguments: &Args) -> serde_json::Value {
+    let remarks = adapted.remarks.iter().map(|remark| {
+        serde_json::json!({
+            "file": remark.file, "line": remark.line, "directive": remark.directive,
+            "kind": remark.kind.word(), "why": remark.why, "instead": remark.instead,
+        })
+    });
+    let mut object = serde_json::json!({
+        "file": name, "directives": adapted.directives, "taken": adapted.taken, "needs_nothing": adapted.needless,
+        "not_taken": adapted.refused(), "remarks": remarks.collect::<Vec<_>>(), "mistakes": mistakes(adapted, arguments),
+    });
+    if !arguments.check && arguments.output.is_none() {
+        object["toml"] = adapted.toml.clone().into();
+    }
+    object
+}
+
+fn read(path: &Path) -> Result<(String, String), String> {
+    if path == Path::new("-") {
+        return Ok(("standard input".to_owned(), all_of(std::io::stdin().lock())?));
+    }
+    Ok((path.display().to_string(), read_file(path)?))
+}
+
+fn read_file(path: &Path) -> Result<String, String> {
+    let file = std::fs::File::open(path).map_err(|error| format!("it cannot be read: {error}"))?;
+    all_of(file)
+}
+
+fn all_of(reader: impl Read) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let read = reader.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(|error| format!("it cannot be read: {error}"))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err("it is longer than 16 MiB".to_owned());
+    }
+    // Comments may be in any encoding.
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The files of an `include`, in the order of their names.
+fn included(folder: &Path, pattern: &str) -> Result<Vec<(String, String)>, String> {
+    let whole = folder.join(pattern);
+    let has_wildcard = pattern.contains(['*', '?', '[']);
+    let paths: Vec<PathBuf> = if has_wildcard {
+        let found = glob::glob(&whole.to_string_lossy()).map_err(|error| error.to_string())?;
+        found.filter_map(Result::ok).filter(|path| path.is_file()).collect()
+    } else {
+        vec![whole]
+    };
+    let read = |path: PathBuf| read_file(&path).map(|text| (path.display().to_string(), text));
+    paths.into_iter().map(read).collect()
+}
+
+fn write_to(path: &Path, text: &str, force: bool) -> Result<(), String> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true);
+    if force {
+        options.create(true).truncate(true)
+    } else {
+        options.create_new(true)
+    };
+    let opened = options.open(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => "it exists; --force overwrites it".to_owned(),
+        _ => format!("it cannot be written: {error}"),
+    });
+    opened?.write_all(text.as_bytes()).map_err(|error| format!("it cannot be written: {error}"))
+}
