@@ -115,11 +115,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
         newest: Cell::new(None),
         accepting: RefCell::default(),
         early: RefCell::default(),
-        quic_hosts: QuicHosts {
-            processes: parts.quic_processes,
-            beginnings: parts.quic_beginnings,
-            ..QuicHosts::default()
-        },
+        quic_hosts: QuicHosts::of(parts.quic_processes, parts.quic_beginnings),
         deadlines: Deadlines::new(),
         slots: ExchangeSlots::new(client::serve_slot),
         buffers: Buffers::default(),

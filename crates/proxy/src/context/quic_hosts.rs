@@ -33,6 +33,13 @@ pub(crate) struct QuicHosts {
     pub(crate) next_receives: RefCell<Vec<SocketAddr>>,
 }
 
+impl QuicHosts {
+    /// Those of a worker, with what all workers share.
+    pub(crate) fn of(processes: Arc<QuicProcesses>, beginnings: Arc<Beginnings>) -> Self {
+        Self { processes, beginnings, ..Self::default() }
+    }
+}
+
 /// An endpoint, and what decides about its connections.
 pub(crate) struct QuicHost {
     pub(crate) number: u8,

@@ -193,19 +193,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         let problems: Vec<String> = problems.into_iter().collect();
         return super::fail(super::BAD_CONFIGURATION, problems.join("\nvanward: "));
     }
-    let log = arguments.log.as_ref().map(|path| {
-        let target = match path.as_os_str().as_encoded_bytes() {
-            b"-" => LogTarget::Stdout,
-            _ => LogTarget::File(path.clone()),
-        };
-        let format = match arguments.log_format {
-            Format::Extended => LogFormat::Extended,
-            Format::Combined => LogFormat::Combined,
-            Format::Json => LogFormat::Json,
-        };
-        AccessLog::new(target, format)
-    });
-    settings.access_logs = log.into_iter().collect();
+    settings.access_logs = access_log(arguments).into_iter().collect();
     arguments.operation.over(&mut settings);
     let config = match Config::new(settings) {
         Ok(config) => config,
@@ -220,6 +208,21 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         }
         Err(code) => code,
     }
+}
+
+/// The access log, if there is to be one.
+fn access_log(arguments: &Args) -> Option<AccessLog> {
+    let path = arguments.log.as_ref()?;
+    let target = match path.as_os_str().as_encoded_bytes() {
+        b"-" => LogTarget::Stdout,
+        _ => LogTarget::File(path.clone()),
+    };
+    let format = match arguments.log_format {
+        Format::Extended => LogFormat::Extended,
+        Format::Combined => LogFormat::Combined,
+        Format::Json => LogFormat::Json,
+    };
+    Some(AccessLog::new(target, format))
 }
 
 /// Switches HTTP/3 on where it is asked for, and with a self-signed certificate by itself: at each address that has TLS and is

@@ -13,6 +13,9 @@ use crate::say;
 use crate::scratch::Scratch;
 use crate::workspace::Workspace;
 
+/// The programs of the clients and servers.
+pub(super) const NEEDED: [programs::Needed; 6] =
+    [programs::PYTHON, programs::OPENSSL, programs::GO, NODE, programs::NPM, CHROMIUM];
 const PACKAGE: &str = "aioquic==1.7.2";
 /// Time for all cases: a few seconds, or longer on a busy machine.
 const CLIENT_LIMIT: Duration = Duration::from_secs(120);

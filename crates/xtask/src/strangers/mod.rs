@@ -20,7 +20,7 @@ mod streams;
 mod testssl;
 /// QPACK with ls-qpack.
 mod qpack;
-/// HTTP/3 with aioquic.
+/// HTTP/3 with aioquic, quic-go and Chromium.
 mod http3;
 /// Automatic certificates with Pebble.
 mod acme;
@@ -156,15 +156,7 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     if may_run("qpack", &[programs::PYTHON]) {
         qpack_step(workspace, steps)?;
     }
-    let of_http3 = [
-        programs::PYTHON,
-        programs::OPENSSL,
-        programs::GO,
-        programs::NODE,
-        programs::NPM,
-        programs::CHROMIUM,
-    ];
-    if may_run("http3", &of_http3) {
+    if may_run("http3", &http3::NEEDED) {
         http3_step(workspace, steps)?;
     }
     if may_run("acme", &[programs::GO, programs::CURL, programs::OPENSSL, programs::NAMED, programs::DIG]) {
