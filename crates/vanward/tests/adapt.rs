@@ -52,8 +52,11 @@ const PATHS: [&str; 24] = [
     "/.git/config",
 ];
 
+/// A reason, and whether it explains how two answers differ.
+type Reason = (&'static str, fn(&Pair) -> bool);
+
 /// What differs, and why.
-const REASONS: [(&str, fn(&Pair) -> bool); 5] = [
+const REASONS: [Reason; 5] = [
     ("an answer of the proxy's own has another body", |pair| {
         pair.nginx.body.contains("<center>") && pair.is_alike_without("location", false)
     }),
