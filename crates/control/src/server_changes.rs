@@ -14,7 +14,8 @@ pub(crate) fn tell(before: &Plan, after: &Plan, why: &str) {
     }
 }
 
-fn changes(before: &Plan, after: &Plan) -> Vec<String> {
+/// What has changed, without the reason.
+pub(crate) fn changes(before: &Plan, after: &Plan) -> Vec<String> {
     let name = |upstream: &UpstreamPlan| upstream.config.name.clone();
     let known: HashMap<String, _> =
         before.upstreams.iter().map(|upstream| (name(upstream), upstream)).collect();

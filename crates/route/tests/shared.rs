@@ -73,8 +73,8 @@ fn run(case: &Case, seconds: u64) -> Vec<(u64, u64)> {
             if let Some((_, answers)) = instance.under_way.take_if(|(at, _)| *at <= ms) {
                 answers.iter().for_each(|(spent, ahead)| instance.limiter.learn(*spent, *ahead, now_ns));
             }
-            let is_due =
-                (ms + index as u64 * 3) % PERIOD_MS == 0 || instance.is_called.load(Ordering::Relaxed);
+            let is_due = (ms + index as u64 * 3).is_multiple_of(PERIOD_MS)
+                || instance.is_called.load(Ordering::Relaxed);
             if instance.under_way.is_none() && is_due {
                 instance.is_called.store(false, Ordering::Relaxed);
                 let mut spent = Vec::new();

@@ -11,7 +11,7 @@ use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 
-use crate::{Running, Setup, start_resolving};
+use crate::{Running, Setup, server_changes, start_resolving};
 use transport::resolve::Name;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -212,8 +212,16 @@ impl Scene {
 fn servers_come_and_go_with_the_records_of_their_name() {
     let scene = Scene::new(NameServer::start(&[2, 1]), |_| ());
     assert_eq!(scene.who(), [1, 1, 2, 2], "two addresses are two servers, from the first request on");
+    let before = scene.proxy.control.plan();
     scene.names.says(Some(&[2, 3]));
     scene.waits_for(&[2, 2, 3, 3]);
+    let said = |last: u8, what: &str| {
+        format!("upstream default, server {NAME}:{} (127.0.0.{last}): {what}", scene.servers.port)
+    };
+    assert_eq!(
+        server_changes::changes(&before, &scene.proxy.control.plan()),
+        [said(3, "added; its share of requests grows slowly"), said(1, "removed")]
+    );
     assert_eq!(scene.servers.connections(2), 1, "what stays keeps its connections");
     scene.names.says(None);
     let before = Instant::now();

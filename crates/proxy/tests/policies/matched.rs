@@ -1,6 +1,8 @@
 //! Which route a request takes, and which upstream of several.
 
-use testkit::scene::{Asked, BOTH, Scene, get};
+use serde_json::{Value, json};
+use testkit::admin;
+use testkit::scene::{Asked, BOTH, Scene, Spoken, get};
 use testkit::text::OK;
 
 /// Routes that say which of them was taken.
@@ -73,6 +75,53 @@ fn every_condition_counts() {
             assert_eq!((got.status, got.body.as_str()), (200, taken), "{spoken:?} {asked:?}");
         }
         assert_eq!(scene.answer(spoken, &get("/api/../x")).status, 400);
+    }
+}
+
+/// The route that the admin API names is the one that the request takes.
+#[test]
+fn the_admin_api_says_which_route_a_request_takes() {
+    let named = ["any", "below", "pattern", "api", "one", "written", "beta", "page", "inside"].iter().fold(
+        ROUTES.to_owned(),
+        |text, name| {
+            let body = format!("body = \"{name}\" }}\n");
+            text.replace(&body, &format!("{body}name = \"{name}\"\n"))
+        },
+    );
+    let scene = Scene::new(&format!("admin = \"{{dir}}/admin\"\n{named}"));
+    let explain =
+        |order: &Value| admin::asks(&scene.file("admin"), "POST", "/routes/explain", &order.to_string());
+    for (method, host, target, field) in [
+        ("GET", "test", "/", None),
+        ("GET", "a.b.example.com", "/", None),
+        ("GET", "shop-12", "/", None),
+        ("GET", "test", "/api/x", None),
+        ("GET", "test", "/api/one", None),
+        ("PUT", "test", "/api", None),
+        ("GET", "test", "/api", Some(("X-Beta", "1"))),
+        ("GET", "test", "/api?page=12", None),
+        ("GET", "test", "/api?page=x", None),
+    ] {
+        let fields = field.map_or(String::new(), |(name, value)| format!("{name}: {value}\n").to_lowercase());
+        let taken =
+            scene.client(Spoken::Http1).asks_for(&Asked { method, host, target, fields: &fields }).body;
+        let headers: Vec<_> = field.into_iter().collect();
+        let url = format!("http://{host}{target}");
+        let order = json!({ "method": method, "url": url, "headers": headers });
+        let (status, told) = explain(&order);
+        assert_eq!(status, 200, "{order}: {told}");
+        let told: Value = serde_json::from_str(&told).expect("it is JSON");
+        assert_eq!(told["explained"]["route"], json!(taken), "{order}");
+        assert!(told["text"].as_str().is_some_and(|text| text.contains(&taken)), "{told}");
+    }
+    for (order, what) in [
+        (json!("/"), "the body is invalid"),
+        (json!({ "adress": "x" }), "the body is invalid"),
+        (json!({ "url": "ftp://test/" }), "has another scheme"),
+        (json!({ "url": "/", "listener": "none" }), "no listener is named"),
+    ] {
+        let (status, told) = explain(&order);
+        assert!(status == 400 && told.contains(what), "{order}: {status} {told}");
     }
 }
 

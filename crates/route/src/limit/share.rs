@@ -328,7 +328,9 @@ mod tests {
         let calls = Arc::new(AtomicU32::new(0));
         let share = Share::new(rate(10, 10), Alone::Local, 1, 1);
         let counted = Arc::clone(&calls);
-        share.call_with(Box::new(move || drop(counted.fetch_add(1, Ordering::Relaxed))));
+        share.call_with(Box::new(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }));
         let expect = |expected| assert_eq!(calls.load(Ordering::Relaxed), expected);
         share.spend(0, false);
         expect(1);
