@@ -255,7 +255,7 @@ fn under_load(reloads: usize, upgrades: usize) {
 }
 
 #[test]
-#[ignore = "no handshake was lost in 18 runs, but in one the first tunnel got 502, before any reload"]
+#[ignore = "no handshake was lost in 20 runs, but in one a tunnel got 502, for a reason that is not known"]
 fn reloads_and_upgrades_lose_nothing_of_http3() {
     under_load(10, 5);
 }
