@@ -88,9 +88,12 @@ const KEYS: &[Foreign] = &[
     ),
     foreign(
         &["root", "alias", "try_files", "file_server", "index", "documentroot"],
-        "files are not served here, but for pages of errors: `error_pages` of [[route]], or one by `respond` of [[route]]",
+        "here it is `files` of [[route]]: { root = \"/srv/www\" }",
     ),
-    foreign(&["include", "import"], "a configuration is one file here"),
+    foreign(
+        &["include", "import"],
+        "here it is `include` of the file, with paths and patterns of TOML files",
+    ),
     foreign(
         &[
             "http",
@@ -115,11 +118,11 @@ const KEYS: &[Foreign] = &[
     ),
     foreign(
         &["ssl", "ssl_protocols", "ssl_ciphers", "ciphers", "tls_minimum_protocol_version"],
-        "`tls` of [[listen]] is TLS 1.3 and 1.2 with their safe ciphers, and nothing older",
+        "here they are `preset`, `min_version` and `ciphers` in `tls` of [[listen]]; nothing is older than TLS 1.2",
     ),
     foreign(
         &["certresolver", "acme", "letsencrypt", "acme_ca"],
-        "certificates are not fetched here: `tls` of [[listen]] names their files, which are read again when they change",
+        "here it is `certificates = \"auto\"` in `tls` of [[listen]], with the authority in [acme]",
     ),
     foreign(
         &["proxy_ssl_verify", "ca_file", "insecureskipverify", "proxy_ssl_trusted_certificate", "verify"],
@@ -315,10 +318,7 @@ const KEYS: &[Foreign] = &[
         &["strip_prefix", "stripprefix", "uri", "http_request set_path", "regex_rewrite", "prefix_rewrite"],
         "here it is `rewrite` of [[route]]",
     ),
-    foreign(
-        &["gzip", "brotli", "encode", "compression", "compress"],
-        "responses are not compressed here, but passed on as servers send them",
-    ),
+    foreign(&["gzip", "brotli", "encode", "compression", "compress"], "here it is `compress` of [[route]]"),
     foreign(
         &["mirror", "mirroring", "request_mirror_policies", "shadow", "mirror_request_body"],
         "here it is `mirror` of [[route]]: { upstream = \"NAME\", share = \"10%\", bodies = \"64KB\" }",

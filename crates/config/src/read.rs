@@ -177,8 +177,9 @@ fn of_another(text: &str, file_name: &str, system: &str, line: usize) -> Mistake
     let indent = written.len() - written.trim_start().len();
     let at = before + indent..before + written.trim_end().len().max(indent);
     let mistake = Places::new(text, file_name).mistake(&at, format!("this is a configuration of {system}"));
-    mistake.expecting(
-        "one of vanward, in TOML: [[listen]] with an address, [[route]] with what it matches, and [upstream.NAME] with \
-         servers; `vanward help run` shows the smallest",
-    )
+    let adapted =
+        (system == "nginx").then(|| format!("`vanward adapt nginx {file_name}` makes one of vanward of it"));
+    let expected = "one of vanward, in TOML: [[listen]] with an address, [[route]] with what it matches, and \
+                    [upstream.NAME] with servers; `vanward help run` shows the smallest";
+    mistake.expecting(expected).hinting(adapted)
 }

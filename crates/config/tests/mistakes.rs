@@ -735,15 +735,14 @@ fn a_file_of_another_proxy_is_one_mistake() {
     let nginx = "http {\n  server {\n    listen 80;\n    location / { proxy_pass http://a; }\n  }\n}\n";
     let mistakes = config::parse(nginx, "nginx.conf").expect_err("it is no file of ours");
     assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
-    assert!(
-        mistakes[0]
-            .to_string()
-            .starts_with("nginx.conf:1:1: this is a configuration of nginx; expected one of vanward")
-    );
+    let said = "nginx.conf:1:1: this is a configuration of nginx; `vanward adapt nginx nginx.conf` makes one of vanward of \
+                it; expected one of vanward, in TOML: ";
+    assert!(mistakes[0].to_string().starts_with(said), "{}", mistakes[0]);
     assert_eq!(mistakes[0].shown(), "    1 | http {\n      | ^^^^^^\n");
     let traefik = "[entryPoints.web]\naddress = \":80\"\n[http.routers.a]\nrule = \"Host(`a`)\"\n";
     let mistakes = config::parse(traefik, "traefik.toml").expect_err("it is no file of ours");
     assert_eq!((mistakes.len(), mistakes[0].message.as_str()), (1, "this is a configuration of Traefik"));
+    assert_eq!(mistakes[0].hint, None, "there is no such conversion yet");
 }
 
 #[test]
