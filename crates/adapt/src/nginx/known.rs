@@ -146,9 +146,15 @@ const ROWS: &[Row] = &[
         "",
     ),
     Row(
-        &["keepalive", "keepalive_requests", "proxy_socket_keepalive", "zone", "queue", "ntlm"],
+        &["keepalive", "proxy_socket_keepalive", "zone", "queue", "ntlm"],
         NeedsNothing,
         "connections to servers are kept and all workers know how servers stand: `pool` of [upstream.NAME]",
+        "",
+    ),
+    Row(
+        &["keepalive_requests"],
+        NeedsNothing,
+        "a connection serves any number of requests: `requests_per_connection` of [limits] bounds those of clients",
         "",
     ),
     Row(
