@@ -103,7 +103,11 @@ fn costs_little(
 
 /// As many requests as there may be at once.
 fn ask_all(client: &mut RawClient, method: &str, path: &str, fields: &str, ends: bool) -> Vec<StreamId> {
-    (0..STREAMS).map(|_| client.asks(method, path, fields, ends)).collect()
+    let mut streams = Vec::new();
+    while streams.len() < STREAMS && !client.quic.is_closed() {
+        streams.push(client.asks(method, path, fields, ends));
+    }
+    streams
 }
 
 /// A client's window that never ends.
@@ -190,7 +194,8 @@ fn heads(server: SocketAddr) {
         section.push(0x80);
         let head = [&head(0x1, section.len())[..], &section].concat();
         for _ in 0..STREAMS {
-            let stream = client.open();
+            // The proxy may have ended the connection for so many mistakes.
+            let Some(stream) = client.quic.streams().open(Dir::Bi) else { break };
             client.write(stream, &head);
             client.turn();
         }
@@ -199,7 +204,8 @@ fn heads(server: SocketAddr) {
     costs_little(("heads that never end", LIMIT), server, endless, |client, proxy| {
         let head = [&[0x1][..], &varint(60_000), &[0, 0, 0x27, 0xff, 0x7f]].concat();
         for _ in 0..STREAMS {
-            let stream = client.open();
+            // The proxy may have ended the connection for so many mistakes.
+            let Some(stream) = client.quic.streams().open(Dir::Bi) else { break };
             client.write(stream, &head);
             client.write(stream, &[b'x'; 30_000]);
             client.turn();
