@@ -1,13 +1,11 @@
 //! What a hostile connection of HTTP/2 may cost: less than 1 MiB, whatever it does; and what servers may send that nobody
 //! takes. Alone in its process, as it counts what every thread but its own holds.
 
-#![allow(unsafe_code, reason = "an allocator that counts can be installed in no other way")]
+/// What the proxy's threads hold.
+mod counting;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use config::{Protocol, Settings};
 use control::Running;
@@ -15,44 +13,7 @@ use testkit::http2::frame::{INITIAL_WINDOW_SIZE, WINDOW, data, headers, last_hea
 use testkit::http2::{End, frame};
 use testkit::scene::valid;
 
-struct Counting;
-
-/// Bytes that the proxy's threads hold.
-static HELD: AtomicIsize = AtomicIsize::new(0);
-/// The most of them since this was set last.
-static MOST: AtomicIsize = AtomicIsize::new(0);
-
-thread_local! {
-    /// Whether this is a thread of the test's, which does not count.
-    static IS_OURS: Cell<bool> = const { Cell::new(false) };
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn count(bytes: isize) {
-    if !IS_OURS.get() {
-        let held = HELD.fetch_add(bytes, Relaxed) + bytes;
-        MOST.fetch_max(held, Relaxed);
-    }
-}
-
-// SAFETY: every call goes to the system's allocator unchanged; `realloc` and `alloc_zeroed` come here by default.
-unsafe impl GlobalAlloc for Counting {
-    // SAFETY: it is the trait's contract that the caller keeps.
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
-        // SAFETY: the caller keeps to `alloc`'s contract, which is the system's.
-        unsafe { System.alloc(layout) }
-    }
-
-    // SAFETY: as for `alloc`.
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
-        // SAFETY: `pointer` came from `alloc` above, thus from the system.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use counting::{HELD, MOST, serve, show};
 
 /// What one connection may cost.
 const LIMIT: isize = 1 << 20;
@@ -61,36 +22,7 @@ const STREAMS: u32 = 100;
 const QUIET_ROUNDS: u32 = 20;
 /// What a server may send on a stream before anything of it is taken.
 const STREAM_WINDOW: isize = 64 * 1024;
-const BODY_BYTES: usize = 4 << 20;
 const GET: &str = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n";
-
-/// A server of HTTP/1.1: `/` is a large page, `/never` has no answer, and bodies are never read.
-fn serve(listener: TcpListener) {
-    IS_OURS.set(true);
-    for stream in listener.incoming() {
-        std::thread::spawn(move || answer(stream.expect("the proxy connects")));
-    }
-}
-
-fn answer(mut stream: TcpStream) {
-    IS_OURS.set(true);
-    let mut head = vec![0; 128 * 1024];
-    let mut len = 0;
-    while !head[..len].windows(4).any(|window| window == b"\r\n\r\n") {
-        match stream.read(&mut head[len..]) {
-            Ok(count) if count > 0 => len += count,
-            _ => return,
-        }
-    }
-    if head.starts_with(b"GET / ") {
-        let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
-        let _ = stream.write_all(&vec![b'x'; BODY_BYTES]);
-    }
-    // Until the proxy closes: not a byte of a body is read.
-    while stream.peek(&mut [0]).is_ok_and(|count| count > 0) {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-}
 
 /// A connection to a fresh proxy does something, and may have cost only so much.
 fn costs_little(
@@ -126,11 +58,6 @@ fn costs_little(
     assert!(most < LIMIT, "{name}: {most} bytes");
 }
 
-#[allow(clippy::print_stderr, reason = "the figures themselves")]
-fn show(text: &str) {
-    eprintln!("{text}");
-}
-
 /// A proxy, and a connection to it that does no harm.
 struct Observed {
     running: Running,
@@ -160,10 +87,7 @@ impl Observed {
 
 #[test]
 fn a_hostile_connection_costs_less_than_a_mebibyte() {
-    IS_OURS.set(true);
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
-    let server = listener.local_addr().expect("it listens");
-    std::thread::spawn(|| serve(listener));
+    let server = serve();
     responses_that_are_not_taken(server);
     heads(server);
     bodies(server);

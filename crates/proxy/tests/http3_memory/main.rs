@@ -2,6 +2,7 @@
 //! own holds. A hundred requests take 1 MiB by themselves in a build without optimisation, whose tasks are larger.
 
 /// What the proxy's threads hold.
+#[path = "../counting/mod.rs"]
 mod counting;
 
 use std::net::SocketAddr;
