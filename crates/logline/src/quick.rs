@@ -54,9 +54,7 @@ impl Quick {
         let (Step::Close, members) = steps.split_last()? else { return None };
         let members = members.iter().filter(|step| !matches!(step, Step::Text(text) if **text == *b"{"));
         let member = |step: &Step| match step {
-            Step::Member { key, field, is_hidden: false } if is_known(field, masks) => {
-                Member::new(key, field)
-            }
+            Step::Member { key, field, is_hidden: false } => Member::new(key, field, form(field, masks)?),
             _ => None,
         };
         members.map(member).collect::<Option<_>>().map(Self)
@@ -84,13 +82,23 @@ impl Quick {
     }
 }
 
-/// Whether a field is written here. Only what is as it is in the entry, or made of a few digits.
-fn is_known(field: &Field, masks: &Masks) -> bool {
+/// What a value is in JSON.
+#[derive(Clone, Copy)]
+enum Form {
+    Text,
+    Number,
+}
+
+/// The form of a field that is written here: only what is as it is in the entry, or made of a few digits.
+fn form(field: &Field, masks: &Masks) -> Option<Form> {
     match field {
         // Their queries may be hidden.
-        Field::Target | Field::Referer => masks.query == Query::Full,
-        Field::Time(clock) => *clock == Clock::Rfc3339,
-        Field::Client
+        Field::Target | Field::Referer if masks.query != Query::Full => None,
+        Field::Time(clock) if *clock != Clock::Rfc3339 => None,
+        Field::Target
+        | Field::Referer
+        | Field::Time(_)
+        | Field::Client
         | Field::Method
         | Field::Path
         | Field::Version
@@ -100,47 +108,35 @@ fn is_known(field: &Field, masks: &Masks) -> bool {
         | Field::User
         | Field::RequestId
         | Field::UserAgent
-        | Field::Status
         | Field::Cause
+        | Field::Route
+        | Field::Upstream
+        | Field::Server
+        | Field::Cache
+        | Field::Listener => Some(Form::Text),
+        Field::Status
         | Field::BodyBytesSent
         | Field::BytesSent
         | Field::BytesReceived
+        | Field::Retries
         | Field::Duration(_)
         | Field::Held(_)
         | Field::FirstByte(_)
         | Field::UpstreamConnect(_)
         | Field::UpstreamFirstByte(_)
         | Field::UpstreamTotal(_)
-        | Field::Queued(_)
-        | Field::Route
-        | Field::Upstream
-        | Field::Server
-        | Field::Retries
-        | Field::Cache
-        | Field::Listener => true,
-        _ => false,
+        | Field::Queued(_) => Some(Form::Number),
+        _ => None,
     }
 }
 
 impl Member {
     /// `key` is the name with its quotes and the colon.
-    fn new(key: &[u8], field: &Field) -> Option<Self> {
-        let is_number = matches!(
-            field,
-            Field::Status
-                | Field::BodyBytesSent
-                | Field::BytesSent
-                | Field::BytesReceived
-                | Field::Retries
-                | Field::Duration(_)
-                | Field::Held(_)
-                | Field::FirstByte(_)
-                | Field::UpstreamConnect(_)
-                | Field::UpstreamFirstByte(_)
-                | Field::UpstreamTotal(_)
-                | Field::Queued(_)
-        );
-        let quote: &[u8] = if is_number { b"" } else { b"\"" };
+    fn new(key: &[u8], field: &Field, form: Form) -> Option<Self> {
+        let quote: &[u8] = match form {
+            Form::Text => b"\"",
+            Form::Number => b"",
+        };
         let written = [b",", key, quote].concat();
         let mut key = [0; KEY_ROOM];
         key.get_mut(..written.len())?.copy_from_slice(&written);
