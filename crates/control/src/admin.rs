@@ -178,14 +178,9 @@ async fn reload(State(control): State<Weak<Control>>) -> Response {
 async fn amend(
     State(control): State<Weak<Control>>,
     Segments(amendment): Segments<String>,
-    Sent(body): Sent,
+    Order(order): Order<ServerOrder>,
 ) -> Response {
-    let ServerOrder { server, upstream, weight } = match serde_json::from_slice(&body) {
-        Ok(order) => order,
-        Err(error) => {
-            return refused(StatusCode::BAD_REQUEST, &format!("the body is invalid: {error}"));
-        }
-    };
+    let ServerOrder { server, upstream, weight } = order;
     let amendment = match (amendment.as_str(), weight) {
         ("drain", None) => Amendment::Drain,
         ("restore", None) => Amendment::Restore,
@@ -231,6 +226,24 @@ impl<S: Send + Sync> FromRequest<S> for Sent {
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
         let body = Bytes::from_request(request, state).await;
         body.map(Self).map_err(|rejection| refused(rejection.status(), &rejection.body_text()))
+    }
+}
+
+/// What the body orders, as a JSON object.
+pub(crate) struct Order<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Order<T> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        let Sent(body) = Sent::from_request(request, state).await?;
+        let invalid = |why: String| refused(StatusCode::BAD_REQUEST, &format!("the body is invalid: {why}"));
+        // Of an array serde would take the values in the order of the fields.
+        match body.trim_ascii_start().first() {
+            Some(b'{') => serde_json::from_slice(&body).map(Self).map_err(|error| invalid(error.to_string())),
+            Some(_) => Err(invalid("it is not a JSON object, in braces".to_owned())),
+            None => Err(invalid("it is empty; expected a JSON object".to_owned())),
+        }
     }
 }
 
@@ -328,6 +341,42 @@ mod tests {
             assert_eq!(status, expected, "{method} {place}: {told}");
             assert!(told["error"].is_string(), "{method} {place}: {told}");
         }
+    }
+
+    #[test]
+    fn what_orders_something_is_a_json_object() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let socket = folder.path().join("admin");
+        let (_proxy, _) = run(&socket);
+        for place in [
+            "/servers/drain",
+            "/cache/purge",
+            "/cache/explain",
+            "/certificates/renew",
+            "/maintenance/on",
+            "/maintenance/off",
+            "/routes/explain",
+            "/shaping",
+        ] {
+            for (body, expected) in [
+                ("", "it is empty"),
+                (" \n", "it is empty"),
+                // With defaults for all fields this would be an order of nothing.
+                ("[]", "not a JSON object"),
+                ("[\"GET\", \"/\"]", "not a JSON object"),
+                ("null", "not a JSON object"),
+                ("{", "EOF"),
+            ] {
+                let (status, told) = ask(&socket, "POST", place, body);
+                assert_eq!(status, 400, "{place} {body:?}: {told}");
+                let error = told["error"].as_str().unwrap_or_default();
+                assert!(
+                    error.starts_with("the body is invalid: ") && error.contains(expected),
+                    "{place} {body:?}: {told}"
+                );
+            }
+        }
+        assert_eq!(ask(&socket, "POST", "/routes/explain", " {}").0, 200);
     }
 
     /// An upstream of HTTP with a server that speaks none would be no valid configuration.

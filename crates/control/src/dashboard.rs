@@ -22,7 +22,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
-use crate::admin::{self, Sent, ending, json, maintenance, refused};
+use crate::admin::{self, Order, ending, json, maintenance, refused};
 use crate::change::Control;
 use gate::Gate;
 
@@ -140,11 +140,9 @@ async fn configuration(State(control): State<Weak<Control>>) -> Response {
 }
 
 /// A page for maintenance would be any file that the proxy can read.
-async fn begin_maintenance(state: State<Weak<Control>>, Sent(body): Sent) -> Response {
-    match serde_json::from_slice(&body) {
-        Ok(MaintenanceOrder { page: Some(_), .. }) => {
-            refused(StatusCode::FORBIDDEN, "a page is named only by `vanward maintenance` and the file")
-        }
-        _ => maintenance::begin(state, Sent(body)).await,
+async fn begin_maintenance(state: State<Weak<Control>>, Order(order): Order<MaintenanceOrder>) -> Response {
+    if order.page.is_some() {
+        return refused(StatusCode::FORBIDDEN, "a page is named only by `vanward maintenance` and the file");
     }
+    maintenance::begin(state, Order(order)).await
 }

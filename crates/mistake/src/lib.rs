@@ -6,6 +6,8 @@
 
 /// The valid name nearest to a misspelt one.
 mod nearest;
+/// Passwords of URLs, which nothing shows.
+mod password;
 
 use std::fmt;
 use std::ops::Range;
@@ -47,6 +49,8 @@ pub struct Excerpt {
 /// The most characters of a line that are shown, including the ones before the marked place.
 const SHOWN_MAX: usize = 100;
 const SHOWN_BEFORE_MAX: usize = 60;
+/// Characters on either side of the marked place that are looked at for passwords.
+const READ_MAX: usize = 4096;
 
 impl Mistake {
     /// Adds what is expected.
@@ -84,7 +88,7 @@ impl Mistake {
             let word = if nearest.is_some() { "Expected" } else { "expected" };
             sentence += &format!("{ends}{word} {expected}");
         }
-        sentence
+        password::without(&sentence)
     }
 
     /// The line with carets below the marked characters; empty if there is no line to show.
@@ -166,22 +170,23 @@ impl<'t> Places<'t> {
     }
 }
 
-/// The part of a line to show: the end of `before`, then `marked`, then the start of `behind`. A line may be as long as
-/// the file, so only the part that is shown is read.
+/// The part of a line to show: the end of `before`, then `marked`, then the start of `behind`, with passwords of URLs masked.
+/// A line may be as long as the file, so only what is near the marked place is read.
 fn excerpt(before: &str, behind: &str, marked: &str) -> Excerpt {
     let plain = |character: char| if character.is_control() { ' ' } else { character };
     let in_line = |character: &char| !matches!(character, '\n' | '\r');
-    let mut shown: Vec<char> = before.chars().rev().take(SHOWN_BEFORE_MAX).map(plain).collect();
-    shown.reverse();
-    if shown.first() == Some(&'\u{feff}') {
-        shown.remove(0);
-    }
-    let before = shown.len();
-    shown.extend(behind.chars().take_while(in_line).take(SHOWN_MAX - before).map(plain));
-    let marked = marked.chars().take(SHOWN_MAX).take_while(in_line).count();
-    let room = (shown.len() - before).max(1);
-    let text: String = shown.into_iter().collect();
-    Excerpt { text: text.trim_end().to_owned(), before, marked: marked.clamp(1, room) }
+    let before = before.trim_start_matches('\u{feff}');
+    let mut near: Vec<char> = before.chars().rev().take(READ_MAX).map(plain).collect();
+    near.reverse();
+    let start = near.len();
+    near.extend(behind.chars().take_while(in_line).take(READ_MAX).map(plain));
+    let end = start + marked.chars().take(READ_MAX).take_while(in_line).count();
+    let (masked, [start, end]) = password::masked(&near, [start, end]);
+    let first = start.saturating_sub(SHOWN_BEFORE_MAX);
+    let shown = &masked[first..masked.len().min(first + SHOWN_MAX)];
+    let (before, room) = (start - first, (first + shown.len() - start).max(1));
+    let text: String = shown.iter().collect();
+    Excerpt { text: text.trim_end().to_owned(), before, marked: (end - start).clamp(1, room) }
 }
 
 #[cfg(test)]
@@ -226,6 +231,28 @@ mod tests {
         let (line, carets) = shown.split_once('\n').unwrap();
         assert_eq!(line.find("adress"), carets.find("^^^^^^"));
         assert!(line.len() < 120, "{line}");
+    }
+
+    #[test]
+    fn passwords_of_urls_are_neither_in_excerpts_nor_in_sentences() {
+        let line = "servers = [\"http://user:secret@host/\", \"htp://other\"]\n";
+        let places = Places::new(line, "f");
+        let of = |part: &str| {
+            let start = line.find(part).unwrap();
+            places.mistake(&(start..start + part.len()), format!("{part} is wrong"))
+        };
+        let masked = "    1 | servers = [\"http://user:***@host/\", \"htp://other\"]\n";
+        let behind = format!("      | {}^^^\n", " ".repeat(37));
+        assert_eq!(of("htp").shown(), format!("{masked}{behind}"));
+        assert_eq!(of("htp").column, 41, "where it is in the file");
+        let whole = of("http://user:secret@host/");
+        assert_eq!(whole.shown(), format!("{masked}      | {}{}\n", " ".repeat(12), "^".repeat(21)));
+        assert_eq!(whole.to_string(), "f:1:13: http://user:***@host/ is wrong");
+        // A place within the password is that of the mask.
+        assert_eq!(of("cret").shown(), format!("{masked}      | {}^^^\n", " ".repeat(24)));
+        let far = format!("\"redis://:{}@host\" x", "p".repeat(2000));
+        let shown = Places::new(&far, "f").mistake(&(far.len() - 1..far.len()), "").shown();
+        assert_eq!(shown, format!("    1 | \"redis://:***@host\" x\n      | {}^\n", " ".repeat(20)));
     }
 
     #[test]

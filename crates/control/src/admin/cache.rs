@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use tokio::sync::oneshot;
 
-use super::{Sent, elsewhere, ending, json, refused};
+use super::{Order, elsewhere, ending, json, refused};
 use crate::change::Control;
 use proxy::cache::{Purging, Question};
 
@@ -25,13 +25,10 @@ fn named(order: &PurgeOrder) -> Result<Vec<Named>, NotNamed> {
 }
 
 /// Explains how the cache would answer a GET, and why the last one was a miss.
-pub(super) async fn explain(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
-    let ExplainOrder { url, headers } = match serde_json::from_slice(&body) {
-        Ok(order) => order,
-        Err(error) => {
-            return refused(StatusCode::BAD_REQUEST, &format!("the body is invalid: {error}"));
-        }
-    };
+pub(super) async fn explain(
+    State(control): State<Weak<Control>>,
+    Order(ExplainOrder { url, headers }): Order<ExplainOrder>,
+) -> Response {
     let Some(control) = control.upgrade() else { return ending() };
     let plan = control.plan();
     match Question::of(&plan, &url, &headers).and_then(|question| question.answer(&plan)) {
@@ -41,13 +38,7 @@ pub(super) async fn explain(State(control): State<Weak<Control>>, Sent(body): Se
 }
 
 /// Purges the named responses. If a name is invalid, nothing is purged.
-pub(super) async fn purge(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
-    let order: PurgeOrder = match serde_json::from_slice(&body) {
-        Ok(order) => order,
-        Err(error) => {
-            return refused(StatusCode::BAD_REQUEST, &format!("the body is invalid: {error}"));
-        }
-    };
+pub(super) async fn purge(State(control): State<Weak<Control>>, Order(order): Order<PurgeOrder>) -> Response {
     let named = match named(&order) {
         Ok(named) if named.is_empty() => {
             return refused(

@@ -9,7 +9,7 @@ use axum::response::Response;
 use telemetry::message;
 use tls::{CertificateInUse, Source};
 
-use super::{Sent, ending, json, refused};
+use super::{Order, ending, json, refused};
 use crate::acme;
 use crate::change::Control;
 
@@ -82,11 +82,10 @@ pub(super) async fn list(State(control): State<Weak<Control>>) -> Response {
     }
 }
 
-pub(super) async fn renew(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
-    let RenewalOrder { name, revoke } = match serde_json::from_slice(&body) {
-        Ok(order) => order,
-        Err(error) => return refused(StatusCode::BAD_REQUEST, &format!("the body is invalid: {error}")),
-    };
+pub(super) async fn renew(
+    State(control): State<Weak<Control>>,
+    Order(RenewalOrder { name, revoke }): Order<RenewalOrder>,
+) -> Response {
     let Some(control) = control.upgrade() else { return ending() };
     if !control.acme.renew(&name, revoke) {
         let error = format!("{name} is not the name of an automatic certificate");

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use telemetry::message;
 
-use super::{Sent, elsewhere, ending, json, refused, shaping};
+use super::{Order, elsewhere, ending, json, shaping};
 use crate::change::Control;
 
 /// The routes that are under maintenance, or that a command has taken out of it.
@@ -23,19 +23,21 @@ pub(super) async fn list(State(control): State<Weak<Control>>) -> Response {
     }
 }
 
-pub(crate) async fn begin(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
-    switch(control, &body, true).await
+pub(crate) async fn begin(
+    State(control): State<Weak<Control>>,
+    Order(order): Order<MaintenanceOrder>,
+) -> Response {
+    switch(control, order, true).await
 }
 
-pub(super) async fn end(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
-    switch(control, &body, false).await
+pub(super) async fn end(
+    State(control): State<Weak<Control>>,
+    Order(order): Order<MaintenanceOrder>,
+) -> Response {
+    switch(control, order, false).await
 }
 
-async fn switch(control: Weak<Control>, body: &[u8], begins: bool) -> Response {
-    let order: MaintenanceOrder = match serde_json::from_slice(body) {
-        Ok(order) => order,
-        Err(error) => return refused(StatusCode::BAD_REQUEST, &format!("the body is invalid: {error}")),
-    };
+async fn switch(control: Weak<Control>, order: MaintenanceOrder, begins: bool) -> Response {
     match elsewhere(control, move |control| control.switch_maintenance(&order, begins)).await {
         Some(Ok(routes)) => {
             let what = if begins { "is under maintenance" } else { "is served again" };

@@ -8,18 +8,15 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::json;
 
-use super::{Sent, elsewhere, ending, json, refused};
+use super::{Order, elsewhere, ending, json, refused};
 use crate::change::Control;
 use crate::route_explained::explain_route;
 
 /// Explains which route of the configuration in force a request takes. Sends nothing.
-pub(super) async fn explain(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
-    let order: RouteOrder = match serde_json::from_slice(&body) {
-        Ok(order) => order,
-        Err(error) => {
-            return refused(StatusCode::BAD_REQUEST, &format!("the body is invalid: {error}"));
-        }
-    };
+pub(super) async fn explain(
+    State(control): State<Weak<Control>>,
+    Order(order): Order<RouteOrder>,
+) -> Response {
     // A configuration may have thousands of routes.
     match elsewhere(control, move |control| explain_route(&control.plan().config, &order)).await {
         Some(Ok(explained)) => {

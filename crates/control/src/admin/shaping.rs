@@ -11,7 +11,7 @@ use axum::response::Response;
 use config::{Bandwidth, Bandwidths, Link};
 use shape::Delay;
 
-use super::{Segments, Sent, elsewhere, ending, json, refused};
+use super::{Order, Segments, elsewhere, ending, json, refused};
 use crate::change::{AmendError, Control};
 use crate::runtime_overrides::{MaintenanceRefusal, ReshapeRefusal};
 
@@ -79,13 +79,10 @@ pub(super) async fn list(State(control): State<Weak<Control>>) -> Response {
     }
 }
 
-pub(super) async fn change(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
-    let order: ShapingOrder = match serde_json::from_slice(&body) {
-        Ok(order) => order,
-        Err(error) => {
-            return refused(StatusCode::BAD_REQUEST, &format!("the body is invalid: {error}"));
-        }
-    };
+pub(super) async fn change(
+    State(control): State<Weak<Control>>,
+    Order(order): Order<ShapingOrder>,
+) -> Response {
     match elsewhere(control, move |control| control.reshape(&order)).await {
         Some(Ok(named)) => {
             let PlaceNamed { place, name } = &named;
