@@ -319,13 +319,15 @@ impl Service {
 }
 
 /// Drivers that configure HTTP/3.
-const HTTP3: [&str; 7] = [
+const HTTP3: [&str; 9] = [
     direct::DRIVER.name,
     target::DRIVER.name,
     vanward::DRIVER.name,
     nginx::DRIVER.name,
     haproxy::DRIVER.name,
     caddy::DRIVER.name,
+    h2o::DRIVER.name,
+    envoy::DRIVER.name,
     traefik::DRIVER.name,
 ];
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use report::results::{File, Role, Version};
 
 use super::{Driver, Installed, Launch, Service, text};
+use crate::certificate::Certificate;
 use crate::error::Error;
 
 /// Driver that runs `envoy` in the foreground.
@@ -53,27 +54,22 @@ fn program(found: &Path) -> PathBuf {
 }
 
 fn configuration(service: &Service) -> String {
-    let address = |at: &std::net::SocketAddr| {
-        format!("{{socket_address: {{address: \"{}\", port_value: {}}}}}", at.ip(), at.port())
+    let address = |at: &std::net::SocketAddr, protocol: &str| {
+        let (address, port) = (at.ip(), at.port());
+        format!("{{socket_address: {{{protocol}address: \"{address}\", port_value: {port}}}}}")
     };
-    let (protocol, codec) = match service.version {
-        Version::Http1 => ("http/1.1", "HTTP1"),
-        // HTTP/3 was refused.
-        Version::Http2 | Version::Http3 => ("h2", "HTTP2"),
+    let (codec, listen, more) = match service.version {
+        Version::Http1 => ("HTTP1", address(&service.listen, ""), ""),
+        Version::Http2 => ("HTTP2", address(&service.listen, ""), ""),
+        Version::Http3 => (
+            "HTTP3",
+            address(&service.listen, "protocol: UDP, "),
+            "    udp_listener_config: {quic_options: {}, downstream_socket_config: {prefer_gro: true}}\n",
+        ),
     };
-    let tls = service.tls.as_ref().map_or_else(String::new, |tls| {
-        format!(
-            "\n      transport_socket:\n        name: envoy.transport_sockets.tls\n        typed_config:\n\
-             \x20         \"@type\": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext\n\
-             \x20         common_tls_context:\n            alpn_protocols: [{protocol}]\n\
-             \x20           tls_params: {{tls_minimum_protocol_version: TLSv1_3}}\n            tls_certificates:\n\
-             \x20           - certificate_chain: {{filename: {}}}\n              private_key: {{filename: {}}}",
-            text(&tls.certificate),
-            text(&tls.key)
-        )
-    });
+    let tls = service.tls.as_ref().map_or_else(String::new, |tls| transport(service.version, tls));
     let mut out = format!(
-        "static_resources:\n  listeners:\n  - address: {}\n    filter_chains:\n    - filters:\n\
+        "static_resources:\n  listeners:\n  - address: {listen}\n{more}    filter_chains:\n    - filters:\n\
          \x20     - name: envoy.filters.network.http_connection_manager\n        typed_config:\n\
          \x20         \"@type\": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager\n\
          \x20         stat_prefix: lab\n          codec_type: {codec}\n          generate_request_id: false\n\
@@ -84,11 +80,36 @@ fn configuration(service: &Service) -> String {
          \x20             suppress_envoy_headers: true{tls}\n  clusters:\n  - name: origins\n    type: STATIC\n\
          \x20   lb_policy: ROUND_ROBIN\n    circuit_breakers:\n\
          \x20     thresholds: [{{max_connections: 100000, max_pending_requests: 100000, max_requests: 100000}}]\n\
-         \x20   load_assignment:\n      cluster_name: origins\n      endpoints:\n      - lb_endpoints:\n",
-        address(&service.listen)
+         \x20   load_assignment:\n      cluster_name: origins\n      endpoints:\n      - lb_endpoints:\n"
     );
     for origin in &service.origins {
-        let _ = writeln!(out, "        - endpoint: {{address: {}}}", address(origin));
+        let _ = writeln!(out, "        - endpoint: {{address: {}}}", address(origin, ""));
     }
     out
+}
+
+/// The socket of a filter chain: TLS, or QUIC with the TLS in it.
+fn transport(version: Version, tls: &Certificate) -> String {
+    let context = |indent: &str, protocol: &str| {
+        format!(
+            "{indent}common_tls_context:\n{indent}  alpn_protocols: [{protocol}]\n\
+             {indent}  tls_params: {{tls_minimum_protocol_version: TLSv1_3}}\n{indent}  tls_certificates:\n\
+             {indent}  - certificate_chain: {{filename: {}}}\n{indent}    private_key: {{filename: {}}}",
+            text(&tls.certificate),
+            text(&tls.key)
+        )
+    };
+    let (socket, settings) = match version {
+        Version::Http1 => ("tls.v3.DownstreamTlsContext", context("          ", "http/1.1")),
+        Version::Http2 => ("tls.v3.DownstreamTlsContext", context("          ", "h2")),
+        Version::Http3 => (
+            "quic.v3.QuicDownstreamTransport",
+            format!("          downstream_tls_context:\n{}", context("            ", "h3")),
+        ),
+    };
+    let kind = if version == Version::Http3 { "quic" } else { "tls" };
+    format!(
+        "\n      transport_socket:\n        name: envoy.transport_sockets.{kind}\n        typed_config:\n\
+         \x20         \"@type\": type.googleapis.com/envoy.extensions.transport_sockets.{socket}\n{settings}"
+    )
 }

@@ -1,8 +1,8 @@
-//! Driver of H2O. Its release 2.2 supports one origin per path, and no TLS 1.3.
+//! Driver of H2O. Its release 2.2 supports one origin per path, and neither TLS 1.3 nor HTTP/3.
 
 use std::path::Path;
 
-use report::results::{File, Role};
+use report::results::{File, Role, Version};
 
 use super::{Driver, Installed, Launch, Service, refuse, text};
 use crate::error::Error;
@@ -27,7 +27,11 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     service.passes_on_only(DRIVER.name)?;
     service.is_http1_or_tls(DRIVER.name)?;
     let is_old = installed.version.starts_with("2.2.");
-    refuse(DRIVER.name, (is_old && service.tls.is_some()).then_some("TLS 1.3: this release has none"))?;
+    let lacks = match service.version {
+        Version::Http3 => "HTTP/3: this release has none",
+        Version::Http1 | Version::Http2 => "TLS 1.3: this release has none",
+    };
+    refuse(DRIVER.name, (is_old && service.tls.is_some()).then_some(lacks))?;
     let origin = service.only_origin(DRIVER.name)?;
     let user = if rustix::process::geteuid().is_root() { "user: root\n" } else { "" };
     let ssl = service.tls.as_ref().map_or_else(String::new, |tls| {
@@ -37,10 +41,12 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
             text(&tls.key)
         )
     });
+    // HTTP/3 has a socket of UDP, of which each thread has its own.
+    let quic = if service.version == Version::Http3 { "  type: quic\n" } else { "" };
     let configuration = format!(
         "num-threads: {}\nmax-connections: 8192\n{user}pid-file: {}\nerror-log: /dev/stderr\nhttp1-request-timeout: 75\n\
          proxy.timeout.keepalive: 75000\nproxy.emit-x-forwarded-headers: OFF\nproxy.emit-via-header: OFF\n\
-         listen:\n  host: {}\n  port: {}\n{ssl}hosts:\n  default:\n    paths:\n      \"/\":\n\
+         listen:\n{quic}  host: {}\n  port: {}\n{ssl}hosts:\n  default:\n    paths:\n      \"/\":\n\
          \x20       proxy.reverse.url: \"http://{origin}/\"\n",
         service.workers,
         text(&folder.join("h2o.pid")),

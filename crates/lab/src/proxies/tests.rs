@@ -137,7 +137,8 @@ fn streams_are_passed_on_by_who_can_and_refused_by_others_with_their_name() {
 fn http_3_is_configured_for_who_has_it_and_refused_for_others_with_their_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let tls = Some(certificate(folder.path()));
-    let service = Service { version: Version::Http3, tls, ..service(1, true) };
+    let origins = vec!["127.0.0.1:18081".parse().expect("an address")];
+    let service = Service { version: Version::Http3, tls, origins, ..service(1, true) };
     for mut peer in every_peer() {
         peer.build = "--with-http_ssl_module --with-http_v3_module +QUIC +QUIC_OPENSSL_COMPAT".to_owned();
         let told = peer.configure(&service, Path::new("/f"));
@@ -146,6 +147,8 @@ fn http_3_is_configured_for_who_has_it_and_refused_for_others_with_their_name() 
             "nginx" => " reuseport quic;",
             "haproxy" => "alpn h3",
             "caddy" => "default_sni 127.0.0.1\n    servers {\n        protocols h1 h2 h3",
+            "h2o" => "listen:\n  type: quic\n  host: 127.0.0.1\n",
+            "envoy" => "codec_type: HTTP3",
             "traefik" => "http3: {}",
             _ => {
                 let refused = told.expect_err("nothing is configured for it").to_string();
@@ -157,6 +160,11 @@ fn http_3_is_configured_for_who_has_it_and_refused_for_others_with_their_name() 
         peer.build = "--with-http_ssl_module -QUIC".to_owned();
         if matches!(peer.driver.name, "nginx" | "haproxy") {
             assert!(peer.configure(&service, Path::new("/f")).is_err(), "this build has none");
+        }
+        if peer.driver.name == "h2o" {
+            peer.version = "2.2.5".to_owned();
+            let refused = peer.configure(&service, Path::new("/f")).expect_err("2.3 is the first with QUIC");
+            assert!(refused.to_string().contains("HTTP/3: this release has none"), "{refused}");
         }
     }
 }
