@@ -15,6 +15,23 @@ pub enum Framed {
     Chunked,
 }
 
+/// The framing of a body whose length is unknown. It is the last line of a head.
+const CHUNKED: &[u8] = b"transfer-encoding: chunked\r\n";
+
+/// Whether a request, as text, has a method for which a body means nothing (RFC 9110 §9.3.1, §9.3.2, §9.3.5).
+pub fn rarely_has_body(request: &[u8]) -> bool {
+    [&b"GET "[..], b"HEAD ", b"DELETE "].iter().any(|method| request.starts_with(method))
+}
+
+/// Takes the framing out of a head with a body of unknown length, which the text ends with: there is no body after all.
+pub fn take_back_body(text: &mut Vec<u8>) {
+    const END: &[u8] = b"\r\n";
+    if let Some(rest) = text.strip_suffix(END).and_then(|lines| lines.strip_suffix(CHUNKED)) {
+        text.truncate(rest.len());
+        text.extend_from_slice(END);
+    }
+}
+
 /// Why fields form no valid head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfit {
@@ -378,7 +395,7 @@ impl Fields {
             Some(_) => return Err(Unfit::Malformed),
             None if has_ended || self.content_length.is_some() => Framed::Raw,
             None => {
-                out.extend_from_slice(b"transfer-encoding: chunked\r\n");
+                out.extend_from_slice(CHUNKED);
                 Framed::Chunked
             }
         };

@@ -13,7 +13,7 @@ use crate::flood::{Counts, Flood, FloodLimits};
 use crate::frame::{self, CONTROL_STREAM, DECODER_STREAM, ENCODER_STREAM, GOAWAY, SETTINGS};
 use crate::priority::Priority;
 use crate::settings::Settings;
-use crate::stream::{Holder, Incoming, Key, Out, Outgoing, Streams};
+use crate::stream::{Holder, Incoming, Key, Out, Outgoing, Stream, Streams};
 use crate::{rules, varint};
 
 /// The ID of a stream of QUIC (RFC 9000 §2.1).
@@ -82,6 +82,8 @@ pub struct Now {
 pub enum Event {
     /// A request has arrived on a new stream, which is held until it is released.
     Opened(Key),
+    /// A request is held back: see [`Connection::end_awaited_since`].
+    AwaitsEnd,
     /// Bytes, or the end, can be read from a stream.
     Readable(Key),
     /// A stream has ended early.
@@ -431,14 +433,33 @@ impl Connection {
         if self.headless == 0 {
             return None;
         }
-        let waits = self.streams.all().filter(|(_, stream)| stream.holder == Holder::Nobody);
-        waits.map(|(_, stream)| stream.since).min()
+        self.streams.all().filter(|(_, stream)| stream.lacks_head()).map(|(_, stream)| stream.since).min()
+    }
+
+    /// The tick at which the oldest stream began whose request is held back until its end has come. A client may send the end
+    /// in a datagram of its own; without it a GET would be one with a body, which no cache answers.
+    pub fn end_awaited_since(&mut self) -> Option<u32> {
+        if self.headless == 0 {
+            return None;
+        }
+        self.streams
+            .all()
+            .filter(|(_, stream)| stream.is_held_for_end())
+            .map(|(_, stream)| stream.since)
+            .min()
+    }
+
+    /// Passes on the requests of streams that began up to this tick and whose end has not come: they have a body.
+    pub fn ends_are_late(&mut self, since: u32) {
+        let is_late = |stream: &Stream| stream.is_held_for_end() && stream.since <= since;
+        let late: Vec<Key> =
+            self.streams.all().filter(|(_, stream)| is_late(stream)).map(|(key, _)| key).collect();
+        late.into_iter().for_each(|key| self.pass_on(key));
     }
 
     /// Resets the streams that began up to this tick and whose head has not come as a whole.
     pub fn heads_are_late(&mut self, since: u32) {
-        let is_late =
-            |stream: &crate::stream::Stream| stream.holder == Holder::Nobody && stream.since <= since;
+        let is_late = |stream: &Stream| stream.lacks_head() && stream.since <= since;
         let late: Vec<Key> =
             self.streams.all().filter(|(_, stream)| is_late(stream)).map(|(key, _)| key).collect();
         for key in late {

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use fields::answer::{Answer, TOO_LARGE, UNTOLD};
 use fields::compose::Encode;
-use fields::message::{Framed, MessageOutline, RequestKind, Unfit};
+use fields::message::{Framed, MessageOutline, RequestKind, Unfit, rarely_has_body, take_back_body};
 use http1::Glimpse;
 
 use crate::code::Code;
@@ -179,6 +179,7 @@ impl Connection {
             DATA if head.len == 0 => Ok(self.floods.count(Flood::EmptyFrames, 1, self.now.second)?),
             DATA => {
                 stream.payload = Payload::Data(head.len);
+                self.pass_on_held(key);
                 Ok(())
             }
             HEADERS if stream.incoming == Incoming::End => Err(rules::NOT_IN_TURN),
@@ -313,10 +314,13 @@ impl Connection {
                 stream.asks_for_upgrade = self.fields.asks_for_upgrade();
                 stream.long_head = long_head;
                 stream.incoming = Incoming::Body;
-                stream.holder = Holder::Path;
                 self.long_heads = long_heads;
-                self.headless -= 1;
-                self.events.push_back(Event::Opened(key));
+                if framed == Framed::Chunked && rarely_has_body(stream.text.get()) {
+                    stream.awaits_end = true;
+                    self.events.push_back(Event::AwaitsEnd);
+                } else {
+                    self.pass_on(key);
+                }
                 return Ok(());
             }
             Err(Unfit::Malformed) => Refusal::Malformed(self.fields.wrong()),
@@ -339,6 +343,20 @@ impl Connection {
                 self.refuse(key, answer, call.as_deref(), wrong);
                 Ok(())
             }
+        }
+    }
+
+    /// Passes on a request.
+    pub(crate) fn pass_on(&mut self, key: Key) {
+        self.streams.change(key).holder = Holder::Path;
+        self.headless -= 1;
+        self.events.push_back(Event::Opened(key));
+    }
+
+    /// Passes on a request that was held back, since its end has not come and something else has.
+    fn pass_on_held(&mut self, key: Key) {
+        if self.streams.at(key).is_held_for_end() {
+            self.pass_on(key);
         }
     }
 
@@ -428,6 +446,7 @@ impl Connection {
 
     /// Trailers have come (RFC 9114 §4.1).
     fn trailers(&mut self, key: Key) -> Result<(), Broken> {
+        self.pass_on_held(key);
         let stream = self.streams.change(key);
         stream.tail.clear();
         if self.fields.trailers(&mut stream.tail).is_err() {
@@ -499,7 +518,11 @@ impl Connection {
             let wrong = format!("the body is {left} bytes shorter than content-length (RFC 9114 §4.1.2)");
             return self.provoked(key, Code::MESSAGE_ERROR, wrong);
         }
-        if stream.framed == Framed::Chunked && stream.tail.is_empty() {
+        if stream.is_held_for_end() {
+            take_back_body(stream.text.tail());
+            stream.framed = Framed::Raw;
+            self.pass_on(key);
+        } else if stream.framed == Framed::Chunked && stream.tail.is_empty() {
             stream.tail.extend_from_slice(b"0\r\n\r\n");
         }
         self.events.push_back(Event::Readable(key));

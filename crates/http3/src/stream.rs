@@ -70,7 +70,7 @@ pub(crate) enum Payload {
 /// Who uses a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holder {
-    /// Nobody yet: the head of the request has not come.
+    /// Nobody yet: the head of the request has not come, or it is held back.
     Nobody,
     /// Whoever was told of it.
     Path,
@@ -114,6 +114,8 @@ pub(crate) struct Stream {
     pub(crate) body: Unread,
     /// The end of a chunked body, trailers included.
     pub(crate) tail: Vec<u8>,
+    /// Whether a request is held back until it is known whether it has a body: its method has none as a rule.
+    pub(crate) awaits_end: bool,
     /// How many bytes of the body are missing, if its length is known.
     pub(crate) content_left: Option<u64>,
     /// How much the head and trailers exceed the size that every stream may use.
@@ -155,6 +157,7 @@ impl Stream {
             text: Unread::default(),
             body: Unread::default(),
             tail: Vec::new(),
+            awaits_end: false,
             content_left: None,
             long_head: 0,
             is_held_back: false,
@@ -163,6 +166,16 @@ impl Stream {
             data_left: 0,
             body_sent: 0,
         }
+    }
+
+    /// Whether the head of its request has not come.
+    pub(crate) fn lacks_head(&self) -> bool {
+        self.holder == Holder::Nobody && !self.awaits_end
+    }
+
+    /// Whether its request is held back until the end has come.
+    pub(crate) fn is_held_for_end(&self) -> bool {
+        self.holder == Holder::Nobody && self.awaits_end
     }
 
     /// Whether what the peer sends is not taken any more.

@@ -372,7 +372,7 @@ impl H3Connection {
                     self.read_quietly(core, stream(id))?;
                 }
                 Event::Prioritized(key) => prioritize(core, key),
-                Event::Begun | Event::GoingAway => self.wake_task(),
+                Event::AwaitsEnd | Event::Begun | Event::GoingAway => self.wake_task(),
             }
         }
         if core.http.as_ref().is_some_and(http3::Connection::has_refused) {
@@ -459,6 +459,11 @@ impl H3Connection {
     /// Takes the requests that were rejected since the last call.
     pub fn take_refused(&self) -> Vec<Refused> {
         self.engine().map(|mut engine| engine.take_refused()).unwrap_or_default()
+    }
+
+    /// Passes on the requests of streams that began up to this tick and whose end has not come.
+    pub fn ends_are_late(&self, since: u32) {
+        self.with(|_, core| core.http.iter_mut().for_each(|http| http.ends_are_late(since)));
     }
 
     /// The round-trip time, in ticks, rounded up.

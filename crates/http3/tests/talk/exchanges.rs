@@ -474,3 +474,40 @@ fn a_head_larger_than_the_peer_allows_is_not_sent() {
     server.answer(key, "HTTP/1.1 502 Bad Gateway\r\n\r\n", true);
     assert_eq!(server.sent(0).bytes, headers(":status: 502"));
 }
+
+#[test]
+fn a_get_is_held_back_until_it_is_known_whether_it_has_a_body() {
+    const PLAIN: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+    const CHUNKED: &str = "GET / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
+    /// A kind that means nothing (RFC 9114 §7.2.8).
+    const GREASE: u64 = 0x21;
+    let trailers = headers("x: y\n");
+    // What comes behind the head, whether it ends the stream, and what is read then.
+    let rows: [(&[u8], bool, Option<&str>); 7] = [
+        (b"", true, Some(PLAIN)),
+        (b"", false, None),
+        (&frame(GREASE, b"any"), false, None),
+        (&frame(GREASE, b"any"), true, Some(PLAIN)),
+        (&frame(0, b""), true, Some(PLAIN)),
+        (&frame(0, b"abc"), false, Some(&format!("{CHUNKED}3\r\nabc\r\n"))),
+        (&trailers, true, Some(&format!("{CHUNKED}0\r\nx: y\r\n\r\n"))),
+    ];
+    for (behind, is_last, expected) in rows {
+        let mut server = End::server(LIMITS);
+        server.hear(0, &headers(GET), false).expect("it is well-formed");
+        assert_eq!((&server.opened[..], server.connection.end_awaited_since()), (&[][..], Some(0)));
+        assert_eq!(server.connection.head_since(), None, "its head is there");
+        server.receive(0, behind, is_last).expect("it is well-formed");
+        let text = server.opened.first().copied().map(|key| server.read(key).0);
+        assert_eq!(text.as_deref(), expected, "{behind:?}");
+        assert_eq!(server.connection.end_awaited_since().is_none(), expected.is_some(), "{behind:?}");
+    }
+    let mut late = End::server(LIMITS);
+    late.hear(0, &headers(GET), false).expect("it is well-formed");
+    late.connection.ends_are_late(0);
+    late.note();
+    assert_eq!(late.read(late.opened[0]), (CHUNKED.to_owned(), None));
+    let mut post = End::server(LIMITS);
+    post.hear(0, &headers(POST), false).expect("it is well-formed");
+    assert_eq!(post.opened.len(), 1, "a POST is passed on at once");
+}

@@ -44,6 +44,8 @@ const TABLE_BYTES: usize = 4096;
 const BLOCKED_MAX: usize = 16;
 /// How long a client has to acknowledge what it was sent last.
 const LINGER: Ticks = Ticks(20);
+/// How long a GET without the end of its stream is held back: that may come in another datagram.
+const END: Ticks = Ticks(1);
 /// How often a client with requests under way is asked whether it is there.
 const PING: Ticks = Ticks(100);
 
@@ -274,15 +276,16 @@ impl Driver<'_> {
         self.deadline.set_idle(PING);
     }
 
-    /// Resets requests whose head took longer than a head may.
+    /// Resets requests whose head took longer than a head may, and passes on those whose end may come at any time.
     fn check_heads(&mut self, context: &mut Context<'_>) {
         let limit = self.worker.snapshot().ticks.client_header;
         let now = self.worker.deadlines.now();
         loop {
-            let Some(since) = self.connection.engine().and_then(|mut engine| engine.head_since()) else {
-                return;
-            };
-            if now.saturating_sub(since) > limit.0 {
+            let awaited =
+                self.connection.engine().map(|mut engine| (engine.head_since(), engine.end_awaited_since()));
+            let (head, end) = awaited.unwrap_or_default();
+            let is_late = |since: Option<u32>, limit: Ticks| since.filter(|since| now > since + limit.0);
+            if let Some(since) = is_late(head, limit) {
                 if let Some(mut engine) = self.connection.engine() {
                     engine.heads_are_late(since);
                 }
@@ -290,7 +293,13 @@ impl Driver<'_> {
                 self.tell_refused();
                 continue;
             }
-            self.lateness.set(Ticks(limit.0.saturating_sub(now - since)));
+            if let Some(since) = is_late(end, END) {
+                self.connection.ends_are_late(since);
+                continue;
+            }
+            let due = [head.map(|since| since + limit.0), end.map(|since| since + END.0)];
+            let Some(due) = due.into_iter().flatten().min() else { return };
+            self.lateness.set(Ticks(due.saturating_sub(now)));
             if self.lateness.poll(context).is_pending() {
                 return;
             }

@@ -43,6 +43,19 @@ fn a_request_reaches_a_server_and_its_response_the_client() {
 }
 
 #[test]
+fn a_get_whose_end_never_comes_reaches_the_server_as_one_with_a_body() {
+    let scene = Scene::new();
+    let client = scene.client();
+    let mut stream = client.open();
+    stream.sends_head(&request("GET", "/", ""));
+    let mut server = scene.accept();
+    let head = server.head();
+    assert!(head.contains("\r\nTransfer-Encoding: chunked\r\n"), "{head}");
+    server.sends("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+    assert_eq!(stream.response().1, b"hello");
+}
+
+#[test]
 fn a_connection_carries_many_requests_at_once_and_in_any_order() {
     let scene = Scene::new();
     let client = scene.client();
