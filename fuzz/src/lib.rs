@@ -2,6 +2,9 @@
 //!
 //! Splits follow from the input itself, so that seeds are plain messages and a finding repeats.
 
+/// Configurations of other proxies.
+pub mod adapted;
+
 use http1::{HeadError, HeadLimits, Parsed};
 
 /// As the proxy has them, and so tight that a small input meets each.

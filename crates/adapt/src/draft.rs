@@ -79,6 +79,51 @@ impl Table {
         }
     }
 
+    /// Sets an option in front of all others.
+    pub(crate) fn set_first(&mut self, key: &str, value: impl Into<Value>) {
+        self.options.insert(0, (key.to_owned(), value.into(), Vec::new()));
+    }
+
+    /// Leaves only these options.
+    pub(crate) fn keep(&mut self, keys: &[&str]) {
+        self.options.retain(|(key, ..)| keys.contains(&key.as_str()));
+    }
+
+    /// Sets a field in a table of an option: `request_headers = { set = { NAME = VALUE } }`. Whether there was none.
+    pub(crate) fn field(
+        &mut self,
+        option: &str,
+        place: &str,
+        name: &str,
+        value: &str,
+        from: Vec<Origin>,
+    ) -> bool {
+        let mut pairs = match self.inner(option, place) {
+            Some(Value::Table(known)) => known.clone(),
+            _ => Vec::new(),
+        };
+        let known = pairs.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let is_new = known.is_none();
+        match known {
+            Some((_, known)) => *known = value.into(),
+            None => pairs.push((name.to_owned(), value.into())),
+        }
+        self.extend(option, (place, Value::Table(pairs)), from);
+        is_new
+    }
+
+    /// Adds a name to a list in an option: `response_headers = { remove = [NAME] }`.
+    pub(crate) fn listed(&mut self, option: &str, place: &str, name: &str, from: Vec<Origin>) {
+        let mut names = match self.inner(option, place) {
+            Some(Value::List(known)) => known.clone(),
+            _ => Vec::new(),
+        };
+        if !names.contains(&name.into()) {
+            names.push(name.into());
+        }
+        self.extend(option, (place, Value::List(names)), from);
+    }
+
     /// Adds keys to an option that is a table, and remembers from where.
     pub(crate) fn extend(&mut self, key: &str, more: (&str, Value), from: Vec<Origin>) {
         if self.get(key).is_none() {
@@ -133,6 +178,19 @@ impl Table {
     /// Adds the options of another table behind its own.
     pub(crate) fn append(&mut self, other: &Self) {
         self.options.extend(other.options.iter().cloned());
+    }
+
+    /// Whether an option came from a directive.
+    pub(crate) fn cites(&self, number: usize) -> bool {
+        let wanted = Origin::Directive(number);
+        self.from.contains(&wanted) || self.options.iter().any(|(.., from)| from.contains(&wanted))
+    }
+
+    /// What it has so far, as a text to compare.
+    pub(crate) fn place(&self) -> String {
+        let pairs: Vec<String> =
+            self.options.iter().map(|(key, value, _)| format!("{key} = {}", written(value))).collect();
+        pairs.join(", ")
     }
 
     pub(crate) fn is_empty(&self) -> bool {

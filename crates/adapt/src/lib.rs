@@ -5,13 +5,28 @@
 
 #![forbid(unsafe_code)]
 
-/// A configuration of Vanward in the making, and its text.
+/// Where statements were, and how they were written.
+mod source;
+/// What is said of statements.
+mod remark;
+/// A table of Vanward's configuration in the making, and its text.
 mod draft;
+/// The whole result in the making.
+mod sheet;
+/// Durations, sizes, networks, expressions.
+mod values;
+/// Ordered rules to routes.
+mod rules;
 /// nginx.
 mod nginx;
-/// What is said of directives.
-mod remark;
+/// HAProxy.
+mod haproxy;
 
+/// What tests of all peers look at.
+#[cfg(test)]
+mod told;
+
+pub use haproxy::adapt as haproxy;
 pub use nginx::adapt as nginx;
 pub use remark::{Adapted, Kind, Remark};
 

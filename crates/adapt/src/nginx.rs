@@ -29,11 +29,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mistake::Mistake;
 
-use crate::draft::{Origin, Table, Value};
-use crate::{Adapted, Include, Kind, Remark};
+use crate::draft::{Origin, Value};
+use crate::sheet::{Said, Sheet};
+use crate::source::Source;
+use crate::values as written;
+use crate::{Adapted, Include, Kind};
 use doors::Door;
 use scope::Scope;
-use syntax::{Directive, Source};
+use syntax::Directive;
 
 /// Adapts a configuration of nginx. `file` is its name for messages and comments.
 ///
@@ -42,29 +45,15 @@ use syntax::{Directive, Source};
 /// # Errors
 /// The text is not of nginx's syntax, or exceeds a limit: blocks 32 deep, includes 16 deep, 1000 files, 100000 directives.
 pub fn adapt(text: &str, file: &str, include: Include<'_>) -> Result<Adapted, Box<Mistake>> {
-    let source = syntax::read(text, file, include)?;
+    let (tree, source) = syntax::read(text, file, include)?;
     let mut adapter = Adapter::new(&source);
-    adapter.all();
+    adapter.all(&tree);
     Ok(adapter.finish())
 }
 
-/// A note about a directive, by its number.
-struct Note {
-    number: usize,
-    kind: Kind,
-    why: String,
-    instead: String,
-}
-
 struct Adapter<'s> {
-    source: &'s Source,
-    notes: Vec<Note>,
-    top: Table,
+    sheet: Sheet<'s>,
     doors: Vec<Door>,
-    routes: Vec<Table>,
-    upstreams: Vec<Table>,
-    /// `[cache]`, `[timeouts]`, `[limits]` and the like, by header.
-    tables: Vec<Table>,
     /// The blocks `upstream`, by name.
     groups: BTreeMap<&'s str, &'s Directive>,
     /// Host, listener and path of each route: two routes with the same are a mistake.
@@ -77,25 +66,14 @@ fn from(directive: &Directive) -> Vec<Origin> {
 
 impl<'s> Adapter<'s> {
     fn new(source: &'s Source) -> Self {
-        Self {
-            source,
-            notes: Vec::new(),
-            top: Table::default(),
-            doors: Vec::new(),
-            routes: Vec::new(),
-            upstreams: Vec::new(),
-            tables: Vec::new(),
-            groups: BTreeMap::new(),
-            taken: BTreeSet::new(),
-        }
+        Self { sheet: Sheet::new(source), doors: Vec::new(), groups: BTreeMap::new(), taken: BTreeSet::new() }
     }
 
-    fn all(&mut self) {
-        let tree = &self.source.tree;
+    fn all(&mut self, tree: &'s [Directive]) {
         for directive in tree {
             match directive.name.as_str() {
                 "worker_processes" => match directive.word(0).parse::<u64>() {
-                    Ok(count @ 1..=1024) => self.top.set("workers", count, from(directive)),
+                    Ok(count @ 1..=1024) => self.sheet.top.set("workers", count, from(directive)),
                     _ => self.note(
                         directive,
                         Kind::NeedsNothing,
@@ -133,12 +111,12 @@ impl<'s> Adapter<'s> {
         match scope.one("client_max_body_size") {
             Some(limit) => {
                 if let Some(size) = self.body_size(limit) {
-                    self.set("[limits]", "body_bytes", size, from(limit));
+                    self.sheet.set("[limits]", "body_bytes", size, from(limit));
                 }
             }
             None => {
                 let default = vec![Origin::Default("the default of nginx's client_max_body_size")];
-                self.set("[limits]", "body_bytes", "1MiB", default);
+                self.sheet.set("[limits]", "body_bytes", "1MiB", default);
             }
         }
         self.trusted(scope);
@@ -151,7 +129,7 @@ impl<'s> Adapter<'s> {
         let bytes = values::bytes(directive.word(0));
         match bytes {
             Some(0) => Some("none".to_owned()),
-            Some(bytes) => Some(values::size(bytes)),
+            Some(bytes) => Some(written::size(bytes)),
             None => {
                 self.unread_value(directive);
                 None
@@ -161,39 +139,14 @@ impl<'s> Adapter<'s> {
 
     /// An option that there is once, for all routes and listeners; of several values the first holds.
     fn once(&mut self, header: &str, key: &str, value: impl Into<Value>, directive: &Directive) {
-        let value = value.into();
-        let table = self.table(header);
-        match table.get(key) {
-            Some(known) if *known != value => {
-                let why =
-                    format!("`{key}` of {header} is one value for all, and another directive came first");
-                self.note(directive, Kind::Refused, &why, "choose the value that suits all servers");
-            }
-            Some(_) => table.cite(key, Origin::Directive(directive.number)),
-            None => table.set(key, value, from(directive)),
-        }
-    }
-
-    fn set(&mut self, header: &str, key: &str, value: impl Into<Value>, origins: Vec<Origin>) {
-        self.table(header).set(key, value, origins);
-    }
-
-    fn table(&mut self, header: &str) -> &mut Table {
-        let index = match self.tables.iter().position(|table| table.header == header) {
-            Some(index) => index,
-            None => {
-                self.tables.push(Table::new(header, Vec::new()));
-                self.tables.len() - 1
-            }
-        };
-        &mut self.tables[index]
+        self.sheet.once(header, key, value, directive.number);
     }
 
     /// Addresses of proxies in front.
     fn trusted(&mut self, scope: &Scope<'s>) {
         for network in scope.all("set_real_ip_from") {
-            if values::is_network(network.word(0)) {
-                self.top.push("trusted_proxies", network.word(0).into(), from(network));
+            if written::is_network(network.word(0)) {
+                self.sheet.top.push("trusted_proxies", network.word(0).into(), from(network));
             } else {
                 let instead = "write its address into `trusted_proxies`";
                 self.note(network, Kind::Refused, "it is no network", instead);
@@ -265,7 +218,7 @@ impl<'s> Adapter<'s> {
             self.note(log, Kind::Differs, why, "write the absolute path");
         }
         self.once("[log]", "target", target, log);
-        self.table("[log]").set("format", "combined", from(log));
+        self.sheet.table("[log]").set("format", "combined", from(log));
         if !matches!(log.word(1), "" | "combined") {
             let why = "the log has the Combined Log Format";
             self.note(log, Kind::Differs, why, "`format` of [log] takes other forms: docs/logging.md");
@@ -273,15 +226,7 @@ impl<'s> Adapter<'s> {
     }
 
     fn note(&mut self, directive: &Directive, kind: Kind, why: &str, instead: &str) {
-        self.note_at(directive.number, kind, why, instead);
-    }
-
-    fn note_at(&mut self, number: usize, kind: Kind, why: &str, instead: &str) {
-        let is_there =
-            self.notes.iter().any(|note| note.number == number && note.kind == kind && note.why == why);
-        if !is_there {
-            self.notes.push(Note { number, kind, why: why.to_owned(), instead: instead.to_owned() });
-        }
+        self.sheet.note(directive.number, kind, why, instead);
     }
 
     fn unread_value(&mut self, directive: &Directive) {
@@ -289,86 +234,34 @@ impl<'s> Adapter<'s> {
         self.note(directive, Kind::Refused, "its value is not understood", instead);
     }
 
-    fn finish(mut self) -> Adapted {
-        let mut cited = BTreeSet::new();
-        let toml = self.render(&mut cited);
-        for (number, why) in &self.source.unread {
-            let why = format!("its files cannot be read: {why}");
-            self.note_at(*number, Kind::Refused, &why, "run the command where the files are");
-        }
-        for number in 0..self.source.places.len() {
-            if !cited.contains(&number) && self.notes.iter().all(|note| note.number != number) {
-                self.note_by_name(number);
-            }
-        }
-        self.notes.sort_by_key(|note| note.number);
-        let refused: BTreeSet<usize> = self.numbers(|kind| kind == Kind::Refused);
-        let told: BTreeSet<usize> = self.numbers(|kind| kind == Kind::Differs);
-        let directives = self.source.places.len();
-        let taken = (0..directives)
-            .filter(|number| (cited.contains(number) || told.contains(number)) && !refused.contains(number))
-            .count();
-        let remarks: Vec<Remark> = self.notes.iter().map(|note| self.remark(note)).collect();
-        Adapted { toml, remarks, directives, taken, needless: directives - taken - refused.len() }
-    }
-
-    fn numbers(&self, wanted: fn(Kind) -> bool) -> BTreeSet<usize> {
-        self.notes.iter().filter(|note| wanted(note.kind)).map(|note| note.number).collect()
-    }
-
-    fn remark(&self, note: &Note) -> Remark {
-        let place = &self.source.places[note.number];
-        Remark {
-            file: self.source.files[place.file].clone(),
-            line: place.line,
-            directive: place.text.clone(),
-            kind: note.kind,
-            why: note.why.clone(),
-            instead: note.instead.clone(),
-        }
-    }
-
-    /// Says of a directive that nothing came from what its name alone tells.
+    /// Says of a directive what its name alone tells.
     fn note_by_name(&mut self, number: usize) {
-        let name = self.source.places[number].name.as_str();
-        match known::known(name) {
-            Some((kind, why, instead)) => self.note_at(number, kind, why, instead),
-            None if self.source.places[number].text == format!("{name} off") => {
-                self.note_at(number, Kind::NeedsNothing, "it is off without an option", "");
-            }
-            None if known::is_used(name) => {
-                let why = "no request that is answered here uses it, or it stands in a block that was not taken over";
-                self.note_at(
-                    number,
-                    Kind::Refused,
-                    why,
-                    "leave it out, or see what is said of the block around it",
-                );
-            }
-            None => {
-                let why = "`vanward adapt` does not know this directive";
-                self.note_at(number, Kind::Refused, why, "look for what it does in docs/configuration.md");
-            }
-        }
+        let place = &self.sheet.source.places[number];
+        let (kind, why, instead) = by_name(&place.name, &place.text);
+        self.sheet.note(number, kind, &why, &instead);
     }
 
-    fn render(&mut self, cited: &mut BTreeSet<usize>) -> String {
-        let source = self.source;
-        let named = |number: usize| {
-            let place = &source.places[number];
-            format!("{}:{} {}", source.files[place.file], place.line, place.name)
-        };
-        let doors: Vec<Table> = std::mem::take(&mut self.doors).into_iter().map(Door::table).collect();
-        let first = source.files.first().map_or("", String::as_str);
-        let mut text = format!("# From {}, by `vanward adapt nginx`. ", first.replace(char::is_control, " "));
-        text += "Comments name the lines that options came from.\n";
-        let top = std::iter::once(&self.top);
-        let all = top.chain(&doors).chain(&self.routes).chain(&self.upstreams).chain(&self.tables);
-        for table in all.filter(|table| !table.is_empty() || table.header == "[cache]") {
-            text.push('\n');
-            text += &table.render(&named, cited);
+    fn finish(mut self) -> Adapted {
+        self.sheet.listeners = self.doors.into_iter().map(Door::table).collect();
+        self.sheet.finish("nginx", &by_name)
+    }
+}
+
+fn by_name(name: &str, text: &str) -> Said {
+    let refused = |why: &str, instead: &str| (Kind::Refused, why.to_owned(), instead.to_owned());
+    match known::known(name) {
+        Some((kind, why, instead)) => (kind, why.to_owned(), instead.to_owned()),
+        None if text == format!("{name} off") => {
+            (Kind::NeedsNothing, "it is off without an option".to_owned(), String::new())
         }
-        text
+        None if known::is_used(name) => refused(
+            "no request that is answered here uses it, or it stands in a block that was not taken over",
+            "leave it out, or see what is said of the block around it",
+        ),
+        None => refused(
+            "`vanward adapt` does not know this directive",
+            "look for what it does in docs/configuration.md",
+        ),
     }
 }
 

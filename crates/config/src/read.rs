@@ -170,6 +170,9 @@ pub fn admin_socket(path: &Path) -> Result<Option<PathBuf>, Vec<Mistake>> {
     }
 }
 
+/// Proxies whose configurations `vanward adapt` reads, with their words there.
+const ADAPTED: [(&str, &str); 2] = [("nginx", "nginx"), ("HAProxy", "haproxy")];
+
 /// The one mistake of a file that is for another proxy, at the line that tells it.
 fn of_another(text: &str, file_name: &str, system: &str, line: usize) -> Mistake {
     let before: usize = text.split_inclusive('\n').take(line - 1).map(str::len).sum();
@@ -177,8 +180,9 @@ fn of_another(text: &str, file_name: &str, system: &str, line: usize) -> Mistake
     let indent = written.len() - written.trim_start().len();
     let at = before + indent..before + written.trim_end().len().max(indent);
     let mistake = Places::new(text, file_name).mistake(&at, format!("this is a configuration of {system}"));
+    let adapted = ADAPTED.iter().find(|(name, _)| *name == system);
     let adapted =
-        (system == "nginx").then(|| format!("`vanward adapt nginx {file_name}` makes one of vanward of it"));
+        adapted.map(|(_, word)| format!("`vanward adapt {word} {file_name}` makes one of vanward of it"));
     let expected = "one of vanward, in TOML: [[listen]] with an address, [[route]] with what it matches, and \
                     [upstream.NAME] with servers; `vanward help run` shows the smallest";
     mistake.expecting(expected).hinting(adapted)

@@ -739,6 +739,10 @@ fn a_file_of_another_proxy_is_one_mistake() {
                 it; expected one of vanward, in TOML: ";
     assert!(mistakes[0].to_string().starts_with(said), "{}", mistakes[0]);
     assert_eq!(mistakes[0].shown(), "    1 | http {\n      | ^^^^^^\n");
+    let haproxy = "defaults\n  mode http\nfrontend a\n  bind :80\n";
+    let mistakes = config::parse(haproxy, "h.cfg").expect_err("it is no file of ours");
+    let said = "`vanward adapt haproxy h.cfg` makes one of vanward of it";
+    assert_eq!((mistakes.len(), mistakes[0].hint.as_deref()), (1, Some(said)));
     let traefik = "[entryPoints.web]\naddress = \":80\"\n[http.routers.a]\nrule = \"Host(`a`)\"\n";
     let mistakes = config::parse(traefik, "traefik.toml").expect_err("it is no file of ours");
     assert_eq!((mistakes.len(), mistakes[0].message.as_str()), (1, "this is a configuration of Traefik"));

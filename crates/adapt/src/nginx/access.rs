@@ -7,6 +7,7 @@ use super::syntax::Directive;
 use super::{Adapter, content, from, values};
 use crate::Kind;
 use crate::draft::{Origin, Value};
+use crate::values as written;
 
 impl<'s> Adapter<'s> {
     /// Timeouts that there are once, as a server has them.
@@ -19,7 +20,7 @@ impl<'s> Adapter<'s> {
                     self.once("[limits]", "requests_per_connection", 1, directive);
                 }
                 Some(time @ 1..=86_400_000) => {
-                    self.once("[timeouts]", key, values::duration(time), directive);
+                    self.once("[timeouts]", key, written::duration(time), directive);
                 }
                 _ => self.unread_value(directive),
             }
@@ -28,7 +29,7 @@ impl<'s> Adapter<'s> {
             let Some(directive) = scope.one(name) else { continue };
             match values::milliseconds(directive.word(0)) {
                 Some(time @ 1..=86_400_000) => {
-                    self.once("[timeouts]", key, values::duration(time), directive);
+                    self.once("[timeouts]", key, written::duration(time), directive);
                 }
                 _ => self.unread_value(directive),
             }
@@ -78,7 +79,7 @@ impl<'s> Adapter<'s> {
                 broad = Some(rule);
                 continue;
             }
-            if !values::is_network(network) {
+            if !written::is_network(network) {
                 self.note(rule, Kind::Refused, "it is no network", "write addresses in `allow` and `deny`");
                 continue;
             }

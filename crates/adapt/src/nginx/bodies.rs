@@ -6,6 +6,7 @@ use super::syntax::Directive;
 use super::{Adapter, from, values};
 use crate::Kind;
 use crate::draft::{Origin, Table, Value};
+use crate::values as written;
 
 /// The smallest cache on a disk.
 const DISK_BYTES_MIN: u64 = 16 << 20;
@@ -31,9 +32,9 @@ impl<'s> Adapter<'s> {
                 vec![Origin::Default("nginx has none: what is asked for most is kept in memory")],
             );
             let disk =
-                [("path".to_owned(), path.word(0).into()), ("size".to_owned(), values::size(size).into())];
+                [("path".to_owned(), path.word(0).into()), ("size".to_owned(), written::size(size).into())];
             cache.set("disk", Value::Table(disk.into()), from(path));
-            self.tables.push(cache);
+            self.sheet.tables.push(cache);
             let why = "the folder is written in another form: nothing of what nginx stored is used";
             self.note(path, Kind::Differs, why, "empty it, or name another one");
         }
@@ -45,9 +46,9 @@ impl<'s> Adapter<'s> {
         if zone.word(0) == "off" {
             return self.note(zone, Kind::NeedsNothing, "nothing is stored without `cache`", "");
         }
-        if !self.tables.iter().any(|table| table.header == "[cache]") {
+        if !self.sheet.tables.iter().any(|table| table.header == "[cache]") {
             let origin = vec![Origin::Default("its proxy_cache_path is not in this file")];
-            self.set("[cache]", "memory", "128MiB", origin);
+            self.sheet.set("[cache]", "memory", "128MiB", origin);
         }
         let none = Value::Text("0%".to_owned());
         entry.options.extend("cache", ("heuristic", none), from(zone));
@@ -59,7 +60,7 @@ impl<'s> Adapter<'s> {
                 self.note(directive, Kind::NeedsNothing, "it is the default", "");
                 continue;
             }
-            let kept = values::duration(self.kept(scope));
+            let kept = written::duration(self.kept(scope));
             if ["error", "timeout", "http_500", "http_502", "http_503", "http_504"]
                 .iter()
                 .any(|word| has(word))
@@ -115,7 +116,7 @@ impl<'s> Adapter<'s> {
                 self.unread_value(valid);
                 continue;
             };
-            let lifetime = values::duration(time);
+            let lifetime = written::duration(time);
             let usual = ["200".to_owned(), "301".to_owned(), "302".to_owned()];
             let codes = if codes.is_empty() { &usual[..] } else { codes };
             for code in codes {
@@ -195,7 +196,7 @@ impl<'s> Adapter<'s> {
         pairs.push(("types".to_owned(), Value::List(types)));
         let least = scope.one("gzip_min_length");
         let bytes = least.and_then(|least| values::bytes(least.word(0))).unwrap_or(20);
-        pairs.push(("min_size".to_owned(), values::size(bytes).into()));
+        pairs.push(("min_size".to_owned(), written::size(bytes).into()));
         origins.extend(least.map(|least| Origin::Directive(least.number)));
         entry.options.set("compress", Value::Table(pairs), origins);
     }

@@ -7,6 +7,7 @@ use super::syntax::Directive;
 use super::{Adapter, from, values};
 use crate::Kind;
 use crate::draft::{Origin, Value};
+use crate::values as written;
 
 /// Handlers that there are none for here.
 const REFUSED: [&str; 14] = [
@@ -79,7 +80,7 @@ impl<'s> Adapter<'s> {
             );
             return None;
         }
-        let pattern = values::expression(rewrite.word(0), false).ok()?;
+        let pattern = written::expression(rewrite.word(0), false).ok()?;
         let mut origins = from(location.block);
         origins.extend(from(rewrite));
         let mut entry = Entry::new(format!("~ {pattern}"), origins);

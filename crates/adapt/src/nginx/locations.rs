@@ -6,9 +6,11 @@
 use super::scope::Scope;
 use super::servers::Entry;
 use super::syntax::Directive;
-use super::{Adapter, from, values};
+use super::{Adapter, from};
 use crate::Kind;
 use crate::draft::{Origin, Value};
+use crate::rules::{is_host, is_path};
+use crate::values;
 
 /// What a location matches.
 #[derive(Debug, Clone, PartialEq)]
@@ -259,19 +261,4 @@ fn with_slash(bare: &str, location: &Directive) -> Entry {
     let why = vec![Origin::Default("nginx adds the slash")];
     entry.options.set("redirect", Value::Table(to.into()), why);
     entry
-}
-
-/// Whether a path may stand in a route as it is.
-fn is_path(path: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/_.~!&'(),=:@-+".contains(&byte);
-    path.starts_with('/')
-        && path.bytes().all(is_plain)
-        && !path.contains("//")
-        && path.split('/').all(|segment| !matches!(segment, "." | ".."))
-}
-
-fn is_host(text: &str) -> bool {
-    !text.is_empty()
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
-        && text.split('.').all(|label| !label.is_empty() && !label.starts_with('-') && !label.ends_with('-'))
 }

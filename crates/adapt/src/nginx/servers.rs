@@ -3,9 +3,11 @@
 use super::doors::Door;
 use super::scope::Scope;
 use super::syntax::Directive;
-use super::{Adapter, from, values};
+use super::{Adapter, from};
 use crate::Kind;
 use crate::draft::{Origin, Table, Value};
+use crate::sheet::one_or_list;
+use crate::values;
 
 /// A route of a server, before it is said for which hosts and listeners it is.
 #[derive(Clone)]
@@ -127,10 +129,10 @@ impl<'s> Adapter<'s> {
                 Origin::Default(_) => None,
             });
             let why = "another route has the same host and path, and came first";
-            return self.note_at(number.unwrap_or(site.block.number), Kind::Refused, why, "leave one out");
+            return self.sheet.note(number.unwrap_or(site.block.number), Kind::Refused, why, "leave one out");
         }
         route.append(&entry.options);
-        self.routes.push(route);
+        self.sheet.routes.push(route);
     }
 
     /// The hosts of a server that no server before has at the same listeners and path.
@@ -174,13 +176,6 @@ impl Door {
     /// Whether its port is one that clients leave out of the Host field.
     pub(super) fn has_usual_port(&self) -> bool {
         self.address.ends_with(":80") || self.address.ends_with(":443") || self.address.starts_with("unix:")
-    }
-}
-
-pub(super) fn one_or_list(texts: &[String]) -> Value {
-    match texts {
-        [one] => one.clone().into(),
-        several => several.to_vec().into(),
     }
 }
 

@@ -5,6 +5,8 @@ use super::syntax::Directive;
 use super::{Adapter, Door, from, upstreams, values};
 use crate::Kind;
 use crate::draft::{Origin, Table, Value};
+use crate::sheet::name_of;
+use crate::values as written;
 
 impl<'s> Adapter<'s> {
     pub(super) fn stream(&mut self, level: &'s [Directive]) {
@@ -51,10 +53,10 @@ impl<'s> Adapter<'s> {
             let told = scope.one("proxy_protocol").map(from).unwrap_or_default();
             made.set("send_proxy_protocol", "v1", told);
         }
-        let name = format!("tcp-{}", upstreams::name_of(pass.word(0)));
+        let name = format!("tcp-{}", name_of(pass.word(0)));
         made.header = format!("[upstream.{}]", crate::draft::quoted(&name));
-        if !self.upstreams.iter().any(|known| known.header == made.header) {
-            self.upstreams.push(made);
+        if !self.sheet.upstreams.iter().any(|known| known.header == made.header) {
+            self.sheet.upstreams.push(made);
         }
         for listen in scope.all("listen") {
             self.door_for_bytes(listen, &name, pass);
@@ -65,7 +67,7 @@ impl<'s> Adapter<'s> {
             let Some(directive) = scope.one(timeout) else { continue };
             match values::milliseconds(directive.word(0)) {
                 Some(time @ 1..=86_400_000) => {
-                    self.once("[timeouts]", key, values::duration(time), directive);
+                    self.once("[timeouts]", key, written::duration(time), directive);
                 }
                 _ => self.unread_value(directive),
             }

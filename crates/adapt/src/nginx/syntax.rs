@@ -3,6 +3,7 @@
 use mistake::{Mistake, Places};
 
 use crate::Include;
+use crate::source::{Place, Source, shortened};
 
 /// Deeper blocks are refused.
 const BLOCKS_DEEP_MAX: usize = 32;
@@ -31,31 +32,15 @@ impl Directive {
     }
 }
 
-/// Where a directive was, and how it was written.
-#[derive(Debug)]
-pub(crate) struct Place {
-    pub(crate) file: usize,
-    pub(crate) line: usize,
-    /// Its name.
-    pub(crate) name: String,
-    /// Name and words, shortened.
-    pub(crate) text: String,
-}
-
 /// All files as a tree, and where each directive was.
-#[derive(Debug, Default)]
-pub(crate) struct Source {
-    pub(crate) tree: Vec<Directive>,
-    pub(crate) files: Vec<String>,
-    pub(crate) places: Vec<Place>,
-    /// Includes that could not be read, and why.
-    pub(crate) unread: Vec<(usize, String)>,
-}
-
-pub(crate) fn read(text: &str, file: &str, include: Include<'_>) -> Result<Source, Box<Mistake>> {
+pub(crate) fn read(
+    text: &str,
+    file: &str,
+    include: Include<'_>,
+) -> Result<(Vec<Directive>, Source), Box<Mistake>> {
     let mut source = Source::default();
-    source.tree = read_file(text, file, 0, 0, &mut source, include)?;
-    Ok(source)
+    let tree = read_file(text, file, 0, 0, &mut source, include)?;
+    Ok((tree, source))
 }
 
 fn read_file(
@@ -156,7 +141,7 @@ impl Reader<'_> {
                     return Err(self.wrong(at, "blocks are nested more than 32 deep", "fewer of them"));
                 }
                 Token::Open => {
-                    source.places[number].text = shortened(&name, &words);
+                    source.places[number].text = joined(&name, &words);
                     break Some(self.block(Some(at), blocks + 1, depth, source, include)?);
                 }
                 Token::Close | Token::Eof => {
@@ -165,7 +150,7 @@ impl Reader<'_> {
                 }
             }
         };
-        source.places[number].text = shortened(&name, &words);
+        source.places[number].text = joined(&name, &words);
         // What stands in these blocks are not directives, but belongs to the one that has the block.
         if matches!(name.as_str(), "types" | "map" | "geo" | "split_clients" | "match") && block.is_some() {
             source.places.truncate(number + 1);
@@ -339,22 +324,16 @@ impl Reader<'_> {
     }
 }
 
-/// The most characters of a directive that messages and comments show.
-const SHOWN_MAX: usize = 100;
-
-fn shortened(name: &str, words: &[String]) -> String {
+/// Name and words; of a long list the beginning.
+fn joined(name: &str, words: &[String]) -> String {
+    const ENOUGH: usize = 400;
     let mut all = name.to_owned();
     for word in words {
         all.push(' ');
-        all.extend(word.chars().take(SHOWN_MAX));
-        if all.len() > 4 * SHOWN_MAX {
+        all.extend(word.chars().take(ENOUGH));
+        if all.len() > ENOUGH {
             break;
         }
     }
-    let plain = all.chars().map(|character| if character.is_control() { ' ' } else { character });
-    let mut shown: String = plain.clone().take(SHOWN_MAX).collect();
-    if plain.count() > SHOWN_MAX {
-        shown.push('…');
-    }
-    shown
+    shortened(&all)
 }

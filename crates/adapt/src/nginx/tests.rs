@@ -54,7 +54,7 @@ fn checked(text: &str) -> Adapted {
 
 /// The directives that neither a comment nor a remark names.
 fn lost(text: &str, adapted: &Adapted) -> Vec<String> {
-    let source = syntax::read(text, "n.conf", &mut |_: &str| Ok(Vec::new())).expect("it was read");
+    let (_, source) = syntax::read(text, "n.conf", &mut |_: &str| Ok(Vec::new())).expect("it was read");
     let told: BTreeSet<(usize, &str)> =
         adapted.remarks.iter().map(|remark| (remark.line, remark.directive.as_str())).collect();
     let places = source.places.iter();

@@ -7,6 +7,8 @@ use super::syntax::Directive;
 use super::{Adapter, access, content, from, values};
 use crate::Kind;
 use crate::draft::{Origin, Table, Value};
+use crate::sheet::{name_of, upstream_header};
+use crate::values as written;
 
 /// Fields that servers get from Vanward without an option.
 const BY_ITSELF: [&str; 8] = [
@@ -63,7 +65,7 @@ impl<'s> Adapter<'s> {
             name_of(if group.is_some() { &target.host } else { target.host.trim_start_matches('/') });
         if target.scheme != "http"
             && group.is_some()
-            && self.upstreams.iter().any(|known| known.header == header(&base))
+            && self.sheet.upstreams.iter().any(|known| known.header == upstream_header(&base))
         {
             base = format!("{base}-{}", if pass.name == "grpc_pass" { "grpc" } else { target.scheme });
         }
@@ -86,10 +88,10 @@ impl<'s> Adapter<'s> {
         // The same servers in the same way are one upstream.
         for attempt in 1.. {
             let name = if attempt == 1 { base.clone() } else { format!("{base}-{attempt}") };
-            made.header = header(&name);
-            match self.upstreams.iter().position(|known| known.header == made.header) {
-                Some(known) if self.upstreams[known].says_the_same(&made) => {
-                    self.upstreams[known].cite("servers", Origin::Directive(pass.number));
+            made.header = upstream_header(&name);
+            match self.sheet.upstreams.iter().position(|known| known.header == made.header) {
+                Some(known) if self.sheet.upstreams[known].says_the_same(&made) => {
+                    self.sheet.upstreams[known].cite("servers", Origin::Directive(pass.number));
                     return Some(name);
                 }
                 Some(_) if attempt < 100 => {}
@@ -99,7 +101,7 @@ impl<'s> Adapter<'s> {
                         self.note(pass, Kind::Refused, "its upstream has no server", "name one in `servers`");
                         return None;
                     }
-                    self.upstreams.push(made);
+                    self.sheet.upstreams.push(made);
                     return Some(name);
                 }
             }
@@ -184,7 +186,7 @@ impl<'s> Adapter<'s> {
                 }
                 ("fail_timeout", _) => match values::milliseconds(value) {
                     Some(time @ 10..=3_600_000) => {
-                        self.eject(server, ("base", values::duration(time).into()), made);
+                        self.eject(server, ("base", written::duration(time).into()), made);
                     }
                     _ => self.note(
                         server,
@@ -195,7 +197,7 @@ impl<'s> Adapter<'s> {
                 },
                 ("slow_start", _) => {
                     if let Some(time) = values::milliseconds(value) {
-                        made.set("slow_start", values::duration(time.min(3_600_000)), from(server));
+                        made.set("slow_start", written::duration(time.min(3_600_000)), from(server));
                     }
                 }
                 _ => {
@@ -225,7 +227,7 @@ impl<'s> Adapter<'s> {
     fn uri(&mut self, pass: &'s Directive, target: &Target, location: &Location<'s>, entry: &mut Entry) {
         let rewrites = location.scope.here("rewrite");
         if let Some(rewrite) = rewrites {
-            let pattern = values::expression(rewrite.word(0), false);
+            let pattern = written::expression(rewrite.word(0), false);
             let to = values::template(rewrite.word(1).trim_end_matches('?'));
             match (pattern, to, rewrite.word(2)) {
                 (Ok(pattern), Ok(to), "break" | "") if to.starts_with('/') && !to.contains('?') => {
@@ -363,7 +365,7 @@ impl<'s> Adapter<'s> {
             let Some(connect) = scope.one(name) else { continue };
             match values::milliseconds(connect.word(0)) {
                 Some(time @ 1..=86_400_000) => {
-                    self.once("[timeouts]", "upstream_connect", values::duration(time), connect);
+                    self.once("[timeouts]", "upstream_connect", written::duration(time), connect);
                 }
                 _ => self.unread_value(connect),
             }
@@ -374,7 +376,7 @@ impl<'s> Adapter<'s> {
                 self.unread_value(read);
                 continue;
             };
-            let waits = values::duration(time.min(86_400_000));
+            let waits = written::duration(time.min(86_400_000));
             if time > 86_400_000 {
                 self.note(read, Kind::Differs, "a wait has at most a day", "");
             }
@@ -386,7 +388,7 @@ impl<'s> Adapter<'s> {
             if upgrades {
                 entry.options.extend(
                     "timeouts",
-                    ("tunnel_idle", values::duration(time.min(365 * 86_400_000)).into()),
+                    ("tunnel_idle", written::duration(time.min(365 * 86_400_000)).into()),
                     Vec::new(),
                 );
             }
@@ -446,7 +448,7 @@ impl<'s> Adapter<'s> {
                     "write `within` of `retry`",
                 ),
                 Some(time) => {
-                    let time = values::duration(time.min(3_600_000));
+                    let time = written::duration(time.min(3_600_000));
                     entry.options.extend("retry", ("within", time.into()), from(within));
                 }
                 None => self.unread_value(within),
@@ -532,20 +534,6 @@ impl<'s> Adapter<'s> {
         let why = "any answer but 2xx is passed on to the client as it is";
         self.note(question, Kind::Differs, why, "");
     }
-}
-
-fn header(name: &str) -> String {
-    let is_bare = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
-    if is_bare { format!("[upstream.{name}]") } else { format!("[upstream.{}]", crate::draft::quoted(name)) }
-}
-
-/// A name for an upstream.
-pub(super) fn name_of(host: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
-    let name: String =
-        host.chars().map(|letter| if is_plain(letter) { letter } else { '-' }).take(50).collect();
-    let name = name.trim_matches('-').to_owned();
-    if name.is_empty() { "upstream".to_owned() } else { name }
 }
 
 /// A server as Vanward writes it.

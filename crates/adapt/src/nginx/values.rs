@@ -1,4 +1,4 @@
-//! Values of nginx as those of Vanward: times, sizes, rates, variables, expressions, networks.
+//! Values of nginx as those of Vanward: times, sizes, variables.
 
 /// A time in milliseconds: `30s`, `1h30m`, `500ms`, or a number of seconds.
 pub(crate) fn milliseconds(text: &str) -> Option<u64> {
@@ -28,17 +28,6 @@ pub(crate) fn milliseconds(text: &str) -> Option<u64> {
     Some(total)
 }
 
-/// Milliseconds as Vanward writes a duration, in the largest unit that leaves no rest.
-pub(crate) fn duration(milliseconds: u64) -> String {
-    const UNITS: [(u64, &str); 4] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
-    for (unit, name) in UNITS {
-        if milliseconds >= unit && milliseconds.is_multiple_of(unit) {
-            return format!("{}{name}", milliseconds / unit);
-        }
-    }
-    if milliseconds == 0 { "0s".to_owned() } else { format!("{milliseconds}ms") }
-}
-
 /// A size in bytes: `8k`, `10m`, `1g`, or a number.
 pub(crate) fn bytes(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -53,27 +42,9 @@ pub(crate) fn bytes(text: &str) -> Option<u64> {
     number.checked_mul(unit)
 }
 
-/// Bytes as Vanward writes a size.
-pub(crate) fn size(bytes: u64) -> String {
-    for (unit, name) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
-        if bytes >= unit && bytes.is_multiple_of(unit) {
-            return format!("{}{name}", bytes / unit);
-        }
-    }
-    bytes.to_string()
-}
-
 /// `on` and `off`.
 pub(crate) fn is_on(text: &str) -> bool {
     text == "on"
-}
-
-/// Whether a text is a network or an address, as access lists take them.
-pub(crate) fn is_network(text: &str) -> bool {
-    let (address, length) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
-    let Ok(address) = address.parse::<std::net::IpAddr>() else { return false };
-    let bits = if address.is_ipv4() { 32 } else { 128 };
-    length.is_none_or(|length| length.parse::<u8>().is_ok_and(|length| length <= bits))
 }
 
 /// A text with variables of nginx as one with those of Vanward, or the variable that there is none for.
@@ -166,76 +137,10 @@ pub(crate) fn field_name(variable: &str) -> String {
     words.collect::<Vec<_>>().join("-")
 }
 
-/// An expression that nginx looks for anywhere, as one that matches a whole text; or why there is none.
-pub(crate) fn expression(text: &str, ignores_case: bool) -> Result<String, String> {
-    let mut body = text;
-    let mut made = String::new();
-    if ignores_case {
-        made.push_str("(?i)");
-    }
-    let has_choice = has_bare_choice(text);
-    if has_choice {
-        made.push_str(".*(?:");
-        made.push_str(text);
-        made.push_str(").*");
-    } else {
-        match body.strip_prefix('^') {
-            Some(rest) => body = rest,
-            None => made.push_str(".*"),
-        }
-        match body.strip_suffix('$') {
-            Some(rest) if !ends_escaped(rest) => made.push_str(rest),
-            _ => {
-                made.push_str(body);
-                made.push_str(".*");
-            }
-        }
-    }
-    let made = made.replace(".*.*", ".*");
-    let mut parser = regex_syntax::ParserBuilder::new();
-    parser.unicode(false).utf8(false).nest_limit(50);
-    match parser.build().parse(&made) {
-        Ok(_) if made.len() <= 4096 => Ok(made),
-        Ok(_) => Err("the expression is longer than 4096 bytes".to_owned()),
-        Err(_) if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|around| text.contains(around)) => {
-            Err("there is no looking ahead or behind in expressions here".to_owned())
-        }
-        Err(_) => {
-            Err("the expression is not one of the syntax here (that of the Rust crate regex)".to_owned())
-        }
-    }
-}
-
-/// Whether a `|` stands outside of groups and classes.
-fn has_bare_choice(text: &str) -> bool {
-    let (mut depth, mut in_class, mut escaped) = (0_usize, false, false);
-    for character in text.chars() {
-        match character {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            ']' => in_class = false,
-            '[' => in_class = true,
-            '(' if !in_class => depth += 1,
-            ')' if !in_class => depth = depth.saturating_sub(1),
-            '|' if !in_class && depth == 0 => return true,
-            _ => {}
-        }
-    }
-    false
-}
-
-fn ends_escaped(text: &str) -> bool {
-    text.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
-}
-
-/// A text as an expression that matches it alone.
-pub(crate) fn escaped(text: &str) -> String {
-    regex_syntax::escape(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::values::{duration, size};
 
     #[test]
     fn times_and_sizes_have_the_units_of_here() {
@@ -269,31 +174,6 @@ mod tests {
         ];
         for (nginx, here) in cases {
             assert_eq!(template(nginx).as_deref().map_err(String::as_str), here, "{nginx}");
-        }
-    }
-
-    #[test]
-    fn expressions_match_the_whole_path() {
-        let cases = [
-            (r"\.php$", false, Ok(r".*\.php")),
-            (r"^/api/(v\d+)/", false, Ok(r"/api/(v\d+)/.*")),
-            (r"\.(jpg|png)$", true, Ok(r"(?i).*\.(jpg|png)")),
-            ("^/a|^/b", false, Ok(".*(?:^/a|^/b).*")),
-            (r"^/a\$", false, Ok(r"/a\$.*")),
-            ("^/a.*", false, Ok("/a.*")),
-            ("^/(?!x)", false, Err("there is no looking ahead or behind in expressions here")),
-        ];
-        for (nginx, ignores_case, here) in cases {
-            assert_eq!(expression(nginx, ignores_case).as_deref().map_err(String::as_str), here, "{nginx}");
-        }
-    }
-
-    #[test]
-    fn networks_are_told_from_words() {
-        for (text, is) in
-            [("10.0.0.0/8", true), ("::1", true), ("10.0.0.0/33", false), ("all", false), ("unix:", false)]
-        {
-            assert_eq!(is_network(text), is, "{text}");
         }
     }
 }

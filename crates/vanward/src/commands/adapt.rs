@@ -54,12 +54,14 @@ Examples:
   vanward adapt nginx /etc/nginx/nginx.conf -o vanward.toml
   vanward adapt nginx --check /etc/nginx/nginx.conf      how much can be taken over
   nginx -T | vanward adapt nginx -                       all that nginx reads, in one
+  vanward adapt haproxy /etc/haproxy/haproxy.cfg -o vanward.toml
   vanward adapt nginx nginx.conf --json | jq -r '.remarks[] | select(.kind == \"not taken over\").directive'";
 
 /// A proxy whose configurations can be read.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Peer {
     Nginx,
+    Haproxy,
 }
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
@@ -68,8 +70,11 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Err(why) => return super::fail(super::FAILED, format_args!("{}: {why}", arguments.file.display())),
     };
     let folder = arguments.file.parent().map(Path::to_owned).unwrap_or_default();
-    let Peer::Nginx = arguments.peer;
-    let adapted = match adapt::nginx(&text, &name, &mut |pattern| included(&folder, pattern)) {
+    let adapt = match arguments.peer {
+        Peer::Nginx => adapt::nginx,
+        Peer::Haproxy => adapt::haproxy,
+    };
+    let adapted = match adapt(&text, &name, &mut |pattern| included(&folder, pattern)) {
         Ok(adapted) => adapted,
         Err(mistake) => {
             let _ = write!(std::io::stderr(), "{mistake}\n{}", mistake.shown());

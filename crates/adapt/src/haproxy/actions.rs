@@ -1,0 +1,519 @@
+//! What rules do: answers, redirects, fields, paths, passwords, rates.
+
+use super::frontends::{Facts, Rule, Verdict};
+use super::{Adapter, format, values};
+use crate::draft::{Origin, Value};
+use crate::rules::{self, Outcome};
+use crate::values as written;
+
+/// Actions that a route has nothing for, and what to do instead.
+const REFUSED: [(&str, &str, &str); 22] = [
+    ("set-var", "there are no variables of one's own", "write the value where it is used"),
+    ("unset-var", "there are no variables of one's own", "leave it out"),
+    ("set-var-fmt", "there are no variables of one's own", "write the value where it is used"),
+    ("lua", "there is no scripting", "use `forward_auth`, or do it in the server"),
+    (
+        "use-service",
+        "there are no services within the proxy",
+        "`metrics` serves metrics at an address of its own",
+    ),
+    (
+        "cache-use",
+        "a cache has options of its own",
+        "write `cache = {}` into the [[route]] and a table [cache]",
+    ),
+    (
+        "cache-store",
+        "a cache has options of its own",
+        "write `cache = {}` into the [[route]] and a table [cache]",
+    ),
+    ("set-method", "methods stay as they are", "leave it to the server"),
+    ("set-uri", "only the path is rewritten", "write `rewrite = { pattern = \"…\", path = \"…\" }`"),
+    ("replace-uri", "only the path is rewritten", "write `rewrite = { pattern = \"…\", path = \"…\" }`"),
+    ("replace-pathq", "only the path is rewritten", "write `rewrite = { pattern = \"…\", path = \"…\" }`"),
+    ("set-query", "queries stay as they are", "leave it to the server, or redirect"),
+    ("set-status", "statuses stay as they are", "leave it to the server"),
+    ("replace-header", "fields are set as a whole", "write `set` of `request_headers` or `response_headers`"),
+    ("replace-value", "fields are set as a whole", "write `set` of `request_headers` or `response_headers`"),
+    (
+        "set-src",
+        "clients are read from X-Forwarded-For and Forwarded",
+        "name the proxies in front in `trusted_proxies`",
+    ),
+    ("set-dst", "servers are named in the file", "write an [upstream.NAME]"),
+    ("do-resolve", "servers are named in the file", "names are resolved again as their records say"),
+    ("send-spoe-group", "there are no agents", "use `forward_auth`"),
+    ("set-map", "there are no maps", "write a [[route]] for each case"),
+    ("add-acl", "there are no lists that change", "write `allow` and `deny`"),
+    ("normalize-uri", "paths are compared decoded, and ambiguous ones get 400", "leave it out"),
+];
+
+impl<'s> Adapter<'s> {
+    /// Goes through the rules of requests; whether one answers.
+    pub(super) fn requests(
+        &mut self,
+        rules: &[Rule<'s>],
+        place: usize,
+        facts: Facts<'_>,
+        made: &mut Outcome,
+    ) -> bool {
+        for rule in rules {
+            let action = action(rule);
+            match self.verdict(rule, facts, made) {
+                Verdict::No => {}
+                Verdict::Yes => {
+                    if self.act(rule, action, made) {
+                        return true;
+                    }
+                }
+                Verdict::Above(counter, most, numbers) => {
+                    self.rate(rule, place, (&counter, most), &numbers, made);
+                }
+                // Rather a password too many than one too few.
+                Verdict::Unsaid(why) if action == "auth" => {
+                    let instead = "write `auth` into the routes that need it";
+                    self.sheet.differs(
+                        rule.line.number,
+                        &format!("everybody is asked for a password: {why}"),
+                        instead,
+                    );
+                    self.act(rule, action, made);
+                }
+                Verdict::Unsaid(why) => self.unsaid(rule, &why),
+            }
+        }
+        false
+    }
+
+    /// One action; whether it answers.
+    fn act(&mut self, rule: &Rule<'s>, action: &str, made: &mut Outcome) -> bool {
+        match action {
+            "deny" | "reject" | "tarpit" | "silent-drop" => {
+                self.denied(rule, action, made);
+                return true;
+            }
+            "return" => {
+                self.returned(rule, made);
+                return true;
+            }
+            "redirect" => return self.redirected(rule, made),
+            "allow" => {
+                let why = "rules behind it would be left out";
+                self.unsaid(rule, why);
+            }
+            "auth" => self.password(rule, made),
+            "set-header" | "add-header" | "del-header" => self.field(rule, action, "request_headers", made),
+            "set-path" | "replace-path" => self.path(rule, action, made),
+            "track-sc0" | "track-sc1" | "track-sc2" | "track-sc" => self.sheet.say_if_unsaid(
+                rule.line.number,
+                crate::Kind::NeedsNothing,
+                "`rate_limit` counts by itself",
+            ),
+            "set-log-level" if rule.behind("set-log-level") == Some("silent") => {
+                made.options.set("access_log", false, rule.from());
+            }
+            "capture" | "set-log-level" => {
+                self.sheet.needless(rule.line.number, "`fields` and `format` of [log] name header fields");
+            }
+            "wait-for-body" => made.options.set("request_buffering", true, rule.from()),
+            "set-nice"
+            | "set-mark"
+            | "set-tos"
+            | "set-priority-class"
+            | "strict-mode"
+            | "set-priority-offset" => {
+                self.sheet.needless(rule.line.number, "it changes no answer");
+            }
+            _ => self.refused(rule, action),
+        }
+        false
+    }
+
+    fn refused(&mut self, rule: &Rule<'_>, action: &str) {
+        let bare = action.split('(').next().unwrap_or_default();
+        let known = REFUSED.iter().find(|(name, ..)| *name == bare);
+        let (_, why, instead) = known.unwrap_or(&(
+            "",
+            "there is no such action",
+            "look for what it does in docs/configuration.md",
+        ));
+        self.sheet.refuse(rule.line.number, why, instead);
+    }
+
+    fn denied(&mut self, rule: &Rule<'s>, action: &str, made: &mut Outcome) {
+        let default = if action == "tarpit" { 500 } else { 403 };
+        let status = rule.behind("deny_status").or_else(|| rule.behind("status"));
+        let status =
+            status.and_then(|status| status.parse::<u64>().ok()).filter(|status| (200..600).contains(status));
+        if action != "deny" {
+            let why = "a connection is not kept waiting or closed without an answer, but gets one";
+            self.sheet.differs(rule.line.number, why, "a fault can: `inject = \"reset\"` of [[fault]]");
+        }
+        self.answered(rule, status.unwrap_or(default), made);
+    }
+
+    fn returned(&mut self, rule: &Rule<'s>, made: &mut Outcome) {
+        let status = rule.behind("status").and_then(|status| status.parse::<u64>().ok()).unwrap_or(200);
+        self.answered(rule, status.clamp(200, 599), made);
+    }
+
+    /// A fixed answer, with the body that the rule names.
+    fn answered(&mut self, rule: &Rule<'s>, status: u64, made: &mut Outcome) {
+        let kind = rule.behind("content-type").unwrap_or("text/plain");
+        let mut answer = rules::answer(status, None);
+        if let Value::Table(pairs) = &mut answer {
+            if let Some(text) = rule.behind("string") {
+                pairs.push(("body".to_owned(), text.into()));
+                pairs.push(("content_type".to_owned(), kind.into()));
+            } else if let Some(file) = rule.behind("file") {
+                pairs.push(("file".to_owned(), file.into()));
+                pairs.push(("content_type".to_owned(), kind.into()));
+            } else if rule.behind("lf-string").or_else(|| rule.behind("lf-file")).is_some() {
+                let why = "the body of a fixed answer has no variables";
+                self.sheet.refuse(rule.line.number, why, "write the text as it should be");
+            } else if rule.behind("errorfile").or_else(|| rule.behind("errorfiles")).is_some() {
+                let why = "its file has a head as well, and the status is written here";
+                self.sheet.differs(rule.line.number, why, "write the body alone into a `file` of `respond`");
+            }
+        }
+        made.options.keep(&["auth", "rate_limit"]);
+        made.options.set("respond", answer, rule.from());
+        let mut words = rule.words().iter();
+        while let Some(word) = words.next() {
+            if let ("hdr", Some(name), Some(value)) =
+                (word.as_str(), words.clone().next(), words.clone().nth(1))
+                && let (true, Ok(value)) = (is_field_name(name), format::template(value))
+            {
+                made.options.field("response_headers", "set", name, &value, Vec::new());
+            }
+        }
+    }
+
+    /// `redirect`; whether it could be taken over.
+    fn redirected(&mut self, rule: &Rule<'s>, made: &mut Outcome) -> bool {
+        let status = rule.behind("code").and_then(|code| code.parse::<u64>().ok()).unwrap_or(302);
+        let to = if let Some(scheme) = rule.behind("scheme") {
+            Ok(format!("{scheme}://$host$path_and_query"))
+        } else if let Some(prefix) = rule.behind("prefix") {
+            let path = if rule.words().iter().any(|word| word == "drop-query") {
+                "$path?"
+            } else {
+                "$path_and_query"
+            };
+            let bare = if prefix == "/" { "" } else { prefix };
+            format::template(bare).map(|prefix| format!("{prefix}{path}"))
+        } else {
+            format::template(rule.behind("location").unwrap_or("%"))
+        };
+        let begins = ["/", "http://", "https://", "$scheme://", "${scheme}://", "$path", "${path"];
+        let to = match to {
+            Ok(to) if begins.iter().any(|begin| to.starts_with(begin)) => to,
+            Ok(_) => {
+                self.sheet.refuse(
+                    rule.line.number,
+                    "it leads to no URL or path",
+                    "write `redirect` of a [[route]]",
+                );
+                return self.not_taken(rule, made);
+            }
+            Err(variable) => {
+                let why = format!("there is no variable for {variable}");
+                self.sheet.refuse(
+                    rule.line.number,
+                    &why,
+                    "write the URL with the variables of docs/configuration.md",
+                );
+                return self.not_taken(rule, made);
+            }
+        };
+        if status == 303 {
+            self.sheet.differs(rule.line.number, "there is no 303 here, but 302", "");
+        }
+        if rule.behind("set-cookie").or_else(|| rule.behind("clear-cookie")).is_some() {
+            self.sheet.differs(rule.line.number, "a redirect sets no cookie", "have a server do so");
+        }
+        if rule.behind("location").is_some_and(|location| !location.contains('?') && !location.contains("%["))
+        {
+            self.sheet.differs(rule.line.number, "the query is kept", "end `to` with a ? to leave it out");
+        }
+        let status = match status {
+            301 | 302 | 307 | 308 => status,
+            _ => 302,
+        };
+        let pairs = [("to".to_owned(), to.into()), ("status".to_owned(), Value::Number(status))];
+        made.options.keep(&["auth", "rate_limit"]);
+        made.options.set("redirect", Value::Table(pairs.into()), rule.from());
+        true
+    }
+
+    /// What cannot be said answers 501 rather than leaving its requests to another rule.
+    fn not_taken(&mut self, rule: &Rule<'_>, made: &mut Outcome) -> bool {
+        made.options.keep(&["auth", "rate_limit"]);
+        let answer = rules::answer(501, Some(("not taken over from haproxy\n", "text/plain")));
+        made.options.set("respond", answer, rule.from());
+        true
+    }
+
+    /// `http-request auth`: the users of a list stand in a file here.
+    fn password(&mut self, rule: &Rule<'s>, made: &mut Outcome) {
+        let list =
+            rule.condition.iter().flat_map(super::acl::Condition::terms).find_map(
+                |criterion| match &criterion.term {
+                    super::acl::Term::LoggedIn(list) => Some(list.clone()),
+                    _ => None,
+                },
+            );
+        let list = list.unwrap_or_else(|| "users".to_owned());
+        let section =
+            self.sections.iter().find(|section| section.kind() == "userlist" && section.name() == list);
+        let file = format!("./{}.users", crate::sheet::name_of(&list));
+        let mut pairs = vec![("users".to_owned(), Value::from(file.as_str()))];
+        if let Some(realm) = rule.behind("realm") {
+            pairs.push(("realm".to_owned(), realm.into()));
+        }
+        let mut origins = rule.from();
+        for line in section.iter().flat_map(|section| &section.lines).filter(|line| line.word(0) == "user") {
+            origins.push(Origin::Directive(line.number));
+            match line.behind("password") {
+                Some(_) => {
+                    let instead = format!("write NAME:HASH of this line into {file}");
+                    self.sheet.differs(line.number, "users stand in a file", &instead);
+                }
+                None => {
+                    let instead = format!("`htpasswd -B {file} {}` makes a line of it", line.word(1));
+                    self.sheet.differs(
+                        line.number,
+                        "users stand in a file, with hashes of their passwords",
+                        &instead,
+                    );
+                }
+            }
+        }
+        origins.extend(section.map(|section| Origin::Directive(section.head.number)));
+        made.options.set("auth", Value::Table(pairs), origins);
+    }
+
+    /// `set-header`, `add-header` and `del-header`, of requests or responses.
+    fn field(&mut self, rule: &Rule<'s>, action: &str, option: &str, made: &mut Outcome) {
+        let (name, text) = (
+            rule.words().get(2).cloned().unwrap_or_default(),
+            rule.words().get(3).cloned().unwrap_or_default(),
+        );
+        if !is_field_name(&name) || (action == "del-header" && rule.words().len() > 3) {
+            let instead = "name the fields in `request_headers` and `response_headers`";
+            return self.sheet.refuse(rule.line.number, "it is no name of a field", instead);
+        }
+        let lower = name.to_ascii_lowercase();
+        if action == "del-header" {
+            return made.options.listed(option, "remove", &name, rule.from());
+        }
+        let by_itself =
+            ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "forwarded"];
+        if option == "request_headers" && by_itself.contains(&lower.as_str()) {
+            return self.sheet.needless(rule.line.number, "servers get this field always");
+        }
+        let value = match format::template(&text) {
+            Ok(value) => value,
+            Err(variable) => {
+                let why = format!("there is no variable for {variable}");
+                let instead = "write the value, or a variable of docs/configuration.md";
+                return self.sheet.refuse(rule.line.number, &why, instead);
+            }
+        };
+        if lower == "host" && option == "request_headers" {
+            return made.options.extend("rewrite", ("host", value.into()), rule.from());
+        }
+        if option == "response_headers" && lower == "strict-transport-security" && action == "set-header" {
+            self.sheet.say_if_unsaid(
+                rule.line.number,
+                crate::Kind::NeedsNothing,
+                "it is as in another route",
+            );
+        }
+        let place = if action == "add-header" { "add" } else { "set" };
+        if !made.options.field(option, place, &name, &value, rule.from()) && place == "add" {
+            let why = "a field is added once by a route";
+            self.sheet.refuse(rule.line.number, why, "write both values into one, with a comma between");
+        }
+    }
+
+    /// `set-path` and `replace-path`.
+    fn path(&mut self, rule: &Rule<'s>, action: &str, made: &mut Outcome) {
+        let words = rule.words();
+        let rewritten = if action == "set-path" {
+            set_path(words.get(2).map_or("", String::as_str))
+        } else {
+            words
+                .get(2)
+                .zip(words.get(3))
+                .and_then(|(pattern, to)| Some((written::expression(pattern, false).ok()?, groups(to))))
+        };
+        let known =
+            made.options.get("rewrite").is_some_and(|_| made.options.inner("rewrite", "path").is_some());
+        match rewritten {
+            Some((pattern, to)) if to.starts_with('/') && !to.contains('?') && !known => {
+                made.options.extend("rewrite", ("pattern", pattern.into()), rule.from());
+                made.options.extend("rewrite", ("path", to.into()), Vec::new());
+            }
+            _ => {
+                let why = if known { "a path is rewritten once" } else { "the new path is not understood" };
+                self.sheet.refuse(
+                    rule.line.number,
+                    why,
+                    "write `rewrite = { pattern = \"…\", path = \"…\" }`",
+                );
+            }
+        }
+    }
+
+    /// A rule that refuses clients above a rate.
+    fn rate(
+        &mut self,
+        rule: &Rule<'s>,
+        place: usize,
+        (counter, most): (&str, u64),
+        numbers: &[usize],
+        made: &mut Outcome,
+    ) {
+        if !matches!(action(rule), "deny" | "tarpit" | "reject" | "silent-drop" | "return") {
+            return self.unsaid(rule, "a rate only refuses");
+        }
+        let lines = self.sections.iter().flat_map(|section| &section.lines);
+        let name = format!("track-{counter}");
+        let tracks = |line: &super::syntax::Line| {
+            line.words.iter().any(|word| {
+                *word == name || *word == format!("track-sc({})", counter.trim_start_matches("sc"))
+            })
+        };
+        let own = self.levels(place).flat_map(|level| &level.lines);
+        let track = own.chain(lines).find(|line| tracks(line));
+        let table =
+            track.and_then(|line| line.behind("table")).and_then(|name| self.backend(name)).unwrap_or(place);
+        let stick = self.one(table, &["stick-table"]);
+        let period = stick.and_then(|line| {
+            let store = line.behind("store")?;
+            let inner = store.split_once("http_req_rate(")?.1;
+            values::milliseconds(inner.split(')').next()?)
+        });
+        let key = match track {
+            Some(line) => line
+                .words
+                .iter()
+                .position(|word| word.starts_with("track-sc"))
+                .and_then(|at| key(line.word(at + 1))),
+            None => Some("client".to_owned()),
+        };
+        let (Some(period), Some(key)) = (period.filter(|period| *period > 0), key) else {
+            let why = "its table or its key is not understood";
+            return self.unsaid(rule, why);
+        };
+        let rate = format!("{most}/{}", written::duration(period.min(86_400_000)));
+        let pairs = [("rate".to_owned(), rate.into()), ("key".to_owned(), key.into())];
+        let mut origins = rule.from();
+        origins.extend(
+            numbers
+                .iter()
+                .copied()
+                .chain(track.map(|line| line.number))
+                .chain(stick.map(|line| line.number))
+                .map(Origin::Directive),
+        );
+        let table = Value::Table(pairs.into());
+        if rule.behind("deny_status").or_else(|| rule.behind("status")) != Some("429") {
+            self.sheet.differs(rule.line.number, "clients get 429 with Retry-After", "");
+        }
+        match made.options.get("rate_limit").cloned() {
+            None => made.options.set("rate_limit", table, origins),
+            Some(Value::List(mut known)) => {
+                known.push(table);
+                made.options.set("rate_limit", Value::List(known), origins);
+            }
+            Some(known) => made.options.set("rate_limit", Value::List(vec![known, table]), origins),
+        }
+    }
+
+    /// The rules of responses.
+    pub(super) fn responses(&mut self, rules: &[Rule<'s>], facts: Facts<'_>, made: &mut Outcome) {
+        for rule in rules {
+            let action = action(rule);
+            match self.verdict(rule, facts, made) {
+                Verdict::No => {}
+                Verdict::Yes => match action {
+                    "set-header" | "add-header" | "del-header" => {
+                        self.field(rule, action, "response_headers", made);
+                    }
+                    "capture" | "set-log-level" => {
+                        self.sheet
+                            .needless(rule.line.number, "`fields` and `format` of [log] name header fields");
+                    }
+                    _ => self.refused(rule, action),
+                },
+                Verdict::Above(..) => self.unsaid(rule, "a rate only refuses requests"),
+                Verdict::Unsaid(why) => self.unsaid(rule, &why),
+            }
+        }
+    }
+}
+
+/// The word that says what a rule does.
+fn action<'r>(rule: &'r Rule<'_>) -> &'r str {
+    match rule.line.word(0) {
+        "redirect" => "redirect",
+        "tcp-request" => rule.line.word(2),
+        _ => rule.line.word(1),
+    }
+}
+
+/// A constant, something in front of the path, or a part of it replaced.
+fn set_path(text: &str) -> Option<(String, String)> {
+    if let Some(regsub) = text.strip_prefix("%[path,regsub(").and_then(|rest| rest.strip_suffix(")]")) {
+        let mut parts = regsub.splitn(3, ',').map(|part| part.trim_matches('"'));
+        let (pattern, to) = (parts.next()?, parts.next().unwrap_or_default());
+        let start = pattern.strip_prefix('^')?;
+        let is_plain = !pattern.contains(['(', '|', '$']);
+        return is_plain.then(|| (format!("{start}(.*)"), format!("{}$1", groups(to))));
+    }
+    let (before, behind) = text.split_once("%[path]").unwrap_or((text, ""));
+    let is_constant = !before.contains('%') && !behind.contains('%');
+    let group = if text.contains("%[path]") { "$1" } else { "" };
+    is_constant.then(|| {
+        ("(.*)".to_owned(), format!("{}{group}{}", before.replace('$', "$$"), behind.replace('$', "$$")))
+    })
+}
+
+/// `\1` as `$1`.
+fn groups(text: &str) -> String {
+    let mut made = String::new();
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' if letters.peek().is_some_and(char::is_ascii_digit) => {
+                made.push_str(&format!("${{{}}}", letters.next().unwrap_or('0')));
+            }
+            '$' => made.push_str("$$"),
+            other => made.push(other),
+        }
+    }
+    made
+}
+
+/// What a counter counts by.
+fn key(sample: &str) -> Option<String> {
+    let (name, argument) =
+        sample.split_once('(').map_or((sample, ""), |(name, rest)| (name, rest.trim_end_matches(')')));
+    let is_plain = !argument.is_empty() && is_field_name(argument);
+    match name {
+        "src" => Some("client".to_owned()),
+        "hdr" | "req.hdr" if argument.eq_ignore_ascii_case("host") => Some("host".to_owned()),
+        "hdr" | "req.hdr" | "req.fhdr" if is_plain => Some(format!("header:{argument}")),
+        "cook" | "req.cook" if is_plain => Some(format!("cookie:{argument}")),
+        "url_param" | "urlp" if is_plain => Some(format!("query:{argument}")),
+        _ => None,
+    }
+}
+
+/// Whether a text is the name of a field.
+pub(super) fn is_field_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}

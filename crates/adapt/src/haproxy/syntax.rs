@@ -1,0 +1,208 @@
+//! The text of HAProxy's files: words with quotes and escapes, sections.
+
+use mistake::{Mistake, Places};
+
+use crate::source::Source;
+
+const STATEMENTS_MAX: usize = 100_000;
+
+/// The names of sections.
+const SECTIONS: [&str; 18] = [
+    "global",
+    "defaults",
+    "frontend",
+    "backend",
+    "listen",
+    "userlist",
+    "peers",
+    "resolvers",
+    "mailers",
+    "cache",
+    "program",
+    "http-errors",
+    "ring",
+    "log-forward",
+    "fcgi-app",
+    "crt-store",
+    "traces",
+    "acme",
+];
+
+/// A line with its words.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) number: usize,
+    pub(crate) words: Vec<String>,
+}
+
+impl Line {
+    pub(crate) fn word(&self, index: usize) -> &str {
+        self.words.get(index).map_or("", String::as_str)
+    }
+
+    /// Whether it begins with these words.
+    pub(crate) fn is(&self, words: &[&str]) -> bool {
+        words.iter().enumerate().all(|(index, word)| self.word(index) == *word)
+    }
+
+    /// The word behind another one.
+    pub(crate) fn behind(&self, name: &str) -> Option<&str> {
+        let place = self.words.iter().position(|word| word == name)?;
+        self.words.get(place + 1).map(String::as_str)
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.words.iter().any(|word| word == name)
+    }
+}
+
+/// A section: its first line, and those within.
+#[derive(Debug)]
+pub(crate) struct Section {
+    pub(crate) head: Line,
+    pub(crate) lines: Vec<Line>,
+}
+
+impl Section {
+    pub(crate) fn kind(&self) -> &str {
+        self.head.word(0)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        match self.head.word(1) {
+            "from" if self.kind() == "defaults" => "",
+            name => name,
+        }
+    }
+}
+
+/// The sections of a file.
+pub(crate) fn read(text: &str, file: &str) -> Result<(Vec<Section>, Source), Box<Mistake>> {
+    let places = Places::new(text, file);
+    let mut source = Source::of(file);
+    let mut sections: Vec<Section> = Vec::new();
+    let mut start = 0;
+    let mut line_number = 0;
+    for raw in text.split_inclusive('\n') {
+        line_number += 1;
+        let line = raw.trim_end_matches(['\n', '\r']);
+        let at = start;
+        start += raw.len();
+        let words = words(line).map_err(|(column, what, expected)| {
+            let end = (at + column + 1).min(text.len());
+            let end = (end..=text.len()).find(|end| text.is_char_boundary(*end)).unwrap_or(text.len());
+            Box::new(places.mistake(&(at + column..end), what).expecting(expected))
+        })?;
+        let Some(first) = words.first() else { continue };
+        let begins = SECTIONS.contains(&first.as_str());
+        let indent = line.len() - line.trim_start().len();
+        let place = at + indent..at + line.trim_end().len();
+        if !begins && sections.is_empty() {
+            let what = format!("{first:?} stands in no section");
+            let expected = "a line such as `frontend NAME` before it";
+            return Err(Box::new(places.mistake(&place, what).expecting(expected)));
+        }
+        if source.places.len() >= STATEMENTS_MAX {
+            let what = "there are more than 100000 lines";
+            return Err(Box::new(places.mistake(&place, what).expecting("a smaller file")));
+        }
+        let name = match first.as_str() {
+            "option" | "timeout" | "http-request" | "http-response" | "http-check" | "stats" => {
+                words.iter().take(2).cloned().collect::<Vec<_>>().join(" ")
+            }
+            first => first.to_owned(),
+        };
+        let number = source.add(0, line_number, &name, line.trim());
+        let made = Line { number, words };
+        if begins {
+            sections.push(Section { head: made, lines: Vec::new() });
+        } else if let Some(section) = sections.last_mut() {
+            section.lines.push(made);
+        }
+    }
+    Ok((sections, source))
+}
+
+type Wrong = (usize, &'static str, &'static str);
+
+/// The words of a line, without its comment.
+fn words(line: &str) -> Result<Vec<String>, Wrong> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut letters = line.char_indices().peekable();
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '#' if word.is_none() => break,
+            ' ' | '\t' => words.extend(word.take()),
+            '\\' => {
+                let next = letters.next().map_or('\\', |(_, next)| next);
+                // A space, a quote and the like lose their meaning; `\n` and `\.` stay for expressions.
+                let word = word.get_or_insert_default();
+                if !matches!(next, ' ' | '#' | '"' | '\'' | '\\' | '\t') {
+                    word.push('\\');
+                }
+                word.push(next);
+            }
+            '"' | '\'' => quoted(letter, at, &mut letters, word.get_or_insert_default())?,
+            other => word.get_or_insert_default().push(other),
+        }
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+fn quoted(
+    quote: char,
+    at: usize,
+    letters: &mut std::iter::Peekable<std::str::CharIndices<'_>>,
+    word: &mut String,
+) -> Result<(), Wrong> {
+    while let Some((_, letter)) = letters.next() {
+        match letter {
+            _ if letter == quote => return Ok(()),
+            '\\' if quote == '"' => {
+                let next = letters.next().map_or('\\', |(_, next)| next);
+                if !matches!(next, ' ' | '#' | '"' | '\'' | '\\' | '$') {
+                    word.push('\\');
+                }
+                word.push(next);
+            }
+            other => word.push(other),
+        }
+    }
+    Err((at, "this text has no closing quote", "a quote at its end"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_words() {
+        let cases: [(&str, &[&str]); 6] = [
+            ("  bind *:80 # all", &["bind", "*:80"]),
+            (r#"string "a \"b\" c""#, &["string", "a \"b\" c"]),
+            (r"acl a path_reg \.php$", &["acl", "a", "path_reg", r"\.php$"]),
+            (r"replace-path (.*) /a\ b\1", &["replace-path", "(.*)", r"/a b\1"]),
+            ("lf-string 'a\\n'x", &["lf-string", "a\\nx"]),
+            ("   # nothing", &[]),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(
+                words(line).as_deref(),
+                Ok(&expected.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()[..]),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn wrong_lines_have_their_place() {
+        let said = |text: &str| read(text, "h.cfg").expect_err(text).to_string();
+        assert!(
+            said("bind *:80")
+                .starts_with("h.cfg:1:1: \"bind\" stands in no section; expected a line such as")
+        );
+        assert!(said("global\n log \"a").starts_with("h.cfg:2:6: this text has no closing quote"));
+    }
+}

@@ -1,0 +1,226 @@
+//! Whole configurations: what is written, what is said, and that nothing is lost.
+
+use super::*;
+use crate::told::{filled, lost, options, routes, valid};
+
+/// Configurations in the manner of tutorials and projects.
+const SAMPLES: [&str; 8] = [
+    include_str!("../../samples/haproxy/01-reverse-proxy.cfg"),
+    include_str!("../../samples/haproxy/02-tls-redirect.cfg"),
+    include_str!("../../samples/haproxy/03-hosts-paths.cfg"),
+    include_str!("../../samples/haproxy/04-rate-limit.cfg"),
+    include_str!("../../samples/haproxy/05-access.cfg"),
+    include_str!("../../samples/haproxy/06-rewrites.cfg"),
+    include_str!("../../samples/haproxy/07-sessions-compression.cfg"),
+    include_str!("../../samples/haproxy/08-sni-tcp.cfg"),
+];
+
+fn nothing(_: &str) -> Result<Vec<(String, String)>, String> {
+    Err("there is none".to_owned())
+}
+
+#[track_caller]
+fn checked(text: &str) -> Adapted {
+    let adapted = adapt(text, "h.cfg", &mut nothing).unwrap_or_else(|mistake| panic!("{mistake}"));
+    valid(&adapted);
+    let (_, source) = syntax::read(text, "h.cfg").expect("it was read");
+    assert_eq!(lost(&source, &adapted), Vec::<String>::new(), "{}", adapted.toml);
+    adapted
+}
+
+#[test]
+fn samples_are_valid_and_whole() {
+    for text in SAMPLES {
+        checked(&filled(text));
+    }
+}
+
+/// A frontend with these lines before two backends.
+fn with(lines: &str) -> String {
+    let lines = lines.split(';').map(|line| format!("  {}\n", line.trim())).collect::<String>();
+    format!(
+        "defaults\n  mode http\nfrontend f\n  bind 127.0.0.1:80\n{lines}  default_backend b\n\
+         backend b\n  server s 127.0.0.1:1\nbackend c\n  server s 127.0.0.1:2\n"
+    )
+}
+
+#[test]
+fn ordered_rules_become_routes() {
+    let b = "upstream = \"b\"";
+    let c = "upstream = \"c\"";
+    let deny = "respond = { status = 403 }";
+    let cases: [(&str, &[&str]); 12] = [
+        ("use_backend c if { path_beg /a }", &["path = \"/a\"; C", "B"]),
+        ("use_backend c if { path_beg /a/ }", &["path = \"= /a\"; B", "path = \"/a\"; C", "B"]),
+        ("use_backend c unless { hdr(host) x.y }", &["host = \"x.y\"; B", "C"]),
+        ("acl w hdr(host) x.y z.y; use_backend c if w", &["host = [\"x.y\", \"z.y\"]; C", "B"]),
+        ("use_backend c if { method POST } { path /a }", &["path = \"= /a\"; methods = \"POST\"; C", "B"]),
+        (
+            "use_backend c if { method POST } || { path /a }",
+            &["path = \"= /a\"; C", "methods = \"POST\"; C", "B"],
+        ),
+        (
+            "acl in src 10.0.0.0/8; http-request deny if { path_beg /a } !in",
+            &["path = \"/a\"; clients = [\"10.0.0.0/8\"]; B", "path = \"/a\"; D", "B"],
+        ),
+        // Where a prefix and an expression meet, both count.
+        (
+            "http-request deny if { path_end .x } !{ path_beg /a }; use_backend c if { path_beg /a }",
+            &["path = \"~ /a.*\\\\.x\"; C", "path = \"~ .*\\\\.x\"; D", "path = \"/a\"; C", "B"],
+        ),
+        (
+            "use_backend b if { path_beg /a/b }; use_backend c if { path_beg /a }",
+            &["path = \"/a/b\"; B", "path = \"/a\"; C", "B"],
+        ),
+        ("use_backend c if { path_beg /a }; use_backend b if { path_beg /a/b }", &["path = \"/a\"; C", "B"]),
+        (
+            "use_backend c if { hdr(x) -m found } { req.cook(y) 1 }",
+            &["headers = { x = true }; cookie = { y = \"1\" }; C", "B"],
+        ),
+        ("use_backend c if { path_beg /a } TRUE !FALSE", &["path = \"/a\"; C", "B"]),
+    ];
+    for (lines, expected) in cases {
+        let expected: Vec<String> = expected
+            .iter()
+            .map(|route| {
+                let (before, last) = route.rsplit_once(' ').unwrap_or(("", route));
+                let last = match last {
+                    "B" => b,
+                    "C" => c,
+                    _ => deny,
+                };
+                format!("{before} {last}").trim().to_owned()
+            })
+            .collect();
+        assert_eq!(routes(&checked(&with(lines))), expected, "{lines}");
+    }
+}
+
+#[test]
+fn lines_become_options() {
+    let cases = [
+        (
+            "http-request redirect location https://a.b/ code 301",
+            "redirect = { to = \"https://a.b/\", status = 301 }",
+        ),
+        (
+            "http-request redirect scheme https",
+            "redirect = { to = \"https://$host$path_and_query\", status = 302 }",
+        ),
+        ("redirect prefix /x drop-query", "redirect = { to = \"/x$path?\", status = 302 }"),
+        (
+            "http-request return status 200 string \"a b\"",
+            "respond = { status = 200, body = \"a b\", content_type = \"text/plain\" }",
+        ),
+        ("http-request set-header X-A %[src]", "request_headers = { set = { X-A = \"$client_address\" } }"),
+        ("http-request set-header Host a.b", "rewrite = { host = \"a.b\" }"),
+        ("http-response del-header Server", "response_headers = { remove = [\"Server\"] }"),
+        (
+            "http-request replace-path /a/(.*) /\\1",
+            "rewrite = { pattern = \".*/a/(.*).*\", path = \"/${1}\" }",
+        ),
+        ("http-request set-path /x%[path]", "rewrite = { pattern = \"(.*)\", path = \"/x$1\" }"),
+        ("option http-buffer-request", "request_buffering = true"),
+        ("timeout http-request 5s", "client_header = \"5s\""),
+        (
+            "http-request redirect location %[var(x)]",
+            "respond = { status = 501, body = \"not taken over from haproxy\\n\", content_type = \"text/plain\" }",
+        ),
+    ];
+    for (lines, option) in cases {
+        let written = options(&checked(&with(lines)));
+        assert!(written.iter().any(|line| line == option), "{lines}: {written:#?}");
+    }
+    let limited = "stick-table type ip store http_req_rate(10s); http-request track-sc0 src; http-request deny deny_status 429 if { sc_http_req_rate(0) gt 9 }";
+    let written = options(&checked(&with(limited)));
+    assert!(
+        written.iter().any(|line| line == "rate_limit = { rate = \"9/10s\", key = \"client\" }"),
+        "{written:#?}"
+    );
+}
+
+#[test]
+fn a_condition_that_cannot_be_said_is_refused_and_a_password_is_asked_for() {
+    let adapted = checked(&with("http-request deny if { nbsrv(b) lt 1 }"));
+    assert_eq!(routes(&adapted), ["upstream = \"b\""]);
+    assert!(
+        adapted.remarks.iter().any(|remark| remark.kind == Kind::Refused && remark.line == 5),
+        "{:?}",
+        adapted.remarks
+    );
+    let adapted = checked(&with("http-request auth if { var(txn.x) 1 }"));
+    assert!(routes(&adapted)[0].contains("auth = "), "{}", adapted.toml);
+}
+
+#[test]
+fn tls_and_plain_listeners_of_a_frontend_are_told_apart() {
+    let text = with("bind 127.0.0.1:443 ssl crt a.pem; http-request deny if { ssl_fc } { path /x }");
+    let found = routes(&checked(&text));
+    assert_eq!(
+        found,
+        [
+            "listener = \"127.0.0.1:80\"; upstream = \"b\"",
+            "listener = \"127.0.0.1:443\"; path = \"= /x\"; respond = { status = 403 }",
+            "listener = \"127.0.0.1:443\"; upstream = \"b\"",
+        ]
+    );
+}
+
+/// Words that make configurations which mean something.
+fn word() -> impl proptest::strategy::Strategy<Value = String> {
+    use proptest::prelude::*;
+    let words = [
+        "global",
+        "defaults",
+        "frontend f",
+        "backend b",
+        "listen l",
+        "mode http",
+        "mode tcp",
+        "bind *:80",
+        "bind :443 ssl crt a.pem",
+        "acl a path_beg /a",
+        "acl a path_end .x",
+        "acl h hdr(host) -i a.b",
+        "acl s src 10.0.0.0/8",
+        "acl r path_reg ^/a(.*)$",
+        "use_backend b if a",
+        "use_backend b if !a h || s",
+        "use_backend b unless { path /x } r",
+        "default_backend b",
+        "http-request deny if a",
+        "http-request auth unless { http_auth(u) }",
+        "http-request redirect scheme https if a",
+        "http-request set-header X-A %[src] if h",
+        "http-request replace-path (.*) /\\1",
+        "http-response set-header X-B 1",
+        "server s 127.0.0.1:1 check",
+        "server t 127.0.0.1:2 backup ssl verify none",
+        "balance uri",
+        "cookie S insert",
+        "stick-table type ip store http_req_rate(1s)",
+        "http-request track-sc0 src",
+        "http-request deny if { sc_http_req_rate(0) gt 5 }",
+        "option httpchk GET /",
+        "timeout server 5",
+        "userlist u",
+        "user a password b",
+        "stats enable",
+        "compression algo gzip",
+    ];
+    prop_oneof![12 => proptest::sample::select(words.to_vec()).prop_map(str::to_owned), 1 => any::<String>()]
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_read_or_refused_and_nothing_is_lost(lines in proptest::collection::vec(word(), 0..40)) {
+        let text = format!("global\n{}", lines.join("\n"));
+        if let Ok(adapted) = adapt(&text, "h.cfg", &mut nothing) {
+            let (_, source) = syntax::read(&text, "h.cfg").expect("it was read");
+            proptest::prop_assert_eq!(lost(&source, &adapted), Vec::<String>::new());
+            let parsed = config::examine(&adapted.toml, "v.toml");
+            let syntax = parsed.mistakes.iter().find(|mistake| mistake.message.contains("TOML") || mistake.message.contains("closing"));
+            proptest::prop_assert!(syntax.is_none(), "{:?}\n{}", syntax, adapted.toml);
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! Ordered rules to routes: other proxies go through rules from the top, Vanward takes the most specific route.
+//!
+//! Each combination of conditions that a request can meet is a region. The rules are gone through once for each of them,
+//! with what holds there; regions that get the same as without them are left out. What is left are routes. So order,
+//! negation and rules that fall through need no counterpart.
+
+/// Conditions on requests.
+mod atom;
+
+pub(crate) use atom::{Atom, HostIs, PathIs, TextIs, is_host, is_path};
+use std::collections::BTreeMap;
+
+use atom::{Meet, Patterns};
+
+use crate::draft::{Origin, Table, Value};
+
+/// More hosts, paths or combinations of conditions than this are not looked at.
+const REGIONS_MAX: usize = 1000;
+/// Of so many conditions on methods, fields and clients all combinations are looked at.
+const COMBINED_MAX: usize = 6;
+
+/// A condition, and the statements that it came from.
+#[derive(Debug, Clone)]
+pub(crate) struct Test {
+    pub(crate) atom: Atom,
+    pub(crate) from: Vec<Origin>,
+}
+
+/// What requests of a region get.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Outcome {
+    /// The rules that decided.
+    pub(crate) from: Vec<Origin>,
+    pub(crate) options: Table,
+}
+
+/// Conditions that hold together, as places in the lists of `Space`; 0 is none.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Region {
+    host: usize,
+    path: usize,
+    rest: usize,
+}
+
+/// What holds for all requests of a region.
+pub(crate) struct Holds<'s> {
+    space: &'s Space,
+    truth: Vec<bool>,
+}
+
+impl Holds<'_> {
+    /// Whether a condition holds, which has to be one of the tests.
+    pub(crate) fn atom(&self, atom: &Atom) -> bool {
+        self.space.places.get(atom).is_some_and(|place| self.truth[*place])
+    }
+}
+
+/// The routes of ordered rules.
+pub(crate) struct Routes {
+    pub(crate) tables: Vec<Table>,
+    /// Conditions that may hold together with another one, which no route can say and would matter.
+    pub(crate) unsaid: Vec<Origin>,
+    /// Conditions that are too many.
+    pub(crate) dropped: Vec<Origin>,
+}
+
+/// What is said of conditions on how a path begins that routes have for whole segments: the statements, and what.
+pub(crate) fn segments(tests: &[Test]) -> Vec<(usize, String)> {
+    let mut said = Vec::new();
+    for test in tests {
+        let Atom::Path(PathIs::Prefix(prefix)) = &test.atom else { continue };
+        for origin in test.from.iter().filter(|_| !prefix.ends_with('/')) {
+            if let Origin::Directive(number) = origin {
+                said.push((*number, format!("{prefix} matches whole segments: not {prefix}x")));
+            }
+        }
+    }
+    said
+}
+
+/// What to do where that matters.
+pub(crate) const SEGMENTS_INSTEAD: &str =
+    "where a rule has to refuse those as well, write `path = \"~ /path.*\"`";
+
+/// The routes of ordered rules. `judge` goes through them for a region.
+pub(crate) fn routes(tests: &[Test], judge: &mut dyn FnMut(&Holds<'_>) -> Outcome) -> Routes {
+    let space = Space::of(tests);
+    let mut kept: Vec<(Region, Outcome)> = Vec::new();
+    // The general before the special: what a region falls back to is decided before it.
+    for region in space.regions() {
+        let outcome = judge(&space.holds(&[region]));
+        let fallback = kept
+            .iter()
+            .filter(|(known, _)| space.takes(*known, region))
+            .min_by_key(|(known, _)| space.rank(*known));
+        if fallback.is_none_or(|(_, known)| !known.options.says_the_same(&outcome.options)) {
+            kept.push((region, outcome));
+        }
+    }
+    let unsaid = unsaid(&space, tests, judge);
+    // Of routes that are equally special the later one is within the other.
+    kept.reverse();
+    kept.sort_by_key(|(region, _)| space.rank(*region));
+    Routes { tables: tables(&space, &kept, tests), unsaid, dropped: space.dropped }
+}
+
+/// Conditions on paths that may hold together, where such a request gets something else than either alone.
+fn unsaid(space: &Space, tests: &[Test], judge: &mut dyn FnMut(&Holds<'_>) -> Outcome) -> Vec<Origin> {
+    /// Each takes two rounds of the rules.
+    const PAIRS_MAX: usize = 1000;
+    let region = |path: usize| Region { host: 0, path, rest: 0 };
+    let mut found = Vec::new();
+    let mut pairs = 0;
+    for one in 1..space.paths.len() {
+        for other in one + 1..space.paths.len() {
+            if space.paths[one].meet(&space.paths[other], &space.patterns) != Meet::Unsaid
+                || pairs == PAIRS_MAX
+            {
+                continue;
+            }
+            pairs += 1;
+            let chosen = if space.rank(region(one)) <= space.rank(region(other)) { one } else { other };
+            let alone = judge(&space.holds(&[region(chosen)]));
+            let both = judge(&space.holds(&[region(one), region(other)]));
+            if !alone.options.says_the_same(&both.options) {
+                let wanted = Atom::Path(space.paths[one + other - chosen].clone());
+                let from = tests.iter().find(|test| test.atom == wanted).map(|test| test.from.clone());
+                found.extend(from.unwrap_or_default());
+            }
+        }
+    }
+    found
+}
+
+/// All hosts, paths and combinations of other conditions, and which of them imply which.
+struct Space {
+    /// The first of each list stands for no condition.
+    hosts: Vec<HostIs>,
+    paths: Vec<PathIs>,
+    rest: Vec<Vec<Atom>>,
+    implied_hosts: Vec<Vec<bool>>,
+    implied_paths: Vec<Vec<bool>>,
+    implied_rest: Vec<Vec<bool>>,
+    /// Which routes take the requests of which paths.
+    taken_paths: Vec<Vec<bool>>,
+    /// All conditions, by the order of their first tests.
+    atoms: Vec<Atom>,
+    places: BTreeMap<Atom, usize>,
+    patterns: Patterns,
+    dropped: Vec<Origin>,
+}
+
+impl Space {
+    fn of(tests: &[Test]) -> Self {
+        let patterns = Patterns::default();
+        let (mut hosts, mut paths) =
+            (vec![HostIs::Pattern(String::new())], vec![PathIs::Prefix(String::new())]);
+        let mut others: Vec<Atom> = Vec::new();
+        let mut dropped = Vec::new();
+        for test in tests {
+            match &test.atom {
+                Atom::Host(host) if hosts.len() < REGIONS_MAX => push_new(&mut hosts, host.clone()),
+                Atom::Path(path) if paths.len() < REGIONS_MAX / 4 => {
+                    push_new(&mut paths, path.clone());
+                    // `/a/` is the prefix `/a` of a route, which also matches `/a` itself.
+                    if let PathIs::Prefix(prefix) = path
+                        && let Some(bare) = prefix.strip_suffix('/').filter(|bare| !bare.is_empty())
+                    {
+                        push_new(&mut paths, PathIs::Exact(bare.to_owned()));
+                    }
+                }
+                Atom::Host(_) | Atom::Path(_) => dropped.extend(test.from.clone()),
+                other if others.len() < REGIONS_MAX / 40 => push_new(&mut others, other.clone()),
+                _ => dropped.extend(test.from.clone()),
+            }
+        }
+        paths.extend(both(&paths[1..], &patterns));
+        let rest = atom::subsets(&others, COMBINED_MAX, &patterns);
+        let square = |size: usize, implies: &dyn Fn(usize, usize) -> bool| -> Vec<Vec<bool>> {
+            (0..size).map(|one| (0..size).map(|other| implies(one, other)).collect()).collect()
+        };
+        let none_or = |one: usize, other: usize| other == 0 || one == other;
+        let implied_hosts = square(hosts.len(), &|one, other| {
+            none_or(one, other) || one > 0 && hosts[one].implies(&hosts[other], &patterns)
+        });
+        let implied_paths = square(paths.len(), &|one, other| {
+            none_or(one, other) || one > 0 && paths[one].implies(&paths[other], &patterns)
+        });
+        let implied_rest = square(rest.len(), &|one, other| {
+            let has = |wanted| rest[one].iter().any(|known| atom::implies(known, wanted, &patterns));
+            rest[other].iter().all(has)
+        });
+        let taken_paths = square(paths.len(), &|one, other| {
+            none_or(one, other) || one > 0 && paths[one].is_taken_by(&paths[other], &patterns)
+        });
+        let mut atoms: Vec<Atom> = Vec::new();
+        let mut places = BTreeMap::new();
+        for test in tests {
+            if !places.contains_key(&test.atom) {
+                places.insert(test.atom.clone(), atoms.len());
+                atoms.push(test.atom.clone());
+            }
+        }
+        Self {
+            hosts,
+            paths,
+            rest,
+            implied_hosts,
+            implied_paths,
+            implied_rest,
+            taken_paths,
+            atoms,
+            places,
+            patterns,
+            dropped,
+        }
+    }
+
+    /// All regions, each behind those that contain it.
+    fn regions(&self) -> Vec<Region> {
+        let count = |implied: &[Vec<bool>]| -> Vec<usize> {
+            implied.iter().map(|row| row.iter().filter(|is| **is).count()).collect()
+        };
+        let (hosts, paths) = (count(&self.implied_hosts), count(&self.taken_paths));
+        let rest = count(&self.implied_rest);
+        let total = hosts.len().saturating_mul(paths.len()).saturating_mul(rest.len());
+        let mut all = Vec::new();
+        for host in 0..hosts.len() {
+            for path in 0..paths.len() {
+                for set in 0..rest.len() {
+                    // Too many: only those with one kind of condition.
+                    let kinds = [host, path, set].iter().filter(|place| **place > 0).count();
+                    if total <= REGIONS_MAX || kinds < 2 {
+                        all.push(Region { host, path, rest: set });
+                    }
+                }
+            }
+        }
+        all.sort_by_key(|region| hosts[region.host] + paths[region.path] + rest[region.rest]);
+        all
+    }
+
+    /// Whether a route for the first region takes all requests of the second, if no other one does.
+    fn takes(&self, route: Region, region: Region) -> bool {
+        self.implied_hosts[region.host][route.host]
+            && self.taken_paths[region.path][route.path]
+            && self.implied_rest[region.rest][route.rest]
+    }
+
+    /// Which conditions hold where all these regions meet.
+    fn holds(&self, regions: &[Region]) -> Holds<'_> {
+        let mut truth = vec![false; self.atoms.len()];
+        let mut hold = |atom: Atom| {
+            if let Some(place) = self.places.get(&atom) {
+                truth[*place] = true;
+            }
+        };
+        for region in regions {
+            for host in (1..self.hosts.len()).filter(|host| self.implied_hosts[region.host][*host]) {
+                hold(Atom::Host(self.hosts[host].clone()));
+            }
+            for path in (1..self.paths.len()).filter(|path| self.implied_paths[region.path][*path]) {
+                hold(Atom::Path(self.paths[path].clone()));
+            }
+            for atom in self.atoms.iter().filter(|_| region.rest > 0) {
+                if self.rest[region.rest].iter().any(|known| atom::implies(known, atom, &self.patterns)) {
+                    hold(atom.clone());
+                }
+            }
+        }
+        Holds { space: self, truth }
+    }
+
+    /// The order in which Vanward looks at routes: the smallest first.
+    fn rank(&self, region: Region) -> [usize; 9] {
+        let host = match &self.hosts[region.host] {
+            _ if region.host == 0 => (3, 0),
+            HostIs::Exact(_) => (0, 0),
+            HostIs::Below(domain) => (1, usize::MAX - domain.len()),
+            HostIs::Pattern(_) => (2, region.host),
+        };
+        // Expressions that also ask for a prefix come before those that don't, and those of longer prefixes first.
+        let path = match &self.paths[region.path] {
+            PathIs::Exact(_) => (0, 0),
+            PathIs::Both(prefix, _) => (1, usize::MAX - prefix.len()),
+            PathIs::Pattern(_) => (2, region.path),
+            PathIs::Prefix(prefix) => (3, usize::MAX - prefix.len()),
+        };
+        let rest = &self.rest[region.rest];
+        let fewer = |is_it: fn(&Atom) -> bool| usize::MAX - rest.iter().filter(|atom| is_it(atom)).count();
+        let methods = rest.iter().find_map(|atom| match atom {
+            Atom::Methods(methods) => Some(methods.len()),
+            _ => None,
+        });
+        let clients = rest.iter().find_map(|atom| match atom {
+            Atom::Clients(networks) => networks.iter().map(|network| crate::values::host_bits(network)).max(),
+            _ => None,
+        });
+        [
+            host.0,
+            host.1,
+            path.0,
+            path.1,
+            methods.unwrap_or(usize::MAX),
+            fewer(|atom| matches!(atom, Atom::Header(..))),
+            fewer(|atom| matches!(atom, Atom::Cookie(..))),
+            fewer(|atom| matches!(atom, Atom::Query(..))),
+            clients.unwrap_or(usize::MAX),
+        ]
+    }
+}
+
+/// Expressions that also ask for a prefix, for each pair of which a request may match both.
+fn both(paths: &[PathIs], patterns: &Patterns) -> Vec<PathIs> {
+    let mut found = Vec::new();
+    for path in paths.iter().filter(|path| matches!(path, PathIs::Pattern(_))) {
+        for prefix in paths.iter().filter(|path| matches!(path, PathIs::Prefix(_))) {
+            if let Meet::Is(met @ PathIs::Both(..)) = prefix.meet(path, patterns)
+                && found.len() < REGIONS_MAX / 4
+            {
+                push_new(&mut found, met);
+            }
+        }
+    }
+    found
+}
+
+fn push_new<T: PartialEq>(list: &mut Vec<T>, item: T) {
+    if !list.contains(&item) {
+        list.push(item);
+    }
+}
+
+/// Routes as tables; those that differ in their host alone become one.
+fn tables(space: &Space, kept: &[(Region, Outcome)], tests: &[Test]) -> Vec<Table> {
+    let is_pattern = |host: usize| host == 0 || matches!(space.hosts[host], HostIs::Pattern(_));
+    let mut merged: Vec<(Region, &Outcome, Vec<usize>)> = Vec::new();
+    for (region, outcome) in kept {
+        // Of expressions over paths the order in the file counts, for each host.
+        let is_ordered = matches!(space.paths[region.path], PathIs::Pattern(_) | PathIs::Both(..));
+        let same = merged.iter_mut().find(|(known, other, hosts)| {
+            !is_ordered
+                && !is_pattern(region.host)
+                && !hosts.iter().any(|host| is_pattern(*host))
+                && (known.path, known.rest) == (region.path, region.rest)
+                && other.options.says_the_same(&outcome.options)
+        });
+        match same {
+            Some((.., hosts)) => hosts.push(region.host),
+            None => merged.push((*region, outcome, vec![region.host])),
+        }
+    }
+    let mut places: Vec<String> = Vec::new();
+    let mut tables = Vec::new();
+    for (region, outcome, hosts) in merged {
+        let mut table = Table::new("[[route]]", outcome.from.clone());
+        let mut hosts = hosts;
+        hosts.sort_unstable();
+        let hosts: Vec<&HostIs> =
+            hosts.iter().filter(|host| **host > 0).map(|host| &space.hosts[*host]).collect();
+        conditions(&mut table, space, region, &hosts, tests);
+        // `/a` and `/a/` are one path here: the longer one came first.
+        let place = table.place();
+        if !places.contains(&place) {
+            places.push(place);
+            table.append(&outcome.options);
+            tables.push(table);
+        }
+    }
+    tables
+}
+
+fn conditions(table: &mut Table, space: &Space, region: Region, hosts: &[&HostIs], tests: &[Test]) {
+    let origins = |is_it: &dyn Fn(&Atom) -> bool| -> Vec<Origin> {
+        let mut all: Vec<Origin> = Vec::new();
+        for origin in tests.iter().filter(|test| is_it(&test.atom)).flat_map(|test| &test.from) {
+            push_new(&mut all, origin.clone());
+        }
+        all
+    };
+    if !hosts.is_empty() {
+        let written: Vec<String> = hosts.iter().map(|host| host.written()).collect();
+        let from = origins(&|atom| matches!(atom, Atom::Host(host) if hosts.contains(&host)));
+        table.set("host", crate::sheet::one_or_list(&written), from);
+    }
+    if region.path > 0 {
+        let path = &space.paths[region.path];
+        let from =
+            origins(&|atom| matches!(atom, Atom::Path(wanted) if path.implies(wanted, &space.patterns)));
+        let from = if from.is_empty() { vec![Origin::Default("the prefix does not match it")] } else { from };
+        table.set("path", path.written(), from);
+    }
+    for known in &space.rest[region.rest] {
+        let from = origins(&|atom| atom::implies(known, atom, &space.patterns));
+        match known {
+            Atom::Methods(methods) => table.set("methods", crate::sheet::one_or_list(methods), from),
+            Atom::Clients(networks) => table.set("clients", networks.clone(), from),
+            Atom::Header(name, text) => table.extend("headers", (name, text.written()), from),
+            Atom::Cookie(name, text) => table.extend("cookie", (name, text.written()), from),
+            Atom::Query(name, text) => table.extend("query", (name, text.written()), from),
+            Atom::Host(_) | Atom::Path(_) => {}
+        }
+    }
+}
+
+/// A fixed answer.
+pub(crate) fn answer(status: u64, body: Option<(&str, &str)>) -> Value {
+    let mut pairs = vec![("status".to_owned(), Value::Number(status))];
+    if let Some((text, kind)) = body {
+        pairs.push(("body".to_owned(), text.into()));
+        pairs.push(("content_type".to_owned(), kind.into()));
+    }
+    Value::Table(pairs)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,344 @@
+//! Conditions on requests that a `[[route]]` can have, and how two of them relate.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use regex::bytes::{Regex, RegexBuilder};
+
+use crate::values;
+
+/// One condition on a request.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Atom {
+    Host(HostIs),
+    Path(PathIs),
+    Methods(Vec<String>),
+    Header(String, TextIs),
+    Cookie(String, TextIs),
+    Query(String, TextIs),
+    Clients(Vec<String>),
+}
+
+/// A condition on the host of a request.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum HostIs {
+    Exact(String),
+    /// Every name below a domain, not the domain itself.
+    Below(String),
+    /// An expression over the whole host.
+    Pattern(String),
+}
+
+/// A condition on the path of a request.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PathIs {
+    Exact(String),
+    /// What begins with this text. Routes match whole segments.
+    Prefix(String),
+    /// An expression over the whole path.
+    Pattern(String),
+    /// What begins with the first and matches the second, which begins with `.*`.
+    Both(String, String),
+}
+
+/// A condition on the value of a field, a cookie or a query parameter.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum TextIs {
+    Present,
+    Exact(String),
+    Prefix(String),
+    Pattern(String),
+}
+
+/// How two conditions on the same thing relate.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Meet<T> {
+    /// A request can match both, and this one says so.
+    Is(T),
+    /// No request matches both.
+    Nothing,
+    /// A request may match both, and one condition cannot say so.
+    Unsaid,
+}
+
+impl HostIs {
+    /// The condition for one name, which may begin with `*.`; `None` for what is no host.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let lower = name.to_ascii_lowercase();
+        let bare = lower.strip_prefix("*.").unwrap_or(&lower);
+        if !is_host(bare) && bare.parse::<std::net::IpAddr>().is_err() {
+            return None;
+        }
+        Some(match lower.strip_prefix("*.") {
+            Some(domain) => Self::Below(domain.to_owned()),
+            None => Self::Exact(lower),
+        })
+    }
+
+    /// Whether every host of this condition is one of another's.
+    pub(crate) fn implies(&self, other: &Self, patterns: &Patterns) -> bool {
+        match (self, other) {
+            (Self::Exact(host), Self::Below(domain)) => is_below(host, domain),
+            (Self::Exact(host), Self::Pattern(pattern)) => patterns.matches(pattern, host),
+            (Self::Below(inner), Self::Below(domain)) => inner == domain || is_below(inner, domain),
+            _ => self == other,
+        }
+    }
+
+    /// As [[route]] writes it.
+    pub(crate) fn written(&self) -> String {
+        match self {
+            Self::Exact(host) => host.clone(),
+            Self::Below(domain) => format!("*.{domain}"),
+            Self::Pattern(pattern) => format!("~ {pattern}"),
+        }
+    }
+}
+
+impl PathIs {
+    /// The condition for a path alone.
+    pub(crate) fn exact(path: &str) -> Self {
+        if is_path(path) { Self::Exact(path.to_owned()) } else { Self::Pattern(values::escaped(path)) }
+    }
+
+    /// The condition for what begins with a text.
+    pub(crate) fn prefix(path: &str) -> Self {
+        if is_path(path) {
+            Self::Prefix(path.to_owned())
+        } else {
+            Self::Pattern(format!("{}.*", values::escaped(path)))
+        }
+    }
+
+    /// Whether every path of this condition is one of another's.
+    pub(crate) fn implies(&self, other: &Self, patterns: &Patterns) -> bool {
+        match (self, other) {
+            (Self::Exact(path), Self::Prefix(prefix)) => path.starts_with(prefix),
+            (Self::Exact(path), Self::Pattern(pattern)) => patterns.matches(pattern, path),
+            (Self::Prefix(long), Self::Prefix(prefix)) => long.starts_with(prefix),
+            (Self::Both(long, _), Self::Prefix(prefix)) => long.starts_with(prefix),
+            (Self::Both(_, pattern), Self::Pattern(other)) => pattern == other,
+            (Self::Exact(path), Self::Both(prefix, pattern)) => {
+                path.starts_with(prefix) && patterns.matches(pattern, path)
+            }
+            (Self::Both(long, pattern), Self::Both(prefix, other)) => {
+                long.starts_with(prefix) && pattern == other
+            }
+            _ => self == other,
+        }
+    }
+
+    /// Whether a route with another path takes all requests of this one: prefixes match whole segments there.
+    pub(crate) fn is_taken_by(&self, route: &Self, patterns: &Patterns) -> bool {
+        match (self, route) {
+            (Self::Exact(path) | Self::Prefix(path), Self::Prefix(prefix)) => {
+                let rest = path.strip_prefix(prefix.trim_end_matches('/'));
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            }
+            _ => self.implies(route, patterns),
+        }
+    }
+
+    /// What matches both.
+    pub(crate) fn meet(&self, other: &Self, patterns: &Patterns) -> Meet<Self> {
+        if self.implies(other, patterns) {
+            return Meet::Is(self.clone());
+        }
+        if other.implies(self, patterns) {
+            return Meet::Is(other.clone());
+        }
+        match (self, other) {
+            (Self::Prefix(prefix), Self::Pattern(pattern))
+            | (Self::Pattern(pattern), Self::Prefix(prefix)) => {
+                if pattern.starts_with(".*") || pattern.starts_with("(?i).*") {
+                    Meet::Is(Self::Both(prefix.clone(), pattern.clone()))
+                } else if is_apart(prefix, pattern) {
+                    Meet::Nothing
+                } else {
+                    Meet::Unsaid
+                }
+            }
+            (Self::Pattern(_) | Self::Both(..), Self::Pattern(_) | Self::Both(..)) => Meet::Unsaid,
+            _ => Meet::Nothing,
+        }
+    }
+
+    /// As [[route]] writes it.
+    pub(crate) fn written(&self) -> String {
+        match self {
+            Self::Exact(path) => format!("= {path}"),
+            Self::Prefix(path) => {
+                let bare = path.trim_end_matches('/');
+                if bare.is_empty() { "/".to_owned() } else { bare.to_owned() }
+            }
+            Self::Pattern(pattern) => format!("~ {pattern}"),
+            Self::Both(prefix, pattern) => {
+                let (flags, rest) = match pattern.strip_prefix("(?i)") {
+                    Some(rest) => ("(?i)", rest),
+                    None => ("", pattern.as_str()),
+                };
+                format!("~ {flags}{}{rest}", values::escaped(prefix))
+            }
+        }
+    }
+}
+
+impl TextIs {
+    pub(crate) fn implies(&self, other: &Self, patterns: &Patterns) -> bool {
+        match (self, other) {
+            (_, Self::Present) => true,
+            (Self::Exact(text), Self::Prefix(prefix)) => text.starts_with(prefix),
+            (Self::Prefix(long), Self::Prefix(prefix)) => long.starts_with(prefix),
+            (Self::Exact(text), Self::Pattern(pattern)) => patterns.matches(pattern, text),
+            _ => self == other,
+        }
+    }
+
+    /// As the tables `headers`, `cookie` and `query` write it.
+    pub(crate) fn written(&self) -> crate::draft::Value {
+        match self {
+            Self::Present => true.into(),
+            Self::Exact(text) if text.ends_with('*') || text.starts_with('~') => {
+                format!("~ {}", values::escaped(text)).into()
+            }
+            Self::Exact(text) => text.clone().into(),
+            Self::Prefix(text) if text.starts_with('~') => format!("~ {}.*", values::escaped(text)).into(),
+            Self::Prefix(text) => format!("{text}*").into(),
+            Self::Pattern(pattern) => format!("~ {pattern}").into(),
+        }
+    }
+}
+
+/// Expressions that texts are compared with, each compiled once.
+#[derive(Default)]
+pub(crate) struct Patterns(RefCell<BTreeMap<String, Option<Regex>>>);
+
+impl Patterns {
+    /// Larger programs are left alone: nothing matches them.
+    const PROGRAM_BYTES_MAX: usize = 1 << 20;
+
+    fn matches(&self, pattern: &str, text: &str) -> bool {
+        let mut known = self.0.borrow_mut();
+        let regex = known.entry(pattern.to_owned()).or_insert_with(|| {
+            let whole = format!("^(?s:{pattern})$");
+            RegexBuilder::new(&whole).size_limit(Self::PROGRAM_BYTES_MAX).build().ok()
+        });
+        regex.as_ref().is_some_and(|regex| regex.is_match(text.as_bytes()))
+    }
+}
+
+/// Whether the literal beginning of an expression is another than a prefix.
+fn is_apart(prefix: &str, pattern: &str) -> bool {
+    let literal: String = pattern
+        .chars()
+        .take_while(|letter| letter.is_ascii_alphanumeric() || "/_-".contains(*letter))
+        .collect();
+    // The last letter may be optional: `/a?`.
+    let literal = literal.get(..literal.len().saturating_sub(1)).unwrap_or_default();
+    !literal.starts_with(prefix) && !prefix.starts_with(literal)
+}
+
+fn is_below(host: &str, domain: &str) -> bool {
+    host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.') && rest.len() > 1)
+}
+
+/// Whether a path may stand in a route as it is.
+pub(crate) fn is_path(path: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/_.~!&'(),=:@-+".contains(&byte);
+    path.starts_with('/')
+        && path.bytes().all(is_plain)
+        && !path.contains("//")
+        && path.split('/').all(|segment| !matches!(segment, "." | ".."))
+}
+
+/// Whether a text is the name of a host.
+pub(crate) fn is_host(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 253
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+        && text.split('.').all(|label| {
+            !label.is_empty() && label.len() <= 63 && !label.starts_with('-') && !label.ends_with('-')
+        })
+}
+
+/// Whether a condition that is neither on host nor on path implies another one.
+pub(super) fn implies(known: &Atom, wanted: &Atom, patterns: &Patterns) -> bool {
+    match (known, wanted) {
+        (Atom::Methods(own), Atom::Methods(other)) => own.iter().all(|method| other.contains(method)),
+        (Atom::Clients(own), Atom::Clients(other)) => {
+            own.iter().all(|network| other.iter().any(|wide| values::is_within(network, wide)))
+        }
+        (Atom::Header(name, own), Atom::Header(wanted, other)) => {
+            name.eq_ignore_ascii_case(wanted) && own.implies(other, patterns)
+        }
+        (Atom::Cookie(name, own), Atom::Cookie(wanted, other))
+        | (Atom::Query(name, own), Atom::Query(wanted, other)) => {
+            name == wanted && own.implies(other, patterns)
+        }
+        _ => false,
+    }
+}
+
+/// Combinations of conditions that one route can have, beginning with none.
+pub(super) fn subsets(atoms: &[Atom], combined_max: usize, patterns: &Patterns) -> Vec<Vec<Atom>> {
+    let mut sets: Vec<Vec<Atom>> = vec![Vec::new()];
+    if atoms.len() > combined_max {
+        sets.extend(atoms.iter().map(|atom| vec![atom.clone()]));
+        return sets;
+    }
+    for atom in atoms {
+        for number in 0..sets.len() {
+            if let Some(set) = with(&sets[number], atom, patterns)
+                && !sets.contains(&set)
+            {
+                sets.push(set);
+            }
+        }
+    }
+    sets
+}
+
+/// A set with one more condition, if one route can have them all.
+fn with(set: &[Atom], atom: &Atom, patterns: &Patterns) -> Option<Vec<Atom>> {
+    if set.iter().any(|known| implies(known, atom, patterns)) {
+        return None;
+    }
+    let mut set: Vec<Atom> = set.iter().filter(|known| !implies(atom, known, patterns)).cloned().collect();
+    let mut met = atom.clone();
+    for index in (0..set.len()).rev() {
+        match (&set[index], &met) {
+            (Atom::Methods(own), Atom::Methods(other)) => {
+                met = Atom::Methods(own.iter().filter(|method| other.contains(method)).cloned().collect());
+                set.remove(index);
+            }
+            (Atom::Clients(own), Atom::Clients(other)) => {
+                let mut both = networks_within(own, other);
+                both.extend(networks_within(other, own));
+                both.dedup();
+                met = Atom::Clients(both);
+                set.remove(index);
+            }
+            (Atom::Header(name, _), Atom::Header(other, _)) if name.eq_ignore_ascii_case(other) => {
+                return None;
+            }
+            (Atom::Cookie(name, _), Atom::Cookie(other, _))
+            | (Atom::Query(name, _), Atom::Query(other, _))
+                if name == other =>
+            {
+                return None;
+            }
+            _ => {}
+        }
+    }
+    let is_nothing = match &met {
+        Atom::Methods(list) | Atom::Clients(list) => list.is_empty(),
+        _ => false,
+    };
+    set.push(met);
+    (!is_nothing).then_some(set)
+}
+
+fn networks_within(own: &[String], other: &[String]) -> Vec<String> {
+    let is_in = |network: &&String| other.iter().any(|wide| values::is_within(network, wide));
+    own.iter().filter(is_in).cloned().collect()
+}

@@ -1,0 +1,58 @@
+//! For tests of all peers: results are valid, and nothing of a configuration is lost.
+
+use std::collections::BTreeSet;
+
+use crate::Adapted;
+use crate::source::Source;
+
+/// A sample with addresses and folders in place of its marks.
+pub(crate) fn filled(text: &str) -> String {
+    text.replace("@LISTEN@", "127.0.0.1:80")
+        .replace("@TLS@", "127.0.0.1:443")
+        .replace("@ORIGIN@", "127.0.0.1:9001")
+        .replace("@ORIGIN2@", "127.0.0.1:9002")
+        .replace("@DIR@", "/srv/vanward")
+}
+
+/// Checks that the result is a valid configuration, but for files that need not be here.
+#[track_caller]
+pub(crate) fn valid(adapted: &Adapted) {
+    let reading = config::examine(&adapted.toml, "vanward.toml");
+    let are_files = ["No such file", "there is no file", "does not exist"];
+    let mistakes: Vec<String> = reading
+        .mistakes
+        .iter()
+        .map(ToString::to_string)
+        .filter(|mistake| !are_files.iter().any(|said| mistake.contains(said)))
+        .collect();
+    assert!(mistakes.is_empty(), "{mistakes:#?}\n{}", adapted.toml);
+    assert_eq!(adapted.taken + adapted.needless + adapted.refused(), adapted.directives);
+}
+
+/// The statements that neither a comment nor a remark names.
+pub(crate) fn lost(source: &Source, adapted: &Adapted) -> Vec<String> {
+    let told: BTreeSet<(usize, &str)> =
+        adapted.remarks.iter().map(|remark| (remark.line, remark.directive.as_str())).collect();
+    let mut cited = BTreeSet::new();
+    for comments in adapted.toml.lines().filter_map(|line| line.split("  # ").nth(1)) {
+        cited.extend(comments.split(", "));
+    }
+    let lost = source.places.iter().filter(|place| {
+        let comment = format!("{}:{} {}", source.files[place.file], place.line, place.name);
+        !cited.contains(comment.as_str()) && !told.contains(&(place.line, place.text.as_str()))
+    });
+    lost.map(|place| format!("{}: {}", place.line, place.text)).collect()
+}
+
+/// The lines of a result that have an option, without their comments.
+pub(crate) fn options(adapted: &Adapted) -> Vec<String> {
+    let plain = |line: &str| line.split("  # ").next().unwrap_or_default().to_owned();
+    adapted.toml.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).map(plain).collect()
+}
+
+/// The routes of a result: each as its options in one line.
+pub(crate) fn routes(adapted: &Adapted) -> Vec<String> {
+    let text = options(adapted).join("\n");
+    let routes = text.split("[[route]]\n").skip(1);
+    routes.map(|route| route.split("\n[").next().unwrap_or_default().trim().replace('\n', "; ")).collect()
+}

@@ -1,0 +1,149 @@
+//! Values as `vanward.toml` has them: durations, sizes, networks, expressions.
+
+/// Milliseconds as Vanward writes a duration, in the largest unit that leaves no rest.
+pub(crate) fn duration(milliseconds: u64) -> String {
+    const UNITS: [(u64, &str); 4] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
+    for (unit, name) in UNITS {
+        if milliseconds >= unit && milliseconds.is_multiple_of(unit) {
+            return format!("{}{name}", milliseconds / unit);
+        }
+    }
+    if milliseconds == 0 { "0s".to_owned() } else { format!("{milliseconds}ms") }
+}
+
+/// Bytes as Vanward writes a size.
+pub(crate) fn size(bytes: u64) -> String {
+    for (unit, name) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
+        if bytes >= unit && bytes.is_multiple_of(unit) {
+            return format!("{}{name}", bytes / unit);
+        }
+    }
+    bytes.to_string()
+}
+
+/// Whether a text is a network or an address, as access lists take them.
+pub(crate) fn is_network(text: &str) -> bool {
+    let (address, length) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
+    let Ok(address) = address.parse::<std::net::IpAddr>() else { return false };
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    length.is_none_or(|length| length.parse::<u8>().is_ok_and(|length| length <= bits))
+}
+
+/// A network as its bytes as IPv6, and how many of its bits count.
+fn network(text: &str) -> Option<(u128, u32)> {
+    let (address, length) = text.split_once('/').map_or((text, None), |(a, b)| (a, b.parse::<u32>().ok()));
+    let (bits, own) = match address.parse::<std::net::IpAddr>().ok()? {
+        std::net::IpAddr::V4(four) => (four.to_ipv6_mapped().to_bits(), 96),
+        std::net::IpAddr::V6(six) => (six.to_bits(), 0),
+    };
+    Some((bits, (own + length.unwrap_or(128 - own)).min(128)))
+}
+
+/// Whether a network lies within another one.
+pub(crate) fn is_within(inner: &str, outer: &str) -> bool {
+    let (Some((inner, long)), Some((outer, short))) = (network(inner), network(outer)) else { return false };
+    let shift = 128 - short;
+    short <= long && (shift == 128 || inner >> shift == outer >> shift)
+}
+
+/// How many bits of addresses of a network are free.
+pub(crate) fn host_bits(text: &str) -> usize {
+    network(text).map_or(0, |(_, length)| 128 - length as usize)
+}
+
+/// An expression that is looked for anywhere, as one that matches a whole text; or why there is none.
+pub(crate) fn expression(text: &str, ignores_case: bool) -> Result<String, String> {
+    let mut body = text;
+    let mut made = String::new();
+    if ignores_case {
+        made.push_str("(?i)");
+    }
+    let has_choice = has_bare_choice(text);
+    if has_choice {
+        made.push_str(".*(?:");
+        made.push_str(text);
+        made.push_str(").*");
+    } else {
+        match body.strip_prefix('^') {
+            Some(rest) => body = rest,
+            None => made.push_str(".*"),
+        }
+        match body.strip_suffix('$') {
+            Some(rest) if !ends_escaped(rest) => made.push_str(rest),
+            _ => {
+                made.push_str(body);
+                made.push_str(".*");
+            }
+        }
+    }
+    let made = made.replace(".*.*", ".*");
+    let mut parser = regex_syntax::ParserBuilder::new();
+    parser.unicode(false).utf8(false).nest_limit(50);
+    match parser.build().parse(&made) {
+        Ok(_) if made.len() <= 4096 => Ok(made),
+        Ok(_) => Err("the expression is longer than 4096 bytes".to_owned()),
+        Err(_) if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|around| text.contains(around)) => {
+            Err("there is no looking ahead or behind in expressions here".to_owned())
+        }
+        Err(_) => {
+            Err("the expression is not one of the syntax here (that of the Rust crate regex)".to_owned())
+        }
+    }
+}
+
+/// Whether a `|` stands outside of groups and classes.
+fn has_bare_choice(text: &str) -> bool {
+    let (mut depth, mut in_class, mut escaped) = (0_usize, false, false);
+    for character in text.chars() {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            ']' => in_class = false,
+            '[' => in_class = true,
+            '(' if !in_class => depth += 1,
+            ')' if !in_class => depth = depth.saturating_sub(1),
+            '|' if !in_class && depth == 0 => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+fn ends_escaped(text: &str) -> bool {
+    text.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
+}
+
+/// A text as an expression that matches it alone.
+pub(crate) fn escaped(text: &str) -> String {
+    regex_syntax::escape(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_match_the_whole_path() {
+        let cases = [
+            (r"\.php$", false, Ok(r".*\.php")),
+            (r"^/api/(v\d+)/", false, Ok(r"/api/(v\d+)/.*")),
+            (r"\.(jpg|png)$", true, Ok(r"(?i).*\.(jpg|png)")),
+            ("^/a|^/b", false, Ok(".*(?:^/a|^/b).*")),
+            (r"^/a\$", false, Ok(r"/a\$.*")),
+            ("^/a.*", false, Ok("/a.*")),
+            ("^/(?!x)", false, Err("there is no looking ahead or behind in expressions here")),
+        ];
+        for (nginx, ignores_case, here) in cases {
+            assert_eq!(expression(nginx, ignores_case).as_deref().map_err(String::as_str), here, "{nginx}");
+        }
+    }
+
+    #[test]
+    fn networks_are_told_from_words() {
+        for (text, is) in
+            [("10.0.0.0/8", true), ("::1", true), ("10.0.0.0/33", false), ("all", false), ("unix:", false)]
+        {
+            assert_eq!(is_network(text), is, "{text}");
+        }
+    }
+}

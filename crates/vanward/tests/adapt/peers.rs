@@ -1,0 +1,150 @@
+//! The peers: how each is started with a configuration, and how what it says by itself is recognized.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::asked::Got;
+use crate::process::Patience;
+
+/// A proxy whose configurations are adapted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Peer {
+    Nginx,
+    Haproxy,
+}
+
+impl Peer {
+    /// As `vanward adapt` and its program are called.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Nginx => "nginx",
+            Self::Haproxy => "haproxy",
+        }
+    }
+
+    /// The samples that run without certificates and other servers.
+    pub(crate) fn samples(self) -> &'static [&'static str] {
+        match self {
+            Self::Nginx => &[
+                "01-reverse-proxy.conf",
+                "03-load-balancing.conf",
+                "04-spa-api.conf",
+                "05-static-site.conf",
+                "06-websocket.conf",
+                "07-cache.conf",
+                "08-limits-auth.conf",
+                "10-names-regex.conf",
+            ],
+            Self::Haproxy => &[
+                "01-reverse-proxy.cfg",
+                "03-hosts-paths.cfg",
+                "04-rate-limit.cfg",
+                "05-access.cfg",
+                "06-rewrites.cfg",
+                "07-sessions-compression.cfg",
+            ],
+        }
+    }
+
+    /// Whether an answer is one that the peer has written itself.
+    pub(crate) fn is_own(self, got: &Got) -> bool {
+        match self {
+            Self::Nginx => got.body.contains("<center>") || got.body.is_empty(),
+            Self::Haproxy => got.body.contains("<html><body><h1>") || got.body.is_empty(),
+        }
+    }
+
+    /// Starts it in a folder with a configuration that has it listen at an address.
+    pub(crate) fn start(self, program: &Path, folder: &Path, text: &str, address: SocketAddr) -> Running {
+        let file = folder.join("peer.conf");
+        let mut command = Command::new(program);
+        command.current_dir(folder);
+        match self {
+            Self::Nginx => {
+                let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+                    .iter()
+                    .map(|kind| format!("{kind}_temp_path {}/{kind};", folder.display()))
+                    .collect();
+                let text = text.replacen("http {", &format!("http {{ access_log off; {temporary}"), 1);
+                let head = "daemon off; master_process off; pid nginx.pid; error_log stderr crit;\n";
+                write(&file, &format!("{head}{text}"));
+                command.arg("-p").arg(folder).arg("-c").arg(&file).args(["-e", "stderr"]);
+            }
+            Self::Haproxy => {
+                // Who it runs as is the business of the test.
+                let of_the_service = ["chroot", "user ", "group", "daemon", "log /dev/log", "stats socket"];
+                let lines = text.lines().filter(|line| {
+                    line.starts_with("userlist")
+                        || line.contains("password")
+                        || !of_the_service.iter().any(|word| line.trim_start().starts_with(word))
+                });
+                write(&file, &(lines.collect::<Vec<_>>().join("\n") + "\n"));
+                command.arg("-db").arg("-q").arg("-f").arg(&file);
+            }
+        }
+        let mut child =
+            command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().expect("the peer starts");
+        let patience = Patience::new();
+        while TcpStream::connect(address).is_err() {
+            let ended = child.try_wait().expect("a child of ours");
+            assert!(ended.is_none(), "{} ended: {ended:?}", self.word());
+            patience.wait_a_little("the peer does not listen");
+        }
+        Running(child)
+    }
+}
+
+fn write(file: &Path, text: &str) {
+    std::fs::write(file, text).expect("it is writable");
+}
+
+/// A running peer; killed when dropped.
+pub(crate) struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Where a program is; on CI it has to be somewhere.
+pub(crate) fn installed(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
+    let found = places.map(|place| place.join(program)).find(|file| file.is_file());
+    assert!(found.is_some() || std::env::var_os("CI").is_none(), "{program} is missing, and CI is set");
+    found
+}
+
+/// An address with a free port. Each is of another loopback address: nobody takes it as the port of a client before the peer
+/// listens there.
+pub(crate) fn free_address() -> SocketAddr {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    let host = Ipv4Addr::new(127, 77, NEXT.fetch_add(1, Ordering::Relaxed), 1);
+    TcpListener::bind((host, 0)).and_then(|listener| listener.local_addr()).expect("a port is free")
+}
+
+/// The files that samples name.
+pub(crate) fn site(folder: &Path) {
+    for (name, text) in [
+        ("www/index.html", "<p>index</p>\n"),
+        ("www/new.html", "<p>new</p>\n"),
+        ("www/404.html", "<p>nothing</p>\n"),
+        ("www/assets/app.js", "let a = 1;\n"),
+        ("files/a.txt", "a\n"),
+        ("mime.types", "types { text/html html; application/javascript js; text/plain txt; }\n"),
+        ("users", "staff:$apr1$abcdefgh$EG9uAbGbnMM.Yx7ANiMdB.\n"),
+        ("staff.users", "alice:$5$saltsalt$0IyaXrmV7.sGNS6tirgqHLqX/G.FBvgkYA.lpPdS5sA\n"),
+        ("logs/none", ""),
+    ] {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().expect("it has a folder")).expect("it is writable");
+        write(&path, text);
+    }
+    // Workers of nginx may run as another user.
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+}

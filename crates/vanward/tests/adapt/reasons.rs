@@ -1,0 +1,103 @@
+//! Differences between the answers of a peer and of Vanward that have a reason.
+
+use crate::asked::{Ask, Got};
+use crate::peers::Peer;
+
+/// The two answers to a request.
+#[derive(Debug)]
+pub(crate) struct Pair<'a> {
+    pub(crate) peer: Peer,
+    pub(crate) ask: &'a Ask,
+    pub(crate) theirs: Got,
+    pub(crate) mine: Got,
+}
+
+impl Pair<'_> {
+    fn is_alike_without(&self, field: &str, with_body: bool) -> bool {
+        let rest =
+            |got: &Got| got.fields.iter().filter(|(name, _)| name != field).cloned().collect::<Vec<_>>();
+        self.theirs.status == self.mine.status
+            && rest(&self.theirs) == rest(&self.mine)
+            && (!with_body || self.theirs.body == self.mine.body)
+    }
+
+    fn path(&self) -> &str {
+        self.ask.target.split('?').next().unwrap_or_default()
+    }
+
+    /// Why they differ, if there is a reason.
+    pub(crate) fn reason(&self) -> Option<&'static str> {
+        let all = REASONS.iter().chain(match self.peer {
+            Peer::Nginx => NGINX,
+            Peer::Haproxy => HAPROXY,
+        });
+        all.into_iter().find(|(_, explains)| explains(self)).map(|(reason, _)| *reason)
+    }
+}
+
+/// A reason, and whether it explains how two answers differ.
+type Reason = (&'static str, fn(&Pair<'_>) -> bool);
+
+/// Of all peers.
+const REASONS: &[Reason] = &[
+    ("a prefix matches whole segments", |pair| pair.path() == "/adminx"),
+    ("an answer of the proxy's own has another body", |pair| {
+        pair.peer.is_own(&pair.theirs) && pair.is_alike_without("", false)
+    }),
+    ("paths that servers may read as others, and invalid escapes, get 400", |pair| {
+        let doubtful = ["..", "/./", ";", "%2e", "%00", "%zz", "\\"];
+        doubtful.iter().any(|part| pair.path().contains(part)) && pair.mine.status == 400
+    }),
+    ("the challenge says that names and passwords are UTF-8", |pair| {
+        let told =
+            |got: &Got| got.field("www-authenticate").map(|told| told.replace(", charset=\"UTF-8\"", ""));
+        told(&pair.mine) == told(&pair.theirs) && pair.is_alike_without("www-authenticate", false)
+    }),
+];
+
+const NGINX: &[Reason] = &[
+    (
+        "nginx refuses paths above the root, zero bytes and invalid escapes; here a server sees them, where no route goes by them",
+        |pair| {
+            let doubtful = ["%2e%2e", "%00", "%zz"];
+            pair.theirs.status == 400 && doubtful.iter().any(|part| pair.path().contains(part))
+        },
+    ),
+    ("upgrades need no option", |pair| pair.ask.fields.contains("Upgrade:") && pair.mine.status == 101),
+    ("If-Modified-Since with a later date is enough", |pair| {
+        pair.ask.fields.contains("If-Modified-Since") && (pair.theirs.status, pair.mine.status) == (200, 304)
+    }),
+    ("stored responses answer ranges", |pair| {
+        pair.ask.fields.contains("Range")
+            && pair.theirs.status == 200
+            && [206, 416].contains(&pair.mine.status)
+    }),
+    ("nginx says the fields of add_header twice in 416", |pair| {
+        (pair.theirs.status, pair.mine.status) == (416, 416)
+    }),
+    ("files are only read, also those that are not there", |pair| {
+        pair.ask.method == "POST" && (pair.theirs.status, pair.mine.status) == (404, 405)
+    }),
+    ("an escaped slash names no file", |pair| pair.path().contains("%2F") && pair.mine.status == 400),
+    ("redirects to a path have a path in Location", |pair| {
+        let whole = pair.theirs.field("location").unwrap_or_default();
+        let is_path = |path: &str| path.starts_with('/') && whole.ends_with(path);
+        pair.mine.field("location").is_some_and(is_path) && pair.is_alike_without("location", false)
+    }),
+    ("names that begin with a dot are never sent as files", |pair| {
+        pair.path().starts_with("/.") && [403, 404].contains(&pair.mine.status)
+    }),
+    ("Expires is not sent beside Cache-Control", |pair| pair.is_alike_without("expires", true)),
+];
+
+const HAPROXY: &[Reason] = &[("HAProxy says that its own answers are not to be stored", |pair| {
+    let plain = |got: &Got| {
+        let mut got = got.clone();
+        got.fields.retain(|(name, _)| name != "cache-control");
+        got.fields.iter_mut().for_each(|(_, value)| *value = value.replace(", charset=\"UTF-8\"", ""));
+        (got.status, got.fields)
+    };
+    pair.peer.is_own(&pair.theirs)
+        && pair.theirs.field("cache-control") == Some("no-cache")
+        && plain(&pair.theirs) == plain(&pair.mine)
+})];

@@ -1,0 +1,54 @@
+//! What the targets of `adapt` check: a configuration of another proxy is read or refused with a place in the text, what is
+//! written is TOML, and each statement is counted once.
+
+use std::path::{Path, PathBuf};
+
+use adapt::{Adapted, Include};
+use config::Surroundings;
+use mistake::Mistake;
+
+/// A machine without files.
+struct Nothing;
+
+impl Surroundings for Nothing {
+    fn file(&self, _: &Path) -> Result<Vec<u8>, String> {
+        Err("there is none".to_owned())
+    }
+
+    fn matches(&self, _: &str) -> Result<Vec<PathBuf>, String> {
+        Ok(Vec::new())
+    }
+
+    fn identity(&self, path: &Path) -> PathBuf {
+        path.to_owned()
+    }
+
+    fn variable(&self, _: &str) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn secret(&self, _: &Path) -> Result<(Vec<u8>, bool), String> {
+        Err("there is none".to_owned())
+    }
+}
+
+/// Adapts a configuration. Files that it includes have the text behind the first zero byte.
+pub fn check(bytes: &[u8], adapt: fn(&str, &str, Include<'_>) -> Result<Adapted, Box<Mistake>>) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let (text, more) = text.split_once('\0').unwrap_or((text, ""));
+    let mut asked = 0;
+    let mut include = |_: &str| {
+        // Files that include themselves many times take long, and say no more.
+        asked += 1;
+        if asked > 8 { Err("enough".to_owned()) } else { Ok(vec![("more".to_owned(), more.to_owned())]) }
+    };
+    match adapt(text, "peer.conf", &mut include) {
+        Ok(adapted) => {
+            assert_eq!(adapted.taken + adapted.needless + adapted.refused(), adapted.directives);
+            assert!(adapted.remarks.iter().all(|remark| remark.line > 0 && !remark.why.is_empty()));
+            let reading = config::examine_in(&adapted.toml, "vanward.toml", &Nothing);
+            assert!(reading.mistakes.iter().all(|mistake| mistake.line > 0));
+        }
+        Err(mistake) => assert!(mistake.line > 0 && !mistake.message.is_empty()),
+    }
+}
