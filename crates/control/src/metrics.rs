@@ -89,6 +89,11 @@ impl Metrics {
         log.as_ref().map(|log| log.dropped() + dropped_before)
     }
 
+    /// Why targets of the access log take no lines now.
+    pub(crate) fn log_troubles(&self) -> Vec<String> {
+        lock(&self.log).log.as_ref().map(AccessLog::troubles).unwrap_or_default()
+    }
+
     /// The sums of all workers' counters, and the number of configuration changes.
     pub(crate) fn counters(&self) -> Snapshot {
         Snapshot::sum(&self.readers)

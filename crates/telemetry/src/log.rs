@@ -62,6 +62,8 @@ pub(crate) struct State {
     pub(crate) dropped: AtomicU64,
     /// Asks the writer to reopen the file.
     pub(crate) reopen: AtomicBool,
+    /// Why the target takes no lines, with its name; `None` while it does.
+    pub(crate) trouble: Mutex<Option<String>>,
 }
 
 struct WriterThread {
@@ -136,6 +138,11 @@ impl Log {
     /// The number of lines lost so far: the writer was behind, the target failed, or the log was already closed.
     pub(crate) fn dropped(&self) -> u64 {
         self.state.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Why the target takes no lines now, with its name.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.state.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Writes the lines that workers handed over, and ends the thread. Waits for a target that accepts nothing, but not
@@ -349,6 +356,41 @@ pub(crate) mod tests {
         }
         numbers.sort_by_key(|number| number / LINES); // stable: keeps each worker's own order
         assert_eq!(numbers, (0..4 * LINES).collect::<Vec<_>>());
+    }
+
+    /// Takes nothing while it is full.
+    struct Disk(Arc<AtomicBool>);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let is_full = self.0.load(Ordering::Relaxed);
+            if is_full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(bytes.len()) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_log_tells_why_its_target_takes_nothing_for_as_long_as_that_holds() {
+        let is_full = Arc::new(AtomicBool::new(true));
+        let lines = Lines::new(Format::new("$status", &[]).expect("a format"), Masks::default());
+        let target = Target::Writer(Box::new(Disk(Arc::clone(&is_full))));
+        let log = Log::open_with(target, lines, Box::new(Kept::default())).expect("opens");
+        assert_eq!(log.trouble(), None);
+        let mut worker = log.for_worker();
+        let mut writes_until = |is_so: &dyn Fn(Option<String>) -> bool| {
+            while !is_so(log.trouble()) {
+                worker.record(&ENTRY, UNIX_EPOCH);
+                worker.flush();
+            }
+        };
+        writes_until(&|trouble| trouble.is_some());
+        assert_eq!(log.trouble().as_deref(), Some("the log's writer: no storage space"));
+        is_full.store(false, Ordering::Relaxed);
+        writes_until(&|trouble| trouble.is_none());
+        assert!(log.dropped() > 0);
     }
 
     #[test]

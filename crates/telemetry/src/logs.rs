@@ -41,6 +41,12 @@ impl AccessLog {
         self.all.iter().map(Log::dropped).sum()
     }
 
+    /// Why targets take no lines now, each with its name.
+    #[must_use]
+    pub fn troubles(&self) -> Vec<String> {
+        self.all.iter().filter_map(Log::trouble).collect()
+    }
+
     /// Writes the lines that workers handed over, and ends the threads. Waits at most two seconds for targets that
     /// accept nothing. Workers drop their logs first; lines that they record later are counted as dropped.
     pub fn close(self) {

@@ -2,9 +2,9 @@
 //! minute. A target that fails is tried again with the next batch; it never ends the process.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::log::{Message, State};
@@ -39,6 +39,8 @@ pub(crate) struct Writer {
     output: Box<dyn Sink>,
     complaints: Complaints,
     state: Arc<State>,
+    /// Whether the state tells of trouble.
+    is_told: bool,
 }
 
 impl Writer {
@@ -49,7 +51,7 @@ impl Writer {
         state: Arc<State>,
     ) -> Self {
         let complaints = Complaints::new(complaints);
-        Self { queue, output, complaints, state }
+        Self { queue, output, complaints, state, is_told: false }
     }
 
     /// Writes until the log is closed, or until no sender is left.
@@ -95,9 +97,13 @@ impl Writer {
 
     fn write(&mut self, mut lines: Vec<u8>, home: &SyncSender<Vec<u8>>) {
         match self.output.write(&lines, SystemTime::now()) {
-            Ok(()) => self.complaints.is_over = self.complaints.has_lost,
+            Ok(()) => {
+                self.complaints.is_over = self.complaints.has_lost;
+                self.tell(None);
+            }
             Err(Lost { lines: lost, error }) => {
                 self.state.dropped.fetch_add(lost, Ordering::Relaxed);
+                self.tell(Some(format!("{}: {error}", self.output.name())));
                 self.complaints.trouble = Some(error.to_string());
                 self.complaints.has_lost |= lost > 0;
                 self.complaints.is_over = false;
@@ -107,6 +113,15 @@ impl Writer {
             lines.clear();
             // A worker that has enough of them, or is gone, has no use for it.
             drop(home.try_send(lines));
+        }
+    }
+
+    /// Has the status tell what keeps lines from being written.
+    fn tell(&mut self, trouble: Option<String>) {
+        let is_told = trouble.is_some();
+        if is_told || self.is_told {
+            *self.state.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+            self.is_told = is_told;
         }
     }
 
@@ -174,7 +189,7 @@ impl Complaints {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use super::*;
 

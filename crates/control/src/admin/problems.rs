@@ -8,6 +8,7 @@ use api::certificates::{CertificateSource, CertificateStatus};
 use telemetry::message;
 
 use super::certificates;
+use super::traffic::Traffic;
 use crate::acme;
 use crate::change::Control;
 use crate::tick::tick;
@@ -19,12 +20,15 @@ const DAYS: i64 = 14;
 const LOOK: Duration = Duration::from_secs(60);
 
 /// The problems, one sentence each.
-pub(super) fn read(control: &Control) -> Vec<String> {
+pub(super) fn read(control: &Control, traffic: &Traffic) -> Vec<String> {
     let plan = control.plan();
     let mut problems = Vec::new();
     if control.pressure.is_crowded() {
         let limit = plan.config.limits.connections;
-        problems.push(format!("clients are refused: limits.connections allows {limit} connections"));
+        let refused = traffic.refused();
+        problems.push(format!(
+            "clients are refused: limits.connections allows {limit} connections; {refused} refused in the last minute"
+        ));
     }
     if control.pressure.is_on() {
         problems.push("memory is short: most requests are rejected".to_owned());
@@ -32,16 +36,26 @@ pub(super) fn read(control: &Control) -> Vec<String> {
     problems.extend(control.shared.problem());
     problems.extend(of_certificates(control));
     if let Some(lines @ 1..) = control.metrics.log_lines_dropped() {
-        problems.push(match lines {
-            1 => "1 line of the access log is lost".to_owned(),
-            lines => format!("{lines} lines of the access log are lost"),
-        });
+        problems.push(of_log(lines, &control.metrics.log_troubles()));
     }
     let disk = plan.cache.as_ref().and_then(|cache| cache.report().disk);
     if let Some(disk) = disk.filter(|disk| !disk.is_on) {
         problems.push(format!("the cache does not use its disk: {}", disk.state));
     }
     problems
+}
+
+/// Lines that the access log has lost since the start, and what keeps it from writing more.
+fn of_log(lines: u64, troubles: &[String]) -> String {
+    let lost = match lines {
+        1 => "1 line of the access log is lost".to_owned(),
+        lines => format!("{lines} lines of the access log are lost"),
+    };
+    if troubles.is_empty() {
+        lost + "; lines are written again"
+    } else {
+        format!("{lost}: {}", troubles.join("; "))
+    }
 }
 
 fn of_certificates(control: &Control) -> Vec<String> {
@@ -87,6 +101,17 @@ mod tests {
     use api::certificates::Renewal;
 
     use super::*;
+
+    #[test]
+    fn lost_lines_are_told_with_what_keeps_others_from_being_written() {
+        let full = "/var/log/access.log: No space left on device (os error 28)".to_owned();
+        let of = |lines, troubles: &[String]| of_log(lines, troubles);
+        assert_eq!(
+            of(111, std::slice::from_ref(&full)),
+            "111 lines of the access log are lost: /var/log/access.log: No space left on device (os error 28)"
+        );
+        assert_eq!(of(1, &[]), "1 line of the access log is lost; lines are written again");
+    }
 
     #[test]
     fn certificates_of_files_near_their_end_and_failed_renewals_are_problems() {

@@ -46,7 +46,7 @@ pub(crate) fn read(control: &Control) -> Status {
         requests: counted.requests_active,
         traffic: traffic.whole(),
         last_minute: traffic.last_minute(),
-        problems: problems::read(control),
+        problems: problems::read(control, &traffic),
         listeners: listeners
             .map(|(listener, address): (_, ListenAddress)| ListenerStatus {
                 name: listener.name.clone(),

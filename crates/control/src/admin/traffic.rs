@@ -65,6 +65,12 @@ impl Traffic {
         }
     }
 
+    /// Connections of clients that were refused in the last minute.
+    pub(super) fn refused(&self) -> u64 {
+        let [now, before] = [&self.now, &self.before].map(|sample| sample.counters.connections_refused);
+        now.saturating_sub(before)
+    }
+
     fn rate(&self, count: u64) -> f64 {
         count as f64 / self.time.as_secs_f64().max(f64::MIN_POSITIVE)
     }

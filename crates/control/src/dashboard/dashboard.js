@@ -541,6 +541,25 @@ function numbers(status, now) {
   cards.forEach(([, value], at) => (place.children[at].firstChild.textContent = value));
 }
 
+/** How many responses have left the cache each second, of the last ten. */
+let evictions = [];
+function evicted(status, at) {
+  if (!status.cache || evictions.some((one) => one.process !== status.process)) evictions = [];
+  if (!status.cache) return 0;
+  evictions = [...evictions.filter((one) => at - one.at < 1e4), { at, process: status.process, count: status.cache.evicted }];
+  const [first, last] = [evictions[0], evictions.at(-1)];
+  return last.at > first.at ? ((last.count - first.count) * 1e3) / (last.at - first.at) : 0;
+}
+/** What the cache holds, whether it is full, and whether more memory would help. */
+function ofCache(store, evictedPerSecond) {
+  const parts = [`${bytes(store.stored_bytes + store.filling_bytes)} of ${bytes(store.memory_bytes)} in use`,
+    `${store.keys} ${store.keys === 1 ? "key" : "keys"}`, `${store.evicted} evicted`];
+  if (evictedPerSecond > 0) parts.push(`full: ${rate(evictedPerSecond)} evictions/s`);
+  if (store.hit_rates) parts.push(`${percent(store.hit_rates.same)} hits estimated, ${percent(store.hit_rates.double)} with twice the memory`);
+  if (store.disk) parts.push(`disk: ${store.disk.state}`);
+  return parts.join("; ");
+}
+
 let before = null;
 function show(status, live) {
   const at = performance.now();
@@ -570,12 +589,10 @@ function show(status, live) {
   })), `${all.requests} requests in the last ${all.seconds.toFixed(0)} s${error}`);
   underWay.show(live.requests.map((request, key) => ({ ...request, key })), live.requests.length ? "" : "No request is under way.");
   const store = status.cache;
-  const disk = store?.disk ? `; disk: ${store.disk.state}` : "";
   cached.show(status.routes.filter((route) => route.cache).map((route) => {
     const answered = route.cache.hits + route.cache.stale + route.cache.waits;
     return { ...route, share: answered / Math.max(answered + sum(route.cache.misses), 1) };
-  }), store ? `${bytes(store.stored_bytes + store.filling_bytes)} of ${bytes(store.memory_bytes)} in use, ` +
-    `${store.keys} ${store.keys === 1 ? "key" : "keys"}, ${store.evicted} evicted${disk}` : "The configuration has no [cache].");
+  }), store ? ofCache(store, evicted(status, at)) : "The configuration has no [cache].");
   faults.show(status.faults, status.faults.length ? "Injected on purpose." : "No faults are injected.");
   shaped.show(status.shaping, status.shaping.length ? "" : "Nothing is limited or delayed.");
   listeners.show(status.listeners);

@@ -1,6 +1,8 @@
 //! The dashboard in Chromium: every part of it with data, bright and dark, on a desk and on a phone, as axe-core judges it;
-//! what it changes and explains; and what pages of other sites achieve. The steps are in `strangers/dashboard`.
+//! what it changes and explains; what it says of faults; and what pages of other sites achieve. The steps are in
+//! `strangers/dashboard`.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -62,15 +64,19 @@ impl Proxy {
         let (dashboard, gone) = (free_address()?, free_address()?);
         let (token, file) = (folder.join("token"), folder.join("shown.toml"));
         subject::write(&token, TOKEN)?;
+        let (mut command, log) = on_small_disk(vanward, folder)?;
         let text = format!(
             "dashboard = \"{dashboard}\"\ndashboard_write = true\ndashboard_token_file = {token:?}\n\
-             [cache]\nmemory = \"16MiB\"\n\
+             [cache]\nmemory = \"1MiB\"\n[limits]\nconnections = 300\n[log]\ntarget = {log:?}\n\
              [[listen]]\naddress = \"127.0.0.1:0\"\n\
              [[listen]]\naddress = \"127.0.0.1:0\"\ntls = {{ self_signed = true }}\n\
              [[route]]\nname = \"app\"\nupstream = \"app\"\nresponse_delay = \"1ms\"\n\
              request_headers = {{ set = {{ Authorization = \"Bearer very-secret\" }} }}\n\
              [[route]]\nname = \"cached\"\npath = \"/cached\"\nupstream = \"app\"\nrewrite = {{ path = \"/tiny\" }}\n\
              cache = {{ default_ttl = \"1m\" }}\n\
+             [[route]]\nname = \"many\"\npath = \"/varnish\"\nupstream = \"app\"\ncache = {{}}\n\
+             [[route]]\nname = \"limited\"\npath = \"/limited\"\nupstream = \"app\"\n\
+             rate_limit = {{ rate = \"1/s\", key = \"client\" }}\n\
              [[route]]\nname = \"gone\"\npath = \"/gone\"\nupstream = \"gone\"\n\
              [[fault]]\ninject = \"503\"\npath = \"/never\"\n[[fault]]\ninject = \"delay 2s\"\npath = \"/slow\"\n\
              [upstream.app]\nservers = [\"http://{server}\"]\n[upstream.gone]\nservers = [\"http://{gone}\"]\n\
@@ -79,11 +85,29 @@ impl Proxy {
              [upstream.late]\nservers = [\"http://{server}\"]\n"
         );
         subject::write(&file, &text)?;
-        let mut command = Command::new(vanward);
         command.arg("run").arg("--config").arg(&file);
         let mut process = Process::start("shown", &mut command, folder)?;
         let address = process.addresses()?.first().copied().ok_or("the proxy listens nowhere")?;
         let [dashboard, address] = [dashboard, address].map(|address| format!("http://{address}"));
         Ok(Self { dashboard, address, token, _processes: [origin, process] })
     }
+}
+
+/// The program where a disk of 64 KiB is mounted, which only it sees, and a file on that disk. Where that is not permitted, the
+/// file is one that takes nothing.
+fn on_small_disk(vanward: &Path, folder: &Path) -> Result<(Command, PathBuf), String> {
+    let disk = folder.join("disk");
+    fs::create_dir(&disk).map_err(|error| format!("{}: {error}", disk.display()))?;
+    let mounted = |program: &Path| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c"]);
+        command.arg("mount -t tmpfs -o size=64k tmpfs \"$0\" && exec \"$@\"").arg(&disk).arg(program);
+        command
+    };
+    let output = mounted(Path::new("true")).output();
+    if output.is_ok_and(|output| output.status.success()) {
+        return Ok((mounted(vanward), disk.join("access.log")));
+    }
+    say("no disk can be mounted here: the full one is /dev/full");
+    Ok((Command::new(vanward), PathBuf::from("/dev/full")))
 }

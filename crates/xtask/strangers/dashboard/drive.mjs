@@ -34,6 +34,14 @@ const raw = (target) => new Promise((resolve) => {
   const socket = connect(port, hostname, () => socket.write(`GET ${target} HTTP/1.1\r\nHost: ${hostname}\r\nConnection: close\r\n\r\n`));
   socket.on("error", resolve).on("close", resolve).resume();
 });
+/** Connections of clients that are about to send a request. */
+function crowd(count) {
+  const { hostname, port } = new URL(proxy);
+  return Array.from({ length: count }, () => {
+    const socket = connect(port, hostname, () => socket.write("GET / HTTP/1.1\r\n"));
+    return socket.on("error", () => {}).resume();
+  });
+}
 let isOver = false;
 async function traffic(ask, ...paths) {
   while (!isOver) {
@@ -109,7 +117,7 @@ async function everyPanelHasData(page) {
   holds(!(await page.$("#requests img")), "no request becomes an element");
 }
 
-/** A dead server and a slow one look as docs/alerts.md says. */
+/** Faults look as docs/alerts.md says. */
 async function showsFaults(page) {
   const has = (...wanted) => until(page, (tone, upstream, text) => [...document.querySelectorAll(`#servers tbody tr${tone}`)]
     .some((row) => row.textContent.includes(upstream) && new RegExp(text).test(row.textContent)), ...wanted);
@@ -117,6 +125,26 @@ async function showsFaults(page) {
   holds(true, "a dead server is in red, with the reason");
   await has("", "late", "[5-9]\\d\\d ms");
   holds(true, "a slow server has its percentiles");
+  const matches = async (place, text) => {
+    const found = await until(page, (selector, wanted) => document.querySelector(selector).textContent.match(wanted)?.[0], place, text);
+    return found.jsonValue();
+  };
+  holds(true, `a full cache: ${await matches("#cache .note", "[^;]*in use; .*; full: [\\d.]+ evictions/s.*")}`);
+  holds(true, `a full disk: ${await matches("#problems", "\\d+ lines of the access log are lost: [^:]*: No space left on device")}`);
+  holds(true, `clients beyond their rate: ${await matches("#routes .note", "Failures of the last minute.*rate-limited \\d+")}`);
+}
+
+/** A flood of connections is told, as long as it lasts. */
+async function showsFlood(page) {
+  const told = "clients are refused: limits\\.connections allows 300 connections; [1-9]\\d* refused in the last minute";
+  const sockets = crowd(400);
+  const found = await until(page, (text) => document.getElementById("problems").textContent.match(text)?.[0], told);
+  await page.screenshot({ path: join(pictures, "flood.png") });
+  const clients = await rows(page, "clients");
+  holds(clients.some((row) => row.includes("127.0.0.1")), `a flood: ${await found.jsonValue()}`, clients);
+  sockets.forEach((socket) => socket.destroy());
+  await until(page, () => !document.getElementById("problems").textContent.includes("clients are refused"));
+  holds(true, "its end is seen as well");
 }
 
 async function looks(page) {
@@ -221,7 +249,9 @@ async function strangers() {
 }
 
 try {
-  const noise = [traffic(get, "/tiny", "/cached", "/gone"), traffic(raw, "/slow/<img/src=x>"), traffic(get, "/slow"), traffic(get, "/delay/700ms")];
+  let number = 0;
+  const another = () => get(`/varnish/gen/40?as=${(number += 1) % 100}`);
+  const noise = [traffic(get, "/tiny", "/cached", "/gone", "/limited"), traffic(another, ""), traffic(raw, "/slow/<img/src=x>"), traffic(get, "/slow"), traffic(get, "/delay/700ms")];
   const { page, wrong } = await open();
   await withToken(page);
   await everyPanelHasData(page);
@@ -230,6 +260,7 @@ try {
   await page.setViewport({ width: 1400, height: 900 });
   await changes(page);
   await explains(page);
+  await showsFlood(page);
   await strangers();
   holds(!wrong.length, "no error in the page, and nothing asked of others", wrong);
   isOver = true;
