@@ -47,7 +47,7 @@ pub fn faults(text: &str, name: &str, config: &Settings) -> Result<Vec<FaultRule
         upstreams: Default::default(),
         upstream_names: Vec::new(),
         has_bytes_only: Vec::new(),
-        is_http1: Vec::new(),
+        protocols: Vec::new(),
         has_cache: config.cache.is_some(),
         header_sets: Default::default(),
     };

@@ -365,6 +365,7 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["random", "random_choose", "p2c", "power_of_two", "random two"], "two-choices"),
     (&["least_time", "ewma", "peak_ewma", "fastest"], "response-time"),
     (&["http2", "http/2", "h2c", "grpc"], "h2"),
+    (&["http3", "http/3", "quic"], "h3"),
     (&["http1", "http/1.1", "h1"], "http/1.1"),
     (&["main", "common", "clf", "tcplog", "httplog"], "combined"),
     (&["off", "none", "no"], "off"),

@@ -24,9 +24,7 @@ use crate::route_defaults::{self, DefaultsWritten, Inherited};
 use crate::route_options::{pages, written_pages};
 use crate::route_resolve::{Names, route};
 use crate::route_written;
-use crate::settings::{
-    Faults, ListenAddress, Listener, Passthrough, Protocol, Route, Scheme, Settings, Shedding,
-};
+use crate::settings::{Faults, ListenAddress, Listener, Passthrough, Route, Scheme, Settings, Shedding};
 use crate::table::element;
 use crate::tls_resolve::{check_tls, listener};
 use crate::tracing_options::TracingWritten;
@@ -159,7 +157,7 @@ fn names(file: &File) -> Names<'_> {
         has_cache: file.cache.is_some(),
         header_sets: file.headers.iter().map(|(_, name, edits)| (name.as_str(), edits)).collect(),
         has_bytes_only: file.upstreams.iter().map(|(_, _, written)| is_bytes(written)).collect(),
-        is_http1: file.upstreams.iter().map(|(_, _, written)| written.protocol == Protocol::Http1).collect(),
+        protocols: file.upstreams.iter().map(|(_, _, written)| written.protocol).collect(),
     }
 }
 
@@ -175,7 +173,8 @@ struct Onward {
 }
 
 fn onward(listen: &Listen, names: &Names<'_>, file: &File, reader: &mut Reader<'_>) -> Onward {
-    let tcp = listen.tcp.as_ref().and_then(|Located { value, at }| names.upstream("tcp", value, at, reader));
+    let tcp = listen.tcp.as_ref();
+    let tcp = tcp.and_then(|Located { value, at }| names.tcp_upstream("tcp", value, at, reader));
     Onward { tcp, passthrough: passthrough_options::resolve(listen, names, file, reader) }
 }
 

@@ -26,7 +26,8 @@ use crate::route_options::{
     CookiesWritten, EditsWritten, RedirectWritten, RespondWritten, RewriteWritten, RouteWritten,
 };
 use crate::settings::{
-    Access, Action, Auth, Bandwidths, Policies, RateLimit, Require, Respond, Rewrite, Route, Shaping,
+    Access, Action, Auth, Bandwidths, Policies, Protocol, RateLimit, Require, Respond, Rewrite, Route,
+    Shaping,
 };
 use crate::split_options;
 use crate::table::{Element, one_of};
@@ -51,8 +52,8 @@ pub(crate) struct Names<'f> {
     pub(crate) upstream_names: Vec<&'f str>,
     /// For each upstream, whether a server does not speak HTTP.
     pub(crate) has_bytes_only: Vec<bool>,
-    /// For each upstream, whether its servers are spoken to in HTTP/1.1.
-    pub(crate) is_http1: Vec<bool>,
+    /// For each upstream, what its servers are spoken to in.
+    pub(crate) protocols: Vec<Protocol>,
     /// Whether there is a cache store.
     pub(crate) has_cache: bool,
     /// The sets of header edits.
@@ -94,6 +95,24 @@ impl Names<'_> {
         if self.has_bytes_only[found] {
             let message = format!("{option}: upstream {wanted:?} has a tcp:// server, which speaks no HTTP");
             refuse(at, &message, "http:// or https:// servers, or a listener with tcp", reader);
+            return None;
+        }
+        Some(found)
+    }
+
+    /// The index of an upstream that bytes are passed on to, by name.
+    pub(crate) fn tcp_upstream(
+        &self,
+        option: &str,
+        wanted: &str,
+        at: &Span,
+        reader: &mut Reader<'_>,
+    ) -> Option<usize> {
+        let found = self.upstream(option, wanted, at, reader)?;
+        if self.protocols.get(found) == Some(&Protocol::Http3) {
+            let message =
+                format!("{option}: upstream {wanted:?} has protocol = \"h3\", which carries no bytes of TCP");
+            refuse(at, &message, "an upstream without protocol = \"h3\"", reader);
             return None;
         }
         Some(found)
@@ -242,9 +261,10 @@ fn check_grpc_web(
     if action.upstreams().next().is_none() {
         refuse(at, "grpc_web: this route asks no server", "upstream or split", reader);
     }
-    if let Some(http1) = action.upstreams().find(|upstream| names.is_http1.get(*upstream) == Some(&true)) {
+    let is_http1 = |upstream: &usize| names.protocols.get(*upstream) == Some(&Protocol::Http1);
+    if let Some(http1) = action.upstreams().find(is_http1) {
         let name = names.upstream_names.get(http1).copied().unwrap_or_default();
-        let message = format!("grpc_web: upstream {name:?} speaks HTTP/1.1, and gRPC is HTTP/2");
+        let message = format!("grpc_web: upstream {name:?} speaks HTTP/1.1, and gRPC is HTTP/2 or HTTP/3");
         refuse(at, &message, &format!("protocol = \"h2\" in [upstream.{name}]"), reader);
     }
     if let Some(cache) = &written.cache {

@@ -171,9 +171,13 @@ pub(crate) static UPSTREAM: Table<UpstreamWritten> = Table {
         ),
         &key(
             "protocol",
-            Word { words: &[("http/1.1", Protocol::Http1), ("h2", Protocol::Http2)] },
+            Word {
+                words: &[("http/1.1", Protocol::Http1), ("h2", Protocol::Http2), ("h3", Protocol::Http3)],
+            },
             |upstream: &mut UpstreamWritten| &mut upstream.protocol,
-            "Protocol to servers. `\"h2\"` is HTTP/2; without `https` by prior knowledge.",
+            "Protocol to servers. `\"h2\"` is HTTP/2; without `https` by prior knowledge. `\"h3\"` is HTTP/3, over \
+             QUIC, to `https` servers; there is no other protocol that is tried instead. See \
+             [HTTP/3](http3.md#to-servers).",
         ),
         &key(
             "tls",

@@ -6,6 +6,7 @@ use balance::{AddressPrefixes, CheckSettings, SERVERS_MAX, Settings, Source};
 
 use crate::kind::{Located, located};
 use crate::matching::FieldName;
+use crate::negotiation::TlsVersion;
 use crate::pairs::pair;
 use crate::reader::{Reader, Span};
 use crate::retry_options::RetryWritten;
@@ -40,10 +41,37 @@ pub(crate) fn check_upstream(at: &Span, written: &UpstreamWritten, reader: &mut 
         refuse(at, "breaker: open_max is shorter than open", "the same or more", reader);
     }
     if let Some(Located { at, .. }) = &written.send_proxy_protocol
-        && written.protocol == Protocol::Http2
+        && written.protocol.is_multiplexed()
     {
-        let message = "send_proxy_protocol says who the one client of a connection is; with protocol = \"h2\" there are many";
-        refuse(at, message, "protocol = \"http/1.1\"", reader);
+        let protocol = if written.protocol == Protocol::Http3 { "h3" } else { "h2" };
+        let message = format!(
+            "send_proxy_protocol says who the one client of a connection is; with protocol = \"{protocol}\" there are many"
+        );
+        refuse(at, &message, "protocol = \"http/1.1\"", reader);
+    }
+    if written.protocol == Protocol::Http3 {
+        check_http3(written, reader);
+    }
+}
+
+/// Refuses what HTTP/3 does not have.
+fn check_http3(written: &UpstreamWritten, reader: &mut Reader<'_>) {
+    for Located { value, at } in written.servers.iter().filter(|server| server.value.scheme != Scheme::Https)
+    {
+        // RFC 9114 §3.1, RFC 9001: QUIC is encrypted always.
+        let message = format!("servers: {value} has no TLS, which protocol = \"h3\" needs");
+        refuse(at, &message, "an https:// URL, or protocol = \"h2\" or \"http/1.1\"", reader);
+    }
+    if let Some(tls) = &written.tls
+        && let Some(Located { value: TlsVersion::Tls12, at }) = &tls.value.negotiation.max_version
+    {
+        let message = "max_version: protocol = \"h3\" needs TLS 1.3, which QUIC is based on";
+        refuse(at, message, "\"1.3\", or no max_version", reader);
+    }
+    if let Some(Element { value: CheckWritten { kind: Some(CheckType::Tcp), .. }, at, .. }) = &written.check {
+        let message =
+            "check: type = \"tcp\" does not reach servers with protocol = \"h3\", which listen at UDP";
+        refuse(at, message, "type = \"tls\", which does a handshake of QUIC, or \"http\"", reader);
     }
 }
 

@@ -45,13 +45,13 @@ fn what_cannot_serve_calls_is_refused() {
         (
             "upstream = \"app\"\ngrpc_web = true",
             "",
-            "f:4:1: grpc_web: upstream \"app\" speaks HTTP/1.1, and gRPC is HTTP/2; expected protocol = \"h2\" in \
+            "f:4:1: grpc_web: upstream \"app\" speaks HTTP/1.1, and gRPC is HTTP/2 or HTTP/3; expected protocol = \"h2\" in \
              [upstream.app]",
         ),
         (
             "split = { app = 1, old = 1 }\ngrpc_web = true",
             "protocol = \"h2\"\n[upstream.old]\nservers = [\"http://127.0.0.1:9001\"]",
-            "f:4:1: grpc_web: upstream \"old\" speaks HTTP/1.1, and gRPC is HTTP/2; expected protocol = \"h2\" in \
+            "f:4:1: grpc_web: upstream \"old\" speaks HTTP/1.1, and gRPC is HTTP/2 or HTTP/3; expected protocol = \"h2\" in \
              [upstream.old]",
         ),
         (

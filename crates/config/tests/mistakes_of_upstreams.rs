@@ -302,3 +302,63 @@ fn the_top_of_the_file() {
         assert_eq!(said(&file), *expected, "{text}");
     }
 }
+
+#[test]
+fn what_http3_to_servers_cannot_have() {
+    let cases: &[(&str, &str, &[&str])] = &[
+        (
+            "servers = [\"http://a\", \"https://b\", \"http+unix:/c\"]",
+            "",
+            &[
+                "4:12: servers: http://a:80 has no TLS, which protocol = \"h3\" needs; expected an https:// URL, or \
+                 protocol = \"h2\" or \"http/1.1\"",
+                "4:37: servers: http+unix:/c has no TLS, which protocol = \"h3\" needs; expected an https:// URL, \
+                 or protocol = \"h2\" or \"http/1.1\"",
+            ],
+        ),
+        (
+            "servers = [\"https://a\"]\ntls = { max_version = \"1.2\" }",
+            "",
+            &[
+                "5:23: max_version: protocol = \"h3\" needs TLS 1.3, which QUIC is based on; expected \"1.3\", or no \
+               max_version",
+            ],
+        ),
+        (
+            "servers = [\"https://a\"]\ncheck = { type = \"tcp\" }",
+            "",
+            &[
+                "5:9: check: type = \"tcp\" does not reach servers with protocol = \"h3\", which listen at UDP; \
+               expected type = \"tls\", which does a handshake of QUIC, or \"http\"",
+            ],
+        ),
+        (
+            "servers = [\"https://a\"]\nsend_proxy_protocol = \"v2\"",
+            "",
+            &[
+                "5:23: send_proxy_protocol says who the one client of a connection is; with protocol = \"h3\" there \
+               are many; expected protocol = \"http/1.1\"",
+            ],
+        ),
+        (
+            "servers = [\"https://a\"]",
+            "[[listen]]\naddress = \"127.0.0.1:81\"\ntcp = \"app\"\n[[listen]]\naddress = \"127.0.0.1:80\"",
+            &[
+                "7:7: tcp: upstream \"app\" has protocol = \"h3\", which carries no bytes of TCP; expected an upstream \
+               without protocol = \"h3\"",
+            ],
+        ),
+        (
+            "servers = [\"https://a\"]\ntls = { min_version = \"1.3\" }\ncheck = { type = \"tls\" }",
+            "[[route]]\npath = \"/web\"\nupstream = \"app\"\ngrpc_web = true",
+            &[],
+        ),
+    ];
+    for (upstream, more, expected) in cases {
+        let listen = if more.contains("listen") { "" } else { LISTEN };
+        let file = format!(
+            "{listen}\n[upstream.app]\nprotocol = \"h3\"\n{upstream}\n{more}\n[[route]]\nupstream = \"app\""
+        );
+        assert_eq!(said(&file), *expected, "{upstream}");
+    }
+}

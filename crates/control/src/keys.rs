@@ -133,7 +133,7 @@ impl Fetcher {
             // One more, to tell what is too large.
             body_bytes_max: KEYS_BYTES_MAX + 1,
         };
-        let response = probe::get(&connection, &question).await?;
+        let response = probe::get(&connection.into(), &question).await?;
         if response.status != 200 {
             return Err(format!("status {}", response.status));
         }

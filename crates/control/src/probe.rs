@@ -11,6 +11,8 @@ mod http;
 mod http1;
 /// One HTTP/2 exchange.
 mod http2;
+/// HTTP/3 connections for health checks.
+mod http3;
 /// Health checks by the gRPC health service.
 mod grpc;
 /// Health checks by an external command.

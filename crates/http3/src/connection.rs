@@ -228,7 +228,7 @@ impl Connection {
         let floods = match role {
             Role::Server => limits.floods,
             // A server's connection carries the streams of many, and it does what it was asked for.
-            Role::Client => FloodLimits { resets: u32::MAX, errors: u32::MAX, ..limits.floods },
+            Role::Client => limits.floods.of_many(),
         };
         let mut connection = Self {
             role,
@@ -570,14 +570,19 @@ impl Connection {
 
     /// Ends a stream early in both directions. Bytes that have arrived can still be read.
     pub(crate) fn break_off(&mut self, key: Key, code: Code) {
+        self.break_off_as(key, code, code);
+    }
+
+    /// The same, where the peer is told another code.
+    pub(crate) fn break_off_as(&mut self, key: Key, code: Code, told: Code) {
         let stream = self.streams.change(key);
         let id = stream.id;
         if stream.broken.is_none() {
             if stream.outgoing != Outgoing::Finished {
-                self.orders.push_back(Order::Reset(id, code));
+                self.orders.push_back(Order::Reset(id, told));
             }
             if stream.incoming != Incoming::Ended {
-                self.orders.push_back(Order::Stop(id, code));
+                self.orders.push_back(Order::Stop(id, told));
                 // RFC 9204 §2.2.2.2.
                 self.decoder.cancel(id);
             }

@@ -307,7 +307,8 @@ impl Connection {
                 .map(|(key, _)| key)
                 .collect();
             for key in unseen {
-                self.break_off(key, Code::REQUEST_REJECTED);
+                // RFC 9114 §4.1.1: only servers reject.
+                self.break_off_as(key, Code::REQUEST_REJECTED, Code::REQUEST_CANCELLED);
                 self.events.push_back(Event::Reset(key));
             }
         }

@@ -60,6 +60,19 @@ impl FloodLimits {
         overhead: 1000,
     };
 
+    /// Limits on a server, whose connection carries the requests of many clients.
+    pub(crate) fn of_many(self) -> Self {
+        const MANY: u32 = 16;
+        Self {
+            resets: u32::MAX,
+            errors: u32::MAX,
+            priorities: self.priorities,
+            empty_frames: self.empty_frames.saturating_mul(MANY),
+            insertions: self.insertions.saturating_mul(MANY),
+            overhead: self.overhead.saturating_mul(MANY),
+        }
+    }
+
     /// The limit on a kind of flood per second.
     pub fn of(&self, flood: Flood) -> u32 {
         match flood {

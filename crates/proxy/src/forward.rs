@@ -65,6 +65,7 @@ use crate::upstream::{Admission, PickedServer, ServerConnection, Upstream};
 use transport::buffer::{Buffer, SMALL};
 use transport::cold::{cold, poll_once};
 use transport::deadline::{Elapsed, Ticks};
+use transport::endpoint::Endpoint;
 use transport::tcp::Follows;
 
 /// First read of a response whose body is likely to be spliced: little more than its head.
@@ -316,7 +317,7 @@ fn rest_is_awaited(connection: &ServerConnection, response: &mut Response) -> Op
 /// Why nothing of a request could be sent.
 #[cold]
 fn unsent(connection: &ServerConnection, error: &io::Error, progress: &mut Progress) -> Failure {
-    // What HTTP/2 has no words for.
+    // What HTTP/2 and HTTP/3 have no words for.
     if error.kind() == ErrorKind::InvalidData {
         return Failure::BadRequest;
     }
@@ -452,7 +453,7 @@ impl<'a> Attempt<'a> {
                 server.pooled(self.ctx.worker, self.ctx.client, may_be_repeated)
             }
             // Those that have ended are not among them.
-            Protocol::Http2 => server.stream(),
+            Protocol::Http2 | Protocol::Http3 => server.stream(),
         };
         if pooled.is_some() {
             self.ctx.worker.counters.upstream_reuses.increment();
@@ -469,7 +470,9 @@ impl<'a> Attempt<'a> {
             }
             // Behind pointers: making a connection takes much room, which waiting for one does not.
             Protocol::Http1 => cold(|| server.connect(worker, client)).await,
-            Protocol::Http2 => cold(|| server.connect_for_streams(worker, &client.deadline)).await,
+            Protocol::Http2 | Protocol::Http3 => {
+                cold(|| server.connect_for_streams(worker, &client.deadline)).await
+            }
         };
         let is_reused = connection.as_ref().is_ok_and(|connection| connection.is_reused);
         if is_reused {
@@ -650,8 +653,10 @@ impl<'a> Attempt<'a> {
             if !response.buffer.is_empty() {
                 match response.head.parse(response.buffer.filled(), limits) {
                     Ok(Parsed::Complete) => {
-                        if connection.socket.frames_itself() {
-                            response.head.start.version = Version::Http2;
+                        match connection.socket {
+                            Endpoint::Stream(_) => response.head.start.version = Version::Http2,
+                            Endpoint::Http3(_) => response.head.start.version = Version::Http3,
+                            Endpoint::Connection(_) | Endpoint::Detached => {}
                         }
                         return Ok(());
                     }

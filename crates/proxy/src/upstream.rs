@@ -2,8 +2,12 @@
 
 /// Chooses the server for a request.
 pub(crate) mod choose;
-/// HTTP/2 connections to a server, shared by many requests.
+/// Connections to a server that are shared by many requests.
 pub(crate) mod multiplex;
+/// One such connection, of HTTP/2 or HTTP/3.
+mod channel;
+/// HTTP/3 connections to a server.
+mod quic;
 /// Idle connections to a server, and the requests that wait for one.
 pub(crate) mod pool;
 /// Decides whether a request is retried.
@@ -84,7 +88,7 @@ pub(crate) struct Server {
     link: RefCell<Option<Arc<Link>>>,
     /// How a connection says whose it is.
     introduction: Cell<Option<ProxyVersion>>,
-    /// Connections of HTTP/2.
+    /// Connections of HTTP/2 and HTTP/3.
     multiplex: Multiplex,
     /// Connections that exist, busy and idle.
     open: Rc<Tally>,
@@ -142,10 +146,7 @@ impl ServerConnection {
 
     /// Whether the connection can carry no further exchange: more than a stream on it has ended.
     pub(crate) fn has_ended(&self) -> bool {
-        match &self.socket {
-            Endpoint::Stream(stream) => stream.has_connection_ended(),
-            _ => true,
-        }
+        self.socket.has_connection_ended()
     }
 
     /// Its exchange is over: nothing of it is kept.
@@ -427,7 +428,7 @@ impl Server {
         &self.multiplex
     }
 
-    /// A stream of an existing HTTP/2 connection, if one has room.
+    /// A stream of an existing connection, if one has room.
     pub(crate) fn stream(&self) -> Option<Box<ServerConnection>> {
         self.multiplex.stream(self.scheme())
     }
@@ -521,7 +522,7 @@ impl Server {
         opened.map(|(socket, permit)| ServerConnection::new(socket, permit, false))
     }
 
-    /// A stream of a new HTTP/2 connection, or of one that other requests made meanwhile.
+    /// A stream of a new connection, or of one that other requests made meanwhile.
     pub(crate) async fn connect_for_streams(
         self: &Rc<Self>,
         worker: &Rc<Worker>,
@@ -537,6 +538,16 @@ impl Server {
         deadline: &Deadline,
         header: &[u8],
     ) -> Result<(Connection, Permit), Failure> {
+        self.open_by(worker, async |destination| self.reach(worker, deadline, header, destination).await)
+            .await
+    }
+
+    /// Opens a connection by `reach`, which each of the server's addresses is given to in order.
+    async fn open_by<T>(
+        &self,
+        worker: &Worker,
+        reach: impl AsyncFn(Destination<'_>) -> Result<T, Failure>,
+    ) -> Result<(T, Permit), Failure> {
         if self.open.count() >= self.pool.settings().connections {
             return Err(Failure::UpstreamFull);
         }
@@ -547,8 +558,8 @@ impl Server {
         for destination in destinations(&self.plan.config.host, &addresses) {
             let mut may_make_room = true;
             failure = loop {
-                match self.reach(worker, deadline, header, destination).await {
-                    Ok(socket) => return Ok((socket, permit)),
+                match reach(destination).await {
+                    Ok(opened) => return Ok((opened, permit)),
                     Err(Failure::OutOfDescriptors)
                         if std::mem::take(&mut may_make_room) && worker.give_up_idle() => {}
                     Err(Failure::OutOfDescriptors) => return Err(Failure::OutOfDescriptors),
@@ -658,6 +669,11 @@ impl Server {
     /// Closes the half of the idle HTTP/1 connections that was used longest ago, to free descriptors or memory.
     pub(crate) fn give_up_half(&self) {
         self.pool.give_up_half();
+    }
+
+    /// Tells the server of the end of connections that the kernel does not end, because the worker does.
+    pub(crate) fn end(&self) {
+        self.multiplex.end();
     }
 
     /// The number of addresses to try, at least one.

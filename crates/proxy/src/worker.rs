@@ -42,6 +42,7 @@ use crate::faults::Faults;
 use crate::faults::connections;
 use crate::files::OpenFiles;
 use crate::shaping::Shaper;
+use crate::upstream::Server;
 use crate::upstream::wait_queue::WaitQueue;
 use crate::worker::wakeup_coalescing::{Coalescing, Progress};
 use transport::alarm::Alarms;
@@ -50,6 +51,7 @@ use transport::deadline::{Deadlines, TICK};
 use transport::h2_connection;
 use transport::pipes::Pipes;
 use transport::quic_beginnings::Beginnings;
+use transport::quic_client::QuicClients;
 use transport::quic_endpoint::Datagram;
 use transport::tcp::Tcp;
 use transport::tls::Records;
@@ -107,6 +109,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
     let Parts { listeners, opened, mut messages, .. } = parts;
     let snapshot = Snapshot::new(parts.plan, None, parts.index, &parts.others, Time::START);
     let shaper = Shaper::new(parts.index, Rc::clone(&alarms), &snapshot.plan);
+    let deadlines = Deadlines::new();
     let worker = Rc::new(Worker {
         index: parts.index,
         snapshot: RefCell::new(Rc::new(snapshot)),
@@ -116,7 +119,8 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
         accepting: RefCell::default(),
         early: RefCell::default(),
         quic_hosts: QuicHosts::of(parts.quic_processes, parts.quic_beginnings),
-        deadlines: Deadlines::new(),
+        quic_clients: QuicClients::new(&alarms, &deadlines),
+        deadlines,
         slots: ExchangeSlots::new(client::serve_slot),
         buffers: Buffers::default(),
         records: Records::new(),
@@ -454,6 +458,7 @@ impl Worker {
 
     fn end(&self) {
         self.quic_hosts.end();
+        self.snapshot().servers().for_each(Server::end);
         self.slots.clear();
         self.flush_log();
     }

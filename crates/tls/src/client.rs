@@ -17,6 +17,7 @@ use crate::key_log;
 use crate::pair;
 use crate::problem::{Fault, Problem};
 use crate::provider;
+use crate::quic::{H3, QuicClient};
 use crate::server::{Reload, now};
 
 /// Servers whose sessions are kept, a few tickets for each.
@@ -70,6 +71,11 @@ impl ClientSide {
     /// The rustls configuration for a handshake. Callers ask for each connection, since it changes when a file changes.
     pub fn config(&self) -> Arc<ClientConfig> {
         self.config.load_full()
+    }
+
+    /// The same for a handshake of QUIC; `None` if the library has no suite for it.
+    pub fn quic(&self) -> Option<Arc<dyn quinn_proto::crypto::ClientConfig>> {
+        Some(Arc::new(QuicClient::new(self.config())?))
     }
 
     /// The name that the server at this index is asked for (SNI) and must prove; `None` if it does not use TLS.
@@ -146,6 +152,7 @@ fn client_config(
     config.alpn_protocols = match protocol {
         Protocol::Http1 => vec![b"http/1.1".to_vec()],
         Protocol::Http2 => vec![b"h2".to_vec()],
+        Protocol::Http3 => vec![H3.into()],
     };
     config.resumption = Resumption::in_memory_sessions(SESSIONS);
     // RFC 8446 §8: early data could be replayed.

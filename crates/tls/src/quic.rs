@@ -1,4 +1,4 @@
-//! TLS for QUIC (RFC 9001): the handshakes of a listener's clients, and the keys of its endpoints.
+//! TLS for QUIC (RFC 9001): the handshakes with clients and with servers, and the keys of endpoints.
 //!
 //! Packets are for the QUIC implementation: it gets the keys, and asks nobody here for the path of a request.
 
@@ -7,18 +7,20 @@ use std::io::Cursor;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use aws_lc_rs::{hkdf, hmac};
+use aws_lc_rs::{aead, hkdf, hmac};
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::crypto::{
     self, ExportKeyingMaterialError, HandshakeTokenKey, HeaderKey, HmacKey, KeyPair, Keys, PacketKey,
     UnsupportedVersion,
 };
 use quinn_proto::transport_parameters::TransportParameters;
-use quinn_proto::{ConnectionId, Side, TransportError, TransportErrorCode};
+use quinn_proto::{ConnectError, ConnectionId, Side, TransportError, TransportErrorCode};
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
-use rustls::quic::{KeyChange, Secrets, ServerConnection, Suite, Version};
+use rustls::pki_types::ServerName;
+use rustls::quic::{ClientConnection, Connection, KeyChange, Secrets, ServerConnection, Suite, Version};
 
 use crate::handshake::Agreed;
+use crate::reason::reason;
 use crate::store;
 
 /// The ALPN name of HTTP/3 (RFC 9114 §3.1).
@@ -87,13 +89,9 @@ impl crypto::ServerConfig for QuicServer {
         let mut written = Vec::new();
         params.write(&mut written);
         match ServerConnection::new(Arc::clone(&self.config), Version::V1, written) {
-            Ok(connection) => Box::new(Session {
-                connection,
-                initial: self.initial,
-                address: self.address,
-                next: None,
-                is_told: false,
-            }),
+            Ok(connection) => {
+                Box::new(Session::new(Connection::Server(connection), self.initial, self.address))
+            }
             // `new` has begun one with the same configuration.
             Err(_) => Arc::clone(&self.sessionless).start_session(version, params),
         }
@@ -108,25 +106,73 @@ impl crypto::ServerConfig for QuicServer {
     }
 }
 
-/// A handshake, and the keys that follow it. Unlike the session of the QUIC implementation it tells which cipher suite was
-/// chosen, and whether the client has resumed a session.
-struct Session {
-    connection: ServerConnection,
+/// Our side of handshakes with servers.
+pub(crate) struct QuicClient {
+    config: Arc<rustls::ClientConfig>,
     initial: Suite,
+}
+
+impl QuicClient {
+    pub(crate) fn new(config: Arc<rustls::ClientConfig>) -> Option<Self> {
+        initial_suite().map(|initial| Self { config, initial })
+    }
+}
+
+impl crypto::ClientConfig for QuicClient {
+    fn start_session(
+        self: Arc<Self>,
+        _: u32,
+        server_name: &str,
+        params: &TransportParameters,
+    ) -> Result<Box<dyn crypto::Session>, ConnectError> {
+        let mut written = Vec::new();
+        params.write(&mut written);
+        let refused = || ConnectError::InvalidServerName(server_name.to_owned());
+        let name = ServerName::try_from(server_name.to_owned()).map_err(|_| refused())?;
+        let connection = ClientConnection::new(Arc::clone(&self.config), Version::V1, name, written);
+        let connection = Connection::Client(connection.map_err(|_| refused())?);
+        Ok(Box::new(Session::new(connection, self.initial, None)))
+    }
+}
+
+/// A handshake, and the keys that follow it. Unlike the session of the QUIC implementation it tells which cipher suite was
+/// chosen, and whether a session was resumed.
+struct Session {
+    connection: Connection,
+    initial: Suite,
+    /// The address that a client has connected to.
     address: Option<IpAddr>,
     next: Option<Secrets>,
     /// Whether the end of the handshake was told.
     is_told: bool,
 }
 
+impl Session {
+    fn new(connection: Connection, initial: Suite, address: Option<IpAddr>) -> Self {
+        Self { connection, initial, address, next: None, is_told: false }
+    }
+
+    /// What went wrong in the handshake, in words for whoever reads of it.
+    fn words(&self, error: &rustls::Error) -> String {
+        match self.connection {
+            Connection::Client(_) => reason(error),
+            Connection::Server(_) => error.to_string(),
+        }
+    }
+}
+
 impl crypto::Session for Session {
-    fn initial_keys(&self, dst_cid: &ConnectionId, _: Side) -> Keys {
-        boxed(self.initial.keys(dst_cid, rustls::Side::Server, Version::V1))
+    fn initial_keys(&self, dst_cid: &ConnectionId, side: Side) -> Keys {
+        let side = if side.is_client() { rustls::Side::Client } else { rustls::Side::Server };
+        boxed(self.initial.keys(dst_cid, side, Version::V1))
     }
 
     /// What was agreed on, as [`Agreed`].
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
-        let server_name = self.connection.server_name().map(Box::from);
+        let server_name = match &self.connection {
+            Connection::Server(connection) => connection.server_name().map(Box::from),
+            Connection::Client(_) => None,
+        };
         self.is_told
             .then(|| -> Box<dyn Any> { Box::new(Agreed { server_name, ..Agreed::of(&self.connection) }) })
     }
@@ -136,7 +182,7 @@ impl crypto::Session for Session {
     }
 
     fn early_crypto(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
-        // RFC 8446 §8: early data could be replayed. None is accepted.
+        // RFC 8446 §8: early data could be replayed. None is accepted or sent.
         None
     }
 
@@ -155,7 +201,7 @@ impl crypto::Session for Session {
             let alert = store::take_refusal().or(self.connection.alert().map(u8::from));
             // RFC 9001 §4.8.
             let code = alert.map_or(TransportErrorCode::PROTOCOL_VIOLATION, TransportErrorCode::crypto);
-            TransportError { code, frame: None, reason: error.to_string() }
+            TransportError { code, frame: None, reason: self.words(&error) }
         })?;
         let is_news = !self.is_told && !self.is_handshaking();
         self.is_told |= is_news;
@@ -164,7 +210,11 @@ impl crypto::Session for Session {
 
     fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
         let Some(written) = self.connection.quic_transport_parameters() else { return Ok(None) };
-        Ok(Some(TransportParameters::read(Side::Server, &mut Cursor::new(written))?))
+        let side = match self.connection {
+            Connection::Client(_) => Side::Client,
+            Connection::Server(_) => Side::Server,
+        };
+        Ok(Some(TransportParameters::read(side, &mut Cursor::new(written))?))
     }
 
     fn write_handshake(&mut self, out: &mut Vec<u8>) -> Option<Keys> {
@@ -182,9 +232,8 @@ impl crypto::Session for Session {
         Some(KeyPair { local: Box::new(keys.local), remote: Box::new(keys.remote) })
     }
 
-    fn is_valid_retry(&self, _: &ConnectionId, _: &[u8], _: &[u8]) -> bool {
-        // Only servers send Retry packets.
-        false
+    fn is_valid_retry(&self, orig_dst_cid: &ConnectionId, header: &[u8], payload: &[u8]) -> bool {
+        matches!(self.connection, Connection::Client(_)) && is_valid_retry(orig_dst_cid, header, payload)
     }
 
     fn export_keying_material(
@@ -198,9 +247,44 @@ impl crypto::Session for Session {
     }
 }
 
+/// Whether the tag of a Retry packet is right (RFC 9001 §5.8).
+fn is_valid_retry(orig_dst_cid: &[u8], header: &[u8], payload: &[u8]) -> bool {
+    const KEY: [u8; 16] = *b"\xbe\x0c\x69\x0b\x9f\x66\x57\x5a\x1d\x76\x6b\x54\xe3\x68\xc8\x4e";
+    const NONCE: [u8; 12] = *b"\x46\x15\x99\xd3\x5d\x63\x2b\xf2\x23\x98\x25\xbb";
+    const TAG: usize = 16;
+    let (Some((rest, tag)), Ok(len)) = (payload.split_last_chunk::<TAG>(), u8::try_from(orig_dst_cid.len()))
+    else {
+        return false;
+    };
+    let packet = [&[len], orig_dst_cid, header, rest].concat();
+    let Ok(key) = aead::UnboundKey::new(&aead::AES_128_GCM, &KEY).map(aead::LessSafeKey::new) else {
+        return false;
+    };
+    let nonce = aead::Nonce::assume_unique_for_key(NONCE);
+    key.open_in_place(nonce, aead::Aad::from(packet), &mut tag.to_vec()).is_ok()
+}
+
 fn boxed(keys: rustls::quic::Keys) -> Keys {
     Keys {
         header: KeyPair { local: Box::new(keys.local.header), remote: Box::new(keys.remote.header) },
         packet: KeyPair { local: Box::new(keys.local.packet), remote: Box::new(keys.remote.packet) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retry_packet_is_believed_if_its_tag_is_right() {
+        // RFC 9001 §A.4.
+        let id = *b"\x83\x94\xc8\xf0\x3e\x51\x57\x08";
+        let header = *b"\xff\x00\x00\x00\x01\x00\x08\xf0\x67\xa5\x50\x2a\x42\x62\xb5";
+        let tag = *b"\x04\xa2\x65\xba\x2e\xff\x4d\x82\x90\x58\xfb\x3f\x0f\x24\x96\xba";
+        let payload = [&b"token"[..], &tag].concat();
+        assert!(is_valid_retry(&id, &header, &payload));
+        assert!(!is_valid_retry(&id[1..], &header, &payload));
+        assert!(!is_valid_retry(&id, &header, &payload[1..]));
+        assert!(!is_valid_retry(&id, &header, &tag[1..]));
     }
 }

@@ -173,6 +173,15 @@ impl Endpoint {
         }
     }
 
+    /// Whether the connection of a stream takes no further ones. Any other connection carries one exchange at a time.
+    pub fn has_connection_ended(&self) -> bool {
+        match self {
+            Self::Connection(_) | Self::Detached => true,
+            Self::Stream(stream) => stream.has_connection_ended(),
+            Self::Http3(stream) => stream.has_connection_ended(),
+        }
+    }
+
     /// Whether [`end`](Self::end) sends the end of a message and its trailers, so that bodies need no framing in the
     /// text.
     #[inline]

@@ -16,6 +16,7 @@ use quinn_proto::{
 use tls::Agreed;
 
 use crate::h2_connection::Wrong;
+use crate::h3_client::{self, Reach};
 use crate::quic_endpoint::Shared as Endpoint;
 use crate::quic_held::Held;
 use crate::waits::Waits;
@@ -25,6 +26,8 @@ use crate::waits::Waits;
 const UNACKNOWLEDGED: std::ops::RangeInclusive<u64> = 128 * 1024..=4 << 20;
 /// What each connection may have of that, whatever others have.
 const UNACKNOWLEDGED_OWN: u64 = 512 * 1024;
+/// What a client may send on all streams together before the path has taken any of it.
+pub const CLIENT_WINDOW: u32 = 384 * 1024;
 /// What all streams of a connection may hold that waits for room, as long as some do.
 const WAITING: usize = 256 * 1024;
 /// The streams of a connection that are no requests: control, encoder and decoder stream.
@@ -61,8 +64,10 @@ pub(crate) struct Core {
     pub(crate) is_drained: bool,
     limits: Limits,
     /// From the end of the handshake on.
-    http: Option<http3::Connection>,
-    is_handshaking: bool,
+    pub(crate) http: Option<http3::Connection>,
+    pub(crate) is_handshaking: bool,
+    /// Whether the peer can be reached, if it is a server.
+    pub(crate) reach: Option<Box<Reach>>,
     /// The ID that the client has begun with, if no Retry has given it one of ours.
     began: Option<ConnectionId>,
     opened: Vec<Key>,
@@ -79,6 +84,8 @@ pub(crate) struct Core {
 pub enum End {
     /// The peer has closed it, or is out of reach.
     Closed,
+    /// The server was never reached.
+    Unreachable,
     /// The handshake has failed, in words.
     Handshake(String),
     /// The peer has violated QUIC, in words.
@@ -133,11 +140,34 @@ impl http3::Transport for Streams<'_> {
 
 /// What the endpoint does.
 impl H3Connection {
-    pub(crate) fn new(
+    /// A connection that a client has begun.
+    pub(crate) fn of_client(
+        endpoint: Rc<Endpoint>,
+        begun: (ConnectionHandle, Option<ConnectionId>),
+        quic: quinn_proto::Connection,
+        limits: Limits,
+    ) -> Self {
+        Self::new(endpoint, begun, quic, limits, (CLIENT_WINDOW, None))
+    }
+
+    /// A connection to a server, which may send so much before the path has taken any of it.
+    pub(crate) fn to_server(
+        endpoint: Rc<Endpoint>,
+        handle: ConnectionHandle,
+        quic: quinn_proto::Connection,
+        limits: Limits,
+        window: u32,
+    ) -> Self {
+        let reach = Box::new(Reach::new(endpoint.deadlines.now()));
+        Self::new(endpoint, (handle, None), quic, limits, (window, Some(reach)))
+    }
+
+    fn new(
         endpoint: Rc<Endpoint>,
         (handle, began): (ConnectionHandle, Option<ConnectionId>),
         quic: quinn_proto::Connection,
         limits: Limits,
+        (window, reach): (u32, Option<Box<Reach>>),
     ) -> Self {
         let core = Core {
             quic,
@@ -146,11 +176,12 @@ impl H3Connection {
             limits,
             http: None,
             is_handshaking: true,
+            reach,
             began,
             opened: Vec::new(),
             writable: Vec::new(),
             end: None,
-            held: Held::default(),
+            held: Held::new(window.into()),
             granted: 0,
         };
         Self(Rc::new(Shared {
@@ -180,7 +211,7 @@ impl H3Connection {
         }
     }
 
-    fn now(&self) -> Now {
+    pub(crate) fn now(&self) -> Now {
         let deadlines = &self.0.endpoint.deadlines;
         Now { tick: deadlines.now(), second: deadlines.second() }
     }
@@ -212,6 +243,9 @@ impl H3Connection {
     pub(crate) fn received(&self, event: quinn_proto::ConnectionEvent) {
         let mut core = self.core();
         core.quic.handle_event(event);
+        if let Some(reach) = &mut core.reach {
+            reach.heard(self.now().tick);
+        }
         if core.held.received() {
             let stats = core.quic.stats();
             if core.held.is_too_much(&stats) && !self.is_over() {
@@ -244,7 +278,8 @@ impl H3Connection {
         match (open(), open(), open()) {
             (Some(control), Some(encoder), Some(decoder)) => {
                 let own = [control, encoder, decoder];
-                core.http = Some(http3::Connection::new(Role::Server, core.limits, own));
+                let role = if core.reach.is_some() { Role::Client } else { Role::Server };
+                core.http = Some(http3::Connection::new(role, core.limits, own));
             }
             // RFC 9114 §6.2.
             _ => {
@@ -263,7 +298,7 @@ impl H3Connection {
         }
     }
 
-    fn end(&self, core: &mut Core, end: End) {
+    pub(crate) fn end(&self, core: &mut Core, end: End) {
         self.handshake_ended(core);
         if core.end.is_none() {
             core.end = Some(end);
@@ -305,7 +340,12 @@ impl H3Connection {
                 }
             }
             StreamEvent::Finished { .. } => self.wake_task(),
-            StreamEvent::Available { .. } => {}
+            StreamEvent::Available { dir } => {
+                if let (Some(reach), Dir::Bi) = (&mut core.reach, dir) {
+                    reach.has_room = true;
+                    self.wake_task();
+                }
+            }
         }
         Ok(())
     }
@@ -401,6 +441,9 @@ fn prioritize(core: &mut Core, key: Key) {
 
 /// What the end of a connection means.
 fn lost(core: &Core, reason: ConnectionError) -> End {
+    if core.reach.is_some() {
+        return h3_client::lost(core, reason);
+    }
     match reason {
         ConnectionError::TransportError(error) if core.is_handshaking => End::Handshake(error.to_string()),
         ConnectionError::ConnectionClosed(close) if core.is_handshaking => {
@@ -446,7 +489,7 @@ impl H3Connection {
         told.downcast::<Agreed>().ok().map(|agreed| *agreed)
     }
 
-    /// Where the client is now: it may move.
+    /// Where the peer is now: a client may move.
     pub fn remote_address(&self) -> SocketAddr {
         self.core().quic.remote_address()
     }
@@ -555,7 +598,7 @@ impl H3Connection {
     }
 
     /// Looks at the protocol state, which is there while there are streams.
-    fn look<T: Default>(&self, look: impl FnOnce(&http3::Connection) -> T) -> T {
+    pub(crate) fn look<T: Default>(&self, look: impl FnOnce(&http3::Connection) -> T) -> T {
         self.core().http.as_ref().map(look).unwrap_or_default()
     }
 
@@ -640,11 +683,15 @@ impl H3Connection {
         if self.is_over() {
             return Err(WriteError::Gone(Gone::Broken));
         }
+        let tick = self.now().tick;
         self.with(|_, core| {
-            let Core { quic, http: Some(http), .. } = core else {
+            let Core { quic, http: Some(http), reach, .. } = core else {
                 return Err(WriteError::Gone(Gone::Broken));
             };
             let len = http.write_head(key, text, is_last, Scheme::Https)?;
+            if let Some(reach) = reach {
+                reach.asked(tick);
+            }
             let rest = &text[len..];
             if rest.is_empty() || http.wants_head(key) {
                 return Ok(len);

@@ -25,7 +25,7 @@ impl Drop for Stream {
 }
 
 impl Stream {
-    /// A stream that a client has opened.
+    /// A stream that a client has opened, or that was opened for a request to a server.
     pub fn new(connection: H3Connection, key: Key) -> Self {
         connection.hold(key);
         Self { connection, key }
@@ -106,7 +106,14 @@ impl Stream {
 
     /// Resets the stream, so that the peer sees that the message is incomplete.
     pub fn reset(&self) {
-        self.connection.reset(self.key, Code::INTERNAL_ERROR);
+        // RFC 9114 §4.1.1: a client cancels what it needs no more.
+        let is_ours = self.connection.is_to_server();
+        self.connection.reset(self.key, if is_ours { Code::REQUEST_CANCELLED } else { Code::INTERNAL_ERROR });
+    }
+
+    /// Whether the connection has ended, or takes no further streams.
+    pub fn has_connection_ended(&self) -> bool {
+        self.connection.is_ending()
     }
 
     /// Accepts no further streams on the connection, which ends with its last stream.

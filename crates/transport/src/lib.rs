@@ -34,12 +34,16 @@ pub mod quic_socket;
 pub mod quic_path;
 /// A QUIC endpoint: a UDP socket and its connections.
 pub mod quic_endpoint;
+/// QUIC connections to servers, each with a socket of its own.
+pub mod quic_client;
 /// What QUIC holds of a peer that nobody has read.
 mod quic_held;
 /// Datagrams of QUIC between the processes of an upgrade.
 pub mod quic_strays;
 /// An HTTP/3 connection, shared by its streams.
 pub mod h3_connection;
+/// What only an HTTP/3 connection to a server has: streams that are opened, and doubts about the server.
+mod h3_client;
 /// An HTTP/3 stream that reads and writes like a connection.
 pub mod h3_stream;
 /// Latency emulation: connections whose bytes are delayed.

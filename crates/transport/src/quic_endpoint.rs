@@ -1,5 +1,5 @@
-//! A QUIC endpoint: the UDP socket of one worker and listener, and all connections that come to it. One task drives it;
-//! what a datagram, a timer or a write costs does not depend on how many connections there are.
+//! A QUIC endpoint: the UDP socket of one worker and listener, and all connections that come to it; or that of one connection to
+//! a server. One task drives it; what a datagram, a timer or a write costs does not depend on how many connections there are.
 //!
 //! Whether a connection is accepted is for a `Host` to decide. Packets are the business of the QUIC implementation.
 
@@ -12,8 +12,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use quinn_proto::{
-    ConnectionHandle, ConnectionId, DatagramEvent, EcnCodepoint, EndpointConfig, Incoming, ServerConfig,
-    Transmit,
+    ClientConfig, ConnectError, ConnectionHandle, ConnectionId, DatagramEvent, EcnCodepoint, EndpointConfig,
+    Incoming, ServerConfig, Transmit,
 };
 
 use crate::alarm::{Alarm, Alarms};
@@ -102,6 +102,21 @@ pub struct QuicEndpoint(Rc<Shared>);
 #[derive(Default)]
 pub(crate) struct Grants(Cell<usize>);
 
+/// What endpoints may share, since only one of them is driven at a time.
+#[derive(Clone, Default)]
+pub(crate) struct Common {
+    batch: Rc<RefCell<Batch>>,
+    /// Scratch memory for datagrams.
+    scratch: Rc<RefCell<Vec<u8>>>,
+    grants: Rc<Grants>,
+}
+
+/// What an endpoint needs that accepts connections.
+struct Accepting {
+    ids: Ids,
+    beginnings: Arc<Beginnings>,
+}
+
 impl Grants {
     /// Gives a connection that had so much as much of what it wants as there is.
     pub(crate) fn change(&self, had: usize, wanted: usize) -> usize {
@@ -115,8 +130,8 @@ impl Grants {
 /// What connections need of their endpoint.
 pub(crate) struct Shared {
     socket: QuicSocket,
-    ids: Ids,
-    beginnings: Arc<Beginnings>,
+    /// `None` of the socket of a connection to a server.
+    accepting: Option<Accepting>,
     engine: RefCell<quinn_proto::Endpoint>,
     connections: RefCell<Vec<Option<H3Connection>>>,
     /// Connections that have something to do, each once.
@@ -124,13 +139,12 @@ pub(crate) struct Shared {
     timers: RefCell<BTreeSet<(Instant, usize)>>,
     /// Datagrams that the kernel had no room for.
     unsent: RefCell<Option<(Transmit, Vec<u8>)>>,
-    /// Scratch memory for datagrams.
-    scratch: RefCell<Vec<u8>>,
-    batch: RefCell<Batch>,
+    scratch: Rc<RefCell<Vec<u8>>>,
+    batch: Rc<RefCell<Batch>>,
     /// Connections whose handshake is not done.
     pending: Cell<usize>,
     held: Cell<usize>,
-    pub(crate) grants: Grants,
+    pub(crate) grants: Rc<Grants>,
     path: Path,
     alarm: Alarm,
     alarms: Rc<Alarms>,
@@ -150,22 +164,44 @@ impl QuicEndpoint {
         (config, server): (EndpointConfig, Arc<ServerConfig>),
         (alarms, deadlines): (&Rc<Alarms>, &Rc<Deadlines>),
     ) -> Self {
+        let accepting = Some(Accepting { ids, beginnings });
+        Self::of(socket, accepting, (Arc::new(config), Some(server)), Common::default(), (alarms, deadlines))
+    }
+
+    /// The endpoint of a connection to a server, which it ends with. Its owner has to poll [`poll_drive`](Self::poll_drive).
+    pub(crate) fn to(
+        socket: QuicSocket,
+        config: &Arc<EndpointConfig>,
+        common: &Common,
+        clocks: (&Rc<Alarms>, &Rc<Deadlines>),
+    ) -> Self {
+        let endpoint = Self::of(socket, None, (Arc::clone(config), None), common.clone(), clocks);
+        endpoint.close();
+        endpoint
+    }
+
+    fn of(
+        socket: QuicSocket,
+        accepting: Option<Accepting>,
+        (config, server): (Arc<EndpointConfig>, Option<Arc<ServerConfig>>),
+        Common { batch, scratch, grants }: Common,
+        (alarms, deadlines): (&Rc<Alarms>, &Rc<Deadlines>),
+    ) -> Self {
         let finds_size = !socket.may_fragment();
-        let engine = quinn_proto::Endpoint::new(Arc::new(config), Some(server), finds_size, None);
+        let engine = quinn_proto::Endpoint::new(config, server, finds_size, None);
         Self(Rc::new(Shared {
             socket,
-            ids,
-            beginnings,
+            accepting,
             engine: RefCell::new(engine),
             connections: RefCell::default(),
             stirred: RefCell::default(),
             timers: RefCell::default(),
             unsent: RefCell::default(),
-            scratch: RefCell::default(),
-            batch: RefCell::default(),
+            scratch,
+            batch,
             pending: Cell::default(),
             held: Cell::default(),
-            grants: Grants::default(),
+            grants,
             path: Path::default(),
             alarm: alarms.alarm(),
             alarms: Rc::clone(alarms),
@@ -175,6 +211,20 @@ impl QuicEndpoint {
             is_stirred: Cell::default(),
             is_closing: Cell::default(),
         }))
+    }
+
+    /// Begins the connection to a server.
+    pub(crate) fn connect(
+        &self,
+        config: ClientConfig,
+        (peer, name): (SocketAddr, &str),
+        limits: http3::Limits,
+        window: u32,
+    ) -> Result<H3Connection, ConnectError> {
+        let (handle, quic) = self.0.engine.borrow_mut().connect(Instant::now(), config, peer, name)?;
+        let connection = H3Connection::to_server(Rc::clone(&self.0), handle, quic, limits, window);
+        self.0.add(handle.0, connection.clone());
+        Ok(connection)
     }
 
     /// The address of the socket.
@@ -211,7 +261,7 @@ impl QuicEndpoint {
 
     /// Whom a datagram is for.
     pub fn destination(&self, datagram: &[u8]) -> Destination {
-        self.0.ids.destination(datagram)
+        self.0.destination(datagram)
     }
 
     /// Ends all connections at once, and tells their clients.
@@ -233,6 +283,9 @@ impl QuicEndpoint {
         shared.path.look(host);
         for _ in 0..ROUNDS_PER_TURN {
             let received = self.receive(context, host);
+            if shared.socket.take_refusal() {
+                shared.connections.borrow().iter().flatten().for_each(H3Connection::refused);
+            }
             let now = Instant::now();
             self.pass(now, host);
             shared.ring(now);
@@ -269,7 +322,7 @@ impl QuicEndpoint {
             for bytes in received.bytes.chunks(received.stride) {
                 let from = Datagram { bytes: Vec::new(), remote, local, ecn };
                 if self.0.path.is_on() {
-                    let begins = matches!(self.0.ids.destination(bytes), Destination::Beginning(_));
+                    let begins = matches!(self.0.destination(bytes), Destination::Beginning(_));
                     let datagram = Datagram { bytes: bytes.to_vec(), ..from };
                     self.0.path.received(datagram, begins, host, now);
                     continue;
@@ -301,7 +354,7 @@ impl QuicEndpoint {
 
     /// A datagram has arrived.
     fn arrive(&self, bytes: &[u8], from: Datagram, now: Instant, host: &impl Host) {
-        let taken = match self.0.ids.destination(bytes) {
+        let taken = match self.0.destination(bytes) {
             Destination::Here => Some(from),
             Destination::Beginning(_) if host.asks() => host.ask(Datagram { bytes: bytes.to_vec(), ..from }),
             Destination::Beginning(id) => match self.0.begun_elsewhere(&id) {
@@ -319,7 +372,7 @@ impl QuicEndpoint {
     fn handle(&self, bytes: bytes::BytesMut, from: &Datagram, now: Instant, host: &impl Host) {
         let shared = &*self.0;
         // Others may begin what a closed endpoint does not.
-        let copy = shared.is_closing.get().then(|| bytes.clone());
+        let copy = (shared.is_closing.get() && shared.accepting.is_some()).then(|| bytes.clone());
         let mut out = shared.scratch.take();
         out.clear();
         let event =
@@ -374,12 +427,13 @@ impl QuicEndpoint {
             Admission::Accept(config, limits) => match engine.accept(incoming, now, out, Some(config)) {
                 Ok((handle, quic)) => {
                     drop(engine);
-                    let connection = H3Connection::new(Rc::clone(&self.0), (handle, begins), quic, *limits);
+                    let connection =
+                        H3Connection::of_client(Rc::clone(&self.0), (handle, begins), quic, *limits);
                     shared.add(handle.0, connection.clone());
                     return host.begin(connection);
                 }
                 Err(error) => {
-                    begins.iter().for_each(|id| shared.beginnings.release(id));
+                    shared.release(begins);
                     host.failed(&arrival, &error.cause.to_string());
                     error.response
                 }
@@ -410,18 +464,30 @@ impl Shared {
         connections[at] = Some(connection);
     }
 
+    fn destination(&self, datagram: &[u8]) -> Destination {
+        self.accepting.as_ref().map_or(Destination::Here, |accepting| accepting.ids.destination(datagram))
+    }
+
     /// The other endpoint where a handshake has begun with this ID: since then the kernel chooses otherwise.
     fn begun_elsewhere(&self, id: &ConnectionId) -> Option<Owner> {
-        self.beginnings.owner(id).filter(|owner| *owner != self.ids.owner())
+        let Accepting { ids, beginnings } = self.accepting.as_ref()?;
+        beginnings.owner(id).filter(|owner| *owner != ids.owner())
     }
 
     fn claim(&self, id: ConnectionId) -> bool {
-        self.beginnings.claim(id, self.ids.owner())
+        let claim = |Accepting { ids, beginnings }: &Accepting| beginnings.claim(id, ids.owner());
+        self.accepting.as_ref().is_none_or(claim)
+    }
+
+    fn release(&self, began: Option<ConnectionId>) {
+        if let (Some(id), Some(Accepting { beginnings, .. })) = (began, &self.accepting) {
+            beginnings.release(&id);
+        }
     }
 
     /// A handshake was done, or has failed, that has begun with this ID of its client's.
     pub(crate) fn handshake_ended(&self, began: Option<ConnectionId>) {
-        began.iter().for_each(|id| self.beginnings.release(id));
+        self.release(began);
         self.pending.set(self.pending.get() - 1);
     }
 

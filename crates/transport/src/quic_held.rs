@@ -3,8 +3,6 @@
 
 use quinn_proto::ConnectionStats;
 
-/// What is held at most: twice what the windows permit, so that a client of small pieces waits for a slow server, as others do.
-const HELD_MAX: u64 = 768 * 1024;
 /// What a piece takes beside its bytes.
 const PIECE_BYTES: u64 = 80;
 /// Datagrams between two looks.
@@ -15,6 +13,8 @@ const PIECES_USUAL: u64 = 4;
 /// What QUIC holds of a peer, as far as can be told from outside.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
+    /// What is held at most.
+    limit: u64,
     datagrams: u32,
     read: u64,
     /// Frames and bytes that had come by the last look.
@@ -24,6 +24,12 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    /// For a peer whose windows permit so much: twice that may be held, so that a peer of small pieces waits for whoever is slow, as
+    /// others do.
+    pub(crate) fn new(window: u64) -> Self {
+        Self { limit: 2 * window, ..Self::default() }
+    }
+
     /// A datagram has come; whether it is time for a look.
     pub(crate) fn received(&mut self) -> bool {
         self.datagrams += 1;
@@ -50,7 +56,7 @@ impl Held {
         if came <= datagrams * PIECES_USUAL && read * 10 >= came * 9 {
             self.held -= self.held / 8;
         }
-        self.held > HELD_MAX
+        self.held > self.limit
     }
 }
 
@@ -60,7 +66,7 @@ mod tests {
 
     /// Looks with so many frames, of so many bytes each, of which so many are read, until it is too much; how many.
     fn looks(frames: u64, bytes: u64, read: u64) -> Option<u64> {
-        let mut held = Held::default();
+        let mut held = Held::new(384 * 1024);
         (1..10_000).find(|look| {
             (0..DATAGRAMS_BETWEEN).for_each(|_| _ = held.received());
             (0..read).for_each(|_| held.read());

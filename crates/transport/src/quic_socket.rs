@@ -1,8 +1,8 @@
 //! A UDP socket for QUIC: several datagrams for each system call (GSO, GRO), and marks of congestion (ECN).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, IoSliceMut};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::task::{Context, Poll, ready};
 
 use quinn_proto::{EcnCodepoint, Transmit};
@@ -22,6 +22,8 @@ pub struct QuicSocket {
     socket: RefCell<Registered>,
     state: UdpSocketState,
     address: Option<SocketAddr>,
+    /// Whether the kernel has told that nobody can be reached.
+    is_refused: Cell<bool>,
 }
 
 /// What the runtime knows of a socket.
@@ -85,7 +87,32 @@ impl QuicSocket {
         let _ = state.set_send_buffer_size(UdpSockRef::from(&socket), KERNEL_BUFFER);
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), KERNEL_BUFFER);
         let address = socket.local_addr().ok();
-        Ok(Self { socket: RefCell::new(Registered::Both(UdpSocket::from_std(socket)?)), state, address })
+        let socket = RefCell::new(Registered::Both(UdpSocket::from_std(socket)?));
+        Ok(Self { socket, state, address, is_refused: Cell::default() })
+    }
+
+    /// A socket for one peer: the kernel drops what others send, and tells if nobody listens there.
+    ///
+    /// # Errors
+    /// If there is no file descriptor left, or no way to the peer.
+    pub fn to(peer: SocketAddr) -> io::Result<Self> {
+        let own = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let socket = std::net::UdpSocket::bind(SocketAddr::new(own, 0))?;
+        socket.connect(peer)?;
+        socket.set_nonblocking(true)?;
+        Self::new(socket)
+    }
+
+    /// Whether the kernel has told since the last call that the peer cannot be reached. Only of a socket for one peer.
+    pub fn take_refusal(&self) -> bool {
+        self.is_refused.take()
+    }
+
+    fn note(&self, error: &io::Error) {
+        use ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+        if matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable) {
+            self.is_refused.set(true);
+        }
     }
 
     /// The address that the socket is bound to.
@@ -135,7 +162,10 @@ impl QuicSocket {
                     return Poll::Ready(());
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(_) => return Poll::Ready(()),
+                Err(error) => {
+                    self.note(&error);
+                    return Poll::Ready(());
+                }
             }
         }
     }
@@ -154,7 +184,10 @@ impl QuicSocket {
             Registered::Both(socket) => {
                 let send = || self.state.try_send(UdpSockRef::from(socket), &transmit);
                 let sent = socket.try_io(Interest::WRITABLE, send);
-                !sent.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+                !sent.is_err_and(|error| {
+                    self.note(&error);
+                    error.kind() == ErrorKind::WouldBlock
+                })
             }
             // Nobody tells when there is room again.
             Registered::Nothing(socket) => {

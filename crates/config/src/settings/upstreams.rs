@@ -170,6 +170,15 @@ pub enum Protocol {
     Http1,
     /// HTTP/2: by ALPN with `https` servers, by prior knowledge with others.
     Http2,
+    /// HTTP/3, of `https` servers only.
+    Http3,
+}
+
+impl Protocol {
+    /// Whether a connection carries many requests at once.
+    pub fn is_multiplexed(self) -> bool {
+        matches!(self, Self::Http2 | Self::Http3)
+    }
 }
 
 /// Limits on the connections of one worker to one server.

@@ -78,8 +78,9 @@ impl Outbound {
         let connection = self.connect(user, &url.server, ca).await.map_err(named)?;
         let is_head = request.method() == Method::HEAD;
         // One more, to tell what is too large.
-        let answer = probe::exchange(&connection, &written(url, request), (is_head, bytes_max + 1)).await;
-        let ProbeResponse { status, headers, body } = answer.map_err(named)?;
+        let answer =
+            probe::exchange(&connection.into(), &written(url, request), (is_head, bytes_max + 1)).await;
+        let ProbeResponse { status, headers, body, .. } = answer.map_err(named)?;
         if body.len() > bytes_max {
             return Err(named(format!("its answer is larger than {} KiB", bytes_max >> 10)));
         }

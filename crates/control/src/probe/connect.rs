@@ -12,6 +12,7 @@ use rustls::ClientConfig;
 use tls::ClientSide;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::probe::http3;
 use crate::probe::server::{Shared, Subject};
 use transport::connection::Connection;
 use transport::dial::{self, destinations};
@@ -68,6 +69,7 @@ pub(super) async fn open(
     let tcp = reach(subject).await?;
     let Some((tls, place)) = &subject.tls else { return Ok(tcp.into()) };
     let config = match protocol {
+        Protocol::Http3 => return Err("HTTP/3 is not spoken over TCP".to_owned()),
         _ if tls.protocol() == protocol => tls.config(),
         Protocol::Http1 => asking_for(tls, &[b"http/1.1"]),
         Protocol::Http2 => asking_for(tls, &[b"h2"]),
@@ -84,6 +86,9 @@ pub(super) async fn open(
 /// Does a TLS handshake, and closes the connection.
 pub(super) async fn shake_hands(subject: &Subject, shared: &Shared) -> Result<(), String> {
     let (tls, place) = subject.tls.as_ref().ok_or("it has no TLS")?;
+    if subject.protocol == Protocol::Http3 {
+        return http3::open(subject, shared).await.map(drop);
+    }
     let tcp = reach(subject).await?;
     // What is no HTTP is asked for none.
     let config = match subject.server.config.scheme {

@@ -4,11 +4,11 @@
 
 use bytes::Bytes;
 use config::Protocol;
-use http::{HeaderMap, Request};
+use http::Request;
 
-use crate::probe::http::{ProbeResponse, USER_AGENT};
+use crate::probe::http::{BODY_MAX, ProbeResponse, USER_AGENT};
 use crate::probe::server::{Shared, Subject};
-use crate::probe::{connect, http2};
+use crate::probe::{connect, http1, http2, http3};
 
 const PATH: &str = "/grpc.health.v1.Health/Check";
 /// Whether it is compressed, and the length.
@@ -17,6 +17,12 @@ const PREFIX_LEN: usize = 5;
 /// Checks a service; the empty name means the server as a whole.
 pub(super) async fn ask(subject: &Subject, service: &str, shared: &Shared) -> Result<(), String> {
     let server = &subject.server;
+    if subject.protocol == Protocol::Http3 {
+        let open = http3::open(subject, shared).await?;
+        let answer =
+            http1::exchange(open.stream(), &written(&server.authority, service), (false, BODY_MAX)).await?;
+        return judge(&answer, trailer(&answer.trailers, "grpc-status"));
+    }
     let request = Request::post(http2::url(server.config.scheme, &server.authority, PATH))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
@@ -25,7 +31,26 @@ pub(super) async fn ask(subject: &Subject, service: &str, shared: &Shared) -> Re
         .map_err(|error| format!("it cannot be asked: {error}"))?;
     let socket = connect::open(subject, Protocol::Http2, shared).await?;
     let answered = http2::ask(socket, request, Some(question(service))).await?;
-    judge(&answered.answer, &answered.trailers)
+    judge(&answered.answer, answered.trailers.get("grpc-status").map(http::HeaderValue::as_bytes))
+}
+
+/// The request as the text of HTTP/1.1.
+fn written(authority: &str, service: &str) -> Vec<u8> {
+    let body = question(service);
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nHost: {authority}\r\nContent-Type: application/grpc\r\nTE: trailers\r\n\
+         User-Agent: {USER_AGENT}\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), &body].concat()
+}
+
+/// The value of a field among lines of trailers.
+fn trailer<'a>(lines: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
+    lines.split(|byte| *byte == b'\n').find_map(|line| {
+        let (name, value) = line.split_at_checked(line.iter().position(|byte| *byte == b':')?)?;
+        name.eq_ignore_ascii_case(wanted.as_bytes()).then(|| value[1..].trim_ascii())
+    })
 }
 
 /// `HealthCheckRequest { string service = 1; }`
@@ -48,14 +73,15 @@ fn question(service: &str) -> Bytes {
     framed.into()
 }
 
-fn judge(answer: &ProbeResponse, trailers: &HeaderMap) -> Result<(), String> {
+/// `told` is the status in the trailers.
+fn judge(answer: &ProbeResponse, told: Option<&[u8]>) -> Result<(), String> {
     if answer.status != 200 {
         return Err(format!("status {}", answer.status));
     }
     // A response without a message has its trailers in its head.
     let in_head =
         answer.headers.iter().find(|(name, _)| name == "grpc-status").map(|(_, value)| value.as_slice());
-    match trailers.get("grpc-status").map(http::HeaderValue::as_bytes).or(in_head) {
+    match told.or(in_head) {
         Some(b"0") => {}
         Some(b"5") => return Err("it does not know the service".to_owned()),
         Some(b"12") => return Err("it has no health service".to_owned()),
@@ -144,12 +170,12 @@ mod tests {
             (200, None, serving, Err("its answer is no gRPC")),
             (503, Some("0"), serving, Err("status 503")),
         ] {
-            let answer = ProbeResponse { status, headers: Vec::new(), body: body.to_vec() };
-            let mut trailers = HeaderMap::new();
-            if let Some(code) = grpc_status {
-                trailers.insert("grpc-status", code.parse().expect("is a value"));
-            }
-            assert_eq!(judge(&answer, &trailers), expected.map_err(str::to_owned), "{body:?}");
+            let answer = ProbeResponse { status, body: body.to_vec(), ..ProbeResponse::default() };
+            assert_eq!(
+                judge(&answer, grpc_status.map(str::as_bytes)),
+                expected.map_err(str::to_owned),
+                "{body:?}"
+            );
         }
     }
 }

@@ -4,7 +4,7 @@ use config::{BodyRule, Probe, Protocol, Statuses};
 use route::ValueRule;
 
 use crate::probe::server::{Shared, Subject};
-use crate::probe::{connect, http1, http2};
+use crate::probe::{connect, http1, http2, http3};
 
 /// The maximum number of body bytes that are read.
 pub(super) const BODY_MAX: usize = 64 * 1024;
@@ -32,6 +32,8 @@ pub(crate) struct ProbeResponse {
     /// The header fields, with names in lower case.
     pub(crate) headers: Vec<(String, Vec<u8>)>,
     pub(crate) body: Vec<u8>,
+    /// The lines of trailers that came behind a body in chunks. Those of HTTP/2 are given beside it.
+    pub(crate) trailers: Vec<u8>,
 }
 
 /// Sends the request, and checks the response.
@@ -43,10 +45,14 @@ pub(super) async fn ask(subject: &Subject, shared: &Shared) -> Result<(), String
         agent: USER_AGENT,
         body_bytes_max: if body.is_some() { BODY_MAX } else { 0 },
     };
-    let socket = connect::open(subject, subject.protocol, shared).await?;
     let answer = match subject.protocol {
-        Protocol::Http1 => http1::ask(&socket, &question).await?,
+        Protocol::Http1 => {
+            let socket = connect::open(subject, subject.protocol, shared).await?;
+            http1::ask(&socket.into(), &question).await?
+        }
+        Protocol::Http3 => http1::ask(http3::open(subject, shared).await?.stream(), &question).await?,
         Protocol::Http2 => {
+            let socket = connect::open(subject, subject.protocol, shared).await?;
             let scheme = subject.server.config.scheme;
             http2::ask(socket, http2::get(&question, scheme)?, None).await?.answer
         }
@@ -92,6 +98,7 @@ mod tests {
                 ("x-role".to_owned(), b"leader".to_vec()),
             ],
             body: b"all is well".to_vec(),
+            trailers: Vec::new(),
         };
         let exact = |name: &str, value: &str| (name.to_owned(), ValueRule::Exact(value.to_owned()));
         let contains = |text: &str| Some(BodyRule::Contains(text.to_owned()));

@@ -4,7 +4,7 @@ use http1::{ChunkLimits, Chunked, Framing, HeadLimits, Parsed, ResponseHead};
 
 use crate::probe::connect::reason;
 use crate::probe::http::{HEAD_MAX, ProbeResponse, Question};
-use transport::connection::Connection;
+use transport::endpoint::Endpoint;
 use transport::tcp::Follows;
 
 const LIMITS: HeadLimits = HeadLimits { bytes: HEAD_MAX, fields: 256, target: HEAD_MAX };
@@ -12,7 +12,7 @@ const LIMITS: HeadLimits = HeadLimits { bytes: HEAD_MAX, fields: 256, target: HE
 const INTERIM_MAX: usize = 8;
 
 /// Sends a GET and reads the response.
-pub(crate) async fn ask(connection: &Connection, question: &Question<'_>) -> Result<ProbeResponse, String> {
+pub(crate) async fn ask(connection: &Endpoint, question: &Question<'_>) -> Result<ProbeResponse, String> {
     let Question { host, path, agent, body_bytes_max } = question;
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {agent}\r\nAccept: */*\r\nConnection: close\r\n\r\n"
@@ -22,7 +22,7 @@ pub(crate) async fn ask(connection: &Connection, question: &Question<'_>) -> Res
 
 /// Sends a request and reads the response, and of its body so much. The request says `Connection: close`.
 pub(crate) async fn exchange(
-    connection: &Connection,
+    connection: &Endpoint,
     request: &[u8],
     (is_head, body_bytes_max): (bool, usize),
 ) -> Result<ProbeResponse, String> {
@@ -46,7 +46,7 @@ pub(crate) async fn exchange(
 }
 
 async fn receive_head(
-    connection: &Connection,
+    connection: &Endpoint,
     received: &mut Vec<u8>,
     head: &mut ResponseHead,
 ) -> Result<(), String> {
@@ -62,9 +62,9 @@ async fn receive_head(
     }
 }
 
-/// The head that has been received, and so much of the body as is looked at.
+/// The head that has been received, and so much of the body as is looked at, with the trailers if that is all.
 async fn answer(
-    connection: &Connection,
+    connection: &Endpoint,
     head: &ResponseHead,
     mut received: Vec<u8>,
     (is_head, body_bytes_max): (bool, usize),
@@ -76,23 +76,23 @@ async fn answer(
         head.fields.iter().map(|field| (text(field.name), field.value.of(&received).to_vec())).collect();
     let status = head.start.status;
     received.drain(..head.len);
-    let body = match body_bytes_max {
-        0 => Vec::new(),
+    let (body, trailers) = match body_bytes_max {
+        0 => (Vec::new(), Vec::new()),
         most => receive_body(connection, (framing, most), received).await?,
     };
-    Ok(ProbeResponse { status, headers, body })
+    Ok(ProbeResponse { status, headers, body, trailers })
 }
 
 async fn receive_body(
-    connection: &Connection,
+    connection: &Endpoint,
     (framing, most): (Framing, usize),
     mut received: Vec<u8>,
-) -> Result<Vec<u8>, String> {
+) -> Result<(Vec<u8>, Vec<u8>), String> {
     let mut body = Vec::new();
     let mut chunked = Chunked::default();
     loop {
         let is_done = match framing {
-            Framing::None => return Ok(body),
+            Framing::None => return Ok((body, Vec::new())),
             Framing::Length(length) => {
                 body.append(&mut received);
                 body.len() as u64 >= length
@@ -120,10 +120,10 @@ async fn receive_body(
         }
     }
     body.truncate(most);
-    Ok(body)
+    Ok((body, chunked.trailers().to_vec()))
 }
 
-async fn receive(connection: &Connection, received: &mut Vec<u8>) -> Result<usize, String> {
+async fn receive(connection: &Endpoint, received: &mut Vec<u8>) -> Result<usize, String> {
     const PIECE: usize = 8 * 1024;
     let before = received.len();
     received.resize(before + PIECE, 0);

@@ -87,8 +87,11 @@ async fn receive(response: ResponseFuture) -> Result<Answered, String> {
     let (head, mut stream) = response.into_parts();
     let headers =
         head.headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()));
-    let mut answer =
-        ProbeResponse { status: head.status.as_u16(), headers: headers.collect(), body: Vec::new() };
+    let mut answer = ProbeResponse {
+        status: head.status.as_u16(),
+        headers: headers.collect(),
+        ..ProbeResponse::default()
+    };
     while let Some(data) = stream.data().await {
         let data = data.map_err(|error| reason(&error))?;
         let room = BODY_MAX - answer.body.len();

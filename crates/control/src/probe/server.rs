@@ -1,6 +1,7 @@
 //! The health checks of one server: when they run, what they change, and their messages.
 
 use std::cell::OnceCell;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,9 +15,10 @@ use tls::ClientSide;
 use tokio::sync::Semaphore;
 
 use crate::probe::connect::has_address;
-use crate::probe::{command, connect, grpc, http};
+use crate::probe::{command, connect, grpc, http, http3};
 use proxy::context::plan::server_state::Watch;
 use proxy::context::plan::{ServerPlan, UpstreamPlan};
+use transport::quic_client::QuicClients;
 use transport::tls::Records;
 
 /// Commands that run at once.
@@ -40,11 +42,17 @@ pub(crate) struct Shared {
     epoch: Instant,
     pub(super) commands: Semaphore,
     records: OnceCell<Rc<Records>>,
+    quic: OnceCell<QuicClients>,
 }
 
 impl Shared {
     pub(crate) fn new(epoch: Instant) -> Self {
-        Self { epoch, commands: Semaphore::new(COMMANDS_MAX), records: OnceCell::new() }
+        Self {
+            epoch,
+            commands: Semaphore::new(COMMANDS_MAX),
+            records: OnceCell::new(),
+            quic: OnceCell::new(),
+        }
     }
 
     /// The current time on the workers' clock.
@@ -55,6 +63,15 @@ impl Shared {
     /// Buffers for TLS records, allocated at first use.
     pub(crate) fn records(&self) -> &Rc<Records> {
         self.records.get_or_init(Records::new)
+    }
+
+    /// What connections of QUIC need, made at first use.
+    pub(super) fn quic(&self) -> io::Result<&QuicClients> {
+        if self.quic.get().is_none() {
+            // Nobody else has set it: there was no wait in between.
+            let _ = self.quic.set(http3::clients(self.epoch)?);
+        }
+        self.quic.get().ok_or_else(|| io::ErrorKind::Other.into())
     }
 }
 
@@ -166,7 +183,10 @@ pub(crate) fn watch_return(upstream: &UpstreamPlan, index: usize, shared: &Rc<Sh
     if upstream.config.check.is_some() {
         return;
     }
-    let subject = Subject::with(RETURN, upstream, index);
+    // Who listens at UDP is connected to by a handshake.
+    let is_http3 = upstream.config.protocol == Protocol::Http3;
+    let check = if is_http3 { Check { probe: Probe::Tls, ..RETURN } } else { RETURN };
+    let subject = Subject::with(check, upstream, index);
     let shared = Rc::clone(shared);
     tokio::task::spawn_local(async move {
         let mut revival = Revival::default();

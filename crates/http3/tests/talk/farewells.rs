@@ -44,6 +44,8 @@ fn a_client_knows_what_was_not_seen() {
     pair.pass();
     assert!(pair.client.events.contains(&Event::Reset(late)));
     assert_eq!(pair.client.connection.read(late, &mut [0; 9]), Err(Gone::Untouched));
+    // RFC 9114 §4.1.1: only servers reject.
+    assert_eq!(pair.client.sent(8).stopped, Some(Code::REQUEST_CANCELLED));
     let later = pair.client.connection.open(12);
     let outcome = pair.client.connection.write_head(later, head.as_bytes(), true, Scheme::Https);
     assert_eq!(outcome, Err(WriteError::Gone(Gone::Untouched)));

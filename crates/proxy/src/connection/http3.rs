@@ -335,7 +335,7 @@ impl Driver<'_> {
                 self.log(failure, &detail, |entry| entry);
                 self.connection.finish(Code::EXCESSIVE_LOAD, why);
             }
-            End::Closed => {
+            End::Closed | End::Unreachable => {
                 self.deadline.set(LINGER);
                 let acknowledged = poll_fn(|context| self.poll_acknowledged(context));
                 let _ = self.deadline.guard(acknowledged).await;

@@ -34,6 +34,7 @@ use transport::buffer::Buffers;
 use transport::deadline::{Deadlines, TICK};
 use transport::h2_connection;
 use transport::pipes::Pipes;
+use transport::quic_client::QuicClients;
 use transport::quic_endpoint::Datagram;
 use transport::tls::Records;
 
@@ -127,6 +128,8 @@ pub(crate) struct Worker {
     pub(crate) early: RefCell<Vec<(TcpStream, SocketAddr, ListenerId)>>,
     /// The endpoints of QUIC.
     pub(crate) quic_hosts: QuicHosts,
+    /// Connections of QUIC to servers.
+    pub(crate) quic_clients: QuicClients,
     pub(crate) deadlines: Rc<Deadlines>,
     pub(crate) slots: ExchangeSlots,
     pub(crate) buffers: Buffers,

@@ -1,33 +1,21 @@
-//! HTTP/2 connections to one server, each shared by the requests of many clients.
+//! Connections of HTTP/2 or HTTP/3 to one server, each shared by the requests of many clients.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Context, Poll};
 
 use config::Scheme;
-use http2::{Key, Limits, Reason, Role, STREAM_WINDOW};
 use tokio::sync::Notify;
 
 use crate::context::failure::Failure;
 use crate::context::worker::Worker;
-use crate::upstream::{Permit, Server, ServerConnection, Tally, count_connect};
-use transport::connection::Connection;
+use crate::upstream::channel::{self, Channel};
+use crate::upstream::{Permit, Server, ServerConnection, Tally, count_connect, quic};
 use transport::deadline::{Deadline, Ticks};
-use transport::endpoint::Endpoint;
-use transport::h2_connection::{End, H2Connection};
-use transport::h2_stream::Stream;
-
-/// What a server may send on all streams of a connection together before the path has taken any of it. The windows of
-/// the streams add up to no more, so that one that is not taken keeps no other waiting.
-const CONNECTION_WINDOW: u32 = 16 << 20;
-/// Streams of a connection, whatever the server allows.
-const STREAMS_MAX: u32 = CONNECTION_WINDOW / STREAM_WINDOW;
 
 /// Steps of making a connection, each with a time-out: to connect, TLS, and the server's first word.
 const CONNECT_STEPS: u32 = 3;
 
-/// One worker's HTTP/2 connections to one server.
+/// One worker's connections to one server that are shared.
 #[derive(Default)]
 pub(crate) struct Multiplex {
     connections: RefCell<Vec<Shared>>,
@@ -54,11 +42,16 @@ impl Waits {
             self.room.notify_one();
         }
     }
+
+    /// Notifies them that there may be several streams.
+    pub(crate) fn have_room(&self) {
+        self.room.notify_waiters();
+    }
 }
 
 /// A connection.
 struct Shared {
-    h2_connection: H2Connection,
+    channel: Channel,
     streams: Rc<Tally>,
     /// Whether it is yet to carry an exchange.
     is_fresh: Cell<bool>,
@@ -76,7 +69,7 @@ impl Multiplex {
     fn room_for_streams(&self) -> usize {
         let connections = self.connections.borrow();
         let open = connections.iter().filter(|shared| !shared.is_over());
-        open.fold(0, |room, shared| room.saturating_add(shared.h2_connection.engine().room_for_streams()))
+        open.fold(0, |room, shared| room.saturating_add(shared.channel.room()))
     }
 
     fn free_stream(&self, scheme: Scheme) -> Option<Box<ServerConnection>> {
@@ -142,6 +135,11 @@ impl Multiplex {
         connections.iter().filter(|shared| !shared.is_over() && shared.streams.count() == 0).count()
     }
 
+    /// Ends all connections at once, because the worker does.
+    pub(crate) fn end(&self) {
+        self.connections.borrow().iter().for_each(|shared| shared.channel.end());
+    }
+
     /// Closes connections that have been idle for longer than `idle`.
     pub(crate) fn sweep(&self, now: u32, idle: Ticks) {
         self.connections.borrow_mut().retain(|shared| {
@@ -153,96 +151,31 @@ impl Multiplex {
     }
 }
 
-async fn establish(worker: &Worker, deadline: &Deadline, server: &Server) -> Result<Shared, Failure> {
-    let (connection, permit) = server.open(worker, deadline, b"").await?;
-    let streams = Tally::telling(&server.multiplex().waits);
-    let shared = begin(worker, deadline, connection, permit, streams).await?;
-    // One that takes no stream is of no use to anybody.
-    let takes_one = shared.h2_connection.engine().takes_more();
-    if takes_one { Ok(shared) } else { Err(Failure::UpstreamHandshake) }
-}
-
-/// Begins HTTP/2 on a connection. It is there once the server has said how many streams it takes, and whether upgraded
-/// ones are among them: until then nothing is asked of it that may have to be asked elsewhere.
-async fn begin(
-    worker: &Worker,
-    deadline: &Deadline,
-    connection: Connection,
-    permit: Permit,
-    streams: Rc<Tally>,
-) -> Result<Shared, Failure> {
-    let limits = Limits {
-        streams: STREAMS_MAX,
-        connection_window: CONNECTION_WINDOW,
-        head_bytes: worker.snapshot().head_limits.bytes,
-        short_head_bytes: usize::MAX,
-        long_heads_bytes: usize::MAX,
-        floods: worker.snapshot().plan.config.limits.http2.floods,
+async fn establish(worker: &Worker, deadline: &Deadline, server: &Rc<Server>) -> Result<Shared, Failure> {
+    let waits = &server.multiplex().waits;
+    let channel = if server.plan.speaks_http3() {
+        quic::establish(worker, deadline, server, waits).await?
+    } else {
+        let (connection, permit) = server.open(worker, deadline, b"").await?;
+        channel::begin_http2(worker, deadline, connection, permit).await?
     };
-    let h2_connection = H2Connection::new(
-        Rc::clone(&worker.frames),
-        Rc::clone(&worker.deadlines),
-        connection,
-        Role::Client,
-        limits,
-    );
-    let handshake = poll_fn(|context| match drive(&h2_connection, context) {
-        Poll::Ready(_) => Poll::Ready(Err(Failure::UpstreamHandshake)),
-        Poll::Pending if h2_connection.engine().has_begun() => Poll::Ready(Ok(())),
-        Poll::Pending => Poll::Pending,
-    });
-    match deadline.within(worker.snapshot().ticks.upstream_connect, handshake).await {
-        Ok(begun) => begun?,
-        Err(_) => return Err(Failure::UpstreamConnectTimeout),
+    // One that takes no stream is of no use to anybody.
+    if channel.room() == 0 {
+        return Err(Failure::UpstreamHandshake);
     }
-    let driven = h2_connection.clone();
-    tokio::task::spawn_local(async move {
-        let (reason, why) = match poll_fn(|context| drive(&driven, context)).await {
-            End::Broken(broken) => (broken.reason, broken.why()),
-            End::Closed => (Reason::NO_ERROR, ""),
-        };
-        driven.finish(Some(reason), why);
-        drop(permit);
-    });
-    Ok(Shared {
-        h2_connection,
-        streams,
-        is_fresh: Cell::new(true),
-        busy_at: Cell::new(worker.deadlines.now()),
-    })
-}
-
-/// Does what there is to do on a connection; ready when it has ended.
-fn drive(h2_connection: &H2Connection, context: &mut Context<'_>) -> Poll<End> {
-    let streams = h2_connection.engine().held() as u32;
-    // A server begins no streams.
-    let mut opened: Vec<Key> = Vec::new();
-    let driven =
-        h2_connection.poll_drive(context, CONNECTION_WINDOW / streams.clamp(1, STREAMS_MAX), &mut opened);
-    let is_left = h2_connection.is_left() || (streams == 0 && h2_connection.engine().is_going_away());
-    if driven.is_pending() && is_left && h2_connection.engine().held() == 0 {
-        return Poll::Ready(End::Closed);
-    }
-    driven
+    let (streams, busy_at) = (Tally::telling(waits), Cell::new(worker.deadlines.now()));
+    Ok(Shared { channel, streams, is_fresh: Cell::new(true), busy_at })
 }
 
 impl Shared {
     /// Whether no further stream can be had of it, now or later.
     fn is_over(&self) -> bool {
-        self.h2_connection.is_ending() || self.h2_connection.is_key_exhausted()
+        self.channel.is_over()
     }
 
     /// A stream, where the server allows one more.
     fn stream(&self, scheme: Scheme) -> Option<Box<ServerConnection>> {
-        if self.is_over() || !self.h2_connection.engine().takes_more() {
-            return None;
-        }
-        let key = self.h2_connection.engine().open();
-        let scheme = match scheme {
-            Scheme::Http | Scheme::Tcp => http2::Scheme::Http,
-            Scheme::Https => http2::Scheme::Https,
-        };
-        let socket = Endpoint::Stream(Box::new(Stream::new(self.h2_connection.clone(), key, scheme)));
+        let socket = self.channel.open(scheme)?;
         Some(ServerConnection::new(socket, Permit::new(&self.streams), !self.is_fresh.replace(false)))
     }
 }
@@ -250,7 +183,7 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         // Its streams may go on; with the last of them the connection ends.
-        self.h2_connection.leave();
+        self.channel.leave();
     }
 }
 

@@ -14,7 +14,7 @@ use quinn_proto::{EndpointConfig, ServerConfig, TransportConfig, VarInt};
 use shape::DatagramEffect;
 use telemetry::message;
 use tls::{QuicKeys, ServerSide};
-use transport::h3_connection::H3Connection;
+use transport::h3_connection::{CLIENT_WINDOW, H3Connection};
 use transport::quic_endpoint::{Admission, Arrival, Datagram, Host, QuicEndpoint};
 use transport::quic_ids::{Ids, Owner};
 use transport::quic_path::{Passage, Way, Weather};
@@ -31,8 +31,6 @@ const VERSION: u32 = 1;
 const UNIDIRECTIONAL_MAX: u32 = 8;
 /// What a client may send on a stream before the path has taken any of it.
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// What it may send on all streams together.
-const CONNECTION_WINDOW: u32 = 384 * 1024;
 /// The longest handshake message that is held in parts.
 const HANDSHAKE_MAX: usize = 16 * 1024;
 /// Handshakes under way on an endpoint from which on clients have to show that they receive what is sent to them.
@@ -145,7 +143,7 @@ fn transport(silence: Duration) -> TransportConfig {
         .max_concurrent_uni_streams(VarInt::from_u32(UNIDIRECTIONAL_MAX))
         .max_idle_timeout(silence.try_into().ok())
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
-        .receive_window(VarInt::from_u32(CONNECTION_WINDOW))
+        .receive_window(VarInt::from_u32(CLIENT_WINDOW))
         .crypto_buffer_size(HANDSHAKE_MAX)
         .datagram_receive_buffer_size(None);
     config

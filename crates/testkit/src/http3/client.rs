@@ -1,6 +1,5 @@
 //! HTTP/3 client over the QUIC of `quinn`: frames written and read by hand. Each wait is bounded by `PATIENCE`.
 
-use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,15 +10,11 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 use tokio::runtime::Runtime;
-use tokio::time::timeout;
 
-use super::frame::{self, DATA, GOAWAY, HEADERS, head, headers, lines, request};
-use crate::wait::PATIENCE;
+use super::frame::{self, GOAWAY, request};
+use super::stream::{NO_SETTINGS, Stream, closed, hears, runtime, wait};
 
-/// Settings of a client that takes no dynamic table.
-const NO_SETTINGS: &[u8] = &[0x00, 0x04, 0x00];
-
-/// A connection. Waits are bounded by [`PATIENCE`].
+/// A connection. Waits are bounded by [`PATIENCE`](crate::wait::PATIENCE).
 pub struct Client {
     runtime: Arc<Runtime>,
     /// The connection of QUIC.
@@ -27,37 +22,6 @@ pub struct Client {
     /// Its socket.
     pub endpoint: Endpoint,
     control: SendStream,
-}
-
-/// A stream of a request.
-pub struct Stream {
-    runtime: Arc<Runtime>,
-    /// What the client sends.
-    pub send: SendStream,
-    /// What it gets.
-    pub receive: RecvStream,
-    held: Vec<u8>,
-}
-
-/// What comes on a stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Got {
-    /// Lines of `name: value`.
-    Headers(String),
-    /// A part of a body.
-    Data(Vec<u8>),
-    /// The stream has ended.
-    End,
-    /// The stream was reset with this code.
-    Reset(u64),
-    /// The connection has ended.
-    Gone,
-}
-
-fn wait<T>(runtime: &Runtime, what: &str, future: impl Future<Output = T>) -> T {
-    runtime
-        .block_on(async { timeout(PATIENCE, future).await })
-        .unwrap_or_else(|_| panic!("{what} takes too long"))
 }
 
 impl Client {
@@ -85,8 +49,7 @@ impl Client {
         protocols: &[&[u8]],
         transport: quinn::TransportConfig,
     ) -> Result<Self, ConnectionError> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        let runtime = Arc::new(runtime.expect("a runtime"));
+        let runtime = runtime();
         let _inside = runtime.enter();
         let tls = trusting(protocols);
         let mut config =
@@ -129,14 +92,14 @@ impl Client {
 
     /// Opens a stream for a request.
     pub fn open(&self) -> Stream {
-        let (send, receive) = wait(&self.runtime, "a stream", self.quic.open_bi()).expect("a stream");
-        Stream { runtime: Arc::clone(&self.runtime), send, receive, held: Vec::new() }
+        let both = wait(&self.runtime, "a stream", self.quic.open_bi()).expect("a stream");
+        Stream::of(&self.runtime, both)
     }
 
     /// Opens a stream for a request, if the connection has not ended.
     pub fn try_open(&self) -> Option<Stream> {
-        let (send, receive) = wait(&self.runtime, "a stream", self.quic.open_bi()).ok()?;
-        Some(Stream { runtime: Arc::clone(&self.runtime), send, receive, held: Vec::new() })
+        let both = wait(&self.runtime, "a stream", self.quic.open_bi()).ok()?;
+        Some(Stream::of(&self.runtime, both))
     }
 
     /// Sends a request that ends with its head. `fields` are lines of `name: value`.
@@ -162,43 +125,12 @@ impl Client {
 
     /// The code and the words with which the proxy ends the connection.
     pub fn closed(&self) -> (u64, String) {
-        match wait(&self.runtime, "the end", self.quic.closed()) {
-            ConnectionError::ApplicationClosed(close) => {
-                (close.error_code.into_inner(), String::from_utf8_lossy(&close.reason).into_owned())
-            }
-            other => panic!("it ended otherwise: {other}"),
-        }
+        closed(&self.runtime, &self.quic)
     }
 
     /// The frames that the proxy sends on its control stream until there is one of this kind, whose payload it is.
     pub fn hears(&self, kind: u64) -> Vec<u8> {
-        loop {
-            let mut stream = wait(&self.runtime, "a stream", self.quic.accept_uni()).expect("a stream");
-            let mut held = Vec::new();
-            let is_control = loop {
-                let chunk = wait(&self.runtime, "its kind", stream.read_chunk(64, true)).expect("is read");
-                held.extend_from_slice(&chunk.expect("it stays open").bytes);
-                if let Some(first) = held.first() {
-                    break *first == 0;
-                }
-            };
-            if !is_control {
-                // Let go of, it would be stopped, and the connection needs it.
-                std::mem::forget(stream);
-                continue;
-            }
-            held.remove(0);
-            loop {
-                while let Some((found, payload)) = frame::take(&mut held) {
-                    if found == kind {
-                        std::mem::forget(stream);
-                        return payload;
-                    }
-                }
-                let chunk = wait(&self.runtime, "a frame", stream.read_chunk(1024, true)).expect("is read");
-                held.extend_from_slice(&chunk.expect("it stays open").bytes);
-            }
-        }
+        hears(&self.runtime, &self.quic, kind)
     }
 }
 
@@ -216,90 +148,6 @@ async fn note_last(mut stream: RecvStream, last: Arc<AtomicU64>) {
         while let Some((kind, payload)) = frame::take(&mut held) {
             if let (GOAWAY, Some((id, _))) = (kind, frame::read_varint(&payload)) {
                 last.store(id, Ordering::Release);
-            }
-        }
-    }
-}
-
-impl Stream {
-    /// Its ID.
-    pub fn id(&self) -> u64 {
-        self.send.id().into()
-    }
-
-    /// Sends a request that ends with its head, unless the stream has ended.
-    pub fn asks(&mut self, method: &str, path: &str, fields: &str) {
-        let head = headers(&request(method, path, fields));
-        let _ = wait(&self.runtime, "a write", self.send.write_all(&head));
-        let _ = self.send.finish();
-    }
-
-    /// Sends bytes as they are.
-    pub fn sends(&mut self, bytes: &[u8]) {
-        wait(&self.runtime, "a write", self.send.write_all(bytes)).expect("it takes it");
-    }
-
-    /// Sends a HEADERS frame.
-    pub fn sends_head(&mut self, lines: &str) {
-        self.sends(&headers(lines));
-    }
-
-    /// Sends a DATA frame.
-    pub fn sends_data(&mut self, bytes: &[u8]) {
-        self.sends(&[&head(DATA, bytes.len())[..], bytes].concat());
-    }
-
-    /// Ends what the client sends.
-    pub fn ends(&mut self) {
-        self.send.finish().expect("it was open");
-    }
-
-    /// The next frame, or the end.
-    pub fn gets(&mut self) -> Got {
-        loop {
-            if let Some((kind, payload)) = frame::take(&mut self.held) {
-                match kind {
-                    DATA => return Got::Data(payload),
-                    HEADERS => return Got::Headers(lines(&payload)),
-                    _ => continue,
-                }
-            }
-            match wait(&self.runtime, "a frame", self.receive.read_chunk(usize::MAX, true)) {
-                Ok(Some(chunk)) => self.held.extend_from_slice(&chunk.bytes),
-                Ok(None) => {
-                    assert!(self.held.is_empty(), "a frame is cut off: {:x?}", self.held);
-                    return Got::End;
-                }
-                Err(quinn::ReadError::Reset(code)) => return Got::Reset(code.into_inner()),
-                Err(_) => return Got::Gone,
-            }
-        }
-    }
-
-    /// Takes bytes of whatever frames, at most so many; how many there were, 0 at the end.
-    pub fn receives(&mut self, most: usize) -> usize {
-        let chunk = wait(&self.runtime, "more", self.receive.read_chunk(most, true));
-        chunk.expect("it goes on").map_or(0, |chunk| chunk.bytes.len())
-    }
-
-    /// The head of a response, or interim response.
-    pub fn head(&mut self) -> String {
-        match self.gets() {
-            Got::Headers(lines) => lines,
-            other => panic!("no head: {other:?}"),
-        }
-    }
-
-    /// A response: its head, its body, and its trailers.
-    pub fn response(&mut self) -> (String, Vec<u8>, String) {
-        let head = self.head();
-        let (mut body, mut trailers) = (Vec::new(), String::new());
-        loop {
-            match self.gets() {
-                Got::Data(bytes) => body.extend_from_slice(&bytes),
-                Got::Headers(lines) => trailers = lines,
-                Got::End => return (head, body, trailers),
-                other => panic!("the response is cut off by {other:?}, behind {} bytes", body.len()),
             }
         }
     }

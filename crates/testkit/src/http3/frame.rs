@@ -21,6 +21,11 @@ pub fn headers(lines: &str) -> Vec<u8> {
     [&head(HEADERS, section.len())[..], &section].concat()
 }
 
+/// A whole frame.
+pub fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
+    [&head(kind, payload.len())[..], payload].concat()
+}
+
 /// The header of a frame (RFC 9114 §7.1).
 pub fn head(kind: u64, len: usize) -> Vec<u8> {
     [varint(kind), varint(len as u64)].concat()

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use balance::{Changes, Event, Fleet, Member, RetryReserve, ServerHealth, Time, WaitingWorkers};
-use config::{Scheme, Server, Upstream};
+use config::{Protocol, Scheme, Server, Upstream};
 use tls::{ClientSide, Problem};
 
 use super::stickiness::Stickiness;
@@ -271,6 +271,11 @@ impl ServerPlan {
             is_gone: AtomicBool::new(false),
             in_use: AtomicUsize::new(0),
         }
+    }
+
+    /// Whether it is asked over HTTP/3.
+    pub fn speaks_http3(&self) -> bool {
+        self.tls.as_ref().is_some_and(|(tls, _)| tls.protocol() == Protocol::Http3)
     }
 
     /// Records whether a request could connect to the server.
