@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use libfuzzer_sys::fuzz_target;
-use logline::{Entry, Format, Headers, Lines, Masks, Query, Timestamp};
+use logline::{Entry, Format, Headers, Lines, Masks, More, Query, Timestamp};
 
 /// Every field has this value.
 #[derive(Debug)]
@@ -46,11 +46,11 @@ fuzz_target!(|bytes: &[u8]| {
             referer: sent,
             user_agent: sent,
             host: sent,
+            detail: Some(&detail), more: &More {
             request_id: sent,
-            detail: Some(&detail),
-            headers: &headers,
+            headers: &headers, ..More::NONE },
             ..Entry::new(IpAddr::V4(Ipv4Addr::LOCALHOST))
-        };
+         };
         let columns = format.has_directives().then_some(fields.len());
         let is_object = format.is_json_template();
         for query in [Query::Full, Query::Masked, Query::Omitted] {

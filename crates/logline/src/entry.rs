@@ -15,12 +15,6 @@ use crate::masks::Addresses;
 pub struct Entry<'a> {
     /// The client's address.
     pub client: IpAddr,
-    /// The proxy that sent the connection, if it named the client.
-    pub peer: Option<IpAddr>,
-    /// The ID that servers know the request by; empty if there is none.
-    pub request_id: &'a [u8],
-    /// The trace that the request is in.
-    pub trace_id: Option<u128>,
     /// The authenticated user; empty if no password was asked for.
     pub user: &'a str,
     /// `http` or `https`, as the client used it.
@@ -43,8 +37,6 @@ pub struct Entry<'a> {
     pub user_agent: &'a [u8],
     /// The Host header.
     pub host: &'a [u8],
-    /// The client's TLS session.
-    pub tls: ClientTls<'a>,
     /// The route that matched.
     pub route: Option<&'a str>,
     /// The upstream of that route.
@@ -53,14 +45,39 @@ pub struct Entry<'a> {
     pub server: Option<&'a str>,
     /// The time from the first byte of the request to the last byte of the response.
     pub duration: Duration,
+    /// The number of attempts after the first.
+    pub retries: u8,
+    /// The log word for the cause of the failure.
+    pub cause: Option<&'static str>,
+    /// Details of the failure, with the beginning of the bytes at fault.
+    pub detail: Option<&'a str>,
+    /// How many requests the line stands for, in hundredths: [`WHOLE`] unless it is a sample.
+    pub weight: u32,
+    /// The number of response bytes sent to the client, including the head.
+    pub bytes_sent: u64,
+    /// What the cache did, in one word; empty without a cache.
+    pub cache: &'static str,
+    /// What few formats tell: made only where one does ([`Needs::MORE`](crate::Needs::MORE)).
+    pub more: &'a More<'a>,
+}
+
+/// What few formats tell of a request, but for the default ones. Empty fields are logged as absent here, too.
+#[derive(Debug, Clone, Copy)]
+pub struct More<'a> {
+    /// The proxy that sent the connection, if it named the client.
+    pub peer: Option<IpAddr>,
+    /// The ID that servers know the request by; empty if there is none.
+    pub request_id: &'a [u8],
+    /// The trace that the request is in.
+    pub trace_id: Option<u128>,
+    /// The client's TLS session.
+    pub tls: ClientTls<'a>,
     /// The time to connect to the server; `None` on a reused connection.
     pub upstream_connect: Option<Duration>,
     /// The time from the start of the attempt to the first byte of the response.
     pub upstream_first_byte: Option<Duration>,
     /// The time from the start of the attempt to the end of the response.
     pub upstream_total: Option<Duration>,
-    /// The number of attempts after the first.
-    pub retries: u8,
     /// The failed attempts before the last one, in order, up to the number that is recorded.
     pub retried: &'a [Retried<'a>],
     /// The total time in the wait queue for a server, over all attempts; `None` if the request did not wait.
@@ -71,20 +88,10 @@ pub struct Entry<'a> {
     pub shed: Option<&'static str>,
     /// The fault that was injected.
     pub fault: Option<Injected<'a>>,
-    /// The log word for the cause of the failure.
-    pub cause: Option<&'static str>,
-    /// Details of the failure, with the beginning of the bytes at fault.
-    pub detail: Option<&'a str>,
-    /// How many requests the line stands for, in hundredths: [`WHOLE`] unless it is a sample.
-    pub weight: u32,
-    /// The number of response bytes sent to the client, including the head.
-    pub bytes_sent: u64,
     /// How much of the duration the request waited neither for its client nor for a server.
     pub held: Option<Duration>,
     /// The time from the first byte of the request to the moment when the response's first byte left.
     pub first_byte: Option<Duration>,
-    /// What the cache did, in one word; empty without a cache.
-    pub cache: &'static str,
     /// The name of the listener; empty if it is gone.
     pub listener: &'a str,
     /// The number of the worker, from 0.
@@ -115,15 +122,46 @@ impl Headers for () {
     fn response(&self, _name: &[u8], _see: &mut dyn FnMut(&[u8])) {}
 }
 
+impl More<'static> {
+    /// Nothing of it.
+    pub const NONE: Self = Self {
+        peer: None,
+        request_id: b"",
+        trace_id: None,
+        tls: ClientTls {
+            version: "",
+            cipher: "",
+            server_name: "",
+            subject: "",
+            issuer: "",
+            serial: "",
+            names: "",
+            fingerprint: "",
+        },
+        upstream_connect: None,
+        upstream_first_byte: None,
+        upstream_total: None,
+        retried: &[],
+        queued: None,
+        session_moved: None,
+        shed: None,
+        fault: None,
+        held: None,
+        first_byte: None,
+        listener: "",
+        worker: 0,
+        connection_request: 0,
+        is_upstream_reused: None,
+        headers: &(),
+    };
+}
+
 impl Entry<'_> {
     /// A request of which only the client is known.
     #[must_use]
     pub const fn new(client: IpAddr) -> Self {
         Self {
             client,
-            peer: None,
-            request_id: b"",
-            trace_id: None,
             user: "",
             scheme: "",
             method: b"",
@@ -135,53 +173,29 @@ impl Entry<'_> {
             referer: b"",
             user_agent: b"",
             host: b"",
-            tls: ClientTls {
-                version: "",
-                cipher: "",
-                server_name: "",
-                subject: "",
-                issuer: "",
-                serial: "",
-                names: "",
-                fingerprint: "",
-            },
             route: None,
             upstream: None,
             server: None,
             duration: Duration::ZERO,
-            upstream_connect: None,
-            upstream_first_byte: None,
-            upstream_total: None,
             retries: 0,
-            retried: &[],
-            queued: None,
-            session_moved: None,
-            shed: None,
-            fault: None,
             cause: None,
             detail: None,
             weight: WHOLE,
             bytes_sent: 0,
-            held: None,
-            first_byte: None,
             cache: "",
-            listener: "",
-            worker: 0,
-            connection_request: 0,
-            is_upstream_reused: None,
-            headers: &(),
+            more: &More::NONE,
         }
     }
 
     /// Writes the fields that both formats log as name and value: those without a place in the Combined Log Format.
     pub(crate) fn write_named(&self, addresses: Addresses, fields: &mut Pairs<'_>) {
-        if let Some(peer) = self.peer {
+        if let Some(peer) = self.more.peer {
             fields.address(name!("peer"), addresses.of(peer));
         }
-        fields.text(name!("request_id"), self.request_id, limit::NAME);
+        fields.text(name!("request_id"), self.more.request_id, limit::NAME);
         fields.text(name!("scheme"), self.scheme.as_bytes(), limit::NAME);
         let ClientTls { version, cipher, server_name, subject, issuer, serial, names, fingerprint } =
-            self.tls;
+            self.more.tls;
         fields.text(name!("tls_version"), version.as_bytes(), limit::NAME);
         fields.text(name!("tls_cipher"), cipher.as_bytes(), limit::NAME);
         fields.text(name!("tls_sni"), server_name.as_bytes(), limit::NAME);
@@ -195,20 +209,20 @@ impl Entry<'_> {
         fields.text(name!("route"), self.route.unwrap_or_default().as_bytes(), limit::NAME);
         fields.text(name!("upstream"), self.upstream.unwrap_or_default().as_bytes(), limit::NAME);
         fields.text(name!("server"), self.server.unwrap_or_default().as_bytes(), limit::NAME);
-        fields.milliseconds(name!("upstream_connect_ms"), self.upstream_connect);
-        fields.milliseconds(name!("upstream_first_byte_ms"), self.upstream_first_byte);
-        fields.milliseconds(name!("upstream_total_ms"), self.upstream_total);
-        fields.milliseconds(name!("queued_ms"), self.queued);
+        fields.milliseconds(name!("upstream_connect_ms"), self.more.upstream_connect);
+        fields.milliseconds(name!("upstream_first_byte_ms"), self.more.upstream_first_byte);
+        fields.milliseconds(name!("upstream_total_ms"), self.more.upstream_total);
+        fields.milliseconds(name!("queued_ms"), self.more.queued);
         if self.retries > 0 {
             fields.number(name!("retries"), u64::from(self.retries));
         }
-        fields.retried(self.retried);
-        if let Some((reason, from)) = self.session_moved {
+        fields.retried(self.more.retried);
+        if let Some((reason, from)) = self.more.session_moved {
             fields.text(name!("session_moved"), reason.as_bytes(), limit::NAME);
             fields.text(name!("session_from"), from.unwrap_or_default().as_bytes(), limit::NAME);
         }
-        fields.text(name!("shed"), self.shed.unwrap_or_default().as_bytes(), limit::NAME);
-        if let Some(Injected { rule, seed, number }) = self.fault {
+        fields.text(name!("shed"), self.more.shed.unwrap_or_default().as_bytes(), limit::NAME);
+        if let Some(Injected { rule, seed, number }) = self.more.fault {
             fields.text(name!("fault"), rule.as_bytes(), limit::NAME);
             fields.number(name!("fault_seed"), seed);
             fields.number(name!("fault_number"), number);

@@ -260,17 +260,42 @@ impl Field {
     }
 
     pub(crate) fn needs(&self) -> Needs {
-        match self {
+        let more = match self {
+            Self::Referer | Self::UserAgent | Self::Host => return Needs::NAMED_HEADERS,
+            Self::Detail => return Needs::DETAIL,
+            Self::Time(_)
+            | Self::Client
+            | Self::User
+            | Self::Scheme
+            | Self::Method
+            | Self::Target
+            | Self::Path
+            | Self::Query
+            | Self::Version
+            | Self::Protocol
+            | Self::RequestLine
+            | Self::Status
+            | Self::Cause
+            | Self::BodyBytesSent
+            | Self::BytesSent
+            | Self::BytesReceived
+            | Self::Duration(_)
+            | Self::Route
+            | Self::Upstream
+            | Self::Server
+            | Self::Attempts
+            | Self::Retries
+            | Self::Cache
+            | Self::Weight
+            | Self::Argument(_) => return Needs::NONE,
             Self::RequestId => Needs::REQUEST_ID,
             Self::TraceId => Needs::TRACE_ID,
-            Self::Referer | Self::UserAgent | Self::Host => Needs::NAMED_HEADERS,
             Self::UpstreamConnect(_) | Self::UpstreamFirstByte(_) | Self::UpstreamTotal(_) => {
                 Needs::UPSTREAM_TIMES
             }
             Self::Held(_) => Needs::HELD,
             Self::FirstByte(_) => Needs::FIRST_BYTE,
             Self::ResponseHeader(_) => Needs::RESPONSE_HEAD,
-            Self::Detail => Needs::DETAIL,
             Self::Listener => Needs::LISTENER,
             Self::TlsVersion
             | Self::TlsCipher
@@ -280,8 +305,22 @@ impl Field {
             | Self::TlsSerial
             | Self::TlsNames
             | Self::TlsFingerprint => Needs::TLS,
-            _ => Needs::NONE,
-        }
+            Self::Peer
+            | Self::Retried
+            | Self::UpstreamReused
+            | Self::Queued(_)
+            | Self::Worker
+            | Self::ConnectionRequest
+            | Self::SessionMoved
+            | Self::SessionFrom
+            | Self::Shed
+            | Self::Fault
+            | Self::FaultSeed
+            | Self::FaultNumber
+            | Self::Header(_)
+            | Self::Cookie(_) => Needs::NONE,
+        };
+        more.and(Needs::MORE)
     }
 }
 
@@ -314,6 +353,8 @@ impl Needs {
     pub const TRACE_ID: Self = Self(1 << 9);
     /// `held`.
     pub const HELD: Self = Self(1 << 10);
+    /// Any of `more`.
+    pub const MORE: Self = Self(1 << 11);
 
     /// Whether all of `other` is needed.
     #[must_use]

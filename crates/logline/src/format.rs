@@ -190,7 +190,8 @@ impl Format {
                 .and(Needs::REQUEST_ID)
                 .and(Needs::UPSTREAM_TIMES)
                 .and(Needs::DETAIL)
-                .and(Needs::TLS),
+                .and(Needs::TLS)
+                .and(Needs::MORE),
             Self::Chosen(chosen) => chosen.steps.iter().fold(Needs::NONE, |needs, step| match step {
                 Step::Value { field, .. } | Step::Member { field, .. } => needs.and(field.needs()),
                 Step::Text(_) | Step::Close => needs,

@@ -25,7 +25,7 @@ mod out;
 /// Writes JSON lines of short and plain values faster.
 mod quick;
 
-pub use entry::{ClientTls, Entry, Headers, Injected, Retried, Version, WHOLE};
+pub use entry::{ClientTls, Entry, Headers, Injected, More, Retried, Version, WHOLE};
 pub use field::{FieldFault, Needs, field_names};
 pub use format::{FIELDS_MAX, Format, FormatError, FormatFault};
 pub use line::Lines;

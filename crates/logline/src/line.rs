@@ -428,12 +428,12 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::entry::More;
     use crate::entry::{ClientTls, Injected};
 
     const MINIMAL: Entry<'static> = Entry::new(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)));
 
     const COMPLETE: Entry<'static> = Entry {
-        request_id: b"7f\"",
         user: "me \"too\"",
         scheme: "https",
         method: b"GET",
@@ -445,34 +445,38 @@ mod tests {
         referer: b"http://example.test/\"",
         user_agent: b"curl/8.0",
         host: b"example.test",
-        tls: ClientTls {
-            version: "TLSv1.3",
-            cipher: "TLS_AES_128_GCM_SHA256",
-            server_name: "example.test",
-            subject: "CN=a\"",
-            issuer: "CN=b",
-            serial: "0f",
-            names: "DNS:a",
-            fingerprint: "ab",
-        },
         route: Some("/a"),
         upstream: Some("app"),
         server: Some("127.0.0.1:9000"),
         duration: Duration::from_micros(12_034),
-        upstream_connect: Some(Duration::from_nanos(999)),
-        upstream_first_byte: Some(Duration::from_millis(10)),
-        upstream_total: Some(Duration::from_micros(11_999)),
         retries: 2,
-        retried: &[
-            Retried { server: "127.0.0.1:9001", cause: "upstream-refused" },
-            Retried { server: "\"", cause: "upstream-reset" },
-        ],
-        queued: Some(Duration::from_micros(1500)),
-        session_moved: Some(("stopped", Some("127.0.0.1:9001"))),
-        shed: Some("memory"),
-        fault: Some(Injected { rule: "503", seed: 1, number: 17 }),
         cause: Some("upstream_reset"),
         detail: Some("it said \"\\n\""),
+        more: &More {
+            request_id: b"7f\"",
+            tls: ClientTls {
+                version: "TLSv1.3",
+                cipher: "TLS_AES_128_GCM_SHA256",
+                server_name: "example.test",
+                subject: "CN=a\"",
+                issuer: "CN=b",
+                serial: "0f",
+                names: "DNS:a",
+                fingerprint: "ab",
+            },
+            upstream_connect: Some(Duration::from_nanos(999)),
+            upstream_first_byte: Some(Duration::from_millis(10)),
+            upstream_total: Some(Duration::from_micros(11_999)),
+            retried: &[
+                Retried { server: "127.0.0.1:9001", cause: "upstream-refused" },
+                Retried { server: "\"", cause: "upstream-reset" },
+            ],
+            queued: Some(Duration::from_micros(1500)),
+            session_moved: Some(("stopped", Some("127.0.0.1:9001"))),
+            shed: Some("memory"),
+            fault: Some(Injected { rule: "503", seed: 1, number: 17 }),
+            ..More::NONE
+        },
         ..MINIMAL
     };
 
@@ -567,7 +571,7 @@ mod tests {
             assert_eq!(line.split(' ').next(), Some(shown));
         }
         let peer = "198.51.100.1".parse().ok();
-        let line = line(Format::Extended, &Entry { peer, ..MINIMAL });
+        let line = line(Format::Extended, &Entry { more: &More { peer, ..More::NONE }, ..MINIMAL });
         assert!(line.contains(" peer=\"198.51.100.1\" "), "who asks, and who said so: {line}");
     }
 

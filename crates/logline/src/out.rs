@@ -58,10 +58,10 @@ impl Out<'_> {
         match field {
             Field::Time(clock) => self.time(*clock, timestamp),
             Field::Client => self.address(masks.addresses.of(entry.client)),
-            Field::Peer => entry.peer.is_some_and(|peer| self.address(masks.addresses.of(peer))),
+            Field::Peer => entry.more.peer.is_some_and(|peer| self.address(masks.addresses.of(peer))),
             Field::User => self.text(entry.user.as_bytes(), limit::NAME),
-            Field::RequestId => self.text(entry.request_id, limit::NAME),
-            Field::TraceId => entry.trace_id.is_some_and(|id| self.trace_id(id)),
+            Field::RequestId => self.text(entry.more.request_id, limit::NAME),
+            Field::TraceId => entry.more.trace_id.is_some_and(|id| self.trace_id(id)),
             Field::Scheme => self.text(entry.scheme.as_bytes(), limit::NAME),
             Field::Method => self.text(entry.method, limit::METHOD),
             Field::Target => self.url(entry.target, limit::TARGET, &masks.query),
@@ -77,12 +77,12 @@ impl Out<'_> {
             Field::BytesSent => self.number(entry.bytes_sent),
             Field::BytesReceived => self.number(entry.bytes_received),
             Field::Duration(unit) => self.duration(Some(entry.duration), *unit),
-            Field::Held(unit) => self.duration(entry.held, *unit),
-            Field::FirstByte(unit) => self.duration(entry.first_byte, *unit),
-            Field::UpstreamConnect(unit) => self.duration(entry.upstream_connect, *unit),
-            Field::UpstreamFirstByte(unit) => self.duration(entry.upstream_first_byte, *unit),
-            Field::UpstreamTotal(unit) => self.duration(entry.upstream_total, *unit),
-            Field::Queued(unit) => self.duration(entry.queued, *unit),
+            Field::Held(unit) => self.duration(entry.more.held, *unit),
+            Field::FirstByte(unit) => self.duration(entry.more.first_byte, *unit),
+            Field::UpstreamConnect(unit) => self.duration(entry.more.upstream_connect, *unit),
+            Field::UpstreamFirstByte(unit) => self.duration(entry.more.upstream_first_byte, *unit),
+            Field::UpstreamTotal(unit) => self.duration(entry.more.upstream_total, *unit),
+            Field::Queued(unit) => self.duration(entry.more.queued, *unit),
             Field::Referer if is_hidden => self.hidden(!entry.referer.is_empty()),
             Field::Referer => self.url(entry.referer, limit::REFERER, &masks.query),
             Field::UserAgent if is_hidden => self.hidden(!entry.user_agent.is_empty()),
@@ -96,7 +96,7 @@ impl Out<'_> {
 
     /// What has to do with servers, connections and the proxy itself.
     fn rest(&mut self, field: &Field, entry: &Entry<'_>) -> bool {
-        let tls = &entry.tls;
+        let tls = &entry.more.tls;
         let mut name = |text: &str| self.text(text.as_bytes(), limit::NAME);
         match field {
             Field::Route => name(entry.route.unwrap_or_default()),
@@ -108,22 +108,28 @@ impl Out<'_> {
             Field::TlsServerName => name(tls.server_name),
             Field::TlsSerial => name(tls.serial),
             Field::TlsFingerprint => name(tls.fingerprint),
-            Field::Listener => name(entry.listener),
-            Field::SessionMoved => name(entry.session_moved.map_or("", |(reason, _)| reason)),
-            Field::SessionFrom => name(entry.session_moved.and_then(|(_, from)| from).unwrap_or_default()),
-            Field::Shed => name(entry.shed.unwrap_or_default()),
-            Field::Fault => name(entry.fault.map_or("", |fault| fault.rule)),
+            Field::Listener => name(entry.more.listener),
+            Field::SessionMoved => name(entry.more.session_moved.map_or("", |(reason, _)| reason)),
+            Field::SessionFrom => {
+                name(entry.more.session_moved.and_then(|(_, from)| from).unwrap_or_default())
+            }
+            Field::Shed => name(entry.more.shed.unwrap_or_default()),
+            Field::Fault => name(entry.more.fault.map_or("", |fault| fault.rule)),
             Field::TlsSubject => self.text(tls.subject.as_bytes(), limit::SUBJECT),
             Field::TlsIssuer => self.text(tls.issuer.as_bytes(), limit::SUBJECT),
             Field::TlsNames => self.text(tls.names.as_bytes(), limit::SUBJECT),
             Field::Attempts => entry.server.is_some() && self.number(u64::from(entry.retries) + 1),
             Field::Retries => self.number(u64::from(entry.retries)),
-            Field::Retried => self.retried(entry.retried),
-            Field::UpstreamReused => entry.is_upstream_reused.is_some_and(|is_reused| self.truth(is_reused)),
-            Field::Worker => self.number(entry.worker as u64),
-            Field::ConnectionRequest => entry.connection_request > 0 && self.number(entry.connection_request),
-            Field::FaultSeed => entry.fault.is_some_and(|fault| self.number(fault.seed)),
-            Field::FaultNumber => entry.fault.is_some_and(|fault| self.number(fault.number)),
+            Field::Retried => self.retried(entry.more.retried),
+            Field::UpstreamReused => {
+                entry.more.is_upstream_reused.is_some_and(|is_reused| self.truth(is_reused))
+            }
+            Field::Worker => self.number(entry.more.worker as u64),
+            Field::ConnectionRequest => {
+                entry.more.connection_request > 0 && self.number(entry.more.connection_request)
+            }
+            Field::FaultSeed => entry.more.fault.is_some_and(|fault| self.number(fault.seed)),
+            Field::FaultNumber => entry.more.fault.is_some_and(|fault| self.number(fault.number)),
             Field::Weight => self.weight(entry.weight),
             _ => false,
         }
@@ -338,12 +344,14 @@ impl Out<'_> {
     fn sent(&mut self, field: &Field, is_hidden: bool, entry: &Entry<'_>, masks: &Masks) -> bool {
         let mut values = Values { out: self, is_there: false, bytes_left: limit::HEADER, is_hidden };
         match field {
-            Field::Header(name) => entry.headers.request(name, &mut |value| values.add(value, &Query::Full)),
+            Field::Header(name) => {
+                entry.more.headers.request(name, &mut |value| values.add(value, &Query::Full));
+            }
             Field::ResponseHeader(name) => {
                 let query = if name.eq_ignore_ascii_case(b"location") { &masks.query } else { &Query::Full };
-                entry.headers.response(name, &mut |value| values.add(value, query));
+                entry.more.headers.response(name, &mut |value| values.add(value, query));
             }
-            Field::Cookie(name) => entry.headers.request(b"cookie", &mut |pairs| {
+            Field::Cookie(name) => entry.more.headers.request(b"cookie", &mut |pairs| {
                 if let Some(value) = cookie(pairs, name).filter(|_| !values.is_there) {
                     values.add(value, &Query::Full);
                 }

@@ -160,7 +160,7 @@ impl Member {
             Field::Host => (entry.host, limit::HOST),
             Field::Referer => (entry.referer, limit::REFERER),
             Field::UserAgent => (entry.user_agent, limit::USER_AGENT),
-            Field::RequestId => (entry.request_id, limit::NAME),
+            Field::RequestId => (entry.more.request_id, limit::NAME),
             Field::User => (entry.user.as_bytes(), limit::NAME),
             Field::Scheme => (entry.scheme.as_bytes(), limit::NAME),
             Field::Cause => (name(entry.cause), limit::NAME),
@@ -168,7 +168,7 @@ impl Member {
             Field::Upstream => (entry.upstream.unwrap_or_default().as_bytes(), limit::NAME),
             Field::Server => (entry.server.unwrap_or_default().as_bytes(), limit::NAME),
             Field::Cache => (entry.cache.as_bytes(), limit::NAME),
-            Field::Listener => (entry.listener.as_bytes(), limit::NAME),
+            Field::Listener => (entry.more.listener.as_bytes(), limit::NAME),
             _ => return self.write_other(entry, masks, timestamp, pen),
         };
         if text.is_empty() {
@@ -211,7 +211,7 @@ impl Member {
             Field::Version | Field::Protocol => {
                 let Some(version) = entry.version else { return Some(()) };
                 self.key(pen);
-                pen.version(version, self.field == Field::Protocol);
+                pen.version(version, matches!(self.field, Field::Protocol));
                 return Some(());
             }
             Field::Status if entry.status == 0 => return Some(()),
@@ -221,12 +221,12 @@ impl Member {
             Field::BytesReceived => return self.number(entry.bytes_received, pen),
             Field::Retries => return self.number(u64::from(entry.retries), pen),
             Field::Duration(unit) => (Some(entry.duration), *unit),
-            Field::Held(unit) => (entry.held, *unit),
-            Field::FirstByte(unit) => (entry.first_byte, *unit),
-            Field::UpstreamConnect(unit) => (entry.upstream_connect, *unit),
-            Field::UpstreamFirstByte(unit) => (entry.upstream_first_byte, *unit),
-            Field::UpstreamTotal(unit) => (entry.upstream_total, *unit),
-            Field::Queued(unit) => (entry.queued, *unit),
+            Field::Held(unit) => (entry.more.held, *unit),
+            Field::FirstByte(unit) => (entry.more.first_byte, *unit),
+            Field::UpstreamConnect(unit) => (entry.more.upstream_connect, *unit),
+            Field::UpstreamFirstByte(unit) => (entry.more.upstream_first_byte, *unit),
+            Field::UpstreamTotal(unit) => (entry.more.upstream_total, *unit),
+            Field::Queued(unit) => (entry.more.queued, *unit),
             _ => return None,
         };
         let Some(duration) = duration else { return Some(()) };
@@ -294,14 +294,13 @@ impl Pen<'_> {
             self.has_special |= specials([a, b, c, d, e, f, g, h]) != 0;
             self.put(first, 4);
             self.put_at(end - 4, last);
-        } else {
-            // Padded with what is plain.
-            let mut word = [b'0'; 8];
-            for (to, from) in word.iter_mut().zip(text) {
-                *to = *from;
-            }
-            self.has_special |= specials(word) != 0;
-            self.put(&word, text.len());
+        } else if let (Some(&first), Some(&last)) = (text.first(), text.last()) {
+            // One to three bytes, some of which may be the same.
+            let middle = text[text.len() / 2];
+            self.has_special |= specials([first, middle, last, b'0', b'0', b'0', b'0', b'0']) != 0;
+            self.put_at(self.at, &[first]);
+            self.put_at(self.at + text.len() / 2, &[middle]);
+            self.put_at(end - 1, &[last]);
         }
         self.at = end;
     }
@@ -401,6 +400,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::entry::More;
     use crate::format::Format;
     use crate::line::Lines;
 
@@ -513,11 +513,11 @@ mod tests {
                 bytes_sent: number(1),
                 bytes_received: number(2),
                 duration: Duration::from_micros(duration),
-                held: held.map(Duration::from_micros),
                 status,
-                retries,
+                retries, more: &More {
+                held: held.map(Duration::from_micros), ..More::NONE },
                 ..Entry { client: IpAddr::V4(client.into()), ..ENTRY }
-            };
+             };
             both(&lines(Masks::default()), &entry, UNIX_EPOCH + Duration::from_millis(milliseconds));
         }
     }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, UNIX_EPOCH};
 
 use logline::{
-    Addresses, ClientTls, Entry, FieldFault, Format, FormatFault, Headers, Lines, Masks, Needs, Query,
+    Addresses, ClientTls, Entry, FieldFault, Format, FormatFault, Headers, Lines, Masks, More, Needs, Query,
     Retried, Timestamp, Version,
 };
 use proptest::prelude::*;
@@ -43,10 +43,25 @@ const SENT: Sent<'static> = Sent {
     response: &[("Server", b"app/1"), ("Location", b"/next?token=t"), ("Set-Cookie", b"session=s3cret")],
 };
 
-fn entry<'a>(headers: &'a dyn Headers) -> Entry<'a> {
+fn more<'a>(headers: &'a dyn Headers) -> More<'a> {
+    More {
+        trace_id: Some(0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c),
+        tls: ClientTls { version: "TLSv1.3", ..ClientTls::default() },
+        upstream_first_byte: Some(Duration::from_millis(10)),
+        first_byte: Some(Duration::from_micros(11_500)),
+        retried: &[Retried { server: "127.0.0.1:9001", cause: "upstream-refused" }],
+        listener: "web",
+        worker: 1,
+        connection_request: 3,
+        is_upstream_reused: Some(true),
+        headers,
+        ..More::NONE
+    }
+}
+
+fn entry<'a>(more: &'a More<'a>) -> Entry<'a> {
     Entry {
         user: "me too",
-        trace_id: Some(0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c),
         scheme: "https",
         method: b"GET",
         target: b"/a/b?page=2&token=t",
@@ -58,21 +73,13 @@ fn entry<'a>(headers: &'a dyn Headers) -> Entry<'a> {
         referer: b"http://example.test/?token=t",
         user_agent: b"curl/8.0 \"x\"",
         host: b"example.test:8080",
-        tls: ClientTls { version: "TLSv1.3", ..ClientTls::default() },
         upstream: Some("app"),
         server: Some("127.0.0.1:9000"),
         duration: Duration::from_micros(12_034),
-        upstream_first_byte: Some(Duration::from_millis(10)),
-        first_byte: Some(Duration::from_micros(11_500)),
         retries: 1,
-        retried: &[Retried { server: "127.0.0.1:9001", cause: "upstream-refused" }],
         cache: "miss",
-        listener: "web",
-        worker: 1,
-        connection_request: 3,
-        is_upstream_reused: Some(true),
         weight: 333,
-        headers,
+        more,
         ..Entry::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7)))
     }
 }
@@ -91,7 +98,7 @@ fn line_with(format: Format, masks: Masks, entry: &Entry<'_>) -> String {
 }
 
 fn line(text: &str, fields: &[&str]) -> String {
-    line_with(format(text, fields), Masks::default(), &entry(&SENT))
+    line_with(format(text, fields), Masks::default(), &entry(&more(&SENT)))
 }
 
 #[test]
@@ -192,7 +199,7 @@ fn w3c_has_directives_and_columns() {
     ];
     let format = format("w3c", &fields);
     assert_eq!(
-        line_with(format.clone(), Masks::default(), &entry(&SENT)),
+        line_with(format.clone(), Masks::default(), &entry(&more(&SENT))),
         "2000-10-10 13:55:36 192.0.2.7 me+too /a/b page=2&token=t - a+b,+%22c%22 0.012034 -\n"
     );
     let mut now = Timestamp::new();
@@ -205,7 +212,8 @@ fn w3c_has_directives_and_columns() {
     );
     assert!(Lines::default().head(&now).is_empty());
     // What begins with # would be read as a directive.
-    let forged = Entry { target: b"#Fields:", ..entry(&SENT) };
+    let sent = more(&SENT);
+    let forged = Entry { target: b"#Fields:", ..entry(&sent) };
     assert_eq!(line_with(self::format("w3c", &["path"]), Masks::default(), &forged), "%23Fields:\n");
 }
 
@@ -217,7 +225,7 @@ fn masks() {
         hidden_headers: vec!["X-Two".to_owned(), "user-agent".to_owned()],
         shown_headers: vec!["cookie".to_owned()],
     };
-    let shown = |text: &str| line_with(format(text, &[]), secret.clone(), &entry(&SENT));
+    let shown = |text: &str| line_with(format(text, &[]), secret.clone(), &entry(&more(&SENT)));
     for (template, expected) in [
         ("$client $header.X-Forwarded-For", "192.0.2.0 ***"),
         (
@@ -231,11 +239,13 @@ fn masks() {
         assert_eq!(shown(template), format!("{expected}\n"), "{template}");
     }
     let none = Masks { query: Query::Omitted, ..Masks::default() };
-    let shown = line_with(format("$target $query $arg.page", &[]), none.clone(), &entry(&SENT));
+    let shown = line_with(format("$target $query $arg.page", &[]), none.clone(), &entry(&more(&SENT)));
     assert_eq!(shown, "/a/b - ***\n");
     for fixed in [Format::Extended, Format::Combined, Format::Json] {
         let masks = Masks { addresses: Addresses::Network, ..none.clone() };
-        let entry = Entry { peer: Some("2001:db8:1:2::3".parse().unwrap()), ..entry(&SENT) };
+        let peer = Some("2001:db8:1:2::3".parse().unwrap());
+        let more = More { peer, ..more(&SENT) };
+        let entry = entry(&more);
         let line = line_with(fixed, masks, &entry);
         assert!(
             line.contains("192.0.2.0") && !line.contains("192.0.2.7") && !line.contains("token"),
@@ -272,9 +282,23 @@ fn what_nobody_asked_for_is_not_needed() {
     let needs = |text: &str| Lines::new(format(text, &[]), Masks::default()).needs();
     assert_eq!(needs("$client $status $duration_ms"), Needs::ENTRY);
     assert_eq!(needs("combined"), Needs::ENTRY.and(Needs::NAMED_HEADERS));
-    assert_eq!(needs("$upstream_total_s"), Needs::ENTRY.and(Needs::UPSTREAM_TIMES));
-    assert_eq!(needs("$response_header.Server"), Needs::ENTRY.and(Needs::RESPONSE_HEAD));
+    let more = Needs::ENTRY.and(Needs::MORE);
+    assert_eq!(needs("$upstream_total_s"), more.and(Needs::UPSTREAM_TIMES));
+    assert_eq!(needs("$response_header.Server"), more.and(Needs::RESPONSE_HEAD));
     assert!(!needs("extended").has_any(Needs::FIRST_BYTE.and(Needs::RESPONSE_HEAD)));
+}
+
+#[test]
+fn a_format_that_tells_more_says_so() {
+    let families = ["header.Accept", "response_header.Server", "cookie.session", "arg.page"];
+    let presets = ["combined", "extended", "json"].map(|name| format(name, &[]));
+    let fields = logline::field_names().chain(families).map(|name| format(&format!("${{{name}}}"), &[]));
+    for format in fields.chain(presets) {
+        let with = line_with(format.clone(), Masks::default(), &entry(&more(&SENT)));
+        let without = line_with(format.clone(), Masks::default(), &entry(&More::NONE));
+        let needs = Lines::new(format.clone(), Masks::default()).needs();
+        assert!(with == without || needs.has(Needs::MORE), "{format:?} tells {with}, and does not need it");
+    }
 }
 
 /// Bytes that clients could send, with those that could do harm among them.
@@ -312,11 +336,15 @@ proptest! {
         let (user, subject, detail) = (text_of(0), text_of(1), text_of(2));
         let request: [(&str, &[u8]); 3] = [("x", &parts[3]), ("X", &parts[4]), ("cookie", &parts[5])];
         let sent = Sent { request: &request, response: &[("x", &parts[7])] };
+        let more = More {
+            request_id: &parts[0], listener: &subject,
+            tls: ClientTls { subject: &subject, server_name: &user, ..ClientTls::default() },
+            ..more(&sent)
+        };
         let entry = Entry {
             user: &user, method: &parts[6], target: &parts[3], referer: &parts[4], user_agent: &parts[5],
-            host: &parts[7], request_id: &parts[0], route: Some(&user), listener: &subject, detail: Some(&detail),
-            tls: ClientTls { subject: &subject, server_name: &user, ..ClientTls::default() },
-            ..entry(&sent)
+            host: &parts[7], route: Some(&user), detail: Some(&detail),
+            ..entry(&more)
         };
         let masks = || Masks { query: query.clone(), ..Masks::default() };
         let mut seen: Vec<String> = fields.iter().map(|name| name.replace("client_address", "client")).collect();

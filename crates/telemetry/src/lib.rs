@@ -68,8 +68,8 @@ pub use hour::{HOUR_POINTS, Point};
 pub use log::Target;
 pub use logline::hexadecimal;
 pub use logline::{
-    Addresses, ClientTls, Entry, Format, Headers, Injected, Lines as LogLines, Masks, Needs, Query, Retried,
-    Version, WHOLE,
+    Addresses, ClientTls, Entry, Format, Headers, Injected, Lines as LogLines, Masks, More, Needs, Query,
+    Retried, Version, WHOLE,
 };
 pub use logs::{AccessLog, WorkerLog};
 pub use process::Process;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, UNIX_EPOCH};
 
-use telemetry::{AccessLog, Entry, Format, LogLines, Masks, Retried, Target, Version};
+use telemetry::{AccessLog, Entry, Format, LogLines, Masks, More, Retried, Target, Version};
 
 #[test]
 fn a_line_allocates_nothing() {
@@ -35,14 +35,17 @@ fn a_line_allocates_nothing() {
             upstream: Some("app"),
             server: Some("127.0.0.1:9000"),
             duration: Duration::from_micros(900),
-            upstream_first_byte: Some(Duration::from_micros(700)),
-            upstream_total: Some(Duration::from_micros(800)),
-            queued: Some(Duration::from_micros(300)),
             retries: 1,
-            retried: &[Retried { server: "127.0.0.1:9001", cause: "upstream-refused" }],
-            session_moved: Some(("stopped", None)),
             cause: Some("upstream_reset"),
             detail: Some("it closed the connection"),
+            more: &More {
+                upstream_first_byte: Some(Duration::from_micros(700)),
+                upstream_total: Some(Duration::from_micros(800)),
+                queued: Some(Duration::from_micros(300)),
+                retried: &[Retried { server: "127.0.0.1:9001", cause: "upstream-refused" }],
+                session_moved: Some(("stopped", None)),
+                ..More::NONE
+            },
             ..Entry::new(IpAddr::V4(Ipv4Addr::LOCALHOST))
         };
         let counted = allocation_counter::measure(|| {

@@ -13,8 +13,8 @@ use http2::{
     BLOCK_FRAMES_MAX, Broken, Cause, Flood, FloodLimits, Key, Limits, PAYLOAD_MAX, Reason, Refused, Role,
     STREAM_WINDOW, Scheme,
 };
-use telemetry::Entry;
 use telemetry::message;
+use telemetry::{Entry, More};
 
 use crate::context::client::Client;
 use crate::context::client_tls::ClientTls;
@@ -274,7 +274,7 @@ impl Driver<'_> {
                 self.worker.counters.response(*status);
             }
             let detail = if *status > 0 { wrong.clone() } else { format!("reset with {reason}: {wrong}") };
-            self.log(failure, &detail, |entry| Entry { method, target, host, status: *status, ..entry });
+            self.log(failure, &detail, Entry { method, target, host, status: *status, ..self.entry() });
         }
     }
 
@@ -299,18 +299,25 @@ impl Driver<'_> {
         if matches!(broken.cause, Cause::Flood(_)) {
             message::warn(&format!("{} was disconnected: {}: {detail}", self.address, failure.facts().word));
         }
-        self.log(failure, &detail, |entry| entry);
+        self.log(failure, &detail, self.entry());
     }
 
-    fn log<'e>(&'e self, failure: Failure, detail: &'e str, fill: impl FnOnce(Entry<'e>) -> Entry<'e>) {
+    /// What the log tells of the client.
+    fn entry(&self) -> Entry<'static> {
+        Entry::new(self.address)
+    }
+
+    /// Logs what happened to the connection, or to a request on it.
+    fn log(&self, failure: Failure, detail: &str, entry: Entry<'_>) {
         if let Some(log) = self.worker.log.borrow_mut().as_mut() {
-            let entry = fill(Entry {
+            let tls = self.tls.as_deref().map(ClientTls::entry).unwrap_or_default();
+            let entry = Entry {
                 version: Some(telemetry::Version(2, 0)),
-                tls: self.tls.as_deref().map(ClientTls::entry).unwrap_or_default(),
                 cause: Some(failure.facts().word),
                 detail: Some(detail),
-                ..Entry::new(self.address)
-            });
+                more: &More { tls, ..More::NONE },
+                ..entry
+            };
             log.record(&entry, self.worker.wall_clock_at(Instant::now()));
         }
     }

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use config::written_duration;
 use http3::{Broken, Cause, Code, Flood, FloodLimits, Key, Limits, Refused};
-use telemetry::{Entry, message};
+use telemetry::{Entry, More, message};
 use transport::buffer::TINY;
 use transport::deadline::{Deadline, Ticks};
 use transport::endpoint::Endpoint;
@@ -315,7 +315,7 @@ impl Driver<'_> {
             }
             End::Violated(why) => {
                 self.worker.counters.failure(Failure::Http3Malformed as usize);
-                self.log(Failure::Http3Malformed, why, |entry| entry);
+                self.log(Failure::Http3Malformed, why, self.entry());
                 self.connection.finish(Code::GENERAL_PROTOCOL_ERROR, why);
             }
             End::Broken(broken) => {
@@ -332,7 +332,7 @@ impl Driver<'_> {
                     self.address(),
                     failure.facts().word
                 ));
-                self.log(failure, &detail, |entry| entry);
+                self.log(failure, &detail, self.entry());
                 self.connection.finish(Code::EXCESSIVE_LOAD, why);
             }
             End::Closed | End::Unreachable => {
@@ -368,7 +368,7 @@ impl Driver<'_> {
                 self.worker.counters.response(*status);
             }
             let detail = if *status > 0 { wrong.clone() } else { format!("reset with {code}: {wrong}") };
-            self.log(failure, &detail, |entry| Entry { method, target, host, status: *status, ..entry });
+            self.log(failure, &detail, Entry { method, target, host, status: *status, ..self.entry() });
         }
     }
 
@@ -391,7 +391,7 @@ impl Driver<'_> {
             let word = failure.facts().word;
             message::warn(&format!("{} was disconnected: {word}: {detail}", self.address()));
         }
-        self.log(failure, &detail, |entry| entry);
+        self.log(failure, &detail, self.entry());
     }
 
     fn address(&self) -> IpAddr {
@@ -402,10 +402,15 @@ impl Driver<'_> {
         self.worker.snapshot().plan.trusts(self.address())
     }
 
-    /// Logs what happened to a connection. Returns whether there is a log.
-    fn log<'e>(&'e self, failure: Failure, detail: &'e str, fill: impl FnOnce(Entry<'e>) -> Entry<'e>) {
+    /// What the log tells of the client.
+    fn entry(&self) -> Entry<'static> {
+        Entry::new(self.address())
+    }
+
+    /// Logs what happened to a connection, or to a request on it.
+    fn log(&self, failure: Failure, detail: &str, entry: Entry<'_>) {
         let tls = self.tls.as_deref().map(ClientTls::entry).unwrap_or_default();
-        log(self.worker, self.address(), failure, detail, |entry| fill(Entry { tls, ..entry }));
+        log(self.worker, failure, detail, Entry { more: &More { tls, ..More::NONE }, ..entry });
     }
 }
 
@@ -420,27 +425,22 @@ pub(crate) fn tell_handshake(worker: &Worker, address: IpAddr, why: &str) {
     if more > 0 {
         detail += &format!("; {more} more handshakes failed before and are not told of");
     }
-    if !log(worker, address, failure, &detail, |entry| entry) {
+    if !log(worker, failure, &detail, Entry::new(address)) {
         let word = failure.facts().word;
         message::warn(&format!("{address}: {word}: QUIC handshake failed: {detail}"));
     }
 }
 
-fn log<'e>(
-    worker: &Worker,
-    address: IpAddr,
-    failure: Failure,
-    detail: &'e str,
-    fill: impl FnOnce(Entry<'e>) -> Entry<'e>,
-) -> bool {
+/// Returns whether there is a log.
+fn log(worker: &Worker, failure: Failure, detail: &str, entry: Entry<'_>) -> bool {
     let mut log = worker.log.borrow_mut();
     let Some(log) = log.as_mut() else { return false };
-    let entry = fill(Entry {
+    let entry = Entry {
         version: Some(telemetry::Version(3, 0)),
         cause: Some(failure.facts().word),
         detail: Some(detail),
-        ..Entry::new(address)
-    });
+        ..entry
+    };
     log.record(&entry, worker.wall_clock_at(Instant::now()));
     true
 }

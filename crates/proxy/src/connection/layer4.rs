@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use balance::Work;
-use telemetry::{Entry, Places, Retried, UpstreamCell};
+use telemetry::{Entry, More, Places, Retried, UpstreamCell};
 
 use crate::body::pump::Pump;
 use crate::body::tunnel::{self, Flow};
@@ -324,18 +324,21 @@ impl Note {
         let entry = Entry {
             body_bytes_sent: down,
             bytes_received: up,
-            tls,
             upstream: self.upstream.as_ref().map(|upstream| upstream.plan.config.name.as_str()),
             server: self.server.or(last_failed).map(label),
             duration,
-            upstream_connect: self.connect,
             retries: retries as u8,
-            retried: &retried[..retries],
-            queued: self.detours.queued,
-            session_moved: self.detours.session_moved.map(|(reason, from)| (reason, from.map(label))),
-            shed: self.detours.shed,
             cause: failure.map(|failure| failure.facts().word),
             detail: detail.as_deref(),
+            more: &More {
+                tls,
+                upstream_connect: self.connect,
+                retried: &retried[..retries],
+                queued: self.detours.queued,
+                session_moved: self.detours.session_moved.map(|(reason, from)| (reason, from.map(label))),
+                shed: self.detours.shed,
+                ..More::NONE
+            },
             ..Entry::new(client.address)
         };
         log.record(&entry, worker.wall_clock_at(self.began + duration));

@@ -3,7 +3,7 @@
 use config::written_duration;
 use rustls::{AlertDescription, CertificateError, Error};
 use telemetry::message;
-use telemetry::{ClientTls, Entry};
+use telemetry::{ClientTls, Entry, More};
 
 use crate::connection::client;
 use crate::context::client::Client;
@@ -53,9 +53,9 @@ pub(crate) fn tell(worker: &Worker, client: &Client, failure: Failure, reason: &
     match worker.log.borrow_mut().as_mut() {
         Some(log) => {
             let entry = Entry {
-                tls: ClientTls { server_name, ..ClientTls::default() },
                 cause: Some(word),
                 detail: Some(&detail),
+                more: &More { tls: ClientTls { server_name, ..ClientTls::default() }, ..More::NONE },
                 ..Entry::new(client.address)
             };
             log.record(&entry, worker.wall_clock_at(std::time::Instant::now()));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use balance::Event;
 use http1::{Glimpse, Name, Version};
-use telemetry::{B3Form, Entry, Exemplar, Headers, Needs, Place, Places, Retried, WHOLE, WorkerLog};
+use telemetry::{B3Form, Entry, Exemplar, Headers, More, Needs, Place, Places, Retried, WHOLE, WorkerLog};
 
 use crate::context::client_tls::ClientTls;
 use crate::context::exchange::{Cached, ExchangeContext, RoutedRequest};
@@ -514,35 +514,72 @@ impl<'a> Record<'a> {
             }
         };
         let sent = Sent { request: Fields::of(&request.head, request.head_bytes()), response: &self.head };
+        let more;
+        let more = if self.needs.has(Needs::MORE) {
+            more = More {
+                retried,
+                session_moved: self
+                    .detours
+                    .session_moved
+                    .map(|(reason, from)| (reason, from.and_then(server))),
+                headers: &sent,
+                ..self.more(request, policies, (began, duration))
+            };
+            &more
+        } else {
+            &More::NONE
+        };
         let entry = Entry {
             status: self.status,
             body_bytes_sent: self.body_bytes_sent,
-            trace_id: self.trace_id(request),
             bytes_sent: self.head_bytes_sent + self.body_bytes_sent,
             route: route.map(|route| route.label.as_str()),
             upstream: upstream.map(|upstream| upstream.config.name.as_str()),
             server: self.server.and_then(|(_, index)| server(index)),
             duration,
-            held: self.held(duration),
-            first_byte: self.head_left.map(|left| left.duration_since(began)),
-            upstream_connect: self.since_attempt(self.connected),
-            upstream_first_byte: self.since_attempt(self.first_byte),
-            upstream_total: self.since_attempt(self.upstream_ended),
-            is_upstream_reused: self.server.map(|_| self.is_reused),
             retries: self.retries,
-            retried,
-            queued: self.detours.queued,
-            session_moved: self.detours.session_moved.map(|(reason, from)| (reason, from.and_then(server))),
-            shed: self.detours.shed,
-            fault: self.injected.as_ref().map(InjectedFault::told),
             cause: self.failure.map(|failure| failure.facts().word),
             detail: self.detail.as_deref(),
             cache: self.cached.word(),
             weight,
-            headers: &sent,
+            more,
             ..self.of_request(request, policies)
         };
         log.record(&entry, self.ctx.worker.wall_clock_at(began + duration));
+    }
+
+    /// What few formats tell, but for what has to do with several servers.
+    #[inline(never)]
+    fn more<'e>(
+        &'e self,
+        request: &'e Request,
+        policies: Option<&Policies>,
+        (began, duration): (Instant, Duration),
+    ) -> More<'e> {
+        let (needs, client) = (self.needs, self.ctx.client);
+        More {
+            peer: self.named.map(|_| client.address),
+            request_id: if needs.has(Needs::REQUEST_ID) { self.request_id(request, policies) } else { b"" },
+            trace_id: self.trace_id(request),
+            tls: match client.tls.as_deref() {
+                Some(tls) if needs.has(Needs::TLS) => ClientTls::entry(tls),
+                _ => telemetry::ClientTls::default(),
+            },
+            upstream_connect: self.since_attempt(self.connected),
+            upstream_first_byte: self.since_attempt(self.first_byte),
+            upstream_total: self.since_attempt(self.upstream_ended),
+            queued: self.detours.queued,
+            shed: self.detours.shed,
+            fault: self.injected.as_ref().map(InjectedFault::told),
+            held: self.held(duration),
+            first_byte: self.head_left.map(|left| left.duration_since(began)),
+            listener: if needs.has(Needs::LISTENER) { self.listener() } else { "" },
+            worker: self.ctx.worker.index,
+            // Streams of one connection have no order.
+            connection_request: if client.socket.frames_itself() { 0 } else { client.served },
+            is_upstream_reused: self.server.map(|_| self.is_reused),
+            ..More::NONE
+        }
     }
 
     /// The trace of the request; without traces of this proxy's the one that its `traceparent` names.
@@ -570,8 +607,6 @@ impl<'a> Record<'a> {
             && head.field(Name::Upgrade).is_some();
         let method = if is_whole { head.start.method_span.of(bytes) } else { glimpse.method };
         Entry {
-            peer: self.named.map(|_| client.address),
-            request_id: if needs.has(Needs::REQUEST_ID) { self.request_id(request, policies) } else { b"" },
             user: policies.map_or("", |policies| policies.user(self.user, &request.texts)),
             scheme: if is_whole { seen::scheme(self.ctx, head, bytes) } else { "" },
             // RFC 8441 §5: what is an upgrade here was a CONNECT there.
@@ -587,14 +622,6 @@ impl<'a> Record<'a> {
             referer: value(Name::Referer),
             user_agent: value(Name::UserAgent),
             host: value(Name::Host),
-            tls: match client.tls.as_deref() {
-                Some(tls) if needs.has(Needs::TLS) => ClientTls::entry(tls),
-                _ => telemetry::ClientTls::default(),
-            },
-            listener: if needs.has(Needs::LISTENER) { self.listener() } else { "" },
-            worker: self.ctx.worker.index,
-            // Streams of one connection have no order.
-            connection_request: if client.socket.frames_itself() { 0 } else { client.served },
             ..Entry::new(self.named.unwrap_or(client.address))
         }
     }

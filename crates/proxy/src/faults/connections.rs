@@ -14,8 +14,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use shape::{ConnectionFault, Directions, Link};
-use telemetry::Entry;
 use telemetry::message;
+use telemetry::{Entry, More};
 use tokio::io::Interest;
 
 use crate::context::failure::Failure;
@@ -134,8 +134,8 @@ async fn refuse_handshake(client: tokio::net::TcpStream, alarms: Rc<Alarms>) {
 fn log(worker: &Worker, peer: SocketAddr, drawn: &Drawn) {
     if let Some(log) = worker.log.borrow_mut().as_mut() {
         let entry = Entry {
-            fault: Some(drawn.told()),
             cause: Some(Failure::FaultInjected.facts().word),
+            more: &More { fault: Some(drawn.told()), ..More::NONE },
             ..Entry::new(peer.ip())
         };
         log.record(&entry, worker.wall_clock_at(Instant::now()));
