@@ -112,6 +112,13 @@ impl Table {
         is_new
     }
 
+    /// Leaves a list in an option out if it is empty, and cites its origins all the same.
+    pub(crate) fn without_empty(&mut self, key: &str, place: &str) {
+        if let Some((_, Value::Table(pairs), _)) = self.options.iter_mut().find(|(known, ..)| known == key) {
+            pairs.retain(|(name, value)| name != place || *value != Value::List(Vec::new()));
+        }
+    }
+
     /// Adds a name to a list in an option: `response_headers = { remove = [NAME] }`.
     pub(crate) fn listed(&mut self, option: &str, place: &str, name: &str, from: Vec<Origin>) {
         let mut names = match self.inner(option, place) {

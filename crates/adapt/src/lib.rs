@@ -21,11 +21,14 @@ mod rules;
 mod nginx;
 /// HAProxy.
 mod haproxy;
+/// Caddy.
+mod caddy;
 
 /// What tests of all peers look at.
 #[cfg(test)]
 mod told;
 
+pub use caddy::adapt as caddy;
 pub use haproxy::adapt as haproxy;
 pub use nginx::adapt as nginx;
 pub use remark::{Adapted, Kind, Remark};

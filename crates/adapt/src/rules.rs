@@ -6,8 +6,11 @@
 
 /// Conditions on requests.
 mod atom;
+/// Conditions that are put together.
+mod expression;
 
 pub(crate) use atom::{Atom, HostIs, PathIs, TextIs, is_host, is_path};
+pub(crate) use expression::Expression;
 use std::collections::BTreeMap;
 
 use atom::{Meet, Patterns};
@@ -16,6 +19,8 @@ use crate::draft::{Origin, Table, Value};
 
 /// More hosts, paths or combinations of conditions than this are not looked at.
 const REGIONS_MAX: usize = 1000;
+/// Of more combinations only single conditions are looked at.
+const COMBINATIONS_MAX: usize = 5000;
 /// Of so many conditions on methods, fields and clients all combinations are looked at.
 const COMBINED_MAX: usize = 6;
 
@@ -98,10 +103,14 @@ pub(crate) fn routes(tests: &[Test], judge: &mut dyn FnMut(&Holds<'_>) -> Outcom
         }
     }
     let unsaid = unsaid(&space, tests, judge);
+    let mut dropped = space.dropped.clone();
+    if space.count() > COMBINATIONS_MAX {
+        dropped.extend(tests.iter().flat_map(|test| test.from.clone()));
+    }
     // Of routes that are equally special the later one is within the other.
     kept.reverse();
     kept.sort_by_key(|(region, _)| space.rank(*region));
-    Routes { tables: tables(&space, &kept, tests), unsaid, dropped: space.dropped }
+    Routes { tables: tables(&space, &kept, tests), unsaid, dropped }
 }
 
 /// Conditions on paths that may hold together, where such a request gets something else than either alone.
@@ -216,6 +225,11 @@ impl Space {
         }
     }
 
+    /// How many combinations there are.
+    fn count(&self) -> usize {
+        self.hosts.len().saturating_mul(self.paths.len()).saturating_mul(self.rest.len())
+    }
+
     /// All regions, each behind those that contain it.
     fn regions(&self) -> Vec<Region> {
         let count = |implied: &[Vec<bool>]| -> Vec<usize> {
@@ -223,14 +237,13 @@ impl Space {
         };
         let (hosts, paths) = (count(&self.implied_hosts), count(&self.taken_paths));
         let rest = count(&self.implied_rest);
-        let total = hosts.len().saturating_mul(paths.len()).saturating_mul(rest.len());
         let mut all = Vec::new();
         for host in 0..hosts.len() {
             for path in 0..paths.len() {
                 for set in 0..rest.len() {
                     // Too many: only those with one kind of condition.
                     let kinds = [host, path, set].iter().filter(|place| **place > 0).count();
-                    if total <= REGIONS_MAX || kinds < 2 {
+                    if self.count() <= COMBINATIONS_MAX || kinds < 2 {
                         all.push(Region { host, path, rest: set });
                     }
                 }

@@ -3,6 +3,26 @@
 /// The most characters of a statement that messages and comments show.
 const SHOWN_MAX: usize = 100;
 
+/// A directive with its words, and its block if it has one.
+#[derive(Debug)]
+pub(crate) struct Directive {
+    /// Its number in the order of reading.
+    pub(crate) number: usize,
+    pub(crate) name: String,
+    pub(crate) words: Vec<String>,
+    pub(crate) block: Option<Vec<Directive>>,
+}
+
+impl Directive {
+    pub(crate) fn word(&self, index: usize) -> &str {
+        self.words.get(index).map_or("", String::as_str)
+    }
+
+    pub(crate) fn inner(&self) -> &[Directive] {
+        self.block.as_deref().unwrap_or_default()
+    }
+}
+
 /// Where a statement was, and how it was written.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -45,10 +65,24 @@ fn plain(text: &str) -> String {
 }
 
 /// A statement as messages show it.
-pub(crate) fn shortened(text: &str) -> String {
+fn shortened(text: &str) -> String {
     let mut shown = plain(text);
     if text.chars().nth(SHOWN_MAX).is_some() {
         shown.push('…');
     }
     shown
+}
+
+/// Name and words as messages show them; of a long list the beginning.
+pub(crate) fn joined(name: &str, words: &[String]) -> String {
+    const ENOUGH: usize = 400;
+    let mut all = name.to_owned();
+    for word in words {
+        all.push(' ');
+        all.extend(word.chars().take(ENOUGH));
+        if all.len() > ENOUGH {
+            break;
+        }
+    }
+    shortened(&all)
 }

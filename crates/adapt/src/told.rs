@@ -8,6 +8,8 @@ use crate::source::Source;
 /// A sample with addresses and folders in place of its marks.
 pub(crate) fn filled(text: &str) -> String {
     text.replace("@LISTEN@", "127.0.0.1:80")
+        .replace("@IP@", "127.0.0.1")
+        .replace("@PORT@", "80")
         .replace("@TLS@", "127.0.0.1:443")
         .replace("@ORIGIN@", "127.0.0.1:9001")
         .replace("@ORIGIN2@", "127.0.0.1:9002")

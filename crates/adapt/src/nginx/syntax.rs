@@ -3,7 +3,8 @@
 use mistake::{Mistake, Places};
 
 use crate::Include;
-use crate::source::{Place, Source, shortened};
+pub(crate) use crate::source::Directive;
+use crate::source::{Place, Source, joined};
 
 /// Deeper blocks are refused.
 const BLOCKS_DEEP_MAX: usize = 32;
@@ -11,26 +12,6 @@ const BLOCKS_DEEP_MAX: usize = 32;
 const INCLUDES_DEEP_MAX: usize = 16;
 const FILES_MAX: usize = 1000;
 const DIRECTIVES_MAX: usize = 100_000;
-
-/// A directive with its words, and its block if it has one.
-#[derive(Debug)]
-pub(crate) struct Directive {
-    /// Its number in the order of reading.
-    pub(crate) number: usize,
-    pub(crate) name: String,
-    pub(crate) words: Vec<String>,
-    pub(crate) block: Option<Vec<Directive>>,
-}
-
-impl Directive {
-    pub(crate) fn word(&self, index: usize) -> &str {
-        self.words.get(index).map_or("", String::as_str)
-    }
-
-    pub(crate) fn inner(&self) -> &[Directive] {
-        self.block.as_deref().unwrap_or_default()
-    }
-}
 
 /// All files as a tree, and where each directive was.
 pub(crate) fn read(
@@ -322,18 +303,4 @@ impl Reader<'_> {
         let end = self.text[at..].chars().next().map_or(at, |first| at + first.len_utf8());
         Box::new(self.places.mistake(&(at..end), what).expecting(expected))
     }
-}
-
-/// Name and words; of a long list the beginning.
-fn joined(name: &str, words: &[String]) -> String {
-    const ENOUGH: usize = 400;
-    let mut all = name.to_owned();
-    for word in words {
-        all.push(' ');
-        all.extend(word.chars().take(ENOUGH));
-        if all.len() > ENOUGH {
-            break;
-        }
-    }
-    shortened(&all)
 }

@@ -55,6 +55,7 @@ Examples:
   vanward adapt nginx --check /etc/nginx/nginx.conf      how much can be taken over
   nginx -T | vanward adapt nginx -                       all that nginx reads, in one
   vanward adapt haproxy /etc/haproxy/haproxy.cfg -o vanward.toml
+  vanward adapt caddy /etc/caddy/Caddyfile -o vanward.toml
   vanward adapt nginx nginx.conf --json | jq -r '.remarks[] | select(.kind == \"not taken over\").directive'";
 
 /// A proxy whose configurations can be read.
@@ -62,6 +63,7 @@ Examples:
 enum Peer {
     Nginx,
     Haproxy,
+    Caddy,
 }
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
@@ -73,6 +75,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     let adapt = match arguments.peer {
         Peer::Nginx => adapt::nginx,
         Peer::Haproxy => adapt::haproxy,
+        Peer::Caddy => adapt::caddy,
     };
     let adapted = match adapt(&text, &name, &mut |pattern| included(&folder, pattern)) {
         Ok(adapted) => adapted,

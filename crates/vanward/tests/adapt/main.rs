@@ -33,6 +33,11 @@ fn haproxy_and_vanward_with_its_adapted_file_answer_alike() {
     alike(Peer::Haproxy);
 }
 
+#[test]
+fn caddy_and_vanward_with_its_adapted_file_answer_alike() {
+    alike(Peer::Caddy);
+}
+
 /// Runs a peer and Vanward beside each other with each sample.
 fn alike(peer: Peer) {
     let Some(program) = installed(peer.word()) else { return };
@@ -59,6 +64,8 @@ fn beside(peer: Peer, program: &Path, sample: &str, origin: SocketAddr) -> Vec<S
     let text = std::fs::read_to_string(path).expect("the sample is there");
     let filled = |listen: SocketAddr| {
         text.replace("@LISTEN@", &listen.to_string())
+            .replace("@IP@", &listen.ip().to_string())
+            .replace("@PORT@", &listen.port().to_string())
             .replace("@ORIGIN@", &origin.to_string())
             .replace("@ORIGIN2@", &origin.to_string())
             .replace("@DIR@", &folder.path().display().to_string())

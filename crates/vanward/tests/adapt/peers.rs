@@ -13,6 +13,7 @@ use crate::process::Patience;
 pub(crate) enum Peer {
     Nginx,
     Haproxy,
+    Caddy,
 }
 
 impl Peer {
@@ -21,6 +22,7 @@ impl Peer {
         match self {
             Self::Nginx => "nginx",
             Self::Haproxy => "haproxy",
+            Self::Caddy => "caddy",
         }
     }
 
@@ -45,6 +47,15 @@ impl Peer {
                 "06-rewrites.cfg",
                 "07-sessions-compression.cfg",
             ],
+            Self::Caddy => &[
+                "01-reverse-proxy.Caddyfile",
+                "03-static-site.Caddyfile",
+                "04-spa-api.Caddyfile",
+                "05-matchers.Caddyfile",
+                "06-hosts.Caddyfile",
+                "07-auth.Caddyfile",
+                "08-rewrites.Caddyfile",
+            ],
         }
     }
 
@@ -53,6 +64,7 @@ impl Peer {
         match self {
             Self::Nginx => got.body.contains("<center>") || got.body.is_empty(),
             Self::Haproxy => got.body.contains("<html><body><h1>") || got.body.is_empty(),
+            Self::Caddy => got.body.is_empty(),
         }
     }
 
@@ -83,9 +95,17 @@ impl Peer {
                 write(&file, &(lines.collect::<Vec<_>>().join("\n") + "\n"));
                 command.arg("-db").arg("-q").arg("-f").arg(&file);
             }
+            Self::Caddy => {
+                write(&file, text);
+                command.args(["run", "--adapter", "caddyfile", "--config"]).arg(&file);
+                for variable in ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"] {
+                    command.env(variable, folder);
+                }
+            }
         }
-        let mut child =
-            command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().expect("the peer starts");
+        // Caddy tells what it does in detail.
+        let told = if self == Self::Caddy { Stdio::null() } else { Stdio::inherit() };
+        let mut child = command.stdout(Stdio::null()).stderr(told).spawn().expect("the peer starts");
         let patience = Patience::new();
         while TcpStream::connect(address).is_err() {
             let ended = child.try_wait().expect("a child of ours");
@@ -138,6 +158,7 @@ pub(crate) fn site(folder: &Path) {
         ("mime.types", "types { text/html html; application/javascript js; text/plain txt; }\n"),
         ("users", "staff:$apr1$abcdefgh$EG9uAbGbnMM.Yx7ANiMdB.\n"),
         ("staff.users", "alice:$5$saltsalt$0IyaXrmV7.sGNS6tirgqHLqX/G.FBvgkYA.lpPdS5sA\n"),
+        ("caddy.users", "alice:$2y$04$IEJjY5w7BxcDd5Jx/mhcHO8MMuqxzXRjyF9GupYGsf4xR6T66xbZG\n"),
         ("logs/none", ""),
     ] {
         let path = folder.join(name);

@@ -30,6 +30,7 @@ impl Pair<'_> {
         let all = REASONS.iter().chain(match self.peer {
             Peer::Nginx => NGINX,
             Peer::Haproxy => HAPROXY,
+            Peer::Caddy => CADDY,
         });
         all.into_iter().find(|(_, explains)| explains(self)).map(|(reason, _)| *reason)
     }
@@ -40,6 +41,10 @@ type Reason = (&'static str, fn(&Pair<'_>) -> bool);
 
 /// Of all peers.
 const REASONS: &[Reason] = &[
+    ("names that begin with a dot are never sent as files", |pair| {
+        pair.path().starts_with("/.") && [403, 404].contains(&pair.mine.status)
+    }),
+    ("an escaped slash names no file", |pair| pair.path().contains("%2F") && pair.mine.status == 400),
     ("a prefix matches whole segments", |pair| pair.path() == "/adminx"),
     ("an answer of the proxy's own has another body", |pair| {
         pair.peer.is_own(&pair.theirs) && pair.is_alike_without("", false)
@@ -78,14 +83,10 @@ const NGINX: &[Reason] = &[
     ("files are only read, also those that are not there", |pair| {
         pair.ask.method == "POST" && (pair.theirs.status, pair.mine.status) == (404, 405)
     }),
-    ("an escaped slash names no file", |pair| pair.path().contains("%2F") && pair.mine.status == 400),
     ("redirects to a path have a path in Location", |pair| {
         let whole = pair.theirs.field("location").unwrap_or_default();
         let is_path = |path: &str| path.starts_with('/') && whole.ends_with(path);
         pair.mine.field("location").is_some_and(is_path) && pair.is_alike_without("location", false)
-    }),
-    ("names that begin with a dot are never sent as files", |pair| {
-        pair.path().starts_with("/.") && [403, 404].contains(&pair.mine.status)
     }),
     ("Expires is not sent beside Cache-Control", |pair| pair.is_alike_without("expires", true)),
 ];
@@ -101,3 +102,19 @@ const HAPROXY: &[Reason] = &[("HAProxy says that its own answers are not to be s
         && pair.theirs.field("cache-control") == Some("no-cache")
         && plain(&pair.theirs) == plain(&pair.mine)
 })];
+
+const CADDY: &[Reason] = &[
+    ("the case of paths counts", |pair| pair.path() == "/API/users"),
+    ("a host with a dot at its end is the one without", |pair| pair.ask.host.ends_with('.')),
+    ("files are only read", |pair| {
+        !matches!(pair.ask.method, "GET" | "HEAD")
+            && [200, 404].contains(&pair.theirs.status)
+            && pair.mine.status == 405
+    }),
+    ("Caddy refuses invalid escapes; here a server sees them, where no route goes by them", |pair| {
+        pair.theirs.status == 400 && pair.path().contains("%zz")
+    }),
+    ("Caddy sends an empty page to hosts that it has no site for", |pair| {
+        (pair.theirs.status, pair.mine.status) == (200, 404) && pair.theirs.body.is_empty()
+    }),
+];

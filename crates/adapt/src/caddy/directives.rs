@@ -1,0 +1,474 @@
+//! Directives in the order that Caddy goes through them, and what each does to a kind of request.
+
+use super::matchers::{self, Named};
+use super::{Adapter, bytes, format, from};
+use crate::draft::{Origin, Value};
+use crate::rules::{self, Expression, Holds, Outcome};
+use crate::source::Directive;
+
+/// Caddy's order of directives.
+const ORDER: [&str; 32] = [
+    "map",
+    "vars",
+    "root",
+    "log",
+    "log_skip",
+    "skip_log",
+    "header",
+    "request_body",
+    "redir",
+    "method",
+    "rewrite",
+    "uri",
+    "try_files",
+    "basic_auth",
+    "basicauth",
+    "forward_auth",
+    "request_header",
+    "encode",
+    "push",
+    "templates",
+    "invoke",
+    "handle",
+    "handle_path",
+    "route",
+    "abort",
+    "error",
+    "respond",
+    "metrics",
+    "reverse_proxy",
+    "php_fastcgi",
+    "file_server",
+    "acme_server",
+];
+
+/// Whether the block of a directive has directives of its own.
+pub(super) fn has_directives(name: &str) -> bool {
+    matches!(name, "handle" | "handle_path" | "route")
+}
+
+/// A directive with its matcher.
+pub(super) struct Step<'s> {
+    directive: &'s Directive,
+    matcher: Option<Expression>,
+    /// The words behind the matcher.
+    words: &'s [String],
+}
+
+impl<'s> Step<'s> {
+    pub(super) fn directive(&self) -> &'s Directive {
+        self.directive
+    }
+
+    pub(super) fn words(&self) -> &'s [String] {
+        self.words
+    }
+}
+
+/// What a kind of request has so far.
+pub(super) struct Made<'s> {
+    pub(super) outcome: Outcome,
+    pub(super) root: Option<&'s Directive>,
+    pub(super) fallback: Option<(&'s Directive, String)>,
+    /// What was cut from the beginning of the path.
+    pub(super) strip: String,
+    pub(super) has_tls: bool,
+    pub(super) is_done: bool,
+}
+
+/// The directives of a block in the order that Caddy goes through them.
+pub(super) fn sorted<'s>(block: &'s [Directive], named: &Named<'s>) -> Vec<Step<'s>> {
+    let mut steps = in_order(block, named);
+    let place = |step: &Step<'_>| {
+        let name = if step.directive.name == "handle_path" { "handle" } else { step.directive.name.as_str() };
+        ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len())
+    };
+    // Of one name the longer path comes first, and what has no matcher last.
+    let specific = |step: &Step<'_>| match (&step.matcher, step.directive.word(0)) {
+        (None, _) => 0,
+        (_, word) if word.starts_with('/') => 2 + word.len(),
+        _ => 1,
+    };
+    steps.sort_by_key(|step| (place(step), std::cmp::Reverse(specific(step))));
+    steps
+}
+
+fn in_order<'s>(block: &'s [Directive], named: &Named<'s>) -> Vec<Step<'s>> {
+    let is_step = |directive: &&Directive| {
+        !directive.name.starts_with('@')
+            && !matches!(directive.name.as_str(), "tls" | "bind" | "import" | "log" | "handle_errors")
+    };
+    let step = |directive: &'s Directive| {
+        let (matcher, count) = matchers::of(directive, named);
+        Step { directive, matcher, words: directive.words.get(count..).unwrap_or_default() }
+    };
+    block.iter().filter(is_step).map(step).collect()
+}
+
+impl<'s> Adapter<'s> {
+    /// What there is once for a site, whatever is asked for.
+    pub(super) fn check_block(&mut self, block: &'s [Directive]) {
+        for log in block.iter().filter(|directive| directive.name == "log") {
+            self.log(log);
+        }
+    }
+
+    /// Goes through steps until one answers.
+    pub(super) fn go(
+        &mut self,
+        steps: &[Step<'s>],
+        named: &Named<'s>,
+        holds: &Holds<'_>,
+        made: &mut Made<'s>,
+    ) {
+        let mut handled = false;
+        for step in steps {
+            if made.is_done {
+                return;
+            }
+            let name = step.directive.name.as_str();
+            let is_handle = matches!(name, "handle" | "handle_path");
+            if handled && is_handle {
+                continue;
+            }
+            self.met.insert(step.directive.number);
+            match step.matcher.as_ref().map_or(Ok(true), |matcher| matcher.verdict(holds, made.has_tls)) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(why) => {
+                    let instead =
+                        "write a [[route]] with `host`, `path`, `methods`, `headers`, `query` or `clients`";
+                    self.sheet.refuse(step.directive.number, &why, instead);
+                    continue;
+                }
+            }
+            self.met.extend(step.matcher.iter().flat_map(Expression::numbers));
+            if has_directives(name) {
+                handled |= is_handle;
+                self.inner(step, named, holds, made);
+            } else {
+                self.step(step, made);
+            }
+        }
+    }
+
+    fn inner(&mut self, step: &Step<'s>, named: &Named<'s>, holds: &Holds<'_>, made: &mut Made<'s>) {
+        let block = step.directive.inner();
+        let named = matchers::named(block, named);
+        made.outcome.from.extend(from(step.directive));
+        if step.directive.name == "handle_path" {
+            made.strip = step.directive.word(0).trim_end_matches('*').trim_end_matches('/').to_owned();
+        }
+        let steps =
+            if step.directive.name == "route" { in_order(block, &named) } else { sorted(block, &named) };
+        let before = made.root;
+        self.go(&steps, &named, holds, made);
+        if !made.is_done {
+            made.root = before;
+        }
+    }
+
+    fn step(&mut self, step: &Step<'s>, made: &mut Made<'s>) {
+        let directive = step.directive;
+        match directive.name.as_str() {
+            "root" => made.root = Some(directive),
+            "header" => self.header(step, "response_headers", made),
+            "request_header" => self.header(step, "request_headers", made),
+            "request_body" => self.body(directive, made),
+            "redir" => self.redirect(step, made),
+            "respond" => self.respond(step, made),
+            "error" => {
+                let status = step.words.iter().find_map(|word| word.parse::<u64>().ok()).unwrap_or(500);
+                self.done(directive, rules::answer(status.clamp(200, 599), None), made);
+            }
+            "abort" => {
+                let why = "a connection is not closed without an answer, but gets 403";
+                self.sheet.differs(directive.number, why, "a fault can: `inject = \"reset\"` of [[fault]]");
+                self.done(directive, rules::answer(403, None), made);
+            }
+            "rewrite" | "uri" => self.rewrite(step, made),
+            "try_files" => self.try_files(step, made),
+            "basic_auth" | "basicauth" => self.password(step, made),
+            "forward_auth" => self.question(step, made),
+            "encode" => self.encode(step, made),
+            "reverse_proxy" => self.pass(directive, step.words, made),
+            "file_server" => self.files(step.directive, step.words, made),
+            "php_fastcgi" => {
+                let instead = "put an HTTP server in front of the application";
+                self.sheet.refuse(directive.number, "only HTTP is spoken to servers", instead);
+                self.done(
+                    directive,
+                    rules::answer(501, Some(("not taken over from caddy\n", "text/plain"))),
+                    made,
+                );
+            }
+            "log_skip" | "skip_log" => made.outcome.options.set("access_log", false, from(directive)),
+            _ => {
+                let (kind, why, instead) = super::known::known(&directive.name);
+                self.sheet.note(directive.number, kind, &why, &instead);
+            }
+        }
+    }
+
+    /// A fixed answer ends the way.
+    pub(super) fn done(&mut self, directive: &Directive, answer: Value, made: &mut Made<'s>) {
+        made.outcome.options.keep(&["auth", "response_headers", "forward_auth"]);
+        made.outcome.options.set("respond", answer, from(directive));
+        made.is_done = true;
+    }
+
+    /// `header` and `request_header`: one field, or a block of them.
+    fn header(&mut self, step: &Step<'s>, option: &str, made: &mut Made<'s>) {
+        let own = [(step.directive, step.words.to_vec())];
+        let inner = step.directive.inner().iter().map(|inner| {
+            let words = std::iter::once(inner.name.clone()).chain(inner.words.clone()).collect();
+            (inner, words)
+        });
+        let all: Vec<(&Directive, Vec<String>)> =
+            if step.words.is_empty() { inner.collect() } else { own.into_iter().chain(inner).collect() };
+        if step.words.is_empty() {
+            made.outcome.options.extend(option, ("remove", Value::List(Vec::new())), from(step.directive));
+        }
+        for (directive, words) in all {
+            self.field(directive, &words, option, made);
+        }
+        // A block without a field to remove needs no list of them.
+        made.outcome.options.without_empty(option, "remove");
+    }
+
+    pub(super) fn field(
+        &mut self,
+        directive: &Directive,
+        words: &[String],
+        option: &str,
+        made: &mut Made<'s>,
+    ) {
+        let Some(first) = words.first().filter(|first| *first != "defer") else {
+            return self.sheet.say_if_unsaid(
+                directive.number,
+                crate::Kind::NeedsNothing,
+                "fields of servers are known then",
+            );
+        };
+        let (place, name) = match first.split_at_checked(1) {
+            Some(("+", name)) => ("add", name),
+            Some(("?", name)) => ("default", name),
+            Some(("-", name)) => ("remove", name),
+            Some((">", name)) => ("set", name),
+            _ => ("set", first.as_str()),
+        };
+        if words.len() > 2
+            || name.is_empty()
+            || name.contains('*')
+            || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+        {
+            let instead = "write `set`, `add` or `remove` of `request_headers` or `response_headers`";
+            return self.sheet.refuse(directive.number, "fields are named, and set as a whole", instead);
+        }
+        if place == "remove" {
+            return made.outcome.options.listed(option, "remove", name, from(directive));
+        }
+        let value = match format::template(words.get(1).map_or("", String::as_str)) {
+            Ok(value) => value,
+            Err(variable) => {
+                let instead = "write the value, or a variable of docs/configuration.md";
+                return self.sheet.refuse(
+                    directive.number,
+                    &format!("there is no variable {variable}"),
+                    instead,
+                );
+            }
+        };
+        if option == "request_headers" && name.eq_ignore_ascii_case("host") {
+            let server = ["$server", "$upstream_hostport"].contains(&value.as_str());
+            if server {
+                let why = "`host = \"server\"` of the upstream sends it";
+                return self.sheet.differs(directive.number, why, "write it into [upstream.NAME]");
+            }
+            return made.outcome.options.extend("rewrite", ("host", value.into()), from(directive));
+        }
+        if !made.outcome.options.field(option, place, name, &value, from(directive)) && place == "add" {
+            let why = "a field is added once by a route";
+            self.sheet.refuse(directive.number, why, "write both values into one, with a comma between");
+        }
+    }
+
+    fn body(&mut self, directive: &'s Directive, made: &mut Made<'s>) {
+        let Some(size) = directive.inner().iter().find(|inner| inner.name == "max_size") else { return };
+        match bytes(size.word(0)) {
+            Some(bytes) => {
+                let mut origins = from(directive);
+                origins.extend(from(size));
+                made.outcome.options.extend(
+                    "limits",
+                    ("body_bytes", crate::values::size(bytes).into()),
+                    origins,
+                );
+            }
+            None => self.unread(size),
+        }
+    }
+
+    fn redirect(&mut self, step: &Step<'s>, made: &mut Made<'s>) {
+        let directive = step.directive;
+        let to = format::template(step.words.first().map_or("", String::as_str));
+        let status = match step.words.get(1).map_or("", String::as_str) {
+            "" | "temporary" | "302" | "html" => 302,
+            "permanent" | "301" => 301,
+            code => code.parse::<u64>().unwrap_or(302),
+        };
+        if ![301, 302, 307, 308].contains(&status) {
+            self.sheet.differs(directive.number, &format!("there is no {status} here, but 302"), "");
+        }
+        let status = if [301, 307, 308].contains(&status) { status } else { 302 };
+        let begins = ["/", "http://", "https://", "$scheme://", "${scheme}://", "$path", "${path"];
+        match to {
+            Ok(to) if begins.iter().any(|begin| to.starts_with(begin)) => {
+                if !to.contains(['?', '$']) {
+                    self.sheet.differs(
+                        directive.number,
+                        "the query is kept",
+                        "end `to` with a ? to leave it out",
+                    );
+                }
+                let pairs = [("to".to_owned(), to.into()), ("status".to_owned(), Value::Number(status))];
+                made.outcome.options.keep(&["auth", "response_headers"]);
+                made.outcome.options.set("redirect", Value::Table(pairs.into()), from(directive));
+                made.is_done = true;
+            }
+            told => {
+                let why = told.map_or_else(
+                    |variable| format!("there is no variable {variable}"),
+                    |_| "it leads to no URL or path".to_owned(),
+                );
+                self.sheet.refuse(directive.number, &why, "write `redirect` of a [[route]]");
+                self.done(
+                    directive,
+                    rules::answer(501, Some(("not taken over from caddy\n", "text/plain"))),
+                    made,
+                );
+            }
+        }
+    }
+
+    fn respond(&mut self, step: &Step<'s>, made: &mut Made<'s>) {
+        let status = |word: &String| word.parse::<u64>().ok().filter(|status| (200..600).contains(status));
+        let (text, code) = match step.words {
+            [one] => status(one).map_or((one.as_str(), 200), |code| ("", code)),
+            [text, code, ..] => (text.as_str(), status(code).unwrap_or(200)),
+            [] => ("", 200),
+        };
+        let inner = |name: &str| step.directive.inner().iter().find(|inner| inner.name == name);
+        let text = inner("body").map_or(text, |body| body.word(0));
+        if text.contains('{') && format::template(text).as_deref() != Ok(text) {
+            self.sheet.refuse(
+                step.directive.number,
+                "the body of a fixed answer has no variables",
+                "write the text as it should be",
+            );
+        }
+        let body = (!text.is_empty()).then_some((text, "text/plain; charset=utf-8"));
+        self.done(step.directive, rules::answer(code, body), made);
+        if let Some(close) = inner("close") {
+            self.sheet.needless(close.number, "connections are kept or closed as the client asks");
+        }
+    }
+
+    fn rewrite(&mut self, step: &Step<'s>, made: &mut Made<'s>) {
+        let words: Vec<&str> = step.words.iter().map(String::as_str).collect();
+        let is_first = made.outcome.options.inner("rewrite", "path").is_none() && made.strip.is_empty();
+        let found = match (step.directive.name.as_str(), words.as_slice()) {
+            ("rewrite", [to]) => {
+                let (before, group) = match to.strip_suffix("{uri}").or_else(|| to.strip_suffix("{path}")) {
+                    Some(before) => (before, "$1"),
+                    None => (*to, ""),
+                };
+                format::template(before).ok().map(|before| ("(.*)".to_owned(), format!("{before}{group}")))
+            }
+            ("uri", ["strip_prefix", prefix]) if is_first => {
+                made.strip = prefix.trim_end_matches('/').to_owned();
+                return made.outcome.from.extend(from(step.directive));
+            }
+            ("uri", ["path_regexp", pattern, to]) => {
+                let start = pattern.strip_prefix('^').filter(|rest| !rest.contains(['(', '|', '$']));
+                start.map(|start| (format!("{start}(.*)"), format!("{to}$1")))
+            }
+            _ => None,
+        };
+        match found.filter(|(_, to)| to.starts_with('/') && !to.contains('?') && is_first) {
+            Some((pattern, to)) => {
+                made.outcome.options.extend("rewrite", ("pattern", pattern.into()), from(step.directive));
+                made.outcome.options.extend("rewrite", ("path", to.into()), Vec::new());
+            }
+            None => {
+                let instead = "write `rewrite = { pattern = \"…\", path = \"…\" }`";
+                self.sheet.refuse(
+                    step.directive.number,
+                    "the new path is not understood, or is one of several",
+                    instead,
+                );
+            }
+        }
+    }
+
+    fn try_files(&mut self, step: &Step<'s>, made: &mut Made<'s>) {
+        let words: Vec<&str> = step.words.iter().map(String::as_str).collect();
+        match words.as_slice() {
+            ["{path}" | "{http.request.uri.path}", middle @ .., page]
+                if page.starts_with('/')
+                    && !page.contains(['{', '?'])
+                    && middle.iter().all(|word| *word == "{path}/") =>
+            {
+                made.fallback = Some((step.directive, (*page).to_owned()));
+            }
+            _ => {
+                let instead = "write routes with paths, such as /assets for files and / for a server";
+                self.sheet.refuse(
+                    step.directive.number,
+                    "only a file, and a page in its place, are tried",
+                    instead,
+                );
+            }
+        }
+    }
+
+    /// `basic_auth`: the users stand in a file here.
+    fn password(&mut self, step: &Step<'s>, made: &mut Made<'s>) {
+        let file = "./caddy.users";
+        let mut pairs = vec![("users".to_owned(), Value::from(file))];
+        if let Some(realm) =
+            step.words.iter().find(|word| !matches!(word.as_str(), "bcrypt" | "argon2id" | "scrypt"))
+        {
+            pairs.push(("realm".to_owned(), realm.as_str().into()));
+        } else {
+            pairs.push(("realm".to_owned(), "restricted".into()));
+        }
+        let mut origins = from(step.directive);
+        for user in step.directive.inner() {
+            origins.push(Origin::Directive(user.number));
+            let instead = format!("write {}:HASH of this line into {file}", user.name);
+            self.sheet.differs(user.number, "users stand in a file", &instead);
+        }
+        made.outcome.options.set("auth", Value::Table(pairs), origins);
+    }
+
+    fn encode(&mut self, step: &Step<'s>, made: &mut Made<'s>) {
+        let known = ["gzip", "zstd", "br"];
+        let inner = step.directive.inner();
+        let mut codings: Vec<String> =
+            step.words.iter().filter(|word| known.contains(&word.as_str())).cloned().collect();
+        codings.extend(
+            inner.iter().map(|inner| inner.name.clone()).filter(|name| known.contains(&name.as_str())),
+        );
+        if codings.is_empty() {
+            codings = vec!["zstd".to_owned(), "gzip".to_owned()];
+        }
+        let mut origins = from(step.directive);
+        let mut pairs = vec![("codings".to_owned(), Value::from(codings))];
+        let least = inner.iter().find(|inner| inner.name == "minimum_length");
+        let size = least.and_then(|least| bytes(least.word(0))).unwrap_or(512);
+        pairs.push(("min_size".to_owned(), crate::values::size(size).into()));
+        origins.extend(inner.iter().map(|inner| Origin::Directive(inner.number)));
+        made.outcome.options.set("compress", Value::Table(pairs), origins);
+    }
+}

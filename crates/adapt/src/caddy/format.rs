@@ -1,0 +1,118 @@
+//! Placeholders (`{host}`, `{http.request.uri}`) as texts with Vanward's variables.
+
+/// A text with Vanward's variables, or the placeholder that there is none for.
+pub(super) fn template(text: &str) -> Result<String, String> {
+    let mut made = String::new();
+    let mut rest = text;
+    while let Some(letter) = rest.chars().next() {
+        let behind = &rest[letter.len_utf8()..];
+        match (letter, behind.split_once('}')) {
+            ('$', _) => {
+                made.push_str("$$");
+                rest = behind;
+            }
+            ('{', Some((name, behind))) if !name.contains(['{', ' ']) => {
+                if let Some(variable) = name.strip_prefix('$').or_else(|| name.strip_prefix("env.")) {
+                    made.push_str(&environment(variable).ok_or_else(|| format!("{{{name}}}"))?);
+                } else {
+                    made.push_str(&format!("${{{}}}", variable(name).ok_or_else(|| format!("{{{name}}}"))?));
+                }
+                rest = behind;
+            }
+            (other, _) => {
+                made.push(other);
+                rest = behind;
+            }
+        }
+    }
+    Ok(bare(&made))
+}
+
+/// A variable of the environment, which both put in when they read the file.
+fn environment(name: &str) -> Option<String> {
+    let (name, default) = name.split_once(':').map_or((name, None), |(name, default)| (name, Some(default)));
+    let is_name = !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
+    let default = default.map(|default| format!(":-{default}")).unwrap_or_default();
+    is_name.then(|| format!("${{{name}{default}}}"))
+}
+
+/// `${host}/x` as `$host/x`: braces only where what stands behind could be taken for a part of the name.
+fn bare(text: &str) -> String {
+    let mut made = String::new();
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once("${") {
+        made.push_str(before);
+        let Some((name, after)) = behind.split_once('}') else {
+            made.push_str("${");
+            rest = behind;
+            continue;
+        };
+        let joins = |next: char| next.is_ascii_alphanumeric() || matches!(next, '_' | '.' | '-');
+        let is_own = name.starts_with(|first: char| first.is_ascii_lowercase());
+        if !is_own || after.starts_with(joins) || before.ends_with('$') {
+            made.push_str(&format!("${{{name}}}"));
+        } else {
+            made.push_str(&format!("${name}"));
+        }
+        rest = after;
+    }
+    made + rest
+}
+
+fn variable(name: &str) -> Option<String> {
+    let name = name.strip_prefix("http.request.").unwrap_or(name);
+    let made = match name {
+        "host" => "host",
+        "hostport" => "header.Host",
+        "port" => "port",
+        "method" => "method",
+        "path" | "uri.path" | "http.request.orig_uri.path" => "path",
+        "query" | "uri.query" => "query",
+        "uri" | "orig_uri" => "path_and_query",
+        "scheme" => "scheme",
+        "remote_host" | "remote" | "client_ip" | "remote.host" => "client_address",
+        "uuid" => "request_id",
+        "tls_version" | "tls.version" => "tls.version",
+        "tls_cipher" | "tls.cipher_suite" => "tls.cipher",
+        "tls.server_name" => "tls.sni",
+        "tls_client_subject" | "tls.client.subject" => "tls.subject",
+        "tls_client_issuer" | "tls.client.issuer" => "tls.issuer",
+        "tls_client_serial" | "tls.client.serial" => "tls.serial",
+        "tls_client_fingerprint" | "tls.client.fingerprint" => "tls.fingerprint",
+        "http.auth.user.id" => "user",
+        "http.reverse_proxy.upstream.hostport" | "upstream_hostport" => "server",
+        _ => "",
+    };
+    if !made.is_empty() {
+        return Some(made.to_owned());
+    }
+    let kinds = [("header.", "header"), ("cookie.", "cookie"), ("query.", "arg"), ("uri.query.", "arg")];
+    let plain = |text: &&str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    kinds.iter().find_map(|(begin, kind)| {
+        name.strip_prefix(begin).filter(plain).map(|field| format!("{kind}.{field}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_have_the_names_of_here() {
+        let cases = [
+            ("https://{host}{uri}", Ok("https://$host$path_and_query")),
+            ("{http.request.header.X-A}-b", Ok("${header.X-A}-b")),
+            ("{header.X-A} b", Ok("$header.X-A b")),
+            ("{$SITE:x}/{env.NAME}", Ok("${SITE:-x}/${NAME}")),
+            ("a$b", Ok("a$$b")),
+            ("{re.a.1}", Err("{re.a.1}")),
+            ("{ \"json\": 1 }", Ok("{ \"json\": 1 }")),
+        ];
+        for (text, here) in cases {
+            assert_eq!(template(text).as_deref().map_err(String::as_str), here, "{text}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Matchers: the first word of a directive, and the named ones of a site.
+
+use std::collections::BTreeMap;
+
+use crate::rules::{Atom, Expression, HostIs, PathIs, TextIs};
+use crate::source::Directive;
+use crate::values;
+
+/// The named matchers of a site, without the `@`.
+pub(super) type Named<'s> = BTreeMap<&'s str, Expression>;
+
+/// Reads the named matchers of a block.
+pub(super) fn named<'s>(block: &'s [Directive], outer: &Named<'s>) -> Named<'s> {
+    let mut named = outer.clone();
+    for directive in block {
+        let Some(name) = directive.name.strip_prefix('@') else { continue };
+        let expression = match &directive.block {
+            Some(inner) => set(inner),
+            None => one(directive, directive.word(0), directive.words.get(1..).unwrap_or_default()),
+        };
+        named.insert(name, expression);
+    }
+    named
+}
+
+/// The matcher that a directive begins with, and how many words it takes; none for all requests.
+pub(super) fn of(directive: &Directive, named: &Named<'_>) -> (Option<Expression>, usize) {
+    let word = directive.word(0);
+    if word == "*" {
+        return (None, 1);
+    }
+    if let Some(name) = word.strip_prefix('@') {
+        let unknown = || Expression::Unsaid(format!("there is no matcher {word}"));
+        return (Some(named.get(name).cloned().unwrap_or_else(unknown)), 1);
+    }
+    if word.starts_with('/') {
+        return (Some(Expression::Any(path(word).into_iter().collect(), directive.number)), 1);
+    }
+    (None, 0)
+}
+
+/// A set: all have to hold; of several of one kind and field one.
+fn set(block: &[Directive]) -> Expression {
+    let mut kinds: Vec<(String, Vec<Expression>)> = Vec::new();
+    for directive in block {
+        let kind = match directive.name.as_str() {
+            name @ ("header" | "query") => format!("{name} {}", directive.word(0).to_ascii_lowercase()),
+            // Each of these has to hold.
+            name @ ("not" | "expression") => format!("{name} {}", directive.number),
+            name => name.to_owned(),
+        };
+        let expression = one(directive, &directive.name, &directive.words);
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, list)) => list.push(expression),
+            None => kinds.push((kind, vec![expression])),
+        }
+    }
+    let either =
+        |mut list: Vec<Expression>| if list.len() == 1 { list.remove(0) } else { Expression::Either(list) };
+    Expression::all(kinds.into_iter().map(|(_, list)| either(list)).collect())
+}
+
+fn one(directive: &Directive, name: &str, words: &[String]) -> Expression {
+    let unsaid = || Expression::Unsaid(format!("no route goes by `{name}`"));
+    let each = |made: &dyn Fn(&str) -> Option<Atom>| {
+        let atoms: Option<Vec<Atom>> = words.iter().map(|word| made(word)).collect();
+        atoms
+            .filter(|atoms| !atoms.is_empty())
+            .map_or_else(unsaid, |atoms| Expression::Any(atoms, directive.number))
+    };
+    match name {
+        "path" => each(&path),
+        "path_regexp" => {
+            let pattern = words.last().and_then(|pattern| values::expression(pattern, false).ok());
+            pattern.map_or_else(unsaid, |pattern| {
+                Expression::Any(vec![Atom::Path(PathIs::Pattern(pattern))], directive.number)
+            })
+        }
+        "host" => each(&|host| HostIs::named(host).map(Atom::Host)),
+        "method" => {
+            let methods = words.iter().map(|method| method.to_ascii_uppercase()).collect();
+            Expression::Any(vec![Atom::Methods(methods)], directive.number)
+        }
+        "header" | "query" | "header_regexp" => fields(directive, name, words).unwrap_or_else(unsaid),
+        "remote_ip" | "client_ip" => {
+            let networks: Vec<String> = words
+                .iter()
+                .filter(|word| *word != "forwarded")
+                .flat_map(|word| {
+                    if word == "private_ranges" {
+                        PRIVATE.map(str::to_owned).to_vec()
+                    } else {
+                        vec![word.clone()]
+                    }
+                })
+                .collect();
+            let are_networks =
+                !networks.is_empty() && networks.iter().all(|network| values::is_network(network));
+            if are_networks {
+                Expression::Any(vec![Atom::Clients(networks)], directive.number)
+            } else {
+                unsaid()
+            }
+        }
+        "protocol" => match words {
+            [scheme] if scheme == "https" => Expression::Tls,
+            [scheme] if scheme == "http" => Expression::Tls.not(),
+            _ => unsaid(),
+        },
+        "not" => match (&directive.block, words.split_first()) {
+            (Some(inner), _) if name == directive.name => set(inner).not(),
+            (_, Some((first, rest))) => one(directive, first, rest).not(),
+            _ => unsaid(),
+        },
+        _ => unsaid(),
+    }
+}
+
+/// Caddy's name for networks that are not public.
+const PRIVATE: [&str; 6] =
+    ["192.168.0.0/16", "172.16.0.0/12", "10.0.0.0/8", "127.0.0.1/8", "fd00::/8", "::1"];
+
+fn fields(directive: &Directive, name: &str, words: &[String]) -> Option<Expression> {
+    let atom = match (name, words) {
+        ("header", [field]) => match field.strip_prefix('!') {
+            Some(field) => {
+                return Some(
+                    Expression::Any(vec![Atom::Header(field.to_owned(), TextIs::Present)], directive.number)
+                        .not(),
+                );
+            }
+            None => Atom::Header(field.clone(), TextIs::Present),
+        },
+        ("header", [field, value]) => Atom::Header(field.clone(), text(value)),
+        ("header_regexp", [.., field, pattern]) => {
+            Atom::Header(field.clone(), TextIs::Pattern(values::expression(pattern, false).ok()?))
+        }
+        ("query", [pair]) => match pair.split_once('=')? {
+            (name, "*") => Atom::Query(name.to_owned(), TextIs::Present),
+            (name, value) => Atom::Query(name.to_owned(), TextIs::Exact(value.to_owned())),
+        },
+        _ => return None,
+    };
+    Some(Expression::Any(vec![atom], directive.number))
+}
+
+/// A value with a `*` at its beginning or end.
+fn text(value: &str) -> TextIs {
+    match (value.strip_prefix('*'), value.strip_suffix('*')) {
+        (Some(""), _) => TextIs::Present,
+        (Some(rest), _) => match rest.strip_suffix('*') {
+            Some(inner) => TextIs::Pattern(format!(".*{}.*", values::escaped(inner))),
+            None => TextIs::Pattern(format!(".*{}", values::escaped(rest))),
+        },
+        (None, Some(prefix)) => TextIs::Prefix(prefix.to_owned()),
+        (None, None) => TextIs::Exact(value.to_owned()),
+    }
+}
+
+/// Whether the case of a path counts here and not in Caddy: expressions ignore it.
+pub(super) fn counts_case(atom: &Atom) -> bool {
+    let has_letters = |path: &str| path.bytes().any(|byte| byte.is_ascii_alphabetic());
+    matches!(atom, Atom::Path(PathIs::Exact(path) | PathIs::Prefix(path)) if has_letters(path))
+}
+
+/// A path with `*`: at the end for what begins so, at the beginning for what ends so, else for a part of a segment.
+pub(super) fn path(word: &str) -> Option<Atom> {
+    let stars = word.matches('*').count();
+    let path = match (word.strip_prefix('*'), word.strip_suffix('*'), stars) {
+        (None, None, 0) => PathIs::exact(word),
+        (None, Some("" | "/"), 1) => PathIs::prefix("/"),
+        (None, Some(prefix), 1) => PathIs::prefix(prefix),
+        (Some(end), None, 1) => PathIs::Pattern(format!("(?i).*{}", values::escaped(end))),
+        (Some(_), Some(_), 2) => {
+            PathIs::Pattern(format!("(?i).*{}.*", values::escaped(word.trim_matches('*'))))
+        }
+        _ => {
+            let parts: Vec<String> = word.split('*').map(values::escaped).collect();
+            PathIs::Pattern(format!("(?i){}", parts.join("[^/]*")))
+        }
+    };
+    (!word.contains('{')).then_some(Atom::Path(path))
+}

@@ -1,0 +1,407 @@
+//! What asks a server, or sends files.
+
+use super::directives::Made;
+use super::{Adapter, format, from, milliseconds};
+use crate::draft::{Origin, Table, Value};
+use crate::rules;
+use crate::sheet::name_of;
+use crate::source::Directive;
+use crate::values::{self, duration};
+
+const HOUR: u64 = 3_600_000;
+const DAY: u64 = 24 * HOUR;
+
+impl<'s> Adapter<'s> {
+    /// `reverse_proxy`.
+    pub(super) fn pass(&mut self, directive: &'s Directive, words: &[String], made: &mut Made<'s>) {
+        let mut table = Table::new("", Vec::new());
+        let mut servers: Vec<(&str, Vec<Origin>)> =
+            words.iter().map(|word| (word.as_str(), from(directive))).collect();
+        for to in directive.inner().iter().filter(|inner| inner.name == "to") {
+            servers.extend(to.words.iter().map(|word| (word.as_str(), from(to))));
+        }
+        let transport = directive.inner().iter().find(|inner| inner.name == "transport");
+        let has_tls = transport
+            .is_some_and(|transport| transport.inner().iter().any(|inner| inner.name.starts_with("tls")));
+        let mut base = String::new();
+        let is_first =
+            directive.inner().iter().any(|inner| inner.name == "lb_policy" && inner.word(0) == "first");
+        for (index, (word, origins)) in servers.into_iter().enumerate() {
+            let Some((url, protocol)) = url(word, has_tls) else {
+                self.sheet.refuse(
+                    directive.number,
+                    &format!("{word} is no address of a server"),
+                    "name the server in `servers`",
+                );
+                continue;
+            };
+            if base.is_empty() {
+                base = name_of(url.split_once("://").map_or(url.as_str(), |(_, host)| host));
+            }
+            let value = match is_first {
+                true => {
+                    let pairs = [
+                        ("url".to_owned(), url.into()),
+                        ("priority".to_owned(), Value::Number(index as u64)),
+                    ];
+                    Value::Table(pairs.into())
+                }
+                false => url.into(),
+            };
+            table.push("servers", value, origins.clone());
+            if protocol == "h2" {
+                table.set("protocol", "h2", origins);
+            }
+        }
+        let why = Origin::Default("the default of Caddy's lb_policy is random");
+        for inner in directive.inner() {
+            self.server_option(inner, &mut table, made);
+        }
+        if table.get("servers").is_none() {
+            let answer = rules::answer(503, None);
+            return self.done(directive, answer, made);
+        }
+        if table.get("balance").is_none() && words.len() > 1 {
+            table.set("balance", "two-choices", vec![why]);
+        }
+        let name = self.sheet.upstream(&base, table);
+        let options = &mut made.outcome.options;
+        options.set("upstream", name, from(directive));
+        if !made.strip.is_empty() {
+            let pattern = format!("{}/(.*)", values::escaped(&made.strip));
+            options.extend("rewrite", ("pattern", pattern.into()), Vec::new());
+            options.extend("rewrite", ("path", "/$1".into()), Vec::new());
+        }
+        made.is_done = true;
+    }
+
+    fn server_option(&mut self, inner: &'s Directive, table: &mut Table, made: &mut Made<'s>) {
+        let origins = from(inner);
+        let word = inner.word(0);
+        let time = |most: u64| milliseconds(word).map(|time| Value::from(duration(time.clamp(10, most))));
+        match inner.name.as_str() {
+            "to" => {}
+            "lb_policy" => self.policy(inner, table),
+            "lb_retries" => match word.parse::<u64>() {
+                Ok(count) => table.extend(
+                    "retry",
+                    ("attempts", Value::Number(count.saturating_add(1).min(16))),
+                    origins,
+                ),
+                Err(_) => self.unread(inner),
+            },
+            "lb_try_duration" => match time(HOUR) {
+                Some(time) => table.extend("retry", ("within", time), origins),
+                None => self.unread(inner),
+            },
+            name if name.starts_with("health_") => self.health(inner, table),
+            "max_fails" => match word.parse::<u64>() {
+                Ok(count @ 1..=1_000_000) => {
+                    table.extend("eject", ("failures_in_a_row", Value::Number(count)), origins);
+                }
+                _ => self.unread(inner),
+            },
+            "fail_duration" => match time(HOUR) {
+                Some(time) => table.extend("eject", ("base", time), origins),
+                None => self.unread(inner),
+            },
+            "header_up" if word.eq_ignore_ascii_case("host") && inner.word(1).contains("upstream") => {
+                table.set("host", "server", origins);
+            }
+            "header_up" => self.up(inner, made),
+            "header_down" => self.field(inner, &inner.words, "response_headers", made),
+            "transport" => self.transport(inner, table, made),
+            "flush_interval" | "request_buffers" | "response_buffers" | "stream_timeout"
+            | "stream_close_delay" | "trusted_proxies" => {
+                self.sheet.needless(inner.number, "bodies are passed on as they come");
+            }
+            _ => {
+                let instead = "see [upstream.NAME] in docs/configuration.md";
+                self.sheet.refuse(inner.number, "an upstream has nothing like it", instead);
+            }
+        }
+    }
+
+    /// `health_…`: active checks.
+    fn health(&mut self, inner: &'s Directive, table: &mut Table) {
+        let origins = from(inner);
+        let word = inner.word(0);
+        let time = |most: u64| milliseconds(word).map(|time| Value::from(duration(time.clamp(10, most))));
+        match inner.name.as_str() {
+            "health_uri" => {
+                table.extend("check", ("type", "http".into()), origins);
+                table.extend("check", ("path", word.into()), Vec::new());
+                if table.inner("check", "interval").is_none() {
+                    table.extend("check", ("interval", "30s".into()), Vec::new());
+                }
+            }
+            "health_interval" | "health_timeout" => match time(HOUR) {
+                Some(time) => {
+                    table.extend("check", ("type", "http".into()), origins);
+                    table.extend(
+                        "check",
+                        (if inner.name == "health_interval" { "interval" } else { "timeout" }, time),
+                        Vec::new(),
+                    );
+                }
+                None => self.unread(inner),
+            },
+            "health_status" => {
+                let status = word.parse::<u64>().map_or_else(|_| Value::from(word), Value::Number);
+                table.extend("check", ("status", status), origins);
+            }
+            "health_port" => match word.parse::<u64>() {
+                Ok(port @ 1..=65_535) => table.extend("check", ("port", Value::Number(port)), origins),
+                _ => self.unread(inner),
+            },
+            _ => {
+                let instead = "see `check` of [upstream.NAME] in docs/configuration.md";
+                self.sheet.refuse(inner.number, "a check has nothing like it", instead);
+            }
+        }
+    }
+
+    fn up(&mut self, inner: &'s Directive, made: &mut Made<'s>) {
+        let name = inner.word(0).trim_start_matches(['+', '-', '>']).to_ascii_lowercase();
+        let by_itself = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port"];
+        if by_itself.contains(&name.as_str()) && inner.word(1).contains('{') {
+            return self.sheet.needless(inner.number, "servers get this field always");
+        }
+        self.field(inner, &inner.words, "request_headers", made);
+    }
+
+    fn policy(&mut self, inner: &'s Directive, table: &mut Table) {
+        let (policy, key) = match (inner.word(0), inner.word(1)) {
+            ("round_robin" | "weighted_round_robin", _) => ("round-robin", None),
+            ("least_conn", _) => ("least-connections", None),
+            ("random" | "random_choose", _) => ("two-choices", None),
+            ("ip_hash" | "client_ip_hash", _) => ("client-address", None),
+            ("uri_hash", _) => ("consistent-hash", Some("path".to_owned())),
+            ("header", name) if !name.is_empty() => ("consistent-hash", Some(format!("header:{name}"))),
+            ("query", name) if !name.is_empty() => ("consistent-hash", Some(format!("query:{name}"))),
+            ("first", _) => ("round-robin", None),
+            ("cookie", name) => {
+                let name = if name.is_empty() { "lb" } else { name };
+                let pairs = [("by".to_owned(), "cookie".into()), ("name".to_owned(), name.into())];
+                table.set("sticky", Value::Table(pairs.into()), from(inner));
+                return self.sheet.differs(
+                    inner.number,
+                    "the cookie has another value: sessions begin anew",
+                    "",
+                );
+            }
+            _ => {
+                let instead = "choose a `balance` of docs/configuration.md";
+                return self.sheet.refuse(inner.number, "servers are not chosen so", instead);
+            }
+        };
+        table.set("balance", policy, from(inner));
+        if let Some(key) = key {
+            table.set("hash_key", key, Vec::new());
+            self.sheet.differs(
+                inner.number,
+                "keys are spread by a consistent hash: to other servers than Caddy",
+                "",
+            );
+        }
+        if inner.word(0) == "weighted_round_robin" {
+            self.sheet.differs(
+                inner.number,
+                "weights stand at the servers",
+                "write `{ url = \"…\", weight = 2 }` in `servers`",
+            );
+        }
+    }
+
+    fn transport(&mut self, transport: &'s Directive, table: &mut Table, made: &mut Made<'s>) {
+        if transport.word(0) != "http" {
+            return self.sheet.refuse(
+                transport.number,
+                "only HTTP is spoken to servers",
+                "put an HTTP server in front of the application",
+            );
+        }
+        self.sheet.needless(transport.number, "its options are those of the upstream");
+        for inner in transport.inner() {
+            let time = milliseconds(inner.word(0)).map(|time| duration(time.min(DAY)));
+            match (inner.name.as_str(), time) {
+                ("tls", _) => self.sheet.needless(inner.number, "servers have https:// URLs"),
+                ("tls_insecure_skip_verify", _) => table.extend("tls", ("verify", false.into()), from(inner)),
+                ("tls_server_name", _) => table.extend("tls", ("name", inner.word(0).into()), from(inner)),
+                ("tls_trusted_ca_certs", _) => table.extend("tls", ("ca", inner.word(0).into()), from(inner)),
+                ("tls_client_auth", _) => {
+                    table.extend("tls", ("cert", inner.word(0).into()), from(inner));
+                    table.extend("tls", ("key", inner.word(1).into()), Vec::new());
+                }
+                ("dial_timeout", Some(time)) => {
+                    self.sheet.once("[timeouts]", "upstream_connect", time, inner.number);
+                }
+                ("response_header_timeout", Some(time)) => {
+                    made.outcome.options.extend(
+                        "timeouts",
+                        ("upstream_first_byte", time.into()),
+                        from(inner),
+                    );
+                }
+                ("read_timeout", Some(time)) => {
+                    made.outcome.options.extend("timeouts", ("upstream_body", time.into()), from(inner));
+                }
+                ("keepalive", Some(time)) => table.extend("pool", ("idle_timeout", time.into()), from(inner)),
+                ("versions", _) if inner.words.iter().any(|word| word == "h2c") || inner.word(0) == "2" => {
+                    table.set("protocol", "h2", from(inner));
+                }
+                (
+                    "versions"
+                    | "compression"
+                    | "write_timeout"
+                    | "write_buffer"
+                    | "read_buffer"
+                    | "max_response_header"
+                    | "keepalive_idle_conns"
+                    | "keepalive_idle_conns_per_host"
+                    | "expect_continue_timeout"
+                    | "dial_fallback_delay",
+                    _,
+                ) => {
+                    self.sheet.needless(inner.number, "it is decided without an option");
+                }
+                _ => self.sheet.refuse(
+                    inner.number,
+                    "an upstream has nothing like it",
+                    "see [upstream.NAME] in docs/configuration.md",
+                ),
+            }
+        }
+    }
+
+    /// `forward_auth`.
+    pub(super) fn question(&mut self, step: &super::directives::Step<'s>, made: &mut Made<'s>) {
+        let directive = step.directive();
+        let inner = |name: &str| directive.inner().iter().find(|inner| inner.name == name);
+        let server = step.words().first().and_then(|word| url(word, false));
+        let (Some((server, _)), Some(uri)) = (server, inner("uri")) else {
+            let instead = "write `forward_auth = { upstream = \"NAME\", path = \"/verify\" }`";
+            self.sheet.refuse(directive.number, "its server or its `uri` is not understood", instead);
+            return self.done(
+                directive,
+                rules::answer(501, Some(("not taken over from caddy\n", "text/plain"))),
+                made,
+            );
+        };
+        let base = name_of(server.split_once("://").map_or(server.as_str(), |(_, host)| host));
+        let mut table = Table::new("", Vec::new());
+        table.set("servers", vec![server], from(directive));
+        let name = self.sheet.upstream(&base, table);
+        let mut origins = from(directive);
+        origins.extend(from(uri));
+        let mut pairs =
+            vec![("upstream".to_owned(), Value::from(name)), ("path".to_owned(), uri.word(0).into())];
+        if let Some(copied) = inner("copy_headers") {
+            let mut names = copied.words.clone();
+            names.extend(copied.inner().iter().map(|inner| inner.name.clone()));
+            let renamed = names.iter().any(|name| name.contains('>'))
+                || copied.inner().iter().any(|inner| !inner.words.is_empty());
+            if renamed {
+                self.sheet.differs(copied.number, "fields keep their names", "");
+            }
+            let names: Vec<String> =
+                names.iter().map(|name| name.split('>').next().unwrap_or_default().to_owned()).collect();
+            pairs.push(("copy_headers".to_owned(), names.into()));
+            origins.extend(from(copied));
+            origins.extend(copied.inner().iter().map(|inner| Origin::Directive(inner.number)));
+        }
+        made.outcome.options.set("forward_auth", Value::Table(pairs), origins);
+    }
+
+    /// `file_server`.
+    pub(super) fn files(&mut self, directive: &'s Directive, words: &[String], made: &mut Made<'s>) {
+        let inner = |name: &str| directive.inner().iter().find(|inner| inner.name == name);
+        let own = inner("root").map(|root| (root, root.word(0)));
+        let outer = made.root.map(|root| (root, root.words.last().map_or("", String::as_str)));
+        let mut origins = from(directive);
+        let root = match own.or(outer) {
+            Some((root, path)) => {
+                origins.extend(from(root));
+                format::template(path).ok().filter(|path| !path.contains('$') && !path.is_empty())
+            }
+            None => Some(".".to_owned()),
+        };
+        let Some(root) = root else {
+            self.sheet.refuse(
+                directive.number,
+                "a folder of files has no variables",
+                "write a [[route]] for each",
+            );
+            return self.done(
+                directive,
+                rules::answer(501, Some(("not taken over from caddy\n", "text/plain"))),
+                made,
+            );
+        };
+        let mut pairs = vec![("root".to_owned(), Value::from(root))];
+        let index = inner("index");
+        let names = index.map_or_else(
+            || vec!["index.html".to_owned(), "index.txt".to_owned()],
+            |index| index.words.clone(),
+        );
+        origins.extend(index.map(|index| Origin::Directive(index.number)));
+        pairs.push(("index".to_owned(), names.into()));
+        if let Some((tried, page)) = &made.fallback {
+            pairs.push(("fallback".to_owned(), page.as_str().into()));
+            origins.extend(from(tried));
+        }
+        if words.iter().any(|word| word == "browse") || inner("browse").is_some() {
+            pairs.push(("listing".to_owned(), true.into()));
+            origins.extend(inner("browse").map(|browse| Origin::Directive(browse.number)));
+        }
+        if let Some(packed) = inner("precompressed") {
+            pairs.push(("precompressed".to_owned(), true.into()));
+            origins.extend(from(packed));
+        }
+        pairs.push(("symlinks".to_owned(), true.into()));
+        for hidden in directive.inner().iter().filter(|inner| inner.name == "hide") {
+            let why = "names that begin with a dot are never sent; others are";
+            self.sheet.differs(
+                hidden.number,
+                why,
+                "move these files elsewhere, or write a [[route]] with `respond`",
+            );
+        }
+        let options = &mut made.outcome.options;
+        options.set("files", Value::Table(pairs), origins);
+        if !made.strip.is_empty() {
+            let pattern = format!("{}/(.*)", values::escaped(&made.strip));
+            options.extend("rewrite", ("pattern", pattern.into()), Vec::new());
+            options.extend("rewrite", ("path", "/$1".into()), Vec::new());
+        }
+        made.is_done = true;
+    }
+}
+
+/// A server as Vanward writes it, and its protocol.
+fn url(word: &str, has_tls: bool) -> Option<(String, &'static str)> {
+    if let Some(path) = word.strip_prefix("unix/") {
+        return path.starts_with('/').then(|| (format!("http+unix:{path}"), "http/1.1"));
+    }
+    let (scheme, rest) = word.split_once("://").unwrap_or((if has_tls { "https" } else { "http" }, word));
+    let (scheme, protocol) = match scheme {
+        "http" if has_tls => ("https", "http/1.1"),
+        "http" | "https" => (scheme, "http/1.1"),
+        "h2c" => ("http", "h2"),
+        _ => return None,
+    };
+    let rest = rest.trim_end_matches('/');
+    let (host, port) = match rest.rsplit_once(':') {
+        Some((host, port)) if !host.ends_with(':') => {
+            (host, Some(port.parse::<u16>().ok().filter(|port| *port > 0)?))
+        }
+        _ => (rest, None),
+    };
+    let host = if host.is_empty() { "127.0.0.1" } else { host };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte);
+    if !host.bytes().all(is_plain) || rest.is_empty() {
+        return None;
+    }
+    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+    Some((format!("{scheme}://{host}{port}"), protocol))
+}

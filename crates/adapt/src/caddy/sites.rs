@@ -1,0 +1,431 @@
+//! Sites: which addresses they have, the listeners and certificates that these need, and their routes.
+
+use super::directives::{Made, sorted};
+use super::matchers::{self, Named};
+use super::{Adapter, from};
+use crate::Kind;
+use crate::draft::{Origin, Table, Value};
+use crate::rules::{self, HostIs, Outcome, Test};
+use crate::sheet::one_or_list;
+use crate::source::Directive;
+
+/// One address of a site.
+#[derive(Debug, Clone, PartialEq)]
+struct Address {
+    host: Option<String>,
+    port: u16,
+    has_tls: bool,
+}
+
+/// A site with its block.
+struct Site<'s> {
+    head: &'s Directive,
+    block: &'s [Directive],
+    addresses: Vec<Address>,
+}
+
+impl<'s> Adapter<'s> {
+    pub(super) fn all(&mut self, tree: &'s [Directive]) {
+        for options in tree.iter().filter(|directive| directive.name == "{") {
+            self.options(options);
+        }
+        let is_site = |directive: &&Directive| {
+            !matches!(directive.name.as_str(), "{" | "import") && !directive.name.starts_with('(')
+        };
+        let has_blocks = tree
+            .iter()
+            .filter(is_site)
+            .any(|directive| directive.block.is_some() && looks_like_address(&directive.name));
+        let mut sites = Vec::new();
+        if has_blocks || tree.iter().filter(is_site).count() == 0 {
+            for head in tree.iter().filter(is_site) {
+                sites.push(self.site(head, head.inner()));
+            }
+        } else if let Some(place) = tree.iter().position(|directive| is_site(&directive)) {
+            // A file with one site needs no braces: the first line has its addresses.
+            sites.push(self.site(&tree[place], &tree[place + 1..]));
+        }
+        let mut made: Vec<(String, Vec<Table>)> = Vec::new();
+        for site in &sites {
+            self.routes(site, &mut made);
+        }
+        let needs_names = made.iter().any(|(address, _)| *address != made[0].0)
+            || self.sheet.listeners.iter().any(|listener| listener.get("redirect_to_https").is_some());
+        for (address, tables) in made {
+            for mut table in tables {
+                if needs_names {
+                    table.set_first("listener", address.as_str());
+                }
+                self.sheet.routes.push(table);
+            }
+        }
+    }
+
+    fn site(&mut self, head: &'s Directive, block: &'s [Directive]) -> Site<'s> {
+        let words = std::iter::once(&head.name).chain(&head.words);
+        let mut addresses = Vec::new();
+        for word in words.map(|word| word.trim_end_matches(',')).filter(|word| !word.is_empty()) {
+            match self.address(word) {
+                Ok(address) => addresses.push(address),
+                Err(why) => self.sheet.refuse(
+                    head.number,
+                    &format!("{word}: {why}"),
+                    "write a [[listen]] and a `host` for it",
+                ),
+            }
+        }
+        Site { head, block, addresses }
+    }
+
+    fn address(&self, word: &str) -> Result<Address, &'static str> {
+        let (scheme, rest) =
+            word.split_once("://").map_or((None, word), |(scheme, rest)| (Some(scheme), rest));
+        if rest.contains('/') {
+            return Err("a site for a path is a route");
+        }
+        if rest.contains(['{', '$']) {
+            return Err("an address has no variables here");
+        }
+        let (host, port) = match rest.rsplit_once(':') {
+            Some((host, port)) if !host.ends_with(':') => {
+                (host, Some(port.parse::<u16>().map_err(|_| "it has no port")?))
+            }
+            _ => (rest, None),
+        };
+        let has_tls = match (scheme, port) {
+            (Some("http"), _) => false,
+            (Some("https"), _) => true,
+            (Some(_), _) => return Err("its scheme is unknown"),
+            (None, Some(port)) => port != self.ports.0 && !host.is_empty() && self.has_automatic_tls,
+            (None, None) => self.has_automatic_tls,
+        };
+        let port = port.unwrap_or(if has_tls { self.ports.1 } else { self.ports.0 });
+        let host = match host {
+            "" | "*" => None,
+            host => Some(HostIs::named(host.trim_matches(['[', ']'])).ok_or("it is no host")?.written()),
+        };
+        Ok(Address { host, port, has_tls })
+    }
+
+    /// The routes of a site, once for each of its listeners.
+    fn routes(&mut self, site: &Site<'s>, made: &mut Vec<(String, Vec<Table>)>) {
+        self.check_block(site.block);
+        let binds: Vec<&Directive> = site.block.iter().filter(|directive| directive.name == "bind").collect();
+        let hosts: Vec<&str> = binds.iter().flat_map(|bind| bind.words.iter().map(String::as_str)).collect();
+        let hosts = if hosts.is_empty() { vec!["*"] } else { hosts };
+        let mut listeners: Vec<(String, bool, Vec<String>)> = Vec::new();
+        for address in &site.addresses {
+            for host in &hosts {
+                let bare = host.trim_matches(['[', ']']);
+                let written = match bare.parse::<std::net::IpAddr>() {
+                    Ok(std::net::IpAddr::V6(_)) => format!("[{bare}]:{}", address.port),
+                    Ok(_) => format!("{bare}:{}", address.port),
+                    Err(_) if *host == "*" => format!("*:{}", address.port),
+                    Err(_) => {
+                        self.sheet.refuse(
+                            site.head.number,
+                            "it is bound to a name",
+                            "write a [[listen]] with the address",
+                        );
+                        continue;
+                    }
+                };
+                let names = address.host.clone();
+                match listeners.iter_mut().find(|(known, ..)| *known == written) {
+                    Some((.., known)) => known.extend(names),
+                    None => listeners.push((written, address.has_tls, names.into_iter().collect())),
+                }
+            }
+        }
+        for (address, has_tls, names) in listeners {
+            self.listener(site.head, site.block, &address, has_tls, &binds);
+            let tables = self.routes_at(site, has_tls);
+            let named = |mut table: Table| {
+                if !names.is_empty() {
+                    table.set_first("host", one_or_list(&names));
+                }
+                table
+            };
+            made.push((address, tables.into_iter().map(named).collect()));
+        }
+    }
+
+    fn routes_at(&mut self, site: &Site<'s>, has_tls: bool) -> Vec<Table> {
+        let named = matchers::named(site.block, &Named::new());
+        let mut tests: Vec<Test> = Vec::new();
+        gather(site.block, &named, &mut tests);
+        for test in &tests {
+            for origin in &test.from {
+                let Origin::Directive(number) = origin else { continue };
+                self.met.insert(*number);
+                if matchers::counts_case(&test.atom) {
+                    let instead = "where a rule has to refuse any case, write `path = \"~ (?i)/path(/.*)?\"`";
+                    self.sheet.differs(*number, "the case of paths counts", instead);
+                }
+            }
+        }
+        for (number, why) in rules::segments(&tests) {
+            self.sheet.differs(number, &why, rules::SEGMENTS_INSTEAD);
+        }
+        let steps = sorted(site.block, &named);
+        let found = rules::routes(&tests, &mut |holds| {
+            let outcome = Outcome { from: from(site.head), options: Table::default() };
+            let mut made =
+                Made { outcome, root: None, fallback: None, strip: String::new(), has_tls, is_done: false };
+            self.go(&steps, &named, holds, &mut made);
+            if !made.is_done {
+                let why = Origin::Default("nothing answers: Caddy sends an empty page");
+                made.outcome.options.set("respond", rules::answer(200, None), vec![why]);
+            }
+            made.outcome
+        });
+        for origin in found.unsaid.into_iter().chain(found.dropped) {
+            if let Origin::Directive(number) = origin {
+                let why = "a request that meets this and another expression gets what the first of them says";
+                self.sheet.differs(number, why, "write a [[route]] for what meets both");
+            }
+        }
+        found.tables
+    }
+
+    fn listener(
+        &mut self,
+        head: &'s Directive,
+        block: &'s [Directive],
+        address: &str,
+        has_tls: bool,
+        binds: &[&Directive],
+    ) {
+        let mut origins = from(head);
+        origins.extend(binds.iter().map(|bind| Origin::Directive(bind.number)));
+        let wanted = Value::from(address);
+        let place = self.sheet.listeners.iter().position(|listener| listener.get("address") == Some(&wanted));
+        let place = place.unwrap_or_else(|| {
+            let mut table = Table::new("[[listen]]", Vec::new());
+            table.set("address", address, Vec::new());
+            self.sheet.listeners.push(table);
+            self.sheet.listeners.len() - 1
+        });
+        for origin in origins.clone() {
+            self.sheet.listeners[place].cite("address", origin);
+        }
+        if has_tls {
+            self.certificates(head, block, place);
+            let plain =
+                format!("{}:{}", address.rsplit_once(':').map_or("*", |(host, _)| host), self.ports.0);
+            let wanted = Value::from(plain.as_str());
+            let is_there =
+                self.sheet.listeners.iter().any(|listener| listener.get("address") == Some(&wanted));
+            if !is_there && self.has_automatic_tls {
+                let mut table = Table::new("[[listen]]", Vec::new());
+                table.set("address", plain, origins);
+                table.set("redirect_to_https", true, vec![Origin::Default("automatic HTTPS")]);
+                self.sheet.listeners.push(table);
+            }
+        }
+    }
+
+    fn certificates(&mut self, head: &'s Directive, block: &'s [Directive], place: usize) {
+        let tls = block.iter().find(|directive| directive.name == "tls");
+        let listener = &mut self.sheet.listeners[place];
+        let known = listener.inner("tls", "certificates").cloned();
+        match tls.map(|tls| (tls, tls.words.as_slice())) {
+            Some((tls, [cert, key])) => {
+                let pair =
+                    [("cert".to_owned(), cert.as_str().into()), ("key".to_owned(), key.as_str().into())];
+                let mut list = match known {
+                    Some(Value::List(known)) => known,
+                    Some(_) => {
+                        let why = "a listener has certificates of its own or automatic ones";
+                        return self.sheet.refuse(tls.number, why, "give the sites addresses of their own");
+                    }
+                    None => Vec::new(),
+                };
+                let pair = Value::Table(pair.into());
+                if !list.contains(&pair) {
+                    list.push(pair);
+                }
+                listener.extend("tls", ("certificates", Value::List(list)), from(tls));
+            }
+            Some((tls, [word])) if word == "internal" => {
+                listener.extend("tls", ("self_signed", true.into()), from(tls));
+                let why = "the certificate is new at each start, and signed by no CA";
+                self.sheet.differs(
+                    tls.number,
+                    why,
+                    "name one that a CA of yours has signed in `certificates`",
+                );
+            }
+            found => {
+                let mut origins = from(head);
+                if let Some((tls, words)) = found {
+                    origins.extend(from(tls));
+                    if let [mail] = words {
+                        self.sheet.once("[acme]", "contact", mail.as_str(), tls.number);
+                    }
+                }
+                let listener = &mut self.sheet.listeners[place];
+                match known {
+                    Some(Value::List(_)) => {
+                        let why = "a listener has certificates of its own or automatic ones";
+                        self.sheet.refuse(head.number, why, "give the sites addresses of their own");
+                    }
+                    Some(_) => {}
+                    None => listener.extend("tls", ("certificates", "auto".into()), origins),
+                }
+            }
+        }
+        for inner in tls.iter().flat_map(|tls| tls.inner()) {
+            self.tls_option(inner, place);
+        }
+    }
+
+    fn tls_option(&mut self, inner: &'s Directive, place: usize) {
+        let listener = &mut self.sheet.listeners[place];
+        match (inner.name.as_str(), inner.word(0)) {
+            ("protocols", version) => {
+                let version = if version.ends_with("1.3") { "1.3" } else { "1.2" };
+                listener.extend("tls", ("min_version", version.into()), from(inner));
+            }
+            ("client_auth", _) => {
+                let word = |name: &str| inner.inner().iter().find(|option| option.name == name);
+                let ca = word("trusted_ca_cert_file").or_else(|| word("trust_pool"));
+                let Some(ca) = ca.filter(|ca| ca.name == "trusted_ca_cert_file") else {
+                    let instead = "write `client_certificates = { mode = \"required\", ca = \"FILE\" }`";
+                    return self.sheet.refuse(inner.number, "its CA is not a file", instead);
+                };
+                let mode = word("mode").map_or("require_and_verify", |mode| mode.word(0));
+                let mode = if mode == "require_and_verify" { "required" } else { "optional" };
+                let pairs = [("mode".to_owned(), mode.into()), ("ca".to_owned(), ca.word(0).into())];
+                let mut origins = from(inner);
+                origins.extend(inner.inner().iter().map(|option| Origin::Directive(option.number)));
+                listener.extend("tls", ("client_certificates", Value::Table(pairs.into())), origins);
+            }
+            ("ciphers" | "curves" | "alpn", _) => {
+                self.sheet.needless(inner.number, "what is offered is safe today");
+            }
+            _ => self.sheet.refuse(
+                inner.number,
+                "certificates have options of their own",
+                "see [acme] and [listen.tls]: docs/certificates.md",
+            ),
+        }
+    }
+
+    /// The options of all sites.
+    fn options(&mut self, options: &'s Directive) {
+        self.sheet.needless(options.number, "its options stand at the top of vanward.toml");
+        for option in options.inner() {
+            let word = option.word(0);
+            match option.name.as_str() {
+                "http_port" | "https_port" => match word.parse::<u16>() {
+                    Ok(port) => {
+                        let place =
+                            if option.name == "http_port" { &mut self.ports.0 } else { &mut self.ports.1 };
+                        *place = port;
+                        self.sheet.needless(option.number, "it is in the addresses of listeners");
+                    }
+                    Err(_) => self.unread(option),
+                },
+                "auto_https" if word == "off" => {
+                    self.has_automatic_tls = false;
+                    self.sheet.needless(option.number, "listeners have `tls` where it is said");
+                }
+                "email" => self.sheet.once("[acme]", "contact", word, option.number),
+                "acme_ca" => self.sheet.once("[acme]", "directory", word, option.number),
+                "grace_period" | "shutdown_delay" => match super::milliseconds(word) {
+                    Some(time) => self.sheet.once(
+                        "[timeouts]",
+                        "drain",
+                        crate::values::duration(time.min(86_400_000)),
+                        option.number,
+                    ),
+                    None => self.unread(option),
+                },
+                "servers" => option.inner().iter().for_each(|inner| self.option_of_servers(inner)),
+                "log" => self.log(option),
+                _ => {}
+            }
+        }
+    }
+
+    fn option_of_servers(&mut self, option: &'s Directive) {
+        if option.name == "trusted_proxies" && option.word(0) == "static" {
+            for word in option.words.iter().skip(1) {
+                let networks = if word == "private_ranges" {
+                    ["192.168.0.0/16", "172.16.0.0/12", "10.0.0.0/8", "127.0.0.1/8", "fd00::/8", "::1"]
+                        .to_vec()
+                } else {
+                    vec![word.as_str()]
+                };
+                for network in networks.into_iter().filter(|network| crate::values::is_network(network)) {
+                    self.sheet.top.push("trusted_proxies", network.into(), from(option));
+                }
+            }
+        }
+        for inner in option.inner().iter().filter(|_| option.name == "timeouts") {
+            let key = match inner.name.as_str() {
+                "read_header" => "client_header",
+                "read_body" => "client_body",
+                "write" => "client_write",
+                "idle" => "keep_alive",
+                _ => continue,
+            };
+            match super::milliseconds(inner.word(0)) {
+                Some(time) => self.sheet.once(
+                    "[timeouts]",
+                    key,
+                    crate::values::duration(time.min(86_400_000)),
+                    inner.number,
+                ),
+                None => self.unread(inner),
+            }
+        }
+    }
+
+    pub(super) fn log(&mut self, log: &'s Directive) {
+        let option = |name: &str| log.inner().iter().find(|inner| inner.name == name);
+        let output = option("output");
+        let target = match output.map(|output| (output.word(0), output.word(1))) {
+            None | Some(("stderr" | "stdout", _)) => "stdout".to_owned(),
+            Some(("file", path)) if path.contains('/') => path.to_owned(),
+            Some(("file", path)) => format!("./{path}"),
+            Some(_) => {
+                let instead = "`target` of [log] names receivers: docs/logging.md";
+                return self.sheet.refuse(log.number, "this target is written in another way", instead);
+            }
+        };
+        self.sheet.once("[log]", "target", target, log.number);
+        let format = option("format").map_or("json", |format| format.word(0));
+        let format = if format == "console" { "extended" } else { "json" };
+        self.sheet.table("[log]").set("format", format, from(log));
+        for inner in log.inner() {
+            self.sheet.note(
+                inner.number,
+                Kind::Differs,
+                "the fields of a line have other names",
+                "docs/logging.md lists them",
+            );
+        }
+    }
+}
+
+fn looks_like_address(name: &str) -> bool {
+    name.contains(['.', ':']) || matches!(name.trim_end_matches(','), "localhost" | "*")
+}
+
+/// The conditions of all directives of a block, and of the blocks within.
+fn gather(block: &[Directive], named: &Named<'_>, tests: &mut Vec<Test>) {
+    for directive in block {
+        if directive.name.starts_with('@') {
+            continue;
+        }
+        if let (Some(expression), _) = matchers::of(directive, named) {
+            expression.tests(tests);
+        }
+        if super::directives::has_directives(&directive.name) {
+            let named = matchers::named(directive.inner(), named);
+            gather(directive.inner(), &named, tests);
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! The text of a Caddyfile: tokens, blocks, snippets, imports.
+
+use std::collections::BTreeMap;
+
+use mistake::{Mistake, Places};
+
+use crate::Include;
+use crate::source::{Directive, Source, joined};
+
+const BLOCKS_DEEP_MAX: usize = 32;
+const IMPORTS_DEEP_MAX: usize = 16;
+const FILES_MAX: usize = 1000;
+const DIRECTIVES_MAX: usize = 100_000;
+
+/// A token with its place.
+#[derive(Debug, Clone)]
+struct Token {
+    text: String,
+    line: usize,
+    at: usize,
+    /// A brace in quotes opens nothing.
+    is_quoted: bool,
+    file: usize,
+}
+
+/// The blocks of a file and what it imports, and where each directive was.
+pub(crate) fn read(
+    text: &str,
+    file: &str,
+    include: Include<'_>,
+) -> Result<(Vec<Directive>, Source), Box<Mistake>> {
+    let mut reader = Reader { source: Source::of(file), snippets: BTreeMap::new() };
+    let places = Places::new(text, file);
+    let tokens = tokens(text, 0, &places)?;
+    let mut at = 0;
+    let end = End { places: &places, length: text.len() };
+    let tree = reader.block(&tokens, &mut at, 0, 0, &end, include)?;
+    if let Some(token) = tokens.get(at) {
+        return Err(end.wrong(Some(token), "a } without its {", "a directive"));
+    }
+    Ok((tree, reader.source))
+}
+
+/// What mistakes are made of.
+struct End<'t> {
+    places: &'t Places<'t>,
+    length: usize,
+}
+
+impl End<'_> {
+    fn wrong(&self, token: Option<&Token>, what: &str, expected: &str) -> Box<Mistake> {
+        let range = match token {
+            Some(token) if token.file == 0 => token.at..(token.at + token.text.len().max(1)).min(self.length),
+            _ => self.length..self.length,
+        };
+        let is_cut = self.places.text(&range).is_none();
+        let range = if is_cut { range.start..range.start } else { range };
+        Box::new(self.places.mistake(&range, what).expecting(expected))
+    }
+}
+
+struct Reader {
+    source: Source,
+    snippets: BTreeMap<String, Vec<Token>>,
+}
+
+impl Reader {
+    /// The directives up to the end of a block or of the tokens.
+    fn block(
+        &mut self,
+        tokens: &[Token],
+        at: &mut usize,
+        depth: usize,
+        imports: usize,
+        end: &End<'_>,
+        include: Include<'_>,
+    ) -> Result<Vec<Directive>, Box<Mistake>> {
+        let mut list = Vec::new();
+        while let Some(first) = tokens.get(*at) {
+            if is_brace(first, "}") {
+                return Ok(list);
+            }
+            let start = *at;
+            let words = line(tokens, at);
+            let opens = words.last().is_some_and(|word| is_brace(word, "{"));
+            let name = if opens && words.len() == 1 { "{".to_owned() } else { first.text.clone() };
+            // What a comma ends goes on in the next line: addresses of a site.
+            let count = if opens { words.len() - 1 } else { words.len() };
+            let texts: Vec<String> = words[..count].iter().skip(1).map(|word| word.text.clone()).collect();
+            if self.source.places.len() >= DIRECTIVES_MAX {
+                return Err(end.wrong(
+                    Some(first),
+                    "there are more than 100000 directives",
+                    "a smaller file",
+                ));
+            }
+            let number = self.source.add(first.file, first.line, &name, &joined(&name, &texts));
+            let mut block = None;
+            if opens {
+                if depth >= BLOCKS_DEEP_MAX {
+                    return Err(end.wrong(
+                        Some(first),
+                        "blocks are nested more than 32 deep",
+                        "fewer of them",
+                    ));
+                }
+                let body = *at;
+                // A snippet is read where it is imported.
+                if depth == 0 && name.starts_with('(') {
+                    skip(tokens, at);
+                    self.snippets
+                        .insert(name.trim_matches(['(', ')']).to_owned(), tokens[body..*at].to_vec());
+                } else {
+                    block = Some(self.block(tokens, at, depth + 1, imports, end, include)?);
+                }
+                if tokens.get(*at).is_none() {
+                    return Err(end.wrong(
+                        tokens.get(start),
+                        "this block has no end",
+                        "a } behind its last directive",
+                    ));
+                }
+                *at += 1;
+            }
+            let directive = Directive { number, name, words: texts, block };
+            if directive.name == "import" && directive.block.is_none() {
+                let more = self.imported(&directive, first, depth, imports, end, include)?;
+                list.push(directive);
+                list.extend(more);
+            } else {
+                list.push(directive);
+            }
+        }
+        Ok(list)
+    }
+
+    /// A snippet, or files.
+    fn imported(
+        &mut self,
+        directive: &Directive,
+        token: &Token,
+        depth: usize,
+        imports: usize,
+        end: &End<'_>,
+        include: Include<'_>,
+    ) -> Result<Vec<Directive>, Box<Mistake>> {
+        if imports >= IMPORTS_DEEP_MAX {
+            return Err(end.wrong(Some(token), "imports are nested more than 16 deep", "no circle"));
+        }
+        let mut all = Vec::new();
+        if let Some(snippet) = self.snippets.get(directive.word(0)) {
+            let tokens: Vec<Token> =
+                snippet.iter().map(|token| with_arguments(token, &directive.words)).collect();
+            let mut at = 0;
+            all.extend(self.block(&tokens, &mut at, depth, imports + 1, end, include)?);
+            return Ok(all);
+        }
+        let files = match include(directive.word(0)) {
+            Ok(files) => files,
+            Err(why) => {
+                self.source.unread.push((directive.number, why));
+                return Ok(all);
+            }
+        };
+        for (name, text) in files {
+            if self.source.files.len() >= FILES_MAX {
+                return Err(end.wrong(Some(token), "there are more than 1000 files", "fewer of them"));
+            }
+            self.source.files.push(name.clone());
+            let places = Places::new(&text, &name);
+            let tokens = tokens(&text, self.source.files.len() - 1, &places)?;
+            let mut at = 0;
+            all.extend(self.block(&tokens, &mut at, depth, imports + 1, end, include)?);
+        }
+        Ok(all)
+    }
+}
+
+/// The tokens of a line; the addresses of a site go on behind a comma.
+fn line<'t>(tokens: &'t [Token], at: &mut usize) -> Vec<&'t Token> {
+    let mut words: Vec<&Token> = Vec::new();
+    while let Some(token) = tokens.get(*at) {
+        let goes_on = words.last().is_none_or(|last| last.line == token.line || last.text.ends_with(','));
+        if !goes_on || (is_brace(token, "}") && !words.is_empty()) {
+            break;
+        }
+        words.push(token);
+        *at += 1;
+        if is_brace(token, "{") {
+            break;
+        }
+    }
+    words
+}
+
+/// Goes to the end of a block.
+fn skip(tokens: &[Token], at: &mut usize) {
+    let mut depth = 1;
+    while let Some(token) = tokens.get(*at) {
+        match token {
+            token if is_brace(token, "{") => depth += 1,
+            token if is_brace(token, "}") => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return;
+        }
+        *at += 1;
+    }
+}
+
+fn is_brace(token: &Token, brace: &str) -> bool {
+    token.text == brace && !token.is_quoted
+}
+
+/// `{args[0]}` and `{args.0}` as what an import says.
+fn with_arguments(token: &Token, words: &[String]) -> Token {
+    let mut token = token.clone();
+    if token.text.contains("{args") {
+        for (index, word) in words.iter().skip(1).enumerate().take(20) {
+            token.text = token
+                .text
+                .replace(&format!("{{args[{index}]}}"), word)
+                .replace(&format!("{{args.{index}}}"), word);
+        }
+    }
+    token
+}
+
+fn tokens(text: &str, file: usize, places: &Places<'_>) -> Result<Vec<Token>, Box<Mistake>> {
+    let mut tokens = Vec::new();
+    let mut line = 1;
+    let mut letters = text.char_indices().peekable();
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '\n' => line += 1,
+            letter if letter.is_whitespace() => {}
+            '#' => while letters.next_if(|(_, next)| *next != '\n').is_some() {},
+            '\\' if letters.next_if(|(_, next)| *next == '\n').is_some() => {}
+            '"' | '`' => {
+                let begun = line;
+                let mut word = String::new();
+                loop {
+                    match letters.next() {
+                        Some((_, end)) if end == letter => break,
+                        Some((_, '\\'))
+                            if letter == '"' && letters.next_if(|(_, next)| *next == '"').is_some() =>
+                        {
+                            word.push('"');
+                        }
+                        Some((_, inner)) => {
+                            line += usize::from(inner == '\n');
+                            word.push(inner);
+                        }
+                        None => {
+                            let mistake = places.mistake(&(at..at + 1), "this text has no closing quote");
+                            return Err(Box::new(mistake.expecting("a quote at its end")));
+                        }
+                    }
+                }
+                tokens.push(Token { text: word, line: begun, at, is_quoted: true, file });
+            }
+            first => {
+                let mut word = String::from(first);
+                while let Some((_, next)) = letters.next_if(|(_, next)| !next.is_whitespace()) {
+                    word.push(next);
+                }
+                tokens.push(Token { text: word, line, at, is_quoted: false, file });
+            }
+        }
+    }
+    Ok(tokens)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(text: &str) -> String {
+        fn shown(list: &[Directive]) -> String {
+            let one = |directive: &Directive| {
+                let inner =
+                    directive.block.as_ref().map(|block| format!("[{}]", shown(block))).unwrap_or_default();
+                format!("{} {}{inner}", directive.name, directive.words.join(",")).trim().to_owned()
+            };
+            list.iter().map(one).collect::<Vec<_>>().join("; ")
+        }
+        shown(
+            &read(text, "C", &mut |_: &str| Ok(vec![("m".to_owned(), "more here".to_owned())]))
+                .expect("it is read")
+                .0,
+        )
+    }
+
+    #[test]
+    fn blocks_snippets_and_imports_are_read() {
+        let cases = [
+            ("a.b {\n respond \"x y\" 200\n}", "a.b [respond x y,200]"),
+            ("a.b,\nc.d {\n log\n}", "a.b, c.d[log]"),
+            ("{\n admin off\n}\n:80\nlog # all", "{ [admin off]; :80; log"),
+            ("(s) {\n header X {args[0]}\n}\na {\n import s 1\n}", "(s); a [import s,1; header X,1]"),
+            ("a {\n import *.c\n}", "a [import *.c; more here]"),
+            ("a {\n respond `{ }` \\\n 201\n}", "a [respond { },201]"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(tree(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn wrong_syntax_has_its_place() {
+        let said = |text: &str| {
+            read(text, "C", &mut |_: &str| Ok(vec![("m".to_owned(), "import m".to_owned())]))
+                .expect_err(text)
+                .to_string()
+        };
+        assert!(said("a {\n log").starts_with("C:1:1: this block has no end"), "{}", said("a {\n log"));
+        assert!(said("}").starts_with("C:1:1: a } without its {"));
+        assert!(said("a \"b").starts_with("C:1:3: this text has no closing quote"));
+        assert!(said("import m").contains("16 deep"));
+    }
+}

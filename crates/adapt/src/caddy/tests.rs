@@ -1,0 +1,187 @@
+//! Whole configurations: what is written, what is said, and that nothing is lost.
+
+use super::*;
+use crate::told::{filled, lost, options, routes, valid};
+
+/// Configurations in the manner of tutorials and projects.
+const SAMPLES: [&str; 8] = [
+    include_str!("../../samples/caddy/01-reverse-proxy.Caddyfile"),
+    include_str!("../../samples/caddy/02-automatic-https.Caddyfile"),
+    include_str!("../../samples/caddy/03-static-site.Caddyfile"),
+    include_str!("../../samples/caddy/04-spa-api.Caddyfile"),
+    include_str!("../../samples/caddy/05-matchers.Caddyfile"),
+    include_str!("../../samples/caddy/06-hosts.Caddyfile"),
+    include_str!("../../samples/caddy/07-auth.Caddyfile"),
+    include_str!("../../samples/caddy/08-rewrites.Caddyfile"),
+];
+
+fn nothing(_: &str) -> Result<Vec<(String, String)>, String> {
+    Err("there is none".to_owned())
+}
+
+#[track_caller]
+fn checked(text: &str) -> Adapted {
+    let adapted = adapt(text, "C", &mut nothing).unwrap_or_else(|mistake| panic!("{mistake}"));
+    valid(&adapted);
+    let (_, source) = syntax::read(text, "C", &mut nothing).expect("it was read");
+    assert_eq!(lost(&source, &adapted), Vec::<String>::new(), "{}", adapted.toml);
+    adapted
+}
+
+#[test]
+fn samples_are_valid_and_whole() {
+    for text in SAMPLES {
+        checked(&filled(text));
+    }
+}
+
+#[test]
+fn directives_are_gone_through_in_the_order_of_caddy() {
+    let a = "upstream = \"127.0.0.1-1\"";
+    let cases: [(&str, &[&str]); 8] = [
+        // `respond` comes before `reverse_proxy`, wherever it stands.
+        ("reverse_proxy :1\n respond /x 404", &["path = \"= /x\"; respond = { status = 404 }", a]),
+        ("respond 204\n reverse_proxy :1", &["respond = { status = 204 }"]),
+        (
+            "redir /a /b\n respond /a 404\n reverse_proxy :1",
+            &["path = \"= /a\"; redirect = { to = \"/b\", status = 302 }", a],
+        ),
+        // Of one name the longer path comes first.
+        (
+            "respond /a/* 1xx 201\n respond /a/b/* 202\n reverse_proxy :1",
+            &[
+                "path = \"= /a/b\"; respond = { status = 201, body = \"1xx\", content_type = \"text/plain; charset=utf-8\" }",
+                "path = \"= /a\"; upstream = \"127.0.0.1-1\"",
+                "path = \"/a/b\"; respond = { status = 202 }",
+                "path = \"/a\"; respond = { status = 201, body = \"1xx\", content_type = \"text/plain; charset=utf-8\" }",
+                a,
+            ],
+        ),
+        // One handle of several.
+        (
+            "handle /a {\n respond 201\n }\n handle {\n reverse_proxy :1\n }",
+            &["path = \"= /a\"; respond = { status = 201 }", a],
+        ),
+        // A set: all have to hold. What nothing answers is an empty page.
+        (
+            "@m {\n method POST\n header X-A\n }\n respond @m 201",
+            &[
+                "methods = \"POST\"; headers = { X-A = true }; respond = { status = 201 }",
+                "respond = { status = 200 }",
+            ],
+        ),
+        (
+            "@m not path /a\n respond @m 201\n reverse_proxy :1",
+            &["path = \"= /a\"; upstream = \"127.0.0.1-1\"", "respond = { status = 201 }"],
+        ),
+        // `route` keeps the order of the file.
+        ("route {\n reverse_proxy :1\n respond 404\n }", &[a]),
+    ];
+    for (lines, expected) in cases {
+        assert_eq!(routes(&checked(&format!(":80 {{\n {lines}\n}}\n"))), expected, "{lines}");
+    }
+}
+
+#[test]
+fn directives_become_options() {
+    let cases = [
+        (
+            "encode zstd gzip\n reverse_proxy :1",
+            "compress = { codings = [\"zstd\", \"gzip\"], min_size = \"512\" }",
+        ),
+        ("header -Server\n reverse_proxy :1", "response_headers = { remove = [\"Server\"] }"),
+        (
+            "header {\n X-A {host}\n ?X-B 1\n }\n reverse_proxy :1",
+            "response_headers = { set = { X-A = \"$host\" }, default = { X-B = \"1\" } }",
+        ),
+        ("handle_path /a/* {\n reverse_proxy :1\n }", "rewrite = { pattern = \"/a/(.*)\", path = \"/$1\" }"),
+        ("request_body {\n max_size 1MB\n }\n reverse_proxy :1", "limits = { body_bytes = \"1000000\" }"),
+        (
+            "root * /srv\n file_server browse",
+            "files = { root = \"/srv\", index = [\"index.html\", \"index.txt\"], listing = true, symlinks = true }",
+        ),
+        (
+            "forward_auth :2 {\n uri /v\n copy_headers X-U\n }\n reverse_proxy :1",
+            "forward_auth = { upstream = \"127.0.0.1-2\", path = \"/v\", copy_headers = [\"X-U\"] }",
+        ),
+        ("reverse_proxy :1 :2 {\n lb_policy uri_hash\n }", "hash_key = \"path\""),
+        ("reverse_proxy h2c://a:1", "protocol = \"h2\""),
+        (
+            "php_fastcgi :1",
+            "respond = { status = 501, body = \"not taken over from caddy\\n\", content_type = \"text/plain\" }",
+        ),
+    ];
+    for (lines, option) in cases {
+        let written = options(&checked(&format!(":80 {{\n {lines}\n}}\n")));
+        assert!(written.iter().any(|line| line == option), "{lines}: {written:#?}");
+    }
+}
+
+#[test]
+fn a_site_with_a_name_has_certificates_and_redirects() {
+    let written = options(&checked("example.com\nrespond hi\n")).join("\n");
+    let expected = "[[listen]]\naddress = \"*:443\"\ntls = { certificates = \"auto\" }\n[[listen]]\naddress = \"*:80\"\nredirect_to_https = true";
+    assert!(written.starts_with(expected), "{written}");
+    assert!(
+        written.contains("listener = \"*:443\"\nhost = \"example.com\"")
+            || written.contains("host = \"example.com\""),
+        "{written}"
+    );
+}
+
+/// Words that make configurations which mean something.
+fn word() -> impl proptest::strategy::Strategy<Value = String> {
+    use proptest::prelude::*;
+    let words = [
+        "a.b {\n",
+        ":80 {\n",
+        "{\n",
+        "}\n",
+        "}\n",
+        "}\n",
+        "respond /a* \"x\" 200\n",
+        "reverse_proxy :1\n",
+        "reverse_proxy @m a:1 {\n",
+        "@m path /a /b/*\n",
+        "@m {\n",
+        "method POST\n",
+        "header X-A *b\n",
+        "not path /x\n",
+        "handle /a/* {\n",
+        "handle_path /b/* {\n",
+        "route {\n",
+        "root * /srv\n",
+        "file_server\n",
+        "redir /old {uri} permanent\n",
+        "header -Server\n",
+        "encode gzip\n",
+        "(s) {\n",
+        "import s\n",
+        "tls internal\n",
+        "log\n",
+        "basic_auth {\n",
+        "a $2y$x\n",
+        "lb_policy first\n",
+        "\"",
+        "`",
+        "#",
+        "{host}",
+        "import *\n",
+        "rewrite /a{uri}\n",
+    ];
+    prop_oneof![12 => proptest::sample::select(words.to_vec()).prop_map(str::to_owned), 1 => any::<String>()]
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_read_or_refused_and_nothing_is_lost(words in proptest::collection::vec(word(), 0..40)) {
+        let text = words.concat();
+        if let Ok(adapted) = adapt(&text, "C", &mut nothing) {
+            let (_, source) = syntax::read(&text, "C", &mut nothing).expect("it was read");
+            proptest::prop_assert_eq!(lost(&source, &adapted), Vec::<String>::new());
+            let parsed = config::examine(&adapted.toml, "v.toml");
+            let syntax = parsed.mistakes.iter().find(|mistake| mistake.message.contains("TOML") || mistake.message.contains("closing"));
+            proptest::prop_assert!(syntax.is_none(), "{:?}\n{}", syntax, adapted.toml);
+        }
+    }
+}
