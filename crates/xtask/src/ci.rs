@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 
 use crate::scratch::Scratch;
 use crate::step::{self, Steps};
@@ -49,10 +49,19 @@ const INVALID_RUN: i32 = 98;
 pub(crate) fn run(arguments: &Args) -> Result<(), String> {
     let workspace = Workspace::find()?;
     let mut steps = Steps::default();
+    let is_wanted = |step: Step| arguments.only.is_empty() || arguments.only.contains(&step);
+    let mut release = None;
     for &step in <Step as clap::ValueEnum>::value_variants() {
-        if arguments.only.is_empty() || arguments.only.contains(&step) {
-            step.run(&workspace, &mut steps).map_err(|problem| format!("{problem}\n{}", again(step)))?;
+        if !is_wanted(step) {
+            continue;
         }
+        if step == Step::Clippy && is_wanted(Step::Demo) {
+            release = Some(Release::begin(&workspace.root)?);
+        }
+        if step == Step::Strangers || step == Step::Demo {
+            release.take().map_or(Ok(()), |release: Release| release.finish(&mut steps))?;
+        }
+        step.run(&workspace, &mut steps).map_err(|problem| format!("{problem}\n{}", again(step)))?;
     }
     say(format_args!("\nAll checks passed.\n{}", steps.summary()));
     Ok(())
@@ -91,6 +100,34 @@ impl Step {
             Self::Resilience => return resilience(root, steps),
         };
         steps.run(self.name(), &step::shown(&command), || step::run(&mut { command }))
+    }
+}
+
+/// The build that the demo runs, beside checks that only compile: most of it is the optimization of the whole program, on one
+/// core. Dropping it ends it.
+struct Release(Child);
+
+impl Release {
+    fn begin(root: &Path) -> Result<Self, String> {
+        let mut command = cargo(root, &["build", "--release", "--quiet"]);
+        let child = command.spawn();
+        child.map(Self).map_err(|error| format!("`{}` cannot be run: {error}", step::shown(&command)))
+    }
+
+    /// Waits for its end: what comes next needs the machine for itself.
+    fn finish(mut self, steps: &mut Steps) -> Result<(), String> {
+        steps.run("release", "the rest of cargo build --release", || {
+            let status = self.0.wait().map_err(|error| format!("it cannot be waited for: {error}"))?;
+            if status.success() { Ok(()) } else { Err(format!("it ended with {status}; see above")) }
+        })
+    }
+}
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

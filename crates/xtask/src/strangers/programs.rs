@@ -98,10 +98,12 @@ fn build_in<const N: usize>(
     Ok(packages.map(|package| folder.join(package.rsplit('/').next().unwrap_or(package))))
 }
 
-/// Builds `vanward` with the settings of the tests, so that nothing is built twice.
+/// Builds `vanward` as the tests of the workspace do, so that nothing is built twice: `-p vanward` would take other features of
+/// libraries, and a test of a crate is built with its program.
 pub(super) fn build_vanward(workspace: &Workspace) -> Result<PathBuf, String> {
     let mut command = Command::new("cargo");
-    command.args(["build", "--quiet", "-p", "vanward"]).current_dir(&workspace.root);
+    command.args(["test", "--quiet", "--workspace", "--no-run", "--test", "commands"]);
+    command.current_dir(&workspace.root);
     step::run(&mut command)?;
     Ok(workspace.target_directory()?.join("debug/vanward"))
 }
