@@ -2,6 +2,7 @@
 //! Prints a table of requests per second and of the CPU time of each generator per request.
 //!
 //! nginx and the generators have a core each, if there are two. Medians over the rounds.
+//! Over HTTP/3, which none of those packages speaks, counts and times at a fixed rate are compared with quic-go's client.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -15,6 +16,7 @@ use serde_json::Value;
 use crate::say;
 use crate::scratch::Scratch;
 use crate::step;
+use crate::strangers;
 use crate::workspace::Workspace;
 
 /// Connections over HTTP/1.1; connections and streams of each over HTTP/2.
@@ -68,7 +70,7 @@ pub(crate) fn run(arguments: &Args) -> Result<(), String> {
     };
     let scratch = Scratch::new("generators")?;
     let (_nginx, ways) = nginx(scratch.path())?;
-    let generators: Vec<Generator> = all(program).into_iter().filter(is_there).collect();
+    let generators: Vec<Generator> = all(program.clone()).into_iter().filter(is_there).collect();
     for generator in &generators {
         say(format_args!("{}: {}", generator.name, version(generator)));
     }
@@ -102,7 +104,7 @@ pub(crate) fn run(arguments: &Args) -> Result<(), String> {
         }
     }
     say(table);
-    Ok(())
+    strangers::paced(&workspace, &program, (arguments.seconds, arguments.rounds), scratch.path())
 }
 
 fn all(program: PathBuf) -> [Generator; 4] {

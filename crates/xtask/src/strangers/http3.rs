@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::dashboard;
 use super::process::Process;
 use super::programs::{self, CHROMIUM, MODULE, NODE, run};
 use super::subject;
+use super::{dashboard, paced};
 use crate::say;
 use crate::scratch::Scratch;
 use crate::workspace::Workspace;
@@ -19,6 +19,8 @@ pub(super) const NEEDED: [programs::Needed; 6] =
 const PACKAGE: &str = "aioquic==1.7.2";
 /// Time for all cases: a few seconds, or longer on a busy machine.
 const CLIENT_LIMIT: Duration = Duration::from_secs(120);
+/// Seconds and rounds of the load generator beside quic-go's client.
+const PACED: (u64, usize) = (2, 3);
 
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
     let folder = scratch.path();
@@ -96,5 +98,5 @@ fn lab(
     say(
         "aioquic and quic-go: their servers and `vanward load --h3` count the same requests, bytes, handshakes and resets",
     );
-    Ok(())
+    paced::check(vanward, go, PACED, folder)
 }

@@ -22,6 +22,8 @@ mod testssl;
 mod qpack;
 /// HTTP/3 with aioquic, quic-go and Chromium.
 mod http3;
+/// The load generator over HTTP/3 beside quic-go's client.
+mod paced;
 /// Automatic certificates with Pebble.
 mod acme;
 /// Traces with OpenTelemetry's collector.
@@ -52,6 +54,21 @@ use crate::say;
 use crate::scratch::Scratch;
 use crate::step::Steps;
 use crate::workspace::Workspace;
+
+/// Measures `vanward load --h3` beside quic-go's client, so many rounds of so many seconds; nothing without Go.
+pub(crate) fn paced(
+    workspace: &Workspace,
+    vanward: &Path,
+    extent: (u64, usize),
+    folder: &Path,
+) -> Result<(), String> {
+    if let Err(missing) = programs::GO.find() {
+        say(format_args!("HTTP/3 is left out: {missing}"));
+        return Ok(());
+    }
+    let [quic] = programs::build_quic(workspace)?;
+    paced::check(vanward, &quic, extent, folder)
+}
 
 /// What `h2spec`, `testssl` and `caches` take.
 #[derive(clap::Args)]

@@ -2,6 +2,7 @@
 //
 //	quic client ADDRESS [origin]            cases for the proxy or, for short pages, the origin
 //	quic server VANWARD CERTIFICATE KEY     counts what `vanward load --h3` asks for, and compares
+//	quic load RATE COUNT CONNECTIONS URL…   asks for the URLs in turn at that rate, and tells counts and times
 package main
 
 import (
@@ -33,8 +34,10 @@ func main() {
 		err = client(os.Args[2], len(os.Args) == 3)
 	case len(os.Args) == 5 && os.Args[1] == "server":
 		err = server(os.Args[2], os.Args[3], os.Args[4])
+	case len(os.Args) > 5 && os.Args[1] == "load":
+		err = paced(os.Args[2:5], os.Args[5:])
 	default:
-		err = fmt.Errorf("client ADDRESS [origin], or server VANWARD CERTIFICATE KEY")
+		err = fmt.Errorf("client ADDRESS [origin], server VANWARD CERTIFICATE KEY, or load RATE COUNT CONNECTIONS URL…")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -1,0 +1,157 @@
+//! `vanward load --h3` beside quic-go's client: both ask the same server for the same pages at the same rate, in turn. They have
+//! to count the same, and their percentiles have to be within 5% of each other.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::process::Process;
+use crate::say;
+use crate::step;
+
+/// Requests per second.
+const RATE: u64 = 100;
+const CONNECTIONS: u64 = 4;
+/// When the pages come, in ms. Each percentile is well within one of them: so it is the server's, and not that of a moment in
+/// which the machine was busy.
+const DELAYS_MS: [u64; 7] = [100, 150, 200, 250, 300, 350, 400];
+/// By how much figures may differ.
+const TOLERANCE: f64 = 0.05;
+const TIMES: [&str; 5] = ["mean_us", "p50_us", "p75_us", "p90_us", "p99_us"];
+/// What both count.
+const COUNTS: [&str; 2] = ["requests", "body_bytes"];
+/// Time beyond that of the schedule.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What a generator tells of its rounds: counts, which are those of each round, and times, each the least: what a busy machine
+/// changes is always longer.
+struct Told {
+    name: &'static str,
+    counts: [u64; 2],
+    times: [f64; 5],
+}
+
+/// Compares them over so many rounds of so many seconds each. `quic` is the program in Go.
+pub(super) fn check(
+    vanward: &Path,
+    quic: &Path,
+    (seconds, rounds): (u64, usize),
+    folder: &Path,
+) -> Result<(), String> {
+    let mut command = Command::new(vanward);
+    command.args(["origin", "--listen", "127.0.0.1:0", "--self-signed", "--h3"]);
+    let mut origin = Process::start("origin-paced", &mut command, folder)?;
+    let address = origin.addresses()?.into_iter().next().ok_or("the origin listens nowhere")?;
+    let urls = DELAYS_MS.map(|delay| format!("https://{address}/delay/{delay}ms"));
+    let list = folder.join("paced.txt");
+    super::subject::write(&list, &urls.join("\n"))?;
+    let [rate, count, connections] = [RATE, RATE * seconds, CONNECTIONS].map(|number| number.to_string());
+    let mut own = Command::new(vanward);
+    own.args(["load", "--h3", "--insecure", "--json", "--quiet", "-m", "100"]);
+    own.args(["-R", &rate, "-n", &count, "-c", &connections, "--urls"]).arg(&list);
+    let mut others = Command::new(quic);
+    others.args(["load", &rate, &count, &connections]).args(&urls);
+    let mut seen = [("vanward load", own, Vec::new()), ("quic-go", others, Vec::new())];
+    let limit = LIMIT + Duration::from_secs(seconds);
+    for _ in 0..rounds {
+        for (name, command, rounds) in &mut seen {
+            rounds.push(figures(name, command, limit, folder)?);
+        }
+    }
+    let [own, others] = seen.map(|(name, _, rounds)| Told::of(name, &rounds));
+    say(table(&[&own, &others]));
+    own.agrees_with(&others, RATE * seconds)
+}
+
+fn figures(name: &str, command: &mut Command, limit: Duration, folder: &Path) -> Result<Value, String> {
+    let shown = step::shown(command);
+    let (status, said) = Process::start(name, command, folder)?.finish(limit)?;
+    // What is not JSON is a warning.
+    let told = said.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());
+    told.filter(|_| status.success()).ok_or_else(|| format!("`{shown}`: {status}; it said:\n{said}"))
+}
+
+impl Told {
+    /// Sums the rounds up. What a round does not tell is zero, and so is a count in which rounds differ.
+    fn of(name: &'static str, rounds: &[Value]) -> Self {
+        let count = |key: &str| {
+            let mut counts = rounds.iter().map(|round| round[key].as_u64().unwrap_or(0));
+            let first = counts.next().unwrap_or(0);
+            if counts.all(|count| count == first) { first } else { 0 }
+        };
+        let time = |key: &str| {
+            let times = rounds.iter().map(|round| round["latency"][key].as_f64().unwrap_or(0.0) / 1000.0);
+            times.min_by(f64::total_cmp).unwrap_or(0.0)
+        };
+        Self { name, counts: COUNTS.map(count), times: TIMES.map(time) }
+    }
+
+    fn agrees_with(&self, other: &Self, requests: u64) -> Result<(), String> {
+        if self.counts != other.counts || self.counts[0] != requests {
+            return Err(format!(
+                "of {requests} requests {} counts {:?} (requests, bytes), {} {:?}",
+                self.name, self.counts, other.name, other.counts
+            ));
+        }
+        let differ = |(own, other): (&f64, &f64)| !((own - other).abs() <= other * TOLERANCE && *other > 0.0);
+        match self.times.iter().zip(&other.times).position(differ) {
+            None => Ok(()),
+            Some(at) => {
+                let [own, others] = [self, other].map(|told| told.times[at]);
+                Err(format!("{}: {} {own} ms, {} {others} ms", TIMES[at], self.name, other.name))
+            }
+        }
+    }
+}
+
+fn table(all: &[&Told]) -> String {
+    let mut table =
+        "| HTTP/3 | requests | bytes | mean | p50 | p75 | p90 | p99 |\n|---|---|---|---|---|---|---|---|\n"
+            .to_owned();
+    for Told { name, counts: [requests, bytes], times } in all {
+        let times: Vec<String> = times.iter().map(|ms| format!("{ms:.1} ms")).collect();
+        // Writing into a String does not fail.
+        let _ = writeln!(table, "| {name} | {requests} | {bytes} | {} |", times.join(" | "));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn counts_are_the_same_and_times_within_five_percent() {
+        let round = |requests: u64, us: f64| {
+            let times = json!({"mean_us": us, "p50_us": us, "p75_us": us, "p90_us": us, "p99_us": us});
+            json!({"requests": requests, "body_bytes": 24, "latency": times})
+        };
+        let told = |rounds: &[Value]| Told::of("it", rounds);
+        let fixed = told(&[round(2, 100_000.0)]);
+        for (rounds, agrees) in [
+            (vec![round(2, 104_900.5)], true),
+            (vec![round(2, 95_100.0)], true),
+            (vec![round(2, 105_200.0)], false),
+            (vec![round(2, 94_000.0)], false),
+            (vec![round(1, 100_000.0)], false),
+            (vec![json!({"requests": 2, "body_bytes": 24})], false),
+            (vec![], false),
+            // One round in which the machine was busy changes nothing.
+            (vec![round(2, 900_000.0), round(2, 100_000.0), round(2, 107_000.0)], true),
+            (vec![round(2, 100_000.0), round(1, 100_000.0), round(2, 100_000.0)], false),
+        ] {
+            assert_eq!(told(&rounds).agrees_with(&fixed, 2).is_ok(), agrees, "{rounds:?}");
+        }
+        assert!(fixed.agrees_with(&fixed, 3).is_err(), "neither has sent what was asked for");
+        assert!(told(&[]).agrees_with(&told(&[]), 0).is_err(), "nothing was measured");
+        assert!(
+            table(&[&fixed])
+                .ends_with("| it | 2 | 24 | 100.0 ms | 100.0 ms | 100.0 ms | 100.0 ms | 100.0 ms |\n")
+        );
+    }
+}
