@@ -12,6 +12,8 @@ mod quantity;
 mod delay;
 /// Parses bandwidth limits.
 mod bandwidth;
+/// Parses rates of datagrams.
+mod bottleneck;
 /// Parses faults.
 mod fault_kinds;
 /// Parses faults of connections.
@@ -189,15 +191,15 @@ pub use route_options::RouteOptions;
 pub use settings::{
     Access, AccessLog, Acme, Action, Auth, AuthCache, Authority, B3, Bandwidth, Bandwidths, BodyRule,
     CacheDisk, CacheStore, ChallengeKind, ChallengePorts, Check, ClientCertFields, CookieSecrets, Dashboard,
-    DashboardTokens, Dns, DnsChallenge, DnsUpdate, DnsWay, ExternalAccount, FaultRule, Faults, Files, First,
-    FollowCallers, ForwardAuth, HostHeader, Http2Limits, IdForm, Jwt, KeySource, KeyType, KeyUrl, Limits,
-    Link, ListenAddress, Listener, LogRotation, LogTarget, Maintenance, MemoryBound, MessageFormat,
-    MessageLevel, Messages, Mirror, Page, Pages, Passthrough, Policies, Pool, Probe, Protocol, QueueSettings,
-    RateLimit, Redis, RedisUrl, RequestBuffering, RequestBuffers, RequestIds, Require, Respond, Retry,
-    RetryOn, Rewrite, Route, RouteLimits, RouteLog, RouteTimeouts, Scheme, Scope, Server, ServerHost,
-    Settings, Shaping, SharedSecret, Shedding, SplitKey, Statuses, StickyCookie, StickySessions, StickyTable,
-    SyslogOptions, SyslogReceiver, SyslogTransport, Timeouts, TokenKeys, Tracing, TsigAlgorithm, TsigKey,
-    Upstream, Via, WebBotAuth,
+    DashboardTokens, DatagramRates, Dns, DnsChallenge, DnsUpdate, DnsWay, ExternalAccount, FaultRule, Faults,
+    Files, First, FollowCallers, ForwardAuth, HostHeader, Http2Limits, IdForm, Jwt, KeySource, KeyType,
+    KeyUrl, Limits, Link, ListenAddress, Listener, LogRotation, LogTarget, Maintenance, MemoryBound,
+    MessageFormat, MessageLevel, Messages, Mirror, Page, Pages, Passthrough, Policies, Pool, Probe, Protocol,
+    QueueSettings, RateLimit, Redis, RedisUrl, RequestBuffering, RequestBuffers, RequestIds, Require,
+    Respond, Retry, RetryOn, Rewrite, Route, RouteLimits, RouteLog, RouteTimeouts, Scheme, Scope, Server,
+    ServerHost, Settings, Shaping, SharedSecret, Shedding, SplitKey, Statuses, StickyCookie, StickySessions,
+    StickyTable, SyslogOptions, SyslogReceiver, SyslogTransport, Timeouts, TokenKeys, Tracing, TsigAlgorithm,
+    TsigKey, Upstream, Via, WebBotAuth,
 };
 pub use surroundings::{Machine, Surroundings};
 pub use tls::{

@@ -9,9 +9,11 @@ use std::time::Duration;
 use ::route::PageFor;
 use balance::ShedSettings;
 use ipnet::IpNet;
+use shape::Bottleneck;
 
 use crate::acme_options::{ACME, AcmeWritten};
 use crate::bandwidth::BANDWIDTH;
+use crate::bottleneck::BOTTLENECK;
 use crate::cache_options::{CACHE, CacheWritten};
 use crate::dashboard_options::TOKENS;
 use crate::delay::{DELAY, LOSS};
@@ -339,6 +341,8 @@ pub(crate) struct Listen {
     pub(crate) upload_rate: Vec<Bandwidth>,
     pub(crate) profile: Option<Located<String>>,
     pub(crate) link: Link,
+    pub(crate) datagram_rate: Option<Located<Bottleneck>>,
+    pub(crate) datagram_upload_rate: Option<Located<Bottleneck>>,
 }
 
 impl Default for Listen {
@@ -358,6 +362,8 @@ impl Default for Listen {
             upload_rate: Vec::new(),
             profile: None,
             link: Link::default(),
+            datagram_rate: None,
+            datagram_upload_rate: None,
         }
     }
 }
@@ -480,6 +486,20 @@ static LISTEN: Table<Listen> = Table {
             |listen: &mut Listen| &mut listen.link.loss,
             "Emulates packet loss: the share of packets of 1460 bytes that are lost, and the time until \
              each is sent again. Packets behind a lost one wait for it.",
+        ),
+        &key(
+            "datagram_rate",
+            Maybe(At(BOTTLENECK)),
+            |listen: &mut Listen| &mut listen.datagram_rate,
+            "Emulates a link of this rate for the datagrams of HTTP/3 to all clients together. Datagrams wait in \
+             its queue; those that find no room are lost. `10Mbit/s queue 64KB` sets its size; default: what is \
+             sent in 100 ms, and at least 16 kB. Needs `http3`.",
+        ),
+        &key(
+            "datagram_upload_rate",
+            Maybe(At(BOTTLENECK)),
+            |listen: &mut Listen| &mut listen.datagram_upload_rate,
+            "The same for datagrams from clients.",
         ),
     ],
 };

@@ -50,7 +50,7 @@ pub use routes::{
     Access, Action, Auth, ClientCertFields, Maintenance, Mirror, Page, Pages, Policies, RateLimit, Require,
     Respond, Rewrite, Route, RouteLimits, RouteTimeouts, SplitKey, Via,
 };
-pub use shaping::{Bandwidth, Bandwidths, Link, Scope, Shaping};
+pub use shaping::{Bandwidth, Bandwidths, DatagramRates, Link, Scope, Shaping};
 pub use tokens::{Jwt, KeySource, KeyUrl, TokenKeys, WebBotAuth};
 pub use tracing::{B3, FollowCallers, IdForm, RequestIds, Tracing};
 pub use upstreams::{

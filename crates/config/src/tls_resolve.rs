@@ -9,7 +9,7 @@ use crate::negotiation_options;
 use crate::options::{File, Listen};
 use crate::read::{NamedFile, Owner};
 use crate::reader::{Reader, Span};
-use crate::settings::{Bandwidths, Listener, Scheme, Upstream};
+use crate::settings::{Bandwidths, DatagramRates, Listener, Scheme, Upstream};
 use crate::table::{Element, element};
 use crate::tls::{CertificateFiles, Certificates, Hsts, KeyPair, ListenerTls, UpstreamTls};
 use crate::tls_options::{
@@ -119,6 +119,14 @@ fn check_listener(listen: &Listen, has_proxies_in_front: bool, reader: &mut Read
 fn check_http3(listen: &Listen, reader: &mut Reader<'_>) {
     let Listen { address, proxy_protocol, tcp, passthrough, tls, http3, .. } = listen;
     if !http3.value {
+        for (name, rate) in
+            [("datagram_rate", &listen.datagram_rate), ("datagram_upload_rate", &listen.datagram_upload_rate)]
+        {
+            if let Some(Located { at, .. }) = rate {
+                let message = format!("{name} is there without http3, and only that has datagrams");
+                refuse(at, &message, "http3 = true, or rate for bodies", reader);
+            }
+        }
         return;
     }
     let negotiation = |tls: &Element<ServerTlsWritten>| {
@@ -200,8 +208,14 @@ pub(crate) fn listener(written: Listen) -> Option<Listener> {
         rate,
         upload_rate,
         link,
+        datagram_rate,
+        datagram_upload_rate,
         ..
     } = written;
+    let datagram_rates = DatagramRates {
+        down: datagram_rate.map(|rate| rate.value),
+        up: datagram_upload_rate.map(|rate| rate.value),
+    };
     let tls = match tls {
         Some(tls) => Some(server_tls(tls.value)?),
         None => None,
@@ -215,6 +229,7 @@ pub(crate) fn listener(written: Listen) -> Option<Listener> {
         proxy_protocol,
         bandwidths: Bandwidths { down: rate, up: upload_rate },
         link,
+        datagram_rates,
         ..Listener::at(address?.value)
     })
 }
@@ -347,6 +362,8 @@ impl From<&Listener> for Listen {
             upload_rate: listener.bandwidths.up.clone(),
             profile: None,
             link: listener.link.clone(),
+            datagram_rate: listener.datagram_rates.down.map(located),
+            datagram_upload_rate: listener.datagram_rates.up.map(located),
         }
     }
 }

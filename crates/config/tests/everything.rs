@@ -38,6 +38,13 @@ profile = "narrow"
 latency = "20ms"
 
 [[listen]]
+address = "127.0.0.1:8444"
+tls = { self_signed = true }
+http3 = true
+datagram_rate = "10Mbit/s queue 64KB"
+datagram_upload_rate = "2Mbit/s"
+
+[[listen]]
 address = "127.0.0.1:5432"
 tcp = "database"
 tls = { certificates = [{ cert = "a.pem", key = "a.key", passphrase = "a.pass" }], key_log = true, preset = "intermediate", min_version = "1.2", max_version = "1.3", ciphers = ["TLS_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"], groups = ["X25519MLKEM768", "secp256r1"], client_certificates = { mode = "optional", ca = "ca.pem", crls = ["a.crl", "b.crl"], expired_crls = "use" }, client_certificates_by_name = [{ names = ["a.example", "*.b.example"], mode = "required", ca = "b.pem", crls = ["b.crl"] }, { names = ["c.example"], mode = "none" }] }
@@ -345,7 +352,7 @@ fn every_option_is_taken() {
     assert_eq!(page(404), Some(("text/html; charset=utf-8", 21)));
     assert_eq!(page(500), Some(("application/json", 2)));
     assert_eq!(page(400), page(404));
-    let [web, unix, tcp] = &config.listeners[..] else { panic!("{:?}", config.listeners) };
+    let [web, unix, quic, tcp] = &config.listeners[..] else { panic!("{:?}", config.listeners) };
     assert_eq!((web.name.as_str(), web.proxy_protocol.len()), ("web", 1));
     assert_eq!(unix.address, ListenAddress::Unix("/run/vanward/web.sock".into()));
     assert_eq!(unix.bandwidths.down, [config::bandwidth("1MB/s per client").unwrap()]);
@@ -354,6 +361,9 @@ fn every_option_is_taken() {
         latency: Some(config::delay("20ms").unwrap()),
         loss: Some(Loss { per_million: 10_000, stall_ns: 200_000_000 }),
     };
+    let queues =
+        [quic.datagram_rates.down, quic.datagram_rates.up].map(|rate| rate.map(|rate| rate.queue_bytes));
+    assert_eq!((quic.http3, queues), (true, [Some(64_000), Some(25_000)]));
     assert_eq!(unix.link, link, "what it says itself goes before its profile");
     assert_eq!((unix.name.as_str(), tcp.tcp), ("unix:/run/vanward/web.sock", Some(2)));
     assert_eq!((config.profiles.len(), config.profiles[0].name.as_str()), (1, "narrow"));

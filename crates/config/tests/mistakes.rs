@@ -219,7 +219,8 @@ fn listeners() {
         (
             "[[listen]]\nadress = \"127.0.0.1:80\"",
             "4:1: unknown key \"adress\" in [[listen]]; did you mean \"address\"? Expected address, name, proxy_protocol, tcp, passthrough, tls, \
-             redirect_to_https, hsts, http2, http3, rate, upload_rate, profile, connect_delay, latency or loss",
+             redirect_to_https, hsts, http2, http3, rate, upload_rate, profile, connect_delay, latency, loss, datagram_rate or \
+             datagram_upload_rate",
         ),
         (
             "[[listen]]",
@@ -476,6 +477,8 @@ fn tls_of_listeners() {
                 .to_owned(),
         ),
         ("hsts = \"365d\"", "5:8: hsts is there without tls; expected it on a listener with tls, or trusted_proxies or proxy_protocol to say who came by https".to_owned()),
+        ("datagram_rate = \"1MB/s\"", "5:17: datagram_rate is there without http3, and only that has datagrams; expected http3 = true, or rate for bodies".to_owned()),
+        ("datagram_upload_rate = \"1MB/s\"", "5:24: datagram_upload_rate is there without http3, and only that has datagrams; expected http3 = true, or rate for bodies".to_owned()),
         ("http3 = true", "5:9: http3 is there without tls: QUIC is always encrypted; expected it on a listener with tls".to_owned()),
         (
             "tls = { self_signed = true, max_version = \"1.2\" }\nhttp3 = true",

@@ -13,6 +13,8 @@ mod bucket;
 mod total;
 /// Fair division of a shared limit among the streams of one worker.
 mod line;
+/// A link of datagrams with a queue.
+mod bottleneck;
 /// Delays and jitter.
 mod delay;
 /// Delayed bytes in order.
@@ -30,6 +32,7 @@ mod toxic_stage;
 /// All toxics in one direction of a connection.
 mod toxic_chain;
 
+pub use bottleneck::{Bottleneck, Queue};
 pub use bucket::Bucket;
 pub use delay::{Delay, Jitter};
 pub use delay_line::{DelayLine, Latency, Loss};

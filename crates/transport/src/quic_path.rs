@@ -214,6 +214,63 @@ mod tests {
         }
     }
 
+    /// A link of 1 MB/s with a queue.
+    struct Narrow(shape::Queue, Instant, Cell<u64>);
+
+    impl Narrow {
+        fn new(queue_bytes: u64, began: Instant) -> Self {
+            let rate_bytes_per_second = std::num::NonZeroU64::new(1_000_000).expect("is not zero");
+            let queue = shape::Queue::new(shape::Bottleneck { rate_bytes_per_second, queue_bytes });
+            Self(queue, began, Cell::new(0))
+        }
+
+        /// Lets time pass.
+        fn at(&self, ms: u64) -> Instant {
+            self.2.set(ms * 1_000_000);
+            self.1 + Duration::from_millis(ms)
+        }
+    }
+
+    impl Weather for Narrow {
+        fn is_bad(&self) -> bool {
+            true
+        }
+
+        fn passage(&self, _: IpAddr, bytes: usize, _: Way) -> Passage {
+            match self.0.take(bytes, self.2.get()) {
+                Some(ns) => Passage { delay: Duration::from_nanos(ns), ..Passage::default() },
+                None => Passage { is_lost: true, ..Passage::default() },
+            }
+        }
+    }
+
+    #[test]
+    fn datagrams_leave_at_the_rate_of_a_link_and_are_lost_behind_a_full_queue() {
+        let (path, weather) = (Path::default(), Narrow::new(2_000, Instant::now()));
+        let transmit = Transmit {
+            destination: "192.0.2.1:1".parse().expect("is an address"),
+            ecn: None,
+            size: 5_000,
+            segment_size: Some(1_000),
+            src_ip: None,
+        };
+        let bytes: Vec<u8> = (0..5_000).map(|at| (at / 1_000) as u8).collect();
+        let mut passed = Vec::new();
+        for ms in 0..=12 {
+            let now = weather.at(ms);
+            if ms == 0 || ms == 8 {
+                path.send(&transmit, &bytes);
+            }
+            path.decide(&weather, now);
+            while let Some(Step::Send(_, bytes)) = path.next(now) {
+                passed.push((ms, bytes[0]));
+            }
+        }
+        // Of five datagrams one is sent, one waits, and three are lost.
+        assert_eq!(passed, [(1, 0), (2, 1), (9, 0), (10, 1)]);
+        assert_eq!((path.held_bytes.get(), path.due()), (0, None));
+    }
+
     #[test]
     fn datagrams_are_lost_late_and_twice_each_by_itself() {
         let (usual, ms) = (Passage::default(), Duration::from_millis);

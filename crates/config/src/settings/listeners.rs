@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
-use super::shaping::{Bandwidths, Link};
+use super::shaping::{Bandwidths, DatagramRates, Link};
 use crate::tls::{Hsts, ListenerTls};
 
 /// A listener: an address that clients connect to.
@@ -39,6 +39,8 @@ pub struct Listener {
     pub bandwidths: Bandwidths,
     /// The emulated network link of the clients.
     pub link: Link,
+    /// Rates of datagrams; only together with `http3`.
+    pub datagram_rates: DatagramRates,
 }
 
 /// TLS that is passed on as it is.
@@ -73,6 +75,7 @@ impl Listener {
             http3: false,
             bandwidths: Bandwidths::default(),
             link: Link::default(),
+            datagram_rates: DatagramRates::default(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::num::{NonZeroU32, NonZeroU64};
 
 use balance::AddressPrefixes;
-use shape::{Delay, Jitter, Latency, Limit, Loss};
+use shape::{Bottleneck, Delay, Jitter, Latency, Limit, Loss};
 
 /// Bandwidth limits on bodies. All of them apply together.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -60,6 +60,15 @@ impl Default for Shaping {
     fn default() -> Self {
         Self { bandwidths: Bandwidths::default(), weight: NonZeroU32::MIN, delay: None, response_delay: None }
     }
+}
+
+/// Rates of the datagrams of HTTP/3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DatagramRates {
+    /// To clients.
+    pub down: Option<Bottleneck>,
+    /// From clients.
+    pub up: Option<Bottleneck>,
 }
 
 /// An emulated network link; by default without delay and loss.

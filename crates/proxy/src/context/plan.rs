@@ -34,6 +34,7 @@ use std::sync::{Arc, OnceLock};
 use balance::Time;
 use cache::Space;
 use config::{CacheDisk, Certificates, Config, Hsts, IpNet, ListenerTls};
+use shape::Queue;
 use tls::{Challenges, ClientSide, Problem, QUIC_SECRET_BYTES, ServerSide};
 
 use crate::cache::Cache;
@@ -130,6 +131,8 @@ pub struct Listener {
     pub(crate) limits: Option<Arc<Limits>>,
     /// The emulated network link of the clients.
     pub(crate) link: Option<Arc<Link>>,
+    /// Where datagrams queue, to clients and from them.
+    pub(crate) queues: [Option<Queue>; 2],
 }
 
 /// What the secret of splits is handed over as; no upstream is called so.
@@ -299,6 +302,7 @@ impl Listener {
             passes_on: None,
             limits: None,
             link: None,
+            queues: [None, None],
         }
     }
 
@@ -341,6 +345,8 @@ impl Listener {
             http3: listener.http3,
             introducers: listener.proxy_protocol.clone(),
             link: Link::new(&listener.link, before.and_then(|before| before.link.as_ref())),
+            queues: [listener.datagram_rates.down, listener.datagram_rates.up]
+                .map(|rate| rate.map(Queue::new)),
             limits: Limits::new(&listener.bandwidths, before.and_then(|before| before.limits.as_ref())),
             passes_on: listener.tcp.map(|upstream| (upstream, config.upstreams[upstream].name.clone())),
         })

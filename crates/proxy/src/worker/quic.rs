@@ -155,18 +155,28 @@ const DELAY_MAX: Duration = Duration::from_secs(60);
 impl Weather for QuicHost {
     fn is_bad(&self) -> bool {
         let worker = &self.worker;
+        let snapshot = worker.snapshot();
+        let listener = snapshot.listener(&self.listening);
         worker.faults.harms_datagrams()
-            || worker.snapshot().listener(&self.listening).link.as_ref().is_some_and(|link| link.is_felt())
+            || listener.queues.iter().any(Option::is_some)
+            || listener.link.as_ref().is_some_and(|link| link.is_felt())
     }
 
     fn passage(&self, client: IpAddr, bytes: usize, way: Way) -> Passage {
         let worker = &self.worker;
         let client = client.to_canonical();
         let snapshot = worker.snapshot();
-        let mut passage = match &snapshot.listener(&self.listening).link {
+        let listener = snapshot.listener(&self.listening);
+        let mut passage = match &listener.link {
             Some(link) => link.passage(bytes, way == Way::Up { begins: true }),
             None => Passage::default(),
         };
+        if let Some(queue) = &listener.queues[usize::from(way != Way::Down)] {
+            match queue.take(bytes, worker.time_ns()) {
+                Some(ns) => passage.delay += Duration::from_nanos(ns),
+                None => passage.is_lost = true,
+            }
+        }
         let place = self.listening.place();
         let Some((drawn, effect)) =
             worker.faults.draw_datagram(place, client, way != Way::Down, worker.time_ns())
