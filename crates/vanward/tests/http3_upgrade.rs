@@ -21,7 +21,7 @@ const CLIENTS: usize = 4;
 /// Requests that each has under way at once.
 const AT_ONCE: usize = 4;
 /// Requests that are awaited between two changes.
-const BETWEEN: u64 = 200;
+const BETWEEN: u64 = 100;
 /// Clients that have sent a part of their hellos when an upgrade begins.
 const HANDSHAKES: usize = 24;
 /// H3_REQUEST_REJECTED.
@@ -42,7 +42,13 @@ fn serve() -> SocketAddr {
 fn answer(mut stream: TcpStream) {
     while stream.peek(&mut [0]).is_ok_and(|count| count > 0) {
         let head = read_head(&mut stream);
+        // A request whose stream ends a moment after its head comes with a body, which is empty. Left there, its end would be read
+        // as the next request, and answered in place of it.
+        if head.to_ascii_lowercase().contains("\r\ntransfer-encoding: chunked\r\n") {
+            assert_eq!(read_head(&mut stream), "0\r\n\r\n");
+        }
         if !head.starts_with("GET /echo ") {
+            assert!(head.starts_with("GET / "), "{head}");
             if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err() {
                 return;
             }
@@ -115,8 +121,20 @@ impl Scene {
             ":method: CONNECT\n:protocol: echo\n:scheme: https\n:authority: test\n:path: /echo\n",
         );
         let head = stream.head();
-        assert!(head.starts_with(":status: 200\n"), "{head}");
+        assert!(head.starts_with(":status: 200\n"), "{head}{}", self.failures());
         (client, stream)
+    }
+
+    /// What the log has of requests that failed, once it has something.
+    fn failures(&self) -> String {
+        let patience = Patience::new();
+        loop {
+            let lines = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+            if lines.ends_with('\n') {
+                return lines;
+            }
+            patience.wait_a_little("the log has no failure");
+        }
     }
 
     fn end(self) {
@@ -131,10 +149,10 @@ impl Scene {
 
 fn write(folder: &Path, workers: usize, server: SocketAddr, listen: &str) {
     let text = format!(
-        "workers = {workers}\nadmin = \"{}\"\n[shed]\nconcurrency = \"off\"\n\
-         [[route]]\nupstream = \"app\"\n[upstream.app]\nservers = [\"http://{server}\"]\n\
+        "workers = {workers}\nadmin = \"{0}/admin\"\n[log]\ntarget = \"{0}/log\"\n[shed]\nconcurrency = \"off\"\n\
+         [[route]]\nupstream = \"app\"\naccess_log = \"0%\"\n[upstream.app]\nservers = [\"http://{server}\"]\n\
          [[listen]]\naddress = \"127.0.0.1:0\"\ntls = {{ self_signed = true }}\n{listen}",
-        folder.join("admin").display()
+        folder.display()
     );
     std::fs::write(folder.join("next"), text).expect("it is writable");
     std::fs::rename(folder.join("next"), folder.join("vanward.toml")).expect("it is writable");
@@ -255,9 +273,8 @@ fn under_load(reloads: usize, upgrades: usize) {
 }
 
 #[test]
-#[ignore = "no handshake was lost in 20 runs, but in one a tunnel got 502, for a reason that is not known"]
 fn reloads_and_upgrades_lose_nothing_of_http3() {
-    under_load(10, 5);
+    under_load(5, 5);
 }
 
 #[test]
