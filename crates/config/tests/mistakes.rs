@@ -538,7 +538,7 @@ fn tls_of_upstreams() {
         ),
         (
             "protocol = \"h2c\"",
-            "5:12: protocol: unknown word \"h2c\"; did you mean \"h2\"? Expected \"http/1.1\" or \"h2\"",
+            "5:12: protocol: unknown word \"h2c\"; did you mean \"h2\"? Expected \"http/1.1\", \"h2\" or \"h3\"",
         ),
     ] {
         assert_eq!(said(&file(lines)), [expected], "{lines}");
