@@ -1,10 +1,12 @@
 //! HTTP/3 with others: aioquic (Python) and quic-go (Go), each as client and server, and Chromium, which comes by Alt-Svc. With
 //! the proxy, the origin and the load generator. The cases are in their languages, in `strangers/http3` and `strangers/quic`.
+//! Servers that the proxy asks are in `http3_servers`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use super::http3_servers;
 use super::process::Process;
 use super::programs::{self, CHROMIUM, MODULE, NODE, run};
 use super::subject;
@@ -14,8 +16,16 @@ use crate::scratch::Scratch;
 use crate::workspace::Workspace;
 
 /// The programs of the clients and servers.
-pub(super) const NEEDED: [programs::Needed; 6] =
-    [programs::PYTHON, programs::OPENSSL, programs::GO, NODE, programs::NPM, CHROMIUM];
+pub(super) const NEEDED: [programs::Needed; 8] = [
+    programs::PYTHON,
+    programs::OPENSSL,
+    programs::GO,
+    NODE,
+    programs::NPM,
+    CHROMIUM,
+    programs::CADDY,
+    programs::NGINX,
+];
 const PACKAGE: &str = "aioquic==1.7.2";
 /// Time for all cases: a few seconds, or longer on a busy machine.
 const CLIENT_LIMIT: Duration = Duration::from_secs(120);
@@ -61,7 +71,10 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     run("aioquic", &mut client, folder, CLIENT_LIMIT)?;
     say("aioquic: pages, uploads, downloads, keys, versions, sessions and Retry, each as it should be");
     drop(proxy);
-    lab(workspace, &Programs { vanward, python, go }, &pair, folder)
+    let programs = Programs { vanward, python, go };
+    let Programs { vanward, python, go } = &programs;
+    http3_servers::check(workspace, &http3_servers::Programs { vanward, python, go }, folder)?;
+    lab(workspace, &programs, &pair, folder)
 }
 
 struct Programs {

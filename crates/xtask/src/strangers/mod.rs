@@ -24,6 +24,8 @@ mod qpack;
 mod http3;
 /// The load generator over HTTP/3 beside quic-go's client.
 mod paced;
+/// HTTP/3 to servers of others.
+mod http3_servers;
 /// Automatic certificates with Pebble.
 mod acme;
 /// Traces with OpenTelemetry's collector.

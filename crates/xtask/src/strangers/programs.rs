@@ -16,6 +16,7 @@ pub(super) struct Needed {
     package: &'static str,
 }
 
+pub(super) const CADDY: Needed = Needed { program: "caddy", package: "caddy" };
 pub(super) const CHROMIUM: Needed = Needed { program: "chromium", package: "chromium" };
 pub(super) const CURL: Needed = Needed { program: "curl", package: "curl" };
 pub(super) const DIG: Needed = Needed { program: "dig", package: "bind9-dnsutils" };

@@ -188,7 +188,7 @@ fn nginx(pair: &Pair, pass: &str, folder: &Path) -> Result<Subject, String> {
 }
 
 /// Starts an nginx with these lines in its block `http`.
-fn nginx_of(lines: &str, folder: &Path) -> Result<Process, String> {
+pub(super) fn nginx_of(lines: &str, folder: &Path) -> Result<Process, String> {
     let own = folder.display();
     let file = folder.join("nginx.conf");
     // One process, so that it ends when it is killed.

@@ -3,11 +3,13 @@
 //	quic client ADDRESS [origin]            cases for the proxy or, for short pages, the origin
 //	quic server VANWARD CERTIFICATE KEY     counts what `vanward load --h3` asks for, and compares
 //	quic load RATE COUNT CONNECTIONS URL…   asks for the URLs in turn at that rate, and tells counts and times
+//	quic serve CERTIFICATE KEY              serves until it is killed: pages, and digests of uploads
 package main
 
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -36,8 +38,10 @@ func main() {
 		err = server(os.Args[2], os.Args[3], os.Args[4])
 	case len(os.Args) > 5 && os.Args[1] == "load":
 		err = paced(os.Args[2:5], os.Args[5:])
+	case len(os.Args) == 4 && os.Args[1] == "serve":
+		err = alone(os.Args[2], os.Args[3])
 	default:
-		err = fmt.Errorf("client ADDRESS [origin], server VANWARD CERTIFICATE KEY, or load RATE COUNT CONNECTIONS URL…")
+		err = fmt.Errorf("client ADDRESS [origin], server VANWARD CERTIFICATE KEY, serve CERTIFICATE KEY, or load RATE COUNT CONNECTIONS URL…")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -272,6 +276,36 @@ func serve(writer http.ResponseWriter, request *http.Request) {
 	writer.Header().Set("Link", "</a>")
 	writer.WriteHeader(http.StatusEarlyHints)
 	_, _ = io.Copy(writer, strings.NewReader(strings.Repeat("x", size)))
+}
+
+// alone serves pages of any length at /blank/N, and says what it was sent.
+func alone(certificate, key string) error {
+	pair, err := tls.LoadX509KeyPair(certificate, key)
+	if err != nil {
+		return err
+	}
+	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("listening on https://%s\n", socket.LocalAddr())
+	server := http3.Server{
+		Handler: http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
+			var size int
+			if in.Method == "POST" {
+				digest := sha256.New()
+				io.Copy(digest, in.Body)
+				fmt.Fprintf(out, "%x", digest.Sum(nil))
+			} else if _, err := fmt.Sscanf(in.URL.Path, "/blank/%d", &size); err == nil {
+				out.Header().Set("Content-Length", fmt.Sprint(size))
+				out.Write(bytes.Repeat([]byte("x"), size))
+			} else {
+				out.WriteHeader(404)
+			}
+		}),
+		TLSConfig: http3.ConfigureTLSConfig(&tls.Config{Certificates: []tls.Certificate{pair}}),
+	}
+	return server.Serve(socket)
 }
 
 func server(vanward, certificate, key string) error {
