@@ -30,7 +30,7 @@ const PACKAGE: &str = "aioquic==1.7.2";
 /// Time for all cases: a few seconds, or longer on a busy machine.
 const CLIENT_LIMIT: Duration = Duration::from_secs(120);
 /// Seconds and rounds of the load generator beside quic-go's client.
-const PACED: (u64, usize) = (2, 3);
+const PACED: (u64, usize) = (1, 3);
 
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
     let folder = scratch.path();
