@@ -52,37 +52,49 @@ fn a_link_delays_datagrams_both_ways_and_a_reload_takes_it_away() {
 /// The least time that a long body takes at 2 MB/s.
 const LEAST: Duration = Duration::from_millis(500);
 
-#[test]
-fn a_rate_of_datagrams_holds_for_a_download_of_a_connection_that_exists_already() {
-    let scene = Scene::with(FILES);
-    let body = long_body();
-    fs::write(scene.file("long"), &body).expect("it can be written");
-    let client = scene.client();
-    assert!(client.asks("GET", "/long", "").response().1 == body, "the file is another");
-    scene.reload("http3 = true\ndatagram_rate = \"2MB/s queue 30KB\"", FILES);
-    let began = Instant::now();
-    assert!(client.asks("GET", "/long", "").response().1 == body, "the file is another");
-    assert!(began.elapsed() >= LEAST, "{:?}", began.elapsed());
+/// Rates of bodies and of datagrams, of a direction.
+fn rates(direction: &str) -> [String; 2] {
+    [
+        format!("http3 = true\n{direction}rate = \"2MB/s\""),
+        format!("http3 = true\ndatagram_{direction}rate = \"2MB/s queue 30KB\""),
+    ]
 }
 
 #[test]
-fn a_rate_of_datagrams_from_clients_holds_for_an_upload() {
-    let scene = Scene::of(1, "http3 = true\ndatagram_upload_rate = \"2MB/s queue 30KB\"", PLAIN);
-    let client = scene.client();
-    let began = Instant::now();
-    let mut stream = client.open();
-    let sent = std::thread::spawn(move || {
-        stream.sends_head(":method: POST\n:scheme: https\n:authority: test\n:path: /\n");
-        stream.sends_data(&long_body());
-        stream.ends();
-        stream
-    });
-    let mut server = scene.accept();
-    let head = server.head();
-    assert!(head.starts_with("POST / "), "{head}");
-    assert!(server.chunks() == long_body(), "the body is another");
-    assert!(began.elapsed() >= LEAST, "{:?}", began.elapsed());
-    server.sends("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-    let mut stream = sent.join().expect("it is sent");
-    assert!(stream.response().0.starts_with(":status: 200\n"));
+fn a_rate_holds_for_a_download_of_a_connection_that_exists_already() {
+    for rate in rates("") {
+        let scene = Scene::with(FILES);
+        let body = long_body();
+        fs::write(scene.file("long"), &body).expect("it can be written");
+        let client = scene.client();
+        assert!(client.asks("GET", "/long", "").response().1 == body, "the file is another");
+        scene.reload(&rate, FILES);
+        let began = Instant::now();
+        assert!(client.asks("GET", "/long", "").response().1 == body, "the file is another");
+        assert!(began.elapsed() >= LEAST, "{rate}: {:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn a_rate_from_clients_holds_for_an_upload() {
+    for rate in rates("upload_") {
+        let scene = Scene::of(1, &rate, PLAIN);
+        let client = scene.client();
+        let began = Instant::now();
+        let mut stream = client.open();
+        let sent = std::thread::spawn(move || {
+            stream.sends_head(":method: POST\n:scheme: https\n:authority: test\n:path: /\n");
+            stream.sends_data(&long_body());
+            stream.ends();
+            stream
+        });
+        let mut server = scene.accept();
+        let head = server.head();
+        assert!(head.starts_with("POST / "), "{head}");
+        assert!(server.chunks() == long_body(), "the body is another");
+        assert!(began.elapsed() >= LEAST, "{rate}: {:?}", began.elapsed());
+        server.sends("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        let mut stream = sent.join().expect("it is sent");
+        assert!(stream.response().0.starts_with(":status: 200\n"));
+    }
 }
