@@ -130,4 +130,19 @@ mod tests {
             assert_eq!(masked(&text, marked).1, expected, "{marked:?}");
         }
     }
+
+    #[test]
+    fn nothing_is_left_to_mask_and_marks_stay_within_whatever_the_text() {
+        const LETTERS: [char; 6] = [':', '/', '@', '"', ' ', 'a'];
+        for number in 0..LETTERS.len().pow(6) {
+            let mut text: Vec<char> = "x://".chars().collect();
+            text.extend((0..6).map(|place| LETTERS[number / LETTERS.len().pow(place) % LETTERS.len()]));
+            let once = masked(&text, [0, 0]).0;
+            assert_eq!(masked(&once, [0, 0]).0, once, "{text:?}");
+            for marked in [[0, text.len()], [4, 7], [5, 5], [6, 9], [8, 10], [10, 10]] {
+                let (shown, [start, end]) = masked(&text, marked);
+                assert!(start <= end && end <= shown.len(), "{text:?} {marked:?}: {start} to {end}");
+            }
+        }
+    }
 }
