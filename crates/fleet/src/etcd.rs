@@ -312,14 +312,19 @@ impl Client {
             Ok(text) => text.lines().next().unwrap_or_default().to_owned(),
             Err(error) => return Ok(Some(format!("{}: {error}", file.display()))),
         };
-        let (_, answer) = self
-            .exchange(server, "/v3/auth/authenticate", &json!({ "name": user, "password": password }))
-            .await?;
-        match answer["token"].as_str() {
-            Some(token) => self.token.replace(Some(token.to_owned())),
-            None => return Ok(Some(format!("user {user}: {}", said(&answer)))),
+        let request = json!({ "name": user, "password": password });
+        let (status, answer) = self.exchange(server, "/v3/auth/authenticate", &request).await?;
+        let refusal = match judged(status, answer)? {
+            Answer::Refusal(why) => why,
+            Answer::Value(answer) => match answer["token"].as_str() {
+                Some(token) => {
+                    self.token.replace(Some(token.to_owned()));
+                    return Ok(None);
+                }
+                None => said(&answer),
+            },
         };
-        Ok(None)
+        Ok(Some(format!("user {user}: {refusal}")))
     }
 
     /// One request on the kept connection, or on a new one. Returns the status and the answer.

@@ -1,6 +1,6 @@
 //! Several instances with one configuration in etcd: three nodes of etcd, killed and silent one after the other, while the
 //! configuration changes and requests flow; etcd gone as a whole; a version that is bad, and the way back. Limits that they
-//! share through Redis are in `shared`.
+//! share through Redis are in `shared`. Both engines let in nobody without TLS and a password.
 
 /// Limits that instances share through Redis.
 mod shared;
@@ -12,7 +12,8 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use super::process::{Process, free_address};
-use super::programs::{self, CURL, ETCD};
+use super::programs::{self, CURL, ETCD, ETCDCTL};
+use super::subject::Pair;
 use crate::say;
 use crate::scratch::Scratch;
 use crate::workspace::Workspace;
@@ -22,13 +23,18 @@ const INSTANCES: usize = 3;
 /// The longest wait for an expected state, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+/// Who may use the engines, and with what: nobody else may.
+const USER: &str = "vanward";
+const PASSWORD: &str = "a-password-of-tests";
 /// Far longer than all of it takes; ended with it.
 const LOAD_SECONDS: u32 = 600;
 
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
     let vanward = programs::build_vanward(workspace)?;
-    shared::check(&vanward, scratch.path())?;
-    let mut scene = Scene::start(vanward, scratch.path())?;
+    let trust = Trust::make(scratch.path())?;
+    shared::check(&vanward, scratch.path(), &trust)?;
+    let mut scene = Scene::start(vanward, scratch.path(), trust)?;
+    scene.strangers_are_refused()?;
     let mut load = scene.load()?;
 
     for node in 0..NODES {
@@ -38,8 +44,8 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
             "node {node} killed: all instances have the new version after {} ms",
             took.as_millis()
         ));
-        scene.etcd[node].start(&scene.folder)?;
-        scene.etcd[node].until_healthy()?;
+        scene.etcd[node].start(&scene.folder, &scene.trust)?;
+        scene.etcd[node].until_healthy(&scene.trust)?;
     }
     for node in 0..NODES {
         scene.etcd[node].signal("-STOP")?;
@@ -49,7 +55,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
             took.as_millis()
         ));
         scene.etcd[node].signal("-CONT")?;
-        scene.etcd[node].until_healthy()?;
+        scene.etcd[node].until_healthy(&scene.trust)?;
     }
 
     let last = scene.change("before etcd goes").and_then(|_| scene.served(0))?;
@@ -62,9 +68,9 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
         }
     }
     for node in &mut scene.etcd {
-        node.start(&scene.folder)?;
+        node.start(&scene.folder, &scene.trust)?;
     }
-    scene.etcd.iter_mut().try_for_each(Node::until_healthy)?;
+    scene.etcd.iter_mut().try_for_each(|node| node.until_healthy(&scene.trust))?;
     let took = scene.change("etcd is back")?;
     say(format_args!(
         "etcd gone, an instance started anew without it, etcd back: all converge after {} ms",
@@ -86,6 +92,20 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     Ok(())
 }
 
+/// The certificate of both engines, and the file with the password.
+struct Trust {
+    pair: Pair,
+    password_file: PathBuf,
+}
+
+impl Trust {
+    fn make(folder: &Path) -> Result<Self, String> {
+        let password_file = folder.join("password");
+        fs::write(&password_file, PASSWORD).map_err(|error| error.to_string())?;
+        Ok(Self { pair: Pair::of_no_authority(folder)?, password_file })
+    }
+}
+
 /// A node of etcd.
 struct Node {
     index: usize,
@@ -97,16 +117,20 @@ struct Node {
 }
 
 impl Node {
-    fn start(&mut self, folder: &Path) -> Result<(), String> {
+    fn start(&mut self, folder: &Path, trust: &Trust) -> Result<(), String> {
         let Self { index, client, peer, cluster, .. } = &*self;
-        let url = |address: &SocketAddr| format!("http://{address}");
+        let (url, client_url) = (format!("http://{peer}"), format!("https://{client}"));
         let mut command = Command::new(ETCD.find()?);
         command
             .args(["--name", &format!("node{index}"), "--initial-cluster", cluster, "--logger", "zap"])
             .arg("--data-dir")
             .arg(folder.join(format!("etcd-{index}")))
-            .args(["--listen-client-urls", &url(client), "--advertise-client-urls", &url(client)])
-            .args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)]);
+            .args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url])
+            .args(["--listen-peer-urls", &url, "--initial-advertise-peer-urls", &url])
+            .arg("--cert-file")
+            .arg(&trust.pair.cert)
+            .arg("--key-file")
+            .arg(&trust.pair.key);
         let process = Process::start(&format!("node{index}"), &mut command, folder)?;
         self.process = Some(process.listening_on(self.client)?);
         Ok(())
@@ -117,11 +141,13 @@ impl Node {
     }
 
     /// Waits until the node knows a leader.
-    fn until_healthy(&mut self) -> Result<(), String> {
-        let url = format!("http://{}/health", self.client);
+    fn until_healthy(&self, trust: &Trust) -> Result<(), String> {
+        let url = format!("https://{}/health", self.client);
         let curl = CURL.find()?;
         until(&format!("node {} is healthy", self.index), || {
-            let output = Command::new(&curl).args(["--silent", "--max-time", "1", &url]).output();
+            let mut command = Command::new(&curl);
+            command.args(["--silent", "--max-time", "1", &url, "--cacert"]).arg(&trust.pair.cert);
+            let output = command.output();
             Ok(output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("\"true\"")))
         })
     }
@@ -137,6 +163,7 @@ struct Scene {
     vanward: PathBuf,
     folder: PathBuf,
     etcd: Vec<Node>,
+    trust: Trust,
     instances: Vec<Instance>,
     url: String,
     /// Counts the versions.
@@ -144,7 +171,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn start(vanward: PathBuf, folder: &Path) -> Result<Self, String> {
+    fn start(vanward: PathBuf, folder: &Path, trust: Trust) -> Result<Self, String> {
         let mut nodes = Vec::new();
         for _ in 0..NODES {
             nodes.push((free_address()?, free_address()?));
@@ -154,14 +181,15 @@ impl Scene {
         let mut etcd = Vec::new();
         for (index, (client, peer)) in nodes.into_iter().enumerate() {
             let mut node = Node { index, client, peer, cluster: names.join(","), process: None };
-            node.start(folder)?;
+            node.start(folder, &trust)?;
             etcd.push(node);
         }
-        etcd.iter_mut().try_for_each(Node::until_healthy)?;
+        etcd.iter().try_for_each(|node| node.until_healthy(&trust))?;
         let hosts: Vec<String> = etcd.iter().map(|node| node.client.to_string()).collect();
-        let url = format!("etcd+http://{}/edge", hosts.join(","));
+        let url = format!("etcd://{}/edge", hosts.join(","));
         let mut scene =
-            Self { vanward, folder: folder.to_owned(), etcd, instances: Vec::new(), url, changes: 0 };
+            Self { vanward, folder: folder.to_owned(), etcd, trust, instances: Vec::new(), url, changes: 0 };
+        scene.let_in_only_the_user()?;
         scene.push("first", "")?;
         for index in 0..INSTANCES {
             let mut process = scene.instance(index)?;
@@ -171,6 +199,52 @@ impl Scene {
         Ok(scene)
     }
 
+    /// Has etcd ask for a password, and give the user the keys of the configuration alone.
+    fn let_in_only_the_user(&self) -> Result<(), String> {
+        for words in [
+            &["user", "add", &format!("root:{PASSWORD}")][..],
+            &["user", "grant-role", "root", "root"],
+            &["role", "add", "edge"],
+            &["role", "grant-permission", "edge", "readwrite", "/edge", "--prefix"],
+            &["user", "add", &format!("{USER}:{PASSWORD}")],
+            &["user", "grant-role", USER, "edge"],
+            &["auth", "enable"],
+        ] {
+            self.etcdctl(words)?;
+        }
+        Ok(())
+    }
+
+    /// How an instance is let in.
+    fn identify(&self, command: &mut Command) {
+        command.arg("--etcd-ca").arg(&self.trust.pair.cert).args(["--etcd-user", USER]);
+        command.arg("--etcd-password-file").arg(&self.trust.password_file);
+    }
+
+    /// A wrong password, and an authority that is not etcd's, are refused, and said.
+    fn strangers_are_refused(&self) -> Result<(), String> {
+        let wrong = self.folder.join("wrong-password");
+        fs::write(&wrong, "wrong").map_err(|error| error.to_string())?;
+        let ask = |ca: Option<&Path>, password: &Path| {
+            let mut command = Command::new(&self.vanward);
+            command.args(["fleet", "--config", &self.url, "--etcd-user", USER]).env("PORT", "0");
+            ca.iter().for_each(|ca| _ = command.arg("--etcd-ca").arg(ca));
+            command.arg("--etcd-password-file").arg(password).output().map_err(|error| error.to_string())
+        };
+        for (ca, password, expected) in [
+            (Some(self.trust.pair.cert.as_path()), &wrong, "password"),
+            (None, &self.trust.password_file, "certificate"),
+        ] {
+            let output = ask(ca, password)?;
+            let said = said(&output);
+            if output.status.success() || !said.contains(expected) || said.contains(PASSWORD) {
+                return Err(format!("{expected} should have been refused:\n{said}"));
+            }
+        }
+        say(format_args!("etcd asks for TLS and a password: a wrong one and another authority are refused"));
+        Ok(())
+    }
+
     fn instance(&self, index: usize) -> Result<Process, String> {
         let mut command = Command::new(&self.vanward);
         command
@@ -178,6 +252,7 @@ impl Scene {
             .arg(self.folder.join(format!("fleet-{index}")))
             // The configuration is the same for all; the port is one of this machine.
             .env("PORT", self.instances.get(index).map_or(0, |known| known.address.port()).to_string());
+        self.identify(&mut command);
         Process::start(&format!("edge-{index}-{}", self.changes), &mut command, &self.folder)
     }
 
@@ -218,6 +293,7 @@ impl Scene {
     fn fleet(&self, arguments: &[&str], is_checked: bool) -> Result<Output, String> {
         let mut command = Command::new(&self.vanward);
         command.arg("fleet").args(arguments).args(["--config", &self.url]).env("PORT", "0");
+        self.identify(&mut command);
         let output = command.output().map_err(|error| error.to_string())?;
         if is_checked && !output.status.success() {
             return Err(format!("vanward fleet {}: {}", arguments.join(" "), said(&output)));
@@ -327,9 +403,14 @@ impl Scene {
 
     /// Puts a key as another program would.
     fn put(&self, key: &str, value: &str) -> Result<(), String> {
-        let hosts: Vec<String> = self.etcd.iter().map(|node| node.client.to_string()).collect();
-        let mut command = Command::new(programs::ETCDCTL.find()?);
-        command.env("ETCDCTL_API", "3").args(["--endpoints", &hosts.join(","), "put", key, value]);
+        self.etcdctl(&["put", key, value, "--user", &format!("{USER}:{PASSWORD}")])
+    }
+
+    fn etcdctl(&self, words: &[&str]) -> Result<(), String> {
+        let hosts: Vec<String> = self.etcd.iter().map(|node| format!("https://{}", node.client)).collect();
+        let mut command = Command::new(ETCDCTL.find()?);
+        command.env("ETCDCTL_API", "3").args(["--endpoints", &hosts.join(",")]);
+        command.arg("--cacert").arg(&self.trust.pair.cert).args(words);
         let output = command.output().map_err(|error| error.to_string())?;
         if output.status.success() { Ok(()) } else { Err(said(&output)) }
     }

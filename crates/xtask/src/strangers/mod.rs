@@ -190,7 +190,10 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     if may_run("logs", &[programs::RSYSLOGD, programs::GOACCESS, programs::CURL, programs::OPENSSL]) {
         logs_step(workspace, steps)?;
     }
-    if may_run("fleet", &[programs::ETCD, programs::ETCDCTL, programs::REDIS, programs::CURL]) {
+    if may_run(
+        "fleet",
+        &[programs::ETCD, programs::ETCDCTL, programs::REDIS, programs::CURL, programs::OPENSSL],
+    ) {
         fleet_step(workspace, steps)?;
     }
     if may_run("prometheus", &[programs::PROMETHEUS, programs::PROMTOOL, programs::OPENSSL, programs::TMUX]) {

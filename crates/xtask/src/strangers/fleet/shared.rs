@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::super::process::{Process, free_address};
 use super::super::programs::{CURL, REDIS};
 use super::super::subject;
-use super::{said, until};
+use super::{PASSWORD, Trust, USER, said, until};
 use crate::say;
 
 /// The limit of each route: requests per second, and as many at once.
@@ -27,15 +27,16 @@ const SPARSE: [u64; 3] = [120, 60, 20];
 const OFF_MAX: f64 = 5.0;
 /// More while answers of Redis take 100 ms: so long nobody hears of the others.
 const OFF_MAX_SLOW: f64 = 10.0;
+/// How often a figure is taken until it is in its bounds.
+const ATTEMPTS: usize = 3;
 /// All instances are one site.
 const HOST: &str = "Host: site.example";
 const LIMIT: Duration = Duration::from_secs(60);
 
-pub(super) fn check(vanward: &Path, folder: &Path) -> Result<(), String> {
-    let mut scene = Scene::start(vanward, folder)?;
+pub(super) fn check(vanward: &Path, folder: &Path, trust: &Trust) -> Result<(), String> {
+    let mut scene = Scene::start(vanward, folder, trust)?;
     for (what, loads) in [("even", EVEN), ("uneven", UNEVEN)] {
-        let counted = scene.load("local", what, loads)?;
-        scene.is_near(what, &counted, RATE * (SECONDS + 1), OFF_MAX)?;
+        scene.admit_together(what, loads, OFF_MAX)?;
     }
     let counted = scene.load("closed", "sparse", SPARSE)?;
     if counted.refused > 0 {
@@ -44,8 +45,7 @@ pub(super) fn check(vanward: &Path, folder: &Path) -> Result<(), String> {
     say(format_args!("a load below the limit: none of {} requests refused", counted.admitted));
 
     scene.toxic("POST", "/toxics", r#"{"name":"late","type":"latency","attributes":{"latency":100}}"#)?;
-    let counted = scene.load("local", "slow", UNEVEN)?;
-    scene.is_near("Redis slow, 100 ms", &counted, RATE * (SECONDS + 1), OFF_MAX_SLOW)?;
+    scene.admit_together("Redis slow, 100 ms", UNEVEN, OFF_MAX_SLOW)?;
     scene.toxic("DELETE", "/toxics/late", "")?;
 
     scene.redis = None;
@@ -54,8 +54,7 @@ pub(super) fn check(vanward: &Path, folder: &Path) -> Result<(), String> {
     if counted.refused > 0 {
         return Err(format!("without Redis, `open` refused {} requests", counted.refused));
     }
-    let counted = scene.load("local", "gone", [RATE; 3])?;
-    scene.is_near("Redis gone, local shares", &counted, RATE * (SECONDS + 1), OFF_MAX)?;
+    scene.admit_together("Redis gone, local shares", [RATE; 3], OFF_MAX)?;
     let counted = scene.load("closed", "gone", SPARSE)?;
     if counted.admitted > 0 {
         return Err(format!("without Redis, `closed` admitted {} requests", counted.admitted));
@@ -65,8 +64,7 @@ pub(super) fn check(vanward: &Path, folder: &Path) -> Result<(), String> {
     scene.start_redis()?;
     scene.until_told("is back after")?;
     scene.until_told("Redis has lost what it knew")?;
-    let counted = scene.load("local", "back", UNEVEN)?;
-    scene.is_near("Redis back, empty", &counted, RATE * (SECONDS + 1), OFF_MAX)?;
+    scene.admit_together("Redis back, empty", UNEVEN, OFF_MAX)?;
     scene.purges()
 }
 
@@ -77,7 +75,8 @@ struct Counted {
     refused: u64,
 }
 
-struct Scene {
+struct Scene<'t> {
+    trust: &'t Trust,
     vanward: PathBuf,
     folder: PathBuf,
     redis: Option<Process>,
@@ -89,8 +88,8 @@ struct Scene {
     instances: Vec<(SocketAddr, SocketAddr, Process)>,
 }
 
-impl Scene {
-    fn start(vanward: &Path, folder: &Path) -> Result<Self, String> {
+impl<'t> Scene<'t> {
+    fn start(vanward: &Path, folder: &Path, trust: &'t Trust) -> Result<Self, String> {
         let (redis_at, between) = (free_address()?, free_address()?);
         let file = folder.join("chaos.json");
         let proxy = format!(r#"[{{"name":"redis","listen":"{between}","upstream":"{redis_at}"}}]"#);
@@ -101,6 +100,7 @@ impl Scene {
         let api = chaos.addresses()?.first().copied().ok_or("the chaos proxy listens nowhere")?;
         let (origin, server) = subject::origin(vanward, folder)?;
         let mut scene = Self {
+            trust,
             vanward: vanward.to_owned(),
             folder: folder.to_owned(),
             redis: None,
@@ -112,7 +112,7 @@ impl Scene {
         };
         scene.start_redis()?;
         let file = folder.join("shared.toml");
-        fs::write(&file, configuration(between, server)).map_err(|error| error.to_string())?;
+        fs::write(&file, configuration(between, trust, server)).map_err(|error| error.to_string())?;
         for index in 0..UNEVEN.len() {
             let (mut command, metrics) = (Command::new(vanward), free_address()?);
             command.args(["run", "--config"]).arg(&file);
@@ -134,7 +134,12 @@ impl Scene {
     fn start_redis(&mut self) -> Result<(), String> {
         let mut command = Command::new(REDIS.find()?);
         let port = self.redis_at.port().to_string();
-        command.args(["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no"]);
+        let Trust { pair, .. } = self.trust;
+        command.args(["--bind", "127.0.0.1", "--port", "0", "--save", "", "--appendonly", "no"]);
+        command.args(["--tls-port", &port, "--tls-auth-clients", "no", "--tls-cert-file"]).arg(&pair.cert);
+        command.arg("--tls-key-file").arg(&pair.key).arg("--tls-ca-cert-file").arg(&pair.cert);
+        command.args(["--user", "default", "off", "--user", USER, "on", &format!(">{PASSWORD}")]);
+        command.args(["~*", "&*", "+@all"]);
         let process = Process::start("redis", &mut command, &self.folder)?;
         self.redis = Some(process.listening_on(self.redis_at)?);
         Ok(())
@@ -244,14 +249,22 @@ impl Scene {
         Ok(told["elsewhere"].clone())
     }
 
-    fn is_near(&self, what: &str, counted: &Counted, expected: u64, most: f64) -> Result<(), String> {
-        let off = (counted.admitted as f64 / expected as f64 - 1.0) * 100.0;
-        say(format_args!(
-            "{what}: {} admitted of {}, {off:+.1}% of {expected}",
-            counted.admitted,
-            counted.admitted + counted.refused
-        ));
-        if off.abs() <= most { Ok(()) } else { Err(format!("{what}: {off:+.1}% is more than {most}%")) }
+    /// What all instances admit together of a limit is near it. Where the machine is late itself, instances hear late of each
+    /// other: so each figure may be taken again, with a key that nobody has used.
+    fn admit_together(&self, what: &str, rates: [u64; 3], most: f64) -> Result<(), String> {
+        let expected = RATE * (SECONDS + 1);
+        let mut off = 0.0;
+        for attempt in 0..ATTEMPTS {
+            let key = format!("{}-{attempt}", what.replace([' ', ','], ""));
+            let Counted { admitted, refused } = self.load("local", &key, rates)?;
+            off = (admitted as f64 / expected as f64 - 1.0) * 100.0;
+            let all = admitted + refused;
+            say(format_args!("{what}: {admitted} admitted of {all}, {off:+.1}% of {expected}"));
+            if off.abs() <= most {
+                return Ok(());
+            }
+        }
+        Err(format!("{what}: {off:+.1}% is more than {most}%, {ATTEMPTS} times in a row"))
     }
 
     /// Waits until each instance has said something since its start.
@@ -279,7 +292,8 @@ impl Scene {
     }
 }
 
-fn configuration(redis: SocketAddr, origin: SocketAddr) -> String {
+fn configuration(redis: SocketAddr, trust: &Trust, origin: SocketAddr) -> String {
+    let Trust { pair, password_file } = trust;
     let route = |shared: &str| {
         format!(
             "[[route]]\npath = \"/{shared}\"\nrespond = {{ status = 200, body = \"x\" }}\n\
@@ -289,10 +303,12 @@ fn configuration(redis: SocketAddr, origin: SocketAddr) -> String {
     let routes: String = ["open", "local", "closed"].map(route).concat();
     format!(
         "metrics = \"${{METRICS}}\"\n\
-         [redis]\nurl = \"redis://{redis}\"\ninstance = \"${{INSTANCE}}\"\ninstances = 3\n\
+         [redis]\nurl = \"rediss://{redis}\"\nca = {:?}\nuser = \"{USER}\"\npassword_file = {password_file:?}\n\
+         instance = \"${{INSTANCE}}\"\ninstances = 3\n\
          [cache]\nmemory = \"16MB\"\npurge_from = [\"127.0.0.1\"]\n\
          [[listen]]\naddress = \"127.0.0.1:0\"\n{routes}\
          [[route]]\nupstream = \"origin\"\ncache = {{ default_ttl = \"1h\" }}\n\
-         [upstream.origin]\nservers = [\"http://{origin}\"]\n"
+         [upstream.origin]\nservers = [\"http://{origin}\"]\n",
+        pair.cert
     )
 }
