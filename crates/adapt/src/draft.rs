@@ -70,6 +70,14 @@ impl Table {
         self.options.iter().find(|(known, ..)| known == key).map(|(_, value, _)| value)
     }
 
+    /// An option with where it came from.
+    pub(crate) fn option(&self, key: &str) -> Option<(Value, Vec<Origin>)> {
+        self.options
+            .iter()
+            .find(|(known, ..)| known == key)
+            .map(|(_, value, from)| (value.clone(), from.clone()))
+    }
+
     /// Sets an option, in place of an earlier value.
     pub(crate) fn set(&mut self, key: &str, value: impl Into<Value>, from: Vec<Origin>) {
         let value = value.into();
@@ -82,6 +90,11 @@ impl Table {
     /// Sets an option in front of all others.
     pub(crate) fn set_first(&mut self, key: &str, value: impl Into<Value>) {
         self.options.insert(0, (key.to_owned(), value.into(), Vec::new()));
+    }
+
+    /// Leaves an option out.
+    pub(crate) fn without(&mut self, key: &str) {
+        self.options.retain(|(known, ..)| known != key);
     }
 
     /// Leaves only these options.

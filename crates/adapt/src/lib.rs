@@ -23,6 +23,8 @@ mod nginx;
 mod haproxy;
 /// Caddy.
 mod caddy;
+/// Varnish.
+mod varnish;
 
 /// What tests of all peers look at.
 #[cfg(test)]
@@ -32,6 +34,7 @@ pub use caddy::adapt as caddy;
 pub use haproxy::adapt as haproxy;
 pub use nginx::adapt as nginx;
 pub use remark::{Adapted, Kind, Remark};
+pub use varnish::adapt as varnish;
 
 /// Reads the files of an `include`: for a path or a pattern the names and texts of all that match, or why it cannot.
 pub type Include<'a> = &'a mut dyn FnMut(&str) -> Result<Vec<(String, String)>, String>;

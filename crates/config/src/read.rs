@@ -171,7 +171,8 @@ pub fn admin_socket(path: &Path) -> Result<Option<PathBuf>, Vec<Mistake>> {
 }
 
 /// Proxies whose configurations `vanward adapt` reads, with their words there.
-const ADAPTED: [(&str, &str); 3] = [("nginx", "nginx"), ("HAProxy", "haproxy"), ("Caddy", "caddy")];
+const ADAPTED: [(&str, &str); 4] =
+    [("nginx", "nginx"), ("HAProxy", "haproxy"), ("Caddy", "caddy"), ("Varnish (VCL)", "varnish")];
 
 /// The one mistake of a file that is for another proxy, at the line that tells it.
 fn of_another(text: &str, file_name: &str, system: &str, line: usize) -> Mistake {

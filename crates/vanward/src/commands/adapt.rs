@@ -64,6 +64,7 @@ enum Peer {
     Nginx,
     Haproxy,
     Caddy,
+    Varnish,
 }
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
@@ -76,6 +77,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Peer::Nginx => adapt::nginx,
         Peer::Haproxy => adapt::haproxy,
         Peer::Caddy => adapt::caddy,
+        Peer::Varnish => adapt::varnish,
     };
     let adapted = match adapt(&text, &name, &mut |pattern| included(&folder, pattern)) {
         Ok(adapted) => adapted,

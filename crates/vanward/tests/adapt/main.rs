@@ -38,9 +38,14 @@ fn caddy_and_vanward_with_its_adapted_file_answer_alike() {
     alike(Peer::Caddy);
 }
 
+#[test]
+fn varnish_and_vanward_with_its_adapted_file_answer_alike() {
+    alike(Peer::Varnish);
+}
+
 /// Runs a peer and Vanward beside each other with each sample.
 fn alike(peer: Peer) {
-    let Some(program) = installed(peer.word()) else { return };
+    let Some(program) = installed(peer.program()) else { return };
     let origin = origin::origin();
     let unexplained: Vec<String> = std::thread::scope(|scope| {
         let runs: Vec<_> = peer
@@ -62,10 +67,12 @@ fn beside(peer: Peer, program: &Path, sample: &str, origin: SocketAddr) -> Vec<S
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../adapt/samples/{}/{sample}", peer.word()));
     let text = std::fs::read_to_string(path).expect("the sample is there");
+    // Files of VCL name only the server behind; where Varnish listens is said elsewhere.
+    let place = |listen: SocketAddr| if peer == Peer::Varnish { origin } else { listen };
     let filled = |listen: SocketAddr| {
         text.replace("@LISTEN@", &listen.to_string())
-            .replace("@IP@", &listen.ip().to_string())
-            .replace("@PORT@", &listen.port().to_string())
+            .replace("@IP@", &place(listen).ip().to_string())
+            .replace("@PORT@", &place(listen).port().to_string())
             .replace("@ORIGIN@", &origin.to_string())
             .replace("@ORIGIN2@", &origin.to_string())
             .replace("@DIR@", &folder.path().display().to_string())
@@ -73,6 +80,9 @@ fn beside(peer: Peer, program: &Path, sample: &str, origin: SocketAddr) -> Vec<S
     let _peer = peer.start(program, folder.path(), &filled(theirs), theirs);
     std::fs::write(folder.path().join("mine.conf"), filled(mine)).expect("it is writable");
     run_in(folder.path(), &["adapt", peer.word(), "mine.conf", "-o", "vanward.toml"]).with_code(0);
+    let made = std::fs::read_to_string(folder.path().join("vanward.toml")).expect("it was written");
+    let made = made.replace("\"*:6081\"", &format!("\"{mine}\""));
+    std::fs::write(folder.path().join("vanward.toml"), made).expect("it is writable");
     let mut vanward = Process::start_in(folder.path(), &["run", "--config", "vanward.toml"]);
     vanward.address();
     let mut unexplained = Vec::new();

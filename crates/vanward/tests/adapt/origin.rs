@@ -32,7 +32,7 @@ fn serve(mut stream: TcpStream) -> Option<()> {
         let mut request = line.split(' ');
         let (method, target) = (request.next()?.to_owned(), request.next()?.to_owned());
         let mut told: Vec<String> = Vec::new();
-        let (mut length, mut is_chunked, mut is_upgrade) = (0, false, false);
+        let (mut length, mut is_chunked, mut is_upgrade, mut is_last) = (0, false, false, false);
         loop {
             let mut field = String::new();
             reader.read_line(&mut field).ok().filter(|bytes| *bytes > 0)?;
@@ -45,6 +45,7 @@ fn serve(mut stream: TcpStream) -> Option<()> {
             }
             is_chunked |= lower.starts_with("transfer-encoding:");
             is_upgrade |= lower.starts_with("upgrade:");
+            is_last |= lower == "connection: close";
             if TOLD.iter().any(|name| lower.starts_with(name)) {
                 told.push(lower.replace(": ", ":"));
             }
@@ -63,6 +64,9 @@ fn serve(mut stream: TcpStream) -> Option<()> {
             "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nContent-Type: text/plain\r\nX-Powered-By: origin\r\n\r\n"
         );
         stream.write_all((head + sent).as_bytes()).ok()?;
+        if is_last {
+            return None;
+        }
     }
 }
 

@@ -14,6 +14,7 @@ pub(crate) enum Peer {
     Nginx,
     Haproxy,
     Caddy,
+    Varnish,
 }
 
 impl Peer {
@@ -23,7 +24,13 @@ impl Peer {
             Self::Nginx => "nginx",
             Self::Haproxy => "haproxy",
             Self::Caddy => "caddy",
+            Self::Varnish => "varnish",
         }
+    }
+
+    /// Its program.
+    pub(crate) fn program(self) -> &'static str {
+        if self == Self::Varnish { "varnishd" } else { self.word() }
     }
 
     /// The samples that run without certificates and other servers.
@@ -56,6 +63,7 @@ impl Peer {
                 "07-auth.Caddyfile",
                 "08-rewrites.Caddyfile",
             ],
+            Self::Varnish => &["01-site.vcl", "02-directors.vcl", "03-rules.vcl", "04-default.vcl"],
         }
     }
 
@@ -65,6 +73,7 @@ impl Peer {
             Self::Nginx => got.body.contains("<center>") || got.body.is_empty(),
             Self::Haproxy => got.body.contains("<html><body><h1>") || got.body.is_empty(),
             Self::Caddy => got.body.is_empty(),
+            Self::Varnish => got.body.contains("Varnish cache server") || got.body.is_empty(),
         }
     }
 
@@ -95,6 +104,13 @@ impl Peer {
                 write(&file, &(lines.collect::<Vec<_>>().join("\n") + "\n"));
                 command.arg("-db").arg("-q").arg("-f").arg(&file);
             }
+            Self::Varnish => {
+                write(&file, text);
+                command
+                    .args(["-F", "-j", "none", "-T", "none", "-s", "malloc,50M", "-a"])
+                    .arg(address.to_string());
+                command.arg("-f").arg(&file).arg("-n").arg(folder.join("varnish"));
+            }
             Self::Caddy => {
                 write(&file, text);
                 command.args(["run", "--adapter", "caddyfile", "--config"]).arg(&file);
@@ -103,8 +119,8 @@ impl Peer {
                 }
             }
         }
-        // Caddy tells what it does in detail.
-        let told = if self == Self::Caddy { Stdio::null() } else { Stdio::inherit() };
+        // These tell what they do in detail.
+        let told = if matches!(self, Self::Caddy | Self::Varnish) { Stdio::null() } else { Stdio::inherit() };
         let mut child = command.stdout(Stdio::null()).stderr(told).spawn().expect("the peer starts");
         let patience = Patience::new();
         while TcpStream::connect(address).is_err() {

@@ -31,6 +31,7 @@ impl Pair<'_> {
             Peer::Nginx => NGINX,
             Peer::Haproxy => HAPROXY,
             Peer::Caddy => CADDY,
+            Peer::Varnish => VARNISH,
         });
         all.into_iter().find(|(_, explains)| explains(self)).map(|(reason, _)| *reason)
     }
@@ -117,4 +118,23 @@ const CADDY: &[Reason] = &[
     ("Caddy sends an empty page to hosts that it has no site for", |pair| {
         (pair.theirs.status, pair.mine.status) == (200, 404) && pair.theirs.body.is_empty()
     }),
+];
+
+const VARNISH: &[Reason] = &[
+    ("upgrades need no option", |pair| pair.ask.fields.contains("Upgrade:") && pair.mine.status == 101),
+    ("If-Modified-Since is compared with the time of the response where it has no other", |pair| {
+        pair.ask.fields.contains("If-Modified-Since") && (pair.theirs.status, pair.mine.status) == (200, 304)
+    }),
+    ("ranges of what is not stored are cut out by Varnish; here the server does so, or not", |pair| {
+        pair.ask.fields.contains("Range")
+            && [206, 416].contains(&pair.theirs.status)
+            && pair.mine.status == 200
+    }),
+    ("stored responses answer ranges, whether compressed or not", |pair| {
+        pair.ask.fields.contains("Range") && (pair.theirs.status, pair.mine.status) == (200, 206)
+    }),
+    ("416 has no fields of the response that was asked for", |pair| {
+        (pair.theirs.status, pair.mine.status) == (416, 416)
+    }),
+    ("Varnish takes 64 fields", |pair| pair.ask.fields.contains("X-Field-59") && pair.theirs.status == 400),
 ];

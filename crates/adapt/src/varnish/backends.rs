@@ -1,0 +1,367 @@
+//! Backends, probes, directors and ACLs.
+
+use super::syntax::{Declaration, Statement, Token};
+use super::{Adapter, milliseconds};
+use crate::draft::{Origin, Table, Value};
+use crate::sheet::name_of;
+use crate::values::duration;
+
+const HOUR: u64 = 3_600_000;
+const DAY: u64 = 24 * HOUR;
+
+/// A backend or a director.
+pub(super) struct Backend {
+    pub(super) name: String,
+    /// The name of its upstream; none for `none`.
+    pub(super) upstream: Option<String>,
+    /// Timeouts of its routes: option, value, statement.
+    pub(super) timeouts: Vec<(&'static str, String, usize)>,
+    server: Option<Value>,
+    options: Table,
+    /// The declaration and what of it is in `server`.
+    from: Vec<Origin>,
+    is_used: bool,
+}
+
+impl<'s> Adapter<'s> {
+    pub(super) fn all_backends(&mut self, declarations: &'s [Declaration]) {
+        for declaration in declarations {
+            match declaration {
+                Declaration::Block { number, kind, name, fields } if kind == "backend" => {
+                    self.backend(*number, name, fields, declarations);
+                }
+                _ => {}
+            }
+        }
+        let init: Vec<&Statement> = self.subs.get("vcl_init").cloned().unwrap_or_default();
+        for statement in init {
+            if let Statement::Plain { number, name, tokens } = statement {
+                self.director(*number, name, tokens);
+            }
+        }
+    }
+
+    fn backend(
+        &mut self,
+        number: usize,
+        name: &str,
+        fields: &'s [(usize, String, Vec<Token>)],
+        declarations: &'s [Declaration],
+    ) {
+        let text = |wanted: &str| {
+            let field = fields.iter().find(|(_, name, _)| name == wanted)?;
+            Some((field.0, field.2.iter().map(Token::text).collect::<String>()))
+        };
+        let mut origins = vec![Origin::Directive(number)];
+        let host = text(".host").or_else(|| text(".path"));
+        let mut made = Table::new("", Vec::new());
+        let server = host.map(|(at, host)| {
+            origins.push(Origin::Directive(at));
+            if host.starts_with('/') {
+                return format!("http+unix:{host}");
+            }
+            let port = text(".port").map(|(at, port)| {
+                origins.push(Origin::Directive(at));
+                format!(":{port}")
+            });
+            let host = if host.contains(':') { format!("[{host}]") } else { host };
+            format!("http://{host}{}", port.unwrap_or_default())
+        });
+        let mut server = server.map(Value::from);
+        if let (Some((at, most)), Some(url)) = (text(".max_connections"), server.clone())
+            && let Ok(most @ 1..=1_000_000) = most.parse::<u64>()
+        {
+            origins.push(Origin::Directive(at));
+            server = Some(Value::Table(vec![
+                ("url".to_owned(), url),
+                ("max_requests".to_owned(), Value::Number(most)),
+            ]));
+        }
+        if let Some(server) = &server {
+            made.push("servers", server.clone(), origins.clone());
+        }
+        if let Some((at, host)) = text(".host_header") {
+            made.set(
+                "host",
+                Value::Table(vec![("set".to_owned(), host.into())]),
+                vec![Origin::Directive(at)],
+            );
+        }
+        if let Some((at, version)) = text(".proxy_header") {
+            made.set("send_proxy_protocol", format!("v{version}"), vec![Origin::Directive(at)]);
+        }
+        let timeouts = self.timeouts(&text);
+        self.probe(fields, declarations, &mut made);
+        let name = name.to_owned();
+        self.backends.push(Backend {
+            name,
+            upstream: None,
+            timeouts,
+            server,
+            options: made,
+            from: origins,
+            is_used: false,
+        });
+    }
+
+    /// The timeouts of a backend's routes; that of connecting there is once.
+    fn timeouts(
+        &mut self,
+        text: &dyn Fn(&str) -> Option<(usize, String)>,
+    ) -> Vec<(&'static str, String, usize)> {
+        let mut timeouts = Vec::new();
+        for (name, key) in
+            [(".first_byte_timeout", "upstream_first_byte"), (".between_bytes_timeout", "upstream_body")]
+        {
+            if let Some((at, time)) = text(name)
+                && let Some(time @ 1..) = milliseconds(&time)
+            {
+                timeouts.push((key, duration(time.min(DAY)), at));
+            }
+        }
+        if let Some((at, time)) = text(".connect_timeout")
+            && let Some(time @ 1..) = milliseconds(&time)
+        {
+            self.sheet.once("[timeouts]", "upstream_connect", duration(time.min(DAY)), at);
+        }
+        timeouts
+    }
+
+    /// `.probe`, by name or as a block.
+    fn probe(
+        &mut self,
+        fields: &'s [(usize, String, Vec<Token>)],
+        declarations: &'s [Declaration],
+        made: &mut Table,
+    ) {
+        let Some((at, _, value)) = fields.iter().find(|(_, name, _)| name == ".probe") else { return };
+        let named = value.first().map(Token::text);
+        let mut own: Vec<(usize, &str, &[Token])> = Vec::new();
+        let mut origins = vec![Origin::Directive(*at)];
+        for declaration in declarations {
+            if let Declaration::Block { number, kind, name, fields } = declaration
+                && kind == "probe"
+                && Some(name.as_str()) == named
+            {
+                origins.push(Origin::Directive(*number));
+                own.extend(
+                    fields.iter().map(|(number, name, value)| (*number, name.as_str(), value.as_slice())),
+                );
+            }
+        }
+        let inner = fields.iter().filter_map(|(number, name, value)| {
+            Some((*number, name.strip_prefix(".probe")?, value.as_slice()))
+        });
+        own.extend(inner.filter(|(_, name, _)| !name.is_empty()));
+        made.extend("check", ("type", "http".into()), origins);
+        for (number, name, value) in own {
+            let text: String = value.iter().map(Token::text).collect();
+            let time = milliseconds(&text).map(|time| Value::from(duration(time.clamp(10, HOUR))));
+            let option = match (name, time) {
+                (".url", _) => Some(("path", text.into())),
+                (".interval", Some(time)) => Some(("interval", time)),
+                (".timeout", Some(time)) => Some(("timeout", time)),
+                (".expected_response", _) => {
+                    text.parse::<u64>().ok().map(|status| ("status", Value::Number(status)))
+                }
+                _ => None,
+            };
+            match option {
+                Some(option) => made.extend("check", option, vec![Origin::Directive(number)]),
+                None => self.sheet.differs(
+                    number,
+                    "a server is up or down after `rise` or `fall` checks in a row",
+                    "",
+                ),
+            }
+        }
+        if made.inner("check", "status").is_none() {
+            made.extend("check", ("status", Value::Number(200)), Vec::new());
+        }
+        if made.inner("check", "interval").is_none() {
+            made.extend("check", ("interval", "5s".into()), Vec::new());
+        }
+    }
+
+    /// `new NAME = directors.round_robin();` and `NAME.add_backend(BACKEND);`
+    fn director(&mut self, number: usize, name: &str, tokens: &[Token]) {
+        let words: Vec<&str> = tokens.iter().map(Token::text).collect();
+        let origin = || vec![Origin::Directive(number)];
+        if let ("new", [name, "=", kind, ..]) = (name, words.as_slice()) {
+            return self.new_director(number, name, kind);
+        }
+        let Some((director, "add_backend")) = name.rsplit_once('.') else { return };
+        let member = self.backends.iter_mut().find(|known| words.contains(&known.name.as_str()));
+        let (mut server, mut check, mut timeouts, mut origins) = (None, None, Vec::new(), origin());
+        if let Some(member) = member {
+            member.is_used = true;
+            server = member.server.clone();
+            check = member.options.option("check");
+            timeouts = member.timeouts.clone();
+            origins.extend(member.from.clone());
+        }
+        let weight = words
+            .iter()
+            .rev()
+            .find_map(|word| word.parse::<f64>().ok())
+            .map(|weight| weight.clamp(1.0, 1000.0) as u64);
+        let (Some(director), Some(server)) =
+            (self.backends.iter_mut().find(|known| known.name == director), server)
+        else {
+            return self.sheet.refuse(
+                number,
+                "no backend has this name",
+                "write it into `servers` of [upstream.NAME]",
+            );
+        };
+        let mut pairs = match server {
+            Value::Table(pairs) => pairs,
+            url => vec![("url".to_owned(), url)],
+        };
+        let members = match director.options.get("servers") {
+            Some(Value::List(known)) => known.len(),
+            _ => 0,
+        };
+        match director.options.get("priority_suffices") {
+            Some(_) if members > 0 => pairs.push(("priority".to_owned(), Value::Number(members as u64))),
+            None => pairs.extend(
+                weight
+                    .filter(|weight| *weight > 1)
+                    .map(|weight| ("weight".to_owned(), Value::Number(weight))),
+            ),
+            Some(_) => {}
+        }
+        let value = if pairs.len() == 1 { pairs.remove(0).1 } else { Value::Table(pairs) };
+        director.options.push("servers", value, origins);
+        if let Some((check, from)) = check.filter(|_| director.options.get("check").is_none()) {
+            director.options.set("check", check, from);
+        }
+        if director.timeouts.is_empty() {
+            director.timeouts = timeouts;
+        }
+    }
+
+    fn new_director(&mut self, number: usize, name: &str, kind: &str) {
+        let from = || vec![Origin::Directive(number)];
+        let policy = match kind {
+            "directors.round_robin" | "directors.fallback" => "round-robin",
+            "directors.random" => "two-choices",
+            "directors.hash" | "directors.shard" => "consistent-hash",
+            _ => {
+                let instead = "write an [upstream.NAME] with its servers";
+                return self.sheet.refuse(number, "there is nothing like this object", instead);
+            }
+        };
+        let mut options = Table::new("", from());
+        options.set("balance", policy, from());
+        if kind == "directors.fallback" {
+            options.set("priority_suffices", "0%", Vec::new());
+        }
+        self.backends.push(Backend {
+            name: name.to_owned(),
+            upstream: None,
+            timeouts: Vec::new(),
+            server: None,
+            options,
+            from: Vec::new(),
+            is_used: false,
+        });
+    }
+
+    /// The upstream of a backend or director by its name.
+    pub(super) fn upstream(&mut self, name: &str) -> Option<String> {
+        let place = self.backends.iter().position(|known| known.name == name)?;
+        self.backends[place].is_used = true;
+        let backend = &self.backends[place];
+        if backend.upstream.is_none() && backend.options.get("servers").is_some() {
+            let table = backend.options.clone();
+            let made = self.sheet.upstream(&name_of(name), table);
+            self.backends[place].upstream = Some(made);
+        }
+        self.backends[place].upstream.clone()
+    }
+
+    /// Backends that no route leads to.
+    pub(super) fn left_backends(&mut self) {
+        for place in 0..self.backends.len() {
+            let Backend { name, is_used, from, .. } = &self.backends[place];
+            let (name, first) = (name.clone(), from.first().cloned());
+            if !is_used
+                && self.upstream(&name).is_some()
+                && let Some(Origin::Directive(number)) = first
+            {
+                self.sheet.differs(
+                    number,
+                    "no route leads to it",
+                    "have a [[route]] lead to it, or leave it out",
+                );
+            }
+        }
+    }
+
+    /// Who may purge: the ACL of a condition on PURGE.
+    pub(super) fn purge(&mut self) {
+        let recv: Vec<&Statement> = self.subs.get("vcl_recv").cloned().unwrap_or_default();
+        for statement in recv {
+            let Statement::If(branches) = statement else { continue };
+            let [(number, condition, body)] = branches.as_slice() else { continue };
+            let words: Vec<&str> = condition.iter().map(Token::text).collect();
+            if !words.starts_with(&["req.method", "==", "PURGE"]) {
+                continue;
+            }
+            let mut numbers = vec![*number];
+            let mut acl = None;
+            look(body, &mut numbers, &mut acl);
+            look_at(condition, &mut acl);
+            self.purges.insert(*number);
+            let networks = acl.as_deref().and_then(|name| self.acls.get(name).cloned().flatten());
+            let origins: Vec<Origin> = numbers.iter().map(|number| Origin::Directive(*number)).collect();
+            match networks {
+                Some(networks) => self.sheet.set("[cache]", "purge_from", networks, origins),
+                None => {
+                    let everybody = vec!["0.0.0.0/0".to_owned(), "::/0".to_owned()];
+                    self.sheet.set("[cache]", "purge_from", everybody, origins);
+                }
+            }
+            self.sheet.differs(*number, "other clients get 403, and a purge holds for all variants", "");
+        }
+    }
+}
+
+/// The statements of a block, and the ACL that one of its conditions goes by.
+fn look(body: &[Statement], numbers: &mut Vec<usize>, acl: &mut Option<String>) {
+    for statement in body {
+        match statement {
+            Statement::Plain { number, .. } => numbers.push(*number),
+            Statement::If(branches) => {
+                for (number, condition, body) in branches {
+                    numbers.push(*number);
+                    look_at(condition, acl);
+                    look(body, numbers, acl);
+                }
+            }
+        }
+    }
+}
+
+fn look_at(condition: &[Token], acl: &mut Option<String>) {
+    let words: Vec<&str> = condition.iter().map(Token::text).collect();
+    let place = words.windows(3).position(|three| three[0] == "client.ip" && three[1].ends_with('~'));
+    if let Some(place) = place {
+        *acl = Some(words[place + 2].to_owned());
+    }
+}
+
+/// The networks of an ACL; none if one is taken out of others, or is a name.
+pub(super) fn networks(entries: &[Token]) -> Option<Vec<String>> {
+    let mut networks = Vec::new();
+    for entry in entries.split(|token| token.is(";")).filter(|entry| !entry.is_empty()) {
+        let text: String = entry.iter().map(Token::text).collect();
+        match text.as_str() {
+            "localhost" => networks.extend(["127.0.0.1".to_owned(), "::1".to_owned()]),
+            network if crate::values::is_network(network) => networks.push(network.to_owned()),
+            _ => return None,
+        }
+    }
+    (!networks.is_empty()).then_some(networks)
+}

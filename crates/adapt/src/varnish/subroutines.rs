@@ -1,0 +1,545 @@
+//! Subroutines, gone through for each kind of request: what is asked, stored and answered.
+
+use super::syntax::{Statement, Token};
+use super::{Adapter, milliseconds};
+use crate::draft::{Origin, Table, Value};
+use crate::rules::{self, Atom, Expression, Holds, Outcome, Test, TextIs};
+use crate::values::{self, duration};
+
+const YEAR: u64 = 365 * 86_400_000;
+/// Subroutines that call each other deeper are not gone through.
+const CALLS_DEEP_MAX: usize = 16;
+
+/// What becomes of a request.
+#[derive(Debug, Clone, PartialEq)]
+enum Way {
+    /// Nothing is decided yet.
+    Open,
+    Hash,
+    Pass,
+    Synth(u64, String),
+    /// What Varnish's own code behind the subroutine would decide is skipped.
+    Done,
+}
+
+/// What a kind of request has so far.
+struct Made {
+    outcome: Outcome,
+    backend: Option<String>,
+    way: Way,
+    has_cookie: bool,
+}
+
+fn from(number: usize) -> Vec<Origin> {
+    vec![Origin::Directive(number)]
+}
+
+fn cookie() -> Atom {
+    Atom::Header("Cookie".to_owned(), TextIs::Present)
+}
+
+impl<'s> Adapter<'s> {
+    pub(super) fn routes(&mut self) {
+        let mut tests: Vec<Test> = Vec::new();
+        for name in ["vcl_recv", "vcl_backend_fetch", "vcl_backend_response", "vcl_deliver"] {
+            let body = self.subs.get(name).cloned().unwrap_or_default();
+            self.gather(&body, 0, &mut tests);
+        }
+        // Varnish's own code lets requests with cookies pass.
+        tests.push(Test { atom: cookie(), from: Vec::new() });
+        for (number, why) in rules::segments(&tests) {
+            self.sheet.differs(number, &why, rules::SEGMENTS_INSTEAD);
+        }
+        let found = rules::routes(&tests, &mut |holds| self.judge(holds));
+        for origin in found.unsaid.into_iter().chain(found.dropped) {
+            if let Origin::Directive(number) = origin {
+                let why = "a request that meets this and another expression gets what the first of them says";
+                self.sheet.differs(number, why, "write a [[route]] for what meets both");
+            }
+        }
+        self.sheet.routes = found.tables;
+        self.left_backends();
+    }
+
+    /// The conditions of all statements, also of those that are called.
+    fn gather(&mut self, body: &[&'s Statement], depth: usize, tests: &mut Vec<Test>) {
+        for statement in body.iter().filter(|_| depth <= CALLS_DEEP_MAX) {
+            match statement {
+                Statement::If(branches) => {
+                    for (number, condition, inner) in branches {
+                        if self.purges.contains(number) {
+                            continue;
+                        }
+                        self.met.insert(*number);
+                        self.condition(condition, *number).tests(tests);
+                        self.gather(&inner.iter().collect::<Vec<_>>(), depth + 1, tests);
+                    }
+                }
+                Statement::Plain { name, tokens, .. } if name == "call" => {
+                    let called = tokens
+                        .first()
+                        .and_then(|name| self.subs.get(name.text()).cloned())
+                        .unwrap_or_default();
+                    self.gather(&called, depth + 1, tests);
+                }
+                Statement::Plain { .. } => {}
+            }
+        }
+    }
+
+    fn judge(&mut self, holds: &Holds<'_>) -> Outcome {
+        let backend = self.backends.iter().find(|known| known.name == "default").or(self.backends.first());
+        let backend = backend.map(|known| known.name.clone());
+        let outcome = Outcome { from: Vec::new(), options: Table::default() };
+        let mut made = Made { outcome, backend, way: Way::Open, has_cookie: holds.atom(&cookie()) };
+        self.sub("vcl_recv", holds, &mut made);
+        if let Way::Synth(status, reason) = made.way.clone() {
+            self.synth(status, &reason, &mut made);
+            return made.outcome;
+        }
+        let is_stored = match made.way {
+            Way::Hash => true,
+            Way::Open => !made.has_cookie,
+            _ => false,
+        };
+        let upstream = made.backend.clone().and_then(|name| self.upstream(&name));
+        let Some(upstream) = upstream else {
+            let why = vec![Origin::Default("its backend has no server")];
+            made.outcome.options.set("respond", rules::answer(503, None), why);
+            return made.outcome;
+        };
+        made.outcome.options.set("upstream", upstream, Vec::new());
+        let timeouts = self.backends.iter().find(|known| Some(&known.name) == made.backend.as_ref());
+        for (key, time, at) in timeouts.map(|known| known.timeouts.clone()).unwrap_or_default() {
+            made.outcome.options.extend("timeouts", (key, time.into()), from(at));
+        }
+        if is_stored {
+            let why = |text| vec![Origin::Default(text)];
+            let options = &mut made.outcome.options;
+            options.extend(
+                "cache",
+                ("default_ttl", "2m".into()),
+                why("default_ttl and default_grace of varnishd"),
+            );
+            options.extend("cache", ("stale_while_revalidate", "10s".into()), Vec::new());
+            options.extend("cache", ("heuristic", "0%".into()), Vec::new());
+            options.extend("cache", ("ignore", "request-directives".into()), Vec::new());
+        }
+        made.way = Way::Open;
+        self.sub("vcl_backend_fetch", holds, &mut made);
+        made.way = Way::Open;
+        self.sub("vcl_backend_response", holds, &mut made);
+        made.way = Way::Open;
+        self.sub("vcl_deliver", holds, &mut made);
+        if is_stored {
+            self.sub("vcl_hash", holds, &mut made);
+        }
+        made.outcome
+    }
+
+    fn sub(&mut self, name: &str, holds: &Holds<'_>, made: &mut Made) {
+        let body = self.subs.get(name).cloned().unwrap_or_default();
+        self.go(&body, name, 0, holds, made);
+    }
+
+    fn go(&mut self, body: &[&'s Statement], sub: &str, depth: usize, holds: &Holds<'_>, made: &mut Made) {
+        for statement in body.iter().filter(|_| depth <= CALLS_DEEP_MAX) {
+            if made.way != Way::Open {
+                return;
+            }
+            match statement {
+                Statement::If(branches) => self.conditional(branches, sub, depth, holds, made),
+                Statement::Plain { number, name, tokens } => {
+                    self.met.insert(*number);
+                    if name == "call" {
+                        let called = tokens
+                            .first()
+                            .and_then(|name| self.subs.get(name.text()).cloned())
+                            .unwrap_or_default();
+                        self.go(&called, sub, depth + 1, holds, made);
+                    } else {
+                        self.plain(*number, name, tokens, sub, made);
+                    }
+                }
+            }
+        }
+    }
+
+    fn conditional(
+        &mut self,
+        branches: &'s [(usize, Vec<Token>, Vec<Statement>)],
+        sub: &str,
+        depth: usize,
+        holds: &Holds<'_>,
+        made: &mut Made,
+    ) {
+        for (number, condition, inner) in branches {
+            if self.purges.contains(number) {
+                return;
+            }
+            if let Some((status, inner)) = of_status(condition, inner) {
+                // What holds for a status of the server.
+                for statement in inner {
+                    if let Statement::Plain { number: at, name, tokens } = statement {
+                        self.of_status((*number, *at), name, tokens, &status, made);
+                    }
+                }
+                continue;
+            }
+            let expression = if condition.is_empty() {
+                Expression::all(Vec::new())
+            } else {
+                self.condition(condition, *number)
+            };
+            match expression.verdict(holds, false) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let inner: Vec<&Statement> = inner.iter().collect();
+                    return self.go(&inner, sub, depth + 1, holds, made);
+                }
+                Err(why) => {
+                    let words: String = condition.iter().map(Token::text).collect();
+                    if words.starts_with("obj.hits") {
+                        self.sheet.needless(*number, "Cache-Status (RFC 9211) tells what the cache did");
+                        inner.iter().for_each(|inner| self.told_by_status(inner));
+                    } else {
+                        let instead = "write a [[route]] with `host`, `path`, `methods`, `headers`, `cookie` or `clients`";
+                        self.sheet.refuse(*number, &why, instead);
+                    }
+                }
+            }
+        }
+    }
+
+    fn told_by_status(&mut self, statement: &'s Statement) {
+        if let Statement::Plain { number, .. } = statement {
+            self.sheet.needless(*number, "Cache-Status (RFC 9211) tells what the cache did");
+        }
+    }
+
+    fn plain(&mut self, number: usize, name: &str, tokens: &'s [Token], sub: &str, made: &mut Made) {
+        let words: Vec<&str> = tokens.iter().map(Token::text).collect();
+        match (name, words.as_slice()) {
+            ("return", [_, action, rest @ ..]) => self.returned(number, action, rest, sub, made),
+            ("set", [target, "=", value @ ..]) => {
+                self.set(number, target, value, tokens.get(2..).unwrap_or_default(), sub, made);
+            }
+            ("unset" | "remove", [target]) => self.unset(number, target, made),
+            ("hash_data", [_, "req.url" | "req.http.host" | "server.ip", _]) => {
+                self.sheet.needless(number, "URL and host are the key");
+            }
+            ("hash_data", [_, field, _]) if field.starts_with("req.http.") => {
+                made.outcome.options.listed("cache", "key_headers", &field[9..], from(number));
+            }
+            _ => {
+                let (kind, why, instead) = super::known::known(name);
+                self.sheet.note(number, kind, &why, &instead);
+            }
+        }
+    }
+
+    fn returned(&mut self, number: usize, action: &str, rest: &[&str], sub: &str, made: &mut Made) {
+        made.way = match (action, sub) {
+            ("hash" | "lookup", "vcl_recv") => Way::Hash,
+            ("pass" | "pipe", "vcl_recv") => Way::Pass,
+            ("synth", _) => {
+                let status = rest.get(1).and_then(|status| status.parse::<u64>().ok()).unwrap_or(503);
+                Way::Synth(status, rest.get(3).map_or(String::new(), |reason| (*reason).to_owned()))
+            }
+            ("pass", "vcl_backend_response") | ("pass", _) => {
+                made.outcome.options.without("cache");
+                Way::Done
+            }
+            ("deliver" | "fetch" | "hash" | "lookup", _) => Way::Done,
+            _ => {
+                self.sheet.refuse(number, &format!("a request is not sent to {action}"), "leave it out");
+                Way::Done
+            }
+        };
+        if action == "pipe" {
+            self.sheet.differs(number, "requests are passed on one by one, without a look at the cache", "");
+        }
+        made.outcome.from.extend(from(number));
+    }
+
+    fn set(
+        &mut self,
+        number: usize,
+        target: &str,
+        value: &[&str],
+        tokens: &[Token],
+        sub: &str,
+        made: &mut Made,
+    ) {
+        let options = &mut made.outcome.options;
+        match target {
+            "req.backend_hint" => {
+                made.backend = Some(
+                    value.first().map_or("", |name| name.split('.').next().unwrap_or_default()).to_owned(),
+                );
+            }
+            "beresp.ttl" | "beresp.grace" | "beresp.keep" => self.set_time(number, target, value, made),
+            "beresp.uncacheable" if value == ["true"] => options.without("cache"),
+            "beresp.do_gzip" if value == ["true"] => {
+                options.set(
+                    "compress",
+                    Value::Table(vec![
+                        ("codings".to_owned(), Value::List(vec!["gzip".into()])),
+                        ("min_size".to_owned(), Value::Number(1)),
+                    ]),
+                    from(number),
+                );
+            }
+            "beresp.do_stream" | "beresp.do_gunzip" | "beresp.do_gzip" => {
+                self.sheet.needless(number, "bodies are passed on as they come");
+            }
+            "req.url" | "bereq.url" => self.url(number, tokens, made),
+            "resp.status" | "resp.reason" if sub == "vcl_synth" => {}
+            _ => self.set_field(number, target, tokens, made),
+        }
+    }
+
+    fn set_time(&mut self, number: usize, target: &str, value: &[&str], made: &mut Made) {
+        let options = &mut made.outcome.options;
+        let has_cache = options.get("cache").is_some();
+        match value.first().and_then(|time| milliseconds(time)) {
+            Some(0) if target == "beresp.ttl" => options.without("cache"),
+            Some(_) if target == "beresp.keep" => {
+                self.sheet.needless(number, "stale responses are kept to be revalidated");
+            }
+            Some(time) if has_cache => {
+                let time = Value::from(duration(time.clamp(1, YEAR)));
+                if target == "beresp.ttl" {
+                    options.extend("cache", ("ttl", time), from(number));
+                } else {
+                    options.extend("cache", ("stale_while_revalidate", time.clone()), from(number));
+                    options.extend("cache", ("grace", time), Vec::new());
+                }
+            }
+            Some(_) => {}
+            None => self.sheet.refuse(number, "it is no time", "write `ttl` of `cache`"),
+        }
+    }
+
+    fn set_field(&mut self, number: usize, target: &str, tokens: &[Token], made: &mut Made) {
+        let side = [
+            ("req.http.", "request_headers"),
+            ("bereq.http.", "request_headers"),
+            ("resp.http.", "response_headers"),
+            ("beresp.http.", "response_headers"),
+        ];
+        let field = side.iter().find_map(|(begin, option)| Some((target.strip_prefix(begin)?, *option)));
+        let Some((field, option)) = field else {
+            let (kind, why, instead) = super::known::known("set");
+            return self.sheet.note(number, kind, &why, &instead);
+        };
+        match template(tokens) {
+            Some(text) if field.eq_ignore_ascii_case("host") && option == "request_headers" => {
+                made.outcome.options.extend("rewrite", ("host", text.into()), from(number));
+            }
+            Some(_) if option == "request_headers" && field.eq_ignore_ascii_case("x-forwarded-for") => {
+                self.sheet.needless(number, "servers get this field always");
+            }
+            Some(text) => {
+                made.outcome.options.field(option, "set", field, &text, from(number));
+            }
+            None => {
+                let instead = "write the value, or a variable of docs/configuration.md";
+                self.sheet.refuse(number, "this value is not made of variables that there are", instead);
+            }
+        }
+    }
+
+    fn unset(&mut self, number: usize, target: &str, made: &mut Made) {
+        let side = [
+            ("req.http.", "request_headers"),
+            ("bereq.http.", "request_headers"),
+            ("resp.http.", "response_headers"),
+            ("beresp.http.", "response_headers"),
+        ];
+        let Some((field, option)) =
+            side.iter().find_map(|(begin, option)| Some((target.strip_prefix(begin)?, *option)))
+        else {
+            return self.sheet.refuse(
+                number,
+                "only fields are removed",
+                "write `remove` of `request_headers`",
+            );
+        };
+        if option == "request_headers" && field.eq_ignore_ascii_case("cookie") {
+            made.has_cookie = false;
+        }
+        if target.starts_with("beresp.http.")
+            && field.eq_ignore_ascii_case("set-cookie")
+            && made.outcome.options.get("cache").is_some()
+        {
+            let ignored = Value::List(vec!["request-directives".into(), "set-cookie".into()]);
+            made.outcome.options.extend("cache", ("ignore", ignored), from(number));
+        }
+        if option == "response_headers" && field.eq_ignore_ascii_case("via") {
+            made.outcome.options.set("via", "off", from(number));
+        } else if option == "response_headers"
+            && ["x-varnish", "age"].contains(&field.to_ascii_lowercase().as_str())
+        {
+            self.sheet.needless(number, "there is no such field, or caches need it");
+        } else {
+            made.outcome.options.listed(option, "remove", field, from(number));
+        }
+    }
+
+    /// `set req.url = regsub(req.url, "A", "B")`
+    fn url(&mut self, number: usize, tokens: &[Token], made: &mut Made) {
+        let words: Vec<&str> = tokens.iter().map(Token::text).collect();
+        let found = match words.as_slice() {
+            ["regsub", "(", "req.url" | "bereq.url", ",", pattern, ",", to, ")"] => {
+                let start =
+                    pattern.strip_prefix('^').filter(|rest| !rest.contains(['(', '|', '$', '[', '?']));
+                start.map(|start| (format!("{start}(.*)"), format!("{}$1", to.replace('$', "$$"))))
+            }
+            [first, "+", "req.url"] if first.starts_with('/') => {
+                Some(("(.*)".to_owned(), format!("{first}$1")))
+            }
+            [constant] if constant.starts_with('/') => Some(("(.*)".to_owned(), (*constant).to_owned())),
+            _ => None,
+        };
+        match found.filter(|(_, to)| {
+            to.starts_with('/') && !to.contains('?') && values::expression(to, false).is_ok()
+        }) {
+            Some((pattern, to)) => {
+                made.outcome.options.extend("rewrite", ("pattern", pattern.into()), from(number));
+                made.outcome.options.extend("rewrite", ("path", to.into()), Vec::new());
+            }
+            None => {
+                let instead = "write `rewrite = { pattern = \"…\", path = \"…\" }`, or `query_drop` of `cache` for parameters";
+                self.sheet.refuse(number, "the new URL is not understood", instead);
+            }
+        }
+    }
+
+    /// What is said for responses of one status: how long they are fresh.
+    fn of_status(
+        &mut self,
+        (condition, number): (usize, usize),
+        name: &str,
+        tokens: &[Token],
+        status: &str,
+        made: &mut Made,
+    ) {
+        let words: Vec<&str> = tokens.iter().map(Token::text).collect();
+        let time = match (name, words.as_slice()) {
+            ("set", ["beresp.ttl", "=", time]) => milliseconds(time),
+            ("set", ["beresp.uncacheable", "=", "true"]) => Some(0),
+            ("return", _) => {
+                return self.sheet.needless(number, "the rest of the subroutine holds for all statuses");
+            }
+            _ => None,
+        };
+        let Some(time) = time else {
+            let instead = "write `status_ttl` of `cache`, or `error_pages`";
+            return self.sheet.refuse(
+                number,
+                "what depends on the status of a response is how long it is fresh",
+                instead,
+            );
+        };
+        if made.outcome.options.get("cache").is_some() {
+            let mut pairs = match made.outcome.options.inner("cache", "status_ttl") {
+                Some(Value::Table(known)) => known.clone(),
+                _ => Vec::new(),
+            };
+            if !pairs.iter().any(|(known, _)| known == status) {
+                pairs.push((status.to_owned(), duration(time.min(YEAR)).into()));
+            }
+            let mut origins = from(number);
+            origins.extend(from(condition));
+            made.outcome.options.extend("cache", ("status_ttl", Value::Table(pairs)), origins);
+        }
+    }
+
+    /// An answer of Varnish's own; `vcl_synth` may make a redirect of it.
+    fn synth(&mut self, status: u64, reason: &str, made: &mut Made) {
+        let wanted = status.to_string();
+        let mut location = None;
+        let mut own = status;
+        let mut body = None;
+        let mut origins = Vec::new();
+        let sub: Vec<&'s Statement> = self.subs.get("vcl_synth").cloned().unwrap_or_default();
+        for statement in sub {
+            let Statement::If(branches) = statement else { continue };
+            for (number, condition, inner) in branches {
+                let words: Vec<&str> = condition.iter().map(Token::text).collect();
+                if words != ["resp.status", "==", wanted.as_str()] {
+                    continue;
+                }
+                origins.push(Origin::Directive(*number));
+                for statement in inner {
+                    let Statement::Plain { number, name, tokens } = statement else { continue };
+                    let words: Vec<&str> = tokens.iter().map(Token::text).collect();
+                    match (name.as_str(), words.as_slice()) {
+                        ("set", ["resp.http.Location" | "resp.http.location", "=", "resp.reason"]) => {
+                            location = Some(reason.to_owned());
+                        }
+                        ("set", ["resp.http.Location" | "resp.http.location", "=", ..]) => {
+                            location = template(tokens.get(2..).unwrap_or_default());
+                        }
+                        ("set", ["resp.status", "=", code]) => own = code.parse().unwrap_or(status),
+                        ("synthetic", [_, text, _]) => body = Some((*text).to_owned()),
+                        _ => {}
+                    }
+                    origins.push(Origin::Directive(*number));
+                }
+            }
+        }
+        let options = &mut made.outcome.options;
+        options.keep(&[]);
+        match location {
+            Some(to) if to.starts_with(['/', '$']) || to.starts_with("http") => {
+                let code = if [301, 302, 307, 308].contains(&own) { own } else { 302 };
+                let pairs = [("to".to_owned(), to.into()), ("status".to_owned(), Value::Number(code))];
+                options.set("redirect", Value::Table(pairs.into()), origins);
+            }
+            _ => {
+                let body = body.as_deref().map(|text| (text, "text/html; charset=utf-8"));
+                options.set("respond", rules::answer(own.clamp(200, 599), body), origins);
+            }
+        }
+    }
+}
+
+/// `if (beresp.status == 404) { … }`: the status and its statements.
+fn of_status<'s>(condition: &[Token], inner: &'s [Statement]) -> Option<(String, &'s [Statement])> {
+    let words: Vec<&str> = condition.iter().map(Token::text).collect();
+    let status = match words.as_slice() {
+        ["beresp.status", "==", status]
+            if status.parse::<u16>().is_ok_and(|status| (200..600).contains(&status)) =>
+        {
+            (*status).to_owned()
+        }
+        ["beresp.status", ">=", "500"] => "5xx".to_owned(),
+        _ => return None,
+    };
+    Some((status, inner))
+}
+
+/// A value that is joined of texts and variables.
+fn template(tokens: &[Token]) -> Option<String> {
+    let mut made = String::new();
+    for token in tokens.iter().filter(|token| !token.is("+")) {
+        match token {
+            Token::Text(text) => made.push_str(&text.replace('$', "$$")),
+            Token::Word(word) => {
+                let variable = match word.as_str() {
+                    "req.url" | "bereq.url" => "path_and_query".to_owned(),
+                    "req.http.host" | "req.http.Host" => "host".to_owned(),
+                    "req.method" => "method".to_owned(),
+                    "client.ip" => "client_address".to_owned(),
+                    "req.xid" => "request_id".to_owned(),
+                    word => format!("header.{}", word.strip_prefix("req.http.")?),
+                };
+                made.push_str(&format!("${{{variable}}}"));
+            }
+            Token::Sign(_) => return None,
+        }
+    }
+    Some(made)
+}

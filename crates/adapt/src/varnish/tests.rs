@@ -1,0 +1,164 @@
+//! Whole configurations: what is written, what is said, and that nothing is lost.
+
+use super::*;
+use crate::told::{filled, lost, options, routes, valid};
+
+/// Configurations in the manner of tutorials and projects.
+const SAMPLES: [&str; 4] = [
+    include_str!("../../samples/varnish/01-site.vcl"),
+    include_str!("../../samples/varnish/02-directors.vcl"),
+    include_str!("../../samples/varnish/03-rules.vcl"),
+    include_str!("../../samples/varnish/04-default.vcl"),
+];
+
+fn nothing(_: &str) -> Result<Vec<(String, String)>, String> {
+    Err("there is none".to_owned())
+}
+
+#[track_caller]
+fn checked(text: &str) -> Adapted {
+    let adapted = adapt(text, "v.vcl", &mut nothing).unwrap_or_else(|mistake| panic!("{mistake}"));
+    valid(&adapted);
+    let (_, source) = syntax::read(text, "v.vcl", &mut nothing).expect("it was read");
+    assert_eq!(lost(&source, &adapted), Vec::<String>::new(), "{}", adapted.toml);
+    adapted
+}
+
+#[test]
+fn samples_are_valid_and_whole() {
+    for text in SAMPLES {
+        checked(&filled(text));
+    }
+}
+
+/// A file with these statements in `vcl_recv`.
+fn with(recv: &str) -> String {
+    format!(
+        "vcl 4.1;\nbackend a {{ .host = \"127.0.0.1\"; }}\nbackend b {{ .host = \"127.0.0.2\"; }}\nsub vcl_recv {{\n{recv}\n}}\n"
+    )
+}
+
+#[test]
+fn statements_become_routes() {
+    let cached = "cache = { default_ttl = \"2m\", stale_while_revalidate = \"10s\", heuristic = \"0%\", ignore = \"request-directives\" }";
+    let cookies = "headers = { Cookie = true }; upstream = \"a\"";
+    let cases: [(&str, &[String]); 6] = [
+        ("", &[cookies.to_owned(), format!("upstream = \"a\"; {cached}")]),
+        ("return (pass);", &["upstream = \"a\"".to_owned()]),
+        ("return (hash);", &[format!("upstream = \"a\"; {cached}")]),
+        (
+            "if (req.url == \"/x\") { return (synth(404, \"no\")); } return (pass);",
+            &["path = \"= /x\"; respond = { status = 404 }".to_owned(), "upstream = \"a\"".to_owned()],
+        ),
+        (
+            "if (req.http.host == \"x.y\") { set req.backend_hint = b; } return (pass);",
+            &["host = \"x.y\"; upstream = \"b\"".to_owned(), "upstream = \"a\"".to_owned()],
+        ),
+        (
+            "if (req.method == \"POST\" || req.http.X-A) { set req.backend_hint = b; } else { return (pass); } return (pass);",
+            &[
+                "methods = \"POST\"; upstream = \"b\"".to_owned(),
+                "headers = { X-A = true }; upstream = \"b\"".to_owned(),
+                "upstream = \"a\"".to_owned(),
+            ],
+        ),
+    ];
+    for (recv, expected) in cases {
+        assert_eq!(routes(&checked(&with(recv))), expected, "{recv}");
+    }
+}
+
+#[test]
+fn statements_become_options() {
+    let cases = [
+        (
+            "set req.http.X-A = client.ip + \" b\"; return (pass);",
+            "request_headers = { set = { X-A = \"${client_address} b\" } }",
+        ),
+        ("unset req.http.X-A; return (pass);", "request_headers = { remove = [\"X-A\"] }"),
+        (
+            "set req.url = regsub(req.url, \"^/a\", \"/b\"); return (pass);",
+            "rewrite = { pattern = \"/a(.*)\", path = \"/b$1\" }",
+        ),
+        (
+            "if (req.method == \"PURGE\") { return (purge); } return (pass);",
+            "purge_from = [\"0.0.0.0/0\", \"::/0\"]",
+        ),
+    ];
+    for (recv, option) in cases {
+        let written = options(&checked(&with(recv)));
+        assert!(written.iter().any(|line| line == option), "{recv}: {written:#?}");
+    }
+    let refused = checked(&with("if (std.healthy(req.backend_hint)) { return (pass); }"));
+    assert!(
+        refused.remarks.iter().any(|remark| remark.kind == Kind::Refused && remark.line == 5),
+        "{:?}",
+        refused.remarks
+    );
+}
+
+#[test]
+fn wrong_syntax_has_its_place() {
+    let said = |text: &str| adapt(text, "v.vcl", &mut nothing).expect_err(text).to_string();
+    assert!(
+        said("sub a {\n set x = 1\n}").starts_with("v.vcl:2:2: this statement does not end"),
+        "{}",
+        said("sub a {\n set x = 1\n}")
+    );
+    assert!(said("sub a {").starts_with("v.vcl:1:7: this block has no end"));
+    assert!(said("backend a { .host = \"x").starts_with("v.vcl:1:21: this has no end"));
+    let circle = &mut |_: &str| Ok(vec![("m".to_owned(), "include \"m\";".to_owned())]);
+    assert!(adapt("include \"m\";", "v.vcl", circle).expect_err("a circle").message.contains("16 deep"));
+}
+
+/// Words that make configurations which mean something.
+fn word() -> impl proptest::strategy::Strategy<Value = String> {
+    use proptest::prelude::*;
+    let words = [
+        "sub vcl_recv {",
+        "sub vcl_backend_response {",
+        "sub vcl_deliver {",
+        "sub vcl_synth {",
+        "}",
+        "}",
+        "}",
+        "backend a { .host = \"a\"; }",
+        "if (req.url ~ \"^/a\") {",
+        "if (req.http.host == \"a.b\" && !req.http.X) {",
+        "else {",
+        "elsif (client.ip ~ p) {",
+        "return (pass);",
+        "return (hash);",
+        "return (synth(404, \"x\"));",
+        "set req.backend_hint = a;",
+        "set beresp.ttl = 5m;",
+        "unset req.http.Cookie;",
+        "set resp.http.X = \"1\" + req.url;",
+        "acl p { \"10.0.0.0\"/8; }",
+        "call b;",
+        "sub b {",
+        "probe q { .url = \"/\"; }",
+        "import std;",
+        "set req.url = regsub(req.url, \"^/a\", \"/b\");",
+        "if (beresp.status == 404) {",
+        "new d = directors.random();",
+        "d.add_backend(a, 2.0);",
+        "\"",
+        "{\"",
+    ];
+    prop_oneof![12 => proptest::sample::select(words.to_vec()).prop_map(str::to_owned), 1 => any::<String>()]
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_read_or_refused_and_nothing_is_lost(words in proptest::collection::vec(word(), 0..40)) {
+        let text = words.join("\n");
+        if let Ok(adapted) = adapt(&text, "v.vcl", &mut nothing) {
+            let (_, source) = syntax::read(&text, "v.vcl", &mut nothing).expect("it was read");
+            proptest::prop_assert_eq!(lost(&source, &adapted), Vec::<String>::new());
+            let parsed = config::examine(&adapted.toml, "v.toml");
+            let syntax = parsed.mistakes.iter().find(|mistake| mistake.message.contains("TOML") || mistake.message.contains("closing"));
+            proptest::prop_assert!(syntax.is_none(), "{:?}\n{}", syntax, adapted.toml);
+        }
+    }
+}
