@@ -385,7 +385,7 @@ options! {
              that do not accept their coding. Default: nothing is compressed.";
         grpc_web: bool = Switch,
             "Translates calls of gRPC-Web, which browsers can send over HTTP/1.1 and HTTP/2, to gRPC, and the \
-             responses back. All other requests pass as they are. The upstream needs `protocol = \"h2\"`. With \
+             responses back. All other requests pass as they are. The upstream needs `protocol = \"h2\"` or `\"h3\"`. With \
              `cors`, scripts may send and read the fields of gRPC-Web. See [gRPC](grpc.md).";
     }
 }

@@ -12,7 +12,7 @@ use crate::h3_connection::{Core, End, H3Connection};
 
 /// How long a server may take to acknowledge a request, in ticks, beside some round trips. Then others go over a new connection.
 const SILENT_MAX: u32 = 20;
-/// How often the kernel may tell that nobody is there, without a word of the server in between.
+/// In how many ticks the kernel may tell that nobody is there, without a word of the server in between.
 const REFUSALS_MAX: u32 = 3;
 
 /// Why a server is disconnected whose pieces cannot be held.
@@ -29,13 +29,14 @@ pub(crate) struct Reach {
     heard_at: u32,
     /// The tick of the first request since then.
     asked_at: Option<u32>,
-    /// How often the kernel has told since then that nobody is there.
+    /// In how many ticks since then the kernel has told that nobody is there, and the last of them.
     refusals: u32,
+    refused_at: u32,
 }
 
 impl Reach {
     pub(crate) fn new(now: u32) -> Self {
-        Self { spare: None, has_room: false, heard_at: now, asked_at: None, refusals: 0 }
+        Self { spare: None, has_room: false, heard_at: now, asked_at: None, refusals: 0, refused_at: 0 }
     }
 
     /// Something has come of the server.
@@ -48,6 +49,16 @@ impl Reach {
     #[inline]
     pub(crate) fn asked(&mut self, now: u32) {
         self.asked_at.get_or_insert(now);
+    }
+
+    /// The kernel has told that nobody is there; whether that is to be believed.
+    fn refused(&mut self, now: u32) -> bool {
+        // Datagrams that leave together are refused together.
+        if self.refusals == 0 || self.refused_at != now {
+            self.refusals += 1;
+            self.refused_at = now;
+        }
+        self.refusals >= REFUSALS_MAX
     }
 
     /// Whether the server seems to be gone, which takes so many ticks to answer.
@@ -150,14 +161,13 @@ impl H3Connection {
     /// anybody can send such a message who knows the ports (RFC 5927 §4).
     #[cold]
     pub(crate) fn refused(&self) {
+        let now = self.now().tick;
         let mut core = self.core();
         let is_handshaking = core.is_handshaking;
-        let Some(reach) = &mut core.reach else { return };
-        reach.refusals += 1;
-        let refusals = reach.refusals;
+        let Some(is_believed) = core.reach.as_mut().map(|reach| reach.refused(now)) else { return };
         if is_handshaking {
             self.end(&mut core, End::Unreachable);
-        } else if refusals >= REFUSALS_MAX {
+        } else if is_believed {
             self.end(&mut core, End::Closed);
         }
     }
@@ -221,9 +231,10 @@ mod tests {
         assert!(doubted(&reach, 235), "the first request counts");
         reach.heard(240);
         assert!(!doubted(&reach, 300));
-        reach.refusals = 1;
-        assert!(doubted(&reach, 300));
+        assert!(!reach.refused(300) && !reach.refused(300) && !reach.refused(301));
+        assert!(doubted(&reach, 301));
         reach.heard(301);
         assert!(!doubted(&reach, 302));
+        assert_eq!([302, 303, 303, 304].map(|now| reach.refused(now)), [false, false, false, true]);
     }
 }

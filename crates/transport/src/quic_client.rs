@@ -50,7 +50,7 @@ pub struct QuicClients {
 }
 
 impl QuicClients {
-    /// Nothing is allocated until there is a connection.
+    /// Buffers are allocated with the first connection.
     pub fn new(alarms: &Rc<Alarms>, deadlines: &Rc<Deadlines>) -> Self {
         let mut endpoint = EndpointConfig::default();
         // RFC 9000 §5.1: at a port of its own a connection needs no ID.

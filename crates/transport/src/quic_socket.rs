@@ -35,7 +35,9 @@ enum Registered {
 }
 
 /// Received datagrams of one system call.
+#[derive(Default)]
 pub struct Batch {
+    /// Empty until something is received.
     bytes: Box<[u8]>,
     metas: [RecvMeta; BATCH],
     filled: usize,
@@ -53,13 +55,6 @@ pub struct Received<'a> {
     pub local: Option<IpAddr>,
     /// Whether routers have marked them.
     pub ecn: Option<EcnCodepoint>,
-}
-
-impl Default for Batch {
-    fn default() -> Self {
-        let bytes = vec![0; BATCH * BUFFER].into_boxed_slice();
-        Self { bytes, metas: [RecvMeta::default(); BATCH], filled: 0 }
-    }
 }
 
 impl Batch {
@@ -145,6 +140,9 @@ impl QuicSocket {
 
     /// Receives what has arrived. Errors tell of datagrams that were sent earlier, and mean nothing here.
     pub fn poll_receive(&self, context: &mut Context<'_>, batch: &mut Batch) -> Poll<()> {
+        if batch.bytes.is_empty() {
+            batch.bytes = vec![0; BATCH * BUFFER].into_boxed_slice();
+        }
         let mut buffers = batch.bytes.chunks_exact_mut(BUFFER).map(IoSliceMut::new);
         let mut slices: [IoSliceMut<'_>; BATCH] =
             std::array::from_fn(|_| buffers.next().unwrap_or_else(|| IoSliceMut::new(&mut [])));

@@ -14,5 +14,7 @@ mod connections;
 mod handshakes;
 /// Servers that mean harm.
 mod hostile;
+/// Emulated links.
+mod links;
 /// Active health checks.
 mod checks;
