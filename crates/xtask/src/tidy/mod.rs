@@ -10,6 +10,8 @@ mod files;
 mod folders;
 /// Rules for the items of a Rust file: functions, modules, names, unsafe, purity.
 mod items;
+/// Tests that the table of threats names.
+mod threats;
 /// Forbidden words.
 mod words;
 
@@ -40,6 +42,7 @@ pub(crate) fn run() -> Result<(), String> {
     let files = workspace.text_files()?;
     let mut findings = arrows::check(&workspace.packages("Cargo.toml")?, &workspace.root);
     findings.extend(folders::check(&files));
+    findings.extend(threats::check(&files));
     for file in &files {
         words::check(file, &mut findings);
         if file.path.ends_with(".rs") {
