@@ -84,11 +84,24 @@ impl QuicClients {
         let connection = endpoint
             .connect(config, (peer, name), limits, CONNECTION_WINDOW)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
+        tokio::task::spawn_local(look(endpoint.clone(), connection.clone(), Rc::clone(&self.alarms)));
         let alone = Alone(weather);
         tokio::task::spawn_local(async move {
             poll_fn(|context| endpoint.poll_drive(context, &alone)).await;
         });
         Ok(connection)
+    }
+}
+
+/// Looks a few times during a handshake whether the kernel has told that nobody listens. The runtime wakes nobody for that alone, and
+/// QUIC sends its first datagram again after a second, too late for who could ask another server.
+async fn look(endpoint: QuicEndpoint, connection: H3Connection, alarms: Rc<Alarms>) {
+    for pause_ms in [1, 5, 25, 125] {
+        alarms.sleep(Duration::from_millis(pause_ms)).await;
+        if connection.is_secure() || connection.is_over() {
+            return;
+        }
+        endpoint.look_for_refusal();
     }
 }
 

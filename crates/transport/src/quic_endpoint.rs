@@ -227,6 +227,12 @@ impl QuicEndpoint {
         Ok(connection)
     }
 
+    /// Looks whether the kernel has told that nobody listens at the other end.
+    pub(crate) fn look_for_refusal(&self) {
+        self.0.socket.look_for_refusal();
+        self.0.stir();
+    }
+
     /// The address of the socket.
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.0.socket.local_address()

@@ -103,6 +103,15 @@ impl QuicSocket {
         self.is_refused.take()
     }
 
+    /// Asks the kernel, with a system call, whether it has told so.
+    pub fn look_for_refusal(&self) {
+        if let Registered::Both(socket) = &*self.socket.borrow()
+            && let Ok(Some(error)) = socket.take_error()
+        {
+            self.note(&error);
+        }
+    }
+
     fn note(&self, error: &io::Error) {
         use ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
         if matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable) {

@@ -150,16 +150,22 @@ fn where_nobody_listens_another_server_is_asked() {
 }
 
 #[test]
+fn where_nobody_listens_is_known_before_quic_asks_again() {
+    // It does after a second.
+    let tables = "timeouts.upstream_connect = \"500ms\"";
+    let scene = Scene::at(&[ports::nobody()], tables);
+    let mut client = scene.client();
+    client.sends(GET);
+    assert_eq!(client.message().status(), 502);
+    scene.assert_failure("upstream-refused");
+}
+
+#[test]
 fn where_datagrams_vanish_the_time_for_connecting_ends() {
     // It takes what comes, and says nothing: as behind a firewall that blocks UDP.
     let hole = UdpSocket::bind(loopback()).expect("a port is free");
-    let address = hole.local_addr().expect("it has one");
-    let text = format!(
-        "workers = 1\n[timeouts]\nupstream_connect = \"300ms\"\n[[route]]\nupstream = \"app\"\n[upstream.app]\n\
-         servers = [\"https://{address}\"]\nprotocol = \"h3\"\n[[listen]]\naddress = \"127.0.0.1:0\"\n"
-    );
-    let running = control::start(testkit::scene::read(&text)).unwrap_or_else(|error| panic!("{error}"));
-    let scene = Scene { running, servers: Vec::new() };
+    let tables = "timeouts.upstream_connect = \"300ms\"";
+    let scene = Scene::at(&[hole.local_addr().expect("it has one")], tables);
     let mut client = scene.client();
     client.sends(GET);
     assert_eq!(client.message().status(), 504);

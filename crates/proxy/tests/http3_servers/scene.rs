@@ -43,6 +43,13 @@ impl Scene {
         Self { running, servers }
     }
 
+    /// With nothing but these addresses, and tables.
+    pub(crate) fn at(addresses: &[SocketAddr], tables: &str) -> Self {
+        let text = text(addresses, "tls = { verify = false }", tables);
+        let running = control::start(read(&text)).unwrap_or_else(|error| panic!("{error}"));
+        Self { running, servers: Vec::new() }
+    }
+
     /// With one server behind a relay.
     pub(crate) fn behind_a_relay(check: &str, tables: &str) -> (Self, Relay) {
         let server = Server::new();
