@@ -25,6 +25,8 @@ mod haproxy;
 mod caddy;
 /// Varnish.
 mod varnish;
+/// Squid.
+mod squid;
 
 /// What tests of all peers look at.
 #[cfg(test)]
@@ -34,6 +36,7 @@ pub use caddy::adapt as caddy;
 pub use haproxy::adapt as haproxy;
 pub use nginx::adapt as nginx;
 pub use remark::{Adapted, Kind, Remark};
+pub use squid::adapt as squid;
 pub use varnish::adapt as varnish;
 
 /// Reads the files of an `include`: for a path or a pattern the names and texts of all that match, or why it cannot.

@@ -171,8 +171,13 @@ pub fn admin_socket(path: &Path) -> Result<Option<PathBuf>, Vec<Mistake>> {
 }
 
 /// Proxies whose configurations `vanward adapt` reads, with their words there.
-const ADAPTED: [(&str, &str); 4] =
-    [("nginx", "nginx"), ("HAProxy", "haproxy"), ("Caddy", "caddy"), ("Varnish (VCL)", "varnish")];
+const ADAPTED: [(&str, &str); 5] = [
+    ("nginx", "nginx"),
+    ("HAProxy", "haproxy"),
+    ("Caddy", "caddy"),
+    ("Varnish (VCL)", "varnish"),
+    ("Squid", "squid"),
+];
 
 /// The one mistake of a file that is for another proxy, at the line that tells it.
 fn of_another(text: &str, file_name: &str, system: &str, line: usize) -> Mistake {

@@ -65,6 +65,7 @@ enum Peer {
     Haproxy,
     Caddy,
     Varnish,
+    Squid,
 }
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
@@ -78,6 +79,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Peer::Haproxy => adapt::haproxy,
         Peer::Caddy => adapt::caddy,
         Peer::Varnish => adapt::varnish,
+        Peer::Squid => adapt::squid,
     };
     let adapted = match adapt(&text, &name, &mut |pattern| included(&folder, pattern)) {
         Ok(adapted) => adapted,

@@ -43,6 +43,11 @@ fn varnish_and_vanward_with_its_adapted_file_answer_alike() {
     alike(Peer::Varnish);
 }
 
+#[test]
+fn squid_and_vanward_with_its_adapted_file_answer_alike() {
+    alike(Peer::Squid);
+}
+
 /// Runs a peer and Vanward beside each other with each sample.
 fn alike(peer: Peer) {
     let Some(program) = installed(peer.program()) else { return };
@@ -67,8 +72,9 @@ fn beside(peer: Peer, program: &Path, sample: &str, origin: SocketAddr) -> Vec<S
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../adapt/samples/{}/{sample}", peer.word()));
     let text = std::fs::read_to_string(path).expect("the sample is there");
-    // Files of VCL name only the server behind; where Varnish listens is said elsewhere.
-    let place = |listen: SocketAddr| if peer == Peer::Varnish { origin } else { listen };
+    // These name a server by address and port; where Varnish listens is said elsewhere.
+    let names_server = matches!(peer, Peer::Varnish | Peer::Squid);
+    let place = |listen: SocketAddr| if names_server { origin } else { listen };
     let filled = |listen: SocketAddr| {
         text.replace("@LISTEN@", &listen.to_string())
             .replace("@IP@", &place(listen).ip().to_string())

@@ -15,6 +15,7 @@ pub(crate) enum Peer {
     Haproxy,
     Caddy,
     Varnish,
+    Squid,
 }
 
 impl Peer {
@@ -25,6 +26,7 @@ impl Peer {
             Self::Haproxy => "haproxy",
             Self::Caddy => "caddy",
             Self::Varnish => "varnish",
+            Self::Squid => "squid",
         }
     }
 
@@ -64,6 +66,7 @@ impl Peer {
                 "08-rewrites.Caddyfile",
             ],
             Self::Varnish => &["01-site.vcl", "02-directors.vcl", "03-rules.vcl", "04-default.vcl"],
+            Self::Squid => &["01-accelerator.conf", "02-sites.conf", "03-several-servers.conf"],
         }
     }
 
@@ -73,6 +76,7 @@ impl Peer {
             Self::Nginx => got.body.contains("<center>") || got.body.is_empty(),
             Self::Haproxy => got.body.contains("<html><body><h1>") || got.body.is_empty(),
             Self::Caddy => got.body.is_empty(),
+            Self::Squid => got.body.contains("squid") || got.body.is_empty(),
             Self::Varnish => got.body.contains("Varnish cache server") || got.body.is_empty(),
         }
     }
@@ -104,6 +108,11 @@ impl Peer {
                 write(&file, &(lines.collect::<Vec<_>>().join("\n") + "\n"));
                 command.arg("-db").arg("-q").arg("-f").arg(&file);
             }
+            Self::Squid => {
+                let quiet = "pid_filename none\ncache_log /dev/null\naccess_log none\npinger_enable off\nshutdown_lifetime 0 seconds\n";
+                write(&file, &format!("{quiet}{text}"));
+                command.arg("-N").arg("-f").arg(&file);
+            }
             Self::Varnish => {
                 write(&file, text);
                 command
@@ -120,7 +129,11 @@ impl Peer {
             }
         }
         // These tell what they do in detail.
-        let told = if matches!(self, Self::Caddy | Self::Varnish) { Stdio::null() } else { Stdio::inherit() };
+        let told = if matches!(self, Self::Caddy | Self::Varnish | Self::Squid) {
+            Stdio::null()
+        } else {
+            Stdio::inherit()
+        };
         let mut child = command.stdout(Stdio::null()).stderr(told).spawn().expect("the peer starts");
         let patience = Patience::new();
         while TcpStream::connect(address).is_err() {

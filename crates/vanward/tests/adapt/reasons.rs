@@ -32,6 +32,7 @@ impl Pair<'_> {
             Peer::Haproxy => HAPROXY,
             Peer::Caddy => CADDY,
             Peer::Varnish => VARNISH,
+            Peer::Squid => SQUID,
         });
         all.into_iter().find(|(_, explains)| explains(self)).map(|(reason, _)| *reason)
     }
@@ -138,3 +139,6 @@ const VARNISH: &[Reason] = &[
     }),
     ("Varnish takes 64 fields", |pair| pair.ask.fields.contains("X-Field-59") && pair.theirs.status == 400),
 ];
+
+const SQUID: &[Reason] =
+    &[("upgrades are passed on", |pair| pair.ask.fields.contains("Upgrade:") && pair.mine.status == 101)];

@@ -1,0 +1,177 @@
+//! Reads Squid's configuration, of the mode that answers for servers (accel), and writes what Vanward can say of it.
+
+/// Lines as words, files that are included.
+mod syntax;
+/// ACLs as conditions.
+mod acl;
+/// Listeners and servers.
+mod places;
+/// Rules in their order, gone through for each kind of request.
+mod access;
+/// Lines that no option comes from.
+mod known;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mistake::Mistake;
+
+use crate::draft::{Origin, Table};
+use crate::rules::Expression;
+use crate::sheet::{Said, Sheet};
+use crate::{Adapted, Include, Kind};
+use syntax::Line;
+
+/// Adapts a configuration of Squid. `file` is its name for messages and comments.
+///
+/// # Errors
+/// A quote that does not end, includes 16 deep, more than 100000 lines.
+pub fn adapt(text: &str, file: &str, include: Include<'_>) -> Result<Adapted, Box<Mistake>> {
+    let (lines, source) = syntax::read(text, file, include)?;
+    let mut adapter = Adapter {
+        sheet: Sheet::new(&source),
+        lines: &lines,
+        acls: acl::all(&lines),
+        met: BTreeSet::new(),
+        upstreams: BTreeMap::new(),
+    };
+    adapter.once();
+    adapter.listeners();
+    adapter.routes();
+    Ok(adapter.finish())
+}
+
+struct Adapter<'s> {
+    sheet: Sheet<'s>,
+    lines: &'s [Line],
+    acls: BTreeMap<String, Expression>,
+    met: BTreeSet<usize>,
+    /// Names of upstreams, by the lines of their servers.
+    upstreams: BTreeMap<Vec<usize>, String>,
+}
+
+impl<'s> Adapter<'s> {
+    /// All lines with a name.
+    fn all(&self, name: &'static str) -> impl Iterator<Item = &'s Line> + use<'s> {
+        self.lines.iter().filter(move |line| line.word(0) == name)
+    }
+
+    /// What there is once for the process.
+    fn once(&mut self) {
+        let lines = self.lines;
+        for line in lines {
+            let from = vec![Origin::Directive(line.number)];
+            let time = line.milliseconds(1).map(|time| crate::values::duration(time.clamp(1, 86_400_000)));
+            let option = match line.word(0) {
+                "workers" => {
+                    if let Ok(count @ 1..=1024) = line.word(1).parse::<u64>() {
+                        self.sheet.top.set("workers", count, from);
+                    }
+                    continue;
+                }
+                "access_log" | "cache_access_log" => {
+                    self.log(line);
+                    continue;
+                }
+                "connect_timeout" => ("upstream_connect", time),
+                "request_timeout" => ("client_header", time),
+                "client_idle_pconn_timeout" => ("keep_alive", time),
+                "read_timeout" => {
+                    if let Some(time) = time {
+                        for key in ["upstream_first_byte", "upstream_body"] {
+                            self.sheet.once("[timeouts]", key, time.as_str(), line.number);
+                        }
+                    }
+                    continue;
+                }
+                "shutdown_lifetime" => ("drain", time),
+                "request_body_max_size" => {
+                    if let Some(size) = line.bytes(1) {
+                        let size = if size == 0 { "none".to_owned() } else { crate::values::size(size) };
+                        self.sheet.once("[limits]", "body_bytes", size, line.number);
+                    }
+                    continue;
+                }
+                _ => continue,
+            };
+            match option {
+                (key, Some(time)) => self.sheet.once("[timeouts]", key, time, line.number),
+                (_, None) => self.sheet.refuse(
+                    line.number,
+                    "its value is not understood",
+                    "see [timeouts] in docs/configuration.md",
+                ),
+            }
+        }
+        self.cache();
+    }
+
+    fn cache(&mut self) {
+        let mut table = Table::new("[cache]", Vec::new());
+        let memory = self.all("cache_mem").last();
+        match memory.and_then(|line| Some((line, line.bytes(1)?))) {
+            Some((line, bytes)) => {
+                table.set(
+                    "memory",
+                    crate::values::size(bytes.max(1 << 20)),
+                    vec![Origin::Directive(line.number)],
+                );
+            }
+            None => table.set("memory", "256MiB", vec![Origin::Default("the default of Squid's cache_mem")]),
+        }
+        let object =
+            self.all("maximum_object_size_in_memory").last().or(self.all("maximum_object_size").last());
+        if let Some((line, bytes)) = object.and_then(|line| Some((line, line.bytes(1)?))) {
+            let most = memory.and_then(|line| line.bytes(1)).unwrap_or(256 << 20).max(1 << 20) / 8;
+            table.set(
+                "object",
+                crate::values::size(bytes.clamp(1 << 10, most)),
+                vec![Origin::Directive(line.number)],
+            );
+        }
+        if let Some(folder) = self.all("cache_dir").find(|line| line.word(2).starts_with('/')) {
+            let megabytes = folder.word(3).parse::<u64>().unwrap_or(100).clamp(16, 1 << 24);
+            let pairs = [
+                ("path".to_owned(), folder.word(2).into()),
+                ("size".to_owned(), format!("{megabytes}MiB").into()),
+            ];
+            table.set(
+                "disk",
+                crate::draft::Value::Table(pairs.into()),
+                vec![Origin::Directive(folder.number)],
+            );
+            let why = "the folder is written in another form: nothing of what Squid stored is used";
+            self.sheet.differs(folder.number, why, "empty it, or name another one");
+        }
+        self.sheet.tables.push(table);
+    }
+
+    fn log(&mut self, line: &Line) {
+        let target = line.word(1).trim_start_matches("stdio:").trim_start_matches("daemon:");
+        match target {
+            "none" => self.sheet.needless(line.number, "there is no log without [log]"),
+            target if target.starts_with('/') => {
+                self.sheet.once("[log]", "target", target, line.number);
+                let why = "the log is the extended Combined Log Format";
+                self.sheet.differs(line.number, why, "`format` of [log] takes other forms: docs/logging.md");
+            }
+            _ => {
+                let instead = "`target` of [log] names receivers: docs/logging.md";
+                self.sheet.refuse(line.number, "this target is written in another way", instead);
+            }
+        }
+    }
+
+    fn finish(mut self) -> Adapted {
+        for number in std::mem::take(&mut self.met) {
+            self.sheet.say_if_unsaid(number, Kind::NeedsNothing, "no request gets anything else without it");
+        }
+        self.sheet.finish("squid", &by_name)
+    }
+}
+
+fn by_name(name: &str, _: &str) -> Said {
+    known::known(name)
+}
+
+#[cfg(test)]
+mod tests;

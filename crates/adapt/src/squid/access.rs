@@ -1,0 +1,284 @@
+//! Rules in their order: who may ask, which server is asked, what is stored.
+
+use super::Adapter;
+use super::syntax::Line;
+use crate::draft::{Origin, Table, Value};
+use crate::rules::{self, Expression, Holds, Outcome, Test};
+use crate::values::{self, duration};
+
+/// A rule: whether it allows, the condition, the line.
+struct Rule<'s> {
+    allows: bool,
+    condition: Expression,
+    line: &'s Line,
+}
+
+/// A refresh_pattern: its expression as a condition on the path, and the line.
+struct Refresh<'s> {
+    condition: Option<Expression>,
+    line: &'s Line,
+}
+
+/// All rules.
+struct Rules<'s> {
+    access: Vec<Rule<'s>>,
+    cache: Vec<Rule<'s>>,
+    peers: Vec<(&'s Line, Vec<Rule<'s>>)>,
+    refresh: Vec<Refresh<'s>>,
+}
+
+fn from(line: &Line) -> Vec<Origin> {
+    vec![Origin::Directive(line.number)]
+}
+
+impl<'s> Adapter<'s> {
+    pub(super) fn routes(&mut self) {
+        let rules = self.read();
+        let mut tests: Vec<Test> = Vec::new();
+        let all =
+            rules.access.iter().chain(&rules.cache).chain(rules.peers.iter().flat_map(|(_, rules)| rules));
+        for rule in all {
+            rule.condition.tests(&mut tests);
+            self.met.insert(rule.line.number);
+            self.met.extend(rule.condition.numbers().into_iter().filter(|number| *number != usize::MAX));
+        }
+        for condition in rules.refresh.iter().filter_map(|refresh| refresh.condition.as_ref()) {
+            condition.tests(&mut tests);
+        }
+        // An ACL that there is without a line has no place.
+        for test in &mut tests {
+            test.from.retain(|origin| *origin != Origin::Directive(usize::MAX));
+        }
+        for (number, why) in rules::segments(&tests) {
+            self.sheet.differs(number, &why, rules::SEGMENTS_INSTEAD);
+        }
+        if self.sheet.listeners.is_empty() {
+            return;
+        }
+        let has_tls = self.sheet.listeners.iter().all(|listener| listener.get("tls").is_some());
+        let found = rules::routes(&tests, &mut |holds| self.judge(&rules, holds, has_tls));
+        for origin in found.unsaid.into_iter().chain(found.dropped) {
+            if let Origin::Directive(number) = origin {
+                let why = "a request that meets this and another expression gets what the first of them says";
+                self.sheet.differs(number, why, "write a [[route]] for what meets both");
+            }
+        }
+        self.sheet.routes = found.tables;
+    }
+
+    fn read(&mut self) -> Rules<'s> {
+        let rules = |name: &'static str, skip: usize| -> Vec<Rule<'s>> {
+            self.all(name).filter_map(|line| self.rule(line, skip)).collect()
+        };
+        let access = rules("http_access", 1);
+        let mut cache = rules("cache", 1);
+        cache.extend(rules("no_cache", 1));
+        let named = rules("cache_peer_access", 2);
+        let mut peers: Vec<(&'s Line, Vec<Rule<'s>>)> = self
+            .all("cache_peer")
+            .filter(|line| line.has("originserver"))
+            .map(|line| (line, Vec::new()))
+            .collect();
+        for rule in named {
+            let name = rule.line.word(1);
+            if let Some((_, list)) =
+                peers.iter_mut().find(|(line, _)| line.option("name").unwrap_or_else(|| line.word(1)) == name)
+            {
+                list.push(rule);
+            }
+        }
+        let refresh = self.all("refresh_pattern").map(|line| {
+            let ignores_case = line.word(1) == "-i";
+            let text = line.word(1 + usize::from(ignores_case));
+            let condition = match text {
+                "." => None,
+                text => Some(match values::expression(text, ignores_case) {
+                    // It is looked for in the whole URL.
+                    Ok(pattern) if !text.starts_with('^') => {
+                        Expression::Any(vec![rules::Atom::Path(rules::PathIs::Pattern(pattern))], line.number)
+                    }
+                    _ => Expression::Unsaid("its expression is over the whole URL".to_owned()),
+                }),
+            };
+            Refresh { condition, line }
+        });
+        let refresh = refresh.collect();
+        Rules { access, cache, peers, refresh }
+    }
+
+    /// `http_access allow A !B`: all have to hold.
+    fn rule(&self, line: &'s Line, skip: usize) -> Option<Rule<'s>> {
+        let allows = match line.word(skip) {
+            "allow" => true,
+            "deny" => false,
+            _ => return None,
+        };
+        let parts = line.words.iter().skip(skip + 1).map(|word| {
+            let name = word.strip_prefix('!').unwrap_or(word);
+            let unknown = || Expression::Unsaid(format!("there is no ACL {name}"));
+            let known = self.acls.get(name).cloned().unwrap_or_else(unknown);
+            if word.starts_with('!') { known.not() } else { known }
+        });
+        Some(Rule { allows, condition: Expression::all(parts.collect()), line })
+    }
+
+    /// What the first rule that holds says; without one the opposite of the last.
+    fn first(
+        &mut self,
+        list: &[Rule<'s>],
+        otherwise: bool,
+        holds: &Holds<'_>,
+        has_tls: bool,
+    ) -> (bool, Option<&'s Line>) {
+        for rule in list {
+            match rule.condition.verdict(holds, has_tls) {
+                Ok(true) => return (rule.allows, Some(rule.line)),
+                Ok(false) => {}
+                Err(why) => {
+                    let instead = "write a [[route]] with `host`, `path`, `methods`, `headers` or `clients`";
+                    self.sheet.refuse(rule.line.number, &why, instead);
+                }
+            }
+        }
+        (list.last().map_or(otherwise, |rule| !rule.allows), None)
+    }
+
+    fn judge(&mut self, rules: &Rules<'s>, holds: &Holds<'_>, has_tls: bool) -> Outcome {
+        let mut made = Outcome { from: Vec::new(), options: Table::default() };
+        let (is_allowed, line) = self.first(&rules.access, false, holds, has_tls);
+        made.from.extend(line.map(|line| Origin::Directive(line.number)));
+        if !is_allowed {
+            self.refused(line, &mut made);
+            return made;
+        }
+        let mut peers = Vec::new();
+        for (peer, list) in &rules.peers {
+            let (may, line) = self.first(list, true, holds, has_tls);
+            if may {
+                peers.push(*peer);
+                made.from.extend(line.map(|line| Origin::Directive(line.number)));
+            }
+        }
+        let Some(upstream) = (!peers.is_empty()).then(|| self.upstream(&peers)).flatten() else {
+            made.options.set(
+                "respond",
+                rules::answer(503, None),
+                vec![Origin::Default("no server may be asked")],
+            );
+            return made;
+        };
+        made.options.set("upstream", upstream, Vec::new());
+        let (is_stored, line) = self.first(&rules.cache, true, holds, has_tls);
+        made.from.extend(line.map(|line| Origin::Directive(line.number)));
+        if is_stored {
+            self.freshness(&rules.refresh, holds, &mut made);
+        }
+        self.fields(&mut made);
+        made
+    }
+
+    /// 403, or what `deny_info` says for the last ACL of the rule.
+    fn refused(&mut self, line: Option<&'s Line>, made: &mut Outcome) {
+        let origins = line.map(from).unwrap_or_else(|| vec![Origin::Default("no rule allows it")]);
+        let last = line.and_then(|line| line.words.last());
+        let told = self
+            .all("deny_info")
+            .find(|told| last.is_some_and(|last| told.words.iter().skip(2).any(|name| name == last)));
+        if let Some(told) = told {
+            let (status, to) = told
+                .word(1)
+                .split_once(':')
+                .filter(|(status, _)| status.parse::<u64>().is_ok())
+                .unwrap_or(("302", told.word(1)));
+            if to.starts_with("http") && !to.contains('%') {
+                let instead = "end `to` with a ? to leave it out";
+                self.sheet.differs(told.number, "the query is kept", instead);
+                let status =
+                    status.parse().ok().filter(|status| [301, 302, 307, 308].contains(status)).unwrap_or(302);
+                let pairs = [("to".to_owned(), to.into()), ("status".to_owned(), Value::Number(status))];
+                return made.options.set("redirect", Value::Table(pairs.into()), from(told));
+            }
+        }
+        made.options.set("respond", rules::answer(403, None), origins);
+    }
+
+    /// How long responses are fresh that do not say it themselves.
+    fn freshness(&mut self, patterns: &[Refresh<'s>], holds: &Holds<'_>, made: &mut Outcome) {
+        made.options.extend(
+            "cache",
+            ("heuristic", "20%".into()),
+            vec![Origin::Default("as Squid stores by default")],
+        );
+        made.options.extend("cache", ("heuristic_max", "3d".into()), Vec::new());
+        for refresh in patterns {
+            let line = refresh.line;
+            match refresh.condition.as_ref().map_or(Ok(true), |condition| condition.verdict(holds, false)) {
+                Ok(false) => continue,
+                Ok(true) => {}
+                Err(why) => {
+                    let instead = "write `default_ttl`, `heuristic` and `heuristic_max` of `cache`";
+                    self.sheet.refuse(line.number, &why, instead);
+                    continue;
+                }
+            }
+            let first = 2 + usize::from(line.word(1) == "-i");
+            let minutes = |index: usize| {
+                line.word(first + index)
+                    .parse::<u64>()
+                    .ok()
+                    .map(|minutes| minutes.saturating_mul(60_000).min(365 * 86_400_000))
+            };
+            let percent = line
+                .word(first + 1)
+                .trim_end_matches('%')
+                .parse::<u64>()
+                .ok()
+                .map(|percent| percent.min(100));
+            let (Some(least), Some(percent), Some(most)) = (minutes(0), percent, minutes(2)) else {
+                self.sheet.refuse(
+                    line.number,
+                    "its numbers are not understood",
+                    "write `heuristic` of `cache`",
+                );
+                continue;
+            };
+            made.options.extend("cache", ("heuristic", format!("{percent}%").into()), from(line));
+            if most > 0 {
+                made.options.extend("cache", ("heuristic_max", duration(most).into()), Vec::new());
+            }
+            if least > 0 {
+                let key = if line.has("override-expire") { "ttl" } else { "default_ttl" };
+                made.options.extend("cache", (key, duration(least).into()), Vec::new());
+            }
+            if line.has("ignore-private") || line.has("ignore-no-store") {
+                made.options.extend("cache", ("force", true.into()), Vec::new());
+            }
+            if line.has("ignore-reload") || line.has("reload-into-ims") {
+                made.options.extend("cache", ("ignore", "request-directives".into()), Vec::new());
+            }
+            return;
+        }
+    }
+
+    fn fields(&mut self, made: &mut Outcome) {
+        let lines = self.lines;
+        for line in lines {
+            match (line.word(0), line.word(1), line.word(2), line.word(3)) {
+                ("via", "off", ..) => made.options.set("via", "off", from(line)),
+                ("request_header_access", field, "deny", "all") => {
+                    made.options.listed("request_headers", "remove", field, from(line));
+                }
+                ("reply_header_access", field, "deny", "all") => {
+                    made.options.listed("response_headers", "remove", field, from(line));
+                }
+                ("request_header_add", field, value, "all") if !value.contains('%') => {
+                    made.options.field("request_headers", "add", field, value, from(line));
+                }
+                ("reply_header_add", field, value, "all") if !value.contains('%') => {
+                    made.options.field("response_headers", "add", field, value, from(line));
+                }
+                _ => {}
+            }
+        }
+    }
+}
