@@ -149,7 +149,7 @@ impl Scene {
 
 fn write(folder: &Path, workers: usize, server: SocketAddr, listen: &str) {
     let text = format!(
-        "workers = {workers}\nadmin = \"{0}/admin\"\n[log]\ntarget = \"{0}/log\"\n[shed]\nconcurrency = \"off\"\n\
+        "workers = {workers}\nadmin = \"{0}/admin\"\n[log]\ntarget = \"{0}/log\"\n[timeouts]\ndrain = \"1s\"\n[shed]\nconcurrency = \"off\"\n\
          [[route]]\nupstream = \"app\"\naccess_log = \"0%\"\n[upstream.app]\nservers = [\"http://{server}\"]\n\
          [[listen]]\naddress = \"127.0.0.1:0\"\ntls = {{ self_signed = true }}\n{listen}",
         folder.display()
