@@ -290,6 +290,9 @@ impl<'s> Adapter<'s> {
             }
         }
         origins.extend(section.map(|section| Origin::Directive(section.head.number)));
+        let terms = rule.condition.iter().flat_map(super::acl::Condition::terms);
+        let logins = terms.filter(|criterion| matches!(criterion.term, super::acl::Term::LoggedIn(_)));
+        origins.extend(logins.map(|criterion| Origin::Directive(criterion.number)));
         made.options.set("auth", Value::Table(pairs), origins);
     }
 

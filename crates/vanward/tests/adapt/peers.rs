@@ -111,7 +111,9 @@ impl Peer {
             Self::Squid => {
                 let quiet = "pid_filename none\ncache_log /dev/null\naccess_log none\npinger_enable off\nshutdown_lifetime 0 seconds\n";
                 write(&file, &format!("{quiet}{text}"));
-                command.arg("-N").arg("-f").arg(&file);
+                // Processes with one name share memory, and only the first of them starts.
+                let name: String = address.to_string().chars().filter(char::is_ascii_digit).collect();
+                command.arg("-N").arg("-f").arg(&file).arg("-n").arg(format!("adapt{name}"));
             }
             Self::Varnish => {
                 write(&file, text);
