@@ -85,6 +85,7 @@ impl Peer {
     pub(crate) fn start(self, program: &Path, folder: &Path, text: &str, address: SocketAddr) -> Running {
         let file = folder.join("peer.conf");
         let mut command = Command::new(program);
+        let mut memory = None;
         command.current_dir(folder);
         match self {
             Self::Nginx => {
@@ -113,7 +114,9 @@ impl Peer {
                 write(&file, &format!("{quiet}{text}"));
                 // Processes with one name share memory, and only the first of them starts.
                 let name: String = address.to_string().chars().filter(char::is_ascii_digit).collect();
-                command.arg("-N").arg("-f").arg(&file).arg("-n").arg(format!("adapt{name}"));
+                let name = format!("adapt{name}");
+                command.arg("-N").arg("-f").arg(&file).arg("-n").arg(&name);
+                memory = Some(format!("{name}-"));
             }
             Self::Varnish => {
                 write(&file, text);
@@ -143,7 +146,7 @@ impl Peer {
             assert!(ended.is_none(), "{} ended: {ended:?}", self.word());
             patience.wait_a_little("the peer does not listen");
         }
-        Running(child)
+        Running { child, memory }
     }
 }
 
@@ -152,12 +155,22 @@ fn write(file: &Path, text: &str) {
 }
 
 /// A running peer; killed when dropped.
-pub(crate) struct Running(Child);
+pub(crate) struct Running {
+    child: Child,
+    /// How the names of its shared memory begin, which outlives it.
+    memory: Option<String>,
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let Some(memory) = &self.memory else { return };
+        for file in std::fs::read_dir("/dev/shm").into_iter().flatten().flatten() {
+            if file.file_name().to_string_lossy().starts_with(memory.as_str()) {
+                let _ = std::fs::remove_file(file.path());
+            }
+        }
     }
 }
 
