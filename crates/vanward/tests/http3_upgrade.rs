@@ -191,6 +191,7 @@ fn asks(address: SocketAddr, is_over: &AtomicBool, answered: &AtomicU64) {
                 }
             }
         }
+        client.ends();
     }
 }
 
@@ -268,7 +269,7 @@ fn under_load(reloads: usize, upgrades: usize) {
     for load in loads {
         load.join().expect("no request fails");
     }
-    drop(tunnels);
+    tunnels.into_iter().for_each(|(client, _)| client.ends());
     scene.end();
 }
 
@@ -319,10 +320,10 @@ fn handshakes_that_an_upgrade_to_more_workers_meets_go_on() {
 #[test]
 fn connections_outlive_an_upgrade_to_a_process_without_http3() {
     let scene = Scene::start(2);
-    let (_client, mut tunnel) = scene.tunnel();
+    let (client, mut tunnel) = scene.tunnel();
     scene.write(2, "");
     scene.upgrade();
     goes_on(&mut tunnel);
-    drop((_client, tunnel));
+    client.ends();
     scene.end();
 }

@@ -96,6 +96,12 @@ impl Client {
         Stream::of(&self.runtime, both)
     }
 
+    /// Ends the connection, and tells the server so: one that is dropped ends its runtime, and says nothing.
+    pub fn ends(self) {
+        self.quic.close(NO_ERROR.into(), b"");
+        wait(&self.runtime, "the end", self.endpoint.wait_idle());
+    }
+
     /// Opens a stream for a request, if the connection has not ended.
     pub fn try_open(&self) -> Option<Stream> {
         let both = wait(&self.runtime, "a stream", self.quic.open_bi()).ok()?;
