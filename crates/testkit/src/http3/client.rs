@@ -14,6 +14,9 @@ use tokio::runtime::Runtime;
 use super::frame::{self, GOAWAY, request};
 use super::stream::{NO_SETTINGS, Stream, closed, hears, runtime, wait};
 
+/// H3_NO_ERROR.
+const NO_ERROR: u32 = 0x100;
+
 /// A connection. Waits are bounded by [`PATIENCE`](crate::wait::PATIENCE).
 pub struct Client {
     runtime: Arc<Runtime>,
