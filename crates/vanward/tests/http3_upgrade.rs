@@ -301,7 +301,7 @@ fn handshakes_that_an_upgrade_to_more_workers_meets_go_on() {
             })
             .collect();
         // Whoever has asked after them has its answer after them.
-        scene.tunnel();
+        scene.tunnel().0.ends();
         scene.write(workers, "http3 = true\n");
         scene.upgrade();
         for (mut client, rest) in clients {
