@@ -273,8 +273,12 @@ impl QuicEndpoint {
     /// Ends all connections at once, and tells their clients.
     pub fn end(&self) {
         self.close();
-        let connections: Vec<_> = self.0.connections.borrow().iter().flatten().cloned().collect();
+        // Nobody waits until they are drained, and each has the endpoint: the socket would stay open, and get what is for another
+        // one at its port.
+        let connections: Vec<_> =
+            self.0.connections.borrow_mut().iter_mut().filter_map(Option::take).collect();
         connections.iter().for_each(|connection| connection.finish(http3::Code::NO_ERROR, ""));
+        self.0.held.set(0);
     }
 
     /// Drives all connections: receives, sends, and keeps time. Ready when the endpoint is closed and its last connection has
@@ -582,7 +586,8 @@ impl Shared {
         self.file(&mut core, at, is_drained);
         if is_drained {
             self.connections.borrow_mut()[at] = None;
-            self.held.set(self.held.get() - 1);
+            // None is left where the endpoint has ended.
+            self.held.set(self.held.get().saturating_sub(1));
             core.is_drained = true;
         }
         has_room

@@ -104,3 +104,17 @@ fn a_process_that_stops_says_so() {
     drop(scene);
     assert_eq!(client.closed().0, NO_ERROR);
 }
+
+#[test]
+fn a_proxy_that_has_ended_leaves_no_socket_behind() {
+    let scene = Scene::new();
+    let (address, client) = (scene.address(), scene.client());
+    let mut stream = client.asks("GET", "/", "");
+    let mut server = scene.accept();
+    server.head();
+    server.sends("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    stream.response();
+    drop(scene);
+    // With SO_REUSEPORT, the next one at its port would share what comes with a socket that nobody reads.
+    testkit::wait::assert_soon("its port is free", || std::net::UdpSocket::bind(address).is_ok());
+}
