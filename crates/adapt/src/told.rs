@@ -16,6 +16,18 @@ pub(crate) fn filled(text: &str) -> String {
         .replace("@DIR@", "/srv/vanward")
 }
 
+/// What a file includes where there is no other.
+pub(crate) fn nothing(_: &str) -> Result<Vec<(String, String)>, String> {
+    Err("there is none".to_owned())
+}
+
+/// Checks that the result is valid, and that it or a remark names each statement.
+#[track_caller]
+pub(crate) fn whole(source: &Source, adapted: &Adapted) {
+    valid(adapted);
+    assert_eq!(lost(source, adapted), Vec::<String>::new(), "{}", adapted.toml);
+}
+
 /// Checks that the result is a valid configuration, but for files that need not be here.
 #[track_caller]
 pub(crate) fn valid(adapted: &Adapted) {

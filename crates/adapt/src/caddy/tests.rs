@@ -1,7 +1,7 @@
 //! Whole configurations: what is written, what is said, and that nothing is lost.
 
 use super::*;
-use crate::told::{filled, lost, options, routes, valid};
+use crate::told::{filled, lost, nothing, options, routes, whole};
 
 /// Configurations in the manner of tutorials and projects.
 const SAMPLES: [&str; 8] = [
@@ -15,16 +15,11 @@ const SAMPLES: [&str; 8] = [
     include_str!("../../samples/caddy/08-rewrites.Caddyfile"),
 ];
 
-fn nothing(_: &str) -> Result<Vec<(String, String)>, String> {
-    Err("there is none".to_owned())
-}
-
 #[track_caller]
 fn checked(text: &str) -> Adapted {
     let adapted = adapt(text, "C", &mut nothing).unwrap_or_else(|mistake| panic!("{mistake}"));
-    valid(&adapted);
     let (_, source) = syntax::read(text, "C", &mut nothing).expect("it was read");
-    assert_eq!(lost(&source, &adapted), Vec::<String>::new(), "{}", adapted.toml);
+    whole(&source, &adapted);
     adapted
 }
 
