@@ -1,5 +1,5 @@
 //! What instances share through Redis or Valkey: what their limits have counted, and
-//! what is purged. On the control thread alone: workers go on
+//! what is purged or invalidated. On the control thread alone: workers go on
 //! with what they have in memory, whatever becomes of Redis.
 
 /// Connections to Redis.
@@ -10,6 +10,8 @@ mod limits;
 mod members;
 /// Purges for all instances.
 mod purges;
+/// What unsafe requests invalidate, for all instances.
+mod invalid;
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,13 +19,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use config::Redis;
-use proxy::cache::Publication;
+use proxy::cache::Ways;
 use route::Standing;
 use telemetry::{SharedSample, message};
 use tokio::sync::Notify;
-use tokio::sync::mpsc::UnboundedSender;
 
 use crate::change::Control;
+use invalid::Teller;
 use limits::Limits;
 use link::Link;
 use members::Members;
@@ -53,6 +55,7 @@ struct Counts {
     requests: AtomicU64,
     /// How often Redis was lost.
     losses: AtomicU64,
+    invalid: Arc<invalid::Counts>,
 }
 
 #[derive(Default)]
@@ -104,6 +107,8 @@ impl Shared {
             tells: of(&self.counts.tells),
             requests: of(&self.counts.requests),
             losses: of(&self.counts.losses),
+            invalid_told: of(&self.counts.invalid.told),
+            invalid_lost: of(&self.counts.invalid.lost),
         })
     }
 
@@ -198,14 +203,17 @@ pub(crate) async fn run(control: Weak<Control>) {
 async fn share(control: &Weak<Control>, settings: &Redis) {
     let Some(strong) = control.upgrade() else { return };
     let instance = settings.instance.clone().unwrap_or_else(|| strong.shared.instance.clone());
+    let counts = Arc::clone(&strong.shared.counts.invalid);
     drop(strong);
     let (publisher, follower) = purges::begin(control, settings, &instance);
-    let way = publisher.way();
+    let lost = Arc::clone(&counts.lost);
+    let invalid = Teller::new(settings, &instance, counts);
+    let ways = Ways { purges: publisher.way(), invalid: invalid.way(), lost };
     let members = Members::new(settings, instance);
-    let parts = Parts { members, limits: Limits::new(control, settings), publisher, follower };
+    let parts = Parts { members, limits: Limits::new(control, settings), publisher, follower, invalid };
     tokio::select! {
         () = go_on(control, settings, parts) => {}
-        () = attach(control, &way) => {}
+        () = attach(control, &ways) => {}
     }
 }
 
@@ -215,17 +223,18 @@ struct Parts {
     limits: Limits,
     publisher: Publisher,
     follower: Follower,
+    invalid: Teller,
 }
 
-/// Has the caches of all plans publish what they purge, until the proxy ends.
-async fn attach(control: &Weak<Control>, way: &UnboundedSender<Publication>) {
+/// Has the caches of all plans publish what they purge and invalidate, until the proxy ends.
+async fn attach(control: &Weak<Control>, ways: &Ways) {
     let Some(strong) = control.upgrade() else { return };
     let mut changes = strong.changes.subscribe();
     drop(strong);
     loop {
         let Some(strong) = control.upgrade() else { return };
         if let Some(cache) = &strong.plan().cache {
-            cache.publish_by(Some(way.clone()));
+            cache.publish_by(Some(ways.clone()));
         }
         drop(strong);
         if changes.changed().await.is_err() {
@@ -264,7 +273,7 @@ async fn go_on(control: &Weak<Control>, settings: &Redis, mut parts: Parts) {
 
 /// Shares over a connection. Returns why it ended.
 async fn serve(control: &Weak<Control>, settings: &Redis, link: &Rc<Link>, parts: &mut Parts) -> String {
-    let Parts { members, limits, publisher, follower } = parts;
+    let Parts { members, limits, publisher, follower, invalid } = parts;
     let first = match members.tell(link).await {
         Ok(instances) => instances,
         Err(why) => return why,
@@ -278,5 +287,6 @@ async fn serve(control: &Weak<Control>, settings: &Redis, link: &Rc<Link>, parts
         why = limits.go_on(link, &count) => why,
         why = publisher.go_on(link) => why,
         why = follower.go_on(settings, link) => why,
+        why = invalid.go_on(link) => why,
     }
 }

@@ -62,7 +62,7 @@ use dictionaries::Dictionaries;
 pub use explain::Question;
 use hit::CacheReport;
 use others::Others;
-pub use others::{Publication, purge_of_everything};
+pub use others::{Publication, Ways, purge_of_everything};
 pub(crate) use pass::invalidate;
 pub use purge::{Purging, sweep};
 pub(crate) use purge::{is_purge, purge};

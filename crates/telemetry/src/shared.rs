@@ -15,6 +15,10 @@ pub struct SharedSample {
     pub requests: u64,
     /// How often Redis was lost.
     pub losses: u64,
+    /// Stored responses that unsafe requests made invalid, as told to other instances.
+    pub invalid_told: u64,
+    /// Those that were not told, since too many waited.
+    pub invalid_lost: u64,
 }
 
 /// Renders them.
@@ -29,4 +33,8 @@ pub(crate) fn write(sample: &SharedSample, text: &mut Text) {
     text.family("vanward_redis_limit_exchanges", Type::Counter, help).sample(&[], sample.tells);
     let help = "Requests that shared limits admitted and told to Redis.";
     text.family("vanward_redis_limit_requests", Type::Counter, help).sample(&[], sample.requests);
+    let help = "URLs that unsafe requests made invalid and other instances were told.";
+    text.family("vanward_redis_invalidations", Type::Counter, help).sample(&[], sample.invalid_told);
+    let help = "URLs that unsafe requests made invalid and other instances were not told: too many waited.";
+    text.family("vanward_redis_invalidations_lost", Type::Counter, help).sample(&[], sample.invalid_lost);
 }

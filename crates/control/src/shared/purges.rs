@@ -15,6 +15,7 @@ use telemetry::message;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 
+use super::invalid::{self, Hearer};
 use super::link::{ANSWER_MAX, Link};
 use crate::change::Control;
 
@@ -80,13 +81,14 @@ pub(super) struct Publisher {
     last: Rc<Cell<Option<u64>>>,
 }
 
-/// Purges what others tell.
+/// Purges what others tell, and invalidates what they have.
 pub(super) struct Follower {
     control: Weak<Control>,
     keys: Rc<Keys>,
     instance: String,
     /// The last purge that was done here; `None` before Redis was reached.
     last: Rc<Cell<Option<u64>>>,
+    invalid: Hearer,
 }
 
 pub(super) fn begin(control: &Weak<Control>, settings: &Redis, instance: &str) -> (Publisher, Follower) {
@@ -107,7 +109,8 @@ pub(super) fn begin(control: &Weak<Control>, settings: &Redis, instance: &str) -
         last: Rc::default(),
     };
     let (control, last) = (Weak::clone(control), Rc::clone(&publisher.last));
-    (publisher, Follower { control, keys, instance: instance.to_owned(), last })
+    let invalid = Hearer::new(settings, instance);
+    (publisher, Follower { control, keys, instance: instance.to_owned(), last, invalid })
 }
 
 impl Publisher {
@@ -213,6 +216,7 @@ impl Follower {
         // A connection of its own: its answers are held back.
         let held = Link::open_for(settings, HELD + ANSWER_MAX).await?;
         let script = link.script(NEXT).await?;
+        self.invalid.begin(link).await?;
         let mut last = match self.last.get() {
             Some(last) => last,
             None => self.first(link).await?,
@@ -227,10 +231,15 @@ impl Follower {
             let numbers: Vec<u64> = purges.iter().map(|purge| purge.number).collect();
             match next(last, number, again, &numbers) {
                 Next::Nothing => {
-                    let after = format!("{last}-1");
                     let mut command = redis::cmd("XREAD");
-                    command.arg("BLOCK").arg(HELD.as_millis() as u64).arg("STREAMS");
-                    held.ask::<Value>(command.arg(&self.keys.stream).arg(after)).await?;
+                    command.arg("COUNT").arg(invalid::AT_ONCE).arg("BLOCK").arg(HELD.as_millis() as u64);
+                    let (stream, behind) = self.invalid.place();
+                    command.arg("STREAMS").arg(&self.keys.stream).arg(stream);
+                    let read = held.ask(command.arg(format!("{last}-1")).arg(behind)).await?;
+                    let heard = self.invalid.heard(read);
+                    if !heard.is_empty() {
+                        self.obey(heard).await;
+                    }
                     continue;
                 }
                 Next::Purge(number) => {

@@ -83,7 +83,7 @@ pub(super) async fn change(exchange: &mut Exchange<'_, '_>, forward: Forward) ->
 }
 
 /// RFC 9111 §4.4: invalidates stored responses for the target, and for URIs of the same origin that the response names,
-/// on all routes. The receiver, if any, tells when the next process has done the same.
+/// on all routes, and has other instances do the same. The receiver, if any, tells when the next process has done so.
 #[cold]
 pub(crate) fn invalidate(
     ctx: &ExchangeContext<'_>,
@@ -98,7 +98,7 @@ pub(crate) fn invalidate(
     }
     let bytes = request.head_bytes();
     let target = uri(ctx, routed, request);
-    let mut named = cache.successor.is_there().then(Vec::new);
+    let mut named = (cache.successor.is_there() || cache.others.are_there()).then(Vec::new);
     let mut purge = |path_and_query: &[u8]| {
         let there = ::cache::Uri::new(target.is_https, target.authority, path_and_query);
         purge_uri(&there, &cache.store, cache.secret, &plan.spaces);
@@ -110,7 +110,9 @@ pub(crate) fn invalidate(
     for path_and_query in also_invalid(&response.head, response.buffer.filled(), &target) {
         purge(&path_and_query);
     }
-    cache.successor.tell(named?, Force::Hard)
+    let named = named?;
+    cache.others.tell_invalid(&named);
+    cache.successor.tell(named, Force::Hard)
 }
 
 /// Forwards a response, and tells why it is neither from the store nor stored.

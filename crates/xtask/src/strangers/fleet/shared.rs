@@ -206,6 +206,15 @@ impl<'t> Scene<'t> {
         ));
 
         self.store()?;
+        self.change()?;
+        let began = Instant::now();
+        until("all ask anew for what a POST has changed", || Ok(self.stored()? == [false; 3]))?;
+        say(format_args!(
+            "a POST: what it changed is invalid everywhere, after {} ms",
+            began.elapsed().as_millis()
+        ));
+
+        self.store()?;
         self.redis = None;
         let told = self.purge()?;
         if told["problem"].is_null() || self.stored()? != [false, true, true] {
@@ -214,6 +223,16 @@ impl<'t> Scene<'t> {
         self.start_redis()?;
         until("all have purged once Redis is back", || Ok(self.stored()? == [false; 3]))?;
         say(format_args!("a purge without Redis says so, and is done by the others once it is back"));
+
+        self.store()?;
+        self.redis = None;
+        self.change()?;
+        if self.stored()? != [false, true, true] {
+            return Err(format!("a POST without Redis: {:?}", self.stored()?));
+        }
+        self.start_redis()?;
+        until("all ask anew once Redis is back", || Ok(self.stored()? == [false; 3]))?;
+        say(format_args!("a POST without Redis: invalid here at once, and by the others once it is back"));
         Ok(())
     }
 
@@ -234,6 +253,15 @@ impl<'t> Scene<'t> {
             Ok(command.output().map_err(|error| error.to_string())?.status.success())
         };
         self.instances.iter().map(stored).collect()
+    }
+
+    /// Changes what is stored, at the first instance.
+    fn change(&self) -> Result<(), String> {
+        let mut command = Command::new(CURL.find()?);
+        let url = format!("http://{}/small", self.instances[0].0);
+        command.args(["--silent", "--fail", "--output", "/dev/null", "-H", HOST, "--data", "x", &url]);
+        let output = command.output().map_err(|error| error.to_string())?;
+        if output.status.success() { Ok(()) } else { Err(format!("POST {url}: {}", said(&output))) }
     }
 
     /// Has the first instance purge the response. Returns what it says of all.
