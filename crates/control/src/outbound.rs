@@ -16,7 +16,7 @@ use transport::dial::{self, Destination};
 use transport::resolve::{self, Name};
 
 use crate::probe;
-pub(crate) use requests::Requests;
+pub(crate) use requests::{EXCHANGE_MAX, Requests};
 
 /// What such connections need.
 pub(crate) struct Outbound {

@@ -35,7 +35,7 @@ mod hour;
 mod busiest;
 /// Trace contexts of requests.
 mod trace;
-/// Spans of traces.
+/// Spans of traces, as messages of OTLP.
 mod span;
 /// Facts about the process from the system.
 mod process;
@@ -78,7 +78,7 @@ pub use series::{
     ServerCell, Skip, Skipped, StreamCell, StreamKind, UpstreamCell,
 };
 pub use shared::SharedSample;
-pub use span::{Span, SpanKind, Value};
+pub use span::{Attributes, Span, SpanKind, SpanSource, Spans};
 pub use syslog::{Receiver as SyslogReceiver, Syslog, SyslogTls};
 pub use text::{Family, Label, Number, Syntax, Text, Type};
 pub use trace::{B3Form, Caller, Lines, Trace};

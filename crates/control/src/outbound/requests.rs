@@ -14,7 +14,7 @@ use super::Outbound;
 use crate::probe::{self, ProbeResponse};
 
 /// A whole exchange, from the look-up of the name to the last byte.
-const EXCHANGE_MAX: Duration = Duration::from_secs(30);
+pub(crate) const EXCHANGE_MAX: Duration = Duration::from_secs(30);
 
 /// Hands requests over to the task that makes them. The task ends with the last copy.
 #[derive(Debug, Clone)]

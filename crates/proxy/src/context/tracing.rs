@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use config::FollowCallers;
 use http1::Name;
-use telemetry::{B3Form, Caller, Span, SpanKind, Trace, Value};
+use telemetry::{Attributes, B3Form, Caller, Span, SpanKind, Spans, Trace};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::context::exchange::ExchangeContext;
@@ -18,11 +18,6 @@ use crate::context::failure::Failure;
 const WAITING_MAX: usize = 4096;
 /// The part of a trace ID that the sampling decision looks at, which is random in any case (W3C Trace Context level 2).
 const RANDOM_BITS: u32 = 56;
-/// The longest text of an attribute, in bytes.
-const TEXT_MAX: usize = 512;
-
-/// The spans of one request.
-pub type Spans = Vec<Span>;
 
 /// The traces of a plan. Plans with the same settings share it.
 pub struct Tracing {
@@ -136,7 +131,7 @@ pub(crate) struct EndedAttempt {
     pub(crate) ended: Instant,
 }
 
-/// Builds the spans of one request.
+/// Writes the spans of one request.
 pub(crate) struct Builder<'a> {
     trace: &'a Trace,
     spans: Spans,
@@ -144,33 +139,20 @@ pub(crate) struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     pub(crate) fn new(trace: &'a Trace) -> Self {
-        Self { trace, spans: Vec::with_capacity(3) }
+        Self { trace, spans: Spans::of_request() }
     }
 
     /// Adds the span of the request itself.
     pub(crate) fn request(
         &mut self,
         kind: SpanKind,
-        name: String,
-        Interval { began, ended }: Interval,
+        name: &[&str],
+        interval: Interval,
         failure: Option<Failure>,
-        attributes: Vec<(&'static str, Value)>,
+        tell: impl FnOnce(&mut Attributes<'_>),
     ) {
-        let Trace { trace_id, span_id, parent_id, has_remote_parent, is_sampled, .. } = *self.trace;
-        let failure = failure.map(|failure| failure.facts().word);
-        self.spans.push(Span {
-            trace_id,
-            span_id,
-            parent_id,
-            has_remote_parent,
-            is_sampled,
-            kind,
-            name,
-            began,
-            ended,
-            attributes,
-            failure,
-        });
+        let Trace { span_id, parent_id, has_remote_parent, .. } = *self.trace;
+        self.add((span_id, parent_id, has_remote_parent), (kind, name), interval, failure, tell);
     }
 
     /// Adds a part of the request.
@@ -180,22 +162,39 @@ impl<'a> Builder<'a> {
         (name, span_id): (&str, u64),
         interval: Interval,
         failure: Option<Failure>,
-        attributes: Vec<(&'static str, Value)>,
+        tell: impl FnOnce(&mut Attributes<'_>),
     ) {
-        self.request(kind, name.to_owned(), interval, failure, attributes);
-        if let Some(span) = self.spans.last_mut() {
-            (span.span_id, span.parent_id, span.has_remote_parent) = (span_id, self.trace.span_id, false);
-        }
+        self.add((span_id, self.trace.span_id, false), (kind, &[name]), interval, failure, tell);
+    }
+
+    fn add(
+        &mut self,
+        (span_id, parent_id, has_remote_parent): (u64, u64, bool),
+        (kind, name): (SpanKind, &[&str]),
+        Interval { began, ended }: Interval,
+        failure: Option<Failure>,
+        tell: impl FnOnce(&mut Attributes<'_>),
+    ) {
+        let Trace { trace_id, is_sampled, .. } = *self.trace;
+        let failure = failure.map(|failure| failure.facts().word);
+        let span = Span {
+            trace_id,
+            span_id,
+            parent_id,
+            has_remote_parent,
+            is_sampled,
+            kind,
+            name,
+            began,
+            ended,
+            failure,
+        };
+        self.spans.add(&span, tell);
     }
 
     pub(crate) fn finish(self) -> Spans {
         self.spans
     }
-}
-
-/// Text from a message, for an attribute: what is no UTF-8 is replaced, and what is too long is cut.
-pub(crate) fn text(bytes: &[u8]) -> Value {
-    Value::Text(String::from_utf8_lossy(&bytes[..bytes.len().min(TEXT_MAX)]).into_owned())
 }
 
 /// The name of a method, among the names that OpenTelemetry knows.
@@ -283,16 +282,14 @@ mod tests {
     #[test]
     fn spans_that_nobody_takes_do_not_pile_up() {
         let tracing = tracing(0, FollowCallers::Nobody);
-        let handed = (0..WAITING_MAX + 10).filter(|_| tracing.hand_over(Vec::new())).count();
+        let handed = (0..WAITING_MAX + 10).filter(|_| tracing.hand_over(Spans::default())).count();
         assert_eq!(handed, WAITING_MAX);
         let _spans = tracing.take_spans().expect("the first that asks");
-        assert!(tracing.take_spans().is_none() && !tracing.hand_over(Vec::new()));
+        assert!(tracing.take_spans().is_none() && !tracing.hand_over(Spans::default()));
     }
 
     #[test]
-    fn texts_of_clients_are_bounded() {
-        assert_eq!(text(b"a\xff"), Value::Text("a\u{fffd}".to_owned()));
-        assert_eq!(text(&[b'a'; 600]), Value::Text("a".repeat(512)));
+    fn methods_that_nobody_knows_have_one_name() {
         assert_eq!((method(b"GET"), method(b"get"), method(b"BREW")), ("GET", "_OTHER", "_OTHER"));
     }
 }
