@@ -86,6 +86,8 @@ pub enum NoneUp {
     TryAll,
     /// Reject requests.
     Refuse,
+    /// Reject requests, and say that this is a mistake of the configuration: there is nobody to wait for.
+    Fail,
 }
 
 /// The servers of an upstream. A server is identified by its index in the list that the fleet was created from.

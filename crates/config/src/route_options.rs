@@ -399,11 +399,12 @@ fn requests(route: &mut RouteWritten) -> &mut Requests {
 pub(crate) struct RedirectWritten {
     pub(crate) to: Option<Located<String>>,
     pub(crate) status: RedirectStatus,
+    pub(crate) pattern: Option<Located<Pattern>>,
 }
 
 impl Default for RedirectWritten {
     fn default() -> Self {
-        Self { to: None, status: RedirectStatus::PermanentRedirect }
+        Self { to: None, status: RedirectStatus::PermanentRedirect, pattern: None }
     }
 }
 
@@ -425,6 +426,13 @@ const REDIRECT: Inline<RedirectWritten> = Inline {
                 RedirectStatusKind,
                 |redirect: &mut RedirectWritten| &mut redirect.status,
                 "301 and 308 are permanent, 302 and 307 temporary; 307 and 308 keep the method.",
+            ),
+            &key(
+                "pattern",
+                Maybe(At(PATTERN)),
+                |redirect: &mut RedirectWritten| &mut redirect.pattern,
+                "A regular expression whose groups `to` has, instead of the route's `path`. If it does not match the \
+                 path, they are empty.",
             ),
         ],
     },

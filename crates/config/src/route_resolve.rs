@@ -358,6 +358,7 @@ fn redirect_action(
     reader: &mut Reader<'_>,
 ) -> Option<Action> {
     let to = written.to.as_ref()?;
+    let pattern = written.pattern.as_ref().map(|pattern| &pattern.value).or(pattern);
     let redirect = Redirect::new(written.status, &to.value, pattern.cloned());
     template(redirect, "to", &to.at, "a URL such as https://www.example.com$path, or a path", reader)
         .map(Action::Redirect)

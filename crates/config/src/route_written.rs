@@ -61,8 +61,14 @@ fn with_action(written: RouteWritten, action: &Action, config: &Settings) -> Rou
         }
         Action::Redirect(redirect) => {
             let to = Some(located(redirect.to().to_owned()));
+            let of_route = match &written.requests.path {
+                PathRule::Pattern(pattern) => Some(pattern),
+                PathRule::Exact(_) | PathRule::Prefix(_) => None,
+            };
+            let own = redirect.pattern().filter(|own| Some(*own) != of_route);
+            let pattern = own.cloned().map(located);
             RouteWritten {
-                redirect: Some(element(RedirectWritten { to, status: redirect.status })),
+                redirect: Some(element(RedirectWritten { to, status: redirect.status, pattern })),
                 ..written
             }
         }

@@ -150,10 +150,12 @@ pub(crate) static UPSTREAM: Table<UpstreamWritten> = Table {
         ),
         &key(
             "none_up",
-            Word { words: &[("try-all", NoneUp::TryAll), ("refuse", NoneUp::Refuse)] },
+            Word {
+                words: &[("try-all", NoneUp::TryAll), ("refuse", NoneUp::Refuse), ("fail", NoneUp::Fail)],
+            },
             |upstream: &mut UpstreamWritten| &mut upstream.settings.none_up,
             "If checks and ejections leave no server: `\"try-all\"` uses all servers as if they were up, \
-             `\"refuse\"` responds 503.",
+             `\"refuse\"` responds 503, `\"fail\"` 500, for servers that will not come back by themselves.",
         ),
         &key(
             "send_proxy_protocol",

@@ -175,6 +175,10 @@ rewrite = { path = "/" }
 path = "/downloads"
 files = { root = "DIR", index = [] }
 
+[[route]]
+path = "/gone"
+redirect = { to = "/moved$1", pattern = "/gone(/.*)?" }
+
 [headers.own]
 add = { X-Own = "$host" }
 [profile.narrow]
@@ -237,6 +241,7 @@ servers = ["http://canary", "http+unix:/run/app.sock"]
 balance = "consistent-hash"
 hash_key = "header:X-Tenant"
 load_bound = "off"
+none_up = "fail"
 check = { type = "grpc", service = "shop.Cart" }
 eject = { failures_in_a_row = "off", failures = "50%", latency_factor = 3, latency_floor = "0s", base = "1s", longest = "10s", up_min = "0%" }
 
@@ -426,7 +431,7 @@ fn check_api(route: &Route) {
 }
 
 fn check_routes(routes: &[Route]) {
-    let [_, _, old, exact, moved, _, health, page, none, site, downloads] = routes else {
+    let [_, _, old, exact, moved, _, health, page, none, site, downloads, gone] = routes else {
         panic!("{routes:?}")
     };
     assert!(!old.policies.location && exact.policies.location);
@@ -437,6 +442,7 @@ fn check_routes(routes: &[Route]) {
     assert!(exact.policies.rewrite.path.as_ref().unwrap().of_pattern().is_some());
     let Action::Redirect(redirect) = &moved.action else { panic!("{:?}", moved.action) };
     assert_eq!((redirect.status.code(), redirect.to()), (301, "https://www.example.com/$1"));
+    assert!(matches!(&gone.action, Action::Redirect(redirect) if redirect.pattern().is_some()));
     let response = |route: &Route| match &route.action {
         Action::Respond(respond) => respond.response.clone(),
         other => panic!("{other:?}"),

@@ -74,6 +74,11 @@ impl Redirect {
         self.location.as_str()
     }
 
+    /// The pattern whose groups the target may have.
+    pub fn pattern(&self) -> Option<&Pattern> {
+        self.pattern.as_ref()
+    }
+
     /// Appends the value of Location.
     ///
     /// # Errors

@@ -134,6 +134,7 @@ failures! {
     VerifierBusy Proxy 503 "verifier-busy" "Too many passwords are being verified.",
     TokenKeysMissing Proxy 503 "token-keys-missing" "The keys that tokens are verified with are not known yet.",
     NoServer Proxy 503 "no-server" "No server is available.",
+    NoBackend Proxy 500 "no-backend" "There is no server for this.",
     Shed Proxy 503 "shed" "Too many requests are in progress.",
     ShortOfMemory Proxy 503 "short-of-memory" "Too many requests are in progress.",
     QueueTimeout Proxy 503 "queue-timeout" "Too many requests are in progress.",

@@ -38,7 +38,9 @@ fn error(failure: Failure) -> &'static str {
     match failure {
         F::UpstreamUnknown => "dns_error",
         F::NoRoute => "destination_not_found",
-        F::NoServer | F::FetchFailed | F::UpstreamStatus | F::Maintenance => "destination_unavailable",
+        F::NoServer | F::NoBackend | F::FetchFailed | F::UpstreamStatus | F::Maintenance => {
+            "destination_unavailable"
+        }
         F::UpstreamRefused => "connection_refused",
         F::UpstreamClosed | F::UpstreamReset => "connection_terminated",
         F::UpstreamConnectTimeout => "connection_timeout",

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Instant;
 use telemetry::message;
 
-use balance::{Ask, Loss, Parts, Pick, Room, ServerId, SessionKey, Stuck};
+use balance::{Ask, Loss, NoneUp, Parts, Pick, Room, ServerId, SessionKey, Stuck};
 
 use crate::context::client::Client;
 use crate::context::exchange::{ExchangeContext, RoutedRequest};
@@ -168,8 +168,17 @@ impl<'a> Choice<'a> {
         match picker.pick(&ask) {
             Pick::Server(server) => Ok(Found::Server(server)),
             Pick::Full => Ok(Found::Full),
-            Pick::None if tried.is_empty() => Err(Failure::NoServer),
-            Pick::None => picker.last_resort(&ask).map(Found::LastResort).ok_or(Failure::NoServer),
+            Pick::None if tried.is_empty() => Err(self.nobody()),
+            Pick::None => picker.last_resort(&ask).map(Found::LastResort).ok_or_else(|| self.nobody()),
+        }
+    }
+
+    /// What it means that no server is left.
+    #[cold]
+    fn nobody(&self) -> Failure {
+        match self.upstream.plan.fleet.settings().none_up {
+            NoneUp::Fail => Failure::NoBackend,
+            NoneUp::Refuse | NoneUp::TryAll => Failure::NoServer,
         }
     }
 

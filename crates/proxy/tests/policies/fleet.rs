@@ -101,6 +101,18 @@ fn requests_without_a_session_take_turns() {
     }
 }
 
+/// 503 asks clients to come again, which is of no use where nobody is meant to be.
+#[test]
+fn without_a_server_the_status_is_that_of_none_up() {
+    for (none_up, status) in [("try-all", 503), ("refuse", 503), ("fail", 500)] {
+        for spoken in BOTH {
+            let servers = "servers = [{ url = \"http://{0}\", down = true }]";
+            let fleet = Fleet::of(1, &format!("{servers}\nnone_up = \"{none_up}\""));
+            assert_eq!(fleet.scene.client(spoken).asks_for(&get("/")).status, status, "{none_up} {spoken:?}");
+        }
+    }
+}
+
 /// Weight 0 is for new clients, `down` for all.
 #[test]
 fn a_server_without_weight_keeps_its_sessions_and_one_that_is_down_does_not() {

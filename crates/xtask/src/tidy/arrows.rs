@@ -41,7 +41,7 @@ enum Layer {
     TestSupport,
     /// Reports mistakes in files, for the proxy and for the lab. Pure.
     Words,
-    /// Turns configurations of other proxies into ours, as text. Pure; its tests read what it wrote.
+    /// Turns configurations of others into ours, as text. Pure; its tests read what it wrote.
     Adapting,
     /// This tool.
     Tool,
@@ -66,6 +66,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("mistake", Layer::Words),
     ("config", Layer::Config),
     ("adapt", Layer::Adapting),
+    ("gateway", Layer::Adapting),
     ("tls", Layer::Configured),
     ("telemetry", Layer::World),
     ("disk", Layer::World),
@@ -127,7 +128,7 @@ impl Layer {
             // What starts a proxy is above it.
             Self::Control if self == Self::Proxy => true,
             Self::LabPart if self == Self::Proxy => true,
-            Self::Config if self == Self::Adapting => true,
+            Self::Config | Self::Pure if self == Self::Adapting => true,
             _ => self.may_depend_on(other),
         }
     }

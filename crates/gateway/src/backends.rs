@@ -1,0 +1,216 @@
+//! Backends of routes: services and their endpoints, as upstreams.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use crate::cluster::Cluster;
+use crate::condition::Fault;
+use crate::kinds::{BackendRef, Service, ServicePort};
+use crate::object::{GATEWAY_GROUP, Kind, Reference};
+use crate::translate::Refused;
+use crate::written::{Table, inline, list, text};
+
+/// Names of upstreams have at most so many bytes.
+const NAME_BYTES_MAX: usize = 64;
+/// The upstream that stands for backends that do not exist.
+const INVALID: &str = "invalid-backend";
+
+/// What is spoken to servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Spoken {
+    Http1,
+    Http2,
+}
+
+/// An upstream, made of a port of a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Upstream {
+    service: Reference,
+    port: u16,
+    servers: Vec<(IpAddr, u16)>,
+    spoken: Spoken,
+}
+
+/// The upstreams that routes use.
+pub(crate) struct Backends<'c> {
+    cluster: &'c Cluster,
+    refused: &'c Refused,
+    upstreams: BTreeMap<String, Upstream>,
+    needs_invalid: bool,
+}
+
+/// Who refers to a backend.
+#[derive(Clone, Copy)]
+pub(crate) struct Referring<'r> {
+    pub(crate) kind: &'static str,
+    pub(crate) namespace: &'r str,
+    /// What is spoken where the service does not say it.
+    pub(crate) spoken: Spoken,
+}
+
+impl<'c> Backends<'c> {
+    pub(crate) fn new(cluster: &'c Cluster, refused: &'c Refused) -> Self {
+        Self { cluster, refused, upstreams: BTreeMap::new(), needs_invalid: false }
+    }
+
+    /// The upstream of a backend.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn upstream(&mut self, from: Referring<'_>, backend: &BackendRef) -> Result<String, Fault> {
+        let BackendRef { group, kind, name, .. } = backend;
+        let (group, kind) = (group.as_deref().unwrap_or(""), kind.as_deref().unwrap_or("Service"));
+        let namespace = backend.namespace.as_deref().unwrap_or(from.namespace);
+        if (group, kind) != ("", "Service") {
+            return Err(("InvalidKind", format!("{kind} {name}: backends are services")));
+        }
+        let is_granted = self
+            .cluster
+            .is_granted((GATEWAY_GROUP, from.kind, from.namespace), ("", "Service", namespace, name));
+        if !is_granted {
+            let why = format!("Service {namespace}/{name}: no ReferenceGrant in {namespace} permits it");
+            return Err(("RefNotPermitted", why));
+        }
+        let (service, port) = self.service_port(namespace, name, backend.port)?;
+        let spoken = spoken(port, from.spoken).map_err(|why| {
+            ("UnsupportedProtocol", format!("Service {namespace}/{name}: port {}: {why}", port.port))
+        })?;
+        let suffix = if spoken == Spoken::Http2 { ".h2" } else { "" };
+        let upstream = upstream_name(&format!("{namespace}.{name}.{}{suffix}", port.port));
+        let reference = Reference::of(Kind::Service, &service.metadata);
+        match self.upstreams.get(&upstream) {
+            Some(known) if (&known.service, known.port) == (&reference, port.port) => {}
+            Some(known) => {
+                let why = format!("{reference}: the hash of its name is that of {}", known.service);
+                return Err(("BackendNotFound", why));
+            }
+            None => {
+                let servers = self.servers(service, port);
+                let made = Upstream { service: reference, port: port.port, servers, spoken };
+                self.upstreams.insert(upstream.clone(), made);
+            }
+        }
+        Ok(upstream)
+    }
+
+    /// The upstream that answers with 500.
+    pub(crate) fn invalid(&mut self) -> String {
+        self.needs_invalid = true;
+        INVALID.to_owned()
+    }
+
+    fn service_port(
+        &self,
+        namespace: &str,
+        name: &str,
+        port: Option<u16>,
+    ) -> Result<(&'c Service, &'c ServicePort), Fault> {
+        let not_found = |why: String| ("BackendNotFound", why);
+        let key = (namespace.to_owned(), name.to_owned());
+        let reference = Reference { kind: Kind::Service, namespace: key.0.clone(), name: key.1.clone() };
+        if let Some(why) = self.refused.get(&reference) {
+            return Err(not_found(format!("{reference}: {why}")));
+        }
+        let service = self.cluster.services.get(&key);
+        let service = service.ok_or_else(|| not_found(format!("{reference} does not exist")))?;
+        if service.spec.kind.as_deref() == Some("ExternalName") {
+            // Its name could lead to what only the proxy may reach (CVE-2021-25740).
+            return Err(not_found(format!("{reference} is an ExternalName, which is not supported")));
+        }
+        let Some(number) = port else {
+            return Err(not_found(format!("{reference}: the backend has no port")));
+        };
+        let known = service.spec.ports.iter().find(|known| known.port == number);
+        known
+            .map(|port| (service, port))
+            .ok_or_else(|| not_found(format!("{reference} has no port {number}")))
+    }
+
+    /// The addresses of a service's port that can be asked. Of both families only the preferred one, since a server
+    /// that has both would count twice.
+    fn servers(&self, service: &Service, port: &ServicePort) -> Vec<(IpAddr, u16)> {
+        let name = |name: &Option<String>| name.clone().unwrap_or_default();
+        let wanted = name(&port.name);
+        let mut servers = Vec::new();
+        for slice in self.cluster.slices_of(&service.metadata.namespace, &service.metadata.name) {
+            let number = slice.ports.iter().find(|port| name(&port.name) == wanted);
+            let Some(number) = number.and_then(|port| port.port) else { continue };
+            let ready = slice.endpoints.iter().filter(|endpoint| endpoint.conditions.ready != Some(false));
+            let addresses = ready.filter_map(|endpoint| endpoint.addresses.first()?.parse::<IpAddr>().ok());
+            servers.extend(addresses.map(|address| (address, number)));
+        }
+        let prefers_ipv6 = service.spec.ip_families.first().is_some_and(|family| family == "IPv6");
+        let has_preferred = servers.iter().any(|(address, _)| address.is_ipv6() == prefers_ipv6);
+        servers.retain(|(address, _)| !has_preferred || address.is_ipv6() == prefers_ipv6);
+        servers.sort_unstable();
+        servers.dedup();
+        servers
+    }
+
+    /// The upstreams as tables, each with its service.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (Option<Reference>, Table)> {
+        let of_services = self
+            .upstreams
+            .iter()
+            .map(|(name, upstream)| (Some(upstream.service.clone()), upstream.table(name)));
+        let invalid = Table::new(format!("[upstream.{INVALID}]"))
+            .with("servers", list([nobody()]))
+            .with("none_up", text("fail"));
+        of_services.chain(self.needs_invalid.then_some((None, invalid)))
+    }
+}
+
+impl Upstream {
+    fn table(&self, name: &str) -> Table {
+        let servers = self
+            .servers
+            .iter()
+            .map(|(address, port)| text(&format!("http://{}", std::net::SocketAddr::new(*address, *port))));
+        let servers = if self.servers.is_empty() { list([nobody()]) } else { list(servers) };
+        let protocol = (self.spoken == Spoken::Http2).then(|| text("h2"));
+        Table::new(format!("[upstream.\"{name}\"]")).with("servers", servers).maybe("protocol", protocol)
+    }
+}
+
+/// A server that is never asked, where there is none.
+fn nobody() -> String {
+    inline([("url", text("http://127.0.0.1:9")), ("name", text("none")), ("down", "true".to_owned())])
+}
+
+/// What a port of a service speaks (KEP-3726).
+fn spoken(port: &ServicePort, default: Spoken) -> Result<Spoken, String> {
+    match port.app_protocol.as_deref() {
+        None => Ok(default),
+        Some("http" | "kubernetes.io/ws") => Ok(Spoken::Http1),
+        Some("kubernetes.io/h2c" | "grpc") => Ok(Spoken::Http2),
+        Some(other) => Err(format!("appProtocol {other:?} is not supported")),
+    }
+}
+
+/// The name if it is short enough, else its beginning and a hash of it.
+fn upstream_name(name: &str) -> String {
+    if name.len() <= NAME_BYTES_MAX {
+        return name.to_owned();
+    }
+    // FNV-1a. That two names have one hash is noticed where they are used.
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let beginning: String = name.chars().take(NAME_BYTES_MAX - 17).collect();
+    format!("{beginning}-{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_stay_apart_within_the_limit() {
+        let long = format!("{}.{}.80", "n".repeat(63), "s".repeat(63));
+        let other = format!("{}.{}.81", "n".repeat(63), "s".repeat(63));
+        let (one, two) = (upstream_name(&long), upstream_name(&other));
+        assert_eq!((one.len(), two.len()), (NAME_BYTES_MAX, NAME_BYTES_MAX));
+        assert_ne!(one, two);
+        assert_eq!(upstream_name("shop.cart.80"), "shop.cart.80");
+    }
+}

@@ -1,0 +1,168 @@
+//! The objects of a cluster that count, as they were last seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::kinds::{
+    EndpointSlice, Gateway, GatewayClass, HttpRoute, Namespace, ReferenceGrant, Secret, Service,
+};
+use crate::object::{Kind, Metadata, Object, Reference};
+
+/// The label of an endpoint slice with the name of its service.
+const SERVICE_LABEL: &str = "kubernetes.io/service-name";
+
+/// The objects, by namespace and name.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Cluster {
+    pub(crate) classes: Objects<GatewayClass>,
+    pub(crate) gateways: Objects<Gateway>,
+    pub(crate) http_routes: Objects<HttpRoute>,
+    pub(crate) grants: Objects<ReferenceGrant>,
+    pub(crate) services: Objects<Service>,
+    pub(crate) slices: Objects<EndpointSlice>,
+    pub(crate) secrets: Objects<Secret>,
+    pub(crate) namespaces: Objects<Namespace>,
+    /// The slices of a service.
+    slices_of: BTreeMap<(String, String), BTreeSet<String>>,
+    /// What could not be read, and why.
+    pub(crate) unreadable: BTreeMap<Reference, String>,
+}
+
+/// Objects by namespace and name.
+type Objects<T> = BTreeMap<(String, String), T>;
+
+impl Cluster {
+    /// An object is there, or is another one now.
+    pub fn put(&mut self, kind: Kind, object: Value) {
+        let metadata = object.get("metadata").cloned().unwrap_or_default();
+        let Ok(metadata) = serde_json::from_value::<Metadata>(metadata) else { return };
+        let reference = Reference::of(kind, &metadata);
+        self.remove(&reference);
+        let key = (metadata.namespace.clone(), metadata.name.clone());
+        let put = match kind {
+            Kind::GatewayClass => put(&mut self.classes, key, object),
+            Kind::Gateway => put(&mut self.gateways, key, object),
+            Kind::HttpRoute => put(&mut self.http_routes, key, object),
+            Kind::ReferenceGrant => put(&mut self.grants, key, object),
+            Kind::Service => put(&mut self.services, key, object),
+            Kind::EndpointSlice => {
+                if let Some(service) = metadata.labels.get(SERVICE_LABEL) {
+                    let service = (metadata.namespace.clone(), service.clone());
+                    self.slices_of.entry(service).or_default().insert(metadata.name.clone());
+                }
+                put(&mut self.slices, key, object)
+            }
+            Kind::Secret => put(&mut self.secrets, key, object),
+            Kind::Namespace => put(&mut self.namespaces, key, object),
+        };
+        if let Err(why) = put {
+            self.unreadable.insert(reference, why);
+        }
+    }
+
+    /// An object is gone.
+    pub fn remove(&mut self, reference: &Reference) {
+        self.unreadable.remove(reference);
+        let key = (reference.namespace.clone(), reference.name.clone());
+        match reference.kind {
+            Kind::GatewayClass => drop(self.classes.remove(&key)),
+            Kind::Gateway => drop(self.gateways.remove(&key)),
+            Kind::HttpRoute => drop(self.http_routes.remove(&key)),
+            Kind::ReferenceGrant => drop(self.grants.remove(&key)),
+            Kind::Service => drop(self.services.remove(&key)),
+            Kind::EndpointSlice => {
+                let slice = self.slices.remove(&key);
+                let service = slice.and_then(|slice| slice.metadata.labels.get(SERVICE_LABEL).cloned());
+                if let Some(service) = service
+                    && let Some(slices) = self.slices_of.get_mut(&(key.0, service))
+                {
+                    slices.remove(&key.1);
+                }
+            }
+            Kind::Secret => drop(self.secrets.remove(&key)),
+            Kind::Namespace => drop(self.namespaces.remove(&key)),
+        }
+    }
+
+    /// All objects of a kind.
+    pub fn all(&self, kind: Kind) -> Vec<Reference> {
+        fn names<T>(objects: &Objects<T>, kind: Kind) -> Vec<Reference> {
+            let of = |(namespace, name): &(String, String)| Reference {
+                kind,
+                namespace: namespace.clone(),
+                name: name.clone(),
+            };
+            objects.keys().map(of).collect()
+        }
+        match kind {
+            Kind::GatewayClass => names(&self.classes, kind),
+            Kind::Gateway => names(&self.gateways, kind),
+            Kind::HttpRoute => names(&self.http_routes, kind),
+            Kind::ReferenceGrant => names(&self.grants, kind),
+            Kind::Service => names(&self.services, kind),
+            Kind::EndpointSlice => names(&self.slices, kind),
+            Kind::Secret => names(&self.secrets, kind),
+            Kind::Namespace => names(&self.namespaces, kind),
+        }
+    }
+
+    /// What controllers have found about an object, and the version and generation of it that is known here.
+    pub fn status(&self, reference: &Reference) -> Option<(&Value, &Metadata)> {
+        fn of<'c, S>(
+            objects: &'c Objects<Object<S>>,
+            key: &(String, String),
+        ) -> Option<(&'c Value, &'c Metadata)> {
+            objects.get(key).map(|object| (&object.status, &object.metadata))
+        }
+        let key = (reference.namespace.clone(), reference.name.clone());
+        match reference.kind {
+            Kind::GatewayClass => of(&self.classes, &key),
+            Kind::Gateway => of(&self.gateways, &key),
+            Kind::HttpRoute => of(&self.http_routes, &key),
+            _ => None,
+        }
+    }
+
+    /// The slices of a service.
+    pub(crate) fn slices_of(&self, namespace: &str, service: &str) -> impl Iterator<Item = &EndpointSlice> {
+        let names = self.slices_of.get(&(namespace.to_owned(), service.to_owned()));
+        let namespace = namespace.to_owned();
+        names
+            .into_iter()
+            .flatten()
+            .filter_map(move |name| self.slices.get(&(namespace.clone(), name.clone())))
+    }
+
+    /// Whether an object of one namespace may refer to one of another. `from` and `to` are group and kind.
+    pub(crate) fn is_granted(&self, from: (&str, &str, &str), to: (&str, &str, &str, &str)) -> bool {
+        let (group, kind, namespace) = from;
+        let (to_group, to_kind, to_namespace, to_name) = to;
+        if namespace == to_namespace {
+            return true;
+        }
+        let grants = self.grants.values().filter(|grant| grant.metadata.namespace == to_namespace);
+        grants.map(|grant| &grant.spec).any(|grant| {
+            let is_from = grant
+                .from
+                .iter()
+                .any(|from| from.group == group && from.kind == kind && from.namespace == namespace);
+            let is_to = grant.to.iter().any(|to| {
+                let is_name = to.name.as_deref().is_none_or(|name| name.is_empty() || name == to_name);
+                to.group == to_group && to.kind == to_kind && is_name
+            });
+            is_from && is_to
+        })
+    }
+}
+
+fn put<T: DeserializeOwned>(
+    objects: &mut Objects<T>,
+    key: (String, String),
+    object: Value,
+) -> Result<(), String> {
+    let object = serde_json::from_value(object).map_err(|error| error.to_string())?;
+    objects.insert(key, object);
+    Ok(())
+}

@@ -1,0 +1,450 @@
+//! Routes of HTTP: rules with their matches, filters and backends as routes of Vanward, and what was found about them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use regex_syntax::escape;
+
+use crate::attach::{Attaching, Attachment, attach};
+use crate::backends::{Backends, Referring, Spoken};
+use crate::cluster::Cluster;
+use crate::condition::{Condition, Fault};
+use crate::filters::{Filtered, Matched, filtered, redirect_of};
+use crate::kinds::{HttpMatch, HttpRoute, HttpRule, HttpTimeouts, NamedMatch};
+use crate::listeners::{OwnGateway, Port, Protocol, is_of_narrower, on_port};
+use crate::object::{Kind, Metadata, Reference, unknown};
+use crate::status::{Found, ParentFound, Status};
+use crate::translate::Refused;
+use crate::written::{Table, inline, list, text};
+
+/// Shares of a split have at most so much weight.
+const WEIGHT_MAX: u32 = 1000;
+/// A time-out that is turned off.
+const NEVER_MS: u64 = 24 * 3600 * 1000;
+
+/// Adds the routes of HTTP, the oldest first, and returns what was found about them.
+pub(crate) fn translate(
+    cluster: &Cluster,
+    refused: &Refused,
+    gateways: &mut [OwnGateway<'_>],
+    backends: &mut Backends<'_>,
+    claims: &mut Claims,
+) -> (Vec<(Reference, Table)>, Vec<Status>) {
+    let mut routes: Vec<&HttpRoute> = cluster.http_routes.values().collect();
+    routes.sort_by_key(|route| route.metadata.age());
+    let (mut tables, mut statuses) = (Vec::new(), Vec::new());
+    for route in routes {
+        let reference = Reference::of(Kind::HttpRoute, &route.metadata);
+        let attaching = Attaching {
+            kind: "HTTPRoute",
+            metadata: &route.metadata,
+            parents: &route.spec.parent_refs,
+            hosts: &route.spec.hostnames,
+        };
+        let attachments = attach(&attaching, gateways, cluster);
+        let told = refused.get(&reference).map(|why| ("UnsupportedValue", why.clone()));
+        let rules = if attachments.is_empty() { Rules::default() } else { rules(route, backends) };
+        let fault = told.or_else(|| rules.fault());
+        if fault.is_none() {
+            for (port, (protocol, hosts)) in places(&attachments, gateways) {
+                let place = Place { route: &route.metadata, port, protocol, hosts };
+                rules.write(&place, claims, &mut tables);
+            }
+        }
+        for (gateway, listener, _) in attachments.iter().flat_map(|attachment| &attachment.listeners) {
+            gateways[*gateway].listeners[*listener].attached += 1;
+        }
+        statuses.push(status(reference, route.metadata.generation, &attachments, fault.as_ref(), &rules));
+    }
+    (tables, statuses)
+}
+
+/// Ports at which a route is served, with the hosts there.
+fn places(
+    attachments: &[Attachment<'_>],
+    gateways: &[OwnGateway<'_>],
+) -> BTreeMap<Port, (Protocol, Vec<Option<String>>)> {
+    let mut places: BTreeMap<Port, (Protocol, Vec<Option<String>>)> = BTreeMap::new();
+    for (gateway, listener, hosts) in attachments.iter().flat_map(|attachment| &attachment.listeners) {
+        let listener = &gateways[*gateway].listeners[*listener];
+        let Some(protocol) = listener.served() else { continue };
+        let lower =
+            |listener: &crate::listeners::Listener<'_>| listener.hostname().map(str::to_ascii_lowercase);
+        let all: Vec<Option<String>> = on_port(gateways, listener.port).map(lower).collect();
+        let own = lower(listener);
+        let (_, known) = places.entry(listener.port).or_insert_with(|| (protocol, Vec::new()));
+        for host in hosts {
+            // A request goes to the listener whose hostname is the nearest, and to its routes alone.
+            let is_elsewhere = host.as_deref().is_some_and(|host| is_of_narrower(host, own.as_deref(), &all));
+            if !is_elsewhere && !known.contains(host) {
+                known.push(host.clone());
+            }
+        }
+    }
+    places
+}
+
+/// The rules of a route, as far as they do not depend on the listener.
+#[derive(Default)]
+struct Rules {
+    rules: Vec<Rule>,
+    /// References that lead nowhere.
+    unresolved: Vec<Fault>,
+}
+
+struct Rule {
+    matches: Vec<Match>,
+    /// Why the rule cannot be served.
+    unsupported: Option<String>,
+}
+
+/// A match of a rule, with what is done.
+struct Match {
+    path: Matched,
+    conditions: Vec<(&'static str, String)>,
+    filtered: Filtered,
+    action: Option<(&'static str, String)>,
+    timeout: Option<String>,
+}
+
+fn rules(route: &HttpRoute, backends: &mut Backends<'_>) -> Rules {
+    let mut out = Rules::default();
+    let from = Referring { kind: "HTTPRoute", namespace: &route.metadata.namespace, spoken: Spoken::Http1 };
+    for rule in &route.spec.rules {
+        let action = action(rule, from, backends, &mut out.unresolved);
+        let (mut matches, mut unsupported) = (Vec::new(), rule_fault(rule));
+        let every = [HttpMatch::default()];
+        let wanted = if rule.matches.is_empty() { &every[..] } else { &rule.matches };
+        for (place, wanted) in wanted.iter().enumerate() {
+            match one(rule, wanted, &action, from, backends) {
+                Ok((one, fault)) => {
+                    if place == 0 {
+                        out.unresolved.extend(one.filtered.unresolved.iter().cloned());
+                    }
+                    unsupported = unsupported.or(fault);
+                    matches.push(one);
+                }
+                Err(why) => unsupported = Some(why),
+            }
+        }
+        out.rules.push(Rule { matches, unsupported });
+    }
+    out
+}
+
+fn rule_fault(rule: &HttpRule) -> Option<String> {
+    let of_backends = || {
+        let has_filters = rule.backend_refs.iter().any(|backend| !backend.filters.is_empty());
+        has_filters.then(|| "filters of backendRefs are not supported".to_owned())
+    };
+    unknown(&rule.other).map(|names| format!("not supported: {names}")).or_else(of_backends)
+}
+
+/// Who answers: `None` if it is a redirect.
+fn action(
+    rule: &HttpRule,
+    from: Referring<'_>,
+    backends: &mut Backends<'_>,
+    unresolved: &mut Vec<Fault>,
+) -> Option<(&'static str, String)> {
+    let mut shares: Vec<(String, u32)> = Vec::new();
+    let mut are_all_invalid = true;
+    for backend in &rule.backend_refs {
+        let weight = backend.weight.unwrap_or(1);
+        let upstream = match backends.upstream(from, backend) {
+            Ok(upstream) => {
+                are_all_invalid = false;
+                upstream
+            }
+            Err(fault) => {
+                unresolved.push(fault);
+                backends.invalid()
+            }
+        };
+        match shares.iter_mut().find(|(known, _)| *known == upstream) {
+            Some((_, known)) => *known = known.saturating_add(weight),
+            None => shares.push((upstream, weight)),
+        }
+    }
+    if rule.filters.iter().any(|filter| filter.kind == "RequestRedirect") {
+        return None;
+    }
+    let weighty: Vec<&(String, u32)> = shares.iter().filter(|(_, weight)| *weight > 0).collect();
+    Some(match weighty.as_slice() {
+        _ if are_all_invalid => failing(),
+        [] => failing(),
+        [(upstream, _)] => ("upstream", text(upstream)),
+        several => {
+            let highest = several.iter().map(|(_, weight)| *weight).max().unwrap_or(1);
+            let scaled = |weight: u32| match highest {
+                0..=WEIGHT_MAX => weight,
+                _ => (u64::from(weight) * u64::from(WEIGHT_MAX)).div_ceil(u64::from(highest)) as u32,
+            };
+            let shares = several.iter().map(|(name, weight)| (name.as_str(), scaled(*weight).to_string()));
+            ("split", inline(shares))
+        }
+    })
+}
+
+/// The answer where there is nobody to ask.
+fn failing() -> (&'static str, String) {
+    ("respond", inline([("status", "500".to_owned())]))
+}
+
+/// A match, and why it is answered with 500.
+///
+/// # Errors
+/// What is not supported, so that it cannot be told which requests it is for.
+fn one(
+    rule: &HttpRule,
+    wanted: &HttpMatch,
+    action: &Option<(&'static str, String)>,
+    from: Referring<'_>,
+    backends: &mut Backends<'_>,
+) -> Result<(Match, Option<String>), String> {
+    let path = matched(wanted)?;
+    let mut conditions = Vec::new();
+    if let Some(method) = &wanted.method {
+        conditions.push(("methods", text(method)));
+    }
+    for (option, matches) in [("headers", &wanted.headers), ("query", &wanted.query_params)] {
+        if !matches.is_empty() {
+            conditions.push((option, named(option, matches)?));
+        }
+    }
+    if let Some(names) = unknown(&wanted.other) {
+        return Err(format!("matches: not supported: {names}"));
+    }
+    let done = done(rule, &path, action, from, backends);
+    let ((filtered, timeout), fault) = match done {
+        Ok(done) => (done, None),
+        Err(why) => (Default::default(), Some(why)),
+    };
+    Ok((Match { path, conditions, filtered, action: action.clone(), timeout }, fault))
+}
+
+/// What a rule does with requests for a path: its filters and its time-out.
+fn done(
+    rule: &HttpRule,
+    path: &Matched,
+    action: &Option<(&'static str, String)>,
+    from: Referring<'_>,
+    backends: &mut Backends<'_>,
+) -> Result<(Filtered, Option<String>), String> {
+    let mut filtered = filtered(&rule.filters, path, from, backends)?;
+    if let Some(redirect) = &filtered.redirect {
+        // What can be wrong with it is so on every port.
+        redirect_of(redirect, path, Protocol::Http, 80)?;
+    }
+    if matches!(action, Some(("respond", _))) {
+        // Nobody gets what would be changed or copied.
+        filtered.options.retain(|(name, _)| matches!(*name, "response_headers" | "cors"));
+    }
+    let timeout = rule.timeouts.as_ref().map(timeout).transpose()?.flatten();
+    Ok((filtered, timeout.filter(|_| matches!(action, Some(("upstream" | "split", _))))))
+}
+
+fn matched(wanted: &HttpMatch) -> Result<Matched, String> {
+    let path = wanted.path.clone().unwrap_or_default();
+    let value = path.value.unwrap_or_else(|| "/".to_owned());
+    Ok(match path.kind.as_deref().unwrap_or("PathPrefix") {
+        "Exact" => Matched::Exact(value),
+        // It is for whole segments: a slash at its end means nothing.
+        "PathPrefix" => match value.trim_end_matches('/') {
+            "" => Matched::Prefix("/".to_owned()),
+            prefix => Matched::Prefix(prefix.to_owned()),
+        },
+        "RegularExpression" => Matched::Pattern(value),
+        other => return Err(format!("matches: path of type {other} is not supported")),
+    })
+}
+
+/// Conditions by name, in the order of their names. Of several with one name the first counts, as the API says.
+fn named(option: &str, matches: &[NamedMatch]) -> Result<String, String> {
+    let mut values: BTreeMap<String, String> = BTreeMap::new();
+    for NamedMatch { kind, name, value } in matches {
+        let value = match kind.as_deref().unwrap_or("Exact") {
+            // A beginning and an expression are written with these.
+            "Exact" if value.ends_with('*') || value.starts_with('~') || value.is_empty() => {
+                format!("~ (?:{})", escape(value))
+            }
+            "Exact" => value.clone(),
+            "RegularExpression" => format!("~ (?:{value})"),
+            other => return Err(format!("matches: {option} of type {other} are not supported")),
+        };
+        // RFC 9110 §5.1: names of fields ignore case.
+        let name = if option == "headers" { name.to_ascii_lowercase() } else { name.clone() };
+        values.entry(name).or_insert_with(|| text(&value));
+    }
+    Ok(inline(values.iter().map(|(name, value)| (name.as_str(), value.clone()))))
+}
+
+/// The shorter of both time-outs, which Vanward keeps from the end of the request to the head of the response.
+fn timeout(timeouts: &HttpTimeouts) -> Result<Option<String>, String> {
+    if let Some(names) = unknown(&timeouts.other) {
+        return Err(format!("timeouts: not supported: {names}"));
+    }
+    let mut shortest = None;
+    for text in [&timeouts.request, &timeouts.backend_request].into_iter().flatten() {
+        let ms = milliseconds(text).ok_or_else(|| format!("timeouts: {text:?} is no duration"))?;
+        let ms = if ms == 0 { NEVER_MS } else { ms };
+        shortest = Some(shortest.map_or(ms, |known: u64| known.min(ms)));
+    }
+    Ok(shortest.map(|ms| inline([("upstream_first_byte", text(&format!("{ms}ms")))])))
+}
+
+/// A duration of the Gateway API (GEP-2257): one to four of h, m, s and ms with up to five digits each.
+fn milliseconds(text: &str) -> Option<u64> {
+    let (mut total, mut rest, mut parts) = (0_u64, text, 0);
+    while !rest.is_empty() {
+        let digits = rest.len() - rest.trim_start_matches(|digit: char| digit.is_ascii_digit()).len();
+        if !(1..=5).contains(&digits) || parts == 4 {
+            return None;
+        }
+        let number: u64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let units = [("ms", 1), ("h", 3_600_000), ("m", 60_000), ("s", 1000)];
+        let (unit, ms) = units.into_iter().find(|(unit, _)| rest.starts_with(unit))?;
+        total += number * ms;
+        rest = &rest[unit.len()..];
+        parts += 1;
+    }
+    (parts > 0).then_some(total)
+}
+
+impl Rules {
+    /// Why the route is not served at all: if no rule can be.
+    fn fault(&self) -> Option<Fault> {
+        let faults: Vec<&String> = self.rules.iter().filter_map(|rule| rule.unsupported.as_ref()).collect();
+        let is_all = !faults.is_empty() && faults.len() == self.rules.len();
+        is_all.then(|| ("UnsupportedValue", faults[0].clone()))
+    }
+
+    /// Adds the routes at a port. What another one has claimed is left out: it is older, or comes first.
+    fn write(&self, at: &Place<'_>, claims: &mut Claims, tables: &mut Vec<(Reference, Table)>) {
+        let owner = Reference::of(Kind::HttpRoute, at.route);
+        for (number, rule) in self.rules.iter().enumerate() {
+            for (place, one) in rule.matches.iter().enumerate() {
+                let claim = |host: &&Option<String>| {
+                    claims.insert((at.port, (*host).clone(), one.written_path(), one.conditions.clone()))
+                };
+                let (named, any): (Vec<_>, Vec<_>) =
+                    at.hosts.iter().filter(claim).partition(|host| host.is_some());
+                let named = list(named.into_iter().flatten().map(|host| text(host)));
+                let sides = [(named != list([]), Some(named), ""), (!any.is_empty(), None, " *")];
+                for (_, hosts, mark) in sides.into_iter().filter(|(is_there, ..)| *is_there) {
+                    let Metadata { namespace, name, .. } = at.route;
+                    let name = format!("{namespace}/{name}/{number}/{place} {}{mark}", at.port);
+                    let table = one.table(&name, at, hosts, rule.unsupported.is_some());
+                    tables.push((owner.clone(), table));
+                }
+            }
+        }
+    }
+}
+
+/// A port at which a route is served.
+struct Place<'a> {
+    route: &'a Metadata,
+    port: Port,
+    protocol: Protocol,
+    hosts: Vec<Option<String>>,
+}
+
+/// What routes have claimed.
+pub(crate) type Claims = BTreeSet<Claim>;
+
+/// What only one route can have: port, host, path, further conditions.
+pub(crate) type Claim = (Port, Option<String>, String, Vec<(&'static str, String)>);
+
+impl Match {
+    /// The path as the option has it.
+    fn written_path(&self) -> String {
+        match &self.path {
+            Matched::Exact(path) => format!("= {path}"),
+            Matched::Prefix(path) => path.clone(),
+            Matched::Pattern(pattern) => format!("~ {pattern}"),
+        }
+    }
+
+    fn table(&self, name: &str, at: &Place<'_>, hosts: Option<String>, fails: bool) -> Table {
+        let mut table = Table::new("[[route]]")
+            .with("name", text(name))
+            .with("listener", list([text(&at.port.to_string())]))
+            .maybe("host", hosts)
+            .with("path", text(&self.written_path()));
+        for (option, value) in &self.conditions {
+            table = table.with(option, value.clone());
+        }
+        let redirect = self.filtered.redirect.as_ref();
+        let redirect =
+            redirect.map(|redirect| redirect_of(redirect, &self.path, at.protocol, at.port.number));
+        match (redirect, &self.action) {
+            _ if fails => return with_action(table, failing()),
+            (Some(Ok(redirect)), _) => table = table.with("redirect", redirect),
+            (Some(Err(_)), _) | (None, None) => return with_action(table, failing()),
+            (None, Some(action)) => table = with_action(table, action.clone()),
+        }
+        for (option, value) in &self.filtered.options {
+            table = table.with(option, value.clone());
+        }
+        table.maybe("timeouts", self.timeout.clone())
+    }
+}
+
+fn with_action(table: Table, (option, value): (&'static str, String)) -> Table {
+    table.with(option, value)
+}
+
+fn status(
+    object: Reference,
+    generation: i64,
+    attachments: &[Attachment<'_>],
+    fault: Option<&Fault>,
+    rules: &Rules,
+) -> Status {
+    let resolved = rules.unresolved.first().cloned();
+    let partial = rules.rules.iter().find_map(|rule| rule.unsupported.as_ref());
+    let of_parent = |attachment: &Attachment<'_>| {
+        let accepted = attachment.fault.as_ref().or(fault).cloned();
+        let mut conditions = vec![
+            Condition::of("Accepted", "Accepted", accepted.clone()),
+            Condition::of("ResolvedRefs", "ResolvedRefs", resolved.clone()),
+        ];
+        if let (None, Some(why)) = (accepted, partial) {
+            let message = format!("some rules are answered with 500: {why}");
+            conditions.push(Condition {
+                kind: "PartiallyInvalid",
+                holds: true,
+                reason: "UnsupportedValue",
+                message,
+            });
+        }
+        let parent = serde_json::to_value(attachment.parent).unwrap_or_default();
+        ParentFound { parent, conditions }
+    };
+    Status { object, generation, found: Found::Route(attachments.iter().map(of_parent).collect()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_those_of_the_gateway_api() {
+        for (text, expected) in [
+            ("0s", Some(0)),
+            ("10s", Some(10_000)),
+            ("1h30m", Some(5_400_000)),
+            ("1m1s500ms", Some(61_500)),
+            ("", None),
+            ("10", None),
+            ("1.5s", None),
+            ("123456s", None),
+            ("s", None),
+            ("1d", None),
+            ("1s1s1s1s1s", None),
+        ] {
+            assert_eq!(milliseconds(text), expected, "{text:?}");
+        }
+    }
+}

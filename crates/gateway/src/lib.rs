@@ -1,0 +1,41 @@
+//! The Gateway API of Kubernetes as a configuration of Vanward. Pure: objects in; a text of `vanward.toml`, and the statuses
+//! of the objects out.
+//!
+//! What Vanward cannot do is never left out in silence: it is a condition of the object that wants it, and what depends on
+//! it is answered with an error. `crates/kubernetes` fetches the objects and writes the statuses.
+
+/// What all objects have.
+mod object;
+/// The kinds of objects.
+mod kinds;
+/// The objects of a cluster.
+mod cluster;
+/// Conditions of objects.
+mod condition;
+/// Statuses of objects.
+mod status;
+/// Texts of TOML.
+mod written;
+/// Hosts of listeners and routes.
+mod hostname;
+/// Certificates in secrets.
+mod secrets;
+/// Gateways and their listeners.
+mod listeners;
+/// Which listeners a route attaches to.
+mod attach;
+/// Services as upstreams.
+mod backends;
+/// Filters of rules.
+mod filters;
+/// Routes of HTTP.
+mod http_route;
+/// All of it together.
+mod translate;
+
+pub use cluster::Cluster;
+pub use condition::Condition;
+pub use object::{Kind, Metadata, Reference};
+pub use status::{Found, ListenerFound, ParentFound, Status};
+pub use translate::{Machine, Options, Refused, Translation, translate};
+pub use written::Written;

@@ -1,0 +1,163 @@
+//! Statuses of objects: what is to be written into them, beside what other controllers have written.
+
+use serde_json::{Map, Value, json};
+
+use crate::condition::{Condition, written};
+use crate::object::Reference;
+
+/// What was found about an object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    /// The object.
+    pub object: Reference,
+    /// The generation of it that was looked at.
+    pub generation: i64,
+    /// What was found.
+    pub found: Found,
+}
+
+/// What was found about an object, by kind.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Found {
+    /// A class of gateways.
+    Class(Vec<Condition>),
+    /// A gateway.
+    Gateway {
+        /// Its own conditions.
+        conditions: Vec<Condition>,
+        /// Where it is reached, each with its type.
+        addresses: Vec<(&'static str, String)>,
+        /// Its listeners.
+        listeners: Vec<ListenerFound>,
+    },
+    /// A route: for each of its gateways that is ours.
+    Route(Vec<ParentFound>),
+}
+
+/// What was found about a listener.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListenerFound {
+    /// Its name.
+    pub name: String,
+    /// The kinds of routes that it takes, with their groups.
+    pub kinds: Vec<(&'static str, &'static str)>,
+    /// How many routes are attached.
+    pub attached: usize,
+    /// Its conditions.
+    pub conditions: Vec<Condition>,
+}
+
+/// What was found about a route and one of its gateways.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ParentFound {
+    /// The reference as the route has it.
+    pub parent: Value,
+    /// Its conditions.
+    pub conditions: Vec<Condition>,
+}
+
+impl Status {
+    /// The status to be written in place of `before`; `None` if there is nothing to write. `now` is a time in RFC 3339.
+    pub fn changed(&self, before: &Value, controller: &str, now: &str) -> Option<Value> {
+        let generation = self.generation;
+        let after = match &self.found {
+            Found::Class(conditions) => {
+                with(before, "conditions", written(conditions, generation, &before["conditions"], true, now))
+            }
+            Found::Gateway { conditions, addresses, listeners } => {
+                let conditions = written(conditions, generation, &before["conditions"], true, now);
+                let addresses: Vec<Value> =
+                    addresses.iter().map(|(kind, value)| json!({ "type": kind, "value": value })).collect();
+                let listeners = listeners.iter().map(|listener| listener.written(generation, before, now));
+                let status = with(before, "conditions", conditions);
+                let status = with(&status, "addresses", addresses.into());
+                with(&status, "listeners", listeners.collect())
+            }
+            Found::Route(parents) => {
+                with(before, "parents", entries(parents, generation, &before["parents"], controller, now))
+            }
+        };
+        (after != *before).then_some(after)
+    }
+}
+
+impl ListenerFound {
+    fn written(&self, generation: i64, before: &Value, now: &str) -> Value {
+        let known = before["listeners"].as_array().into_iter().flatten();
+        let known = known.clone().find(|known| known["name"] == *self.name);
+        let before = known.map_or(Value::Null, |known| known["conditions"].clone());
+        let kinds: Vec<Value> =
+            self.kinds.iter().map(|(group, kind)| json!({ "group": group, "kind": kind })).collect();
+        json!({
+            "name": self.name,
+            "supportedKinds": kinds,
+            "attachedRoutes": self.attached,
+            "conditions": written(&self.conditions, generation, &before, false, now),
+        })
+    }
+}
+
+/// Entries of a route, one for each of its gateways: ours, and those of other controllers as they are.
+fn entries(parents: &[ParentFound], generation: i64, before: &Value, controller: &str, now: &str) -> Value {
+    let before: Vec<&Value> = before.as_array().into_iter().flatten().collect();
+    let others = before.iter().filter(|entry| entry["controllerName"] != controller);
+    let own = parents.iter().map(|ParentFound { parent, conditions }| {
+        let is_same =
+            |entry: &&&Value| entry["controllerName"] == controller && entry["parentRef"] == *parent;
+        let known = before.iter().find(is_same).map_or(Value::Null, |entry| entry["conditions"].clone());
+        json!({
+            "parentRef": parent,
+            "controllerName": controller,
+            "conditions": written(conditions, generation, &known, false, now),
+        })
+    });
+    others.map(|entry| (*entry).clone()).chain(own).collect()
+}
+
+fn with(status: &Value, key: &str, value: Value) -> Value {
+    let mut status: Map<String, Value> = status.as_object().cloned().unwrap_or_default();
+    status.insert(key.to_owned(), value);
+    status.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Kind;
+
+    const OURS: &str = "vanward.dev/gateway";
+
+    fn route(holds: bool) -> Status {
+        let condition = Condition { kind: "Accepted", holds, reason: "Accepted", message: String::new() };
+        Status {
+            object: Reference { kind: Kind::HttpRoute, namespace: "n".to_owned(), name: "r".to_owned() },
+            generation: 3,
+            found: Found::Route(vec![ParentFound {
+                parent: json!({ "name": "g" }),
+                conditions: vec![condition],
+            }]),
+        }
+    }
+
+    #[test]
+    fn the_time_of_a_condition_is_that_of_its_last_change() {
+        let first = route(true).changed(&Value::Null, OURS, "1").expect("a change");
+        assert_eq!(first["parents"][0]["conditions"][0]["lastTransitionTime"], "1");
+        assert_eq!(first["parents"][0]["conditions"][0]["observedGeneration"], 3);
+        assert_eq!(route(true).changed(&first, OURS, "2"), None);
+        let second = route(false).changed(&first, OURS, "2").expect("a change");
+        assert_eq!(second["parents"][0]["conditions"][0]["lastTransitionTime"], "2");
+    }
+
+    #[test]
+    fn what_other_controllers_have_written_stays() {
+        let theirs = json!({ "parentRef": { "name": "g" }, "controllerName": "other", "conditions": [] });
+        let before = json!({ "parents": [theirs], "more": 1 });
+        let after = route(true).changed(&before, OURS, "1").expect("a change");
+        assert_eq!(after["parents"][0], theirs);
+        assert_eq!(after["parents"][1]["controllerName"], OURS);
+        assert_eq!(after["more"], 1);
+        let gone = Status { found: Found::Route(Vec::new()), ..route(true) };
+        assert_eq!(gone.changed(&after, OURS, "2"), Some(before));
+    }
+}

@@ -1,0 +1,188 @@
+//! From the objects of a cluster to a configuration of Vanward and the statuses of the objects.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+
+use crate::backends::Backends;
+use crate::cluster::Cluster;
+use crate::http_route::{self, Claims};
+use crate::listeners::{self, OwnGateway, Port, Protocol, on_port};
+use crate::object::{Kind, Reference};
+use crate::secrets;
+use crate::status::Status;
+use crate::written::{Table, Written, inline, list, text};
+
+/// What the operator has said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The name of this controller, as classes of gateways have it.
+    pub controller: String,
+    /// Where clients reach the proxy: IP addresses and host names for the statuses of gateways.
+    pub addresses: Vec<String>,
+    /// A file of Vanward for what the Gateway API cannot say, such as the log and limits.
+    pub base: Option<String>,
+    /// Where the proxy tells that it is ready.
+    pub ready: SocketAddr,
+}
+
+/// What only the machine knows.
+pub trait Machine {
+    /// Whether a certificate can be used with its key, both in PEM.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn certificate(&self, certificate: &[u8], key: &[u8]) -> Result<(), String>;
+
+    /// Whether the proxy can listen at a port; `None` stands for all addresses.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn port(&self, address: Option<IpAddr>, port: u16) -> Result<(), String>;
+}
+
+/// Objects that Vanward has refused, and why.
+pub type Refused = BTreeMap<Reference, String>;
+
+/// A configuration, and what was found about the objects that it comes from.
+#[derive(Clone, PartialEq)]
+pub struct Translation {
+    /// The configuration. It names secrets as files: see `files`.
+    pub written: Written,
+    /// The content of these files by their names. They have keys, so nobody prints them.
+    pub files: BTreeMap<String, Vec<u8>>,
+    /// What is to be written into the objects.
+    pub statuses: Vec<Status>,
+    /// Objects that cannot be read, and why.
+    pub unreadable: Vec<(Reference, String)>,
+}
+
+/// Translates what a cluster has. `refused` are objects that Vanward has refused, for what it says of them.
+pub fn translate(
+    cluster: &Cluster,
+    options: &Options,
+    refused: &Refused,
+    machine: &dyn Machine,
+) -> Translation {
+    let (classes, mut statuses) = listeners::classes(cluster, options);
+    let mut gateways = listeners::gateways(cluster, &classes, refused, machine);
+    let mut backends = Backends::new(cluster, refused);
+    let mut claims = Claims::new();
+    let (routes, of_routes) =
+        http_route::translate(cluster, refused, &mut gateways, &mut backends, &mut claims);
+    statuses.extend(gateways.iter().map(|gateway| gateway.status(options)));
+    statuses.extend(of_routes);
+
+    let mut written = Written::default();
+    let mut files = BTreeMap::new();
+    let top = Table::new("# Made from the objects of a Kubernetes cluster.");
+    written.table(None, &top.maybe("include", options.base.as_deref().map(text)));
+    for table in ready(options) {
+        written.table(None, &table);
+    }
+    for (owner, table) in listen(&gateways, cluster, &mut files) {
+        written.table(Some(owner), &table);
+    }
+    for (owner, table) in routes {
+        written.table(Some(owner), &table);
+    }
+    for (owner, table) in elsewhere(&gateways, &mut claims) {
+        written.table(Some(owner), &table);
+    }
+    for (owner, table) in backends.tables() {
+        written.table(owner, &table);
+    }
+    let unreadable = cluster.unreadable.iter().map(|(object, why)| (object.clone(), why.clone()));
+    Translation { written, files, statuses, unreadable: unreadable.collect() }
+}
+
+/// Where the proxy tells that it is ready: it does once the cluster was read.
+fn ready(options: &Options) -> [Table; 2] {
+    [
+        Table::new("[[listen]]")
+            .with("name", text("ready"))
+            .with("address", text(&options.ready.to_string())),
+        Table::new("[[route]]")
+            .with("name", text("ready"))
+            .with("listener", list([text("ready")]))
+            .with("access_log", "false")
+            .with("respond", inline([("status", "200".to_owned()), ("body", text("ready\n"))])),
+    ]
+}
+
+/// The ports of all gateways together.
+fn listen(
+    gateways: &[OwnGateway<'_>],
+    cluster: &Cluster,
+    files: &mut BTreeMap<String, Vec<u8>>,
+) -> Vec<(Reference, Table)> {
+    let mut tables = Vec::new();
+    for port in ports(gateways) {
+        let listeners = || on_port(gateways, port);
+        let Some(owner) = owner(gateways, port) else { continue };
+        let is_secure = listeners().any(|listener| listener.served() == Some(Protocol::Https));
+        let tls = is_secure.then(|| {
+            let mut names = BTreeSet::new();
+            let mut certificates = Vec::new();
+            for secret in listeners().flat_map(|listener| &listener.certificates) {
+                if names.insert(secret) {
+                    certificates.extend(certificate(secret, cluster, files));
+                }
+            }
+            inline([("certificates", list(certificates))])
+        });
+        let table = Table::new("[[listen]]").with("address", text(&port.to_string())).maybe("tls", tls);
+        tables.push((owner, table));
+    }
+    tables
+}
+
+fn certificate(
+    secret: &Reference,
+    cluster: &Cluster,
+    files: &mut BTreeMap<String, Vec<u8>>,
+) -> Option<String> {
+    let Reference { namespace, name, .. } = secret;
+    let (certificate, key) = secrets::pair(cluster.secrets.get(&(namespace.clone(), name.clone()))?).ok()?;
+    let mut file = |key: &str, content| {
+        let path = secrets::path(namespace, name, key);
+        files.insert(path.clone(), content);
+        text(&path)
+    };
+    Some(inline([("cert", file("tls.crt", certificate)), ("key", file("tls.key", key))]))
+}
+
+fn ports(gateways: &[OwnGateway<'_>]) -> BTreeSet<Port> {
+    let listeners = gateways.iter().flat_map(|gateway| &gateway.listeners);
+    listeners.filter(|listener| listener.served().is_some()).map(|listener| listener.port).collect()
+}
+
+/// The oldest gateway with a port.
+fn owner(gateways: &[OwnGateway<'_>], port: Port) -> Option<Reference> {
+    let has = |gateway: &&OwnGateway<'_>| {
+        gateway.listeners.iter().any(|listener| listener.port == port && listener.served().is_some())
+    };
+    gateways.iter().find(has).map(|gateway| Reference::of(Kind::Gateway, &gateway.gateway.metadata))
+}
+
+/// A request for the hostname of a listener that no route of it takes is not for the routes of a wider one.
+fn elsewhere(gateways: &[OwnGateway<'_>], claims: &mut Claims) -> Vec<(Reference, Table)> {
+    let mut tables = Vec::new();
+    for port in ports(gateways) {
+        let hosts: BTreeSet<Option<String>> = on_port(gateways, port)
+            .map(|listener| listener.hostname().map(str::to_ascii_lowercase))
+            .collect();
+        let Some(owner) = owner(gateways, port).filter(|_| hosts.len() > 1) else { continue };
+        for host in hosts.iter().flatten() {
+            if !claims.insert((port, Some(host.clone()), "/".to_owned(), Vec::new())) {
+                continue;
+            }
+            let table = Table::new("[[route]]")
+                .with("name", text(&format!("nothing else of {host} {port}")))
+                .with("listener", list([text(&port.to_string())]))
+                .with("host", list([text(host)]))
+                .with("respond", inline([("status", "404".to_owned())]));
+            tables.push((owner.clone(), table));
+        }
+    }
+    tables
+}

@@ -1,0 +1,178 @@
+//! Writes `vanward.toml`: tables of options, each with the object that it comes from, so that a mistake in it can be told
+//! to whoever made the object.
+
+use std::fmt::Write;
+
+use crate::object::Reference;
+
+/// A text of TOML, and which object each of its lines comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Written {
+    /// The text.
+    pub text: String,
+    /// Objects with the number of their first line, in order.
+    owners: Vec<(usize, Option<Reference>)>,
+    lines: usize,
+}
+
+impl Written {
+    /// The object that a line comes from. Lines count from 1.
+    pub fn owner(&self, line: usize) -> Option<&Reference> {
+        let at = self.owners.partition_point(|(first, _)| *first <= line);
+        self.owners[..at].last().and_then(|(_, owner)| owner.as_ref())
+    }
+
+    /// Adds a table.
+    pub(crate) fn table(&mut self, owner: Option<Reference>, table: &Table) {
+        self.owners.push((self.lines + 1, owner));
+        let before = self.text.len();
+        self.text += &table.head;
+        self.text.push('\n');
+        for (key, value) in &table.options {
+            let _ = writeln!(self.text, "{key} = {value}");
+        }
+        self.text.push('\n');
+        self.lines += self.text[before..].matches('\n').count();
+    }
+}
+
+/// A table, such as a route.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Table {
+    head: String,
+    options: Vec<(String, String)>,
+}
+
+impl Table {
+    /// A table with this head, such as `[[route]]`; none for options of the top level.
+    pub(crate) fn new(head: impl Into<String>) -> Self {
+        Self { head: head.into(), options: Vec::new() }
+    }
+
+    /// Adds an option, whose value is TOML.
+    pub(crate) fn with(mut self, key: &str, value: impl Into<String>) -> Self {
+        self.options.push((key.to_owned(), value.into()));
+        self
+    }
+
+    /// Adds an option if there is a value.
+    pub(crate) fn maybe(self, key: &str, value: Option<String>) -> Self {
+        match value {
+            Some(value) => self.with(key, value),
+            None => self,
+        }
+    }
+}
+
+/// A string. Nothing is put into it: `${NAME}` means these letters.
+pub(crate) fn text(text: &str) -> String {
+    quoted(&unexpanded(text))
+}
+
+/// A string in which `$` has no meaning, where variables of requests are known.
+pub(crate) fn literal(text: &str) -> String {
+    quoted(&escaped(text))
+}
+
+/// The same, as a part of a text with variables.
+pub(crate) fn escaped(text: &str) -> String {
+    text.replace('$', "$$")
+}
+
+/// A string in which variables of requests are known.
+pub(crate) fn template(text: &str) -> String {
+    quoted(text)
+}
+
+/// A list.
+pub(crate) fn list(values: impl IntoIterator<Item = String>) -> String {
+    format!("[{}]", values.into_iter().collect::<Vec<_>>().join(", "))
+}
+
+/// A table in a line. Keys are texts.
+pub(crate) fn inline<'k>(pairs: impl IntoIterator<Item = (&'k str, String)>) -> String {
+    let pairs: Vec<String> =
+        pairs.into_iter().map(|(key, value)| format!("{} = {value}", quoted(key))).collect();
+    format!("{{ {} }}", pairs.join(", "))
+}
+
+/// Doubles the dollar signs in front of what Vanward would put in from its environment or from files.
+fn unexpanded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(open) = rest.find("${") {
+        let dollars = rest[..=open].len() - rest[..=open].trim_end_matches('$').len();
+        let inside = &rest[open + 2..];
+        let is_put_in = inside.starts_with(|first: char| first.is_ascii_uppercase() || first == '_')
+            || inside.starts_with("env:")
+            || inside.starts_with("file:");
+        out += &rest[..=open];
+        if is_put_in {
+            out.extend(std::iter::repeat_n('$', dollars));
+        }
+        out.push('{');
+        rest = inside;
+    }
+    out + rest
+}
+
+/// TOML's basic string.
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out += "\\\"",
+            '\\' => out += "\\\\",
+            '\n' => out += "\\n",
+            '\t' => out += "\\t",
+            '\r' => out += "\\r",
+            '\0'..='\x1f' | '\x7f' => {
+                let _ = write!(out, "\\u{:04X}", u32::from(character));
+            }
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Kind;
+
+    #[test]
+    fn lines_are_owned_by_the_objects_of_their_tables() {
+        let owner = |name: &str| Reference {
+            kind: Kind::HttpRoute,
+            namespace: "n".to_owned(),
+            name: name.to_owned(),
+        };
+        let mut written = Written::default();
+        written.table(None, &Table::new("").with("a", "1"));
+        written.table(Some(owner("x")), &Table::new("[[route]]").with("path", text("/\n")).with("y", "2"));
+        written.table(Some(owner("z")), &Table::new("[[route]]"));
+        let owners: Vec<Option<&str>> = (1..=written.text.lines().count())
+            .map(|line| written.owner(line).map(|owner| owner.name.as_str()))
+            .collect();
+        let x = Some("x");
+        assert_eq!(owners, [None, None, None, x, x, x, x, Some("z"), Some("z")], "{}", written.text);
+    }
+
+    #[test]
+    fn nothing_is_put_into_a_text() {
+        for (written, expected) in [
+            ("plain $x ${y}", "plain $x ${y}"),
+            ("${HOME}", "$${HOME}"),
+            ("a$${HOME}b", "a$$$${HOME}b"),
+            ("${file:/etc/passwd}", "$${file:/etc/passwd}"),
+            ("${env:x}${_A}", "$${env:x}$${_A}"),
+            ("$", "$"),
+            ("${", "${"),
+        ] {
+            assert_eq!(unexpanded(written), expected);
+        }
+        assert_eq!(text("a\"\\\u{7f}é"), "\"a\\\"\\\\\\u007Fé\"");
+    }
+}

@@ -1,0 +1,14 @@
+//! Objects of the Gateway API: what requests get of them, and what is written into them.
+
+/// Clusters for tests.
+mod scene;
+/// Which rule a request takes.
+mod matches;
+/// Which listeners a route attaches to.
+mod attaching;
+/// Who answers.
+mod backends;
+/// What filters do.
+mod filters;
+/// Conditions of gateways and listeners.
+mod gateways;
