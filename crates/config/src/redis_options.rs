@@ -95,7 +95,8 @@ pub(crate) static REDIS: Table<RedisWritten> = Table {
             Maybe(SECRET),
             |redis: &mut RedisWritten| &mut redis.secret_file,
             "File with a secret of 32 bytes or more, the same for all instances. With it nobody who reads Redis can tell \
-             which clients were counted, nor can clients choose keys that share a count.",
+             which clients were counted, nor can clients choose keys that share a count; and automatic certificates \
+             are shared, sealed with it.",
         ),
     ],
 };

@@ -29,7 +29,10 @@ mod failure;
 mod progress;
 /// Certificates in files.
 mod known;
+/// Certificates of instances that share through Redis.
+mod instances;
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
@@ -48,6 +51,7 @@ use crate::outbound::Outbound;
 use account::{Accounts, Session};
 use failure::{Failure, Kind};
 use folder::{Folder, Issued, Origin};
+use instances::Leave;
 use known::Known;
 use order::{Pair, Wanted};
 use schedule::{Attempt, Failures, Spread, Window};
@@ -112,6 +116,12 @@ fn names(plan: &Plan) -> BTreeSet<String> {
     names.flatten().cloned().collect()
 }
 
+/// Whether a plan has automatic certificates.
+pub(crate) fn has_names(plan: &Plan) -> bool {
+    let mut tls = plan.config.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    tls.any(|tls| matches!(&tls.certificates, Certificates::Automatic { names, .. } if !names.is_empty()))
+}
+
 struct Task(AbortHandle);
 
 impl Drop for Task {
@@ -139,6 +149,8 @@ struct Follower {
     suggestion: Option<Suggestion>,
     /// What an operator wants.
     wanted: Arc<Renewal>,
+    /// What was said last of sharing.
+    said: RefCell<String>,
 }
 
 struct Suggestion {
@@ -167,6 +179,7 @@ impl Issuer {
             failures: Failures::default(),
             suggestion: None,
             wanted,
+            said: RefCell::default(),
         };
         Task(tokio::task::spawn_local(follower.follow()).abort_handle())
     }
@@ -187,6 +200,7 @@ impl Follower {
         let mut is_first = true;
         let mut is_ordered_by_operator = false;
         loop {
+            self.exchange().await;
             let Some(control) = self.issuer.control.upgrade().filter(|control| !control.is_leaving()) else {
                 return;
             };
@@ -206,14 +220,18 @@ impl Follower {
             let wait = at - now();
             if wait > 0 {
                 let wait = LOOK.min(Duration::from_secs(wait.unsigned_abs()));
-                if tokio::time::timeout(wait, self.wanted.ordered()).await.is_ok() {
-                    // Whatever has failed before.
-                    self.failures = Failures::default();
-                    is_ordered_by_operator = true;
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    () = self.wanted.found() => {}
+                    () = self.wanted.ordered() => {
+                        // Whatever has failed before.
+                        self.failures = Failures::default();
+                        is_ordered_by_operator = true;
+                    }
                 }
                 continue;
             }
-            let outcome = self.attempt(attempt, known.clone()).await;
+            let outcome = self.attempt(attempt, known.clone(), is_ordered_by_operator).await;
             if let Some(control) = self.issuer.control.upgrade() {
                 let is_elsewhere = matches!(outcome, Outcome::Busy);
                 control.acme.put(&self.name, |state| state.is_elsewhere = is_elsewhere);
@@ -226,7 +244,9 @@ impl Follower {
                         self.revoke(&known).await;
                     }
                 }
-                Outcome::Busy => tokio::time::sleep(LOOK_AT_OTHERS).await,
+                Outcome::Busy | Outcome::Waits => {
+                    let _ = tokio::time::timeout(LOOK_AT_OTHERS, self.wanted.found()).await;
+                }
                 Outcome::Failed(failure) => self.failed(attempt, &failure),
             }
         }
@@ -301,14 +321,24 @@ impl Follower {
     }
 
     async fn session(&self, authority: &Authority) -> Result<Rc<Session>, Failure> {
-        let Issuer { accounts, settings, folder, .. } = &*self.issuer;
-        accounts.session(authority, settings, folder).await
+        let Issuer { accounts, settings, folder, control, .. } = &*self.issuer;
+        let engine = control.upgrade().and_then(|control| control.shared.engine());
+        accounts.session(authority, settings, (folder, engine.as_deref())).await
     }
 
-    async fn attempt(&self, attempt: Attempt, before: Option<Known>) -> Outcome {
+    async fn attempt(&self, attempt: Attempt, before: Option<Known>, is_ordered: bool) -> Outcome {
         let issuer = &self.issuer;
         // It is never closed.
         let Ok(_permit) = issuer.orders.acquire().await else { return Outcome::Busy };
+        // Held until the certificate is shared.
+        let _lease = match self.leave(before.as_ref(), is_ordered).await {
+            Leave::Alone => None,
+            Leave::Held(lease) => Some(lease),
+            Leave::Taken => return Outcome::Busy,
+            Leave::Waits => return Outcome::Waits,
+        };
+        // Another instance may have been first.
+        self.exchange().await;
         let lock = match issuer.folder.lock(&self.name) {
             Ok(Some(lock)) => lock,
             Ok(None) => return Outcome::Busy,
@@ -328,6 +358,7 @@ impl Follower {
         drop(lock);
         if matches!(outcome, Outcome::Issued) {
             self.put_in_force(authority);
+            self.exchange().await;
         }
         outcome
     }
@@ -355,6 +386,7 @@ impl Follower {
                 challenge: attempt.challenge,
                 replaces: replaces.clone(),
                 challenges: &issuer.challenges,
+                control: &issuer.control,
             };
             let failure = match order::order(&session, &wanted).await {
                 Ok(pair) => return Ok(pair),
@@ -364,7 +396,11 @@ impl Follower {
             match failure.kind {
                 _ if again > AGAIN_MAX => return Err(failure),
                 Kind::Again => {}
-                Kind::NoAccount => issuer.accounts.forget(&authority.directory, &issuer.folder).await,
+                Kind::NoAccount => {
+                    let engine = issuer.control.upgrade().and_then(|control| control.shared.engine());
+                    let kept = (&issuer.folder, engine.as_deref());
+                    issuer.accounts.forget(&authority.directory, kept).await;
+                }
                 // The authority may know no suggestions any more, or have seen a replacement that was lost.
                 Kind::NotReplaceable if replaces.is_some() => replaces = None,
                 Kind::NotReplaceable | Kind::Refused | Kind::Later => return Err(failure),
@@ -406,13 +442,19 @@ impl Follower {
         self.issuer.folder.put(&self.name, &issued, check).map_err(Failure::said)
     }
 
-    fn put_in_force(&self, authority: &Authority) {
+    /// Has listeners take the certificate that is in the folder.
+    fn reload(&self) {
         let Some(control) = self.issuer.control.upgrade() else { return };
         for server in control.plan().listeners.iter().filter_map(|listener| listener.tls.as_ref()) {
             for problem in server.reload_automatic(&self.name).problems {
                 message::warn(&problem.to_string());
             }
         }
+    }
+
+    fn put_in_force(&self, authority: &Authority) {
+        self.reload();
+        let Some(control) = self.issuer.control.upgrade() else { return };
         let until = self.known().map(|known| tls::written_time(known.validity.until)).unwrap_or_default();
         message::info(&format!(
             "certificate of {}: issued by {} and in force, valid until {until}",
@@ -460,7 +502,9 @@ impl Follower {
 /// The result of an attempt.
 enum Outcome {
     Issued,
-    /// Another process asks for it, or has got it.
+    /// Another process or instance asks for it, or has got it.
     Busy,
+    /// Instances share through a Redis that is gone.
+    Waits,
     Failed(Failure),
 }

@@ -1,5 +1,5 @@
-//! What instances share through Redis or Valkey: what their limits have counted, and
-//! what is purged or invalidated. On the control thread alone: workers go on
+//! What instances share through Redis or Valkey: what their limits have counted, what is purged or invalidated, and automatic
+//! certificates. On the control thread alone: workers go on
 //! with what they have in memory, whatever becomes of Redis.
 
 /// Connections to Redis.
@@ -12,8 +12,15 @@ mod members;
 mod purges;
 /// What unsafe requests invalidate, for all instances.
 mod invalid;
+/// Redis for whoever shares something now and then.
+mod engine;
+/// Seals secrets that Redis keeps.
+mod seal;
+/// Locks of all instances.
+mod leases;
+/// Automatic certificates of all instances.
+mod certificates;
 
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -25,11 +32,16 @@ use telemetry::{SharedSample, message};
 use tokio::sync::Notify;
 
 use crate::change::Control;
+use certificates::Board;
+pub(crate) use certificates::{Offer, Offered, SharedCertificate, offer};
+pub(crate) use engine::{Engine, Reach};
 use invalid::Teller;
+pub(crate) use leases::Lease;
 use limits::Limits;
 use link::Link;
 use members::Members;
 use purges::{Follower, Publisher};
+use seal::Seal;
 
 /// Pauses between attempts while Redis is gone.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -44,6 +56,8 @@ pub(crate) struct Shared {
     /// Told by workers whose limits have something to tell.
     called: Arc<Notify>,
     counts: Counts,
+    /// Answers to challenges that other instances are to give.
+    board: Board,
 }
 
 /// Counted since the start.
@@ -65,13 +79,19 @@ struct State {
     link: LinkState,
     /// The instances that run, by name, as Redis told last.
     instances: Vec<String>,
+    /// What secrets are sealed with.
+    seal: Option<Arc<Seal>>,
+    /// Redis, while it is reached.
+    engine: Option<Arc<Engine>>,
 }
 
 #[derive(Default, Clone)]
 enum LinkState {
-    /// It was not reached yet, and nothing has failed.
+    /// Nothing is to be reached.
     #[default]
-    Beginning,
+    None,
+    /// It was not reached yet, and nothing has failed.
+    Beginning(Instant),
     Up,
     Down {
         since: Instant,
@@ -112,8 +132,40 @@ impl Shared {
         })
     }
 
+    /// Redis, while it is reached, for secrets.
+    pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
+        lock(&self.state).engine.clone()
+    }
+
+    /// Whether secrets can be shared now.
+    pub(crate) fn reach(&self) -> Reach {
+        let state = lock(&self.state);
+        match (&state.seal, &state.engine, &state.link) {
+            (Some(_), Some(engine), _) => Reach::Up(Arc::clone(engine)),
+            (Some(_), None, LinkState::Beginning(since) | LinkState::Down { since, .. }) => {
+                Reach::Gone(since.elapsed())
+            }
+            (Some(_), None, LinkState::Up) => Reach::Gone(Duration::ZERO),
+            (None, ..) | (_, None, LinkState::None) => Reach::Nothing,
+        }
+    }
+
     fn begin(&self, settings: Option<&Redis>) {
-        *lock(&self.state) = State { url: settings.map(|redis| redis.url.to_string()), ..State::default() };
+        let state = settings.map(|redis| State {
+            url: Some(redis.url.to_string()),
+            link: LinkState::Beginning(Instant::now()),
+            seal: Seal::new(redis).map(Arc::new),
+            ..State::default()
+        });
+        *lock(&self.state) = state.unwrap_or_default();
+    }
+
+    /// Redis is reached over this connection: secrets can be shared, if there is what seals them.
+    fn open(&self, settings: &Redis, instance: &str, link: &Arc<Link>) -> Option<Arc<Engine>> {
+        let mut state = lock(&self.state);
+        let engine = state.seal.as_ref().map(|seal| Arc::new(Engine::new(settings, instance, (link, seal))));
+        state.engine.clone_from(&engine);
+        engine
     }
 
     /// Notes that Redis is reached, with these instances, and says so where it is news.
@@ -126,7 +178,9 @@ impl Shared {
         };
         match std::mem::replace(&mut state.link, LinkState::Up) {
             LinkState::Up => {}
-            LinkState::Beginning => message::info(&format!("{url} is in use by {count}")),
+            LinkState::None | LinkState::Beginning(_) => {
+                message::info(&format!("{url} is in use by {count}"));
+            }
             LinkState::Down { since, .. } => {
                 let seconds = since.elapsed().as_secs();
                 message::info(&format!("{url} is back after {seconds} s, in use by {count}"));
@@ -141,13 +195,14 @@ impl Shared {
         let url = state.url.clone().unwrap_or_default();
         let since = match &state.link {
             LinkState::Down { since, .. } => *since,
-            LinkState::Up | LinkState::Beginning => {
+            LinkState::None | LinkState::Up | LinkState::Beginning(_) => {
                 self.counts.losses.fetch_add(1, Ordering::Relaxed);
                 message::warn(&format!("{url} is not reached, this instance goes on by itself: {why}"));
                 Instant::now()
             }
         };
         state.link = LinkState::Down { since, why: why.to_owned() };
+        state.engine = None;
     }
 }
 
@@ -203,14 +258,22 @@ pub(crate) async fn run(control: Weak<Control>) {
 async fn share(control: &Weak<Control>, settings: &Redis) {
     let Some(strong) = control.upgrade() else { return };
     let instance = settings.instance.clone().unwrap_or_else(|| strong.shared.instance.clone());
+    if settings.secret.is_none() && crate::acme::has_names(&strong.plan()) {
+        message::info(
+            "certificates are not shared through Redis, which would need secret_file in [redis]: instances share a folder, or \
+             each asks for its own",
+        );
+    }
     let counts = Arc::clone(&strong.shared.counts.invalid);
     drop(strong);
     let (publisher, follower) = purges::begin(control, settings, &instance);
     let lost = Arc::clone(&counts.lost);
     let invalid = Teller::new(settings, &instance, counts);
     let ways = Ways { purges: publisher.way(), invalid: invalid.way(), lost };
-    let members = Members::new(settings, instance);
-    let parts = Parts { members, limits: Limits::new(control, settings), publisher, follower, invalid };
+    let members = Members::new(settings, instance.clone());
+    let limits = Limits::new(control, settings);
+    let certificates = certificates::Follower::new(control);
+    let parts = Parts { instance, members, limits, publisher, follower, invalid, certificates };
     tokio::select! {
         () = go_on(control, settings, parts) => {}
         () = attach(control, &ways) => {}
@@ -219,11 +282,14 @@ async fn share(control: &Weak<Control>, settings: &Redis) {
 
 /// What is shared.
 struct Parts {
+    /// The name of this instance.
+    instance: String,
     members: Members,
     limits: Limits,
     publisher: Publisher,
     follower: Follower,
     invalid: Teller,
+    certificates: certificates::Follower,
 }
 
 /// Has the caches of all plans publish what they purge and invalidate, until the proxy ends.
@@ -254,7 +320,7 @@ async fn go_on(control: &Weak<Control>, settings: &Redis, mut parts: Parts) {
             why = parts.publisher.alone(&why) => Err(why),
         };
         why = match opened {
-            Ok(link) => serve(control, settings, &Rc::new(link), &mut parts).await,
+            Ok(link) => serve(control, settings, &Arc::new(link), &mut parts).await,
             Err(why) => why,
         };
         let Some(strong) = control.upgrade() else { return };
@@ -272,14 +338,15 @@ async fn go_on(control: &Weak<Control>, settings: &Redis, mut parts: Parts) {
 }
 
 /// Shares over a connection. Returns why it ended.
-async fn serve(control: &Weak<Control>, settings: &Redis, link: &Rc<Link>, parts: &mut Parts) -> String {
-    let Parts { members, limits, publisher, follower, invalid } = parts;
+async fn serve(control: &Weak<Control>, settings: &Redis, link: &Arc<Link>, parts: &mut Parts) -> String {
+    let Parts { instance, members, limits, publisher, follower, invalid, certificates } = parts;
     let first = match members.tell(link).await {
         Ok(instances) => instances,
         Err(why) => return why,
     };
     let Some(strong) = control.upgrade() else { return "the proxy ends".to_owned() };
     strong.shared.reached(first);
+    let engine = strong.shared.open(settings, instance, link);
     drop(strong);
     let count = members.count();
     tokio::select! {
@@ -288,5 +355,6 @@ async fn serve(control: &Weak<Control>, settings: &Redis, link: &Rc<Link>, parts
         why = publisher.go_on(link) => why,
         why = follower.go_on(settings, link) => why,
         why = invalid.go_on(link) => why,
+        why = certificates.go_on(engine) => why,
     }
 }

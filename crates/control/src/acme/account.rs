@@ -1,6 +1,7 @@
-//! The proxy's accounts with authorities: made once, kept in the folder.
+//! The proxy's accounts with authorities: made once, kept in the folder, and the same for instances that share through Redis.
 
 use std::collections::HashMap;
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -15,10 +16,14 @@ use super::failure::{Failure, is_problem};
 use super::folder::Folder;
 use super::http::Client;
 use crate::outbound::Outbound;
+use crate::shared::Engine as SharedEngine;
 
 /// How often another process is waited for that makes the same account.
 const LOCK_LOOKS: usize = 30;
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
+/// Where accounts are kept: the folder, and what instances share, while that is reached.
+type Kept<'a> = (&'a Folder, Option<&'a SharedEngine>);
 
 /// An account that can be used.
 pub(crate) struct Session {
@@ -42,7 +47,7 @@ impl Accounts {
         &self,
         authority: &Authority,
         settings: &Acme,
-        folder: &Folder,
+        kept: Kept<'_>,
     ) -> Result<Rc<Session>, Failure> {
         let mut open = self.open.lock().await;
         let key = authority.directory.to_string();
@@ -50,7 +55,7 @@ impl Accounts {
             return Ok(Rc::clone(session));
         }
         let client = Client::new(Rc::clone(&self.outbound), authority.ca.clone());
-        let opened = self.open_account(authority, settings, (folder, &client)).await;
+        let opened = self.open_account(authority, settings, (kept, &client)).await;
         let account = opened.map_err(|failure| failure.with_retry_after(&client))?;
         let session = Rc::new(Session { account, client });
         open.insert(key, Rc::clone(&session));
@@ -58,10 +63,13 @@ impl Accounts {
     }
 
     /// Forgets an account that its authority does not know (any more): the next session has a new one.
-    pub(crate) async fn forget(&self, directory: &KeyUrl, folder: &Folder) {
+    pub(crate) async fn forget(&self, directory: &KeyUrl, (folder, engine): Kept<'_>) {
         let mut open = self.open.lock().await;
         if open.remove(&directory.to_string()).is_some() {
             let _ = folder.remove_account(directory);
+            if let Some(engine) = engine {
+                let _ = engine.remove_account(&directory.to_string()).await;
+            }
         }
     }
 
@@ -69,7 +77,7 @@ impl Accounts {
         &self,
         authority: &Authority,
         settings: &Acme,
-        (folder, client): (&Folder, &Client),
+        ((folder, engine), client): (Kept<'_>, &Client),
     ) -> Result<Account, Failure> {
         let directory = &authority.directory;
         let mut looks = 0;
@@ -83,7 +91,12 @@ impl Accounts {
             }
             tokio::time::sleep(BETWEEN_LOOKS).await;
         };
-        let kept = folder.account(directory).map_err(|error| Failure::folder(&settings.folder, &error))?;
+        let written = |error: io::Error| Failure::folder(&settings.folder, &error);
+        let mut kept = folder.account(directory).map_err(written)?;
+        if let (None, Some(engine)) = (&kept, engine) {
+            kept = engine.account(&directory.to_string()).await.unwrap_or_default();
+            kept.iter().try_for_each(|account| folder.put_account(directory, account)).map_err(written)?;
+        }
         if let Some(kept) = kept {
             let credentials: AccountCredentials = serde_json::from_slice(&kept).map_err(|_| {
                 Failure::said(format!("the account in {} is damaged: remove it", settings.folder.display()))
@@ -100,7 +113,11 @@ impl Accounts {
         let made = builder.create(&wanted, directory.to_string(), binding.as_ref()).await;
         let (account, credentials) = made.map_err(|error| explained(&error, authority))?;
         let text = serde_json::to_vec(&credentials).map_err(|error| Failure::said(error.to_string()))?;
-        folder.put_account(directory, &text).map_err(|error| Failure::folder(&settings.folder, &error))?;
+        folder.put_account(directory, &text).map_err(written)?;
+        if let Some(engine) = engine {
+            // Without it others make accounts of their own.
+            let _ = engine.put_account(&directory.to_string(), &text).await;
+        }
         message::info(&format!("acme: made an account with {}", directory.server.authority()));
         Ok(account)
     }

@@ -1,7 +1,7 @@
 //! One order of a certificate (RFC 8555 §7.4): proofs, key, certificate.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use config::{Acme, Authority, ChallengeKind, ChallengePorts, KeyType};
@@ -15,6 +15,7 @@ use tls::Challenges;
 use super::account::Session;
 use super::failure::{Failure, Kind, is_about_replacement, problem_text};
 use super::proof::{Asked, Proof};
+use crate::change::Control;
 
 /// How long an authority may take to look at a proof, and to issue.
 const POLLS: RetryPolicy = RetryPolicy::new()
@@ -33,6 +34,7 @@ pub(crate) struct Wanted<'a> {
     /// The certificate that this one replaces (RFC 9773 §5).
     pub(crate) replaces: Option<CertificateIdentifier<'static>>,
     pub(crate) challenges: &'a Arc<Challenges>,
+    pub(crate) control: &'a Weak<Control>,
 }
 
 /// A certificate and its key, in PEM.
@@ -131,7 +133,7 @@ async fn prove(
             account: session.account.id(),
             issuers: session.client.issuers(),
         };
-        proofs.push(Proof::prepare(&asked, wanted.settings, wanted.challenges).await?);
+        proofs.push(Proof::prepare(&asked, wanted.settings, (wanted.challenges, wanted.control)).await?);
         challenge.set_ready().await.map_err(failed)?;
     }
     Ok(())

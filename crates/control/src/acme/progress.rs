@@ -18,10 +18,11 @@ struct Entry {
     wanted: Arc<Renewal>,
 }
 
-/// An operator's order to renew a certificate.
+/// What has a name looked at before it is time: an operator's order, and another instance's certificate.
 #[derive(Default)]
 pub(crate) struct Renewal {
     ordered: Notify,
+    found: Notify,
     /// Whether the old one is to be revoked.
     revokes: AtomicBool,
 }
@@ -30,6 +31,11 @@ impl Renewal {
     /// Returns when a renewal is ordered.
     pub(crate) async fn ordered(&self) {
         self.ordered.notified().await;
+    }
+
+    /// Returns when another instance may have a newer certificate.
+    pub(crate) async fn found(&self) {
+        self.found.notified().await;
     }
 
     /// Whether the old certificate is to be revoked; says so once.
@@ -82,6 +88,18 @@ impl Progress {
         wanted.revokes.store(revokes, Ordering::Relaxed);
         wanted.ordered.notify_one();
         true
+    }
+
+    /// Has a name looked at: another instance has got its certificate.
+    pub(crate) fn wake(&self, name: &str) {
+        if let Some(entry) = self.lock().get(name) {
+            entry.wanted.found.notify_one();
+        }
+    }
+
+    /// Has all names looked at.
+    pub(crate) fn wake_all(&self) {
+        self.lock().values().for_each(|entry| entry.wanted.found.notify_one());
     }
 
     /// Forgets all other names.

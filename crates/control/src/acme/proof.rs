@@ -1,6 +1,6 @@
 //! Proofs of control over a name: answers of the proxy, or records in DNS.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use config::{Acme, ChallengeKind, DnsChallenge, DnsWay};
 use instant_acme::KeyAuthorization;
@@ -10,6 +10,8 @@ use tls::{Answered, Challenges};
 use super::dns_command;
 use super::dns_update;
 use super::failure::Failure;
+use crate::change::Control;
+use crate::shared::{Offer, Offered, offer};
 
 /// What an authority asks for.
 pub(crate) struct Asked<'a> {
@@ -25,10 +27,17 @@ pub(crate) struct Asked<'a> {
 
 /// A proof, until it is removed.
 pub(crate) enum Proof {
-    Answered(#[expect(dead_code, reason = "it is given while it is held")] Answered),
+    /// This process answers, and other instances do.
+    Answered(#[expect(dead_code, reason = "answers are given while it is held")] Given),
     Record(Record, DnsWay),
     /// One that the operator has made.
     Standing,
+}
+
+/// Answers, which are given while this is held.
+pub(crate) struct Given {
+    _here: Answered,
+    _elsewhere: Option<Offered>,
 }
 
 /// A TXT record.
@@ -46,20 +55,23 @@ impl Proof {
     pub(crate) async fn prepare(
         asked: &Asked<'_>,
         settings: &Acme,
-        challenges: &Arc<Challenges>,
+        (challenges, control): (&Arc<Challenges>, &Weak<Control>),
     ) -> Result<Self, Failure> {
         let host = asked.name.trim_start_matches("*.");
         match (asked.kind, &settings.dns) {
             (ChallengeKind::Http01, _) => {
                 let text = asked.key_authorization.as_str();
-                Ok(Self::Answered(challenges.answer_file(&asked.token, text)))
+                let here = challenges.answer_file(&asked.token, text);
+                let shared = Offer::File { token: asked.token.clone(), text: text.to_owned() };
+                Ok(Self::Answered(Given { _here: here, _elsewhere: offer(control, shared).await }))
             }
             (ChallengeKind::TlsAlpn01, _) => {
                 let digest = asked.key_authorization.digest();
                 let digest = digest.as_ref().try_into();
                 let digest = digest.map_err(|_| Failure::said("a digest is too short".to_owned()))?;
-                let answered = challenges.answer_handshake(host, digest);
-                answered.map(Self::Answered).map_err(Failure::said)
+                let here = challenges.answer_handshake(host, digest).map_err(Failure::said)?;
+                let shared = Offer::Handshake { name: host.to_owned(), digest: *digest };
+                Ok(Self::Answered(Given { _here: here, _elsewhere: offer(control, shared).await }))
             }
             (ChallengeKind::Dns01, Some(DnsChallenge { way, wait })) => {
                 let record = Record {

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use api::cache::PurgedElsewhere;
@@ -137,7 +137,7 @@ impl Publisher {
     }
 
     /// Tells it over a connection. Returns why Redis does not answer.
-    pub(super) async fn go_on(&mut self, link: &Rc<Link>) -> String {
+    pub(super) async fn go_on(&mut self, link: &Arc<Link>) -> String {
         let scripts = async { Ok::<_, String>((link.script(PUBLISH).await?, link.script(MISSING).await?)) };
         let (publish, missing) = match scripts.await {
             Ok(scripts) => scripts,
@@ -150,7 +150,7 @@ impl Publisher {
             self.wait(messages);
             match self.tell(&publish, link).await {
                 Ok(number) => {
-                    let (link, keys, missing) = (Rc::clone(link), Rc::clone(&self.keys), missing.clone());
+                    let (link, keys, missing) = (Arc::clone(link), Rc::clone(&self.keys), missing.clone());
                     tokio::task::spawn_local(async move {
                         let _ = told.send(known(&link, &keys, &missing, number).await);
                     });

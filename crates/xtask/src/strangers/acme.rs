@@ -1,5 +1,6 @@
 //! Automatic certificates from Pebble, a test authority, as the proxy's command line and curl see them: all challenges,
-//! renewal, revocation, refused nonces, an authority that is gone, a hundred names, processes that share a folder.
+//! renewal, revocation, refused nonces, an authority that is gone, a hundred names, processes that
+//! share a folder, and instances that share Redis.
 
 /// The authority, proxies, and how certificates are looked at.
 mod scene;
@@ -11,6 +12,8 @@ mod dns;
 mod bind;
 /// Processes that share a folder.
 mod several;
+/// Instances that share certificates through Redis.
+mod redis;
 
 use std::fs;
 use std::process::Command;
@@ -44,6 +47,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     renewals::under_load(&scene)?;
     renewals::as_suggested(&scene)?;
     renewals::without_suggestions(&scene)?;
+    redis::instances(&scene)?;
     several::one_is_killed(&scene)?;
     several::a_hundred_names(&scene)
 }

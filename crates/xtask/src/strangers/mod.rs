@@ -178,7 +178,9 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     if may_run("http3", &http3::NEEDED) {
         http3_step(workspace, steps)?;
     }
-    if may_run("acme", &[programs::GO, programs::CURL, programs::OPENSSL, programs::NAMED, programs::DIG]) {
+    let needs =
+        [programs::GO, programs::CURL, programs::OPENSSL, programs::NAMED, programs::DIG, programs::REDIS];
+    if may_run("acme", &needs) {
         acme_step(workspace, steps)?;
     }
     if may_run("streams", &[programs::GO, programs::OPENSSL]) {
