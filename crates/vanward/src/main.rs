@@ -8,7 +8,8 @@ mod commands;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 // Without huge pages (`no_thp`): 6,000 idle connections hold 1.1 KiB each with small ones, 2.3 with 2 MiB at a time.
@@ -59,10 +60,12 @@ enum Command {
     Load(Box<commands::load::Args>),
     #[cfg(feature = "lab")]
     Lab(commands::lab::Args),
+    Completions(commands::completions::Args),
+    Man(commands::man::Args),
 }
 
 fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = Cli::try_parse().unwrap_or_else(|error| nearest(error).exit()).command;
     allow_many_files();
     match command {
         #[cfg(feature = "lab")]
@@ -92,7 +95,20 @@ fn main() -> ExitCode {
         Command::Load(arguments) => commands::load::run(&arguments),
         #[cfg(feature = "lab")]
         Command::Lab(arguments) => commands::lab::run(&arguments),
+        Command::Completions(arguments) => commands::completions::run(&arguments, Cli::command()),
+        Command::Man(arguments) => commands::man::run(&arguments, Cli::command()),
     }
+}
+
+/// What is wrong with the command line. After `help` clap names no similar command, but for `COMMAND --help` it does.
+fn nearest(error: clap::Error) -> clap::Error {
+    let mut words: Vec<_> = std::env::args_os().collect();
+    if error.kind() != ErrorKind::InvalidSubcommand || words.get(1).is_none_or(|word| word != "help") {
+        return error;
+    }
+    words.remove(1);
+    words.push("--help".into());
+    Cli::try_parse_from(words).err().unwrap_or(error)
 }
 
 /// Raises the limit on open files to the system's maximum, since each connection is an open file. If that fails, the

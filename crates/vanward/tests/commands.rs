@@ -73,6 +73,9 @@ fn wrong_usage_is_told_with_code_2() {
     let cases: &[(&[&str], &str)] = &[
         (&[], "Usage: vanward <COMMAND>"),
         (&["prosy"], "'proxy'"),
+        (&["help", "prosy"], "'proxy'"),
+        (&["help", "fleet", "rolback"], "'rollback'"),
+        (&["completions", "tcsh"], "bash, elvish, fish"),
         (&["proxy", "--from", "127.0.0.1:0"], "--to <URL>"),
         (&["proxy", "--form", "127.0.0.1:0"], "'--from'"),
         (&["proxy", "--from", "here", "--to", "http://127.0.0.1:1"], "here"),
@@ -94,6 +97,31 @@ fn wrong_usage_is_told_with_code_2() {
         let ended = run(arguments).with_code(2);
         assert!(ended.errors.contains(expected), "{arguments:?}: {}", ended.errors);
         assert_eq!(ended.output, "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn shells_complete_commands_and_man_shows_their_help() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let place = |name: &str| folder.path().join(name).to_str().expect("the path is text").to_owned();
+    let script = place("vanward.bash");
+    std::fs::write(&script, run(&["completions", "bash"]).with_code(0).output).expect("it can be written");
+    const COMPLETE: &str = r#"source "$0"; COMP_WORDS=(vanward che); COMP_CWORD=1; _vanward vanward che vanward; echo "${COMPREPLY[*]}""#;
+    let completed = Command::new("bash").args(["-c", COMPLETE, &script]).output().expect("bash runs");
+    assert_eq!(String::from_utf8_lossy(&completed.stdout), "check\n", "{completed:?}");
+    for shell in ["zsh", "fish", "elvish"] {
+        let script = run(&["completions", shell]).with_code(0).output;
+        assert!(["certificates", "pid-file", "canary"].iter().all(|word| script.contains(word)), "{shell}");
+    }
+
+    run(&["man", "--out", &place("man")]).with_code(0);
+    for (page, expected) in [
+        ("vanward.1", "vanward\\-check(1)"),
+        ("vanward-run.1", "\nExamples:"),
+        ("vanward-fleet-canary.1", "\\-\\-errors"),
+    ] {
+        let text = std::fs::read_to_string(folder.path().join("man").join(page)).expect("the page is there");
+        assert!(text.contains(expected), "{text}");
     }
 }
 

@@ -69,6 +69,10 @@ pub(crate) mod origin;
 /// `vanward load`: generates load.
 #[cfg(feature = "lab")]
 pub(crate) mod load;
+/// `vanward completions`.
+pub(crate) mod completions;
+/// `vanward man`.
+pub(crate) mod man;
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
