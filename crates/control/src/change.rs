@@ -246,6 +246,9 @@ impl Control {
         let plan = self.plan();
         let (next, opened) = self.open(&plan.config, &[], inherited)?;
         plan.know_ports(next.iter().map(|open| open.bound.port()));
+        if let Some(address) = inherited.activated.left() {
+            return Err(StartError::Activated(address.clone()));
+        }
         let own = self.open_own(&plan.config, inherited)?;
         let log = open_logs(&plan.config.access_logs)?;
         speak(&plan.config.messages);
@@ -635,7 +638,7 @@ impl Control {
                 next.push(open);
                 continue;
             }
-            let passed_on = (inherited.take(&Purpose::Clients(address.to_string())), passed_on);
+            let passed_on = (inherited.take_listening(address), passed_on);
             let (Opened { sockets, bound, file }, of_quic) =
                 self.open_listener(listener, passed_on, &leaving).map_err(failed)?;
             let shared = match address {

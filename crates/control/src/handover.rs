@@ -7,6 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use config::ListenAddress;
 use rustix::cmsg_space;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
@@ -18,6 +19,7 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 use telemetry::message;
 
+use crate::activation::Activated;
 use crate::runtime_overrides::{MaintenanceHandover, RuntimeOverrides, ServerChange};
 use api::shaping::ShapingOrder;
 use proxy::context::handover_state::MESSAGE_BYTES_MAX;
@@ -108,7 +110,7 @@ enum Part<C = ServerChange, B = HandoverPart> {
 /// The first message from the new process. What is said later is of what is purged: `cached/successor`.
 const SERVING: &[u8] = b"serving";
 
-/// What the previous process handed over. Dropping it closes the sockets that were not taken.
+/// What the previous process, or the service manager, handed over. Dropping it closes the sockets that were not taken.
 #[derive(Debug, Default)]
 pub struct Inheritance {
     sockets: Vec<(Purpose, OwnedFd)>,
@@ -118,6 +120,8 @@ pub struct Inheritance {
     pub(crate) faults: Vec<FaultHandover>,
     pub(crate) handover_state: HandoverState,
     pub(crate) predecessor: Option<Predecessor>,
+    /// What the service manager passes, where there is no previous process.
+    pub(crate) activated: Activated,
 }
 
 /// The previous process, which waits until this one serves.
@@ -125,11 +129,21 @@ pub struct Inheritance {
 pub(crate) struct Predecessor(OwnedFd);
 
 impl Inheritance {
-    /// Receives the handover, if this process was started to take over. Call it once, before anything else is opened.
+    /// Receives the handover, if this process was started to take over, else the sockets of the service manager. Call it once,
+    /// before anything else is opened.
     ///
     /// # Errors
-    /// If the previous process violates the protocol.
-    pub fn claim() -> io::Result<Option<Self>> {
+    /// If the previous process violates the protocol, or the service manager passes what is no socket for a listener.
+    pub fn claim() -> Result<Self, String> {
+        let of_predecessor = Self::of_predecessor()
+            .map_err(|error| format!("cannot take over from the process before: {error}"))?;
+        match of_predecessor {
+            Some(inherited) => Ok(inherited),
+            None => Ok(Self { activated: Activated::claim()?, ..Self::default() }),
+        }
+    }
+
+    fn of_predecessor() -> io::Result<Option<Self>> {
         let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
         // Whoever was started by such a process for something else inherits the variable, but not the parent.
         if parent.is_none() || std::env::var(VARIABLE).ok() != parent {
@@ -173,6 +187,7 @@ impl Inheritance {
                         faults,
                         handover_state,
                         predecessor,
+                        activated: Activated::default(),
                     });
                 }
             }
@@ -182,6 +197,16 @@ impl Inheritance {
     /// Takes the sockets of QUIC of a listener.
     pub(crate) fn take_udp(&mut self, listener: &str) -> Vec<OwnedFd> {
         self.udp.extract_if(.., |(of, _)| of == listener).map(|(_, socket)| socket).collect()
+    }
+
+    /// Takes the sockets of a listener for clients.
+    pub(crate) fn take_listening(&mut self, address: &ListenAddress) -> Vec<OwnedFd> {
+        let of_predecessor = self.take(&Purpose::Clients(address.to_string()));
+        if of_predecessor.is_empty() {
+            self.activated.take(address).into_iter().collect()
+        } else {
+            of_predecessor
+        }
     }
 
     /// Takes the sockets for a purpose.

@@ -26,6 +26,10 @@ mod metrics;
 mod dashboard;
 /// Messages to the service manager.
 mod notify;
+/// Listening sockets of the service manager.
+mod activation;
+/// Tells the service manager that the workers do their work.
+mod watchdog;
 /// The memory limit.
 mod pressure;
 /// Keys of tokens, which are fetched.
@@ -104,6 +108,11 @@ pub enum StartError {
         /// What the system said.
         error: io::Error,
     },
+    /// The service manager listens where no listener does: who connects there would wait for ever.
+    #[error(
+        "the service manager passes a socket for {0}, and no [[listen]] has that address: add it, or remove it from the socket unit"
+    )]
+    Activated(ListenAddress),
     /// The access log could not be opened.
     #[error("cannot open the access log {target}: {error}{}", room_for_folder(.error))]
     Log {
@@ -176,8 +185,8 @@ pub type Reread = Box<dyn Fn() -> Reading + Send + Sync>;
 pub struct Setup {
     /// Reads the configuration for a reload. Without it, reloads are rejected.
     pub reread: Option<Reread>,
-    /// What the previous process handed over.
-    pub inheritance: Option<Inheritance>,
+    /// What the previous process or the service manager handed over.
+    pub inheritance: Inheritance,
     /// The name of this instance among others; `None` means that of the machine.
     pub instance: Option<String>,
 }
@@ -243,7 +252,7 @@ pub(crate) fn start_resolving(
     resolver: resolve::Maker,
 ) -> Result<Running, StartError> {
     speak(&config.messages);
-    let mut inherited = setup.inheritance.unwrap_or_default();
+    let mut inherited = setup.inheritance;
     let count = worker_count(&config);
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
     let counting: Vec<_> = (0..count).map(|_| (Counters::new(), Series::new())).collect();

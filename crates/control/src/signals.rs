@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 
 use telemetry::message;
@@ -14,6 +15,7 @@ use crate::Running;
 use crate::change::Control;
 use crate::notify::{self, PidFile};
 use crate::upgrade::{Program, Successors, upgrade};
+use crate::watchdog;
 use proxy::context::worker::Message;
 
 struct Signals {
@@ -108,10 +110,12 @@ enum Stage {
 async fn serve(running: &Running, program: &Program, signals: &mut Signals) -> Stage {
     let (taken_over, mut succeeded) = unbounded_channel();
     let successors = Arc::new(Successors::default());
+    let mut watchdog = pin!(watchdog::run(&running.control));
     loop {
         let wish = tokio::select! {
             _ = succeeded.recv() => return Stage::Retiring,
             wish = signals.next() => wish,
+            () = &mut watchdog => continue,
         };
         // Each waits for the one before, but not the signals that follow: those may be to end.
         let control = Arc::clone(&running.control);

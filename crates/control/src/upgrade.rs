@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::StartError;
 use crate::change::Control;
 use crate::handover::{self, Handover, VARIABLE, Word};
+use crate::watchdog;
 
 /// How long the new process has until it serves: names are resolved meanwhile, and certificates read.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -144,6 +145,8 @@ fn start(program: &Program, channel: OwnedFd) -> Result<Child, UpgradeError> {
     let started = Command::new(&program.path)
         .args(&program.arguments)
         .env(VARIABLE, std::process::id().to_string())
+        // It is the one that the service manager asks from now on.
+        .env_remove(watchdog::PROCESS)
         .stdin(Stdio::from(channel))
         .spawn();
     started.map_err(|error| UpgradeError::Start { path: program.path.clone(), error })

@@ -165,6 +165,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
             Message::Room(waiting) => worker.call_next(&waiting),
             Message::GiveUpIdle => worker.give_up_own_idle(),
             Message::Look(requests_max, answer) => worker.show(requests_max, &answer),
+            Message::Answer(heard) => drop(heard),
             Message::Stop => break,
             Message::Retire => return worker.leave_and_end(None, &mut messages).await,
             Message::Drain => {
@@ -444,6 +445,7 @@ impl Worker {
             Message::Datagram(endpoint, datagram) => self.take_datagram(endpoint, *datagram),
             Message::GiveUpIdle => self.give_up_own_idle(),
             Message::Look(requests_max, answer) => self.show(requests_max, &answer),
+            Message::Answer(heard) => drop(heard),
             Message::Retire | Message::Change(_) | Message::Listen(_) | Message::NextProcess(_) => {}
             Message::Stop => return true,
         }

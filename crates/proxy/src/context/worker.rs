@@ -56,6 +56,8 @@ pub enum Message {
     Room(Arc<WaitingWorkers>),
     /// Somebody watches: send the clients with the most requests, and at most so many requests under way.
     Look(usize, UnboundedSender<View>),
+    /// Drop the sender: so somebody knows that this worker does its work.
+    Answer(UnboundedSender<()>),
     /// Another process has taken over: accept nothing, and end when the last client has gone.
     Retire,
     /// Accept nothing, finish the requests under way, and end.

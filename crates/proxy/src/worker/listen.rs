@@ -54,15 +54,22 @@ pub struct Opened {
 }
 
 /// Opens the listening sockets of an address, one for each worker. Port 0 is resolved once for all. All sockets that
-/// the previous process handed over are kept: connections to one that nobody accepts on would be lost. `leaving` are
-/// the addresses that this process stops listening on, once these sockets are open.
+/// the previous process or the service manager handed over are kept: connections to one that nobody accepts on would be lost.
+/// `leaving` are the addresses that this process stops listening on, once these sockets are open.
 pub fn open(
     address: &ListenAddress,
     workers: usize,
     inherited: Vec<OwnedFd>,
     leaving: &[ListenAddress],
 ) -> io::Result<Opened> {
-    let mut sockets: Vec<TcpListener> = inherited.into_iter().map(TcpListener::from).collect();
+    let mut sockets = Vec::with_capacity(workers);
+    for socket in inherited {
+        let socket = RawSocket::from(socket);
+        if address.tcp().is_some() {
+            prepare(&socket, address)?;
+        }
+        sockets.push(TcpListener::from(socket));
+    }
     let (bound, file) = match address {
         ListenAddress::Tcp(_) if !sockets.is_empty() => (ListenAddress::Tcp(sockets[0].local_addr()?), None),
         ListenAddress::Any(_) if !sockets.is_empty() => {
@@ -92,7 +99,7 @@ pub fn open(
     };
     for _ in sockets.len()..workers {
         sockets.push(match bound {
-            ListenAddress::Tcp(_) | ListenAddress::Any(_) => open_one(&bound)?,
+            ListenAddress::Tcp(_) | ListenAddress::Any(_) => open_beside(&bound, &sockets[0])?,
             ListenAddress::Unix(_) => sockets[0].try_clone()?,
         });
     }
@@ -122,15 +129,30 @@ fn with_port(address: &ListenAddress, port: u16) -> ListenAddress {
     }
 }
 
+/// Opens one more socket. One of the service manager may share its port with no other, or the process may not bind it: then
+/// workers share the socket.
+fn open_beside(bound: &ListenAddress, first: &TcpListener) -> io::Result<TcpListener> {
+    match open_one(bound) {
+        Err(error) if matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied) => {
+            first.try_clone()
+        }
+        opened => opened,
+    }
+}
+
 fn open_one(address: &ListenAddress) -> io::Result<TcpListener> {
     let socket = bind_one(address)?;
+    prepare(&socket, address)?;
+    Ok(socket.into())
+}
+
+fn prepare(socket: &RawSocket, address: &ListenAddress) -> io::Result<()> {
     // Linux passes these on to accepted connections: no call for each.
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_notsent_lowat(UNSENT_MAX)?;
     tcp::suit(&socket, address.tcp().unwrap_or(NOWHERE));
     socket.set_nonblocking(true)?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
+    socket.listen(BACKLOG)
 }
 
 fn bind_one(address: &ListenAddress) -> io::Result<RawSocket> {

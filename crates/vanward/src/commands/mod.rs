@@ -162,10 +162,9 @@ impl Operation {
     }
 }
 
-/// The state that the previous process hands over, if this process was started by an upgrade.
-pub(crate) fn inheritance() -> Result<Option<::control::Inheritance>, ExitCode> {
-    ::control::Inheritance::claim()
-        .map_err(|error| fail(FAILED, format_args!("cannot take over from the process before: {error}")))
+/// What the previous process hands over, if this process was started by an upgrade, or the service manager.
+pub(crate) fn inheritance() -> Result<::control::Inheritance, ExitCode> {
+    ::control::Inheritance::claim().map_err(|error| fail(FAILED, error))
 }
 
 /// Runs a proxy until a signal ends it.

@@ -66,7 +66,7 @@ pub(crate) fn run(
     location: &str,
     flags: &FleetFlags,
     operation: &Operation,
-    inheritance: Option<::control::Inheritance>,
+    inheritance: ::control::Inheritance,
 ) -> ExitCode {
     let options = match flags.options(location) {
         Ok(options) => options,

@@ -1,0 +1,58 @@
+//! Listening sockets that the service manager has opened (socket activation, sd_listen_fds(3)).
+//!
+//! A process without any capability gets port 443 this way, and connections that come while it is started again wait in the
+//! kernel. They take the place of the sockets that the proxy would open at the same address.
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+
+use config::ListenAddress;
+use listenfd::ListenFd;
+use rustix::net::sockopt::ipv6_v6only;
+
+/// The sockets that no listener has taken yet, by address.
+#[derive(Debug, Default)]
+pub(crate) struct Activated(Vec<(ListenAddress, OwnedFd)>);
+
+impl Activated {
+    /// Takes what the service manager passes to this process. Call it once, before anything else is opened.
+    ///
+    /// # Errors
+    /// For what is passed and is no listening TCP socket: nobody would serve it.
+    pub(crate) fn claim() -> Result<Self, String> {
+        let mut passed = ListenFd::from_env();
+        let count = passed.len();
+        let take = |index| {
+            let socket = passed.take_tcp_listener(index).ok().flatten().ok_or_else(|| {
+                format!(
+                    "the service manager passes a file descriptor, number {}, that is no listening TCP socket: remove its line \
+                     from the socket unit (Unix sockets, and UDP for http3, are opened by vanward itself)",
+                    3 + index
+                )
+            })?;
+            let address =
+                address_of(&socket).map_err(|error| format!("a socket of the service manager: {error}"))?;
+            Ok((address, socket.into()))
+        };
+        (0..count).map(take).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Takes the socket for the address of a listener.
+    pub(crate) fn take(&mut self, address: &ListenAddress) -> Option<OwnedFd> {
+        let place = self.0.iter().position(|(of, _)| of == address)?;
+        Some(self.0.swap_remove(place).1)
+    }
+
+    /// The address of a socket that no listener has taken.
+    pub(crate) fn left(&self) -> Option<&ListenAddress> {
+        self.0.first().map(|(address, _)| address)
+    }
+}
+
+/// The address as the configuration has to write it.
+fn address_of(socket: &TcpListener) -> std::io::Result<ListenAddress> {
+    let address = socket.local_addr()?;
+    let is_both =
+        matches!(address, SocketAddr::V6(six) if six.ip().is_unspecified()) && !ipv6_v6only(socket)?;
+    Ok(if is_both { ListenAddress::Any(address.port()) } else { ListenAddress::Tcp(address) })
+}

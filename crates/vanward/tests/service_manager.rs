@@ -1,0 +1,124 @@
+//! Vanward under a service manager (systemd): sockets that it passes, and its watchdog.
+
+/// The program as a process.
+mod process;
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::path::Path;
+use std::process::Command;
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use process::{PATIENCE, Process, read_head};
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+
+/// A folder with a configuration that answers by itself at an address.
+fn folder_with(address: &str) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let text = format!(
+        "workers = 2\n[[listen]]\naddress = \"{address}\"\n[[route]]\nredirect = {{ to = \"https://elsewhere.test/\" }}\n"
+    );
+    std::fs::write(folder.path().join("vanward.toml"), text).expect("it can be written");
+    folder
+}
+
+/// A proxy that is passed a socket as a service manager passes it: as descriptor 3 of the process that it names.
+fn activated(folder: &Path, socket: &impl AsFd) -> Process {
+    const PASS: &str = r#"exec 3<&"$1"; LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" run"#;
+    // It is inherited; other children of this test have it too, and no use for it.
+    fcntl_setfd(socket, FdFlags::empty()).expect("it is open");
+    let number = socket.as_fd().as_raw_fd().to_string();
+    let program = env!("CARGO_BIN_EXE_vanward");
+    Process::of(Command::new("bash").args(["-c", PASS, program, &number]).current_dir(folder))
+}
+
+#[test]
+fn a_socket_of_the_service_manager_is_served_by_all_workers() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it listens");
+    // Who comes while the proxy is not there yet waits.
+    let mut waiting = TcpStream::connect(address).expect("the kernel accepts");
+    waiting.write_all(REQUEST).expect("the kernel takes it");
+    let folder = folder_with(&address.to_string());
+    let mut proxy = activated(folder.path(), &listener);
+    drop(listener);
+    assert_eq!(proxy.address(), address);
+    assert!(head(&mut waiting).starts_with("HTTP/1.1 30"));
+    for _ in 0..16 {
+        assert!(asked(address).starts_with("HTTP/1.1 30"));
+    }
+    // The next process gets it as well.
+    let next = upgraded(&proxy);
+    assert!(asked(address).starts_with("HTTP/1.1 30"));
+    kill_process(next, Signal::TERM).expect("it runs");
+    proxy.ended().with_code(0);
+}
+
+#[test]
+fn a_socket_that_nothing_serves_is_refused() {
+    let folder = folder_with("127.0.0.1:0");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it listens").to_string();
+    let said = activated(folder.path(), &listener).ended().with_code(1).errors;
+    assert!(said.contains(&format!("a socket for {address}, and no [[listen]] has that address")), "{said}");
+
+    let unix = UnixListener::bind(folder.path().join("socket")).expect("the folder is there");
+    let said = activated(folder.path(), &unix).ended().with_code(1).errors;
+    assert!(said.contains("number 3, that is no listening TCP socket"), "{said}");
+}
+
+#[test]
+fn the_watchdog_is_told_by_the_process_that_serves() {
+    let folder = folder_with("127.0.0.1:0");
+    let place = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&place).expect("the folder is there");
+    manager.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
+    let script = r#"WATCHDOG_PID=$$ exec "$0" run"#;
+    let mut command = Command::new("bash");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_vanward")]).current_dir(folder.path());
+    let proxy = Process::of(command.env("NOTIFY_SOCKET", &place).env("WATCHDOG_USEC", "200000"));
+    let told = |expected: &str| {
+        let mut buffer = [0; 256];
+        loop {
+            let count = manager.recv(&mut buffer).expect("it is told");
+            let text = String::from_utf8_lossy(&buffer[..count]).into_owned();
+            if text.starts_with(expected) {
+                return text;
+            }
+        }
+    };
+    told("READY=1");
+    (0..3).for_each(|_| drop(told("WATCHDOG=1")));
+    let next = upgraded(&proxy);
+    assert_eq!(told("MAINPID="), format!("MAINPID={next}"));
+    (0..3).for_each(|_| drop(told("WATCHDOG=1")));
+    kill_process(next, Signal::TERM).expect("it runs");
+    told("STOPPING=1");
+    proxy.ended().with_code(0);
+}
+
+/// Has the next process take over, and returns its number.
+fn upgraded(proxy: &Process) -> Pid {
+    proxy.signal(Signal::USR2);
+    proxy.warns("has taken over");
+    let told = proxy.told("process ").expect("it names it");
+    let number = told.split(' ').next().and_then(|number| number.parse().ok());
+    number.and_then(Pid::from_raw).expect("a number")
+}
+
+fn asked(address: SocketAddr) -> String {
+    let mut client = TcpStream::connect(address).expect("somebody listens");
+    client.write_all(REQUEST).expect("it reads");
+    head(&mut client)
+}
+
+fn head(client: &mut TcpStream) -> String {
+    client.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
+    read_head(client)
+}
