@@ -17,7 +17,7 @@ use tls::Agreed;
 
 use crate::h2_connection::Wrong;
 use crate::h3_client::{self, Reach};
-use crate::quic_endpoint::Shared as Endpoint;
+use crate::quic_desk::Desk;
 use crate::quic_held::Held;
 use crate::waits::Waits;
 
@@ -40,7 +40,7 @@ const READS_MAX: usize = 64;
 pub struct H3Connection(Rc<Shared>);
 
 struct Shared {
-    endpoint: Rc<Endpoint>,
+    desk: Rc<Desk>,
     /// Its place in the endpoint.
     at: usize,
     core: RefCell<Core>,
@@ -98,7 +98,7 @@ pub enum End {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.endpoint.grants.change(self.core.get_mut().granted, 0);
+        self.desk.grants.change(self.core.get_mut().granted, 0);
     }
 }
 
@@ -142,28 +142,28 @@ impl http3::Transport for Streams<'_> {
 impl H3Connection {
     /// A connection that a client has begun.
     pub(crate) fn of_client(
-        endpoint: Rc<Endpoint>,
+        desk: Rc<Desk>,
         begun: (ConnectionHandle, Option<ConnectionId>),
         quic: quinn_proto::Connection,
         limits: Limits,
     ) -> Self {
-        Self::new(endpoint, begun, quic, limits, (CLIENT_WINDOW, None))
+        Self::new(desk, begun, quic, limits, (CLIENT_WINDOW, None))
     }
 
     /// A connection to a server, which may send so much before the path has taken any of it.
     pub(crate) fn to_server(
-        endpoint: Rc<Endpoint>,
+        desk: Rc<Desk>,
         handle: ConnectionHandle,
         quic: quinn_proto::Connection,
         limits: Limits,
         window: u32,
     ) -> Self {
-        let reach = Box::new(Reach::new(endpoint.deadlines.now()));
-        Self::new(endpoint, (handle, None), quic, limits, (window, Some(reach)))
+        let reach = Box::new(Reach::new(desk.deadlines.now()));
+        Self::new(desk, (handle, None), quic, limits, (window, Some(reach)))
     }
 
     fn new(
-        endpoint: Rc<Endpoint>,
+        desk: Rc<Desk>,
         (handle, began): (ConnectionHandle, Option<ConnectionId>),
         quic: quinn_proto::Connection,
         limits: Limits,
@@ -185,7 +185,7 @@ impl H3Connection {
             granted: 0,
         };
         Self(Rc::new(Shared {
-            endpoint,
+            desk,
             at: handle.0,
             core: RefCell::new(core),
             waits: Waits::default(),
@@ -207,12 +207,12 @@ impl H3Connection {
     /// Has the endpoint drive the connection, from within the endpoint's task.
     pub(crate) fn stir_within(&self) {
         if !self.0.is_enqueued.replace(true) {
-            self.0.endpoint.enqueue(self.0.at);
+            self.0.desk.enqueue(self.0.at);
         }
     }
 
     pub(crate) fn now(&self) -> Now {
-        let deadlines = &self.0.endpoint.deadlines;
+        let deadlines = &self.0.desk.deadlines;
         Now { tick: deadlines.now(), second: deadlines.second() }
     }
 
@@ -234,7 +234,7 @@ impl H3Connection {
         // What a few fast connections have under way, many slow ones may not have.
         let beyond = wanted.saturating_sub(UNACKNOWLEDGED_OWN) as usize;
         if beyond != core.granted {
-            core.granted = self.0.endpoint.grants.change(core.granted, beyond);
+            core.granted = self.0.desk.grants.change(core.granted, beyond);
         }
         core.quic.set_send_window(wanted.min(UNACKNOWLEDGED_OWN + core.granted as u64));
     }
@@ -294,7 +294,7 @@ impl H3Connection {
 
     fn handshake_ended(&self, core: &mut Core) {
         if std::mem::take(&mut core.is_handshaking) {
-            self.0.endpoint.handshake_ended(core.began.take());
+            self.0.desk.handshake_ended(core.began.take());
         }
     }
 
@@ -544,7 +544,7 @@ impl H3Connection {
     /// Has the endpoint send what there is to send.
     pub fn stir(&self) {
         self.stir_within();
-        self.0.endpoint.stir();
+        self.0.desk.stir();
     }
 
     /// Ends the connection, and tells the peer why.
@@ -554,10 +554,11 @@ impl H3Connection {
         self.end(&mut core, End::Closed);
         let is_drained = core.is_drained;
         drop(core);
-        if !is_drained {
+        // Without its endpoint nobody can be told.
+        if let Some(endpoint) = self.0.desk.endpoint.upgrade().filter(|_| !is_drained) {
             // At once: the worker may be about to end.
-            self.0.endpoint.drive(self, self.0.at, Instant::now());
-            self.0.endpoint.stir();
+            endpoint.drive(self, self.0.at, Instant::now());
+            self.0.desk.stir();
         }
     }
 }

@@ -32,6 +32,8 @@ pub mod quic_beginnings;
 pub mod quic_socket;
 /// An emulated path of datagrams.
 pub mod quic_path;
+/// What connections of QUIC tell their endpoint, and need of it.
+mod quic_desk;
 /// A QUIC endpoint: a UDP socket and its connections.
 pub mod quic_endpoint;
 /// QUIC connections to servers, each with a socket of its own.

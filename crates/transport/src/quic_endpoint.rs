@@ -4,22 +4,23 @@
 //! Whether a connection is accepted is for a `Host` to decide. Packets are the business of the QUIC implementation.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use quinn_proto::{
-    ClientConfig, ConnectError, ConnectionHandle, ConnectionId, DatagramEvent, EcnCodepoint, EndpointConfig,
-    Incoming, ServerConfig, Transmit,
+    ClientConfig, ConnectError, ConnectionHandle, DatagramEvent, EcnCodepoint, EndpointConfig, Incoming,
+    ServerConfig, Transmit,
 };
 
 use crate::alarm::{Alarm, Alarms};
 use crate::deadline::Deadlines;
 use crate::h3_connection::{Core, H3Connection};
 use crate::quic_beginnings::Beginnings;
+use crate::quic_desk::{Accepting, Desk, Grants};
 use crate::quic_ids::{Destination, Ids, Owner};
 use crate::quic_path::{Path, Step, Weather};
 use crate::quic_socket::{Batch, QuicSocket};
@@ -31,9 +32,6 @@ const SENDS_PER_TURN: usize = 2;
 /// The most bytes of a system call, whose datagrams are one to the kernel: an IP packet has a 16-bit length. How many of them
 /// leave at once is for the pacer to decide.
 const SEND_MAX: usize = 65_000;
-
-/// What connections may have under way beyond their shares: some that are fast and far away.
-const GRANTED_MAX: usize = 32 << 20;
 
 /// Decides about connections that begin, and takes what is for others.
 pub trait Host: Weather {
@@ -98,10 +96,6 @@ impl Datagram {
 #[derive(Clone)]
 pub struct QuicEndpoint(Rc<Shared>);
 
-/// What connections of an endpoint may have under way together, beyond the share of each.
-#[derive(Default)]
-pub(crate) struct Grants(Cell<usize>);
-
 /// What endpoints may share, since only one of them is driven at a time.
 #[derive(Clone, Default)]
 pub(crate) struct Common {
@@ -111,48 +105,24 @@ pub(crate) struct Common {
     grants: Rc<Grants>,
 }
 
-/// What an endpoint needs that accepts connections.
-struct Accepting {
-    ids: Ids,
-    beginnings: Arc<Beginnings>,
-}
-
-impl Grants {
-    /// Gives a connection that had so much as much of what it wants as there is.
-    pub(crate) fn change(&self, had: usize, wanted: usize) -> usize {
-        let others = self.0.get() - had;
-        let granted = wanted.min(GRANTED_MAX.saturating_sub(others));
-        self.0.set(others + granted);
-        granted
-    }
-}
-
-/// What connections need of their endpoint.
+/// The insides of an endpoint. Connections know its desk alone: it owns them, and ends with whoever drives it.
 pub(crate) struct Shared {
+    desk: Rc<Desk>,
     socket: QuicSocket,
-    /// `None` of the socket of a connection to a server.
-    accepting: Option<Accepting>,
     engine: RefCell<quinn_proto::Endpoint>,
+    /// All that are not drained. Each has a timer: QUIC's idle time-out, or that of its end.
     connections: RefCell<Vec<Option<H3Connection>>>,
-    /// Connections that have something to do, each once.
-    stirred: RefCell<VecDeque<usize>>,
     timers: RefCell<BTreeSet<(Instant, usize)>>,
     /// Datagrams that the kernel had no room for.
     unsent: RefCell<Option<(Transmit, Vec<u8>)>>,
     scratch: Rc<RefCell<Vec<u8>>>,
     batch: Rc<RefCell<Batch>>,
-    /// Connections whose handshake is not done.
-    pending: Cell<usize>,
     held: Cell<usize>,
-    pub(crate) grants: Rc<Grants>,
     path: Path,
     alarm: Alarm,
     alarms: Rc<Alarms>,
     /// When the alarm goes off.
     armed: Cell<Option<Instant>>,
-    pub(crate) deadlines: Rc<Deadlines>,
-    driver: RefCell<Option<Waker>>,
-    is_stirred: Cell<bool>,
     is_closing: Cell<bool>,
 }
 
@@ -189,26 +159,20 @@ impl QuicEndpoint {
     ) -> Self {
         let finds_size = !socket.may_fragment();
         let engine = quinn_proto::Endpoint::new(config, server, finds_size, None);
-        Self(Rc::new(Shared {
+        Self(Rc::new_cyclic(|endpoint| Shared {
+            desk: Rc::new(Desk::new(endpoint.clone(), accepting, grants, deadlines)),
             socket,
-            accepting,
             engine: RefCell::new(engine),
             connections: RefCell::default(),
-            stirred: RefCell::default(),
             timers: RefCell::default(),
             unsent: RefCell::default(),
             scratch,
             batch,
-            pending: Cell::default(),
             held: Cell::default(),
-            grants,
             path: Path::default(),
             alarm: alarms.alarm(),
             alarms: Rc::clone(alarms),
             armed: Cell::default(),
-            deadlines: Rc::clone(deadlines),
-            driver: RefCell::default(),
-            is_stirred: Cell::default(),
             is_closing: Cell::default(),
         }))
     }
@@ -222,7 +186,7 @@ impl QuicEndpoint {
         window: u32,
     ) -> Result<H3Connection, ConnectError> {
         let (handle, quic) = self.0.engine.borrow_mut().connect(Instant::now(), config, peer, name)?;
-        let connection = H3Connection::to_server(Rc::clone(&self.0), handle, quic, limits, window);
+        let connection = H3Connection::to_server(Rc::clone(&self.0.desk), handle, quic, limits, window);
         self.0.add(handle.0, connection.clone());
         Ok(connection)
     }
@@ -230,7 +194,7 @@ impl QuicEndpoint {
     /// Looks whether the kernel has told that nobody listens at the other end.
     pub(crate) fn look_for_refusal(&self) {
         self.0.socket.look_for_refusal();
-        self.0.stir();
+        self.0.desk.stir();
     }
 
     /// The address of the socket.
@@ -241,7 +205,7 @@ impl QuicEndpoint {
     /// Ends the endpoint with its last connection.
     pub fn close(&self) {
         self.0.is_closing.set(true);
-        self.0.stir();
+        self.0.desk.stir();
     }
 
     /// Whether it ends with its last connection.
@@ -254,42 +218,37 @@ impl QuicEndpoint {
     /// # Errors
     /// If there is no file descriptor left. Then this process goes on receiving, too.
     pub fn leave_receiving(&self) -> std::io::Result<()> {
-        self.0.socket.leave_receiving()
+        self.0.socket.leave_receiving()?;
+        // It may wait for room, of which nobody tells any more.
+        self.0.desk.stir();
+        Ok(())
     }
 
     /// The other endpoint of this process where the handshake of a datagram has begun.
     pub fn begun_elsewhere(&self, datagram: &[u8]) -> Option<Owner> {
         match self.destination(datagram) {
-            Destination::Beginning(id) => self.0.begun_elsewhere(&id),
+            Destination::Beginning(id) => self.0.desk.begun_elsewhere(&id),
             Destination::Here | Destination::Other(_) => None,
         }
     }
 
     /// Whom a datagram is for.
     pub fn destination(&self, datagram: &[u8]) -> Destination {
-        self.0.destination(datagram)
+        self.0.desk.destination(datagram)
     }
 
     /// Ends all connections at once, and tells their clients.
     pub fn end(&self) {
         self.close();
-        // Nobody waits until they are drained, and each has the endpoint: the socket would stay open, and get what is for another
-        // one at its port.
-        let connections: Vec<_> =
-            self.0.connections.borrow_mut().iter_mut().filter_map(Option::take).collect();
+        let connections: Vec<_> = self.0.connections.borrow().iter().flatten().cloned().collect();
         connections.iter().for_each(|connection| connection.finish(http3::Code::NO_ERROR, ""));
-        self.0.held.set(0);
     }
 
     /// Drives all connections: receives, sends, and keeps time. Ready when the endpoint is closed and its last connection has
     /// ended.
     pub fn poll_drive(&self, context: &mut Context<'_>, host: &impl Host) -> Poll<()> {
         let shared = &*self.0;
-        match &mut *shared.driver.borrow_mut() {
-            Some(driver) => driver.clone_from(context.waker()),
-            none => *none = Some(context.waker().clone()),
-        }
-        shared.is_stirred.set(false);
+        shared.desk.attend(context);
         shared.path.look(host);
         for _ in 0..ROUNDS_PER_TURN {
             let received = self.receive(context, host);
@@ -310,14 +269,14 @@ impl QuicEndpoint {
             }
         }
         shared.arm(context, Instant::now());
-        shared.stir();
+        shared.desk.stir();
         Poll::Pending
     }
 
     /// Takes a datagram that another endpoint has received.
     pub fn take(&self, datagram: Datagram, host: &impl Host) {
         self.handle(datagram.bytes[..].into(), &datagram, Instant::now(), host);
-        self.0.stir();
+        self.0.desk.stir();
     }
 
     /// Receives once; whether there was something.
@@ -332,7 +291,7 @@ impl QuicEndpoint {
             for bytes in received.bytes.chunks(received.stride) {
                 let from = Datagram { bytes: Vec::new(), remote, local, ecn };
                 if self.0.path.is_on() {
-                    let begins = matches!(self.0.destination(bytes), Destination::Beginning(_));
+                    let begins = matches!(self.0.desk.destination(bytes), Destination::Beginning(_));
                     let datagram = Datagram { bytes: bytes.to_vec(), ..from };
                     self.0.path.received(datagram, begins, host, now);
                     continue;
@@ -364,10 +323,10 @@ impl QuicEndpoint {
 
     /// A datagram has arrived.
     fn arrive(&self, bytes: &[u8], from: Datagram, now: Instant, host: &impl Host) {
-        let taken = match self.0.destination(bytes) {
+        let taken = match self.0.desk.destination(bytes) {
             Destination::Here => Some(from),
             Destination::Beginning(_) if host.asks() => host.ask(Datagram { bytes: bytes.to_vec(), ..from }),
-            Destination::Beginning(id) => match self.0.begun_elsewhere(&id) {
+            Destination::Beginning(id) => match self.0.desk.begun_elsewhere(&id) {
                 Some(owner) => host.pass_on(owner, Datagram { bytes: bytes.to_vec(), ..from }),
                 None => Some(from),
             },
@@ -382,7 +341,7 @@ impl QuicEndpoint {
     fn handle(&self, bytes: bytes::BytesMut, from: &Datagram, now: Instant, host: &impl Host) {
         let shared = &*self.0;
         // Others may begin what a closed endpoint does not.
-        let copy = (shared.is_closing.get() && shared.accepting.is_some()).then(|| bytes.clone());
+        let copy = (shared.is_closing.get() && shared.desk.accepts()).then(|| bytes.clone());
         let mut out = shared.scratch.take();
         out.clear();
         let event =
@@ -424,26 +383,26 @@ impl QuicEndpoint {
         let admission = match copy.map(|copy| host.decline(copy)) {
             Some(true) => Admission::Drop,
             Some(false) => Admission::Refuse,
-            None => host.admit(&arrival, shared.pending.get()),
+            None => host.admit(&arrival, shared.desk.pending()),
         };
         let mut engine = shared.engine.borrow_mut();
         out.clear();
         let answer = match admission {
             // It has begun elsewhere just now. The client sends it again.
-            Admission::Accept(..) if begins.is_some_and(|id| !shared.claim(id)) => {
+            Admission::Accept(..) if begins.is_some_and(|id| !shared.desk.claim(id)) => {
                 engine.ignore(incoming);
                 None
             }
             Admission::Accept(config, limits) => match engine.accept(incoming, now, out, Some(config)) {
                 Ok((handle, quic)) => {
                     drop(engine);
-                    let connection =
-                        H3Connection::of_client(Rc::clone(&self.0), (handle, begins), quic, *limits);
+                    let desk = Rc::clone(&shared.desk);
+                    let connection = H3Connection::of_client(desk, (handle, begins), quic, *limits);
                     shared.add(handle.0, connection.clone());
                     return host.begin(connection);
                 }
                 Err(error) => {
-                    shared.release(begins);
+                    shared.desk.release(begins);
                     host.failed(&arrival, &error.cause.to_string());
                     error.response
                 }
@@ -468,51 +427,10 @@ impl Shared {
         if connections.len() <= at {
             connections.resize_with(at + 1, || None);
         }
-        self.pending.set(self.pending.get() + 1);
+        self.desk.handshake_begins();
         self.held.set(self.held.get() + 1);
         connection.stir_within();
         connections[at] = Some(connection);
-    }
-
-    fn destination(&self, datagram: &[u8]) -> Destination {
-        self.accepting.as_ref().map_or(Destination::Here, |accepting| accepting.ids.destination(datagram))
-    }
-
-    /// The other endpoint where a handshake has begun with this ID: since then the kernel chooses otherwise.
-    fn begun_elsewhere(&self, id: &ConnectionId) -> Option<Owner> {
-        let Accepting { ids, beginnings } = self.accepting.as_ref()?;
-        beginnings.owner(id).filter(|owner| *owner != ids.owner())
-    }
-
-    fn claim(&self, id: ConnectionId) -> bool {
-        let claim = |Accepting { ids, beginnings }: &Accepting| beginnings.claim(id, ids.owner());
-        self.accepting.as_ref().is_none_or(claim)
-    }
-
-    fn release(&self, began: Option<ConnectionId>) {
-        if let (Some(id), Some(Accepting { beginnings, .. })) = (began, &self.accepting) {
-            beginnings.release(&id);
-        }
-    }
-
-    /// A handshake was done, or has failed, that has begun with this ID of its client's.
-    pub(crate) fn handshake_ended(&self, began: Option<ConnectionId>) {
-        self.release(began);
-        self.pending.set(self.pending.get() - 1);
-    }
-
-    /// Has a connection driven in this turn or the next.
-    pub(crate) fn enqueue(&self, at: usize) {
-        self.stirred.borrow_mut().push_back(at);
-    }
-
-    /// Wakes the driver.
-    pub(crate) fn stir(&self) {
-        if !self.is_stirred.replace(true)
-            && let Some(driver) = &*self.driver.borrow()
-        {
-            driver.wake_by_ref();
-        }
     }
 
     /// Has connections driven whose timers are due.
@@ -535,9 +453,9 @@ impl Shared {
         if !self.has_room(context) {
             return false;
         }
-        let count = self.stirred.borrow().len();
+        let count = self.desk.stirred();
         for _ in 0..count {
-            let Some(at) = self.stirred.borrow_mut().pop_front() else { break };
+            let Some(at) = self.desk.next_stirred() else { break };
             let connection = self.connections.borrow().get(at).cloned().flatten();
             let Some(connection) = connection else { continue };
             if !self.drive(&connection, at, now) && !self.has_room(context) {
@@ -586,8 +504,7 @@ impl Shared {
         self.file(&mut core, at, is_drained);
         if is_drained {
             self.connections.borrow_mut()[at] = None;
-            // None is left where the endpoint has ended.
-            self.held.set(self.held.get().saturating_sub(1));
+            self.held.set(self.held.get() - 1);
             core.is_drained = true;
         }
         has_room
@@ -611,7 +528,7 @@ impl Shared {
             if self.path.is_on() {
                 self.path.send(&transmit, &bytes[..transmit.size]);
                 // The driver decides about it.
-                self.stir();
+                self.desk.stir();
             } else if !self.socket.send(&transmit, &bytes[..transmit.size]) {
                 bytes.truncate(transmit.size);
                 self.unsent.replace(Some((transmit, std::mem::take(&mut bytes))));
@@ -629,7 +546,7 @@ impl Shared {
     fn send_aside(&self, transmit: &Transmit, bytes: &[u8]) {
         if self.path.is_on() {
             self.path.send(transmit, &bytes[..transmit.size]);
-            self.stir();
+            self.desk.stir();
         } else {
             self.socket.send(transmit, &bytes[..transmit.size]);
         }
@@ -639,6 +556,7 @@ impl Shared {
     /// are put off by each packet.
     fn file(&self, core: &mut Core, at: usize, is_drained: bool) {
         let due = core.quic.poll_timeout().filter(|_| !is_drained);
+        debug_assert!(is_drained || due.is_some(), "a connection without a timer stays for ever");
         let is_moved = is_drained || due.zip(core.filed).is_some_and(|(due, filed)| due < filed);
         if let Some(filed) = core.filed.take_if(|_| is_moved) {
             self.timers.borrow_mut().remove(&(filed, at));
@@ -659,21 +577,7 @@ impl Shared {
         self.armed.set(Some(due));
         let wait = due.saturating_duration_since(now).max(Duration::from_nanos(1));
         if self.alarm.poll(context, self.alarms.after(wait)).is_ready() {
-            self.stir();
+            self.desk.stir();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn grants_are_bounded_together() {
-        let grants = Grants::default();
-        let most = grants.change(0, GRANTED_MAX - 5);
-        assert_eq!((most, grants.change(0, 10)), (GRANTED_MAX - 5, 5));
-        assert_eq!(grants.change(most, 1), 1);
-        assert_eq!((grants.change(5, 20), grants.change(1, 0), grants.change(20, 0)), (20, 0, 0));
     }
 }

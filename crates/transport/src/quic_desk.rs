@@ -1,0 +1,166 @@
+//! What connections of QUIC tell their endpoint, and need of it: a desk between them, so that a connection does not hold its
+//! endpoint. An endpoint owns its connections, and whoever drives it owns the endpoint: its socket closes with that, whoever
+//! still has a connection.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use quinn_proto::ConnectionId;
+
+use crate::deadline::Deadlines;
+use crate::quic_beginnings::Beginnings;
+use crate::quic_endpoint::Shared as Endpoint;
+use crate::quic_ids::{Destination, Ids, Owner};
+
+/// What connections may have under way beyond their shares: some that are fast and far away.
+const GRANTED_MAX: usize = 32 << 20;
+
+/// What is between an endpoint and its connections.
+pub(crate) struct Desk {
+    /// For what cannot wait until the endpoint is driven.
+    pub(crate) endpoint: Weak<Endpoint>,
+    /// `None` of the socket of a connection to a server.
+    accepting: Option<Accepting>,
+    pub(crate) grants: Rc<Grants>,
+    pub(crate) deadlines: Rc<Deadlines>,
+    /// Connections that have something to do, each once.
+    stirred: RefCell<VecDeque<usize>>,
+    /// Connections whose handshake is not done.
+    pending: Cell<usize>,
+    driver: RefCell<Option<Waker>>,
+    is_stirred: Cell<bool>,
+}
+
+/// What an endpoint needs that accepts connections.
+pub(crate) struct Accepting {
+    pub(crate) ids: Ids,
+    pub(crate) beginnings: Arc<Beginnings>,
+}
+
+/// What connections of an endpoint may have under way together, beyond the share of each.
+#[derive(Default)]
+pub(crate) struct Grants(Cell<usize>);
+
+impl Grants {
+    /// Gives a connection that had so much as much of what it wants as there is.
+    pub(crate) fn change(&self, had: usize, wanted: usize) -> usize {
+        let others = self.0.get() - had;
+        let granted = wanted.min(GRANTED_MAX.saturating_sub(others));
+        self.0.set(others + granted);
+        granted
+    }
+}
+
+impl Desk {
+    pub(crate) fn new(
+        endpoint: Weak<Endpoint>,
+        accepting: Option<Accepting>,
+        grants: Rc<Grants>,
+        deadlines: &Rc<Deadlines>,
+    ) -> Self {
+        Self {
+            endpoint,
+            accepting,
+            grants,
+            deadlines: Rc::clone(deadlines),
+            stirred: RefCell::default(),
+            pending: Cell::default(),
+            driver: RefCell::default(),
+            is_stirred: Cell::default(),
+        }
+    }
+
+    /// Whether connections are accepted.
+    pub(crate) fn accepts(&self) -> bool {
+        self.accepting.is_some()
+    }
+
+    /// Whom a datagram is for.
+    pub(crate) fn destination(&self, datagram: &[u8]) -> Destination {
+        self.accepting.as_ref().map_or(Destination::Here, |accepting| accepting.ids.destination(datagram))
+    }
+
+    /// The other endpoint where a handshake has begun with this ID: since then the kernel chooses otherwise.
+    pub(crate) fn begun_elsewhere(&self, id: &ConnectionId) -> Option<Owner> {
+        let Accepting { ids, beginnings } = self.accepting.as_ref()?;
+        beginnings.owner(id).filter(|owner| *owner != ids.owner())
+    }
+
+    /// Notes a handshake that begins with this ID; false if it has begun elsewhere.
+    pub(crate) fn claim(&self, id: ConnectionId) -> bool {
+        let claim = |Accepting { ids, beginnings }: &Accepting| beginnings.claim(id, ids.owner());
+        self.accepting.as_ref().is_none_or(claim)
+    }
+
+    /// Forgets a handshake that began with this ID.
+    pub(crate) fn release(&self, began: Option<ConnectionId>) {
+        if let (Some(id), Some(Accepting { beginnings, .. })) = (began, &self.accepting) {
+            beginnings.release(&id);
+        }
+    }
+
+    /// Connections whose handshake is not done.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.get()
+    }
+
+    pub(crate) fn handshake_begins(&self) {
+        self.pending.set(self.pending.get() + 1);
+    }
+
+    /// A handshake was done, or has failed, that has begun with this ID of its client's.
+    pub(crate) fn handshake_ended(&self, began: Option<ConnectionId>) {
+        self.release(began);
+        self.pending.set(self.pending.get() - 1);
+    }
+
+    /// Has a connection driven in this turn or the next.
+    pub(crate) fn enqueue(&self, at: usize) {
+        self.stirred.borrow_mut().push_back(at);
+    }
+
+    /// How many connections have something to do.
+    pub(crate) fn stirred(&self) -> usize {
+        self.stirred.borrow().len()
+    }
+
+    /// The next connection that has something to do.
+    pub(crate) fn next_stirred(&self) -> Option<usize> {
+        self.stirred.borrow_mut().pop_front()
+    }
+
+    /// The endpoint is being driven, by the task of this context.
+    pub(crate) fn attend(&self, context: &Context<'_>) {
+        match &mut *self.driver.borrow_mut() {
+            Some(driver) => driver.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        self.is_stirred.set(false);
+    }
+
+    /// Wakes the driver.
+    pub(crate) fn stir(&self) {
+        if !self.is_stirred.replace(true)
+            && let Some(driver) = &*self.driver.borrow()
+        {
+            driver.wake_by_ref();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grants_are_bounded_together() {
+        let grants = Grants::default();
+        let most = grants.change(0, GRANTED_MAX - 5);
+        assert_eq!((most, grants.change(0, 10)), (GRANTED_MAX - 5, 5));
+        assert_eq!(grants.change(most, 1), 1);
+        assert_eq!((grants.change(5, 20), grants.change(1, 0), grants.change(20, 0)), (20, 0, 0));
+    }
+}
