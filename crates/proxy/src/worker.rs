@@ -96,17 +96,14 @@ pub struct Parts {
     pub quic_beginnings: Arc<Beginnings>,
 }
 
-/// Starts a worker. The future is the body of its thread, and runs until the worker is stopped or drained.
+/// Starts a worker, in its own runtime. It listens when this returns: then the process before may leave that to it. The future
+/// is the body of its thread, and runs until the worker is stopped or drained.
 ///
 /// # Errors
 /// If the process has no file descriptor left.
 pub fn begin(parts: Parts) -> io::Result<impl Future<Output = ()>> {
     let alarms = Alarms::new(parts.epoch)?;
-    Ok(run(parts, alarms))
-}
-
-async fn run(parts: Parts, alarms: Rc<Alarms>) {
-    let Parts { listeners, opened, mut messages, .. } = parts;
+    let Parts { listeners, opened, messages, .. } = parts;
     let snapshot = Snapshot::new(parts.plan, None, parts.index, &parts.others, Time::START);
     let shaper = Shaper::new(parts.index, Rc::clone(&alarms), &snapshot.plan);
     let deadlines = Deadlines::new();
@@ -155,6 +152,10 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
     keep_time(&worker);
     worker.listen(&listeners, opened, &[]);
     quic_upgrade::hear_predecessors(&worker);
+    Ok(run(worker, messages))
+}
+
+async fn run(worker: Rc<Worker>, mut messages: UnboundedReceiver<Message>) {
     while let Some(message) = messages.recv().await {
         match message {
             Message::Connection(stream, peer, listener) => worker.take_over(stream, peer, listener),
@@ -394,6 +395,8 @@ impl Worker {
 
     /// Takes nothing new, and returns when no connection is left, the last waits are over, or a stop is asked for.
     async fn leave(self: &Rc<Self>, mut waits: Option<LastWaits>, messages: &mut UnboundedReceiver<Message>) {
+        // What it has told by now counts: who begins is its client then.
+        quic_upgrade::hear_next(self);
         self.state.set(State::Leaving);
         self.is_leaving.notify_waiters();
         self.quic_hosts.settle();

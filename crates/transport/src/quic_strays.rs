@@ -87,6 +87,17 @@ pub fn pass(channel: impl AsFd, stray: &Stray) -> Result<(), Gone> {
     }
 }
 
+/// The messages that have come to an end of a channel, whoever waits for them there.
+pub fn waiting(channel: impl AsFd) -> impl Iterator<Item = Stray> {
+    let mut buffer = vec![0; MESSAGE_MAX];
+    let receive = move || match recv(&channel, &mut buffer[..], RecvFlags::DONTWAIT) {
+        Ok((count @ 1.., _)) => Some(Stray::read(&buffer[..count])),
+        _ => None,
+    };
+    // One that means nothing is passed over.
+    std::iter::from_fn(receive).flatten()
+}
+
 fn is_gone(error: Errno) -> bool {
     matches!(error, Errno::PIPE | Errno::CONNRESET | Errno::CONNREFUSED | Errno::NOTCONN)
 }
@@ -234,6 +245,14 @@ mod tests {
             assert_eq!((got.remote, got.local, got.ecn), (sent.remote, sent.local, sent.ecn));
             assert!(got.bytes == sent.bytes, "{} bytes", got.bytes.len());
         }
+        // All that wait at once, whoever waits for them.
+        assert!(is_alive(&one));
+        for port in ["1", "2"] {
+            let told = stray(Word::Receives, [&format!("127.0.0.1:{port}"), "127.0.0.1:0"], None, b"");
+            pass(&one, &told).expect("the other end is there");
+        }
+        let ports: Vec<u16> = waiting(&strays.channel).map(|told| told.listener.port()).collect();
+        assert_eq!((ports, waiting(&strays.channel).count()), (vec![1, 2], 0));
         drop(one);
         assert!(strays.next().await.is_none());
     }

@@ -6,7 +6,7 @@ mod process;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -65,10 +65,24 @@ fn answer(mut stream: TcpStream) {
 }
 
 struct Scene {
+    _last: LastProcess,
     folder: tempfile::TempDir,
     first: Process,
     address: SocketAddr,
     server: SocketAddr,
+}
+
+/// The process whose number is in this file, which a test that fails does not leave behind.
+struct LastProcess(PathBuf);
+
+impl Drop for LastProcess {
+    fn drop(&mut self) {
+        let text = std::fs::read_to_string(&self.0).unwrap_or_default();
+        if let Some(process) = text.trim().parse().ok().and_then(Pid::from_raw) {
+            // It may have ended by itself.
+            let _ = kill_process(process, Signal::KILL);
+        }
+    }
 }
 
 impl Scene {
@@ -77,7 +91,8 @@ impl Scene {
         write(folder.path(), workers, server, "http3 = true\n");
         let mut first = Process::start_in(folder.path(), &["run", "--pid-file", "pid"]);
         let address = first.address();
-        Self { folder, first, address, server }
+        let _last = LastProcess(folder.path().join("pid"));
+        Self { _last, folder, first, address, server }
     }
 
     fn write(&self, workers: usize, more: &str) {
@@ -282,6 +297,38 @@ fn reloads_and_upgrades_lose_nothing_of_http3() {
 #[ignore = "takes minutes: the figures of a release"]
 fn a_hundred_reloads_and_five_upgrades_lose_nothing_of_http3() {
     under_load(100, 5);
+}
+
+/// While one process leaves and the next one begins to receive, clients that come are those of one of the two.
+#[test]
+fn no_client_is_refused_that_begins_during_an_upgrade() {
+    let scene = Scene::start(2);
+    let (is_over, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let (address, is_over, begun) = (scene.address, Arc::clone(&is_over), Arc::clone(&begun));
+            thread::spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    Client::connect(address).ends();
+                    begun.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    for workers in [1, 3, 2, 2] {
+        scene.write(workers, "http3 = true\n");
+        scene.upgrade();
+        let (before, patience) = (begun.load(Ordering::Relaxed), Patience::new());
+        while begun.load(Ordering::Relaxed) < before + 2 * CLIENTS as u64 {
+            assert!(!clients.iter().any(thread::JoinHandle::is_finished), "a client has failed");
+            patience.wait_a_little("no client begins");
+        }
+    }
+    is_over.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.join().expect("no client fails");
+    }
+    scene.end();
 }
 
 /// The kernel gives the datagrams behind the first ones to other sockets: of other workers of either process.

@@ -57,33 +57,43 @@ enum Peer {
 }
 
 async fn hear(worker: Rc<Worker>, mut strays: Strays, peer: Peer) {
-    while let Some(Stray { word, listener, datagram }) = strays.next().await {
-        let hosts = &worker.quic_hosts;
-        match word {
-            Word::Pass => worker.route_datagram(listener, datagram),
-            Word::Ask => {
-                if let Some(datagram) = worker.begin_at(listener, datagram) {
-                    hosts.give_back(listener, datagram);
-                }
-            }
-            Word::Unknown { has_pending } => {
-                if let (Peer::Before(other), Some(process)) = (peer, hosts.processes.last())
-                    && !has_pending
-                {
-                    process.ask_no_more(other);
-                }
-                // Without an endpoint there, nobody begins connections.
-                drop(worker.begin_at(listener, datagram));
-            }
-            Word::Receives => {
-                hosts.next_receives.borrow_mut().push(listener);
-                hosts.leave_receiving(worker.state.get());
-            }
-        }
+    while let Some(stray) = strays.next().await {
+        heard(&worker, stray, peer);
     }
     if let Peer::Next = peer {
         // It never came to serve, or has ended before this one.
         worker.quic_hosts.next_process.take();
+    }
+}
+
+/// Hears all that the next process has said so far.
+pub(crate) fn hear_next(worker: &Worker) {
+    let next = worker.quic_hosts.next_process.borrow().clone();
+    next.iter().flat_map(quic_strays::waiting).for_each(|stray| heard(worker, stray, Peer::Next));
+}
+
+fn heard(worker: &Worker, Stray { word, listener, datagram }: Stray, peer: Peer) {
+    let hosts = &worker.quic_hosts;
+    match word {
+        Word::Pass => worker.route_datagram(listener, datagram),
+        Word::Ask => {
+            if let Some(datagram) = worker.begin_at(listener, datagram) {
+                hosts.give_back(listener, datagram);
+            }
+        }
+        Word::Unknown { has_pending } => {
+            if let (Peer::Before(other), Some(process)) = (peer, hosts.processes.last())
+                && !has_pending
+            {
+                process.ask_no_more(other);
+            }
+            // Without an endpoint there, nobody begins connections.
+            drop(worker.begin_at(listener, datagram));
+        }
+        Word::Receives => {
+            hosts.next_receives.borrow_mut().push(listener);
+            hosts.leave_receiving(worker.state.get());
+        }
     }
 }
 
