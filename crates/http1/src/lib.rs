@@ -56,6 +56,6 @@ pub use reason::reason_phrase;
 pub use scan::{has_controls, line_end};
 pub use target::{Target, TargetError, TargetForm, host_without_port, is_valid_authority};
 pub use write::{
-    ClientConnection, RequestRewrite, ResponseRewrite, TraceContext, max_forwards, write_request,
-    write_response,
+    ClientConnection, RequestRewrite, ResponseRewrite, TRACEPARENT_LINE, TraceContext, max_forwards,
+    write_request, write_response,
 };

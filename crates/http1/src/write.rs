@@ -45,13 +45,16 @@ pub struct RequestRewrite<'a> {
 /// A trace context, in place of a client's.
 #[derive(Debug, Clone, Copy)]
 pub struct TraceContext<'a> {
-    /// The lines, each with CRLF. They replace `traceparent`.
-    pub lines: &'a [u8],
+    /// The line that replaces `traceparent`, with CRLF. Its length is known, so it is copied in place.
+    pub parent: &'a [u8; TRACEPARENT_LINE],
+    /// Lines of B3, each with CRLF; if there are any, they replace the client's.
+    pub b3: &'a [u8],
     /// Whether `tracestate` is kept.
     pub keeps_state: bool,
-    /// Whether the fields of B3 are replaced as well.
-    pub replaces_b3: bool,
 }
+
+/// The length of a line of `traceparent` (W3C Trace Context §3.2, version 00), with CRLF.
+pub const TRACEPARENT_LINE: usize = 70;
 
 impl TraceContext<'_> {
     /// The client's fields that it replaces.
@@ -60,7 +63,7 @@ impl TraceContext<'_> {
         if !self.keeps_state {
             replaced = replaced.with(Name::Tracestate);
         }
-        if self.replaces_b3 {
+        if !self.b3.is_empty() {
             replaced = replaced.with(Name::B3);
         }
         replaced
@@ -119,7 +122,10 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrit
     push_hop_fields(out, head, bytes, rewrite);
     out.extend_from_slice(rewrite.added);
     if let Some(trace) = &rewrite.trace {
-        out.extend_from_slice(trace.lines);
+        out.extend_from_slice(trace.parent);
+        if !trace.b3.is_empty() {
+            out.extend_from_slice(trace.b3);
+        }
     }
     push_own_fields(out, head, bytes, &rewrite.client, rewrite.via, authority);
     if let Some(edits) = rewrite.edits {

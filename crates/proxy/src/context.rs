@@ -54,6 +54,8 @@ pub(crate) mod request_id;
 pub(crate) mod quic_hosts;
 /// The processes of an upgrade that share QUIC sockets.
 pub mod quic_processes;
+/// A clock that is cheap and behind.
+pub(crate) mod coarse_clock;
 /// For how long a request waits for its client or for servers.
 pub(crate) mod waits;
 /// A request as routes see it.

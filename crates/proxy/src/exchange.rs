@@ -33,7 +33,8 @@ use transport::cold::cold;
 
 /// Serves the request whose head is at the front of the exchange slot's buffer.
 pub(crate) async fn exchange(ctx: &ExchangeContext<'_>, memory: &mut Memory) -> Next {
-    let (waits, is_traced) = (record::waits(ctx), begin_trace(ctx, memory));
+    let is_traced = begin_trace(ctx, memory);
+    let waits = record::waits(ctx, is_traced);
     let mut state = ExchangeState::new(ctx, &waits, is_traced);
     let next = {
         let steps = pin!(async {
@@ -50,7 +51,8 @@ pub(crate) async fn exchange(ctx: &ExchangeContext<'_>, memory: &mut Memory) -> 
 
 /// Answers a request that is malformed or incomplete.
 pub(crate) async fn refuse(ctx: &ExchangeContext<'_>, memory: &mut Memory, failure: Failure) -> Next {
-    let (waits, is_traced) = (record::waits(ctx), begin_trace(ctx, memory));
+    let is_traced = begin_trace(ctx, memory);
+    let waits = record::waits(ctx, is_traced);
     let mut state = ExchangeState::new(ctx, &waits, is_traced);
     let next = {
         let steps = pin!(fail(ctx, memory, &mut state, failure));

@@ -46,6 +46,7 @@ use std::time::{Duration, Instant};
 use balance::{Room, Time, Work};
 use config::{HostHeader, Protocol};
 use http1::{ConnectionOptions, Framing, Method, Name, Parsed, RequestRewrite, TraceContext, Version, Via};
+use telemetry::B3Form;
 
 use crate::body::upload::{self, Until, Upload};
 use crate::context::asking::{Asking, kept_target};
@@ -497,12 +498,18 @@ impl<'a> Attempt<'a> {
         let client = self.ctx.client;
         let chain = seen::chain(self.ctx, &request.head, request.head_bytes());
         let tracing = self.ctx.snapshot.plan.tracing.as_deref();
-        let lines;
+        let (parent, b3_lines);
         let trace = match (tracing, &request.texts.trace) {
             (Some(tracing), Some(trace)) => {
-                lines = trace.lines(tracing.b3());
-                let (keeps_state, replaces_b3) = (lines.keeps_state, lines.replaces_b3);
-                Some(TraceContext { lines: lines.bytes(), keeps_state, replaces_b3 })
+                parent = trace.parent_line();
+                let b3 = match tracing.b3() {
+                    B3Form::Off => b"",
+                    form => {
+                        b3_lines = trace.b3_lines(form);
+                        b3_lines.bytes()
+                    }
+                };
+                Some(TraceContext { parent: &parent, b3, keeps_state: trace.keeps_state() })
             }
             _ => None,
         };

@@ -25,6 +25,7 @@ use tokio::sync::{Notify, mpsc::UnboundedReceiver, mpsc::UnboundedSender};
 
 use crate::connection::client;
 use crate::context::client::Client;
+use crate::context::coarse_clock::CoarseClock;
 use crate::context::coders::Coders;
 use crate::context::exchange_slot::ExchangeSlots;
 use crate::context::handshake_notices::HandshakeNotices;
@@ -35,6 +36,7 @@ use crate::context::pressure::Pressure;
 use crate::context::quic_hosts::QuicHosts;
 use crate::context::quic_processes::QuicProcesses;
 use crate::context::snapshot::Snapshot;
+use crate::context::tracing::Ids;
 use crate::context::under_way::Watched;
 use crate::context::waits::Holding;
 use crate::context::worker::{Change, ListeningSocket, Loads, LogChange, Message, State, Worker};
@@ -140,7 +142,9 @@ pub fn begin(parts: Parts) -> io::Result<impl Future<Output = ()>> {
         loads: parts.loads,
         others: parts.others,
         pressure: parts.pressure,
+        ids: Ids::new(),
         epoch: parts.epoch,
+        coarse_clock: CoarseClock::new(),
         coarse_time: Cell::new(Time::START),
         date: Cell::new([b' '; 29]),
         wall_clock: Cell::new(SystemTime::UNIX_EPOCH),

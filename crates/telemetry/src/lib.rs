@@ -81,4 +81,4 @@ pub use shared::SharedSample;
 pub use span::{Attributes, Span, SpanKind, SpanSource, Spans};
 pub use syslog::{Receiver as SyslogReceiver, Syslog, SyslogTls};
 pub use text::{Family, Label, Number, Syntax, Text, Type};
-pub use trace::{B3Form, Caller, Lines, Trace};
+pub use trace::{B3Form, B3Lines, Caller, PARENT_LINE, Trace};

@@ -13,20 +13,16 @@ const X_B3: &[u8] = b"x-b3-";
 const SAMPLED: u8 = 0x01;
 /// The flag that says that the trace ID is random (W3C Trace Context level 2).
 const RANDOM: u8 = 0x02;
-/// The line of `traceparent`, without what it says.
-const PARENT_LINE: &[u8; 70] = b"traceparent: 00-00000000000000000000000000000000-0000000000000000-00\r\n";
+/// The length of a line of `traceparent`.
+pub const PARENT_LINE: usize = 70;
+/// That line, without what it says.
+const LINE: &[u8; PARENT_LINE] = b"traceparent: 00-00000000000000000000000000000000-0000000000000000-00\r\n";
 /// The places of trace ID, span ID and flags in it.
 const TRACE_ID_AT: usize = 16;
 const SPAN_ID_AT: usize = 49;
 const FLAGS_AT: usize = 66;
-/// The room for all lines that a context is written as.
-const LINES_MAX: usize = 208;
-/// What these begin as.
-const LINES: [u8; LINES_MAX] = {
-    let mut lines = [0; LINES_MAX];
-    lines.split_at_mut(PARENT_LINE.len()).0.copy_from_slice(PARENT_LINE);
-    lines
-};
+/// Room for the lines of B3.
+const B3_LINES_MAX: usize = 136;
 
 /// How B3 fields are written to servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -217,26 +213,32 @@ impl Trace {
         id + u64::from(is_beyond)
     }
 
-    /// The lines for the server of the current attempt, each with CRLF.
+    /// Whether the server gets the client's `tracestate`: one whose `traceparent` was not valid means nothing (W3C Trace
+    /// Context §3.3).
     #[must_use]
-    pub fn lines(&self, b3: B3Form) -> Lines {
-        let flags = (if self.is_sampled { SAMPLED } else { 0 }) | (if self.is_random { RANDOM } else { 0 });
-        let (trace_id, span_id) =
-            (hexadecimal::wide_digits(self.trace_id), hexadecimal::digits(self.attempt_id(self.attempts)));
-        let (keeps_state, replaces_b3) = (self.keeps_state, b3 != B3Form::Off);
-        let mut lines = Lines { bytes: LINES, len: PARENT_LINE.len(), keeps_state, replaces_b3 };
-        lines.put(TRACE_ID_AT, &trace_id);
-        lines.put(SPAN_ID_AT, &span_id);
-        // Both flags are in the last digit.
-        lines.put(FLAGS_AT + 1, &[b'0' + flags]);
-        if replaces_b3 {
-            self.add_b3(&mut lines, b3, &trace_id, &span_id);
-        }
-        lines
+    pub fn keeps_state(&self) -> bool {
+        self.keeps_state
     }
 
+    /// The line of `traceparent` for the server of the current attempt, with CRLF.
+    #[must_use]
+    #[inline]
+    pub fn parent_line(&self) -> [u8; PARENT_LINE] {
+        let flags = (if self.is_sampled { SAMPLED } else { 0 }) | (if self.is_random { RANDOM } else { 0 });
+        let mut line = *LINE;
+        line[TRACE_ID_AT..][..32].copy_from_slice(&hexadecimal::wide_digits(self.trace_id));
+        line[SPAN_ID_AT..][..16].copy_from_slice(&hexadecimal::digits(self.attempt_id(self.attempts)));
+        // Both flags are in the last digit.
+        line[FLAGS_AT + 1] = b'0' + flags;
+        line
+    }
+
+    /// The lines of B3 for the server of the current attempt, each with CRLF.
+    #[must_use]
     #[cold]
-    fn add_b3(&self, lines: &mut Lines, b3: B3Form, trace_id: &[u8], span_id: &[u8]) {
+    pub fn b3_lines(&self, b3: B3Form) -> B3Lines {
+        let trace_id = &hexadecimal::wide_digits(self.trace_id);
+        let span_id = &hexadecimal::digits(self.attempt_id(self.attempts));
         let parent_id = &hexadecimal::digits(self.span_id);
         let sampled: &[u8] = if self.is_sampled { b"1" } else { b"0" };
         let pieces: &[&[u8]] = match b3 {
@@ -254,34 +256,26 @@ impl Trace {
                 b"\r\n",
             ],
         };
+        let mut lines = B3Lines { bytes: [0; B3_LINES_MAX], len: 0 };
         for piece in pieces {
-            lines.put(lines.len, piece);
+            lines.bytes[lines.len..][..piece.len()].copy_from_slice(piece);
             lines.len += piece.len();
         }
+        lines
     }
 }
 
-/// The field lines of a context, without an allocation, and which of the client's they replace besides `traceparent`.
-pub struct Lines {
-    bytes: [u8; LINES_MAX],
+/// The field lines of B3, without an allocation.
+pub struct B3Lines {
+    bytes: [u8; B3_LINES_MAX],
     len: usize,
-    /// Whether the server gets the client's `tracestate`: one whose `traceparent` was not valid means nothing (W3C Trace
-    /// Context §3.3).
-    pub keeps_state: bool,
-    /// Whether the client's B3 fields are replaced.
-    pub replaces_b3: bool,
 }
 
-impl Lines {
+impl B3Lines {
     /// The lines, each with CRLF.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
-    }
-
-    #[inline]
-    fn put(&mut self, at: usize, text: &[u8]) {
-        self.bytes[at..][..text.len()].copy_from_slice(text);
     }
 }
 
@@ -368,7 +362,8 @@ mod tests {
     }
 
     fn lines(trace: &Trace, b3: B3Form) -> String {
-        String::from_utf8(trace.lines(b3).bytes().to_vec()).unwrap()
+        let lines = [&trace.parent_line()[..], trace.b3_lines(b3).bytes()].concat();
+        String::from_utf8(lines).unwrap()
     }
 
     #[test]
@@ -376,9 +371,7 @@ mod tests {
         let traceparent = format!("00-{TRACE}-{SPAN}-03");
         let caller = Caller::read([(&b"traceparent"[..], traceparent.as_bytes())].into_iter(), B3Form::Off);
         let mut trace = Trace::new(caller, 1, 0xab0f, false);
-        assert!(
-            trace.lines(B3Form::Off).keeps_state && trace.has_remote_parent && trace.parent_id == SPAN_ID
-        );
+        assert!(trace.keeps_state() && trace.has_remote_parent && trace.parent_id == SPAN_ID);
         assert_eq!(lines(&trace, B3Form::Off), format!("traceparent: 00-{TRACE}-000000000000ab10-02\r\n"));
         trace.attempts = 1;
         trace.is_sampled = true;
@@ -396,7 +389,7 @@ mod tests {
         assert!(!child.has_remote_parent && child.attempts == 0);
         let begun = Trace::new(None, 0x77, 0, true);
         assert_eq!((begun.trace_id, begun.parent_id, begun.span_id), (0x77, 0, 1));
-        assert!(!begun.lines(B3Form::Off).keeps_state && !begun.has_remote_parent);
+        assert!(!begun.keeps_state() && !begun.has_remote_parent);
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub(crate) struct Record<'a> {
     connected: Option<Instant>,
     first_byte: Option<Instant>,
     upstream_ended: Option<Instant>,
+    /// Those of the four before whose time is that of a step which is not over: bits of `Moment`.
+    open: u8,
     /// When the head of the response was about to leave; only where the log tells.
     head_left: Option<Instant>,
     /// The head of the response; only where the log needs it.
@@ -107,9 +109,27 @@ pub(crate) struct Record<'a> {
     pub(crate) detail: Option<Box<str>>,
 }
 
-/// The waits of a request, noted where the log or the metrics tell how long the proxy held it.
-pub(crate) fn waits(ctx: &ExchangeContext<'_>) -> Waits {
-    Waits::new(ctx.snapshot.plan.config.is_measured() || ctx.worker.log.needs().has(Needs::HELD))
+/// The waits of a request, noted where the log or the metrics tell how long the proxy held it; its steps where only its spans
+/// need times.
+pub(crate) fn waits(ctx: &ExchangeContext<'_>, is_traced: bool) -> Waits {
+    let needs = ctx.worker.log.needs();
+    let is_measured = ctx.snapshot.plan.config.is_measured();
+    if is_measured || needs.has(Needs::HELD) {
+        Waits::noted()
+    } else if is_traced && !needs.has(Needs::UPSTREAM_TIMES) {
+        Waits::of_steps()
+    } else {
+        Waits::unnoted()
+    }
+}
+
+/// What happened to an attempt, at a time that may be told later.
+#[derive(Clone, Copy)]
+enum Moment {
+    Began = 1,
+    Connected = 2,
+    FirstByte = 4,
+    Ended = 8,
 }
 
 impl<'a> Record<'a> {
@@ -136,6 +156,7 @@ impl<'a> Record<'a> {
             connected: None,
             first_byte: None,
             upstream_ended: None,
+            open: 0,
             head_left: None,
             head: Vec::new(),
             needs,
@@ -191,25 +212,64 @@ impl<'a> Record<'a> {
         self.began.is_some()
     }
 
-    fn clock(&self) -> Option<Instant> {
-        self.is_attempt_timed.then(Instant::now)
+    /// The time now, if the times of attempts are wanted. Where only spans want them it is told once this step is over, as that
+    /// of `moment`.
+    fn clock(&mut self, moment: Moment) -> Option<Instant> {
+        if !self.is_attempt_timed {
+            return None;
+        }
+        let Some(waits) = self.waits.filter(|waits| waits.counts_steps()) else {
+            return Some(Instant::now());
+        };
+        if waits.is_first_step() {
+            return self.began;
+        }
+        self.settle(waits.take_ended());
+        self.open |= moment as u8;
+        waits.ask();
+        None
+    }
+
+    /// Notes the time of the step in which what is open has happened, if that is known.
+    #[inline]
+    fn settle(&mut self, at: Option<Instant>) {
+        if self.open != 0 && at.is_some() {
+            for (moment, time) in [
+                (Moment::Began, &mut self.attempt_began),
+                (Moment::Connected, &mut self.connected),
+                (Moment::FirstByte, &mut self.first_byte),
+                (Moment::Ended, &mut self.upstream_ended),
+            ] {
+                if self.open & moment as u8 != 0 {
+                    *time = at;
+                }
+            }
+            self.open = 0;
+        }
+    }
+
+    /// The same, where the step that runs ends `now`.
+    fn settle_by(&mut self, now: Instant) {
+        self.settle(self.waits.and_then(Waits::take_ended));
+        self.settle(Some(now));
     }
 
     /// Notes that a server was chosen (at `now`, if known), and a connection to it is about to be made.
     pub(crate) fn attempt_began(&mut self, upstream: usize, server: usize, now: Option<Instant>) {
         self.server = Some((upstream, server));
-        self.attempt_began = if self.is_attempt_timed {
-            if let Some(note) = &self.note {
-                note.asks(upstream, server);
-            }
-            now.or_else(|| self.clock())
-        } else {
-            None
-        };
         self.connected = None;
         // Unless one is made.
         self.is_reused = true;
         self.first_byte = None;
+        self.open = 0;
+        self.attempt_began = if self.is_attempt_timed {
+            if let Some(note) = &self.note {
+                note.asks(upstream, server);
+            }
+            now.or_else(|| self.clock(Moment::Began))
+        } else {
+            None
+        };
     }
 
     /// Notes that connecting has ended, unless a connection is reused.
@@ -218,7 +278,7 @@ impl<'a> Record<'a> {
         if is_reused {
             return;
         }
-        self.connected = self.clock();
+        self.connected = self.clock(Moment::Connected);
         if let (true, Some((upstream, _)), Some(places)) = (is_success, self.server, self.places())
             && let Some(duration) = self.since_attempt(self.connected)
         {
@@ -231,7 +291,8 @@ impl<'a> Record<'a> {
         // It came with what the exchange had waited for: that reading of the clock is good enough.
         let resumed =
             self.waits.and_then(Waits::resumed).filter(|&resumed| self.attempt_began <= Some(resumed));
-        self.first_byte = if self.is_attempt_timed { resumed.or_else(|| self.clock()) } else { None };
+        self.first_byte =
+            if self.is_attempt_timed { resumed.or_else(|| self.clock(Moment::FirstByte)) } else { None };
         if let (Some(_), Some(note)) = (self.first_byte, &self.note) {
             note.is_answered();
         }
@@ -265,8 +326,12 @@ impl<'a> Record<'a> {
         if let Some(noted) = self.retried.get_mut(usize::from(self.retries)) {
             *noted = (server as u16, failure);
         }
-        if let (true, Some(began)) = (self.is_traced, self.attempt_began) {
-            self.ended_attempts.push(EndedAttempt { server, failure, began, ended: Instant::now() });
+        if self.is_traced {
+            let ended = Instant::now();
+            self.settle_by(ended);
+            if let Some(began) = self.attempt_began {
+                self.ended_attempts.push(EndedAttempt { server, failure, began, ended });
+            }
         }
         self.retries += 1;
         self.ctx.worker.counters.retry(failure as usize);
@@ -296,7 +361,7 @@ impl<'a> Record<'a> {
     #[inline]
     pub(crate) fn upstream_ended_at_once(&mut self) {
         if self.needs.has(Needs::UPSTREAM_TIMES) {
-            self.upstream_ended = self.clock();
+            self.upstream_ended = self.clock(Moment::Ended);
         }
     }
 
@@ -304,7 +369,7 @@ impl<'a> Record<'a> {
     pub(crate) fn upstream_ended(&mut self) {
         // Only the log and traces tell.
         if self.needs.has(Needs::UPSTREAM_TIMES) || self.is_traced {
-            self.upstream_ended = self.clock();
+            self.upstream_ended = self.clock(Moment::Ended);
         }
     }
 
@@ -377,13 +442,24 @@ impl<'a> Record<'a> {
         counters.client_bytes_received.add(self.bytes_received(request));
         counters.client_bytes_sent.add(self.head_bytes_sent + self.body_bytes_sent);
         self.count_upstream(memory);
-        if let Some(began) = self.began {
-            let duration = began.elapsed();
-            self.tell(memory, began, duration);
-            if self.is_traced {
-                self.trace_ended(memory, began, duration);
+        let Some(began) = self.began else { return };
+        if self.is_traced && !self.is_told() {
+            if self.may_be_recorded(memory, |slow| self.ctx.worker.coarse_clock.may_have_passed(slow, began))
+            {
+                self.trace_ended(memory, began, began.elapsed());
             }
+            return;
         }
+        let duration = began.elapsed();
+        self.tell(memory, began, duration);
+        if self.is_traced && self.may_be_recorded(memory, |slow| duration >= slow) {
+            self.trace_ended(memory, began, duration);
+        }
+    }
+
+    /// Whether its duration is wanted by others than traces.
+    fn is_told(&self) -> bool {
+        self.places().is_some() || self.needs.has(Needs::ENTRY)
     }
 
     /// Has the durations of the request's route refer to its trace, which is recorded.
@@ -396,7 +472,7 @@ impl<'a> Record<'a> {
     }
 
     /// Ends the notes of a request of the proxy's own.
-    pub(crate) fn finish_detached(&self, memory: &Memory) {
+    pub(crate) fn finish_detached(&mut self, memory: &Memory) {
         self.count_upstream(memory);
         if let (true, Some(began), Some(_)) = (self.is_traced, self.began, self.purpose) {
             self.trace_ended(memory, began, began.elapsed());

@@ -2,6 +2,7 @@
 //!
 //! Not here: the form of contexts (`telemetry::trace`), and the collector, which the control thread sends spans to.
 
+use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -91,11 +92,31 @@ pub(crate) fn follows(whom: FollowCallers, is_trusted: bool) -> bool {
 /// Finds the place of a request in its trace, from its fields. Returns whether its spans may be wanted.
 #[inline(never)]
 pub(crate) fn begin(ctx: &ExchangeContext<'_>, tracing: &Tracing, request: &mut Request) -> bool {
-    let caller = caller(request, tracing.b3());
-    let trace_id = caller.map_or_else(|| fastrand::u128(..), |caller| caller.trace_id);
+    let (caller, ids) = (caller(request, tracing.b3()), &ctx.worker.ids);
+    let trace_id = match &caller {
+        Some(caller) => caller.trace_id,
+        None => u128::from(ids.next()) << 64 | u128::from(ids.next()),
+    };
     let is_sampled = tracing.is_sampled(caller.as_ref(), ctx.client.is_trusted, trace_id);
-    request.texts.trace = Some(Trace::new(caller, trace_id, fastrand::u64(..), is_sampled));
+    request.texts.trace = Some(Trace::new(caller, trace_id, ids.next(), is_sampled));
     is_sampled || tracing.looks_at_ends()
+}
+
+/// Random numbers of a worker, for IDs: those of the thread would be looked up each time.
+pub(crate) struct Ids(Cell<u64>);
+
+impl Ids {
+    pub(crate) fn new() -> Self {
+        Self(Cell::new(fastrand::u64(..)))
+    }
+
+    #[inline]
+    pub(crate) fn next(&self) -> u64 {
+        let mut random = fastrand::Rng::with_seed(self.0.get());
+        let next = random.u64(..);
+        self.0.set(random.get_seed());
+        next
+    }
 }
 
 /// The context that a request came with.
@@ -105,6 +126,11 @@ pub(crate) fn caller(request: &Request, b3: B3Form) -> Option<Caller> {
     if !has(Name::Traceparent) && (b3 == B3Form::Off || !has(Name::B3)) {
         return None;
     }
+    read_caller(request, b3)
+}
+
+#[inline(never)]
+fn read_caller(request: &Request, b3: B3Form) -> Option<Caller> {
     let bytes = request.head_bytes();
     let fields = request.head.fields.iter();
     Caller::read(fields.map(|field| (field.name.of(bytes), field.value.of(bytes))), b3)

@@ -14,6 +14,7 @@ use telemetry::{Counters, Series, WorkerLog};
 use tokio::sync::{Notify, mpsc::UnboundedSender};
 use tokio::task::JoinHandle;
 
+use crate::context::coarse_clock::CoarseClock;
 use crate::context::coders::Coders;
 use crate::context::exchange_slot::ExchangeSlots;
 use crate::context::handshake_notices::HandshakeNotices;
@@ -23,6 +24,7 @@ use crate::context::plan::Plan;
 use crate::context::pressure::{ADMITTED_MIN, Pressure};
 use crate::context::quic_hosts::QuicHosts;
 use crate::context::snapshot::Snapshot;
+use crate::context::tracing::Ids;
 use crate::context::under_way::{View, Watched};
 use crate::context::waits::Holding;
 use crate::faults::Faults;
@@ -161,7 +163,10 @@ pub(crate) struct Worker {
     pub(crate) loads: Loads,
     pub(crate) others: Arc<[UnboundedSender<Message>]>,
     pub(crate) pressure: Arc<Pressure>,
+    /// For IDs of traces.
+    pub(crate) ids: Ids,
     pub(crate) epoch: Instant,
+    pub(crate) coarse_clock: CoarseClock,
     pub(crate) coarse_time: Cell<Time>,
     pub(crate) date: Cell<[u8; 29]>,
     pub(crate) wall_clock: Cell<SystemTime>,

@@ -74,6 +74,21 @@ fn only(spans: &[Span], kind: i32) -> &Span {
     found[0]
 }
 
+/// A span that is a part of another one began no earlier and ended no later.
+#[track_caller]
+fn assert_within(part: &Span, whole: &Span) {
+    let times = |span: &Span| (span.start_time_unix_nano, span.end_time_unix_nano);
+    let ((began, ended), (whole_began, whole_ended)) = (times(part), times(whole));
+    assert!(whole_began <= began && began <= ended && ended <= whole_ended, "{part:#?} in {whole:#?}");
+}
+
+/// A duration among the attributes of an attempt is no longer than the attempt.
+#[track_caller]
+fn assert_passes(attempt: &Span, name: &str) {
+    let microseconds: u64 = attributes(attempt)[name].parse().expect("a number");
+    assert!(microseconds * 1000 <= attempt.end_time_unix_nano - attempt.start_time_unix_nano, "{attempt:#?}");
+}
+
 /// The values of a field in a head, whatever the case of its name.
 fn values<'a>(head: &'a str, name: &str) -> Vec<&'a str> {
     let fields = head.lines().filter_map(|line| line.split_once(": "));
@@ -101,6 +116,9 @@ fn a_trace_goes_on_with_the_proxy_in_it() {
         let (own, attempt) = (only(&spans, SERVER), only(&spans, CLIENT));
         assert_eq!((hex(&own.trace_id), hex(&own.parent_span_id)), (TRACE.to_owned(), PARENT.to_owned()));
         assert_eq!(attempt.parent_span_id, own.span_id);
+        assert_within(attempt, own);
+        assert_passes(attempt, "vanward.first_byte_us");
+        assert_passes(attempt, "vanward.connect_us");
         let sent = format!("00-{TRACE}-{}-01", hex(&attempt.span_id));
         assert_eq!(
             (values(&seen, "traceparent"), values(&seen, "tracestate")),
@@ -191,6 +209,7 @@ fn each_attempt_is_a_span_and_what_fails_is_recorded_though_it_was_not_chosen() 
     for (number, (attempt, context)) in attempts.iter().zip(&contexts).enumerate() {
         assert_eq!(*context, format!("00-{}-{}-02", hex(&own.trace_id), hex(&attempt.span_id)));
         assert_eq!(attempt.parent_span_id, own.span_id);
+        assert_within(attempt, own);
         let known = attributes(attempt);
         assert_eq!(known["error.type"], "upstream-closed");
         let resent = known.get("http.request.resend_count").map(String::as_str);
@@ -198,11 +217,52 @@ fn each_attempt_is_a_span_and_what_fails_is_recorded_though_it_was_not_chosen() 
         let status = attempt.status.as_ref().expect("a status");
         assert_eq!((status.code, status.message.as_str()), (2, "upstream-closed"));
     }
+    assert!(attempts[0].start_time_unix_nano < attempts[1].start_time_unix_nano, "{attempts:#?}");
     let own = attributes(own);
     assert_eq!(
         (own["http.response.status_code"].as_str(), own["error.type"].as_str()),
         ("502", "upstream-closed")
     );
+}
+
+/// Times that only spans tell are not read as they come: a request that was not chosen has them when it fails at its end.
+#[test]
+fn a_request_that_was_not_chosen_has_its_times_when_it_fails_late() {
+    let scene = scene("sample = \"0%\"");
+    let mut client = scene.client(Spoken::Http1);
+    client.asks(&get("/late"));
+    let mut server = scene.accept(0);
+    server.head();
+    server.sends("HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n");
+    server.sends("x".repeat(50_000));
+    // What the client has got left the proxy before the server failed.
+    client.gets_head_alone();
+    drop(server);
+    let spans = spans(&scene, 1);
+    let (own, attempt) = (only(&spans, SERVER), only(&spans, CLIENT));
+    assert_within(attempt, own);
+    assert_passes(attempt, "vanward.connect_us");
+    let first_byte: u64 = attributes(attempt)["vanward.first_byte_us"].parse().expect("a number");
+    let lasted = attempt.end_time_unix_nano - attempt.start_time_unix_nano;
+    assert!((first_byte + 1) * 1000 <= lasted, "the first byte came before the end: {attempt:#?}");
+    assert_eq!(attributes(own)["error.type"], "upstream-truncated");
+}
+
+#[test]
+fn a_slow_request_is_recorded_and_a_quick_one_is_not() {
+    let scene = scene("sample = \"0%\"\nslow = \"30ms\"");
+    scene.exchange(Spoken::Http1, &get("/quick"), OK);
+    let mut client = scene.client(Spoken::Http1);
+    client.asks(&get("/slow"));
+    let mut server = scene.accept(0);
+    server.head();
+    std::thread::sleep(std::time::Duration::from_millis(40));
+    server.sends(OK);
+    assert_eq!(client.gets().status, 200);
+    let spans = spans(&scene, 1);
+    let own = spans.iter().find(|span| attributes(span).get("url.path").map(String::as_str) == Some("/slow"));
+    let own = own.expect("the slow one");
+    assert!(own.end_time_unix_nano - own.start_time_unix_nano >= 40_000_000, "{own:#?}");
 }
 
 #[test]

@@ -18,16 +18,28 @@ pub(crate) const AUTH_SPAN: u8 = 0xf0;
 const CACHE_SPAN: u8 = 0xf1;
 
 impl Record<'_> {
-    /// Hands the spans of the request over, if its trace is recorded.
+    /// Whether the trace may be recorded. Whether the request may have taken that long `lasted` says.
     #[inline]
-    pub(super) fn trace_ended(&self, memory: &Memory, began: Instant, duration: Duration) {
+    pub(super) fn may_be_recorded(&self, memory: &Memory, lasted: impl Fn(Duration) -> bool) -> bool {
         let (Some(tracing), Some(trace)) = (&self.ctx.snapshot.plan.tracing, &memory.request.texts.trace)
         else {
+            return false;
+        };
+        let has_failed = self.failure.is_some() || self.status >= 500;
+        trace.is_sampled || has_failed || tracing.settings.slow.is_some_and(lasted)
+    }
+
+    /// Hands the spans of the request over, if its trace is recorded.
+    #[cold]
+    pub(super) fn trace_ended(&mut self, memory: &Memory, began: Instant, duration: Duration) {
+        let ctx = self.ctx;
+        let (Some(tracing), Some(trace)) = (&ctx.snapshot.plan.tracing, &memory.request.texts.trace) else {
             return;
         };
         let ended = Ended { status: self.status, failure: self.failure, duration };
         // A request of the proxy's own is no error of the client's.
         let is_recorded = if self.is_heard { tracing.is_recorded(trace, &ended) } else { trace.is_sampled };
+        self.settle_by(began + duration);
         if is_recorded && self.record_spans((tracing, trace), memory, began, duration) && self.is_heard {
             self.note_exemplar(trace.trace_id, began + duration, duration);
         }
