@@ -29,8 +29,18 @@ fn the_page_has_every_option_as_declared() {
 #[test]
 fn the_examples_of_the_pages_are_right() {
     let (path, page) = page();
-    let others = ["canary.md", "certificates.md", "headers.md", "maintenance.md", "request-buffering.md"]
-        .map(|name| std::fs::read_to_string(path.with_file_name(name)).unwrap());
+    let others = [
+        "balancing.md",
+        "canary.md",
+        "certificates.md",
+        "headers.md",
+        "maintenance.md",
+        "rate-limits.md",
+        "request-buffering.md",
+        "start.md",
+        "websocket.md",
+    ]
+    .map(|name| std::fs::read_to_string(path.with_file_name(name)).unwrap());
     let page = page + &others.concat();
     let examples: Vec<&str> =
         page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();

@@ -10,6 +10,8 @@ mod files;
 mod folders;
 /// Rules for the items of a Rust file: functions, modules, names, unsafe, purity.
 mod items;
+/// The contents of the book, and links of pages.
+mod pages;
 /// Tests that the table of threats names.
 mod threats;
 /// Forbidden words.
@@ -43,6 +45,7 @@ pub(crate) fn run() -> Result<(), String> {
     let mut findings = arrows::check(&workspace.packages("Cargo.toml")?, &workspace.root);
     findings.extend(folders::check(&files));
     findings.extend(threats::check(&files));
+    findings.extend(pages::check(&files));
     for file in &files {
         words::check(file, &mut findings);
         if file.path.ends_with(".rs") {
