@@ -73,6 +73,8 @@ impl Status {
                 let status = with(&status, "addresses", addresses.into());
                 with(&status, "listeners", listeners.collect())
             }
+            // A route that has no gateway of ours, and had none, is not ours.
+            Found::Route(parents) if parents.is_empty() && before["parents"].is_null() => return None,
             Found::Route(parents) => {
                 with(before, "parents", entries(parents, generation, &before["parents"], controller, now))
             }
@@ -159,5 +161,6 @@ mod tests {
         assert_eq!(after["more"], 1);
         let gone = Status { found: Found::Route(Vec::new()), ..route(true) };
         assert_eq!(gone.changed(&after, OURS, "2"), Some(before));
+        assert_eq!(gone.changed(&Value::Null, OURS, "2"), None);
     }
 }

@@ -12,6 +12,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::encrypted_key::{self, Failed};
+use crate::memory;
 use crate::problem::{Fault, Problem};
 
 /// The largest file that is read: twice the bundle of all public CAs, and an end to `/dev/zero`.
@@ -34,6 +35,10 @@ fn read_up_to(path: &Path, limit_kib: u64) -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::new();
     // A byte more than the largest tells that there is more.
     let limit = limit_kib * 1024;
+    if memory::is_name(path) {
+        let file = memory::file(path).ok_or_else(|| missing(path))?;
+        return Ok(file.content.to_vec());
+    }
     let read = File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes));
     match read {
         Err(error) => Err(Problem::new(path, Fault::Unreadable(error.to_string()))),
@@ -42,10 +47,18 @@ fn read_up_to(path: &Path, limit_kib: u64) -> Result<Vec<u8>, Problem> {
     }
 }
 
+fn missing(path: &Path) -> Problem {
+    Problem::new(path, Fault::Unreadable("the cluster has no such object any more".to_owned()))
+}
+
 /// Reads the certificates of a PEM file: at least one.
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Problem> {
-    let text = read(path)?;
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    certificates_in(path, &read(path)?)
+}
+
+/// The certificates in the text of a file.
+pub(crate) fn certificates_in(path: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Problem> {
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
     match certificates {
         Err(error) => Err(Problem::new(path, Fault::BrokenPem(pem_fault(&error)))),
         Ok(certificates) if certificates.is_empty() => Err(Problem::new(path, Fault::NoCertificate)),
@@ -68,16 +81,24 @@ pub(crate) fn roots(
 
 /// Reads the first private key of a PEM file; with `passphrase`, a file, it is decrypted.
 pub(crate) fn private_key(path: &Path, passphrase: Option<&Path>) -> Result<PrivateKeyDer<'static>, Problem> {
-    let text = read(path)?;
+    private_key_in(path, &read(path)?, passphrase)
+}
+
+/// The first private key in the text of a file.
+pub(crate) fn private_key_in(
+    path: &Path,
+    text: &[u8],
+    passphrase: Option<&Path>,
+) -> Result<PrivateKeyDer<'static>, Problem> {
     let has = |words: &[u8]| text.windows(words.len()).any(|window| window == words);
     if let Some(passphrase) = passphrase
         && has(ENCRYPTED_BEGIN)
     {
-        return decrypted_key(path, &text, passphrase);
+        return decrypted_key(path, text, passphrase);
     }
     // RFC 7468 §11, and the older form with headers (RFC 1421 §4.6.1.1).
     let is_encrypted = has(ENCRYPTED_BEGIN) || has(b"Proc-Type: 4,ENCRYPTED");
-    PrivateKeyDer::from_pem_slice(&text).map_err(|error| {
+    PrivateKeyDer::from_pem_slice(text).map_err(|error| {
         let fault = match error {
             _ if is_encrypted && passphrase.is_some() => Fault::KeyEncryption,
             _ if is_encrypted => Fault::EncryptedKey,
@@ -135,6 +156,11 @@ struct Stamp {
 
 impl Stamp {
     fn of(path: &Path) -> Option<Self> {
+        if memory::is_name(path) {
+            let file = memory::file(path)?;
+            let size_bytes = file.content.len() as u64;
+            return Some(Self { device: 0, inode: file.change, size_bytes, modified: (0, 0) });
+        }
         let metadata = fs::metadata(path).ok()?;
         Some(Self {
             device: metadata.dev(),

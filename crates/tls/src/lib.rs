@@ -47,6 +47,8 @@ mod inventory;
 mod ocsp;
 /// Reads files, and detects changes.
 mod file;
+/// Files that are in memory alone.
+mod memory;
 /// Problems of TLS files.
 mod problem;
 /// Explains failed handshakes with servers.
@@ -64,8 +66,9 @@ pub use client::{ClientSide, check_authorities};
 pub use client_hello::{CLIENT_HELLO_MAX, ClientHello, NoHello};
 pub use handshake::{Advance, Agreed, Handshake, Role};
 pub use inventory::{CertificateInUse, Source};
+pub use memory::keep_in_memory;
 pub use names::Names;
-pub use pair::check;
+pub use pair::{check, check_pem};
 pub use peer::Peer;
 pub use problem::{Fault, Problem};
 pub use quic::{QUIC_SECRET_BYTES, QuicKeys};

@@ -128,6 +128,18 @@ pub fn check(pair: &KeyPair) -> Result<(), Vec<Problem>> {
     read_certificate(pair, &certified.cert).map(drop)
 }
 
+/// Checks that a certificate and its key can be used together, both as texts of PEM.
+///
+/// # Errors
+/// All problems. They name no files.
+pub fn check_pem(certificate: &[u8], key: &[u8]) -> Result<(), Vec<Problem>> {
+    let pair = KeyPair::new("the certificate", "the key");
+    let chain = file::certificates_in(&pair.cert, certificate).map_err(|problem| vec![problem])?;
+    let key = file::private_key_in(&pair.key, key, None).map_err(|problem| vec![problem])?;
+    let certified = certified(&pair, chain, key)?;
+    read_certificate(&pair, &certified.cert).map(drop)
+}
+
 /// Loads a client certificate and its key, to be presented to servers.
 pub(crate) fn load(pair: &KeyPair, now: i64) -> Result<(CertifiedKey, Vec<Problem>), Vec<Problem>> {
     let (chain, key) = read(pair)?;

@@ -25,6 +25,8 @@ pub(crate) mod run;
 mod etcd_flags;
 /// `vanward run` with a configuration in etcd.
 mod run_fleet;
+/// `vanward run` in a Kubernetes cluster.
+mod run_kubernetes;
 /// `vanward fleet`: the instances with a configuration in etcd.
 pub(crate) mod fleet;
 /// `vanward check`: validates a configuration file.

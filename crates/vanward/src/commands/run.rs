@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use telemetry::message;
 
 use super::run_fleet::{self, FleetFlags};
+use super::run_kubernetes::{self, KubernetesFlags};
 
 /// Runs a reverse proxy from a configuration file.
 ///
@@ -15,12 +16,16 @@ use super::run_fleet::{self, FleetFlags};
 #[derive(clap::Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{SMALLEST_FILE}"))]
 pub(crate) struct Args {
-    /// The configuration file; or etcd://HOST:PORT,HOST:PORT/PREFIX for one that several instances share
+    /// The configuration file; or etcd://HOST:PORT,HOST:PORT/PREFIX for one that several instances share; or
+    /// kubernetes:// for the Gateway API of a cluster
     #[arg(long, short, value_name = "FILE", default_value = "vanward.toml")]
     config: PathBuf,
 
     #[command(flatten)]
     fleet: FleetFlags,
+
+    #[command(flatten)]
+    kubernetes: KubernetesFlags,
 
     #[command(flatten)]
     operation: super::Operation,
@@ -31,6 +36,7 @@ Examples:
   vanward run                               with vanward.toml in this directory
   vanward run --config /etc/vanward.toml --admin /run/vanward.sock --pid-file /run/vanward.pid
   vanward run --config etcd://etcd1:2379,etcd2:2379/edge --instance edge-1
+  vanward run --config kubernetes:// --gateway-address 192.0.2.1
   vanward check vanward.toml                only validates it";
 
 const SMALLEST_FILE: &str = "\
@@ -52,6 +58,14 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     };
     if let Some(location) = arguments.config.to_str().filter(|text| ::fleet::Location::is_one(text)) {
         return run_fleet::run(location, &arguments.fleet, &arguments.operation, inheritance);
+    }
+    if let Some(url) = arguments.config.to_str().filter(|text| ::kubernetes::Access::is_one(text)) {
+        let flags = (&arguments.kubernetes, &arguments.fleet);
+        return run_kubernetes::run(url, flags, &arguments.operation, inheritance);
+    }
+    if arguments.kubernetes.are_used() {
+        let why = "flags of Kubernetes are for a cluster: --config kubernetes://";
+        return super::fail(super::USAGE, why);
     }
     if arguments.fleet.are_used() {
         let why = "flags of etcd are for a configuration in etcd: --config etcd://HOST:PORT/PREFIX";

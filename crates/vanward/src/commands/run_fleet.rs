@@ -31,7 +31,25 @@ pub(crate) struct FleetFlags {
 impl FleetFlags {
     /// Whether any of them is given.
     pub(crate) fn are_used(&self) -> bool {
-        self.etcd.are_used() || self.instance.is_some() || self.fleet_dir.is_some()
+        self.are_of_etcd() || self.instance.is_some()
+    }
+
+    /// Whether any of them is given that only a configuration in etcd needs.
+    pub(crate) fn are_of_etcd(&self) -> bool {
+        self.etcd.are_used() || self.fleet_dir.is_some()
+    }
+
+    /// The name of this instance.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn name(&self) -> Result<String, String> {
+        let name = self.instance.clone().unwrap_or_else(host_name);
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte);
+        if name.is_empty() || name.len() > 200 || !name.bytes().all(is_name) {
+            return Err(format!("--instance: {name:?} is no name: letters, digits and -_.:@"));
+        }
+        Ok(name)
     }
 
     fn folder(&self) -> PathBuf {
@@ -41,15 +59,10 @@ impl FleetFlags {
     }
 
     fn options(&self, location: &str) -> Result<Options, String> {
-        let name = self.instance.clone().unwrap_or_else(host_name);
-        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte);
-        if name.is_empty() || name.len() > 200 || !name.bytes().all(is_name) {
-            return Err(format!("--instance: {name:?} is no name: letters, digits and -_.:@"));
-        }
         Ok(Options {
             location: Location::parse(location)?,
             access: self.etcd.access(),
-            name,
+            name: self.name()?,
             folder: self.folder(),
             program: env!("VANWARD_VERSION").to_owned(),
             secrets: self.etcd.secrets(),

@@ -19,7 +19,7 @@ enum Layer {
     Config,
     /// Implements parts of the configuration, apart from the path of a request.
     Configured,
-    /// The configuration of several instances, kept by an engine.
+    /// A configuration that is kept by others: an engine, a cluster.
     Fleet,
     /// Byte streams and timers, below the path of a request.
     Transport,
@@ -73,6 +73,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("pages", Layer::World),
     ("files", Layer::World),
     ("fleet", Layer::Fleet),
+    ("kubernetes", Layer::Fleet),
     ("transport", Layer::Transport),
     ("proxy", Layer::Proxy),
     ("control", Layer::Control),
@@ -107,7 +108,7 @@ impl Layer {
             Pure | World => other == Pure,
             Config => matches!(other, Pure | Words),
             Configured => matches!(other, Pure | Config),
-            Fleet => matches!(other, Config | Configured | Words),
+            Fleet => matches!(other, Config | Configured | Words | Adapting),
             Transport => matches!(other, Pure | World | Words | Config | Configured),
             Proxy => other == Transport || Transport.may_depend_on(other),
             Control => other == Proxy || Proxy.may_depend_on(other),

@@ -1,0 +1,144 @@
+//! Where the API server of a cluster is, and how it lets Vanward in.
+
+use std::path::{Path, PathBuf};
+
+use config::KeyPair;
+
+/// Where a pod finds what it needs.
+const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+const SECURE: &str = "kubernetes://";
+const PLAIN: &str = "kubernetes+http://";
+const EXPECTED: &str = "kubernetes:// within a cluster, kubernetes://HOST:PORT, or kubernetes+http://HOST:PORT for \
+                        `kubectl proxy`";
+
+/// The API server, and how it lets a client in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    /// Whether connections use TLS.
+    pub is_secure: bool,
+    /// A name or an address; IPv6 without brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// A file with the CAs that sign its certificate; `None` means the system's.
+    pub ca: Option<PathBuf>,
+    /// A file with the token of a service account. It is read for each connection, as it is replaced while it is valid.
+    pub token: Option<PathBuf>,
+    /// The client's certificate.
+    pub certificate: Option<KeyPair>,
+}
+
+/// What flags say about it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Given {
+    /// The CAs.
+    pub ca: Option<PathBuf>,
+    /// The token.
+    pub token: Option<PathBuf>,
+    /// The client's certificate.
+    pub certificate: Option<KeyPair>,
+}
+
+impl Access {
+    /// Whether a text is such a URL rather than a path.
+    pub fn is_one(text: &str) -> bool {
+        text.starts_with("kubernetes:") || text.starts_with("kubernetes+")
+    }
+
+    /// Parses a URL. `variable` gives environment variables.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what is expected.
+    pub fn parse(
+        text: &str,
+        given: Given,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, String> {
+        let refused = |why: &str| format!("{text}: {why}; expected {EXPECTED}");
+        let Given { ca, token, certificate } = given;
+        let (is_secure, rest) = match (text.strip_prefix(SECURE), text.strip_prefix(PLAIN)) {
+            (Some(""), _) => {
+                let in_pod = |name: &str| {
+                    let why = format!("this is no pod of a cluster, {name} is not set");
+                    variable(name).ok_or_else(|| refused(&why))
+                };
+                let (host, port) = (in_pod("KUBERNETES_SERVICE_HOST")?, in_pod("KUBERNETES_SERVICE_PORT")?);
+                let port = port.parse().map_err(|_| refused("KUBERNETES_SERVICE_PORT is no port"))?;
+                let file = |name: &str| Some(Path::new(ACCOUNT).join(name));
+                let (ca, token) = (ca.or_else(|| file("ca.crt")), token.or_else(|| file("token")));
+                return Ok(Self { is_secure: true, host, port, ca, token, certificate });
+            }
+            (Some(rest), _) => (true, rest),
+            (None, Some(rest)) => (false, rest),
+            (None, None) => return Err(refused("this is no URL of a cluster")),
+        };
+        let rest = rest.trim_end_matches('/');
+        let (host, port) = rest.rsplit_once(':').ok_or_else(|| refused("it has no port"))?;
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-:".contains(&byte);
+        if host.is_empty() || !host.bytes().all(is_host) {
+            return Err(refused("it has no host"));
+        }
+        let port = port.parse().map_err(|_| refused("it has no port"))?;
+        let is_here = host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
+        if !is_secure && (token.is_some() || !is_here) {
+            return Err(refused("secrets and tokens would cross the network in the clear"));
+        }
+        Ok(Self { is_secure, host: host.to_owned(), port, ca, token, certificate })
+    }
+
+    /// The value of Host.
+    pub(crate) fn authority(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+}
+
+/// The namespace of this pod, if it is one.
+pub fn own_namespace() -> Option<String> {
+    let text = std::fs::read_to_string(Path::new(ACCOUNT).join("namespace")).ok()?;
+    text.lines().next().map(str::to_owned).filter(|line| !line.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str, given: Given) -> Result<Access, String> {
+        Access::parse(text, given, |name| (name == "KUBERNETES_SERVICE_HOST").then(|| "10.0.0.1".to_owned()))
+    }
+
+    #[test]
+    fn urls_name_a_server_or_the_cluster_of_the_pod() {
+        let server = |is_secure, host: &str, port| Access {
+            is_secure,
+            host: host.to_owned(),
+            port,
+            ca: None,
+            token: None,
+            certificate: None,
+        };
+        for (text, expected) in [
+            ("kubernetes://a.example:6443", Ok(server(true, "a.example", 6443))),
+            ("kubernetes://[::1]:6443/", Ok(server(true, "::1", 6443))),
+            ("kubernetes+http://127.0.0.1:8001", Ok(server(false, "127.0.0.1", 8001))),
+            ("kubernetes+http://10.0.0.1:8001", Err("in the clear")),
+            ("kubernetes://a.example", Err("it has no port")),
+            ("kubernetes://:1", Err("it has no host")),
+            ("kubernetes://a/b:1", Err("it has no host")),
+            ("kubernetes:x", Err("no URL of a cluster")),
+            ("kubernetes://", Err("KUBERNETES_SERVICE_PORT is not set")),
+        ] {
+            match (parsed(text, Given::default()), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+                (Err(why), Err(expected)) => assert!(why.contains(expected), "{why}"),
+                (found, _) => panic!("{text}: {found:?}"),
+            }
+        }
+        let token = Given { token: Some("t".into()), ..Given::default() };
+        assert!(parsed("kubernetes+http://127.0.0.1:1", token).is_err());
+        let both = |_: &str| Some("7".to_owned());
+        let pod = Access::parse("kubernetes://", Given::default(), both).expect("a pod");
+        assert_eq!((pod.authority().as_str(), pod.token.is_some(), pod.ca.is_some()), ("7:7", true, true));
+    }
+}

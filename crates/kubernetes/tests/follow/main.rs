@@ -1,0 +1,307 @@
+//! How an instance follows a cluster, whose API server the test plays.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use kubernetes::{Access, Current, Following, Given, Options, Proxy};
+use serde_json::{Value, json};
+
+use api::{Api, Asked};
+
+/// The API server.
+mod api;
+
+/// How long a test waits for what has to happen before it fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An instance, and what it tells.
+struct Instance {
+    told: Receiver<Told>,
+    end: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, PartialEq)]
+enum Told {
+    /// The routes of a new configuration.
+    Routes(Vec<String>),
+    Message(String),
+}
+
+/// A proxy that only tells its configuration.
+struct Test {
+    current: Current,
+    told: Sender<Told>,
+}
+
+impl Proxy for Test {
+    fn reload(&self) -> Result<(), String> {
+        let _ = self.told.send(Told::Routes(routes(&self.current)));
+        Ok(())
+    }
+
+    fn warn(&self, message: &str) {
+        let _ = self.told.send(Told::Message(message.to_owned()));
+    }
+
+    fn inform(&self, message: &str) {
+        self.warn(message);
+    }
+}
+
+/// The names of the routes without their ports, but for the one that says that the proxy is ready.
+fn routes(current: &Current) -> Vec<String> {
+    let config = current.examine().config.expect("it is valid");
+    let names = config.routes.iter().skip(1).map(|route| route.name.split(' ').next().unwrap_or_default());
+    names.map(str::to_owned).collect()
+}
+
+impl Instance {
+    fn new(api: &Api, token: Option<PathBuf>) -> Self {
+        let mut access =
+            Access::parse(&format!("kubernetes+http://{}", api.address), Given::default(), |_| None)
+                .expect("a URL");
+        access.token = token;
+        let following = Following {
+            access,
+            options: Options {
+                controller: "vanward.dev/gateway".to_owned(),
+                addresses: vec!["192.0.2.1".to_owned()],
+                base: None,
+                ready: "127.0.0.1:9000".parse().expect("an address"),
+            },
+            instance: "one".to_owned(),
+            lease: ("infra".to_owned(), "vanward-gateway".to_owned()),
+        };
+        let (sender, told) = channel();
+        let (end, ended) = tokio::sync::oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
+            runtime.expect("a runtime").block_on(async {
+                let tell = sender.clone();
+                let tell = move |message: &str| drop(tell.send(Told::Message(message.to_owned())));
+                let beginning = kubernetes::begin(following, tell).await.expect("a cluster");
+                let current = beginning.current.clone();
+                let _ = sender.send(Told::Routes(routes(&current)));
+                beginning.follow(Test { current, told: sender }, ended).await;
+            });
+        });
+        Self { told, end: Some(end), thread: Some(thread) }
+    }
+
+    /// Waits for a configuration with these routes.
+    fn serves(&self, expected: &[&str]) {
+        let mut seen = Vec::new();
+        loop {
+            match self.told.recv_timeout(PATIENCE) {
+                Ok(Told::Routes(routes)) if routes == expected => return,
+                Ok(told) => seen.push(told),
+                Err(_) => panic!("{expected:?} are awaited, not {seen:?}"),
+            }
+        }
+    }
+
+    /// Waits for a message.
+    fn says(&self, expected: &str) {
+        let mut seen = Vec::new();
+        loop {
+            match self.told.recv_timeout(PATIENCE) {
+                Ok(Told::Message(message)) if message.contains(expected) => return,
+                Ok(told) => seen.push(told),
+                Err(_) => panic!("{expected:?} is awaited, not {seen:?}"),
+            }
+        }
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+            && !std::thread::panicking()
+        {
+            panic!("the instance panicked");
+        }
+    }
+}
+
+fn object(namespace: &str, name: &str, version: u64, spec: Value) -> Value {
+    json!({ "metadata": { "namespace": namespace, "name": name, "resourceVersion": version.to_string(),
+        "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z" }, "spec": spec })
+}
+
+fn route(name: &str, version: u64) -> Value {
+    let spec = json!({ "parentRefs": [{ "name": "edge", "namespace": "infra" }], "hostnames": [format!("{name}.example")],
+        "rules": [{ "filters": [{ "type": "RequestRedirect", "requestRedirect": { "hostname": "x.example" } }] }] });
+    object("infra", name, version, spec)
+}
+
+/// A cluster with a gateway, and with routes of these names.
+fn cluster(routes: &[&str]) -> Api {
+    let api = Api::new();
+    api.has("gatewayclasses", object("", "vanward", 1, json!({ "controllerName": "vanward.dev/gateway" })));
+    let listener = json!({ "name": "http", "port": api.port(), "protocol": "HTTP" });
+    api.has(
+        "gateways",
+        object("infra", "edge", 2, json!({ "gatewayClassName": "vanward", "listeners": [listener] })),
+    );
+    routes.iter().for_each(|name| api.has("httproutes", route(name, 3)));
+    api
+}
+
+fn watches(plural: &'static str) -> impl Fn(&Asked) -> bool {
+    move |asked: &Asked| asked.path.contains(&format!("/{plural}?watch=1"))
+}
+
+fn lists(plural: &'static str) -> impl Fn(&Asked) -> bool {
+    move |asked: &Asked| asked.path.contains(&format!("/{plural}?limit="))
+}
+
+const A: &str = "infra/a/0/0";
+const B: &str = "infra/b/0/0";
+
+#[test]
+fn what_a_watch_tells_is_taken_up() {
+    let api = cluster(&["a"]);
+    let instance = Instance::new(&api, None);
+    instance.serves(&[A]);
+    api.waits_for(1, watches("httproutes"));
+    api.tells("httproutes", "ADDED", &route("b", 11));
+    instance.serves(&[A, B]);
+    api.tells("httproutes", "DELETED", &route("a", 12));
+    instance.serves(&[B]);
+    assert_eq!(api.count(lists("httproutes")), 1);
+    let secrets = api.waits_for(1, watches("secrets"));
+    assert!(secrets.path.contains("fieldSelector=type%3Dkubernetes.io%2Ftls"), "{}", secrets.path);
+}
+
+#[test]
+fn a_lost_watch_goes_on_where_it_was_and_bookmarks_count() {
+    let api = cluster(&["a"]);
+    let instance = Instance::new(&api, None);
+    instance.serves(&[A]);
+    assert!(api.waits_for(1, watches("httproutes")).path.contains("resourceVersion=10"));
+    api.tells("httproutes", "ADDED", &route("b", 11));
+    instance.serves(&[A, B]);
+    api.loses("httproutes");
+    assert!(api.waits_for(2, watches("httproutes")).path.contains("resourceVersion=11"));
+    api.tells("httproutes", "BOOKMARK", &json!({ "metadata": { "resourceVersion": "40" } }));
+    api.tells("httproutes", "DELETED", &route("a", 41));
+    instance.serves(&[B]);
+    api.tells("httproutes", "BOOKMARK", &json!({ "metadata": { "resourceVersion": "50" } }));
+    api.tells("httproutes", "ADDED", &route("a", 49));
+    instance.serves(&[A, B]);
+    api.loses("httproutes");
+    assert!(api.waits_for(3, watches("httproutes")).path.contains("resourceVersion=49"));
+    assert_eq!(api.count(lists("httproutes")), 1, "nothing was missed");
+}
+
+/// The server has forgotten what comes after a version: in its answer, or in the middle of a watch.
+#[test]
+fn a_version_that_is_too_old_means_another_list() {
+    let api = cluster(&["a"]);
+    let instance = Instance::new(&api, None);
+    instance.serves(&[A]);
+    api.waits_for(1, watches("httproutes"));
+    api.is("httproutes", vec![route("b", 20)], 30);
+    api.tells("httproutes", "ERROR", &json!({ "code": 410, "message": "too old resource version" }));
+    instance.serves(&[B]);
+    assert!(api.waits_for(2, watches("httproutes")).path.contains("resourceVersion=30"));
+    api.is("httproutes", vec![route("a", 40)], 50);
+    api.refuses_watch("httproutes", 410);
+    api.loses("httproutes");
+    instance.serves(&[A]);
+    assert!(api.waits_for(4, watches("httproutes")).path.contains("resourceVersion=50"));
+    assert_eq!(api.count(lists("httproutes")), 3);
+}
+
+#[test]
+fn while_the_server_is_gone_the_configuration_stays_and_that_is_said_once() {
+    let api = cluster(&["a"]);
+    let instance = Instance::new(&api, None);
+    instance.serves(&[A]);
+    api.waits_for(1, watches("httproutes"));
+    api.refuses_watch("httproutes", 503);
+    api.loses("httproutes");
+    instance.says("the cluster is not watched, the configuration in force stays");
+    instance.says("the cluster is watched again, after 0 s");
+    api.tells("httproutes", "ADDED", &route("b", 11));
+    instance.serves(&[A, B]);
+}
+
+#[test]
+fn a_token_that_is_replaced_is_used_from_then_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let token = folder.path().join("token");
+    std::fs::write(&token, "first\n").expect("it is written");
+    let api = cluster(&["a"]);
+    let instance = Instance::new(&api, Some(token.clone()));
+    instance.serves(&[A]);
+    assert_eq!(api.waits_for(1, watches("httproutes")).token, "Bearer first");
+    std::fs::write(&token, "second\n").expect("it is written");
+    api.loses("httproutes");
+    assert_eq!(api.waits_for(2, watches("httproutes")).token, "Bearer second");
+}
+
+fn writes(asked: &Asked) -> bool {
+    asked.method == "PATCH"
+}
+
+#[test]
+fn the_holder_of_the_lease_writes_statuses() {
+    let api = cluster(&["a"]);
+    let instance = Instance::new(&api, None);
+    instance.serves(&[A]);
+    let lease = api.waits_for(1, |asked| asked.method == "POST");
+    assert_eq!(lease.body["spec"]["holderIdentity"], "one");
+    let of_route = |asked: &Asked| writes(asked) && asked.path.contains("/httproutes/");
+    let written = api.waits_for(1, of_route);
+    assert!(written.path.ends_with("/namespaces/infra/httproutes/a/status"), "{}", written.path);
+    assert_eq!(written.body["metadata"]["resourceVersion"], "3");
+    let conditions = &written.body["status"]["parents"][0]["conditions"];
+    assert_eq!((&conditions[0]["type"], &conditions[0]["status"]), (&json!("Accepted"), &json!("True")));
+    api.waits_for(1, |asked| writes(asked) && asked.path.ends_with("/gatewayclasses/vanward/status"));
+    api.waits_for(1, |asked| writes(asked) && asked.path.ends_with("/gateways/edge/status"));
+    drop(instance);
+    let given_up =
+        api.waits_for(1, |asked| asked.method == "PUT" && asked.body["spec"]["holderIdentity"] == "");
+    assert_eq!(given_up.body["spec"]["leaseDurationSeconds"], 1);
+}
+
+#[test]
+fn others_write_none() {
+    let api = cluster(&["a"]);
+    api.leases(json!({ "metadata": { "resourceVersion": "5" }, "spec": { "holderIdentity": "two", "leaseDurationSeconds": 3600 } }));
+    let instance = Instance::new(&api, None);
+    instance.serves(&[A]);
+    api.waits_for(1, |asked| asked.path.contains("/leases/"));
+    api.waits_for(1, watches("httproutes"));
+    api.tells("httproutes", "ADDED", &route("b", 11));
+    instance.serves(&[A, B]);
+    api.waits_for(2, |asked| asked.path.contains("/leases/"));
+    assert_eq!(api.count(writes), 0);
+}
+
+#[test]
+fn what_vanward_refuses_costs_nobody_else() {
+    let api = cluster(&["a"]);
+    let instance = Instance::new(&api, None);
+    instance.serves(&[A]);
+    api.waits_for(1, watches("httproutes"));
+    let mut bad = route("bad", 12);
+    bad["spec"]["rules"][0]["matches"] = json!([{ "path": { "type": "RegularExpression", "value": "/(" } }]);
+    api.tells("httproutes", "ADDED", &bad);
+    let told = api.waits_for(1, |asked| writes(asked) && asked.path.contains("/httproutes/bad/"));
+    let condition = &told.body["status"]["parents"][0]["conditions"][0];
+    assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("UnsupportedValue")));
+    assert!(
+        condition["message"].as_str().is_some_and(|message| message.contains("unclosed group")),
+        "{condition}"
+    );
+    api.tells("httproutes", "ADDED", &route("b", 13));
+    instance.serves(&[A, B]);
+}
