@@ -10,7 +10,7 @@ use crate::matching::FieldName;
 use crate::options::{UP_TO_A_DAY, UP_TO_A_YEAR};
 use crate::pairs::OneOrMany;
 use crate::range::{Count, Unit};
-use crate::reader::Reader;
+use crate::reader::{Reader, Span};
 use crate::route_resolve::{Names, field_name, refuse};
 use crate::settings::{AuthCache, ForwardAuth};
 use crate::table::{Element, Inline, Table, element, key, required};
@@ -35,6 +35,7 @@ pub(crate) struct AuthCacheWritten {
     ttl: Duration,
     negative_ttl: Option<Duration>,
     entries: usize,
+    shared: Option<Located<bool>>,
 }
 
 impl Default for ForwardAuthWritten {
@@ -54,7 +55,8 @@ impl Default for ForwardAuthWritten {
 
 impl Default for AuthCacheWritten {
     fn default() -> Self {
-        Self { key: Vec::new(), ttl: Duration::from_secs(30), negative_ttl: None, entries: 10_000 }
+        let ttl = Duration::from_secs(30);
+        Self { key: Vec::new(), ttl, negative_ttl: None, entries: 10_000, shared: None }
     }
 }
 
@@ -156,6 +158,13 @@ const AUTH_CACHE: Inline<AuthCacheWritten> = Inline {
                 |cache: &mut AuthCacheWritten| &mut cache.entries,
                 "How many decisions are remembered, over all workers; the oldest make room.",
             ),
+            &key(
+                "shared",
+                Maybe(At(Switch)),
+                |cache: &mut AuthCacheWritten| &mut cache.shared,
+                "Instances share their decisions, through `[redis]` with its `secret_file`: see \
+                 [several instances](fleet.md#decisions-of-authentication-servers). Default: each remembers its own.",
+            ),
         ],
     },
 };
@@ -204,7 +213,7 @@ fn fields(option: &str, names: &[Located<String>], reader: &mut Reader<'_>) -> V
 }
 
 fn cache(element: &Element<AuthCacheWritten>, reader: &mut Reader<'_>) -> Option<AuthCache> {
-    let Element { value: AuthCacheWritten { key, ttl, negative_ttl, entries }, .. } = element;
+    let Element { value: AuthCacheWritten { key, ttl, negative_ttl, entries, shared }, .. } = element;
     let first = key.first()?;
     let key: Vec<AuthKeyPart> = key.iter().map(|part| part.value.clone()).collect();
     if !key.iter().any(AuthKeyPart::is_of_client) {
@@ -212,13 +221,20 @@ fn cache(element: &Element<AuthCacheWritten>, reader: &mut Reader<'_>) -> Option
         refuse(&first.at, message, "a part of the client as well, such as cookie:NAME or client", reader);
         return None;
     }
-    Some(AuthCache { key, ttl: *ttl, negative_ttl: *negative_ttl, entries_max: *entries })
+    let is_shared = shared.as_ref().is_some_and(|shared| shared.value);
+    Some(AuthCache { key, ttl: *ttl, negative_ttl: *negative_ttl, entries_max: *entries, is_shared })
 }
 
 impl ForwardAuthWritten {
     /// Whether a field with this name comes from the authentication server.
     pub(crate) fn copies(&self, name: &str) -> bool {
         self.copy_headers.iter().any(|copied| copied.value.eq_ignore_ascii_case(name))
+    }
+
+    /// Where it says that instances share decisions, if it does.
+    pub(crate) fn shared(&self) -> Option<&Span> {
+        let shared = self.cache.as_ref()?.value.shared.as_ref()?;
+        shared.value.then_some(&shared.at)
     }
 
     /// Whether an answer may name a user.
@@ -247,6 +263,7 @@ pub(crate) fn written(
                 ttl: cache.ttl,
                 negative_ttl: cache.negative_ttl,
                 entries: cache.entries_max,
+                shared: cache.is_shared.then(|| located(true)),
             })
         }),
     })

@@ -186,6 +186,7 @@ const SECRET: FileKind<SharedSecret> = FileKind {
 
 /// Adds mistakes about options that have no effect, and about limits that are shared through nothing.
 pub(crate) fn check(file: &File, reader: &mut Reader<'_>) {
+    check_decisions(file, reader);
     let Some(redis) = &file.redis else {
         let limits = file.routes.iter().flat_map(|route| &route.value.rate_limit);
         for shared in limits.filter_map(|limit| limit.value.shared.as_ref()) {
@@ -206,6 +207,26 @@ pub(crate) fn check(file: &File, reader: &mut Reader<'_>) {
     if user.is_some() && password_file.is_none() && redis.is_intact {
         let mistake = reader.mistake(&redis.at, "user: a user of Redis has a password");
         reader.add(mistake.expecting("password_file as well, or no user"));
+    }
+}
+
+/// Decisions of authentication servers are shared through Redis, sealed with the secret.
+fn check_decisions(file: &File, reader: &mut Reader<'_>) {
+    let is_sealed = match &file.redis {
+        Some(redis) if redis.value.secret_file.is_none() && !redis.is_intact => return,
+        Some(redis) => redis.value.secret_file.is_some(),
+        None => false,
+    };
+    if is_sealed || !reader.is_whole() {
+        return;
+    }
+    for at in file.routes.iter().filter_map(|route| route.value.forward_auth.as_ref()?.value.shared()) {
+        let what = match &file.redis {
+            None => "shared: there is no [redis], which instances share through",
+            Some(_) => "shared: [redis] has no secret_file, which decisions are sealed with",
+        };
+        let mistake = reader.mistake(at, what);
+        reader.add(mistake.expecting("[redis] with its url and secret_file as well, or no shared"));
     }
 }
 

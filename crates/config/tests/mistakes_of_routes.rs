@@ -322,6 +322,13 @@ fn mistakes() {
             ],
         ),
         (
+            "upstream = \"app\"\nforward_auth = { upstream = \"app\", cache = { key = \"client\", shared = true } }",
+            &[
+                "6:71: shared: there is no [redis], which instances share through; expected [redis] with its url and secret_file as \
+                 well, or no shared",
+            ],
+        ),
+        (
             "upstream = \"app\"\nrate_limit = { rate = \"100/x\" }",
             &["6:23: rate: unknown unit \"x\"; expected a number of requests in a time, such as 100/s, \
                  10/m or 5/10s"],

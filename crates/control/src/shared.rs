@@ -1,5 +1,5 @@
-//! What instances share through Redis or Valkey: what their limits have counted, what is purged or invalidated, and automatic
-//! certificates. On the control thread alone: workers go on
+//! What instances share through Redis or Valkey: what their limits have counted, what is purged or invalidated, automatic
+//! certificates, and decisions of authentication servers. On the control thread alone: workers go on
 //! with what they have in memory, whatever becomes of Redis.
 
 /// Connections to Redis.
@@ -20,6 +20,8 @@ mod seal;
 mod leases;
 /// Automatic certificates of all instances.
 mod certificates;
+/// Decisions of authentication servers for all instances.
+mod decisions;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -27,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use config::Redis;
 use proxy::cache::Ways;
+use proxy::context::plan::DecisionWay;
 use route::Standing;
 use telemetry::{SharedSample, message};
 use tokio::sync::Notify;
@@ -34,6 +37,7 @@ use tokio::sync::Notify;
 use crate::change::Control;
 use certificates::Board;
 pub(crate) use certificates::{Offer, Offered, SharedCertificate, offer};
+use decisions::Decisions;
 pub(crate) use engine::{Engine, Reach};
 use invalid::Teller;
 pub(crate) use leases::Lease;
@@ -70,6 +74,7 @@ struct Counts {
     /// How often Redis was lost.
     losses: AtomicU64,
     invalid: Arc<invalid::Counts>,
+    decisions: Arc<decisions::Counts>,
 }
 
 #[derive(Default)]
@@ -129,6 +134,9 @@ impl Shared {
             losses: of(&self.counts.losses),
             invalid_told: of(&self.counts.invalid.told),
             invalid_lost: of(&self.counts.invalid.lost),
+            decisions_found: of(&self.counts.decisions.found),
+            decisions_missed: of(&self.counts.decisions.missed),
+            decisions_kept: of(&self.counts.decisions.kept),
         })
     }
 
@@ -265,6 +273,7 @@ async fn share(control: &Weak<Control>, settings: &Redis) {
         );
     }
     let counts = Arc::clone(&strong.shared.counts.invalid);
+    let decisions = Decisions::new(Arc::clone(&strong.shared.counts.decisions));
     drop(strong);
     let (publisher, follower) = purges::begin(control, settings, &instance);
     let lost = Arc::clone(&counts.lost);
@@ -273,10 +282,11 @@ async fn share(control: &Weak<Control>, settings: &Redis) {
     let members = Members::new(settings, instance.clone());
     let limits = Limits::new(control, settings);
     let certificates = certificates::Follower::new(control);
-    let parts = Parts { instance, members, limits, publisher, follower, invalid, certificates };
+    let way = decisions.way();
+    let parts = Parts { instance, members, limits, publisher, follower, invalid, certificates, decisions };
     tokio::select! {
         () = go_on(control, settings, parts) => {}
-        () = attach(control, &ways) => {}
+        () = attach(control, &ways, &way) => {}
     }
 }
 
@@ -290,10 +300,11 @@ struct Parts {
     follower: Follower,
     invalid: Teller,
     certificates: certificates::Follower,
+    decisions: Decisions,
 }
 
-/// Has the caches of all plans publish what they purge and invalidate, until the proxy ends.
-async fn attach(control: &Weak<Control>, ways: &Ways) {
+/// Has the caches of all plans publish what they purge and invalidate, and their routes share decisions, until the proxy ends.
+async fn attach(control: &Weak<Control>, ways: &Ways, way: &DecisionWay) {
     let Some(strong) = control.upgrade() else { return };
     let mut changes = strong.changes.subscribe();
     drop(strong);
@@ -303,6 +314,7 @@ async fn attach(control: &Weak<Control>, ways: &Ways) {
             cache.publish_by(Some(ways.clone()));
         }
         drop(strong);
+        decisions::attach(control, way);
         if changes.changed().await.is_err() {
             return;
         }
@@ -339,7 +351,7 @@ async fn go_on(control: &Weak<Control>, settings: &Redis, mut parts: Parts) {
 
 /// Shares over a connection. Returns why it ended.
 async fn serve(control: &Weak<Control>, settings: &Redis, link: &Arc<Link>, parts: &mut Parts) -> String {
-    let Parts { instance, members, limits, publisher, follower, invalid, certificates } = parts;
+    let Parts { instance, members, limits, publisher, follower, invalid, certificates, decisions } = parts;
     let first = match members.tell(link).await {
         Ok(instances) => instances,
         Err(why) => return why,
@@ -355,6 +367,7 @@ async fn serve(control: &Weak<Control>, settings: &Redis, link: &Arc<Link>, part
         why = publisher.go_on(link) => why,
         why = follower.go_on(settings, link) => why,
         why = invalid.go_on(link) => why,
-        why = certificates.go_on(engine) => why,
+        why = certificates.go_on(engine.clone()) => why,
+        why = decisions.go_on(engine) => why,
     }
 }

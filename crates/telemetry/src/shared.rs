@@ -19,6 +19,12 @@ pub struct SharedSample {
     pub invalid_told: u64,
     /// Those that were not told, since too many waited.
     pub invalid_lost: u64,
+    /// Decisions of authentication servers that other instances had.
+    pub decisions_found: u64,
+    /// Those that no other instance had, or not in time.
+    pub decisions_missed: u64,
+    /// Those that other instances were given.
+    pub decisions_kept: u64,
 }
 
 /// Renders them.
@@ -37,4 +43,10 @@ pub(crate) fn write(sample: &SharedSample, text: &mut Text) {
     text.family("vanward_redis_invalidations", Type::Counter, help).sample(&[], sample.invalid_told);
     let help = "URLs that unsafe requests made invalid and other instances were not told: too many waited.";
     text.family("vanward_redis_invalidations_lost", Type::Counter, help).sample(&[], sample.invalid_lost);
+    let help = "Decisions of authentication servers asked of other instances, by what came of it.";
+    let mut family = text.family("vanward_redis_decisions", Type::Counter, help);
+    family.sample(&[("result", "found")], sample.decisions_found);
+    family.sample(&[("result", "missed")], sample.decisions_missed);
+    let help = "Decisions of authentication servers given to other instances.";
+    text.family("vanward_redis_decisions_kept", Type::Counter, help).sample(&[], sample.decisions_kept);
 }

@@ -36,4 +36,6 @@ pub struct AuthCache {
     pub negative_ttl: Option<Duration>,
     /// The most decisions, over all workers.
     pub entries_max: usize,
+    /// Whether instances share them through Redis.
+    pub is_shared: bool,
 }

@@ -3,6 +3,7 @@
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
+use aws_lc_rs::hmac;
 use config::Redis;
 
 /// The form of what is sealed.
@@ -11,7 +12,10 @@ const SALT: &[u8] = b"vanward: what instances share";
 
 /// The key of what is sealed. With GCM-SIV (RFC 8452) two equal nonces, which are chosen at random, tell nothing but whether
 /// two texts are the same.
-pub(crate) struct Seal(LessSafeKey);
+pub(crate) struct Seal {
+    key: LessSafeKey,
+    names: hmac::Key,
+}
 
 impl Seal {
     /// The key that follows from the secret; `None` without a secret.
@@ -20,7 +24,15 @@ impl Seal {
         let made = Salt::new(HKDF_SHA256, SALT).extract(&secret.bytes);
         let info = [settings.name.as_bytes()];
         let key = UnboundKey::from(made.expand(&info, &AES_256_GCM_SIV).ok()?);
-        Some(Self(LessSafeKey::new(key)))
+        let info = [&b"names\0"[..], settings.name.as_bytes()];
+        let names = made.expand(&info, hmac::HMAC_SHA256).ok()?;
+        Some(Self { key: LessSafeKey::new(key), names: names.into() })
+    }
+
+    /// What something is called that has to stay unknown: 128 bits in hexadecimal digits.
+    pub(crate) fn name(&self, what: &[u8]) -> String {
+        let tag = hmac::sign(&self.names, what);
+        tag.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Seals a text for a place: it can be opened as what is kept there alone. `None` if there is no randomness.
@@ -29,7 +41,7 @@ impl Seal {
         aws_lc_rs::rand::fill(&mut nonce).ok()?;
         let mut sealed = text.to_vec();
         let aad = Aad::from(place.as_bytes());
-        self.0.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut sealed).ok()?;
+        self.key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut sealed).ok()?;
         Some([&[VERSION][..], &nonce, &sealed].concat())
     }
 
@@ -39,7 +51,7 @@ impl Seal {
         let (nonce, text) = rest.split_first_chunk()?;
         let mut text = (*version == VERSION).then(|| text.to_vec())?;
         let aad = Aad::from(place.as_bytes());
-        let opened = self.0.open_in_place(Nonce::assume_unique_for_key(*nonce), aad, &mut text).ok()?.len();
+        let opened = self.key.open_in_place(Nonce::assume_unique_for_key(*nonce), aad, &mut text).ok()?.len();
         text.truncate(opened);
         Some(text)
     }
@@ -92,5 +104,7 @@ pub(crate) mod tests {
             assert_eq!(open(1, "certificate:a.example", &sealed[..place]), None, "cut at {place}");
         }
         assert!(Seal::new(&settings(None)).is_none());
+        assert_eq!(seal(1).name(b"a"), seal(1).name(b"a"));
+        assert!(seal(1).name(b"a") != seal(1).name(b"b") && seal(1).name(b"a") != seal(2).name(b"a"));
     }
 }

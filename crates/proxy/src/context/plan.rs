@@ -19,6 +19,8 @@ mod mirror;
 mod tokens;
 /// Forward authentication, and its remembered decisions.
 mod forward_auth;
+/// Decisions that instances share.
+mod decisions_elsewhere;
 /// Bots, and their keys.
 mod bots;
 /// Upstreams and their servers.
@@ -48,6 +50,8 @@ use transport::resolve::Names;
 
 pub(crate) use authentication::{Authentication, Proof};
 pub(crate) use bots::{Agent, Bots};
+pub(crate) use decisions_elsewhere::read as read_decision;
+pub use decisions_elsewhere::{DecisionExchange, DecisionWay, Elsewhere};
 pub(crate) use forward_auth::{
     Decision as AuthDecision, Decisions, ForwardAuth, Joined, Question as AuthQuestion, RefusedAnswer, Told,
 };
@@ -249,6 +253,11 @@ impl Plan {
     /// The rate limits that instances share.
     pub fn shared_limits(&self) -> impl Iterator<Item = SharedLimit> {
         self.routes.iter().flat_map(Route::shared_limits)
+    }
+
+    /// Decisions of authentication servers that instances share.
+    pub fn shared_decisions(&self) -> impl Iterator<Item = &Arc<Elsewhere>> {
+        self.routes.iter().filter_map(Route::shared_decisions)
     }
 
     /// The number of the process among those of upgrades.

@@ -15,15 +15,20 @@ use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Request;
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
-use crate::context::plan::{AuthDecision, AuthQuestion, Decisions, ForwardAuth, Joined, RefusedAnswer, Told};
+use crate::context::plan::{
+    AuthDecision, AuthQuestion, Decisions, ForwardAuth, Joined, RefusedAnswer, Told, read_decision,
+};
 use crate::context::record::AUTH_SPAN;
 use crate::context::seen::{self, Fields};
 use crate::context::vouched::Vouched;
 use crate::forward::subrequest::{self, Subrequest};
 use crate::forward::{self, unless_gone};
+use transport::deadline::Ticks;
 
 /// The largest body of an answer that is passed on.
 const BODY_BYTES_MAX: usize = 256 * 1024;
+/// How long other instances are asked at most: the control side answers in a fifth of that.
+const ELSEWHERE_MAX: Ticks = Ticks(1);
 /// The largest key of a decision, and answer, that are remembered.
 const KEPT_BYTES_MAX: usize = 8 * 1024;
 
@@ -127,7 +132,21 @@ impl Asking<'_> {
         question: AuthQuestion<'_>,
         state: &mut ExchangeState<'_>,
     ) -> Result<AuthDecision, Failure> {
+        if let Some((decision, lifetime)) = self.known_elsewhere(&question).await? {
+            if let Some(cell) = cell(self.ctx, self.routed) {
+                cell.cached.increment();
+            }
+            let told = Told::Decision(decision.clone());
+            question.answer(told, Some(lifetime), self.ctx.worker.coarse_time());
+            return Ok(decision);
+        }
         let answer = self.ask(state).await;
+        if let Ok(Answer { decision, is_shared: true, lifetime: Some(lifetime) }) = &answer
+            && let Some(elsewhere) = self.auth.memory.as_ref().and_then(|memory| memory.elsewhere.as_ref())
+        {
+            let until_ms = self.ctx.worker.unix_ms().saturating_add(lifetime.as_millis() as u64);
+            elsewhere.keep(question.key, decision, until_ms, *lifetime);
+        }
         let (told, lifetime) = match &answer {
             Ok(Answer { decision, is_shared: true, lifetime }) => {
                 (Told::Decision(decision.clone()), *lifetime)
@@ -139,6 +158,30 @@ impl Asking<'_> {
         };
         question.answer(told, lifetime, self.ctx.worker.coarse_time());
         answer.map(|answer| answer.decision)
+    }
+
+    /// What other instances know, and how long that still counts: no longer than this one's answers would.
+    async fn known_elsewhere(
+        &self,
+        question: &AuthQuestion<'_>,
+    ) -> Result<Option<(AuthDecision, Duration)>, Failure> {
+        let Some(memory) = &self.auth.memory else { return Ok(None) };
+        let found = memory.elsewhere.as_ref().and_then(|elsewhere| elsewhere.look(question.key));
+        let Some(found) = found else { return Ok(None) };
+        let deadline = self.ctx.worker.deadlines.deadline();
+        let wait = pin!(deadline.within(ELSEWHERE_MAX, found));
+        let found = unless_gone(self.ctx.client, wait).await.map_err(|_| Failure::ClientGone)?;
+        let Some((decision, until_ms)) =
+            found.ok().and_then(Result::ok).flatten().and_then(|bytes| read_decision(&bytes))
+        else {
+            return Ok(None);
+        };
+        let longest = match &decision {
+            AuthDecision::Admitted(_) => memory.settings.ttl,
+            AuthDecision::Refused(_) => memory.settings.negative_ttl.unwrap_or_default(),
+        };
+        let left = Duration::from_millis(until_ms.saturating_sub(self.ctx.worker.unix_ms())).min(longest);
+        Ok((!left.is_zero()).then_some((decision, left)))
     }
 
     /// Asks the server.

@@ -13,6 +13,7 @@ use balance::Time;
 use config::AuthCache;
 use tokio::sync::watch;
 
+use super::decisions_elsewhere::Elsewhere;
 use crate::context::failure::Failure;
 use crate::context::vouched::Vouched;
 use transport::deadline::Ticks;
@@ -57,7 +58,10 @@ impl ForwardAuth {
         Self {
             upstream: upstream.to_owned(),
             timeout: settings.timeout.into(),
-            memory: settings.cache.as_ref().map(Decisions::new),
+            memory: settings.cache.as_ref().map(|cache| Decisions {
+                elsewhere: cache.is_shared.then(|| Arc::new(Elsewhere::new(upstream, settings))),
+                ..Decisions::new(cache)
+            }),
             settings: settings.clone(),
         }
     }
@@ -75,6 +79,8 @@ pub(crate) struct Decisions {
     shards: Box<[Mutex<Shard>]>,
     /// Entries of a shard.
     entries_max: usize,
+    /// Decisions of other instances, if they are shared.
+    pub(crate) elsewhere: Option<Arc<Elsewhere>>,
 }
 
 #[derive(Default)]
@@ -105,7 +111,7 @@ pub(crate) enum Joined<'a> {
 /// A question under way, until it is dropped: then those that wait ask for themselves.
 pub(crate) struct Question<'a> {
     decisions: &'a Decisions,
-    key: &'a [u8],
+    pub(crate) key: &'a [u8],
     told: watch::Sender<Option<Told>>,
 }
 
@@ -116,6 +122,7 @@ impl Decisions {
             hasher: RandomState::new(),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             entries_max: settings.entries_max.div_ceil(SHARDS),
+            elsewhere: None,
         }
     }
 
@@ -190,7 +197,13 @@ mod tests {
 
     fn decisions(entries_max: usize) -> Decisions {
         let key = Vec::new();
-        Decisions::new(&AuthCache { key, ttl: Duration::ZERO, negative_ttl: None, entries_max })
+        Decisions::new(&AuthCache {
+            key,
+            ttl: Duration::ZERO,
+            negative_ttl: None,
+            entries_max,
+            is_shared: false,
+        })
     }
 
     fn keep(decisions: &Decisions, key: &[u8], seconds: u64) {

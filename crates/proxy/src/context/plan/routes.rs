@@ -23,6 +23,7 @@ use crate::context::exchange_slot::Texts;
 use crate::context::failure::Failure;
 use crate::context::plan::authentication::{Authentication, Proof};
 use crate::context::plan::bots::Bots;
+use crate::context::plan::decisions_elsewhere::Elsewhere;
 use crate::context::plan::forward_auth::ForwardAuth;
 use crate::context::plan::logged::Logged;
 use crate::context::plan::mirror::Mirror;
@@ -281,6 +282,12 @@ impl Route {
     /// Its rate limits that instances share.
     pub(super) fn shared_limits(&self) -> impl Iterator<Item = SharedLimit> {
         self.policies.iter().flat_map(|policies| policies.limits.iter().filter_map(Limit::shared))
+    }
+
+    /// The decisions about its requests that instances share, if they do.
+    pub(super) fn shared_decisions(&self) -> Option<&Arc<Elsewhere>> {
+        let authentication = self.policies.as_ref()?.authentication.as_ref()?;
+        authentication.server()?.memory.as_ref()?.elsewhere.as_ref()
     }
 
     fn new(

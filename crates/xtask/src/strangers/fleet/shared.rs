@@ -44,6 +44,7 @@ pub(super) fn check(vanward: &Path, folder: &Path, trust: &Trust) -> Result<(), 
     }
     say(format_args!("a load below the limit: none of {} requests refused", counted.admitted));
 
+    scene.decisions()?;
     scene.toxic("POST", "/toxics", r#"{"name":"late","type":"latency","attributes":{"latency":100}}"#)?;
     scene.admit_together("Redis slow, 100 ms", UNEVEN, OFF_MAX_SLOW)?;
     scene.toxic("DELETE", "/toxics/late", "")?;
@@ -112,7 +113,10 @@ impl<'t> Scene<'t> {
         };
         scene.start_redis()?;
         let file = folder.join("shared.toml");
-        fs::write(&file, configuration(between, trust, server)).map_err(|error| error.to_string())?;
+        let secret = folder.join("shared.secret");
+        fs::write(&secret, "0123456789abcdef0123456789abcdef").map_err(|error| error.to_string())?;
+        let text = configuration(between, (trust, &secret), server);
+        fs::write(&file, text).map_err(|error| error.to_string())?;
         for index in 0..UNEVEN.len() {
             let (mut command, metrics) = (Command::new(vanward), free_address()?);
             command.args(["run", "--config"]).arg(&file);
@@ -176,6 +180,52 @@ impl<'t> Scene<'t> {
             }
         }
         Ok(counted)
+    }
+
+    /// What an authentication server has decided for one instance counts for all; without Redis each asks it.
+    fn decisions(&self) -> Result<(), String> {
+        let counted = |index: usize, what: &str| {
+            let text = self.get(self.instances[index].1, "/metrics")?;
+            let of =
+                |line: &str| line.starts_with(what).then(|| line.rsplit(' ').next()?.parse::<u64>().ok())?;
+            Ok::<u64, String>(text.lines().filter_map(of).sum())
+        };
+        self.ask(0)?;
+        until("the first instance has shared a decision", || {
+            Ok(counted(0, "vanward_redis_decisions_kept")? == 1)
+        })?;
+        self.ask(1)?;
+        self.ask(2)?;
+        let mut asked = [0; 3];
+        for (index, asked) in asked.iter_mut().enumerate() {
+            *asked = counted(index, "vanward_forward_auth_requests_total")?;
+        }
+        if asked != [1, 0, 0] {
+            return Err(format!(
+                "instead of the first instance alone, {asked:?} have asked the authentication server"
+            ));
+        }
+        say(format_args!("a decision of an authentication server: asked for by one instance, known to all"));
+        Ok(())
+    }
+
+    /// Asks an instance for what an authentication server decides about.
+    fn ask(&self, index: usize) -> Result<(), String> {
+        let mut command = Command::new(CURL.find()?);
+        let url = format!("http://{}/private", self.instances[index].0);
+        command.args([
+            "--silent",
+            "--fail",
+            "--output",
+            "/dev/null",
+            "-H",
+            HOST,
+            "-H",
+            "Cookie: session=1",
+            &url,
+        ]);
+        let output = command.output().map_err(|error| error.to_string())?;
+        if output.status.success() { Ok(()) } else { Err(format!("GET {url}: {}", said(&output))) }
     }
 
     /// A purge is done by all instances before it is answered, by one that does not run once it does, and by all once Redis is
@@ -320,7 +370,7 @@ impl<'t> Scene<'t> {
     }
 }
 
-fn configuration(redis: SocketAddr, trust: &Trust, origin: SocketAddr) -> String {
+fn configuration(redis: SocketAddr, (trust, secret): (&Trust, &Path), origin: SocketAddr) -> String {
     let Trust { pair, password_file } = trust;
     let route = |shared: &str| {
         format!(
@@ -332,9 +382,11 @@ fn configuration(redis: SocketAddr, trust: &Trust, origin: SocketAddr) -> String
     format!(
         "metrics = \"${{METRICS}}\"\n\
          [redis]\nurl = \"rediss://{redis}\"\nca = {:?}\nuser = \"{USER}\"\npassword_file = {password_file:?}\n\
-         instance = \"${{INSTANCE}}\"\ninstances = 3\n\
+         instance = \"${{INSTANCE}}\"\ninstances = 3\nsecret_file = {secret:?}\n\
          [cache]\nmemory = \"16MB\"\npurge_from = [\"127.0.0.1\"]\n\
          [[listen]]\naddress = \"127.0.0.1:0\"\n{routes}\
+         [[route]]\npath = \"/private\"\nrespond = {{ status = 200, body = \"x\" }}\n\
+         forward_auth = {{ upstream = \"origin\", path = \"/small\", cache = {{ key = \"cookie:session\", shared = true }} }}\n\
          [[route]]\nupstream = \"origin\"\ncache = {{ default_ttl = \"1h\" }}\n\
          [upstream.origin]\nservers = [\"http://{origin}\"]\n",
         pair.cert
