@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::kinds::{
-    EndpointSlice, Gateway, GatewayClass, HttpRoute, Namespace, ReferenceGrant, Secret, Service,
+    EndpointSlice, Gateway, GatewayClass, GrpcRoute, HttpRoute, Namespace, ReferenceGrant, Secret, Service,
 };
 use crate::object::{Kind, Metadata, Object, Reference};
 
@@ -19,6 +19,7 @@ pub struct Cluster {
     pub(crate) classes: Objects<GatewayClass>,
     pub(crate) gateways: Objects<Gateway>,
     pub(crate) http_routes: Objects<HttpRoute>,
+    pub(crate) grpc_routes: Objects<GrpcRoute>,
     pub(crate) grants: Objects<ReferenceGrant>,
     pub(crate) services: Objects<Service>,
     pub(crate) slices: Objects<EndpointSlice>,
@@ -45,6 +46,7 @@ impl Cluster {
             Kind::GatewayClass => put(&mut self.classes, key, object),
             Kind::Gateway => put(&mut self.gateways, key, object),
             Kind::HttpRoute => put(&mut self.http_routes, key, object),
+            Kind::GrpcRoute => put(&mut self.grpc_routes, key, object),
             Kind::ReferenceGrant => put(&mut self.grants, key, object),
             Kind::Service => put(&mut self.services, key, object),
             Kind::EndpointSlice => {
@@ -70,6 +72,7 @@ impl Cluster {
             Kind::GatewayClass => drop(self.classes.remove(&key)),
             Kind::Gateway => drop(self.gateways.remove(&key)),
             Kind::HttpRoute => drop(self.http_routes.remove(&key)),
+            Kind::GrpcRoute => drop(self.grpc_routes.remove(&key)),
             Kind::ReferenceGrant => drop(self.grants.remove(&key)),
             Kind::Service => drop(self.services.remove(&key)),
             Kind::EndpointSlice => {
@@ -100,6 +103,7 @@ impl Cluster {
             Kind::GatewayClass => names(&self.classes, kind),
             Kind::Gateway => names(&self.gateways, kind),
             Kind::HttpRoute => names(&self.http_routes, kind),
+            Kind::GrpcRoute => names(&self.grpc_routes, kind),
             Kind::ReferenceGrant => names(&self.grants, kind),
             Kind::Service => names(&self.services, kind),
             Kind::EndpointSlice => names(&self.slices, kind),
@@ -121,6 +125,7 @@ impl Cluster {
             Kind::GatewayClass => of(&self.classes, &key),
             Kind::Gateway => of(&self.gateways, &key),
             Kind::HttpRoute => of(&self.http_routes, &key),
+            Kind::GrpcRoute => of(&self.grpc_routes, &key),
             _ => None,
         }
     }

@@ -9,6 +9,7 @@ use crate::backends::{Backends, Referring, Spoken};
 use crate::cluster::Cluster;
 use crate::condition::{Condition, Fault};
 use crate::filters::{Filtered, Matched, filtered, redirect_of};
+use crate::grpc_route;
 use crate::kinds::{HttpMatch, HttpRoute, HttpRule, HttpTimeouts, NamedMatch};
 use crate::listeners::{OwnGateway, Port, Protocol, is_of_narrower, on_port};
 use crate::object::{Kind, Metadata, Reference, unknown};
@@ -21,7 +22,7 @@ const WEIGHT_MAX: u32 = 1000;
 /// A time-out that is turned off.
 const NEVER_MS: u64 = 24 * 3600 * 1000;
 
-/// Adds the routes of HTTP, the oldest first, and returns what was found about them.
+/// Adds the routes of HTTP and gRPC, the oldest first, and returns what was found about them.
 pub(crate) fn translate(
     cluster: &Cluster,
     refused: &Refused,
@@ -29,24 +30,26 @@ pub(crate) fn translate(
     backends: &mut Backends<'_>,
     claims: &mut Claims,
 ) -> (Vec<(Reference, Table)>, Vec<Status>) {
-    let mut routes: Vec<&HttpRoute> = cluster.http_routes.values().collect();
-    routes.sort_by_key(|route| route.metadata.age());
+    let calls: Vec<HttpRoute> = cluster.grpc_routes.values().map(grpc_route::as_http).collect();
+    let of_http = cluster.http_routes.values().map(|route| (Kind::HttpRoute, route));
+    let mut routes: Vec<_> = of_http.chain(calls.iter().map(|route| (Kind::GrpcRoute, route))).collect();
+    routes.sort_by_key(|(_, route)| route.metadata.age());
     let (mut tables, mut statuses) = (Vec::new(), Vec::new());
-    for route in routes {
-        let reference = Reference::of(Kind::HttpRoute, &route.metadata);
+    for (kind, route) in routes {
+        let reference = Reference::of(kind, &route.metadata);
         let attaching = Attaching {
-            kind: "HTTPRoute",
+            kind: kind.name(),
             metadata: &route.metadata,
             parents: &route.spec.parent_refs,
             hosts: &route.spec.hostnames,
         };
         let attachments = attach(&attaching, gateways, cluster);
         let told = refused.get(&reference).map(|why| ("UnsupportedValue", why.clone()));
-        let rules = if attachments.is_empty() { Rules::default() } else { rules(route, backends) };
+        let rules = if attachments.is_empty() { Rules::default() } else { rules(kind, route, backends) };
         let fault = told.or_else(|| rules.fault());
         if fault.is_none() {
             for (port, (protocol, hosts)) in places(&attachments, gateways) {
-                let place = Place { route: &route.metadata, port, protocol, hosts };
+                let place = Place { kind, route: &route.metadata, port, protocol, hosts };
                 rules.write(&place, claims, &mut tables);
             }
         }
@@ -106,9 +109,10 @@ struct Match {
     timeout: Option<String>,
 }
 
-fn rules(route: &HttpRoute, backends: &mut Backends<'_>) -> Rules {
+fn rules(kind: Kind, route: &HttpRoute, backends: &mut Backends<'_>) -> Rules {
     let mut out = Rules::default();
-    let from = Referring { kind: "HTTPRoute", namespace: &route.metadata.namespace, spoken: Spoken::Http1 };
+    let spoken = if kind == Kind::GrpcRoute { Spoken::Http2 } else { Spoken::Http1 };
+    let from = Referring { kind: kind.name(), namespace: &route.metadata.namespace, spoken };
     for rule in &route.spec.rules {
         let action = action(rule, from, backends, &mut out.unresolved);
         let (mut matches, mut unsupported) = (Vec::new(), rule_fault(rule));
@@ -321,7 +325,7 @@ impl Rules {
 
     /// Adds the routes at a port. What another one has claimed is left out: it is older, or comes first.
     fn write(&self, at: &Place<'_>, claims: &mut Claims, tables: &mut Vec<(Reference, Table)>) {
-        let owner = Reference::of(Kind::HttpRoute, at.route);
+        let owner = Reference::of(at.kind, at.route);
         for (number, rule) in self.rules.iter().enumerate() {
             for (place, one) in rule.matches.iter().enumerate() {
                 let claim = |host: &&Option<String>| {
@@ -333,7 +337,8 @@ impl Rules {
                 let sides = [(named != list([]), Some(named), ""), (!any.is_empty(), None, " *")];
                 for (_, hosts, mark) in sides.into_iter().filter(|(is_there, ..)| *is_there) {
                     let Metadata { namespace, name, .. } = at.route;
-                    let name = format!("{namespace}/{name}/{number}/{place} {}{mark}", at.port);
+                    let grpc = if at.kind == Kind::GrpcRoute { "grpc:" } else { "" };
+                    let name = format!("{grpc}{namespace}/{name}/{number}/{place} {}{mark}", at.port);
                     let table = one.table(&name, at, hosts, rule.unsupported.is_some());
                     tables.push((owner.clone(), table));
                 }
@@ -344,6 +349,7 @@ impl Rules {
 
 /// A port at which a route is served.
 struct Place<'a> {
+    kind: Kind,
     route: &'a Metadata,
     port: Port,
     protocol: Protocol,

@@ -15,6 +15,8 @@ pub(crate) type GatewayClass = Object<GatewayClassSpec>;
 pub(crate) type Gateway = Object<GatewaySpec>;
 /// A route of HTTP.
 pub(crate) type HttpRoute = Object<HttpRouteSpec>;
+/// A route of gRPC.
+pub(crate) type GrpcRoute = Object<GrpcRouteSpec>;
 /// A permission to refer to objects of a namespace.
 pub(crate) type ReferenceGrant = Object<ReferenceGrantSpec>;
 /// A service.
@@ -422,6 +424,64 @@ pub(crate) struct BackendRef {
     /// Filters for this backend alone.
     #[serde(default)]
     pub(crate) filters: Vec<Value>,
+}
+
+/// What a route of gRPC wants.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct GrpcRouteSpec {
+    /// The gateways.
+    #[serde(default)]
+    pub(crate) parent_refs: Vec<ParentRef>,
+    /// The hosts; empty: those of the listeners.
+    #[serde(default)]
+    pub(crate) hostnames: Vec<String>,
+    /// The rules.
+    #[serde(default)]
+    pub(crate) rules: Vec<GrpcRule>,
+}
+
+/// A rule of a route of gRPC.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct GrpcRule {
+    /// Its name.
+    pub(crate) name: Option<String>,
+    /// A call matches if one of these does; empty: all do.
+    pub(crate) matches: Vec<GrpcMatch>,
+    /// What is done with calls and answers.
+    pub(crate) filters: Vec<HttpFilter>,
+    /// Who answers.
+    pub(crate) backend_refs: Vec<BackendRef>,
+    /// What is not known here.
+    #[serde(flatten)]
+    pub(crate) other: Map<String, Value>,
+}
+
+/// Conditions on a call, all of which must hold.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct GrpcMatch {
+    /// The method.
+    pub(crate) method: Option<GrpcMethod>,
+    /// Metadata.
+    pub(crate) headers: Vec<NamedMatch>,
+    /// What is not known here.
+    #[serde(flatten)]
+    pub(crate) other: Map<String, Value>,
+}
+
+/// A condition on the method of a call.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct GrpcMethod {
+    /// Exact or RegularExpression.
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    /// The service with its package; by default all.
+    pub(crate) service: Option<String>,
+    /// The method; by default all.
+    pub(crate) method: Option<String>,
 }
 
 /// Time-outs.

@@ -28,6 +28,8 @@ mod attach;
 mod backends;
 /// Filters of rules.
 mod filters;
+/// Routes of gRPC as routes of HTTP.
+mod grpc_route;
 /// Routes of HTTP.
 mod http_route;
 /// All of it together.

@@ -213,7 +213,7 @@ fn of_listener<'c>(
 ) -> Listener<'c> {
     let protocol = protocol(spec);
     let known = match protocol {
-        Ok(Protocol::Http | Protocol::Https) => vec!["HTTPRoute"],
+        Ok(Protocol::Http | Protocol::Https) => vec!["HTTPRoute", "GRPCRoute"],
         Err(_) => Vec::new(),
     };
     let (kinds, unknown_kind) = kinds(spec, &known);

@@ -58,6 +58,8 @@ pub enum Kind {
     Gateway,
     /// Routes of HTTP.
     HttpRoute,
+    /// Routes of gRPC.
+    GrpcRoute,
     /// What may be referred to from other namespaces.
     ReferenceGrant,
     /// Servers with one name.
@@ -72,7 +74,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in an order in which none is read before what it refers to.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Namespace,
         Self::ReferenceGrant,
         Self::Secret,
@@ -81,6 +83,7 @@ impl Kind {
         Self::GatewayClass,
         Self::Gateway,
         Self::HttpRoute,
+        Self::GrpcRoute,
     ];
 
     /// Its group, version and the plural that stands in paths.
@@ -89,6 +92,7 @@ impl Kind {
             Self::GatewayClass => (GATEWAY_GROUP, "v1", "gatewayclasses"),
             Self::Gateway => (GATEWAY_GROUP, "v1", "gateways"),
             Self::HttpRoute => (GATEWAY_GROUP, "v1", "httproutes"),
+            Self::GrpcRoute => (GATEWAY_GROUP, "v1", "grpcroutes"),
             Self::ReferenceGrant => (GATEWAY_GROUP, "v1beta1", "referencegrants"),
             Self::Service => ("", "v1", "services"),
             Self::EndpointSlice => ("discovery.k8s.io", "v1", "endpointslices"),
@@ -103,6 +107,7 @@ impl Kind {
             Self::GatewayClass => "GatewayClass",
             Self::Gateway => "Gateway",
             Self::HttpRoute => "HTTPRoute",
+            Self::GrpcRoute => "GRPCRoute",
             Self::ReferenceGrant => "ReferenceGrant",
             Self::Service => "Service",
             Self::EndpointSlice => "EndpointSlice",

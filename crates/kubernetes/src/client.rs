@@ -392,7 +392,7 @@ mod tests {
             assert!(read.contains(&plural), "{plural}");
             assert!(group.is_empty() || manifests.contains(&format!("- apiGroups: [{group}]")), "{group}");
         }
-        let statuses = ["gatewayclasses/status", "gateways/status", "httproutes/status"];
+        let statuses = ["gatewayclasses/status", "gateways/status", "httproutes/status", "grpcroutes/status"];
         assert_eq!((read.len(), patched), (Kind::ALL.len(), statuses.to_vec()));
     }
 

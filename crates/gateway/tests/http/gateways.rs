@@ -35,7 +35,10 @@ fn a_gateway_that_is_served_says_so_and_where() {
     let translation = translated(&cluster());
     assert_eq!(conditions(&translation, Kind::GatewayClass, "vanward"), "Accepted=Accepted");
     let told = conditions(&translation, Kind::Gateway, "edge");
-    assert_eq!(told, format!("Accepted=Accepted Programmed=Programmed | http 0 [\"HTTPRoute\"]: {WELL}"));
+    assert_eq!(
+        told,
+        format!("Accepted=Accepted Programmed=Programmed | http 0 [\"HTTPRoute\", \"GRPCRoute\"]: {WELL}")
+    );
     let status =
         translation.statuses.iter().find(|status| status.object.kind == Kind::Gateway).expect("a status");
     assert!(

@@ -8,6 +8,8 @@ mod matches;
 mod attaching;
 /// Who answers.
 mod backends;
+/// Routes of gRPC.
+mod grpc;
 /// What filters do.
 mod filters;
 /// Conditions of gateways and listeners.
