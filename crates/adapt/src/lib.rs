@@ -27,6 +27,8 @@ mod caddy;
 mod varnish;
 /// Squid.
 mod squid;
+/// Pound and zproxy.
+mod pound;
 
 /// What tests of all peers look at.
 #[cfg(test)]
@@ -35,6 +37,7 @@ mod told;
 pub use caddy::adapt as caddy;
 pub use haproxy::adapt as haproxy;
 pub use nginx::adapt as nginx;
+pub use pound::{pound, zproxy};
 pub use remark::{Adapted, Kind, Remark};
 pub use squid::adapt as squid;
 pub use varnish::adapt as varnish;

@@ -11,6 +11,8 @@ pub(crate) fn filled(text: &str) -> String {
         .replace("@IP@", "127.0.0.1")
         .replace("@PORT@", "80")
         .replace("@TLS@", "127.0.0.1:443")
+        .replace("@ORIGIN_IP@", "127.0.0.1")
+        .replace("@ORIGIN_PORT@", "9001")
         .replace("@ORIGIN@", "127.0.0.1:9001")
         .replace("@ORIGIN2@", "127.0.0.1:9002")
         .replace("@DIR@", "/srv/vanward")

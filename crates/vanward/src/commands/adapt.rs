@@ -66,6 +66,8 @@ enum Peer {
     Caddy,
     Varnish,
     Squid,
+    Pound,
+    Zproxy,
 }
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
@@ -80,6 +82,8 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Peer::Caddy => adapt::caddy,
         Peer::Varnish => adapt::varnish,
         Peer::Squid => adapt::squid,
+        Peer::Pound => adapt::pound,
+        Peer::Zproxy => adapt::zproxy,
     };
     let adapted = match adapt(&text, &name, &mut |pattern| included(&folder, pattern)) {
         Ok(adapted) => adapted,

@@ -48,6 +48,12 @@ fn squid_and_vanward_with_its_adapted_file_answer_alike() {
     alike(Peer::Squid);
 }
 
+#[test]
+#[ignore = "Debian has no Pound any more: for those who have built one"]
+fn pound_and_vanward_with_its_adapted_file_answer_alike() {
+    alike(Peer::Pound);
+}
+
 /// Runs a peer and Vanward beside each other with each sample.
 fn alike(peer: Peer) {
     let Some(program) = installed(peer.program()) else { return };
@@ -79,6 +85,8 @@ fn beside(peer: Peer, program: &Path, sample: &str, origin: SocketAddr) -> Vec<S
         text.replace("@LISTEN@", &listen.to_string())
             .replace("@IP@", &place(listen).ip().to_string())
             .replace("@PORT@", &place(listen).port().to_string())
+            .replace("@ORIGIN_IP@", &origin.ip().to_string())
+            .replace("@ORIGIN_PORT@", &origin.port().to_string())
             .replace("@ORIGIN@", &origin.to_string())
             .replace("@ORIGIN2@", &origin.to_string())
             .replace("@DIR@", &folder.path().display().to_string())

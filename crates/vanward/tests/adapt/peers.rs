@@ -16,6 +16,7 @@ pub(crate) enum Peer {
     Caddy,
     Varnish,
     Squid,
+    Pound,
 }
 
 impl Peer {
@@ -27,6 +28,7 @@ impl Peer {
             Self::Caddy => "caddy",
             Self::Varnish => "varnish",
             Self::Squid => "squid",
+            Self::Pound => "pound",
         }
     }
 
@@ -67,6 +69,7 @@ impl Peer {
             ],
             Self::Varnish => &["01-site.vcl", "02-directors.vcl", "03-rules.vcl", "04-default.vcl"],
             Self::Squid => &["01-accelerator.conf", "02-sites.conf", "03-several-servers.conf"],
+            Self::Pound => &["01-sites.cfg", "03-hosts-paths.cfg", "04-fields.cfg"],
         }
     }
 
@@ -77,6 +80,7 @@ impl Peer {
             Self::Haproxy => got.body.contains("<html><body><h1>") || got.body.is_empty(),
             Self::Caddy => got.body.is_empty(),
             Self::Squid => got.body.contains("squid") || got.body.is_empty(),
+            Self::Pound => got.body.contains("<h1>") || got.body.is_empty(),
             Self::Varnish => got.body.contains("Varnish cache server") || got.body.is_empty(),
         }
     }
@@ -117,6 +121,16 @@ impl Peer {
                 let name = format!("adapt{name}");
                 command.arg("-N").arg("-f").arg(&file).arg("-n").arg(&name);
                 memory = Some(format!("{name}-"));
+            }
+            Self::Pound => {
+                // Who it runs as, and where it tells what, is the business of the test.
+                let of_the_service = ["user ", "group ", "daemon", "control", "loglevel"];
+                let lines = text.lines().filter(|line| {
+                    let line = line.trim_start().to_ascii_lowercase();
+                    !of_the_service.iter().any(|word| line.starts_with(word))
+                });
+                write(&file, &format!("Daemon 0\n{}\n", lines.collect::<Vec<_>>().join("\n")));
+                command.arg("-f").arg(&file).arg("-p").arg(folder.join("pound.pid"));
             }
             Self::Varnish => {
                 write(&file, text);

@@ -33,6 +33,7 @@ impl Pair<'_> {
             Peer::Caddy => CADDY,
             Peer::Varnish => VARNISH,
             Peer::Squid => SQUID,
+            Peer::Pound => POUND,
         });
         all.into_iter().find(|(_, explains)| explains(self)).map(|(reason, _)| *reason)
     }
@@ -142,3 +143,5 @@ const VARNISH: &[Reason] = &[
 
 const SQUID: &[Reason] =
     &[("upgrades are passed on", |pair| pair.ask.fields.contains("Upgrade:") && pair.mine.status == 101)];
+
+const POUND: &[Reason] = &[];

@@ -1,0 +1,187 @@
+//! Whole configurations: what is written, what is said, and that nothing is lost.
+
+use super::*;
+use crate::Kind;
+use crate::told::{filled, lost, nothing, options, routes, whole};
+
+/// Configurations in the manner of manuals and tutorials.
+const SAMPLES: [&str; 5] = [
+    include_str!("../../samples/pound/01-sites.cfg"),
+    include_str!("../../samples/pound/02-tls.cfg"),
+    include_str!("../../samples/pound/03-hosts-paths.cfg"),
+    include_str!("../../samples/pound/04-fields.cfg"),
+    include_str!("../../samples/zproxy/01-farm.cfg"),
+];
+
+#[track_caller]
+fn checked(text: &str) -> Adapted {
+    let adapted = pound(text, "p.cfg", &mut nothing).unwrap_or_else(|mistake| panic!("{mistake}"));
+    let (_, source) = syntax::read(text, "p.cfg", &mut nothing).expect("it was read");
+    whole(&source, &adapted);
+    adapted
+}
+
+#[test]
+fn samples_are_valid_and_whole() {
+    for text in SAMPLES {
+        checked(&filled(text));
+    }
+}
+
+/// A listener with services, each of which has a server.
+fn with(services: &[&str]) -> String {
+    let services: Vec<String> = services
+        .iter()
+        .enumerate()
+        .map(|(index, inner)| {
+            let server = "BackEnd\nAddress 10.0.0.1\nPort 80\nEnd";
+            let server = if inner.contains("Redirect") || inner.contains("BackEnd") { "" } else { server };
+            format!("Service \"s{index}\"\n{inner}\n{server}\nEnd")
+        })
+        .collect();
+    format!("ListenHTTP\nAddress 0.0.0.0\nPort 80\n{}\nEnd\n", services.join("\n"))
+}
+
+#[test]
+fn services_become_routes() {
+    let none = "respond = { status = 503 }";
+    let cases: [(&[&str], &[&str]); 9] = [
+        (&[""], &["upstream = \"s0\""]),
+        (&["URL \"^/a/\"", ""], &["path = \"~ /a/.*\"; upstream = \"s0\"", "upstream = \"s1\""]),
+        (&["Host \"a.example\""], &["host = \"a.example\"; upstream = \"s0\"", none]),
+        (&["HeadRequire \"Host: a\\.example$\""], &["host = \"a.example\"; upstream = \"s0\"", none]),
+        (
+            &["HeadRequire \"Host:.*a\\.example.*\""],
+            &["host = \"~ (?:.*a\\\\.example.*).*\"; upstream = \"s0\"", none],
+        ),
+        (
+            &["HeadDeny \"X-A:.*\""],
+            &["headers = { X-A = true }; respond = { status = 503 }", "upstream = \"s0\""],
+        ),
+        (
+            &["Redirect \"https://b.example\""],
+            &["redirect = { to = \"https://b.example$path_and_query\", status = 302 }"],
+        ),
+        (
+            &["Path -exact \"/a\"\nRedirect 301 \"https://b.example/c\"", ""],
+            &[
+                "path = \"= /a\"; redirect = { to = \"https://b.example/c\", status = 301 }",
+                "upstream = \"s1\"",
+            ],
+        ),
+        (&["Disabled 1", ""], &["upstream = \"s1\""]),
+    ];
+    for (services, expected) in cases {
+        let adapted = checked(&with(services));
+        assert_eq!(routes(&adapted), expected, "{services:?}\n{}\n{:#?}", with(services), adapted.remarks);
+    }
+}
+
+#[test]
+fn statements_become_options() {
+    let cases = [
+        (
+            "BackEnd\nAddress 10.0.0.1\nPort 81\nPriority 3\nEnd",
+            "servers = [{ url = \"http://10.0.0.1:81\", weight = 3 }]",
+        ),
+        (
+            "BackEnd\nAddress 10.0.0.1\nEnd\nEmergency\nAddress /run/x.sock\nEnd",
+            "servers = [\"http://10.0.0.1:80\", { url = \"http+unix:/run/x.sock\", priority = 1 }]",
+        ),
+        ("Session\nType IP\nTTL 60\nEnd", "sticky = { by = \"client\", ttl = \"1m\" }"),
+        ("Session\nType HEADER\nID \"X-S\"\nEnd", "sticky = { by = \"header:X-S\" }"),
+    ];
+    for (inner, option) in cases {
+        let written = options(&checked(&with(&[inner])));
+        assert!(written.iter().any(|line| line == option), "{inner}: {written:#?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_taken_over_is_said() {
+    let cases = [
+        ("Rewrite\nSetPath \"/x\"\nEnd", "Rewrite"),
+        ("ACL \"known\"", "Service"),
+        ("Session\nType PARM\nEnd", "Session"),
+        ("Redirect 301 \"https://%h/\"", "Redirect"),
+        ("Whatever 1", "Whatever"),
+    ];
+    for (inner, name) in cases {
+        let adapted = checked(&with(&[inner]));
+        let said = adapted
+            .remarks
+            .iter()
+            .any(|remark| remark.kind == Kind::Refused && remark.directive.starts_with(name));
+        assert!(said, "{inner}: {:#?}", adapted.remarks);
+    }
+}
+
+#[test]
+fn texts_that_are_no_configuration_are_refused() {
+    for (text, expected) in [
+        ("ListenHTTP\n", "a block has no end"),
+        ("End\n", "End without a block"),
+        ("User \"x\n", "a quote does not end"),
+    ] {
+        assert!(
+            pound(text, "p.cfg", &mut nothing).expect_err("it is wrong").message.contains(expected),
+            "{text}"
+        );
+    }
+    let circle = &mut |_: &str| Ok(vec![("m".to_owned(), "Include \"m\"".to_owned())]);
+    assert!(pound("Include \"m\"", "p.cfg", circle).expect_err("a circle").message.contains("16 deep"));
+}
+
+/// Lines that make configurations which mean something.
+fn word() -> impl proptest::strategy::Strategy<Value = String> {
+    use proptest::prelude::*;
+    let words = [
+        "ListenHTTP\nAddress 10.0.0.1\nPort 80",
+        "ListenHTTPS\nAddress ::1\nPort 443\nCert \"/a.pem\"",
+        "Service \"a\"",
+        "Service",
+        "BackEnd\nAddress 10.0.0.2\nPort 80\nEnd",
+        "Emergency\nAddress x\nPort 0\nEnd",
+        "End",
+        "URL \"^/a|b$\"",
+        "URL \"(\"",
+        "Path -beg \"/x\"",
+        "Host -re \"a.*\"",
+        "HeadRequire \"Host: .*x.*\"",
+        "HeadDeny \"X\"",
+        "Not Host \"a.b\"",
+        "Match OR\nHost \"a.b\"\nURL \"/c\"\nEnd",
+        "Redirect 301 \"http://a.b/c\"",
+        "RedirectAppend \"http://a.b/c\"",
+        "Session\nType COOKIE\nID \"a\"\nEnd",
+        "AddHeader \"A: b\"",
+        "HeadRemove \"A.*\"",
+        "TimeOut 5",
+        "IgnoreCase 1",
+        "Include \"x\"",
+        "Err503 \"/f\"",
+        "# y",
+        "\"",
+    ];
+    prop_oneof![12 => proptest::sample::select(words.to_vec()).prop_map(str::to_owned), 1 => any::<String>()]
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_read_or_refused_and_nothing_is_lost(lines in proptest::collection::vec(word(), 0..40)) {
+        // Blocks that are open at the end are closed there, so that most texts are read.
+        let open = lines.iter().map(|line| {
+            let opens = ["ListenHTTP", "Service"].iter().any(|name| line.starts_with(name));
+            i32::from(opens) - i32::from(line == "End")
+        });
+        let ends = "End\n".repeat(usize::try_from(open.sum::<i32>()).unwrap_or_default());
+        let text = lines.join("\n") + "\n" + &ends;
+        if let Ok(adapted) = pound(&text, "p.cfg", &mut nothing) {
+            let (_, source) = syntax::read(&text, "p.cfg", &mut nothing).expect("it was read");
+            proptest::prop_assert_eq!(lost(&source, &adapted), Vec::<String>::new());
+            let parsed = config::examine(&adapted.toml, "v.toml");
+            let syntax = parsed.mistakes.iter().find(|mistake| mistake.message.contains("TOML") || mistake.message.contains("closing"));
+            proptest::prop_assert!(syntax.is_none(), "{:?}\n{}", syntax, adapted.toml);
+        }
+    }
+}
