@@ -119,7 +119,7 @@ pub(crate) fn run(
     url: &str,
     (flags, fleet): (&KubernetesFlags, &FleetFlags),
     operation: &Operation,
-    inheritance: Option<::control::Inheritance>,
+    inheritance: ::control::Inheritance,
 ) -> ExitCode {
     if fleet.are_of_etcd() {
         return super::fail(
