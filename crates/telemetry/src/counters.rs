@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The maximum number of causes of failure. The proxy assigns the indices and the words.
-pub const CAUSES_MAX: usize = 96;
+pub const CAUSES_MAX: usize = 112;
 
 /// Declares the counters: the fields that a worker counts in and the same fields of a snapshot.
 macro_rules! counters {
