@@ -5,6 +5,10 @@ use crate::draft::{Origin, Table, Value};
 use crate::rules;
 use crate::source::Directive;
 
+/// Of which methods requests may be: Pound passes on GET, HEAD and POST unless `xHTTP` says otherwise.
+const METHODS: &str = "all methods are passed on but CONNECT and TRACE";
+const METHODS_INSTEAD: &str = "`methods` of [[route]] permits some";
+
 impl Adapter<'_> {
     pub(super) fn listeners(&mut self, all: &[Directive]) {
         let global: Vec<&Directive> = all.iter().filter(|directive| directive.name == "service").collect();
@@ -48,6 +52,9 @@ impl Adapter<'_> {
         table.set("address", address.as_str(), at);
         for inner in listener.inner() {
             self.listener_option(&mut table, inner);
+        }
+        if !listener.inner().iter().any(|inner| inner.name == "xhttp") {
+            self.sheet.differs(listener.number, METHODS, METHODS_INSTEAD);
         }
         if has_tls && table.get("tls").is_none() {
             let instead = "name one in `certificates` of [listen.tls]";
@@ -95,8 +102,7 @@ impl Adapter<'_> {
                 );
             }
             "xhttp" => {
-                let why = "all methods are passed on but CONNECT and TRACE";
-                self.sheet.differs(inner.number, why, "`methods` of [[route]] permits some");
+                self.sheet.differs(inner.number, METHODS, METHODS_INSTEAD);
             }
             "err404" | "err413" | "err414" | "err500" | "err501" | "err503" => {
                 let status = inner.name.trim_start_matches("err");

@@ -144,4 +144,14 @@ const VARNISH: &[Reason] = &[
 const SQUID: &[Reason] =
     &[("upgrades are passed on", |pair| pair.ask.fields.contains("Upgrade:") && pair.mine.status == 101)];
 
-const POUND: &[Reason] = &[];
+const POUND: &[Reason] = &[
+    ("an answer of Pound's own says that it is not to be stored", |pair| {
+        pair.peer.is_own(&pair.theirs)
+            && pair.theirs.status == pair.mine.status
+            && [403, 503].contains(&pair.mine.status)
+    }),
+    ("Pound passes on a few methods, as xHTTP says", |pair| {
+        pair.theirs.status == 405 && !["GET", "HEAD", "POST"].contains(&pair.ask.method.as_ref())
+    }),
+    ("Pound takes shorter lines", |pair| pair.theirs.status == 413 && pair.ask.fields.len() > 4000),
+];
