@@ -92,6 +92,11 @@ impl Asked {
         Self { present: self.present | Present::Authorization as u16, ..self }
     }
 
+    /// Whether the request has Authorization, or counts as such.
+    pub fn has_authorization(&self) -> bool {
+        self.has(Present::Authorization)
+    }
+
     #[inline]
     pub(crate) fn has(&self, field: Present) -> bool {
         self.present & field as u16 != 0

@@ -59,6 +59,8 @@ mod named;
 mod outcome;
 /// Estimates hit rates for other memory sizes.
 mod survey;
+/// What instances tell each other of requests.
+mod peer;
 
 pub use asked::Asked;
 pub use coded::{FormJoined, FormKey, FormReader, FormWriter, Forms};
@@ -73,6 +75,7 @@ pub use labels::{also_labelled, labels, names_tags, tags};
 pub use named::{Address, Named, NotNamed, Ordered, purge_uri};
 pub use outcome::{Ending, Outcome};
 pub use pattern::Pattern;
+pub use peer::{PEER_FIELD, PeerRequest};
 pub use policy::{Heuristic, Ignore, KeyOptions, Parameter, Policy, Query, StatusTtl};
 pub use purge::{Force, Label, Rules, RulesFull, Scope};
 pub use ranges::{

@@ -472,6 +472,16 @@ impl Store {
         self.survey.touch(object.key(), object.weight_bytes());
     }
 
+    /// Whether the last response for a key could not be stored, as far as that is remembered.
+    pub fn is_refused(&self, key: Key, now_seconds: u64) -> bool {
+        self.shard(key).marks.of(key, now_seconds).is_some()
+    }
+
+    /// Remembers until then that a response for a key could not be stored.
+    pub fn set_refused(&self, key: Key, until_seconds: u64) {
+        self.mark(key, Mark::Unstorable, until_seconds);
+    }
+
     /// Turns off request collapsing for a key until `until_seconds`.
     pub(crate) fn mark(&self, key: Key, mark: Mark, until_seconds: u64) {
         self.shard(key).marks.set(key, mark, until_seconds);

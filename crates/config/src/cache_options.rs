@@ -11,6 +11,7 @@ use crate::kind::{At, List, Located, Maybe, Name, Switch, Text, Word};
 use crate::matching::{FieldName, is_token};
 use crate::options::{NETWORK_KIND, UP_TO_A_YEAR};
 use crate::pairs::{OneOrMany, Pair, Pairs, pair};
+use crate::peer_options::{PEERS, PeersWritten};
 use crate::range::{Count, Unit, Wait};
 use crate::reader::Reader;
 use crate::settings::{CacheDisk, CacheStore};
@@ -25,6 +26,7 @@ pub(crate) struct CacheWritten {
     pub(crate) object: u64,
     pub(crate) disk: Option<Element<DiskWritten>>,
     pub(crate) purge_from: Vec<IpNet>,
+    pub(crate) peers: Option<Element<PeersWritten>>,
 }
 
 /// The parsed option `disk` of `[cache]`.
@@ -36,7 +38,13 @@ pub(crate) struct DiskWritten {
 
 impl Default for CacheWritten {
     fn default() -> Self {
-        Self { memory: None, object: CacheStore::OBJECT_BYTES_MAX, disk: None, purge_from: Vec::new() }
+        Self {
+            memory: None,
+            object: CacheStore::OBJECT_BYTES_MAX,
+            disk: None,
+            purge_from: Vec::new(),
+            peers: None,
+        }
     }
 }
 
@@ -72,6 +80,13 @@ pub(crate) static CACHE: Table<CacheWritten> = Table {
              https, in which `*` matches any text, or the tags in `Surrogate-Key` or \
              `Cache-Tag`. With `Fastly-Soft-Purge: 1` responses become stale instead. Other \
              clients get 403. Default: PURGE is forwarded like any method.",
+        ),
+        &key(
+            "peers",
+            Maybe(PEERS),
+            |cache: &mut CacheWritten| &mut cache.peers,
+            "Other instances that share what they store: each owns a part of all keys, and is asked for those \
+             before the upstream is. See [several instances](fleet.md#one-cache).",
         ),
     ],
 };
@@ -122,6 +137,7 @@ impl From<&CacheStore> for CacheWritten {
                 element(DiskWritten { path: Some(path.clone()), size: Some(*size_bytes) })
             }),
             purge_from: store.purge_from.clone(),
+            peers: store.peers.as_ref().map(|peers| element(PeersWritten::from(peers))),
         }
     }
 }
@@ -135,11 +151,16 @@ impl CacheWritten {
             }
             None => None,
         };
+        let peers = match &self.peers {
+            Some(peers) => Some(peers.value.meaning()?),
+            None => None,
+        };
         Some(CacheStore {
             memory_bytes: self.memory?,
             object_bytes_max: self.object,
             disk,
             purge_from: self.purge_from.clone(),
+            peers,
         })
     }
 }

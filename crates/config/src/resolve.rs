@@ -15,6 +15,7 @@ use crate::kind::{Located, located};
 use crate::log_options::{self, Log};
 use crate::options::{FILE, File, Listen, ShedWritten, WakeupCoalescing};
 use crate::passthrough_options;
+use crate::peer_options;
 use crate::profile::{check_profiles, with_profiles};
 use crate::reader::{Reader, Span};
 use crate::redis_options::{self, RedisWritten};
@@ -24,7 +25,9 @@ use crate::route_defaults::{self, DefaultsWritten, Inherited};
 use crate::route_options::{pages, written_pages};
 use crate::route_resolve::{Names, route};
 use crate::route_written;
-use crate::settings::{Faults, ListenAddress, Listener, Passthrough, Route, Scheme, Settings, Shedding};
+use crate::settings::{
+    Faults, ListenAddress, Listener, Passthrough, Route, Scheme, Settings, Shedding, Upstream,
+};
 use crate::table::element;
 use crate::tls_resolve::{check_tls, listener};
 use crate::tracing_options::TracingWritten;
@@ -55,6 +58,7 @@ pub(crate) fn resolve(mut file: File, reader: &mut Reader<'_>) -> Option<Setting
         tracing.value.check(reader);
     }
     redis_options::check(&file, reader);
+    peer_options::check(&file, reader);
     let faults = faults(&file, &names, &routes, reader);
     check_header_sets(&file, reader);
     warn_of_unused(&file, &routes, &onward, reader);
@@ -69,7 +73,11 @@ fn check_listeners(file: &File, reader: &mut Reader<'_>) {
     let own = own.into_iter().filter_map(|(option, address)| Some((option, address.as_ref()?)));
     let own = own.map(|(option, Located { value, at })| (ListenAddress::Tcp(*value), option, at));
     let listeners = file.listen.iter().filter_map(|listen| listen.value.address.as_ref());
-    let all = own.chain(listeners.map(|Located { value, at }| (value.clone(), "address", at)));
+    let peers = file.cache.as_ref().and_then(|cache| cache.value.peers.as_ref());
+    let peers = peers.and_then(|peers| peers.value.listen.as_ref());
+    let peers = peers.map(|Located { value, at }| (ListenAddress::Tcp(*value), "listen", at));
+    let all = own.chain(peers);
+    let all = all.chain(listeners.map(|Located { value, at }| (value.clone(), "address", at)));
     // Port 0 is another port each time.
     for (address, option, at) in all.filter(|(address, ..)| address.port() != Some(0)) {
         let first = *addresses.entry(address.clone()).or_insert(at);
@@ -290,6 +298,16 @@ fn meaning(
     let routes: Vec<Route> = routes.into_iter().collect::<Option<_>>()?;
     let acme = acme_resolve::meaning(file.acme)?;
     acme_resolve::complete(&mut listeners, &routes, &acme);
+    let mut upstreams: Vec<Upstream> = upstreams.collect::<Option<_>>()?;
+    let cache = match &file.cache {
+        Some(cache) => Some(cache.value.meaning()?),
+        None => None,
+    };
+    if let Some(peers) = cache.as_ref().and_then(|cache| cache.peers.as_ref()) {
+        // Behind the others, whose places have names in the file.
+        listeners.push(peers.listener());
+        upstreams.push(peers.upstream());
+    }
     Some(Settings {
         workers: file.workers.and_then(NonZeroUsize::new),
         wakeup_coalescing: file.wakeup_coalescing.0,
@@ -299,7 +317,7 @@ fn meaning(
         listeners,
         routes,
         acme,
-        upstreams: upstreams.collect::<Option<_>>()?,
+        upstreams,
         profiles: file.profiles.into_iter().map(|(_, name, written)| written.named(name)).collect(),
         trusted_proxies: file.trusted_proxies,
         error_pages: pages(file.error_pages),
@@ -310,7 +328,7 @@ fn meaning(
             concurrency: file.shed.concurrency.map(|concurrency| concurrency.value),
             memory: file.shed.memory,
         },
-        cache: file.cache.and_then(|cache| cache.value.meaning()),
+        cache,
         request_buffers: file.request_buffering.meaning(),
         request_ids: file.request_id.meaning(),
         access_logs: file.log.into_iter().filter_map(|log| log.value.meaning()).collect(),
@@ -348,12 +366,15 @@ impl From<&Settings> for File {
             dashboard_hosts: None,
             error_pages: written_pages(&config.error_pages),
             trusted_proxies: config.trusted_proxies.clone(),
-            listen: config.listeners.iter().map(listen).collect(),
+            listen: config.listeners.iter().filter(|listener| !listener.is_for_peers).map(listen).collect(),
             route_defaults: DefaultsWritten::default(),
             routes: config.routes.iter().map(|route| element(route_written::route(route, config))).collect(),
             upstreams: config
                 .upstreams
                 .iter()
+                .enumerate()
+                .filter(|(index, _)| Some(*index) != config.peers())
+                .map(|(_, upstream)| upstream)
                 .map(|each| (0..0, each.name.clone(), UpstreamWritten::from(each)))
                 .collect(),
             // Listeners have what theirs says already.

@@ -36,7 +36,7 @@ pub use acme::{
     KeyType, TsigAlgorithm, TsigKey,
 };
 pub use buffering::{RequestBuffering, RequestBuffers};
-pub use cache::{CacheDisk, CacheStore};
+pub use cache::{CacheDisk, CachePeers, CacheStore};
 pub use faults::{FaultRule, Faults, First};
 pub use files::Files;
 pub use forward_auth::{AuthCache, ForwardAuth};
@@ -208,6 +208,12 @@ impl Settings {
             redis: None,
             messages: Messages::default(),
         }
+    }
+
+    /// The index of the upstream that is the other instances, if the cache has such.
+    pub fn peers(&self) -> Option<usize> {
+        self.cache.as_ref()?.peers.as_ref()?;
+        self.upstreams.iter().position(|upstream| upstream.name == CachePeers::NAME)
     }
 
     /// The rules of all routes, each with the index of its route.

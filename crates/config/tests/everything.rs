@@ -261,6 +261,16 @@ purge_from = ["10.0.0.0/8"]
 object = "1MiB"
 disk = { path = "/var/cache/vanward", size = "10GiB" }
 
+[cache.peers]
+listen = "10.0.0.1:7443"
+address = "edge-1.test:7443"
+members = ["edge-1.test:7443", "[2001:db8::2]:7443"]
+ca = "edge-ca.pem"
+cert = "edge.pem"
+key = "edge.key"
+name = "edge.test"
+timeout = "500ms"
+
 [redis]
 url = "rediss://redis.test:6380/2"
 user = "edge"
@@ -335,6 +345,15 @@ fn every_option_is_taken() {
     let config = read(&full(directory.path()));
     assert_eq!(config.admin.as_deref(), Some(Path::new("/run/vanward/admin.sock")));
     assert_eq!(config.metrics, Some("127.0.0.1:9090".parse().unwrap()));
+    let peers = config.cache.as_ref().unwrap().peers.as_ref().unwrap();
+    assert_eq!(
+        (peers.listen.to_string().as_str(), peers.members.as_ref().map(Vec::len)),
+        ("10.0.0.1:7443", Some(2))
+    );
+    assert_eq!((peers.name.as_deref(), peers.timeout), (Some("edge.test"), Duration::from_millis(500)));
+    let listener = config.listeners.last().unwrap();
+    assert!(listener.is_for_peers && listener.tls.is_some(), "{listener:?}");
+    assert_eq!(config.peers(), Some(config.upstreams.len() - 1));
     let redis = config.redis.as_ref().unwrap();
     assert_eq!(redis.url.to_string(), "rediss://redis.test:6380/2");
     assert_eq!(
@@ -357,7 +376,7 @@ fn every_option_is_taken() {
     assert_eq!(page(404), Some(("text/html; charset=utf-8", 21)));
     assert_eq!(page(500), Some(("application/json", 2)));
     assert_eq!(page(400), page(404));
-    let [web, unix, quic, tcp] = &config.listeners[..] else { panic!("{:?}", config.listeners) };
+    let [web, unix, quic, tcp, _] = &config.listeners[..] else { panic!("{:?}", config.listeners) };
     assert_eq!((web.name.as_str(), web.proxy_protocol.len()), ("web", 1));
     assert_eq!(unix.address, ListenAddress::Unix("/run/vanward/web.sock".into()));
     assert_eq!(unix.bandwidths.down, [config::bandwidth("1MB/s per client").unwrap()]);
@@ -472,7 +491,7 @@ fn check_routes(routes: &[Route]) {
 }
 
 fn check_upstreams(config: &Config) {
-    let [app, canary, database] = &config.upstreams[..] else { panic!("{:?}", config.upstreams) };
+    let [app, canary, database, _] = &config.upstreams[..] else { panic!("{:?}", config.upstreams) };
     let server = &app.servers[0];
     assert_eq!((server.label().as_str(), server.weight, server.priority), ("a", 3, 1));
     assert_eq!(server.max_requests.map(std::num::NonZeroU32::get), Some(100));

@@ -764,3 +764,50 @@ fn an_option_is_taken_under_its_former_name_with_a_notice() {
     let told: Vec<_> = reading.mistakes.iter().map(Mistake::to_string).collect();
     assert_eq!(told, ["f:1:1: gather is the former name of wakeup_coalescing: write it once"]);
 }
+
+#[test]
+fn instances_that_share_a_cache() {
+    let peers = |lines: &str| with(&format!("[cache]\nmemory = \"1MiB\"\n[cache.peers]\n{lines}"));
+    let files = "ca = \"a\"\ncert = \"b\"\nkey = \"c\"";
+    let expected = "expected a host with a port such as 10.0.0.1:7443 or edge-1.example.com:7443";
+    let file = "expected the path of a file such as /etc/vanward/site.pem";
+    for (text, mistakes) in [
+        (
+            peers("listen = \"10.0.0.1:7443\""),
+            vec![
+                format!("6:1: peers has no address; {expected}"),
+                format!("6:1: peers has no ca; {file}"),
+                format!("6:1: peers has no cert; {file}"),
+                format!("6:1: peers has no key; {file}"),
+            ],
+        ),
+        (
+            peers(&format!(
+                "listen = \"10.0.0.1:7443\"\naddress = \"10.0.0.1:7443\"\nmembers = [\"10.0.0.2:7443\", \"10.0.0.3\"]\n{files}"
+            )),
+            vec![format!("9:30: members: \"10.0.0.3\" has no port; {expected}")],
+        ),
+        (
+            peers(&format!(
+                "listen = \"127.0.0.1:8080\"\naddress = \"10.0.0.1:7443\"\nmembers = [\"10.0.0.2:7443\", \"10.0.0.2:7443\"]\n{files}"
+            )),
+            vec![
+                "1:23: address: 127.0.0.1:8080 is there twice; expected an address other than that of line 7".to_owned(),
+                "8:11: address: 10.0.0.1:7443 is not among the members; expected one of members".to_owned(),
+                "9:30: members: 10.0.0.2:7443 is there twice; expected each instance once".to_owned(),
+            ],
+        ),
+        (
+            peers(&format!("listen = \"10.0.0.1:7443\"\naddress = \"10.0.0.1:7443\"\n{files}"))
+                .replace("upstream.app", "upstream.cache-peers")
+                .replace("\"app\"", "\"cache-peers\""),
+            vec![
+                "3:10: \"cache-peers\" is what the instances of [cache.peers] are called; expected another name".to_owned(),
+            ],
+        ),
+    ] {
+        let mut found = said(&text);
+        found.sort();
+        assert_eq!(found, mistakes, "{text}");
+    }
+}

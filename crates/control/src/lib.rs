@@ -206,6 +206,22 @@ impl Handle {
         control.reload(asked).map(drop).map_err(|error| error.to_string())
     }
 
+    /// Where other instances reach this one (HOST:PORT), if they share what they store and learn of each other through
+    /// etcd.
+    pub fn peer_address(&self) -> Option<String> {
+        let address = self.0.upgrade()?.peer_address()?;
+        Some(format!("{}:{}", address.host, address.port))
+    }
+
+    /// Takes these for the instances that share what they store. Blocks until all workers know them.
+    ///
+    /// # Errors
+    /// Why nothing was changed.
+    pub fn take_peers(&self, addresses: &[String]) -> Result<(), String> {
+        let control = self.0.upgrade().ok_or("the proxy has ended")?;
+        control.take_peers(addresses).map_err(|error| error.to_string())
+    }
+
     /// The sums of all workers' counters.
     pub fn counters(&self) -> Snapshot {
         self.0.upgrade().map(|control| Snapshot::sum(&control.readers)).unwrap_or_default()

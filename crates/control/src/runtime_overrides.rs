@@ -28,6 +28,8 @@ pub(crate) struct RuntimeOverrides {
     servers: BTreeMap<(String, String), ServerChange>,
     pub(crate) shaping: ShapingOverrides,
     pub(crate) maintenance: MaintenanceOverrides,
+    /// The instances that share what they store, as etcd tells; empty if it does not.
+    pub(crate) peers: Vec<Server>,
 }
 
 /// The changes of one server.
@@ -203,8 +205,17 @@ impl RuntimeOverrides {
         file.edit(|settings| {
             self.shaping.over(settings);
             self.maintenance.over(settings);
+            self.peers_over(settings);
             self.servers_over(settings);
         })
+    }
+
+    fn peers_over(&self, settings: &mut Settings) {
+        let is_told = |peers: &config::CachePeers| peers.members.is_none() && !self.peers.is_empty();
+        let peers = settings.cache.as_ref().and_then(|cache| cache.peers.as_ref());
+        if let Some(place) = settings.peers().filter(|_| peers.is_some_and(is_told)) {
+            settings.upstreams[place].servers.clone_from(&self.peers);
+        }
     }
 
     fn servers_over(&self, config: &mut Settings) {

@@ -54,6 +54,10 @@ pub trait Proxy: Send + Sync + 'static {
     fn reload(&self) -> Result<(), String>;
     /// Requests since the start, and those of them that got a 5xx.
     fn requests(&self) -> (u64, u64);
+    /// Where other instances reach this one, if they share what they store and learn of each other here.
+    fn peer_address(&self) -> Option<String>;
+    /// Takes these for the instances that share what they store, and waits until that is in force.
+    fn take_peers(&self, addresses: &[String]);
     /// Writes a message about something to be looked at.
     fn warn(&self, message: &str);
     /// Writes a message.
@@ -198,6 +202,7 @@ impl Beginning {
             since: now(),
             rates: Rates { at: began, counted: (0, 0) },
             told_at: None,
+            told_peer: None,
             trouble: None,
         };
         instance.keep();
@@ -240,6 +245,8 @@ struct Instance<P> {
     since: u64,
     rates: Rates,
     told_at: Option<Instant>,
+    /// Where the others reach it, as was told with the present lease.
+    told_peer: Option<String>,
     /// Why etcd does not answer, and since when.
     trouble: Option<Instant>,
 }
@@ -272,11 +279,15 @@ impl<P: Proxy> Instance<P> {
             self.proxy.inform(&format!("etcd answers again, after {} s", since.elapsed().as_secs()));
         }
         self.act(&seen).await?;
+        self.follow_peers(&seen).await;
         let store = Rc::clone(&self.store);
         let (keys, rollout) = (self.options.location.keys(), store.rollout());
         let server = store.client.server();
         let mut files = pin!(store.client.change(&keys, seen.revision + 1));
         let mut rollout = pin!(store.client.change(&rollout, seen.revision + 1));
+        let peers = store.peers();
+        let shares = self.proxy.peer_address().is_some();
+        let mut peers = pin!(store.client.change(&peers, seen.revision + 1));
         loop {
             self.tell().await?;
             // Another one has answered: the one that was watched is silent.
@@ -289,6 +300,7 @@ impl<P: Proxy> Instance<P> {
             let changed = tokio::select! {
                 changed = &mut files => changed,
                 changed = &mut rollout => changed,
+                changed = &mut peers, if shares => changed,
                 () = tokio::time::sleep(TICK) => continue,
             };
             // A server that has gone is no trouble while others answer.
@@ -338,6 +350,18 @@ impl<P: Proxy> Instance<P> {
             (Step::GiveUp, _) => self.give_up("it was replaced or found bad while it was tried").await,
         }
         Ok(())
+    }
+
+    /// Has the proxy know the instances that share what they store. While etcd is gone the last ones stay.
+    async fn follow_peers(&self, seen: &Seen) {
+        if self.proxy.peer_address().is_none() {
+            return;
+        }
+        let (proxy, mut addresses) = (Arc::clone(&self.proxy), seen.peers.clone());
+        addresses.sort_unstable();
+        addresses.dedup();
+        // It waits for the workers.
+        let _ = tokio::task::spawn_blocking(move || proxy.take_peers(&addresses)).await;
     }
 
     /// Takes up a version for good.
@@ -410,11 +434,16 @@ impl<P: Proxy> Instance<P> {
         let lease = match self.lease {
             Some(lease) if self.store.client.keep_alive(lease).await? => lease,
             _ => {
-                self.told_at = None;
+                (self.told_at, self.told_peer) = (None, None);
                 let lease = self.store.client.lease(LEASE).await?;
                 *self.lease.insert(lease)
             }
         };
+        let peer = self.proxy.peer_address();
+        if self.told_peer != peer {
+            self.store.tell_peer(&self.own.name, peer.as_deref(), lease).await?;
+            self.told_peer = peer;
+        }
         if self.told_at.is_some_and(|at| at.elapsed() < TOLD_EVERY) {
             return Ok(());
         }

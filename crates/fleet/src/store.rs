@@ -75,6 +75,8 @@ pub struct Seen {
     pub verdict: Option<Verdict>,
     /// The names of the instances that run, sorted.
     pub running: Vec<String>,
+    /// Where instances that share what they store reach each other.
+    pub peers: Vec<String>,
 }
 
 impl Seen {
@@ -100,6 +102,11 @@ impl Store {
         Keys::Below(self.location().own("rollout/"))
     }
 
+    /// The keys that say where instances reach each other.
+    pub fn peers(&self) -> Keys {
+        Keys::Below(self.location().own("peers/"))
+    }
+
     /// Reads what an instance goes by.
     ///
     /// # Errors
@@ -107,9 +114,9 @@ impl Store {
     pub async fn look(&self) -> Result<Seen, Failure> {
         let location = self.location();
         let instances = location.own("instances/");
-        let keys = [location.keys(), self.rollout(), Keys::Below(instances.clone())];
+        let keys = [location.keys(), self.rollout(), Keys::Below(instances.clone()), self.peers()];
         let (revision, found) = self.client.read(&keys).await?;
-        let [files, rollout, members] = &found[..] else {
+        let [files, rollout, members, peers] = &found[..] else {
             return Err(Failure::Refused("it answers something else than was asked".to_owned()));
         };
         let tree = Tree::of(location, files);
@@ -120,7 +127,8 @@ impl Store {
         let names = members.iter().filter_map(|entry| entry.key.strip_prefix(&instances));
         // etcd sorts by key.
         let running = names.map(str::to_owned).collect();
-        Ok(Seen { revision, tree, policy, verdict, running })
+        let peers = peers.iter().filter_map(|entry| read(entry).ok()).collect();
+        Ok(Seen { revision, tree, policy, verdict, running, peers })
     }
 
     /// Says what an instance does, for as long as its lease lives.
@@ -130,6 +138,19 @@ impl Store {
     pub async fn tell(&self, member: &Member, lease: i64) -> Result<(), Failure> {
         let put = self.put(&format!("instances/{}", member.name), member, lease);
         self.client.write(&[], &[put]).await.map(drop)
+    }
+
+    /// Says where the others reach an instance, for as long as its lease lives; `None` takes it back.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub async fn tell_peer(&self, name: &str, address: Option<&str>, lease: i64) -> Result<(), Failure> {
+        let key = format!("peers/{name}");
+        let write = match address {
+            Some(address) => self.put(&key, &address, lease),
+            None => Write::Delete(Keys::One(self.location().own(&key))),
+        };
+        self.client.write(&[], &[write]).await.map(drop)
     }
 
     /// The instances that run.

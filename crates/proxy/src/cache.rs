@@ -23,6 +23,10 @@ mod fill;
 mod pass;
 /// Counters and status of the cache.
 mod counters;
+/// Asks other instances for what they own.
+pub(crate) mod peers;
+/// What unsafe requests make invalid.
+pub(crate) mod invalidated;
 /// Purges stored responses.
 mod purge;
 /// Passes purges on to the next process.
@@ -49,7 +53,7 @@ use pages::Pages;
 use telemetry::message;
 
 use crate::context::client::Next;
-use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
+use crate::context::exchange::{Exchange, ExchangeContext, Purpose, RoutedRequest};
 use crate::context::exchange_slot::Request;
 use crate::context::failure::Failure;
 use crate::context::plan::Plan;
@@ -61,15 +65,19 @@ pub use counters::{miss_words, of_route, refusal_words};
 use dictionaries::Dictionaries;
 pub use explain::Question;
 use hit::CacheReport;
+pub(crate) use invalidated::invalidate;
 use others::Others;
 pub use others::{Publication, Ways, purge_of_everything};
-pub(crate) use pass::invalidate;
+use peers::Owner;
 pub use purge::{Purging, sweep};
 pub(crate) use purge::{is_purge, purge};
 use sent::Passing;
 pub(crate) use sent::prepare;
 use successor::Successor;
 use tier::SecondTier;
+
+/// How long it is remembered that a response was not to be stored.
+const REFUSED_FOR_SECONDS: u64 = 60;
 
 /// The store of responses, and the secret for its keys.
 #[derive(Clone)]
@@ -182,12 +190,14 @@ pub(crate) struct Miss {
     found: Option<Arc<Object>>,
     /// The disk may have it. Whether it is a miss is counted when that is known.
     may_be_on_disk: bool,
+    /// The other instance that owns the key, once it was looked for.
+    owner: Option<Owner>,
 }
 
 impl Miss {
     /// One that nothing stored is for.
     fn of(path_to_server: ServerPath, forward: Forward) -> Self {
-        Self { path_to_server, forward, found: None, may_be_on_disk: false }
+        Self { path_to_server, forward, found: None, may_be_on_disk: false, owner: None }
     }
 }
 
@@ -268,9 +278,10 @@ pub(crate) async fn ask(exchange: &mut Exchange<'_, '_>, miss: Miss) -> Result<N
     outcome
 }
 
-async fn ask_server(exchange: &mut Exchange<'_, '_>, miss: Miss) -> Result<Next, Failure> {
+async fn ask_server(exchange: &mut Exchange<'_, '_>, mut miss: Miss) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
-    if let Some(delay) = &ctx.snapshot.plan.routes[routed.route].delay {
+    let delay = ctx.snapshot.plan.routes[routed.route].delay.as_ref();
+    if let Some(delay) = delay.filter(|_| routed.purpose != Purpose::Peer) {
         shaping::hold_back(ctx, delay, exchange.memory).await;
     }
     exchange.memory.response.added.clear();
@@ -278,7 +289,13 @@ async fn ask_server(exchange: &mut Exchange<'_, '_>, miss: Miss) -> Result<Next,
         let reply = forward::forward(exchange).await?;
         return respond::respond(exchange, reply).await;
     };
+    miss.owner = peers::owner(ctx, routed, &exchange.memory.request, &ask);
     match miss.path_to_server {
+        // What another instance owns is not stored here, so there is nothing to wait for.
+        ServerPath::Fetch if miss.owner.is_some() && miss.may_be_on_disk => {
+            fetch::ask_disk(exchange, &ask, miss).await
+        }
+        ServerPath::Fetch if miss.owner.is_some() => pass::pass(exchange, &ask, miss).await,
         ServerPath::Fetch => fetch::ask(exchange, &ask, miss).await,
         ServerPath::Pass if miss.may_be_on_disk => fetch::ask_disk(exchange, &ask, miss).await,
         ServerPath::Pass => pass::pass(exchange, &ask, miss).await,
@@ -428,7 +445,7 @@ impl<'a> Ask<'a> {
         let is_shared =
             (may_be_on_disk && self.asked.method == Method::Get) || self.is_for_all(found.as_ref());
         let path_to_server = if is_shared { ServerPath::Fetch } else { ServerPath::Pass };
-        Miss { path_to_server, forward, found, may_be_on_disk }
+        Miss { path_to_server, forward, found, may_be_on_disk, owner: None }
     }
 
     /// Whether the disk may have what memory has not.

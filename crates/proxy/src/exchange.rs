@@ -2,6 +2,9 @@
 //!
 //! Every path ends in the log. Every error is a `Failure`, answered in one place.
 
+/// Requests of other instances.
+pub(crate) mod of_peer;
+
 use crate::forward;
 use crate::forward::answer;
 use crate::forward::authenticate::{self, Course};
@@ -131,8 +134,8 @@ async fn run(
         cold(|| shaping::hold_back(ctx, delay, exchange.memory)).await;
     }
     let reply = forward::forward(exchange).await?;
-    if let Some(known) = invalidate(ctx, &routed, exchange.memory) {
-        cold(|| cache::successor::known(ctx, known)).await;
+    if let Some(told) = invalidate(ctx, &routed, exchange.memory) {
+        cold(|| told.known(ctx)).await;
     }
     if let Some(delay) = &ctx.snapshot.plan.routes[routed.route].response_delay {
         cold(|| shaping::hold_back(ctx, delay, exchange.memory)).await;
@@ -253,14 +256,13 @@ fn choose(
     ctx.snapshot.table.choose(&seen::request(ctx, target, bytes, client, &fields, head))
 }
 
-/// Invalidates what another route may have stored of the resource that the request has changed. Returns when the next
-/// process knows, if there is one.
+/// Invalidates what another route may have stored of the resource that the request has changed. Returns who else was told.
 #[inline]
 fn invalidate(
     ctx: &ExchangeContext<'_>,
     routed: &RoutedRequest,
     memory: &Memory,
-) -> Option<tokio::sync::oneshot::Receiver<()>> {
+) -> Option<cache::invalidated::Told> {
     if is_unsafe(routed.method) { cache::invalidate(ctx, routed, memory) } else { None }
 }
 

@@ -176,6 +176,41 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
     Err(failure)
 }
 
+/// One attempt with another instance, for what it owns. It may be silent for so long; once it says that it asks the
+/// upstream itself, it has as long as that.
+pub(crate) async fn to_peer(
+    exchange: &mut Exchange<'_, '_>,
+    routed: &RoutedRequest,
+    server: usize,
+    patience: Ticks,
+) -> Result<Reply, Failure> {
+    let ctx = exchange.ctx;
+    let upstream = &ctx.snapshot.upstreams[routed.upstream];
+    let Some(picked) = upstream.begin(server, false, ctx.worker.coarse_time()) else {
+        return Err(Failure::UpstreamFull);
+    };
+    upload::begin(ctx, routed, &mut exchange.memory.request, false);
+    exchange.state.record.upstream = Some(routed.upstream);
+    exchange.state.record.attempt_began(routed.upstream, server, picked.since);
+    let attempt =
+        Attempt { ctx, routed, upstream, index: server, may_reuse: true, reads_calls: false, patience };
+    let mut progress = Progress::default();
+    match attempt.exchange(exchange.memory, exchange.state, &mut progress).await {
+        Ok(mut reply) => {
+            let (latency, now) = answered(ctx.worker, &picked, &reply.upload, progress);
+            // What it says of the upstream is no failure of its own.
+            exchange.state.record.server_changed(upstream.answered(&picked, 200, latency, now));
+            exchange.state.record.is_answered = true;
+            reply.under_way = Some(picked.into_under_way());
+            Ok(reply)
+        }
+        Err(failure) => {
+            attempt.failed(&picked, failure, progress, (exchange.memory, exchange.state));
+            Err(failure)
+        }
+    }
+}
+
 /// Notes that an attempt has failed and another one follows.
 #[cold]
 fn note_retry(exchange: &mut Exchange<'_, '_>, server: usize, failure: Failure) {
@@ -347,6 +382,8 @@ struct Attempt<'a> {
     may_reuse: bool,
     /// Whether the status of a gRPC call may lead to a retry.
     reads_calls: bool,
+    /// How long the server may take for its first word.
+    patience: Ticks,
 }
 
 impl<'a> Attempt<'a> {
@@ -357,7 +394,8 @@ impl<'a> Attempt<'a> {
         attempts: &Attempts<'_>,
     ) -> Self {
         let (may_reuse, reads_calls) = (attempts.may_reuse(), attempts.repeats_calls());
-        Self { ctx, routed, upstream, index, may_reuse, reads_calls }
+        let patience = routed.ticks(ctx).upstream_first_byte;
+        Self { ctx, routed, upstream, index, may_reuse, reads_calls, patience }
     }
 
     /// It came to nothing.
@@ -472,7 +510,14 @@ impl<'a> Attempt<'a> {
             // Behind pointers: making a connection takes much room, which waiting for one does not.
             Protocol::Http1 => cold(|| server.connect(worker, client)).await,
             Protocol::Http2 | Protocol::Http3 => {
-                cold(|| server.connect_for_streams(worker, &client.deadline)).await
+                let connect = cold(|| server.connect_for_streams(worker, &client.deadline));
+                if self.routed.purpose == Purpose::Peer {
+                    let deadline = worker.deadlines.deadline();
+                    let connected = deadline.within(self.patience, connect).await;
+                    connected.unwrap_or(Err(Failure::UpstreamConnectTimeout))
+                } else {
+                    connect.await
+                }
             }
         };
         let is_reused = connection.as_ref().is_ok_and(|connection| connection.is_reused);
@@ -485,6 +530,10 @@ impl<'a> Attempt<'a> {
 
     /// The head as this server shall see it, and the first piece of the body behind it.
     fn render(&self, request: &mut Request) -> Result<(), Failure> {
+        if let Some(hop) = request.texts.hop.take() {
+            request.out = hop;
+            return Ok(());
+        }
         if let Some(replay) = &mut request.replay {
             replay.restart();
         }
@@ -615,8 +664,9 @@ impl<'a> Attempt<'a> {
         state: &mut ExchangeState<'_>,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
+        let mut limit = self.patience;
         for _ in 0..INTERIM_MAX {
-            self.receive_head(connection, response, progress).await?;
+            self.receive_head(connection, response, progress, limit).await?;
             progress.first_byte_at = state.record.first_byte();
             match response.head.start.status {
                 // RFC 9110 §7.8: a server switches only to what it was asked for.
@@ -634,6 +684,7 @@ impl<'a> Attempt<'a> {
                         }
                     }
                     response.buffer.consume(response.head.len);
+                    limit = self.routed.ticks(self.ctx).upstream_first_byte;
                 }
                 // RFC 9110 §9.3.6: a success would tell the client that the protocol is spoken. The server did nothing wrong:
                 // it was asked for a page as well.
@@ -649,10 +700,10 @@ impl<'a> Attempt<'a> {
         connection: &ServerConnection,
         response: &mut Response,
         progress: &mut Progress,
+        limit: Ticks,
     ) -> Result<(), Failure> {
         let limits = &self.ctx.snapshot.head_limits;
         let deadline = &self.ctx.client.deadline;
-        let limit = self.routed.ticks(self.ctx).upstream_first_byte;
         response.head.clear();
         let mut is_armed = false;
         let mut is_uploading = connection.upload.is_under_way();
@@ -786,7 +837,7 @@ impl<'a> Attempt<'a> {
             && connection.framing != Framing::UntilClose
             && !connection.socket.frames_itself();
         connection.options = options;
-        connection.server = self.index;
+        (connection.upstream, connection.server) = (self.routed.upstream, self.index);
         Ok(())
     }
 }

@@ -112,7 +112,8 @@ pub(crate) struct ServerConnection {
     is_private: bool,
     /// Whether the last response was long: then the next head is read without much of its body, which is spliced.
     pub(crate) expects_long: bool,
-    /// The index of the server, for the return of the connection.
+    /// The indices of the upstream and of the server, for the return of the connection.
+    pub(crate) upstream: usize,
     pub(crate) server: usize,
     /// The framing of the response.
     pub(crate) framing: Framing,
@@ -134,6 +135,7 @@ impl ServerConnection {
             is_reused,
             is_private: false,
             expects_long: false,
+            upstream: 0,
             server: 0,
             framing: Framing::None,
             options: ConnectionOptions::default(),

@@ -182,6 +182,14 @@ counters! {
     cache_fetches: Counter,
     /// Those under way now.
     cache_fetches_active: Gauge,
+    /// Requests that another instance was asked for, because it owns their key.
+    cache_peer_requests: Counter,
+    /// Those of them that it has answered from its cache.
+    cache_peer_hits: Counter,
+    /// Those of them that it did not answer, and that the upstream was asked for.
+    cache_peer_failures: Counter,
+    /// Requests that other instances have asked this one for.
+    cache_peer_served: Counter,
     /// Bytes of requests, heads and bodies, without the framing of chunks, of HTTP/2 and of TLS.
     client_bytes_received: Counter as "client_received_bytes",
     /// Bytes of responses, counted likewise.

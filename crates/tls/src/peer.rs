@@ -50,6 +50,28 @@ impl Peer {
     }
 }
 
+impl Peer {
+    /// Whether this is one of the alternative names, of a host or an address.
+    pub fn is_named(&self, name: &str) -> bool {
+        let is_it = |known: &str| {
+            let of_host = known.strip_prefix("DNS:").is_some_and(|known| known.eq_ignore_ascii_case(name));
+            of_host || known.strip_prefix("IP:") == Some(name)
+        };
+        let (mut from, mut is_escaped) = (0, false);
+        for (at, byte) in self.names.bytes().enumerate() {
+            // A comma inside of a name is escaped.
+            if byte == b',' && !is_escaped {
+                if is_it(&self.names[from..at]) {
+                    return true;
+                }
+                from = at + 1;
+            }
+            is_escaped = byte == b'\\' && !is_escaped;
+        }
+        is_it(&self.names[from..])
+    }
+}
+
 /// RFC 5280 §4.1.2.2: a positive number of up to 20 bytes, without the zeros in front.
 fn serial(bytes: &[u8]) -> String {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
@@ -230,6 +252,24 @@ mod tests {
                 let (serial, names) = expected;
                 (serial, names, "CN=issuer")
             });
+        }
+    }
+
+    #[test]
+    fn a_name_is_a_whole_one() {
+        let names = "DNS:a.example,URI:spiffe://x\\,DNS:root,IP:192.0.2.1,email:b@example.com\\\\,DNS:last";
+        let peer = Peer { names: names.to_owned(), ..Peer::default() };
+        for (name, expected) in [
+            ("a.example", true),
+            ("A.EXAMPLE", true),
+            ("192.0.2.1", true),
+            ("last", true),
+            ("root", false),
+            ("example", false),
+            ("b@example.com", false),
+            ("", false),
+        ] {
+            assert_eq!(peer.is_named(name), expected, "{name}");
         }
     }
 

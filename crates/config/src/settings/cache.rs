@@ -1,8 +1,18 @@
 //! Settings of the cache store.
 
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use balance::{CheckSettings, EjectionSettings, NoneUp, Settings};
 use ipnet::IpNet;
+
+use super::listeners::{ListenAddress, Listener};
+use super::upstreams::{Check, Dns, Probe, Protocol, Retry, RetryOn, Server, Upstream};
+use crate::tls::{
+    CertificateFiles, Certificates, ClientCertificates, ClientTrust, KeyPair, ListenerTls, UpstreamTls,
+};
 
 /// The cache store, which all routes with `cache` share.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +25,8 @@ pub struct CacheStore {
     pub disk: Option<CacheDisk>,
     /// The networks whose requests with the method PURGE are obeyed. If empty, PURGE is not understood.
     pub purge_from: Vec<IpNet>,
+    /// The instances that share what they store; `None` for one by itself.
+    pub peers: Option<CachePeers>,
 }
 
 /// The disk store behind the memory.
@@ -26,12 +38,102 @@ pub struct CacheDisk {
     pub size_bytes: u64,
 }
 
+/// Instances that share what they store: each owns a part of all keys, and the others ask it for those.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CachePeers {
+    /// The address for the other instances.
+    pub listen: SocketAddr,
+    /// How they reach this one.
+    pub address: Server,
+    /// The addresses of all, this one included; `None` means those that etcd tells.
+    pub members: Option<Vec<Server>>,
+    /// The CA that signs the certificates of all.
+    pub ca: PathBuf,
+    /// The certificate of this one, for both sides of a connection.
+    pub certificate: KeyPair,
+    /// A name that each certificate must have.
+    pub name: Option<String>,
+    /// How long an instance may be silent.
+    pub timeout: Duration,
+}
+
+impl CachePeers {
+    /// What the listener for other instances, and the upstream that they are, is called.
+    pub const NAME: &str = "cache-peers";
+    /// The default of `timeout`.
+    pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
+    /// An instance that fails so often in a row loses its share for a while.
+    const FAILURES_IN_A_ROW: Option<NonZeroU32> = NonZeroU32::new(3);
+
+    /// The listener for other instances.
+    pub(crate) fn listener(&self) -> Listener {
+        let files = CertificateFiles { pair: self.certificate.clone(), ocsp: None };
+        let client_certificates = ClientCertificates::Required(ClientTrust::from(self.ca.clone()));
+        let certificates = Certificates::Files(vec![files]);
+        Listener {
+            name: Self::NAME.to_owned(),
+            tls: Some(ListenerTls { client_certificates, ..ListenerTls::new(certificates) }),
+            is_for_peers: true,
+            ..Listener::at(ListenAddress::Tcp(self.listen))
+        }
+    }
+
+    /// The instances as an upstream, this one included: its keys are not asked for elsewhere.
+    pub(crate) fn upstream(&self) -> Upstream {
+        let retry = Retry { on: RetryOn::none(), attempts: 1, ..Retry::default() };
+        // One that is up is asked for its keys, and no other: which one it is must follow from the key alone.
+        let settings = Settings {
+            none_up: NoneUp::Refuse,
+            load_bound_percent: None,
+            ejection: Some(EjectionSettings {
+                failures_in_a_row: Self::FAILURES_IN_A_ROW,
+                failures_percent: None,
+                latency_factor: None,
+                base: Duration::from_secs(5),
+                longest: Duration::from_secs(30),
+                up_percent_min: 0,
+                ..EjectionSettings::default()
+            }),
+            ..Settings::default()
+        };
+        let servers = self.members.clone().unwrap_or_else(|| vec![self.address.clone()]);
+        let check = Check {
+            settings: CheckSettings::default(),
+            timeout: Check::TIMEOUT,
+            port: None,
+            probe: Probe::Tcp,
+        };
+        Upstream {
+            balance: balance::policy("consistent-hash").unwrap_or(balance::DEFAULT),
+            protocol: Protocol::Http2,
+            tls: UpstreamTls {
+                ca: Some(self.ca.clone()),
+                name: self.name.clone(),
+                certificate: Some(self.certificate.clone()),
+                ..UpstreamTls::default()
+            },
+            settings,
+            check: Some(check),
+            // What one is called is what it is known by, wherever that leads.
+            dns: Dns::One,
+            retry,
+            ..Upstream::of(Self::NAME, servers)
+        }
+    }
+}
+
 impl CacheStore {
     /// The default of `object_bytes_max`.
     pub(crate) const OBJECT_BYTES_MAX: u64 = 16 << 20;
 
     /// A store with this much memory, and defaults for the rest.
     pub fn of(memory_bytes: u64) -> Self {
-        Self { memory_bytes, object_bytes_max: Self::OBJECT_BYTES_MAX, disk: None, purge_from: Vec::new() }
+        Self {
+            memory_bytes,
+            object_bytes_max: Self::OBJECT_BYTES_MAX,
+            disk: None,
+            purge_from: Vec::new(),
+            peers: None,
+        }
     }
 }

@@ -41,6 +41,8 @@ pub struct Listener {
     pub link: Link,
     /// Rates of datagrams; only together with `http3`.
     pub datagram_rates: DatagramRates,
+    /// Whether its clients are other instances (`CachePeers`). It is in no file.
+    pub is_for_peers: bool,
 }
 
 /// TLS that is passed on as it is.
@@ -76,6 +78,7 @@ impl Listener {
             bandwidths: Bandwidths::default(),
             link: Link::default(),
             datagram_rates: DatagramRates::default(),
+            is_for_peers: false,
         }
     }
 }

@@ -26,7 +26,7 @@ impl OmittedFields {
 
     /// The fields to remove from responses of a route; `None` if there are none.
     pub(crate) fn in_responses(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) -> Option<Self> {
-        let policies = routed.policies(ctx);
+        let policies = routed.response_policies(ctx);
         let removed = policies.and_then(|policies| policies.settings.response_headers.removed()).cloned();
         let tags = routed.hides_tags(ctx);
         (removed.is_some() || tags).then_some(Self { removed, tags })

@@ -13,13 +13,14 @@ use ::cache::{
 use http1::Framing;
 
 use super::fill::Filling;
-use super::{Ask, Looked, Miss, coded, counters, hit, live, pass, sent, serve, uri};
+use super::peers::{self, Owner};
+use super::{Ask, Looked, Miss, REFUSED_FOR_SECONDS, coded, counters, hit, live, pass, sent, serve, uri};
 use crate::context::client::Next;
 use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::{Memory, Request, Response};
 use crate::context::failure::{Failure, Party};
 use crate::forward::answer;
-use crate::forward::{self, Gone, Reply, unless_gone};
+use crate::forward::{Gone, Reply, unless_gone};
 use transport::cold::cold;
 use transport::deadline::{Elapsed, Ticks};
 
@@ -28,9 +29,6 @@ const WAITS_MAX: usize = 4;
 
 /// A disk that takes longer is slower than a server.
 const RECALL_LIMIT: Ticks = Ticks(10);
-
-/// How long it is remembered that a response was not to be stored.
-const REFUSED_FOR_SECONDS: u64 = 60;
 
 /// Asks a server, or waits for a request that is doing so.
 pub(super) async fn ask(exchange: &mut Exchange<'_, '_>, ask: &Ask<'_>, miss: Miss) -> Result<Next, Failure> {
@@ -130,7 +128,7 @@ async fn lead_all(
         ask.report(ctx, Handling::Forwarded { forward, status, is_stored, is_collapsed: false })
     };
     ask.cache.store.note(ask.key, ask.now_ms, miss.forward);
-    match fetch(exchange, ask, lead, miss.found.as_ref()).await? {
+    match fetch(exchange, ask, lead, (miss.found.as_ref(), miss.owner.as_ref())).await? {
         Fetched::Stored { object, status, is_stored } => {
             hit::stored(exchange, &object, forwarded(status, is_stored)).await
         }
@@ -231,14 +229,14 @@ pub(super) async fn fetch(
     exchange: &mut Exchange<'_, '_>,
     ask: &Ask<'_>,
     lead: Lead,
-    found: Option<&Arc<Object>>,
+    (found, owner): (Option<&Arc<Object>>, Option<&Owner>),
 ) -> Result<Fetched, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let mut known = found.filter(|object| object.stored().has_validator());
     let mut part = if found.is_none() { ask.unfinished(&exchange.memory.request) } else { None };
     loop {
         exchange.memory.request.texts.conditions = Some(conditions(known, part.as_ref()));
-        let outcome = forward::forward(exchange).await;
+        let outcome = peers::forward(exchange, ask, owner).await;
         exchange.memory.request.texts.conditions = None;
         let status = exchange.memory.response.head.start.status;
         let error = match &outcome {
@@ -282,7 +280,7 @@ pub(super) async fn fetch(
         };
         let renewal = Renewal::of(ctx, ask, object, &exchange.memory.response);
         exchange.state.record.received_apart(exchange.memory.response.head.len as u64);
-        give_back(ctx, routed, reply, &exchange.memory.response);
+        give_back(ctx, reply, &exchange.memory.response);
         if let Some(renewal) = renewal {
             add_named_fields(ask, &mut exchange.memory.response);
             add_cookies(ask, &mut exchange.memory.response);
@@ -456,10 +454,10 @@ fn add_cookies(ask: &Ask<'_>, response: &mut Response) {
 }
 
 /// Gives back the connection of a response that had no body.
-fn give_back(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, reply: Reply, response: &Response) {
+fn give_back(ctx: &ExchangeContext<'_>, reply: Reply, response: &Response) {
     // RFC 9112 §9.3: what a server sends beyond its response belongs to no request.
     if reply.persists && response.buffer.len() == response.head.len {
-        let server = &ctx.snapshot.upstreams[routed.upstream].servers[reply.server];
+        let server = &ctx.snapshot.upstreams[reply.upstream].servers[reply.server];
         server.release(reply, ctx.client, &ctx.worker.deadlines);
     }
 }
@@ -476,20 +474,31 @@ fn settle(exchange: &mut Exchange<'_, '_>, ask: &Ask<'_>, lead: Lead, reply: Rep
         Err(refusal) => {
             counters::refused(ctx, routed, refusal);
             ask.settle(status, Ending::Refused(refusal));
-            // What a server says while it fails, or of one request alone, says nothing of the next.
-            let is_passing = status >= 500
-                || matches!(
-                    refusal,
-                    Refusal::Status
-                        | Refusal::RequestNoStore
-                        | Refusal::Coding
-                        | Refusal::VaryPersonal
-                        | Refusal::Host
-                );
+            let is_passing = is_passing(status, refusal);
             lead.refuse(if is_passing { 0 } else { ask.now_ms / 1000 + REFUSED_FOR_SECONDS });
             Fetched::Passing(reply, refusal)
         }
     }
+}
+
+/// Whether a refusal says nothing of the next response: it is about what a server says while it fails, or of one request
+/// alone.
+pub(super) fn is_passing(status: u16, refusal: Refusal) -> bool {
+    status >= 500
+        || matches!(
+            refusal,
+            Refusal::Status
+                | Refusal::RequestNoStore
+                | Refusal::Coding
+                | Refusal::VaryPersonal
+                | Refusal::Host
+        )
+}
+
+/// Why a response may not be stored, if that is so.
+pub(super) fn refusal(exchange: &Exchange<'_, '_>, ask: &Ask<'_>, reply: &Reply) -> Option<Refusal> {
+    let Exchange { ctx, routed, .. } = *exchange;
+    opening(ctx, routed, ask, &exchange.memory.request, &exchange.memory.response, reply).err()
 }
 
 /// Stores a response to a request that was sent by itself, while it arrives, if it may be stored. Else returns the

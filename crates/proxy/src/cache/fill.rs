@@ -43,7 +43,7 @@ impl Filling {
         fill: Fill,
         reply: Reply,
     ) -> Self {
-        let server = Rc::clone(&ctx.snapshot.upstreams[routed.upstream].servers[reply.server]);
+        let server = Rc::clone(&ctx.snapshot.upstreams[reply.upstream].servers[reply.server]);
         Self {
             fill,
             refused_until_seconds,

@@ -8,7 +8,7 @@ use ::cache::{
 use http1::{ClientConnection, ConnectionOptions, Framing, HeadLimits, ResponseRewrite};
 
 use crate::body::response_plan::ResponsePlan;
-use crate::context::exchange::{ExchangeContext, RoutedRequest};
+use crate::context::exchange::{ExchangeContext, Purpose, RoutedRequest};
 use crate::context::exchange_slot::Memory;
 use crate::context::failure::Failure;
 use crate::context::seen;
@@ -65,7 +65,7 @@ pub(super) fn write(
     push_stored(out, stored_head);
     push_own(out, stored_head, plan.framing);
     out.extend_from_slice(&memory.response.added);
-    if routed.policies(ctx).is_some() {
+    if routed.response_policies(ctx).is_some() {
         // What the route wants of the head depends on the request: it is written as if a server had sent it.
         return edit(ctx, routed, memory, plan);
     }
@@ -78,7 +78,9 @@ pub(super) fn write(
         ClientConnection::Persist | ClientConnection::Upgrade => b"",
     });
     out.extend_from_slice(seen::added(ctx, &memory.request.head, memory.request.head_bytes()));
-    out.extend_from_slice(b"Via: 1.1 vanward\r\n\r\n");
+    // Who asks for its client says so itself.
+    let is_for_client = routed.purpose != Purpose::Peer;
+    out.extend_from_slice(if is_for_client { b"Via: 1.1 vanward\r\n\r\n" } else { b"\r\n" });
     Ok(())
 }
 
@@ -144,7 +146,7 @@ fn edit(
     memory: &mut Memory,
     plan: &ResponsePlan,
 ) -> Result<(), Failure> {
-    let Some(policies) = routed.policies(ctx) else { return Ok(()) };
+    let Some(policies) = routed.response_policies(ctx) else { return Ok(()) };
     let Memory { request, response, .. } = memory;
     let (out, buffer) = (&mut response.out, &mut response.buffer);
     out.extend_from_slice(b"\r\n");

@@ -54,7 +54,7 @@ pub(super) async fn stored(
 ) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let plan = &ctx.snapshot.plan;
-    let (Some(compression), Some(cache)) = (&plan.routes[routed.route].compress, &plan.cache) else {
+    let (Some(compression), Some(cache)) = (routed.compression(ctx), &plan.cache) else {
         return whole(exchange, object, report).await;
     };
     match coded::pick(cache, compression, exchange.memory, object) {

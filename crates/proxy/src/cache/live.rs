@@ -27,7 +27,7 @@ pub(super) async fn coming(
     report: CacheReport,
 ) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
-    if ctx.snapshot.plan.routes[routed.route].compress.is_none() {
+    if routed.compression(ctx).is_none() {
         return as_stored(exchange, reader, report).await;
     }
     match coded::pick_arriving(ctx, routed, exchange.memory, reader) {

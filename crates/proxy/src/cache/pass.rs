@@ -1,17 +1,12 @@
 //! Requests that bypass the store: unsafe methods, and requests that no stored response can answer.
 
-use ::cache::{
-    Address, CacheStatus, Ending, Force, Forward, Handling, Named, OriginError, Refusal, also_invalid,
-    invalidates, purge_uri,
-};
+use ::cache::{CacheStatus, Ending, Forward, Handling, OriginError, Refusal};
 
 use http1::Method;
-use tokio::sync::oneshot;
 
-use super::{Ask, Miss, counters, fetch, hit, live, successor, uri};
+use super::{Ask, Miss, counters, fetch, hit, invalidate, live, peers};
 use crate::context::client::Next;
-use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
-use crate::context::exchange_slot::Memory;
+use crate::context::exchange::Exchange;
 use crate::context::failure::{Failure, Party};
 use crate::forward::respond;
 use crate::forward::{self, Reply};
@@ -25,8 +20,9 @@ pub(super) async fn pass(
 ) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     ask.cache.store.note(ask.key, ask.now_ms, miss.forward);
-    let apart = ask.may_store().then(|| ask.cache.store.apart(ask.key, ask.now_ms / 1000));
-    let outcome = forward::forward(exchange).await;
+    let is_stored_here = ask.may_store() && miss.owner.is_none();
+    let apart = is_stored_here.then(|| ask.cache.store.apart(ask.key, ask.now_ms / 1000));
+    let outcome = peers::forward(exchange, ask, miss.owner.as_ref()).await;
     let error = match &outcome {
         Ok(_) => OriginError::of_status(exchange.memory.response.head.start.status),
         Err(failure) => (failure.facts().party != Party::Client).then_some(OriginError::Unreachable),
@@ -48,6 +44,9 @@ pub(super) async fn pass(
         (ask.asked.method, exchange.memory.response.head.start.status, &miss.found)
     {
         fetch::freshen(ctx, exchange.memory, ask, object);
+    }
+    if miss.owner.is_some() {
+        return peers::relay(exchange, ask, (reply, miss.forward)).await;
     }
     let reply = match fetch::part(exchange, ask, reply) {
         Ok(reader) => {
@@ -76,43 +75,10 @@ pub(super) async fn pass(
 pub(super) async fn change(exchange: &mut Exchange<'_, '_>, forward: Forward) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let reply = forward::forward(exchange).await?;
-    if let Some(known) = invalidate(ctx, routed, exchange.memory) {
-        cold(|| successor::known(ctx, known)).await;
+    if let Some(told) = invalidate(ctx, routed, exchange.memory) {
+        cold(|| told.known(ctx)).await;
     }
     relay(exchange, (reply, forward, None)).await
-}
-
-/// RFC 9111 §4.4: invalidates stored responses for the target, and for URIs of the same origin that the response names,
-/// on all routes, and has other instances do the same. The receiver, if any, tells when the next process has done so.
-#[cold]
-pub(crate) fn invalidate(
-    ctx: &ExchangeContext<'_>,
-    routed: &RoutedRequest,
-    memory: &Memory,
-) -> Option<oneshot::Receiver<()>> {
-    let Memory { request, response, .. } = memory;
-    let plan = &ctx.snapshot.plan;
-    let cache = plan.cache.as_ref().filter(|_| !plan.spaces.is_empty())?;
-    if !invalidates(routed.method, response.head.start.status) {
-        return None;
-    }
-    let bytes = request.head_bytes();
-    let target = uri(ctx, routed, request);
-    let mut named = (cache.successor.is_there() || cache.others.are_there()).then(Vec::new);
-    let mut purge = |path_and_query: &[u8]| {
-        let there = ::cache::Uri::new(target.is_https, target.authority, path_and_query);
-        purge_uri(&there, &cache.store, cache.secret, &plan.spaces);
-        if let Some(named) = &mut named {
-            named.push(Named::Url(Address::of(Some(target.is_https), target.authority, path_and_query)));
-        }
-    };
-    purge(routed.target.path_and_query.of(bytes));
-    for path_and_query in also_invalid(&response.head, response.buffer.filled(), &target) {
-        purge(&path_and_query);
-    }
-    let named = named?;
-    cache.others.tell_invalid(&named);
-    cache.successor.tell(named, Force::Hard)
 }
 
 /// Forwards a response, and tells why it is neither from the store nor stored.

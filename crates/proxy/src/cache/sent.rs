@@ -82,7 +82,7 @@ impl Passing {
 
 /// RFC 9110 §7.6.1: what Connection names goes no further.
 #[cold]
-fn is_of_hop(head: &RequestHead, bytes: &[u8], name: &[u8]) -> bool {
+pub(super) fn is_of_hop(head: &RequestHead, bytes: &[u8], name: &[u8]) -> bool {
     let mut options = head.values(bytes, Name::Connection);
     options.any(|value| {
         value.split(|&byte| byte == b',').any(|option| option.trim_ascii().eq_ignore_ascii_case(name))

@@ -26,7 +26,7 @@ use crate::context::exchange_slot::{Desk, Kind, Memory, Request, Served};
 use crate::context::failure::Failure;
 use crate::context::snapshot::Snapshot;
 use crate::context::worker::{State, Worker};
-use crate::exchange;
+use crate::exchange::{self, of_peer};
 use crate::forward::answer;
 use transport::buffer::{Buffer, SMALL};
 use transport::cold::{cold, poll_once};
@@ -93,13 +93,15 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<Client>) -> impl Fu
     async move {
         let _count = Count::new(&worker);
         // A connection that lives long does not hold the plan that it began under.
-        let (tls, reads_hello, has_proxy_header, is_passed_on, link) = {
+        let (tls, reads_hello, has_proxy_header, is_passed_on, is_for_peers, link) = {
             let snapshot = worker.snapshot();
             let listener = snapshot.listener(&client.listening);
             let has_proxy_header = listener.is_introduced_by(client.address);
             let reads_hello = listener.reads_client_hello;
             let is_passed_on = listener.passes_on.is_some();
-            (listener.tls.clone(), reads_hello, has_proxy_header, is_passed_on, listener.link.clone())
+            let is_for_peers = listener.is_for_peers;
+            let link = listener.link.clone();
+            (listener.tls.clone(), reads_hello, has_proxy_header, is_passed_on, is_for_peers, link)
         };
         if let Some(link) = link {
             cold(|| link.connect(worker.shaper.alarms())).await;
@@ -116,6 +118,8 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<Client>) -> impl Fu
                 _ => cold(|| client_hello::meet(&worker, client)).await,
             };
             match secured {
+                // Other instances speak HTTP/2.
+                Some((_, false)) if is_for_peers => return,
                 Some((secured, false)) => client = secured,
                 Some((mut secured, true)) => {
                     behind(&worker, &mut secured);
@@ -286,7 +290,11 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut client: Box<Client>, memory: 
                     Endpoint::Http3(_) => memory.request.head.start.version = Version::Http3,
                     Endpoint::Connection(_) | Endpoint::Detached => {}
                 }
-                exchange::exchange(&ExchangeContext::new(worker, &snapshot, &client), memory).await
+                if client.peer.is_some() {
+                    cold(|| of_peer::exchange(worker, &snapshot, &mut client, memory)).await
+                } else {
+                    exchange::exchange(&ExchangeContext::new(worker, &snapshot, &client), memory).await
+                }
             }
             Reading::Http2 => {
                 let early = memory.request.buffer.filled().to_vec();

@@ -16,7 +16,7 @@ use http2::{
 use telemetry::message;
 use telemetry::{Entry, More};
 
-use crate::context::client::Client;
+use crate::context::client::{Client, Introduction};
 use crate::context::client_tls::ClientTls;
 use crate::context::exchange_slot::Kind;
 use crate::context::failure::Failure;
@@ -48,7 +48,8 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
         client;
     // A stream carries no connection: whoever reads a request from a stream never finds HTTP/2 in it.
     let Endpoint::Connection(connection) = socket else { return };
-    let limits = limits(&worker, is_trusted);
+    let is_for_peers = worker.snapshot().listener(&listening).is_for_peers;
+    let limits = limits(&worker, is_trusted || is_for_peers);
     let frames = Rc::clone(&worker.frames);
     let h2_connection =
         H2Connection::new(frames, Rc::clone(&worker.deadlines), connection, Role::Server, limits);
@@ -85,6 +86,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
                 trusted_by,
                 listening: Rc::clone(&listening),
                 tls: tls.clone(),
+                peer: is_for_peers.then_some(Introduction::Awaited),
                 deadline: worker.deadlines.deadline(),
                 totals: totals.shared(),
                 served: 0,

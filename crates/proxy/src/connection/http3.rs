@@ -239,6 +239,7 @@ impl Driver<'_> {
             trusted_by: snapshot.plan.trust,
             listening: Rc::clone(&self.listening),
             tls: self.tls.clone(),
+            peer: None,
             deadline: self.worker.deadlines.deadline(),
             totals: self.totals.shared(),
             served: 0,

@@ -33,6 +33,8 @@ pub(crate) struct Client {
     pub(crate) listening: Rc<Listening>,
     /// The client's TLS session, if it uses TLS.
     pub(crate) tls: Option<Rc<ClientTls>>,
+    /// What another instance says of its request, if that is who sends it.
+    pub(crate) peer: Option<Introduction>,
     pub(crate) deadline: Deadline,
     /// The connection's own totals under bandwidth limits per connection.
     pub(crate) totals: ConnectionTotals,
@@ -55,6 +57,7 @@ impl Client {
             trusted_by: snapshot.plan.trust,
             listening,
             tls: None,
+            peer: None,
             deadline: worker.deadlines.deadline(),
             totals: ConnectionTotals::default(),
             served: 0,
@@ -68,6 +71,7 @@ impl Client {
             original_connection: client.original_connection.clone(),
             pinned: Cell::new(None),
             tls: client.tls.clone(),
+            peer: client.peer,
             totals: ConnectionTotals::default(),
             listening: Rc::clone(&client.listening),
             deadline: worker.deadlines.deadline(),
@@ -98,6 +102,19 @@ impl Client {
         self.is_trusted = snapshot.plan.trusts(self.address);
         self.trusted_by = snapshot.plan.trust;
     }
+}
+
+/// What another instance says of its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Introduction {
+    /// Nothing yet.
+    Awaited,
+    /// It is for this route and this upstream.
+    Way { route: usize, upstream: usize },
+    /// Something that it names is invalid.
+    Invalidation,
+    /// It is for nothing that is known here, or who sends it is no instance.
+    Unknown,
 }
 
 /// What becomes of a client's connection after an exchange.

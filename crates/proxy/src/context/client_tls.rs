@@ -68,6 +68,11 @@ impl ClientTls {
         self.certificate.as_ref().map_or(b"", |certificate| &certificate.lines)
     }
 
+    /// Whether the certificate has this alternative name, of a host or an address.
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.peer().is_some_and(|peer| peer.is_named(name))
+    }
+
     /// The header lines for servers of a route that wants the certificate as well.
     #[cold]
     pub(crate) fn lines_with(&self, wanted: ClientCertFields) -> &[u8] {

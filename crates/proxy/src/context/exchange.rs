@@ -10,7 +10,7 @@ use http1::{ConnectionOptions, Framing, Method, RequestHead, Target, Version};
 use crate::context::client::Client;
 use crate::context::exchange_slot::Memory;
 use crate::context::exchange_state::ExchangeState;
-use crate::context::plan::{Listener, Policies};
+use crate::context::plan::{Compression, Listener, Policies};
 use crate::context::snapshot::{ClientLimits, Snapshot, TimeoutTicks};
 use crate::context::worker::Worker;
 use crate::shaping::{Named, Place};
@@ -48,6 +48,8 @@ pub(crate) enum Purpose {
     Mirror,
     /// It asks whether a client is let in.
     Auth,
+    /// Another instance has asked for it, or is asked.
+    Peer,
 }
 
 /// An admitted request, with the decisions about it.
@@ -89,6 +91,8 @@ pub(crate) enum Cached {
     Stale,
     /// The request went to a server for this reason.
     Forwarded(Forward),
+    /// Another instance has answered it.
+    Peer,
 }
 
 impl Cached {
@@ -98,6 +102,7 @@ impl Cached {
             Self::Unasked => "",
             Self::Hit => "hit",
             Self::Stale => "stale",
+            Self::Peer => "peer",
             Self::Forwarded(Forward::Stale) => "expired",
             Self::Forwarded(Forward::Bypass | Forward::Method | Forward::Request) => "bypass",
             Self::Forwarded(Forward::UriMiss | Forward::VaryMiss | Forward::Partial) => "miss",
@@ -132,6 +137,19 @@ impl RoutedRequest {
         if self.has_policies { ctx.snapshot.plan.routes[self.route].policies.as_deref() } else { None }
     }
 
+    /// The policies for the response to the client; another instance sees to them itself.
+    #[inline]
+    pub(crate) fn response_policies<'a>(&self, ctx: &ExchangeContext<'a>) -> Option<&'a Policies> {
+        self.policies(ctx).filter(|_| self.purpose != Purpose::Peer)
+    }
+
+    /// How bodies are coded for the client; for another instance they are not.
+    #[inline]
+    pub(crate) fn compression<'a>(&self, ctx: &ExchangeContext<'a>) -> Option<&'a Compression> {
+        let compression = ctx.snapshot.plan.routes[self.route].compress.as_ref();
+        compression.filter(|_| self.purpose != Purpose::Peer)
+    }
+
     /// Whether the route has a cache.
     #[inline]
     pub(crate) fn is_cached(&self) -> bool {
@@ -150,7 +168,7 @@ impl RoutedRequest {
     /// Whether cache tags are removed from the response to the client.
     pub(crate) fn hides_tags(&self, ctx: &ExchangeContext<'_>) -> bool {
         let policy = || ctx.snapshot.plan.config.routes[self.route].cache.as_ref();
-        self.is_cached && policy().is_some_and(|policy| !policy.sends_tags)
+        self.is_cached && self.purpose != Purpose::Peer && policy().is_some_and(|policy| !policy.sends_tags)
     }
 
     /// The client, route and upstream, which select the bandwidth limits.

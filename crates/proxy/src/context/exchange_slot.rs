@@ -69,6 +69,8 @@ pub(crate) struct Texts {
     pub(crate) kept_target: Option<Vec<u8>>,
     /// The cache's header lines, in place of the client's conditions; `None` keeps the client's.
     pub(crate) conditions: Option<Vec<u8>>,
+    /// The head for another instance, while that is asked.
+    pub(crate) hop: Option<Vec<u8>>,
     /// What the authentication has found out about the client, besides a listed user.
     pub(crate) vouched: Option<Arc<Vouched>>,
     /// The place of the request in its trace, if there are traces.

@@ -36,6 +36,11 @@ impl OriginalConnection {
         Rc::new(Self { destination, authority: None, unique_id: None, is_secure: false })
     }
 
+    /// The same connection, of a client that another instance speaks for.
+    pub(crate) fn told(&self, is_secure: bool) -> Rc<Self> {
+        Rc::new(Self { destination: self.destination, authority: None, unique_id: None, is_secure })
+    }
+
     pub(crate) fn new(destination: SocketAddr, header: &ProxyHeader<'_>) -> Rc<Self> {
         let said = |kind| header.tlvs().find(|tlv| tlv.kind == kind).map(|tlv| tlv.value);
         let authority = said(tlv_kind::AUTHORITY).and_then(|name| std::str::from_utf8(name).ok());

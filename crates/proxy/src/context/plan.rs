@@ -25,6 +25,8 @@ mod decisions_elsewhere;
 mod bots;
 /// Upstreams and their servers.
 mod upstreams;
+/// The instances that share what they store.
+mod peers;
 /// What keeps clients on their side of a split.
 mod split_key;
 /// Sessions.
@@ -57,6 +59,7 @@ pub(crate) use forward_auth::{
 };
 pub(crate) use mirror::{Mirror, Place as MirrorPlace};
 pub(crate) use passthrough::Passthrough;
+pub(crate) use peers::Peers;
 pub(crate) use routes::Compression;
 pub use routes::{Auth, Policies, Route, SharedLimit, Table, secret};
 pub(crate) use split_key::{Asking as SplitAsking, SplitKey};
@@ -94,6 +97,8 @@ pub struct Plan {
     pub(crate) quic: QuicProcessKeys,
     /// The cache, if a route has one.
     pub cache: Option<Cache>,
+    /// The instances that share what they store, if it is shared.
+    pub(crate) peers: Option<Peers>,
     /// What certificate authorities ask for, to issue automatic certificates. The same in all plans.
     pub challenges: Arc<Challenges>,
     /// The names of servers. They are resolved for as long as the plan exists.
@@ -137,6 +142,8 @@ pub struct Listener {
     pub(crate) link: Option<Arc<Link>>,
     /// Where datagrams queue, to clients and from them.
     pub(crate) queues: [Option<Queue>; 2],
+    /// Whether its clients are other instances.
+    pub(crate) is_for_peers: bool,
 }
 
 /// What the secret of splits is handed over as; no upstream is called so.
@@ -201,6 +208,7 @@ impl Plan {
             trust,
             tracing,
             cache,
+            peers: Peers::new(&config),
             challenges,
             listeners,
             upstreams,
@@ -312,6 +320,7 @@ impl Listener {
             limits: None,
             link: None,
             queues: [None, None],
+            is_for_peers: false,
         }
     }
 
@@ -356,6 +365,7 @@ impl Listener {
             link: Link::new(&listener.link, before.and_then(|before| before.link.as_ref())),
             queues: [listener.datagram_rates.down, listener.datagram_rates.up]
                 .map(|rate| rate.map(Queue::new)),
+            is_for_peers: listener.is_for_peers,
             limits: Limits::new(&listener.bandwidths, before.and_then(|before| before.limits.as_ref())),
             passes_on: listener.tcp.map(|upstream| (upstream, config.upstreams[upstream].name.clone())),
         })

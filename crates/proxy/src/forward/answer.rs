@@ -4,6 +4,7 @@
 
 use std::io::Write;
 
+use ::cache::PEER_FIELD;
 use config::Page;
 use http1::{ChainKind, Framing, Method, Span, Target, Version};
 use jwt::Refusal;
@@ -131,14 +132,14 @@ async fn send_own(
     exchange.state.answers(told);
     let body =
         if told >= 300 && answers_call(ctx, request, told, "", exchange.state, out) { b"" } else { body };
-    let coded = match &ctx.snapshot.plan.routes[routed.route].compress {
+    let coded = match routed.compression(ctx) {
         Some(compression) => coded::own(ctx, compression, request, out, (told, body)),
         None => None,
     };
     let body = coded.as_deref().unwrap_or(body);
     out.extend_from_slice(seen::added(ctx, &request.head, request.head_bytes()));
     push_date(ctx, out);
-    if let Some(policies) = routed.policies(ctx) {
+    if let Some(policies) = routed.response_policies(ctx) {
         let start = start_line_len(out);
         let own = OwnResponse { status: told, source: Source::Proxy, is_preflight };
         policies::edit_own(ctx, policies, &Subject::of(routed), own, request, start, out);
@@ -367,6 +368,32 @@ pub(crate) async fn failure(
     out.extend_from_slice(b"\r\n");
     let next = next(&plan);
     whole(ctx, out, content.body, plan, state).await.map_or(Next::Drop, |()| next)
+}
+
+/// Answers another instance, without a body: with a status, and a word about it.
+pub(crate) async fn to_peer(
+    ctx: &ExchangeContext<'_>,
+    memory: &mut Memory,
+    (status, word): (u16, &[u8]),
+    state: &mut ExchangeState<'_>,
+) -> Next {
+    if state.sent != Sent::Nothing {
+        return Next::Drop;
+    }
+    let out = &mut memory.response.out;
+    begin(out, status);
+    push_length(out, status, 0);
+    if !word.is_empty() {
+        out.extend_from_slice(PEER_FIELD.as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+    push_date(ctx, out);
+    out.extend_from_slice(b"\r\n");
+    state.answers(status);
+    let plan = ResponsePlan::own(Framing::Length(0), true);
+    whole(ctx, out, b"", plan, state).await.map_or(Next::Drop, |()| Next::Reuse)
 }
 
 /// Whether the connection goes on: after a request that was whole, and not at fault itself.

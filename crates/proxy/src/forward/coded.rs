@@ -115,7 +115,7 @@ pub(crate) async fn pass(
         reply.persists &= early.is_empty();
         sink.send(&response.out, b"", sink.plan().at_end()).await?;
         exchange.state.record.upstream_ended();
-        return Ok(respond::end(ctx, routed, reply, response, sink.plan()));
+        return Ok(respond::end(ctx, reply, response, sink.plan()));
     };
     let mut coded = CodedBody {
         ctx,
@@ -142,7 +142,7 @@ pub(crate) async fn pass(
     ctx.worker.coders.give(coded.transform);
     reply.expects_long = false;
     let response = &mut exchange.memory.response;
-    Ok(respond::end(ctx, routed, reply, response, sink.plan()))
+    Ok(respond::end(ctx, reply, response, sink.plan()))
 }
 
 /// Ends a response that has failed.

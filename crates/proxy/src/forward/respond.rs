@@ -16,7 +16,7 @@ use crate::body::transform::Choice;
 use crate::body::tunnel::{self, Flow};
 use crate::body::upload::Until;
 use crate::context::client::Next;
-use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
+use crate::context::exchange::{Exchange, ExchangeContext, Purpose, RoutedRequest};
 use crate::context::exchange_slot::{Memory, Request, Response};
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
@@ -36,7 +36,7 @@ use transport::tcp::Follows;
 pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -> Result<Next, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     if let Some(page) =
-        answer::stand_in(ctx, routed.policies(ctx), exchange.memory.response.head.start.status)
+        answer::stand_in(ctx, routed.response_policies(ctx), exchange.memory.response.head.start.status)
     {
         return cold(|| stand_in(exchange, reply, page)).await;
     }
@@ -47,7 +47,7 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
         let form = call.form;
         return cold(|| web::respond(exchange, reply, form)).await;
     }
-    if let Some(compression) = &ctx.snapshot.plan.routes[routed.route].compress {
+    if let Some(compression) = routed.compression(ctx) {
         let compress = &compression.settings;
         match coded::choose(routed, compress, request, response) {
             Choice::Unchanged { .. } => {}
@@ -101,14 +101,13 @@ pub(crate) async fn respond(exchange: &mut Exchange<'_, '_>, mut reply: Reply) -
         return Ok(Next::Drop);
     }
     reply.expects_long = is_long;
-    Ok(end(ctx, routed, reply, response, &plan))
+    Ok(end(ctx, reply, response, &plan))
 }
 
 /// Gives the connection of a server back whose response has been sent. Says what becomes of the client's.
 #[inline]
 pub(crate) fn end(
     ctx: &ExchangeContext<'_>,
-    routed: &RoutedRequest,
     reply: Reply,
     response: &mut Response,
     plan: &ResponsePlan,
@@ -117,7 +116,7 @@ pub(crate) fn end(
     let has_left_client = reply.upload.has_left_client();
     // RFC 9112 §9.3: what a server sends beyond its response belongs to no request.
     if reply.persists && reply.upload.is_done() && response.buffer.is_empty() {
-        let server = &snapshot.upstreams[routed.upstream].servers[reply.server];
+        let server = &snapshot.upstreams[reply.upstream].servers[reply.server];
         server.release(reply, client, &worker.deadlines);
     }
     worker.buffers.wait(&mut response.buffer);
@@ -181,7 +180,7 @@ async fn stand_in(exchange: &mut Exchange<'_, '_>, reply: Reply, page: &Page) ->
     exchange.state.record.upstream_ended();
     let has_left_client = reply.upload.has_left_client();
     if reply.persists && reply.upload.is_done() && is_whole {
-        let server = &ctx.snapshot.upstreams[routed.upstream].servers[reply.server];
+        let server = &ctx.snapshot.upstreams[reply.upstream].servers[reply.server];
         server.release(reply, ctx.client, &ctx.worker.deadlines);
     } else {
         // Before a client that is slow to take the page.
@@ -276,19 +275,26 @@ pub(crate) fn render(
         framing: plan.framing,
         client_connection: plan.client_connection,
         date: &date,
-        via: Via::Own,
+        // Who asks for its client says so itself.
+        via: if routed.purpose == Purpose::Peer { Via::Off } else { Via::Own },
     };
     response.out.clear();
     ctx.worker.buffers.warm_text(&mut response.out);
-    match routed.policies(ctx) {
+    match routed.response_policies(ctx) {
         Some(policies) => {
-            let server = &ctx.snapshot.upstreams[routed.upstream].servers[reply.server].plan.authority;
+            let server = server_of(ctx, routed, reply);
             let sender = Sender { server, has_page };
             policies::write_response(ctx, policies, routed, sender, request, response, rewrite);
         }
         None => http1::write_response(&mut response.out, &response.head, response.buffer.filled(), &rewrite),
     }
     response.added = own;
+}
+
+/// The server that a response is from; empty if another instance has given it, which may have stored it.
+fn server_of<'a>(ctx: &ExchangeContext<'a>, routed: &RoutedRequest, reply: &Reply) -> &'a str {
+    let is_of_peer = reply.upstream != routed.upstream;
+    if is_of_peer { "" } else { &ctx.snapshot.plan.upstreams[reply.upstream].servers[reply.server].authority }
 }
 
 /// The listener's own lines, where the server has not said the same.
@@ -407,7 +413,9 @@ fn write_interim(
         framing: Framing::None,
         client_connection: ClientConnection::Persist,
         date: b"",
-        via: routed.policies(ctx).map_or(Via::Own, |policies| policies::via(&policies.settings.options.via)),
+        via: routed
+            .response_policies(ctx)
+            .map_or(Via::Own, |policies| policies::via(&policies.settings.options.via)),
     };
     response.out.clear();
     http1::write_response(&mut response.out, &response.head, bytes, &rewrite);

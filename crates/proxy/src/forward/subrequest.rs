@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http1::{ConnectionOptions, Parsed, RequestHead, Target, Version};
+use http1::{ConnectionOptions, Framing, Parsed, RequestHead, Target, Version};
 use telemetry::Trace;
 
 use crate::body::kept::KeptBody;
@@ -98,6 +98,22 @@ impl Subrequest {
         })
     }
 
+    /// A request without a body to another instance, with this head.
+    pub(crate) fn to_peer(
+        ctx: &ExchangeContext<'_>,
+        routed: &RoutedRequest,
+        request: &Request,
+        (upstream, head): (usize, Vec<u8>),
+    ) -> Self {
+        let mut subrequest = Self::copy_of(ctx, routed, request);
+        subrequest.retarget(upstream, Purpose::Peer);
+        subrequest.routed.framing = Framing::None;
+        subrequest.routed.wants_upgrade = false;
+        subrequest.texts.hop = Some(head);
+        subrequest.is_for("invalidation");
+        subrequest
+    }
+
     /// Sends the request elsewhere.
     pub(crate) fn retarget(&mut self, upstream: usize, purpose: Purpose) {
         self.routed.upstream = upstream;
@@ -177,7 +193,7 @@ pub(crate) async fn receive(
     }
     // RFC 9112 §9.3: what a server sends beyond its response belongs to no request.
     if reply.persists && reply.upload.is_done() && buffer.is_empty() {
-        let server = &ctx.snapshot.upstreams[routed.upstream].servers[reply.server];
+        let server = &ctx.snapshot.upstreams[reply.upstream].servers[reply.server];
         server.release(reply, ctx.client, &ctx.worker.deadlines);
     }
     Ok(())

@@ -50,6 +50,16 @@ The smallest file:
   [upstream.app]
   servers = [\"http://127.0.0.1:9000\"]";
 
+/// Instances learn of each other through etcd or from the file.
+fn warn_of_loneliness(config: &config::Config) {
+    let peers = config.cache.as_ref().and_then(|cache| cache.peers.as_ref());
+    if peers.is_some_and(|peers| peers.members.is_none()) {
+        message::warn(
+            "[cache.peers] has no members, and the configuration is not in etcd: this instance shares with nobody",
+        );
+    }
+}
+
 pub(crate) fn run(arguments: &Args) -> ExitCode {
     arguments.operation.messages.speak();
     let inheritance = match super::inheritance() {
@@ -84,6 +94,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Some(config) => {
             ::control::speak(&config.messages);
             reading.warnings.iter().for_each(|warning| message::warn(&warning.to_string()));
+            warn_of_loneliness(&config);
             let (file, operation) = (arguments.config.clone(), arguments.operation.clone());
             let reread: control::Reread = Box::new(move || read(&file, &operation));
             let setup = control::Setup { reread: Some(reread), inheritance, instance: None };

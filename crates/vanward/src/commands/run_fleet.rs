@@ -154,6 +154,16 @@ impl ::fleet::Proxy for Running {
         (counters.requests, counters.responses_server_error)
     }
 
+    fn peer_address(&self) -> Option<String> {
+        self.0.peer_address()
+    }
+
+    fn take_peers(&self, addresses: &[String]) {
+        if let Err(why) = self.0.take_peers(addresses) {
+            message::warn(&format!("the instances of [cache.peers] stay as they were: {why}"));
+        }
+    }
+
     fn warn(&self, message: &str) {
         message::warn(message);
     }

@@ -1,0 +1,192 @@
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use control::Running;
+use testkit::http1::Peer;
+use testkit::scene::{Asked, Client, Got, get, read};
+use testkit::tls::{Authority, tunnel};
+
+/// The name in the certificate of each instance.
+pub(crate) const NAME: &str = "edge.internal";
+
+/// Instances with one server behind them.
+pub(crate) struct Fleet {
+    /// One that was ended is gone.
+    pub(crate) instances: Vec<Option<Running>>,
+    pub(crate) server: Server,
+    pub(crate) authority: Authority,
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
+impl Fleet {
+    pub(crate) fn new(count: usize) -> Self {
+        Self::with(count, "cache = {}", "", |_, addresses| addresses.to_vec())
+    }
+
+    /// Instances with these options of their route and of `[cache.peers]`, each with members of its own.
+    pub(crate) fn with(
+        count: usize,
+        route: &str,
+        options: &str,
+        members: impl Fn(usize, &[SocketAddr]) -> Vec<SocketAddr>,
+    ) -> Self {
+        let (server, authority) = (Server::new(), Authority::new());
+        authority.files("edge", &[NAME, "127.0.0.1", tunnel::NAME]);
+        let addresses = free_addresses(count);
+        let start = |number: usize| {
+            let listed = members(number, &addresses);
+            Some(start(&authority, (addresses[number], &listed), &server, route, options))
+        };
+        let instances = (0..count).map(start).collect();
+        Self { instances, server, authority, addresses }
+    }
+
+    pub(crate) fn instance(&self, number: usize) -> &Running {
+        self.instances[number].as_ref().expect("it runs")
+    }
+
+    pub(crate) fn client(&self, number: usize) -> Client {
+        let stream = TcpStream::connect(self.instance(number).addresses()[0]).expect("it listens");
+        Client::One(Peer::new("client", stream))
+    }
+
+    /// Asks an instance.
+    pub(crate) fn ask(&self, number: usize, request: &Asked<'_>) -> Got {
+        self.client(number).asks_for(request)
+    }
+
+    /// A path whose key another instance owns than that one, with its response from the server in no cache yet.
+    pub(crate) fn foreign_path(&self, asker: usize, owner: usize) -> String {
+        let paths = (0..).map(|number| format!("/{asker}-{owner}-{number}"));
+        let mut counted = paths.map(|path| {
+            let before = self.served(owner);
+            self.ask(asker, &get(&format!("{path}?probe")));
+            (path, before)
+        });
+        // A query is part of the key, so the probe says who owns that one alone.
+        counted.find(|(_, before)| self.served(owner) > *before).expect("it owns some").0 + "?probe"
+    }
+
+    /// How many requests of others an instance has served.
+    pub(crate) fn served(&self, number: usize) -> u64 {
+        self.instance(number).counters().cache_peer_served
+    }
+
+    pub(crate) fn end(&mut self, number: usize) {
+        let running = self.instances[number].take().expect("it runs");
+        running.stop();
+        running.wait();
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        (0..self.instances.len()).filter(|number| self.instances[*number].is_some()).for_each(|number| {
+            self.instances[number].as_ref().expect("it runs").stop();
+        });
+    }
+}
+
+fn start(
+    authority: &Authority,
+    (address, members): (SocketAddr, &[SocketAddr]),
+    server: &Server,
+    route: &str,
+    options: &str,
+) -> Running {
+    let members: Vec<String> = members.iter().map(|member| format!("{:?}", member.to_string())).collect();
+    let (folder, members) = (authority.path().display(), members.join(", "));
+    let config = format!(
+        "workers = 2\n[cache]\nmemory = \"64MB\"\n[cache.peers]\nlisten = \"{address}\"\naddress = \"{address}\"\n\
+         members = [{members}]\nca = \"{folder}/ca.pem\"\ncert = \"{folder}/edge.pem\"\nkey = \"{folder}/edge.key\"\n\
+         {options}\n[[route]]\nupstream = \"app\"\n{route}\n[upstream.app]\nservers = [\"http://{}\"]\n\
+         [[listen]]\naddress = \"127.0.0.1:0\"\n",
+        server.address
+    );
+    control::start(read(&config)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Addresses that nobody listens at, for instances that have to know each other's before they start.
+fn free_addresses(count: usize) -> Vec<SocketAddr> {
+    let held: Vec<TcpListener> = (0..count).map(|_| testkit::ports::listen()).collect();
+    held.iter().map(|listener| listener.local_addr().expect("it listens")).collect()
+}
+
+/// A server that answers at once, and keeps the heads that it has got.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    heads: Arc<Mutex<Vec<String>>>,
+    answers: Arc<Mutex<HashMap<String, String>>>,
+}
+
+impl Server {
+    fn new() -> Self {
+        let listener = testkit::ports::listen();
+        let address = listener.local_addr().expect("it listens");
+        let heads: Arc<Mutex<Vec<String>>> = Arc::default();
+        let answers: Arc<Mutex<HashMap<String, String>>> = Arc::default();
+        let (of_thread, of_paths) = (Arc::clone(&heads), Arc::clone(&answers));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (heads, answers) = (Arc::clone(&of_thread), Arc::clone(&of_paths));
+                std::thread::spawn(move || serve(stream, &heads, &answers));
+            }
+        });
+        Self { address, heads, answers }
+    }
+
+    /// It answers nothing for as long as this is held.
+    pub(crate) fn holds(&self) -> MutexGuard<'_, HashMap<String, String>> {
+        self.answers.lock().expect("nobody panics")
+    }
+
+    /// From now on it answers a target like this.
+    pub(crate) fn answers(&self, target: &str, response: &str) {
+        self.answers.lock().expect("nobody panics").insert(target.to_owned(), response.to_owned());
+    }
+
+    /// The heads of the requests for a target.
+    pub(crate) fn heads(&self, target: &str) -> Vec<String> {
+        let heads = self.heads.lock().expect("nobody panics");
+        let is_for = |head: &&String| head.split(' ').nth(1) == Some(target);
+        heads.iter().filter(is_for).cloned().collect()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.heads.lock().expect("nobody panics").len()
+    }
+}
+
+fn serve(mut stream: TcpStream, heads: &Mutex<Vec<String>>, answers: &Mutex<HashMap<String, String>>) {
+    let mut received = Vec::new();
+    let mut bytes = [0; 4096];
+    loop {
+        while let Some(end) = received.windows(4).position(|window| window == b"\r\n\r\n") {
+            let head: Vec<u8> = received.drain(..end + 4).collect();
+            let head = String::from_utf8(head).expect("is text");
+            let target = head.split(' ').nth(1).expect("has a target").to_owned();
+            let is_alone = head.starts_with("HEAD ");
+            heads.lock().expect("nobody panics").push(head);
+            let own = answers.lock().expect("nobody panics").get(&target).cloned();
+            let mut response =
+                own.unwrap_or_else(|| ok(&target, "Cache-Control: max-age=60\r\nETag: \"1\"\r\n"));
+            if is_alone {
+                response.truncate(response.find("\r\n\r\n").expect("has a head") + 4);
+            }
+            if stream.write_all(response.as_bytes()).is_err() {
+                return;
+            }
+        }
+        match stream.read(&mut bytes) {
+            Ok(count @ 1..) => received.extend_from_slice(&bytes[..count]),
+            _ => return,
+        }
+    }
+}
+
+/// A response with this body.
+pub(crate) fn ok(body: &str, fields: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
+}

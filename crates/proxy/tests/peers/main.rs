@@ -1,0 +1,12 @@
+//! Instances that share what they store, in one process: a server of the test counts what reaches it.
+
+/// Instances, and the server behind them.
+mod fleet;
+/// One request to the server for all instances.
+mod shared;
+/// What goes to the server at once.
+mod straight;
+/// Instances that are gone, silent, or disagree.
+mod lost;
+/// Who is let in.
+mod refused;
