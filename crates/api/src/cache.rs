@@ -100,8 +100,20 @@ pub struct Explained {
     pub variants_displaced: u64,
     /// The last cache miss of the key, if it is still known.
     pub last_miss: Option<LastMiss>,
+    /// The instance that owns the key, if instances share what they store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<CacheOwner>,
     /// Suggestions that would turn misses into hits.
     pub remedies: Vec<String>,
+}
+
+/// The instance that owns a key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheOwner {
+    /// How other instances reach it.
+    pub address: String,
+    /// Whether it is the one that answers this.
+    pub is_own: bool,
 }
 
 /// What the cache would do with a request.

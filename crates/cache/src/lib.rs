@@ -61,6 +61,8 @@ mod outcome;
 mod survey;
 /// What instances tell each other of requests.
 mod peer;
+/// What an instance keeps though another one owns it.
+mod hot;
 
 pub use asked::Asked;
 pub use coded::{FormJoined, FormKey, FormReader, FormWriter, Forms};
@@ -69,10 +71,11 @@ pub use decide::{Decision, Forward, Found, Freshness, OriginError, decide, serve
 pub use directives::{RequestDirectives, ResponseDirectives, Source};
 pub use encoding::Codings;
 pub use fill::{Fill, Filled, Lead, ReadError, Reader, Wait, Waited, Wanted};
+pub use hot::{HOT_SECONDS, Hot};
 pub use invalidate::{also_invalid, invalidates, is_unsafe};
 pub use key::{Key, KeySecret, Space, Uri, write_kept_target, write_key};
 pub use labels::{also_labelled, labels, names_tags, tags};
-pub use named::{Address, Named, NotNamed, Ordered, purge_uri};
+pub use named::{Address, Named, NotNamed, Ordered, keys_of, purge_uri};
 pub use outcome::{Ending, Outcome};
 pub use pattern::Pattern;
 pub use peer::{PEER_FIELD, PeerRequest};

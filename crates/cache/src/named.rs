@@ -305,7 +305,7 @@ fn purge_url(
     let mut found: Vec<Key> = Vec::new();
     let mut rules = Vec::new();
     for uri in address.uris() {
-        found.extend(keys(&uri, spaces));
+        found.extend(keys_of(&uri, spaces));
         rules.extend(purge_labels(&uri, store, secret, spaces, force, now_ms)?);
     }
     found.sort_unstable();
@@ -324,7 +324,7 @@ fn purge_url(
 
 /// Purges one resource with all its variants in all spaces, after an unsafe request (RFC 9111 §4.4).
 pub fn purge_uri(uri: &Uri<'_>, store: &Store, secret: KeySecret, spaces: &[Space]) {
-    for key in keys(uri, spaces) {
+    for key in keys_of(uri, spaces) {
         store.purge_key(key, Force::Hard);
     }
     if purge_labels(uri, store, secret, spaces, Force::Hard, 0).is_err() {
@@ -334,7 +334,7 @@ pub fn purge_uri(uri: &Uri<'_>, store: &Store, secret: KeySecret, spaces: &[Spac
 }
 
 /// The keys that a URI has where nothing else of a request counts.
-fn keys(uri: &Uri<'_>, spaces: &[Space]) -> impl Iterator<Item = Key> {
+pub fn keys_of(uri: &Uri<'_>, spaces: &[Space]) -> impl Iterator<Item = Key> {
     spaces.iter().map(|space| Key::of_uri(space.secret, uri, &space.options))
 }
 

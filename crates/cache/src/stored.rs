@@ -141,6 +141,12 @@ impl Stored {
         self.fresh_until_ms = self.fresh_until_ms.min(now_ms);
     }
 
+    /// Shortens the freshness lifetime, and with it what may be used during revalidation.
+    pub fn keep_until(&mut self, until_ms: u64) {
+        self.fresh_until_ms = self.fresh_until_ms.min(until_ms);
+        self.stale_while_revalidate_seconds = 0;
+    }
+
     /// Requires validation before each use, as after an unsafe request to the URI (RFC 9111 §4.4).
     pub fn invalidate(&mut self) {
         self.traits = self.traits.with(Traits::VALIDATE_ALWAYS, true);

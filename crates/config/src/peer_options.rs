@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::host::{LISTEN_ADDRESS, TLS_NAME, listen_address, tls_name};
 use crate::kind::{At, List, Located, Maybe, Text, located};
 use crate::options::File;
-use crate::range::Wait;
+use crate::range::{Count, Unit, Wait};
 use crate::reader::Reader;
 use crate::settings::{CachePeers, Server, ServerHost};
 use crate::table::{Inline, Table, key, required};
@@ -27,6 +27,8 @@ pub(crate) struct PeersWritten {
     key: Path,
     name: Option<String>,
     timeout: Duration,
+    hot: usize,
+    hot_memory: u32,
 }
 
 impl Default for PeersWritten {
@@ -40,6 +42,8 @@ impl Default for PeersWritten {
             key: None,
             name: None,
             timeout: CachePeers::TIMEOUT,
+            hot: CachePeers::HOT_REQUESTS as usize,
+            hot_memory: CachePeers::HOT_PERCENT,
         }
     }
 }
@@ -108,6 +112,19 @@ pub(crate) const PEERS: Inline<PeersWritten> = Inline {
                  request goes to the upstream. An instance that asks the upstream itself says so at once, and has as \
                  long as the upstream.",
             ),
+            &key(
+                "hot",
+                Count { range: 0..=1_000_000, unit: Unit::Things },
+                |peers: &mut PeersWritten| &mut peers.hot,
+                "From so many requests for a key within 10s on, its response is kept here as well, for 10s at most and no longer \
+                 than it is fresh. 0: never.",
+            ),
+            &key(
+                "hot_memory",
+                Count { range: 1..=50, unit: Unit::Percent },
+                |peers: &mut PeersWritten| &mut peers.hot_memory,
+                "The part of `memory` that what is kept so may take.",
+            ),
         ],
     },
 };
@@ -142,7 +159,8 @@ fn written_member(server: &Server) -> String {
 /// Adds mistakes about the instances, and about names that belong to the cache.
 pub(crate) fn check(file: &File, reader: &mut Reader<'_>) {
     let peers = file.cache.as_ref().and_then(|cache| cache.value.peers.as_ref());
-    let Some(PeersWritten { address, members, .. }) = peers.map(|peers| &peers.value) else { return };
+    let Some(peers) = peers else { return };
+    let PeersWritten { address, members, .. } = &peers.value;
     let mut places = HashMap::new();
     for Located { value, at } in members.iter().flatten() {
         let first = *places.entry(value.to_string()).or_insert(at);
@@ -152,6 +170,8 @@ pub(crate) fn check(file: &File, reader: &mut Reader<'_>) {
         }
     }
     if let Some(Located { value, at }) = address
+        // One that cannot be read may be it.
+        && peers.is_intact
         && members.is_some()
         && !places.contains_key(&value.to_string())
     {
@@ -168,9 +188,15 @@ pub(crate) fn check(file: &File, reader: &mut Reader<'_>) {
 }
 
 impl PeersWritten {
+    /// The files that it names, with their options.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&'static str, &Located<PathBuf>)> {
+        let named = [("ca", &self.ca), ("cert", &self.cert), ("key", &self.key)];
+        named.into_iter().filter_map(|(option, path)| Some((option, path.as_ref()?)))
+    }
+
     /// The settings that the options describe; `None` if a required one is missing, which is a mistake of its own.
     pub(crate) fn meaning(&self) -> Option<CachePeers> {
-        let Self { listen, address, members, ca, cert, key, name, timeout } = self.clone();
+        let Self { listen, address, members, ca, cert, key, name, timeout, hot, hot_memory } = self.clone();
         let file = |path: Path| path.map(|path| path.value);
         Some(CachePeers {
             listen: listen?.value,
@@ -180,13 +206,25 @@ impl PeersWritten {
             certificate: KeyPair::new(file(cert)?, file(key)?),
             name,
             timeout,
+            hot_requests: u32::try_from(hot).unwrap_or(u32::MAX),
+            hot_percent: hot_memory,
         })
     }
 }
 
 impl From<&CachePeers> for PeersWritten {
     fn from(peers: &CachePeers) -> Self {
-        let CachePeers { listen, address, members, ca, certificate, name, timeout } = peers.clone();
+        let CachePeers {
+            listen,
+            address,
+            members,
+            ca,
+            certificate,
+            name,
+            timeout,
+            hot_requests,
+            hot_percent,
+        } = peers.clone();
         let file = |path: PathBuf| Some(located(path));
         Self {
             listen: Some(located(listen)),
@@ -197,6 +235,8 @@ impl From<&CachePeers> for PeersWritten {
             key: file(certificate.key),
             name,
             timeout,
+            hot: usize::try_from(hot_requests).unwrap_or(usize::MAX),
+            hot_memory: hot_percent,
         }
     }
 }

@@ -328,6 +328,12 @@ pub(crate) fn named_files(file: &File, reader: &Reader<'_>) -> Vec<NamedFile> {
         let options = options.filter_map(|(option, path)| Some((option, path.as_ref()?)));
         add_files(&mut files, Owner::Upstream(index), at, options, reader);
     }
+    if let Some(Element { value: peers, at, .. }) =
+        file.cache.as_ref().and_then(|cache| cache.value.peers.as_ref())
+    {
+        // The listener behind the others. The upstream has the same files.
+        add_files(&mut files, Owner::Listener(file.listen.len()), at, peers.files(), reader);
+    }
     files
 }
 

@@ -270,6 +270,8 @@ cert = "edge.pem"
 key = "edge.key"
 name = "edge.test"
 timeout = "500ms"
+hot = 7
+hot_memory = "20%"
 
 [redis]
 url = "rediss://redis.test:6380/2"
@@ -351,6 +353,7 @@ fn every_option_is_taken() {
         ("10.0.0.1:7443", Some(2))
     );
     assert_eq!((peers.name.as_deref(), peers.timeout), (Some("edge.test"), Duration::from_millis(500)));
+    assert_eq!((peers.hot_requests, peers.hot_percent), (7, 20));
     let listener = config.listeners.last().unwrap();
     assert!(listener.is_for_peers && listener.tls.is_some(), "{listener:?}");
     assert_eq!(config.peers(), Some(config.upstreams.len() - 1));

@@ -600,6 +600,14 @@ servers = [\"https://a\"]
 tls = { ca = \"ca\", cert = \"a\", key = \"b\" }
 [upstream.other]
 servers = [\"https://a\"]
+[cache]
+memory = \"1MiB\"
+[cache.peers]
+listen = \"127.0.0.1:7443\"
+address = \"127.0.0.1:7443\"
+ca = \"peer-ca\"
+cert = \"peer\"
+key = \"peer-key\"
 ";
     let reading = examine(text, "f");
     let (listener, upstream) = (Owner::Listener, Owner::Upstream);
@@ -614,6 +622,9 @@ servers = [\"https://a\"]
         (upstream(0), Some("b"), Some("f:11:38: key: b: m; expected e")),
         (upstream(1), None, Some("f:12:11: tls: m; expected e")),
         (upstream(2), None, None),
+        (listener(2), Some("peer-ca"), Some("f:19:6: ca: peer-ca: m; expected e")),
+        (listener(2), Some("peer-key"), Some("f:21:7: key: peer-key: m; expected e")),
+        (listener(3), None, None),
     ] {
         let mistake = reading.mistake_about(owner, file.map(Path::new), "m", Some("e"));
         assert_eq!(mistake.map(|mistake| mistake.to_string()).as_deref(), said, "{owner:?} {file:?}");
@@ -763,51 +774,4 @@ fn an_option_is_taken_under_its_former_name_with_a_notice() {
     let reading = examine(&file("wakeup_coalescing = \"0s\"\ngather = \"1ms\""), "f");
     let told: Vec<_> = reading.mistakes.iter().map(Mistake::to_string).collect();
     assert_eq!(told, ["f:1:1: gather is the former name of wakeup_coalescing: write it once"]);
-}
-
-#[test]
-fn instances_that_share_a_cache() {
-    let peers = |lines: &str| with(&format!("[cache]\nmemory = \"1MiB\"\n[cache.peers]\n{lines}"));
-    let files = "ca = \"a\"\ncert = \"b\"\nkey = \"c\"";
-    let expected = "expected a host with a port such as 10.0.0.1:7443 or edge-1.example.com:7443";
-    let file = "expected the path of a file such as /etc/vanward/site.pem";
-    for (text, mistakes) in [
-        (
-            peers("listen = \"10.0.0.1:7443\""),
-            vec![
-                format!("6:1: peers has no address; {expected}"),
-                format!("6:1: peers has no ca; {file}"),
-                format!("6:1: peers has no cert; {file}"),
-                format!("6:1: peers has no key; {file}"),
-            ],
-        ),
-        (
-            peers(&format!(
-                "listen = \"10.0.0.1:7443\"\naddress = \"10.0.0.1:7443\"\nmembers = [\"10.0.0.2:7443\", \"10.0.0.3\"]\n{files}"
-            )),
-            vec![format!("9:30: members: \"10.0.0.3\" has no port; {expected}")],
-        ),
-        (
-            peers(&format!(
-                "listen = \"127.0.0.1:8080\"\naddress = \"10.0.0.1:7443\"\nmembers = [\"10.0.0.2:7443\", \"10.0.0.2:7443\"]\n{files}"
-            )),
-            vec![
-                "1:23: address: 127.0.0.1:8080 is there twice; expected an address other than that of line 7".to_owned(),
-                "8:11: address: 10.0.0.1:7443 is not among the members; expected one of members".to_owned(),
-                "9:30: members: 10.0.0.2:7443 is there twice; expected each instance once".to_owned(),
-            ],
-        ),
-        (
-            peers(&format!("listen = \"10.0.0.1:7443\"\naddress = \"10.0.0.1:7443\"\n{files}"))
-                .replace("upstream.app", "upstream.cache-peers")
-                .replace("\"app\"", "\"cache-peers\""),
-            vec![
-                "3:10: \"cache-peers\" is what the instances of [cache.peers] are called; expected another name".to_owned(),
-            ],
-        ),
-    ] {
-        let mut found = said(&text);
-        found.sort();
-        assert_eq!(found, mistakes, "{text}");
-    }
 }

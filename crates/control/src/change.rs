@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use balance::Time;
-use config::{Config, ListenAddress, Mistake, Reading, Server};
+use config::{Config, ListenAddress, Mistake, Reading};
 use telemetry::message;
 use telemetry::{AccessLog, Reader, WorkerLog};
 use tokio::sync::Notify;
@@ -46,9 +46,6 @@ use proxy::worker::listen::Opened;
 pub(crate) use sockets::{Beginning, Sockets, deal};
 use transport::resolve::{Name, Names, RESOLVE_FIRST, Wanted};
 use transport::unix::SocketFile;
-
-/// Instances that share what they store: a few hundred are far more than anybody has.
-const PEERS_MAX: usize = 1024;
 
 /// Owns the plan in force and replaces it. Shared by everything that changes the configuration.
 pub(crate) struct Control {
@@ -393,7 +390,7 @@ impl Control {
     }
 
     /// Puts the file in force with other changes than now. Blocks, as `change` does.
-    fn overlaid<T>(
+    pub(crate) fn overlaid<T>(
         &self,
         amend: impl FnOnce(&Config, &mut RuntimeOverrides) -> Result<T, AmendError>,
     ) -> Result<T, AmendError> {
@@ -410,33 +407,6 @@ impl Control {
             self.shaping_overrides.notify_one();
         }
         Ok(done)
-    }
-
-    /// Where other instances reach this one, if they share what they store and learn of each other through etcd.
-    pub(crate) fn peer_address(&self) -> Option<Server> {
-        let plan = self.plan();
-        let peers = plan.config.cache.as_ref()?.peers.as_ref()?;
-        peers.members.is_none().then(|| peers.address.clone())
-    }
-
-    /// Takes these for the instances that share what they store; this one is always among them. Blocks, as `change` does.
-    ///
-    /// # Errors
-    /// Why nothing was changed.
-    pub(crate) fn take_peers(&self, addresses: &[String]) -> Result<(), AmendError> {
-        let Some(own) = self.peer_address() else { return Ok(()) };
-        let told = addresses.iter().filter_map(|address| format!("https://{address}").parse().ok());
-        let mut servers: Vec<Server> = std::iter::once(own).chain(told).collect();
-        servers.sort_unstable_by_key(ToString::to_string);
-        servers.dedup();
-        servers.truncate(PEERS_MAX);
-        let before = self.plan();
-        self.overlaid(|_, overrides| {
-            overrides.peers = servers;
-            Ok(())
-        })?;
-        server_changes::tell(&before, &self.plan(), "as etcd tells");
-        Ok(())
     }
 
     /// Updates the plan to the addresses that server names have now. Blocks, as `change` does.

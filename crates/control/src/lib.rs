@@ -14,6 +14,8 @@ mod open_log;
 mod ejection;
 /// What changes of the plan do to servers.
 mod server_changes;
+/// Which instances share what they store.
+mod cache_peers;
 /// What a process hands over to its successor.
 mod handover;
 /// Listeners of the admin API and of the metrics.

@@ -40,12 +40,12 @@ mod sent;
 /// The disk store behind the memory.
 mod tier;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ::cache::{
-    Asked, Behind, Codings, Decision, Forward, Found, Freshness, Handling, Joined, Key, KeySecret, Object,
-    OriginError, Policy, Resized, Store, StoreSettings, Stored, Uri, VariantKey, Vary, Verdict, decide,
-    is_unsafe, judge_conditions, range_applies, serves_on_error,
+    Asked, Behind, Codings, Decision, Forward, Found, Freshness, Handling, Hot, Joined, Key, KeySecret,
+    Object, OriginError, Policy, Resized, Store, StoreSettings, Stored, Uri, VariantKey, Vary, Verdict,
+    decide, is_unsafe, judge_conditions, range_applies, serves_on_error,
 };
 use config::CacheStore;
 use http1::Method;
@@ -88,6 +88,8 @@ pub struct Cache {
     successor: Arc<Successor>,
     others: Arc<Others>,
     dictionaries: Arc<Dictionaries>,
+    /// What is kept though another instance owns it; not before there is one.
+    hot: Arc<OnceLock<Hot>>,
 }
 
 impl Cache {
@@ -110,6 +112,7 @@ impl Cache {
             successor: Arc::default(),
             others: Arc::default(),
             dictionaries: Arc::default(),
+            hot: Arc::default(),
         }
     }
 
@@ -291,11 +294,13 @@ async fn ask_server(exchange: &mut Exchange<'_, '_>, mut miss: Miss) -> Result<N
     };
     miss.owner = peers::owner(ctx, routed, &exchange.memory.request, &ask);
     match miss.path_to_server {
-        // What another instance owns is not stored here, so there is nothing to wait for.
-        ServerPath::Fetch if miss.owner.is_some() && miss.may_be_on_disk => {
+        // What another instance owns is not stored here, but for what is asked for often, so there is nothing to wait for.
+        ServerPath::Fetch if miss.owner.is_some_and(|owner| !owner.is_hot) && miss.may_be_on_disk => {
             fetch::ask_disk(exchange, &ask, miss).await
         }
-        ServerPath::Fetch if miss.owner.is_some() => pass::pass(exchange, &ask, miss).await,
+        ServerPath::Fetch if miss.owner.is_some_and(|owner| !owner.is_hot) => {
+            pass::pass(exchange, &ask, miss).await
+        }
         ServerPath::Fetch => fetch::ask(exchange, &ask, miss).await,
         ServerPath::Pass if miss.may_be_on_disk => fetch::ask_disk(exchange, &ask, miss).await,
         ServerPath::Pass => pass::pass(exchange, &ask, miss).await,
@@ -426,6 +431,12 @@ impl<'a> Ask<'a> {
                 counters::miss(ctx, routed, Forward::Request);
                 return Looked::Miss(Miss::of(ServerPath::Pass, Forward::Request));
             }
+        }
+        // The owner does so for all instances, and what is kept here for a while is not kept longer.
+        if freshness == Freshness::StaleWhileRevalidate && peers::owner(ctx, routed, request, self).is_some()
+        {
+            counters::miss(ctx, routed, Forward::Stale);
+            return Looked::Miss(self.miss(Forward::Stale, Some(object)));
         }
         counters::hit(ctx, routed);
         if freshness != Freshness::Fresh {

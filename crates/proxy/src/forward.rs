@@ -18,6 +18,8 @@ pub(crate) mod coded;
 pub(crate) mod web;
 /// Requests of the proxy's own.
 pub(crate) mod subrequest;
+/// Asks another instance.
+mod to_peer;
 /// Reads the whole body of a request before a server is chosen.
 mod buffered;
 /// Copies requests for another upstream.
@@ -68,6 +70,8 @@ use transport::cold::{cold, poll_once};
 use transport::deadline::{Elapsed, Ticks};
 use transport::endpoint::Endpoint;
 use transport::tcp::Follows;
+
+pub(crate) use to_peer::to_peer;
 
 /// First read of a response whose body is likely to be spliced: little more than its head.
 const HEAD_ALONE: usize = 1024;
@@ -174,41 +178,6 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
     };
     admission.end(work_of(failure), ctx.worker.coarse_time());
     Err(failure)
-}
-
-/// One attempt with another instance, for what it owns. It may be silent for so long; once it says that it asks the
-/// upstream itself, it has as long as that.
-pub(crate) async fn to_peer(
-    exchange: &mut Exchange<'_, '_>,
-    routed: &RoutedRequest,
-    server: usize,
-    patience: Ticks,
-) -> Result<Reply, Failure> {
-    let ctx = exchange.ctx;
-    let upstream = &ctx.snapshot.upstreams[routed.upstream];
-    let Some(picked) = upstream.begin(server, false, ctx.worker.coarse_time()) else {
-        return Err(Failure::UpstreamFull);
-    };
-    upload::begin(ctx, routed, &mut exchange.memory.request, false);
-    exchange.state.record.upstream = Some(routed.upstream);
-    exchange.state.record.attempt_began(routed.upstream, server, picked.since);
-    let attempt =
-        Attempt { ctx, routed, upstream, index: server, may_reuse: true, reads_calls: false, patience };
-    let mut progress = Progress::default();
-    match attempt.exchange(exchange.memory, exchange.state, &mut progress).await {
-        Ok(mut reply) => {
-            let (latency, now) = answered(ctx.worker, &picked, &reply.upload, progress);
-            // What it says of the upstream is no failure of its own.
-            exchange.state.record.server_changed(upstream.answered(&picked, 200, latency, now));
-            exchange.state.record.is_answered = true;
-            reply.under_way = Some(picked.into_under_way());
-            Ok(reply)
-        }
-        Err(failure) => {
-            attempt.failed(&picked, failure, progress, (exchange.memory, exchange.state));
-            Err(failure)
-        }
-    }
 }
 
 /// Notes that an attempt has failed and another one follows.
@@ -511,13 +480,7 @@ impl<'a> Attempt<'a> {
             Protocol::Http1 => cold(|| server.connect(worker, client)).await,
             Protocol::Http2 | Protocol::Http3 => {
                 let connect = cold(|| server.connect_for_streams(worker, &client.deadline));
-                if self.routed.purpose == Purpose::Peer {
-                    let deadline = worker.deadlines.deadline();
-                    let connected = deadline.within(self.patience, connect).await;
-                    connected.unwrap_or(Err(Failure::UpstreamConnectTimeout))
-                } else {
-                    connect.await
-                }
+                to_peer::in_time(self, connect).await
             }
         };
         let is_reused = connection.as_ref().is_ok_and(|connection| connection.is_reused);

@@ -188,6 +188,8 @@ counters! {
     cache_peer_hits: Counter,
     /// Those of them that it did not answer, and that the upstream was asked for.
     cache_peer_failures: Counter,
+    /// Responses that are kept for a while though another instance owns them, since they are asked for often.
+    cache_peer_kept: Counter,
     /// Requests that other instances have asked this one for.
     cache_peer_served: Counter,
     /// Bytes of requests, heads and bodies, without the framing of chunks, of HTTP/2 and of TLS.

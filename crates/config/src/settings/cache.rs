@@ -5,11 +5,11 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use balance::{CheckSettings, EjectionSettings, NoneUp, Settings};
+use balance::{EjectionSettings, NoneUp, Settings};
 use ipnet::IpNet;
 
 use super::listeners::{ListenAddress, Listener};
-use super::upstreams::{Check, Dns, Probe, Protocol, Retry, RetryOn, Server, Upstream};
+use super::upstreams::{Dns, Protocol, Retry, RetryOn, Server, Upstream};
 use crate::tls::{
     CertificateFiles, Certificates, ClientCertificates, ClientTrust, KeyPair, ListenerTls, UpstreamTls,
 };
@@ -55,6 +55,10 @@ pub struct CachePeers {
     pub name: Option<String>,
     /// How long an instance may be silent.
     pub timeout: Duration,
+    /// From so many requests on in a while a response is kept that another instance owns; 0 means never.
+    pub hot_requests: u32,
+    /// The part of the memory that what is kept so may take.
+    pub hot_percent: u32,
 }
 
 impl CachePeers {
@@ -62,6 +66,9 @@ impl CachePeers {
     pub const NAME: &str = "cache-peers";
     /// The default of `timeout`.
     pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
+    /// The defaults of `hot_requests` and `hot_percent`.
+    pub(crate) const HOT_REQUESTS: u32 = 20;
+    pub(crate) const HOT_PERCENT: u32 = 10;
     /// An instance that fails so often in a row loses its share for a while.
     const FAILURES_IN_A_ROW: Option<NonZeroU32> = NonZeroU32::new(3);
 
@@ -97,12 +104,6 @@ impl CachePeers {
             ..Settings::default()
         };
         let servers = self.members.clone().unwrap_or_else(|| vec![self.address.clone()]);
-        let check = Check {
-            settings: CheckSettings::default(),
-            timeout: Check::TIMEOUT,
-            port: None,
-            probe: Probe::Tcp,
-        };
         Upstream {
             balance: balance::policy("consistent-hash").unwrap_or(balance::DEFAULT),
             protocol: Protocol::Http2,
@@ -113,7 +114,8 @@ impl CachePeers {
                 ..UpstreamTls::default()
             },
             settings,
-            check: Some(check),
+            // Requests that fail tell enough, and cost little: one that has just started is asked at once.
+            check: None,
             // What one is called is what it is known by, wherever that leads.
             dns: Dns::One,
             retry,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ::cache::{Joined, Lead, Object};
 
-use super::{Ask, fetch, peers};
+use super::{Ask, fetch};
 use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::Request;
 use crate::context::worker::Worker;
@@ -38,8 +38,8 @@ async fn run(subrequest: Subrequest, lead: Lead, object: Arc<Object>, counted: C
     let fetch = async |exchange: &mut Exchange<'_, '_>| {
         let Exchange { ctx, routed, .. } = *exchange;
         let Some(ask) = Ask::of(ctx, routed, &exchange.memory.request) else { return };
-        let owner = peers::owner(ctx, routed, &exchange.memory.request, &ask);
-        drop(fetch::fetch(exchange, &ask, lead, (Some(&object), owner.as_ref())).await);
+        // What another instance owns is not revalidated here.
+        drop(fetch::fetch(exchange, &ask, lead, (Some(&object), None)).await);
     };
     subrequest.run(fetch).await;
     drop(counted);

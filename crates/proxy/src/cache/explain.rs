@@ -17,7 +17,7 @@ use super::Cache;
 use super::sent::Passing;
 use crate::context::plan::Plan;
 use crate::context::seen::Fields;
-use api::cache::{CacheVerdict, Explained, LastMiss, StoreRefusal, StoredResponse};
+use api::cache::{CacheOwner, CacheVerdict, Explained, LastMiss, StoreRefusal, StoredResponse};
 
 /// As many variants are told of one by one.
 const VARIANTS_TOLD_MAX: usize = 64;
@@ -83,6 +83,7 @@ impl Question {
             variants: 0,
             variants_displaced: 0,
             last_miss: None,
+            owner: None,
             remedies: Vec::new(),
         };
         let Some((cache, policy)) = plan.cache.as_ref().zip(plan.config.routes[route].cache.as_ref()) else {
@@ -93,6 +94,16 @@ impl Question {
         let mut key = Vec::new();
         write_key(&mut key, &uri, &policy.key, &self.head, &self.bytes, passes);
         explained.key = Some(text(&key));
+        explained.owner = plan.peers.as_ref().and_then(|peers| {
+            // Of several upstreams the first.
+            let number = peers.number(route, plan.routes[route].upstream)?;
+            let secret = peers.secret(number);
+            let key = Key::of(secret, &uri, &policy.key, &self.head, &self.bytes, passes);
+            let upstream = &plan.upstreams[peers.upstream];
+            let server = peers.owner_of(upstream, key)?;
+            let address = upstream.servers[server].authority.clone();
+            Some(CacheOwner { address, is_own: peers.is_own(upstream, server) })
+        });
         let keys = plan.routes[route].key_secrets();
         let keys: Vec<Key> =
             keys.map(|secret| Key::of(secret, &uri, &policy.key, &self.head, &self.bytes, passes)).collect();

@@ -133,7 +133,10 @@ async fn lead_all(
             hit::stored(exchange, &object, forwarded(status, is_stored)).await
         }
         Fetched::Coming(reader) => live::coming(exchange, reader, forwarded(None, true)).await,
-        Fetched::Passing(reply, refusal) => pass::relay(exchange, (reply, miss.forward, Some(refusal))).await,
+        Fetched::Passing(reply, _) if miss.owner.is_some() => {
+            peers::relay(exchange, ask, (reply, miss.forward)).await
+        }
+        Fetched::Passing(reply, refusal) => pass::relay(exchange, (reply, miss.forward, refusal)).await,
     }
 }
 
@@ -220,8 +223,8 @@ pub(super) enum Fetched {
     Stored { object: Arc<Object>, status: Option<u16>, is_stored: bool },
     /// A response that is stored while it arrives.
     Coming(Reader),
-    /// A response that is not stored.
-    Passing(Reply, Refusal),
+    /// A response that is not stored, and why, if that is about the response.
+    Passing(Reply, Option<Refusal>),
 }
 
 /// Asks a server; if a response is stored, revalidates it.
@@ -233,7 +236,8 @@ pub(super) async fn fetch(
 ) -> Result<Fetched, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let mut known = found.filter(|object| object.stored().has_validator());
-    let mut part = if found.is_none() { ask.unfinished(&exchange.memory.request) } else { None };
+    let mut part =
+        if found.is_none() && owner.is_none() { ask.unfinished(&exchange.memory.request) } else { None };
     loop {
         exchange.memory.request.texts.conditions = Some(conditions(known, part.as_ref()));
         let outcome = peers::forward(exchange, ask, owner).await;
@@ -276,12 +280,13 @@ pub(super) async fn fetch(
             return Ok(complete(exchange, ask, (lead, reply), (&part, renewal)));
         }
         let Some(object) = known.filter(|_| status == 304) else {
-            return Ok(settle(exchange, ask, lead, reply));
+            return Ok(settle(exchange, ask, (lead, reply), owner.is_some()));
         };
         let renewal = Renewal::of(ctx, ask, object, &exchange.memory.response);
         exchange.state.record.received_apart(exchange.memory.response.head.len as u64);
         give_back(ctx, reply, &exchange.memory.response);
-        if let Some(renewal) = renewal {
+        if let Some(mut renewal) = renewal {
+            renewal.is_of(ctx, ask, owner);
             add_named_fields(ask, &mut exchange.memory.response);
             add_cookies(ask, &mut exchange.memory.response);
             let is_stored = renewal.settle(ctx, routed, ask, status);
@@ -363,6 +368,13 @@ impl Renewal {
         renewal.opening.body_bytes = part.stored().part?.whole_bytes;
         renewal.opening.stored.part = None;
         (renewal.ending == Ending::Validated).then_some(renewal)
+    }
+
+    /// Shortens the time for which it is kept, if another instance owns it.
+    fn is_of(&mut self, ctx: &ExchangeContext<'_>, ask: &Ask<'_>, owner: Option<&Owner>) {
+        if owner.is_some() {
+            peers::keeps(ctx, ask, &mut self.opening);
+        }
     }
 
     /// Counts it, and says whether what it renews stays stored.
@@ -463,11 +475,20 @@ fn give_back(ctx: &ExchangeContext<'_>, reply: Reply, response: &Response) {
 }
 
 /// Has a response stored as it comes, if it may be.
-fn settle(exchange: &mut Exchange<'_, '_>, ask: &Ask<'_>, lead: Lead, reply: Reply) -> Fetched {
+fn settle(
+    exchange: &mut Exchange<'_, '_>,
+    ask: &Ask<'_>,
+    (lead, reply): (Lead, Reply),
+    is_of_others: bool,
+) -> Fetched {
     let Exchange { ctx, routed, .. } = *exchange;
     let status = exchange.memory.response.head.start.status;
     match opening(ctx, routed, ask, &exchange.memory.request, &exchange.memory.response, &reply) {
-        Ok(opening) => {
+        Ok(mut opening) => {
+            if is_of_others && !peers::keeps(ctx, ask, &mut opening) {
+                lead.refuse(0);
+                return Fetched::Passing(reply, None);
+            }
             ask.settle(status, Ending::Stored);
             Fetched::Coming(store(exchange, ask, (lead, opening, reply)))
         }
@@ -476,7 +497,7 @@ fn settle(exchange: &mut Exchange<'_, '_>, ask: &Ask<'_>, lead: Lead, reply: Rep
             ask.settle(status, Ending::Refused(refusal));
             let is_passing = is_passing(status, refusal);
             lead.refuse(if is_passing { 0 } else { ask.now_ms / 1000 + REFUSED_FOR_SECONDS });
-            Fetched::Passing(reply, refusal)
+            Fetched::Passing(reply, Some(refusal))
         }
     }
 }

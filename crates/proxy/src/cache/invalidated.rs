@@ -1,9 +1,10 @@
 //! What an unsafe request has made invalid (RFC 9111 §4.4): here, in the next process, and in other instances, each of
 //! which may have stored it.
 
-use ::cache::{Address, Force, Named, Uri, also_invalid, invalidates, purge_uri};
+use ::cache::{Address, Force, Named, Uri, also_invalid, invalidates, keys_of, purge_uri};
 use tokio::sync::oneshot;
 
+use super::explain::unix_ms;
 use super::{Cache, peers, successor, uri};
 use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::{Memory, Request};
@@ -73,6 +74,10 @@ pub(crate) fn obey(
 fn here(plan: &Plan, cache: &Cache, target: &Uri<'_>, paths: &[Vec<u8>]) -> Vec<Named> {
     for path_and_query in paths {
         let there = Uri::new(target.is_https, target.authority, path_and_query);
+        if let Some(hot) = cache.hot.get() {
+            // The owner may still have it.
+            keys_of(&there, &plan.spaces).for_each(|key| hot.hold_off_key(key, unix_ms() / 1000));
+        }
         purge_uri(&there, &cache.store, cache.secret, &plan.spaces);
     }
     let url = |path: &Vec<u8>| Named::Url(Address::of(Some(target.is_https), target.authority, path));

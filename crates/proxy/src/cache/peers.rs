@@ -1,9 +1,13 @@
 //! Asks the instance that owns a key before the upstream. What it answers is not stored here. If it does not answer, the
 //! upstream is asked: a lost instance costs its share of hits, and nothing else.
 
-use ::cache::{CacheStatus, Ending, Forward, Handling, Key, PEER_FIELD, PeerRequest, is_replaced_condition};
-use balance::{Pick, State};
+use ::cache::{
+    CacheStatus, Ending, Forward, HOT_SECONDS, Handling, Key, Opening, PEER_FIELD, PeerRequest,
+    is_replaced_condition,
+};
+use balance::{Member, Pick, State};
 use http1::{Method, Name, Span};
+use telemetry::B3Form;
 use tokio::sync::oneshot;
 
 use super::fetch;
@@ -13,9 +17,20 @@ use crate::context::exchange::{Cached, Exchange, ExchangeContext, Purpose, Route
 use crate::context::exchange_slot::{Request, Response};
 use crate::context::failure::{Failure, Party};
 use crate::context::seen;
+use crate::context::tracing::Tracing;
 use crate::forward::subrequest::Subrequest;
 use crate::forward::{self, Reply, respond};
+use crate::upstream::Upstream;
 use transport::cold::cold;
+
+/// So many requests under way with an instance are never too many.
+const LOAD_MIN: u64 = 64;
+/// How far above its share one may be, in percent of that.
+const LOAD_PERCENT_MAX: u64 = 150;
+
+/// What the head for another instance has besides, at most.
+const ADDED_BYTES_MAX: usize = 1024;
+const ADDED_FIELDS_MAX: usize = 8;
 
 /// The status with which an instance declines (RFC 9110 §15.5.20).
 const DECLINED: u16 = 421;
@@ -36,6 +51,8 @@ pub(super) struct Owner {
     number: u128,
     /// Whether it is asked: not for what could not be stored when it was asked last.
     is_asked: bool,
+    /// Whether the key is asked for so often here that its response is kept.
+    pub(super) is_hot: bool,
 }
 
 /// Finds the owner of a key; `None` if that is this instance, or if there are no others.
@@ -69,12 +86,48 @@ fn find(
     let upstream = &ctx.snapshot.upstreams[peers.upstream];
     let now = ctx.worker.coarse_time();
     let wanted = balance::Ask { now, random: 0, key: Some(key.as_u128() as u64), tried: &[] };
-    let Pick::Server(server) = upstream.picker.borrow_mut().pick(&wanted) else { return None };
+    let Pick::Server(mut server) = upstream.picker.borrow_mut().pick(&wanted) else { return None };
+    if is_overloaded(upstream, server) {
+        let wanted = balance::Ask { tried: &[server], ..wanted };
+        let Pick::Server(next) = upstream.picker.borrow_mut().pick(&wanted) else { return None };
+        server = next;
+    }
     if peers.is_own(&upstream.plan, server) {
         return None;
     }
-    let is_asked = !ask.cache.store.is_refused(ask.key, ask.now_ms / 1000);
-    Some(Owner { server, number, is_asked })
+    let now_seconds = ask.now_ms / 1000;
+    let is_asked = !ask.cache.store.is_refused(ask.key, now_seconds);
+    let may_be_kept = is_asked && peers.hot_requests > 0 && routed.method == Method::Get;
+    let hot = || ask.cache.hot.get_or_init(Default::default);
+    let is_hot = may_be_kept && hot().note(ask.key, now_seconds, peers.hot_requests);
+    Some(Owner { server, number, is_asked, is_hot })
+}
+
+/// Whether an instance has far more of this one's requests under way than its share: then the next one of the ring is asked.
+fn is_overloaded(upstream: &Upstream, server: usize) -> bool {
+    let members = upstream.plan.fleet.members();
+    let load = |member: &Member| u64::from(member.health.in_flight());
+    let own = load(&members[server]);
+    own > LOAD_MIN && {
+        // This one is not asked by itself.
+        let (all, others): (u64, u64) = (members.iter().map(load).sum(), members.len() as u64 - 1);
+        own * others * 100 > all * LOAD_PERCENT_MAX
+    }
+}
+
+/// Keeps what another instance has sent for a while, where a key is asked for often and there is room.
+pub(super) fn keeps(ctx: &ExchangeContext<'_>, ask: &Ask<'_>, opening: &mut Opening) -> bool {
+    let (Some(peers), Some(hot)) = (&ctx.snapshot.plan.peers, ask.cache.hot.get()) else { return false };
+    // How long it gets is to be known before.
+    let Some(body_bytes) = opening.body_bytes else { return false };
+    let bytes = body_bytes + (opening.head.len() + opening.key_text.len()) as u64;
+    let now_ms = ctx.worker.unix_ms();
+    opening.stored.keep_until(now_ms + HOT_SECONDS * 1000);
+    let is_kept = hot.keep((ask.key, opening.variant), (bytes, peers.hot_bytes_max), now_ms / 1000);
+    if is_kept {
+        ctx.worker.counters.cache_peer_kept.increment();
+    }
+    is_kept
 }
 
 /// Whether a response may be for others than who asks, as far as that can be told before. The rest is of no use to the owner.
@@ -82,7 +135,12 @@ fn is_for_all(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &Reque
     let is_vouched_for =
         request.texts.vouched.as_ref().is_some_and(|vouched| !vouched.request_lines.is_empty());
     let has_certificate = ctx.client.tls.as_ref().is_some_and(|tls| !tls.lines().is_empty());
+    let limits = &ctx.snapshot.head_limits;
+    let head = &request.head;
     routed.may_be_stored()
+        // With what is added it has to be within the same limits there.
+        && head.len + ADDED_BYTES_MAX <= limits.bytes
+        && head.fields.len() + ADDED_FIELDS_MAX <= limits.fields
         && routed.target.authority != Span::default()
         && !ask.asked.has_authorization()
         && (!ask.asked.directives.no_store || ask.policy.ignore.request_directives)
@@ -177,15 +235,9 @@ impl Hop<'_> {
     fn head(&self, ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &Request) -> Vec<u8> {
         let (head, bytes) = (&request.head, request.head_bytes());
         let conditions = request.texts.conditions.as_deref();
-        let lines;
         let tracing = ctx.snapshot.plan.tracing.as_deref();
-        let trace = match (tracing, &request.texts.trace) {
-            (Some(tracing), Some(trace)) => {
-                lines = trace.lines(tracing.b3());
-                Some(&lines)
-            }
-            _ => None,
-        };
+        let trace = request.texts.trace.as_ref().filter(|_| tracing.is_some());
+        let b3 = tracing.map_or(B3Form::Off, Tracing::b3);
         let mut out = Vec::with_capacity(head.len + 256);
         out.extend_from_slice(self.method);
         // RFC 9110 §4.2.3.
@@ -200,8 +252,8 @@ impl Hop<'_> {
                 Name::Host | Name::Expect | Name::ContentLength => true,
                 known if is_of_hop(known) => true,
                 Name::Traceparent => trace.is_some(),
-                Name::Tracestate => trace.is_some_and(|trace| !trace.keeps_state),
-                Name::B3 => trace.is_some_and(|trace| trace.replaces_b3),
+                Name::Tracestate => trace.is_some_and(|trace| !trace.keeps_state()),
+                Name::B3 => trace.is_some() && b3 != B3Form::Off,
                 _ => {
                     name.eq_ignore_ascii_case(PEER_FIELD.as_bytes())
                         || (conditions.is_some() && is_replaced_condition(name))
@@ -215,7 +267,10 @@ impl Hop<'_> {
         }
         out.extend_from_slice(conditions.unwrap_or_default());
         if let Some(trace) = trace {
-            out.extend_from_slice(trace.bytes());
+            out.extend_from_slice(&trace.parent_line());
+            if b3 != B3Form::Off {
+                out.extend_from_slice(trace.b3_lines(b3).bytes());
+            }
         }
         let client = ctx.client;
         let is_secure = seen::scheme_of_peer(ctx) == "https";
@@ -226,7 +281,7 @@ impl Hop<'_> {
     }
 }
 
-/// Tells all other instances that run what an unsafe request has made invalid: paths with queries of its host. Each receiver
+/// Tells all other instances what an unsafe request has made invalid: paths with queries of its host. Each receiver
 /// ends when one has answered, or is lost.
 pub(super) fn invalidate(
     ctx: &ExchangeContext<'_>,
@@ -237,11 +292,10 @@ pub(super) fn invalidate(
     let Some(peers) = &ctx.snapshot.plan.peers else { return Vec::new() };
     let upstream = &ctx.snapshot.upstreams[peers.upstream];
     let members = upstream.plan.fleet.members().iter().enumerate();
-    let others = members.filter(|(server, member)| {
-        member.health.state() == State::Up && !peers.is_own(&upstream.plan, *server)
-    });
+    let others = members.filter(|(server, _)| !peers.is_own(&upstream.plan, *server));
     let mut told = Vec::new();
-    for (server, _) in others {
+    for (server, member) in others {
+        let is_up = member.health.state() == State::Up;
         for path_and_query in paths {
             let hop =
                 Hop { method: INVALIDATE, path_and_query, number: INVALIDATION, drops_authorization: true };
@@ -257,7 +311,8 @@ pub(super) fn invalidate(
                 subrequest.run(steps).await;
                 let _: Result<(), ()> = done.send(());
             });
-            told.push(known);
+            // One that does not answer is not waited for each time.
+            told.extend(is_up.then_some(known));
         }
     }
     told

@@ -33,6 +33,12 @@ impl Cache {
         let purge =
             |each: &Named| Ok((each.clone(), each.purge(&self.store, self.secret, spaces, force, now_ms)?));
         let ordered = named.iter().map(purge).collect::<Result<_, RulesFull>>()?;
+        if let Some(hot) = self.hot.get() {
+            // Its owner may not have done so yet. What it has sent tells no tags.
+            for key in hot.hold_off(now_ms / 1000) {
+                self.store.purge_key(key, Force::Hard);
+            }
+        }
         Ok(Purging { store: Arc::clone(&self.store), ordered, disk_records })
     }
 

@@ -77,7 +77,6 @@ failures! {
     ClientHeaderTimeout Client 408 "client-header-timeout" "The request head did not arrive in time.",
     ClientBodyTimeout Client 408 "client-body-timeout" "The request body did not arrive in time.",
     ClientTooSlow Client 408 "client-too-slow" "The request body arrives too slowly.",
-    PeerRefused Client 421 "peer-refused" "The request of another instance is not for this one.",
     Misdirected Client 421 "misdirected" "This connection was made for another host name.",
     PreconditionFailed Client 412 "precondition-failed" "The file is not the one that was expected.",
     BodyTooLarge Client 413 "body-too-large" "The request body is too large.",

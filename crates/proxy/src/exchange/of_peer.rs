@@ -41,7 +41,8 @@ pub(crate) async fn exchange(
     if matches!(ctx.client.peer, Some(Introduction::Way { .. })) {
         worker.counters.cache_peer_served.increment();
     }
-    let (waits, is_traced) = (record::waits(ctx), begin_trace(ctx, memory));
+    let is_traced = begin_trace(ctx, memory);
+    let waits = record::waits(ctx, is_traced);
     let mut state = ExchangeState::new(ctx, &waits, is_traced);
     let next = {
         let steps = pin!(async {
@@ -104,7 +105,7 @@ async fn run(
     cache::prepare(ctx, &routed, request);
     if let Some(policies) = routed.policies(ctx) {
         if policies::act(ctx, policies, &mut routed, request, &mut response.out)?.is_some() {
-            return Err(Failure::PeerRefused);
+            return Err(Failure::Misdirected);
         }
         // Of a split the other instance has drawn the side.
         routed.upstream = upstream;
@@ -130,7 +131,7 @@ fn admit(
         return Err(Failure::ShortOfMemory);
     }
     let Some(Introduction::Way { route, upstream }) = ctx.client.peer else {
-        return Err(Failure::PeerRefused);
+        return Err(Failure::Misdirected);
     };
     let (head, bytes) = (&request.head, request.head_bytes());
     let settings = &ctx.snapshot.plan.routes[route];
@@ -151,7 +152,7 @@ fn admit(
         state.record.named = Some(routed.client);
     }
     // Everything else goes to the upstream right away.
-    if routed.may_be_stored() { Ok((routed, upstream)) } else { Err(Failure::PeerRefused) }
+    if routed.may_be_stored() { Ok((routed, upstream)) } else { Err(Failure::Misdirected) }
 }
 
 /// Forgets what an unsafe request to another instance has made invalid.
@@ -178,6 +179,6 @@ async fn decline(
     state.failed(ctx, failure);
     state.record.explain(memory, failure);
     let word = if failure == Failure::UpstreamTimeout { TIMED_OUT } else { b"" };
-    let status = Failure::PeerRefused.facts().status;
+    let status = Failure::Misdirected.facts().status;
     answer::to_peer(ctx, memory, (status, word), state).await
 }

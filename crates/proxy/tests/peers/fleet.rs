@@ -1,3 +1,5 @@
+//! Instances in one process, and the server behind them.
+
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -99,7 +101,7 @@ fn start(
     let members: Vec<String> = members.iter().map(|member| format!("{:?}", member.to_string())).collect();
     let (folder, members) = (authority.path().display(), members.join(", "));
     let config = format!(
-        "workers = 2\n[cache]\nmemory = \"64MB\"\n[cache.peers]\nlisten = \"{address}\"\naddress = \"{address}\"\n\
+        "workers = 2\n[cache]\nmemory = \"64MB\"\npurge_from = [\"127.0.0.1\"]\n[cache.peers]\nlisten = \"{address}\"\naddress = \"{address}\"\n\
          members = [{members}]\nca = \"{folder}/ca.pem\"\ncert = \"{folder}/edge.pem\"\nkey = \"{folder}/edge.key\"\n\
          {options}\n[[route]]\nupstream = \"app\"\n{route}\n[upstream.app]\nservers = [\"http://{}\"]\n\
          [[listen]]\naddress = \"127.0.0.1:0\"\n",

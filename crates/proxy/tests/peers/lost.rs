@@ -1,3 +1,5 @@
+//! Instances that are gone, silent, slow, or of another opinion.
+
 use std::time::Duration;
 
 use testkit::ports;

@@ -8,5 +8,7 @@ mod shared;
 mod straight;
 /// Instances that are gone, silent, or disagree.
 mod lost;
+/// What is kept where it is asked for often.
+mod hot;
 /// Who is let in.
 mod refused;

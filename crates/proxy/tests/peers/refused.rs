@@ -1,3 +1,5 @@
+//! Who may ask an instance, and who may not.
+
 use std::net::TcpStream;
 use std::sync::Arc;
 

@@ -1,3 +1,5 @@
+//! One request to the server for all instances, and what clients see of it.
+
 use testkit::scene::{Asked, get};
 
 use crate::fleet::{Fleet, ok};

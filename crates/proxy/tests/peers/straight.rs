@@ -1,3 +1,5 @@
+//! What goes to the server at once, and what that makes invalid.
+
 use testkit::scene::{Asked, get};
 
 use crate::fleet::{Fleet, ok};

@@ -63,6 +63,10 @@ fn page(explained: &Explained) -> String {
         line(if index == 0 { "found by" } else { "" }, part);
     }
     line("a GET now", &now(&explained.now));
+    if let Some(owner) = &explained.owner {
+        let who = if owner.is_own { "this instance" } else { "which is asked before a server is" };
+        line("owner", &format!("{}, {who}", owner.address));
+    }
     if explained.key.is_some() && explained.stored.is_empty() {
         let is_on_disk = matches!(explained.now, CacheVerdict::OnDisk);
         line("stored", if is_on_disk { "only on disk" } else { "nothing" });
@@ -178,6 +182,7 @@ mod tests {
                     what: "it was private".to_owned(),
                 }),
             }),
+            owner: None,
             remedies: vec!["leave private out".to_owned()],
         }
     }

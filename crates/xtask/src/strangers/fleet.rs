@@ -1,9 +1,11 @@
 //! Several instances with one configuration in etcd: three nodes of etcd, killed and silent one after the other, while the
 //! configuration changes and requests flow; etcd gone as a whole; a version that is bad, and the way back. Limits that they
-//! share through Redis are in `shared`. Both engines let in nobody without TLS and a password.
+//! share through Redis are in `shared`, what they store in `peers`. Both engines let in nobody without TLS and a password.
 
 /// Limits that instances share through Redis.
 mod shared;
+/// A cache that instances share.
+mod peers;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -35,6 +37,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     shared::check(&vanward, scratch.path(), &trust)?;
     let mut scene = Scene::start(vanward, scratch.path(), trust)?;
     scene.strangers_are_refused()?;
+    peers::check(&scene)?;
     let mut load = scene.load()?;
 
     for node in 0..NODES {

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::sync::Arc;
 
-use balance::Secret;
-use cache::KeySecret;
+use balance::{Ask, Pick, Picker, Secret, Time};
+use cache::{Key, KeySecret};
 use config::{CachePeers, Config, Server};
 use transport::deadline::Ticks;
 
@@ -16,6 +17,9 @@ pub(crate) struct Peers {
     pub(crate) upstream: usize,
     /// How long one may be silent.
     pub(crate) timeout: Ticks,
+    /// From so many requests on a response is kept that another instance owns, and how many bytes of such may be.
+    pub(crate) hot_requests: u32,
+    pub(crate) hot_bytes_max: u64,
     /// A name that the certificate of each must have.
     pub(crate) name: Option<String>,
     /// This one, as the others reach it.
@@ -31,12 +35,15 @@ type Way = (usize, usize);
 
 impl Peers {
     pub(crate) fn new(config: &Config) -> Option<Self> {
-        let settings: &CachePeers = config.cache.as_ref()?.peers.as_ref()?;
+        let store = config.cache.as_ref()?;
+        let settings: &CachePeers = store.peers.as_ref()?;
         let upstream = config.peers()?;
         let numbers: HashMap<Way, u128> = ways(config).collect();
         Some(Self {
             upstream,
             timeout: settings.timeout.into(),
+            hot_requests: settings.hot_requests,
+            hot_bytes_max: store.memory_bytes / 100 * u64::from(settings.hot_percent),
             name: settings.name.clone(),
             own: settings.address.clone(),
             ways: numbers.iter().map(|(way, number)| (*number, *way)).collect(),
@@ -58,6 +65,15 @@ impl Peers {
     pub(crate) fn is_own(&self, upstream: &UpstreamPlan, server: usize) -> bool {
         let Server { host, port, .. } = &upstream.servers[server].config;
         (host, port) == (&self.own.host, &self.own.port)
+    }
+
+    /// Which server owns a key, for operators.
+    pub(crate) fn owner_of(&self, plan: &UpstreamPlan, key: Key) -> Option<usize> {
+        let wanted = Ask { now: Time::START, random: 0, key: Some(key.as_u128() as u64), tried: &[] };
+        match Picker::new(Arc::clone(&plan.fleet), 0).pick(&wanted) {
+            Pick::Server(server) => Some(server),
+            Pick::Full | Pick::None => None,
+        }
     }
 
     /// What keys are hashed with to find their owner: the same on all instances.
