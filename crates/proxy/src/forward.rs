@@ -1,6 +1,5 @@
-//! One request to a server: pick, connect, send, and read the head of the response; retries if that is safe.
-//!
-//! The upload of the request's body goes on beside all later steps, until it has ended.
+//! One request to a server: pick, connect, send, and read the head of the response; retries if that is safe. The upload of
+//! the request's body goes on beside all later steps, until it has ended.
 
 /// The proxy's own responses.
 pub(crate) mod answer;
@@ -85,8 +84,7 @@ pub(crate) type Reply = Box<ServerConnection>;
 /// Error: the client has given its request up.
 pub(crate) struct Gone;
 
-/// Waits for the server, until the client gives its request up (HTTP/2 only). Takes the future by reference, since a
-/// moved future occupies its memory twice.
+/// Waits for the server, until the client gives its request up (HTTP/2 only). A moved future would occupy its memory twice.
 pub(crate) async fn unless_gone<T>(
     client: &Client,
     mut wait: Pin<&mut impl Future<Output = T>>,
@@ -107,8 +105,7 @@ enum Heard {
     Elapsed,
 }
 
-/// Sends the request and reads the head of the final response. Tries further servers for as long as retries are
-/// permitted.
+/// Sends the request and reads the head of the final response; tries further servers while retries are permitted.
 pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let upstream = &ctx.snapshot.upstreams[routed.upstream];
@@ -308,8 +305,7 @@ fn answered(
     (since.map(|since| answered_at.saturating_duration_since(since)), worker.time_of(answered_at))
 }
 
-/// The length of a response of which only a part is here but the rest is worth a moment's wait: of a short one. It then
-/// leaves in one write, and where the server dies in the middle of it the client still gets a clear status.
+/// The length of a short response of which a part is here: whole it leaves in one write, or a clear status does instead.
 fn rest_is_awaited(connection: &ServerConnection, response: &mut Response) -> Option<usize> {
     let Framing::Length(length) = connection.framing else { return None };
     let buffer = &mut response.buffer;
@@ -649,8 +645,7 @@ impl<'a> Attempt<'a> {
                     response.buffer.consume(response.head.len);
                     limit = self.routed.ticks(self.ctx).upstream_first_byte;
                 }
-                // RFC 9110 §9.3.6: a success would tell the client that the protocol is spoken. The server did nothing wrong:
-                // it was asked for a page as well.
+                // RFC 9110 §9.3.6: a success would tell the client that the protocol is spoken. The server did nothing wrong.
                 200..=299 if is_connect(self.ctx, self.routed) => return Err(Failure::NotUpgraded),
                 _ => return Ok(()),
             }
@@ -728,8 +723,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Reads once there is something: an exchange that waits has no buffer of any size. A stream, one of many that wait, has a buffer of
-    /// some size only then, and where what is read can go on.
+    /// Reads once there is something: who waits has no buffer of any size; a stream only where what is read can go on.
     fn poll_read(
         &self,
         context: &mut Context<'_>,
