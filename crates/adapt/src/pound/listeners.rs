@@ -90,7 +90,7 @@ impl Adapter<'_> {
                     self.sheet.once("[limits]", "body_bytes", most, inner.number);
                 }
                 Err(_) => {
-                    self.sheet.refuse(inner.number, "it is no number", "write `body_bytes` of [limits]")
+                    self.sheet.refuse(inner.number, "it is no number", "write `body_bytes` of [limits]");
                 }
             },
             "rewritelocation" if is_on(inner) => {

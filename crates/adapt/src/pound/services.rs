@@ -172,7 +172,7 @@ impl Adapter<'_> {
             match (inner.name.as_str(), inner.word(0).parse::<u64>()) {
                 ("address" | "port", _) => {}
                 ("priority" | "weight", Ok(weight)) => {
-                    pairs.push(("weight".to_owned(), Value::Number(weight.min(1000))))
+                    pairs.push(("weight".to_owned(), Value::Number(weight.min(1000))));
                 }
                 ("disabled", _) if is_on(inner) => pairs.push(("down".to_owned(), true.into())),
                 ("https", _) => {

@@ -93,13 +93,7 @@ impl Peer {
         command.current_dir(folder);
         match self {
             Self::Nginx => {
-                let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-                    .iter()
-                    .map(|kind| format!("{kind}_temp_path {}/{kind};", folder.display()))
-                    .collect();
-                let text = text.replacen("http {", &format!("http {{ access_log off; {temporary}"), 1);
-                let head = "daemon off; master_process off; pid nginx.pid; error_log stderr crit;\n";
-                write(&file, &format!("{head}{text}"));
+                write(&file, &of_nginx(text, folder));
                 command.arg("-p").arg(folder).arg("-c").arg(&file).args(["-e", "stderr"]);
             }
             Self::Haproxy => {
@@ -162,6 +156,16 @@ impl Peer {
         }
         Running { child, memory }
     }
+}
+
+/// A configuration of nginx that writes into a folder alone, and stays in the foreground.
+fn of_nginx(text: &str, folder: &Path) -> String {
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .iter()
+        .map(|kind| format!("{kind}_temp_path {}/{kind};", folder.display()))
+        .collect();
+    let text = text.replacen("http {", &format!("http {{ access_log off; {temporary}"), 1);
+    format!("daemon off; master_process off; pid nginx.pid; error_log stderr crit;\n{text}")
 }
 
 fn write(file: &Path, text: &str) {
