@@ -14,6 +14,8 @@ mod connections;
 mod handshakes;
 /// Servers that mean harm.
 mod hostile;
+/// What an upstream does whatever its protocol.
+mod policies;
 /// Emulated links.
 mod links;
 /// Active health checks.
