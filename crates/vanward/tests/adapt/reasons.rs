@@ -151,7 +151,7 @@ const POUND: &[Reason] = &[
             && [403, 503].contains(&pair.mine.status)
     }),
     ("Pound passes on a few methods, as xHTTP says", |pair| {
-        pair.theirs.status == 405 && !["GET", "HEAD", "POST"].contains(&pair.ask.method.as_ref())
+        pair.theirs.status == 405 && !["GET", "HEAD", "POST"].contains(&pair.ask.method)
     }),
     ("Pound takes shorter lines", |pair| pair.theirs.status == 413 && pair.ask.fields.len() > 4000),
 ];
