@@ -20,11 +20,15 @@ pub fn wide_digits(number: u128) -> [u8; 32] {
 }
 
 /// Writes two digits for each byte. As a function of its own, which finds the bytes in memory, it becomes 20 instructions that
-/// take all of them at a time; inlined it would take each byte out of the number.
+/// take all of them at a time; inlined it would take each byte out of the number. Iterators would be calls where a build has
+/// several units of code and no optimization across them.
 #[inline(never)]
 fn write(bytes: &[u8; 8], digits: &mut [u8; 16]) {
-    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
-        (pair[0], pair[1]) = (digit(byte >> 4), digit(byte & 0x0f));
+    let mut at = 0;
+    while at < bytes.len() {
+        digits[2 * at] = digit(bytes[at] >> 4);
+        digits[2 * at + 1] = digit(bytes[at] & 0x0f);
+        at += 1;
     }
 }
 
