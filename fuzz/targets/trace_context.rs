@@ -18,8 +18,8 @@ fuzz_target!(|bytes: &[u8]| {
         if let Some(caller) = caller {
             assert!(caller.trace_id == trace.trace_id && caller.span_id == trace.parent_id && caller.span_id != 0);
         }
-        let written = trace.lines(b3);
-        let written: Vec<_> = std::str::from_utf8(written.bytes())
+        let written = [&trace.parent_line()[..], trace.b3_lines(b3).bytes()].concat();
+        let written: Vec<_> = std::str::from_utf8(&written)
             .expect("it is ASCII")
             .split_terminator("\r\n")
             .map(|line| line.split_once(": ").expect("a line is a name and a value"))
