@@ -105,6 +105,18 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     }
 }
 
+/// The configuration that a proxy begins with, from elsewhere than a file: tells its warnings, or its mistakes and returns the
+/// exit code.
+pub(super) fn first(reading: config::Reading) -> Result<config::Config, ExitCode> {
+    let Some(config) = reading.config else {
+        reading.mistakes.iter().for_each(|mistake| message::error(&mistake.to_string()));
+        return Err(ExitCode::from(super::BAD_CONFIGURATION));
+    };
+    ::control::speak(&config.messages);
+    reading.warnings.iter().for_each(|warning| message::warn(&warning.to_string()));
+    Ok(config)
+}
+
 /// Combines the file and the flags.
 fn read(file: &Path, operation: &super::Operation) -> config::Reading {
     with_flags(config::examine_file(file), operation)

@@ -147,13 +147,10 @@ pub(crate) fn run(
     };
     let over = operation.clone();
     let reread: ::control::Reread = Box::new(move || super::run::with_flags(current.examine(), &over));
-    let reading = reread();
-    let Some(config) = reading.config else {
-        reading.mistakes.iter().for_each(|mistake| message::error(&mistake.to_string()));
-        return ExitCode::from(super::BAD_CONFIGURATION);
+    let config = match super::run::first(reread()) {
+        Ok(config) => config,
+        Err(code) => return code,
     };
-    ::control::speak(&config.messages);
-    reading.warnings.iter().for_each(|warning| message::warn(&warning.to_string()));
     let setup = ::control::Setup { reread: Some(reread), inheritance, instance: Some(name) };
     let code = super::serve_with(config, setup, operation, |running| {
         let _ = go.send(running.handle());
