@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 use crate::scratch::Scratch;
 use crate::step::{self, Steps};
 use crate::workspace::Workspace;
-use crate::{say, strangers, tidy};
+use crate::{package, say, strangers, tidy};
 
 /// Which steps.
 #[derive(clap::Args)]
@@ -36,6 +36,8 @@ enum Step {
     Strangers,
     /// The main job, as a newcomer runs it, for a few seconds.
     Demo,
+    /// The unit and the Debian package with the program of the demo: installed, upgraded under load, removed.
+    Package,
     /// The built-in resilience plans, short, with Vanward and the peers.
     Resilience,
 }
@@ -78,6 +80,7 @@ impl Step {
             Self::Production => "production",
             Self::Strangers => "strangers",
             Self::Demo => "demo",
+            Self::Package => "package",
             Self::Resilience => "resilience",
         }
     }
@@ -97,6 +100,7 @@ impl Step {
             Self::Production => return production(root, steps),
             Self::Strangers => return strangers::run_all(workspace, steps),
             Self::Demo => return demo(root, steps),
+            Self::Package => return try_packages(workspace, steps),
             Self::Resilience => return resilience(root, steps),
         };
         steps.run(self.name(), &step::shown(&command), || step::run(&mut { command }))
@@ -174,6 +178,18 @@ fn demo(root: &Path, steps: &mut Steps) -> Result<(), String> {
             Err(error) => Err(format!("the demo left no report.html: {error}")),
         }
     })
+}
+
+/// Tries the packages. Elsewhere than on CI that is left out where it cannot be done.
+fn try_packages(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    if std::env::var_os("CI").is_none()
+        && let Err(missing) = package::is_possible()
+    {
+        say(format_args!("\n=== package: left out: {missing}"));
+        return Ok(());
+    }
+    let heading = "the unit and the packages: calls, two builds, install, upgrade under load, remove, purge";
+    steps.run(Step::Package.name(), heading, || package::check(workspace, None))
 }
 
 /// Runs each built-in resilience plan with `--quick`, with the program of the demo. Expectations are those of Vanward; the

@@ -18,6 +18,8 @@ mod fuzz;
 mod generators;
 /// Pages of the kept results.
 mod results;
+/// What a release consists of.
+mod package;
 /// Tests of the proxy with programs of other projects.
 mod strangers;
 
@@ -42,6 +44,7 @@ Examples:
   cargo xtask generators                  `vanward load` beside wrk, h2load and oha
   cargo xtask fuzz --runs 1000000         every fuzz target, a million inputs each
   cargo xtask results                     the pages of docs/results anew
+  cargo xtask package                     a tarball and a Debian package of a static program
   cargo xtask h2spec                      HTTP/2 conformance, over TLS and in the clear
   cargo xtask grpc                        gRPC and gRPC-Web clients and server, the proxy between
   cargo xtask http3                       HTTP/3 with aioquic, quic-go and Chromium
@@ -72,6 +75,8 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Make the pages of docs/results anew from their results.
     Results,
+    /// Make the packages of a release, or try them.
+    Package(package::Args),
     /// Check HTTP/2 with the conformance suite h2spec.
     H2spec(strangers::Args),
     /// Check gRPC with the interoperability client and server of the Go stack.
@@ -114,6 +119,7 @@ fn main() -> ExitCode {
         Command::Generators(arguments) => generators::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Results => results::run(),
+        Command::Package(arguments) => package::run(&arguments),
         Command::H2spec(arguments) => strangers::run_h2spec(&arguments),
         Command::Streams => strangers::run_streams(),
         Command::Grpc(arguments) => strangers::run_grpc(&arguments),

@@ -88,7 +88,8 @@ pub(crate) fn targets<'v>(package: &'v Value, kind: &str) -> Vec<&'v str> {
     all.iter().filter(is_kind).map(|target| text(target, "name")).collect()
 }
 
-fn output_of(command: &mut Command) -> Result<String, String> {
+/// What a command writes to standard output.
+pub(crate) fn output_of(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| format!("{program} cannot be run: {error}; install it"))?;
     if !output.status.success() {

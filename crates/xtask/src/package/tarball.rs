@@ -1,0 +1,123 @@
+//! The tarball: the program and what belongs to it, laid out as below /usr/local; and the Homebrew formula that downloads it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::payload::From::{All, File};
+use super::payload::{self, From, Payload};
+use crate::scratch::Scratch;
+use crate::step;
+use crate::workspace::{Workspace, output_of};
+
+/// What comes from the workspace, and where it goes.
+const FILES: [(From<'_>, &str); 12] = [
+    (File("contrib/systemd/vanward.service"), "lib/systemd/system/vanward.service"),
+    (File("contrib/sysusers.d/vanward.conf"), "lib/sysusers.d/vanward.conf"),
+    (All("contrib/systemd/examples", ".socket"), "share/doc/vanward/examples"),
+    (All("examples", ".toml"), "share/doc/vanward/examples"),
+    (File("contrib/debian/logrotate"), "share/doc/vanward/examples/logrotate"),
+    (File("contrib/debian/vanward.toml"), "share/doc/vanward/examples/vanward.toml"),
+    (File("contrib/welcome/index.html"), "share/vanward/welcome/index.html"),
+    (All("docs", ".md"), "share/doc/vanward"),
+    (File("README.md"), "share/doc/vanward/README.md"),
+    (File("CHANGELOG.md"), "share/doc/vanward/CHANGELOG.md"),
+    (File("LICENSE-APACHE"), "share/doc/vanward/LICENSE-APACHE"),
+    (File("LICENSE-MIT"), "share/doc/vanward/LICENSE-MIT"),
+];
+
+/// The same of what is made for packages.
+const MADE: [(From<'_>, &str); 6] = [
+    (File("vanward"), "bin/vanward"),
+    (All("man", ".gz"), "share/man/man1"),
+    (File("completions/vanward"), "share/bash-completion/completions/vanward"),
+    (File("completions/_vanward"), "share/zsh/site-functions/_vanward"),
+    (File("completions/vanward.fish"), "share/fish/vendor_completions.d/vanward.fish"),
+    (File("sbom.cdx.json"), "share/doc/vanward/sbom.cdx.json"),
+];
+
+/// Builds the tarball `out`, in which everything is below the folder `name`.
+pub(super) fn build(workspace: &Workspace, payload: &Payload, name: &str, out: &Path) -> Result<(), String> {
+    let folder = Scratch::new("tarball")?;
+    let tree = folder.path().join(name);
+    payload::place_all(&workspace.root, &FILES, &tree)?;
+    payload::place_all(payload.folder(), &MADE, &tree)?;
+    let mut tar = Command::new("tar");
+    tar.args(["--create", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"]);
+    tar.args(["--mode=u=rwX,go=rX", "--use-compress-program=gzip -9n"]);
+    tar.arg(format!("--mtime=@{}", payload.time)).arg("--file").arg(out);
+    step::run(tar.arg("--directory").arg(folder.path()).arg(name))
+}
+
+const FORMULA: &str = "contrib/homebrew/vanward.rb";
+
+/// Machines of the formula: its words in the template, and the target.
+const MACHINES: [(&str, &str); 2] =
+    [("amd64", "x86_64-unknown-linux-gnu"), ("arm64", "aarch64-unknown-linux-gnu")];
+
+/// Writes the formula beside the tarballs that are there, with the digest of each.
+pub(super) fn write_formula(
+    workspace: &Workspace,
+    version: &str,
+    out: &Path,
+    url: &str,
+) -> Result<(), String> {
+    let template =
+        fs::read_to_string(workspace.root.join(FORMULA)).map_err(|error| format!("{FORMULA}: {error}"))?;
+    let mut digests = Vec::new();
+    for (machine, target) in MACHINES {
+        let tarball = out.join(format!("vanward-{version}-{target}.tar.gz"));
+        if tarball.is_file() {
+            digests.push((machine, digest(&tarball)?));
+        }
+    }
+    let file = out.join("vanward.rb");
+    fs::write(&file, formula(&template, version, url, &digests))
+        .map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// The SHA-256 digest of a file.
+pub(super) fn digest(file: &Path) -> Result<String, String> {
+    let said = output_of(Command::new("sha256sum").arg("--").arg(file))?;
+    Ok(said.split_whitespace().next().unwrap_or_default().to_owned())
+}
+
+/// The formula, without the blocks of machines that have no tarball.
+fn formula(template: &str, version: &str, url: &str, digests: &[(&str, String)]) -> String {
+    let mut text = template.replace("${version}", version).replace("${url}", url.trim_end_matches('/'));
+    for (machine, _) in MACHINES {
+        let place = format!("${{sha256_{machine}}}");
+        match digests.iter().find(|(of, _)| *of == machine) {
+            Some((_, digest)) => text = text.replace(&place, digest),
+            None => text = without_block(&text, &place),
+        }
+    }
+    text
+}
+
+/// Removes the block `  on_… do` to `  end` that a word is in.
+fn without_block(text: &str, word: &str) -> String {
+    let Some(at) = text.find(word) else { return text.to_owned() };
+    let begin = text[..at].rfind("\n  on_").map_or(0, |at| at + 1);
+    let end = text[at..].find("\n  end\n").map_or(text.len(), |end| at + end + "\n  end\n".len());
+    [&text[..begin], &text[end..]].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_formula_has_the_machines_that_there_are_tarballs_for() {
+        let template = "class V\n  on_intel do\n    url \"${url}/v-${version}\"\n    sha256 \"${sha256_amd64}\"\n  end\n\
+                        \n  on_arm do\n    sha256 \"${sha256_arm64}\"\n  end\n\n  def install\n  end\nend\n";
+        let both = [("amd64", "a1".to_owned()), ("arm64", "b2".to_owned())];
+        assert_eq!(
+            formula(template, "1.2.3", "https://a.example/dl/", &both),
+            "class V\n  on_intel do\n    url \"https://a.example/dl/v-1.2.3\"\n    sha256 \"a1\"\n  end\n\
+             \n  on_arm do\n    sha256 \"b2\"\n  end\n\n  def install\n  end\nend\n"
+        );
+        let one = formula(template, "1.2.3", "u", &both[..1]);
+        assert!(one.contains("on_intel") && !one.contains("on_arm") && one.contains("def install"), "{one}");
+    }
+}
