@@ -51,8 +51,8 @@ pub use policy::{AddressPrefixes, DEFAULT, POLICIES, PolicyRow, client_key, poli
 pub use queue::{Queue, Ticket, WaitingWorkers};
 pub use retry::{RetryBudget, RetryReserve, RetrySettings};
 pub use session::{
-    CookieAttributes, Fields, InsertedCookie, Parts, SameSite, SessionKey, Sessions, Source, Stuck,
-    learnt_cookie,
+    CookieAttributes, Fields, FoundSession, InsertedCookie, Parts, SameSite, SessionKey, Sessions, Source,
+    Stuck, learnt_cookie,
 };
 pub use shed::{SAMPLES_MAX, Shed, ShedSettings, Work};
 pub use time::Time;

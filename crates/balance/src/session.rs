@@ -13,4 +13,4 @@ mod cookie;
 
 pub use cookie::{CookieAttributes, InsertedCookie, SameSite, Stuck};
 pub use source::{Fields, Parts, Source, learnt_cookie};
-pub use table::{SessionKey, Sessions};
+pub use table::{FoundSession, SessionKey, Sessions};

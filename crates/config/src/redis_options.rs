@@ -95,8 +95,8 @@ pub(crate) static REDIS: Table<RedisWritten> = Table {
             Maybe(SECRET),
             |redis: &mut RedisWritten| &mut redis.secret_file,
             "File with a secret of 32 bytes or more, the same for all instances. With it nobody who reads Redis can tell \
-             which clients were counted, nor can clients choose keys that share a count; and automatic certificates \
-             are shared, sealed with it.",
+             which clients were counted, nor can clients choose keys that share a count; and automatic certificates, \
+             decisions and sessions are shared, sealed with it.",
         ),
     ],
 };
@@ -186,7 +186,7 @@ const SECRET: FileKind<SharedSecret> = FileKind {
 
 /// Adds mistakes about options that have no effect, and about limits that are shared through nothing.
 pub(crate) fn check(file: &File, reader: &mut Reader<'_>) {
-    check_decisions(file, reader);
+    check_sealed(file, reader);
     let Some(redis) = &file.redis else {
         let limits = file.routes.iter().flat_map(|route| &route.value.rate_limit);
         for shared in limits.filter_map(|limit| limit.value.shared.as_ref()) {
@@ -210,8 +210,8 @@ pub(crate) fn check(file: &File, reader: &mut Reader<'_>) {
     }
 }
 
-/// Decisions of authentication servers are shared through Redis, sealed with the secret.
-fn check_decisions(file: &File, reader: &mut Reader<'_>) {
+/// Decisions of authentication servers, and sessions, are shared through Redis, sealed with the secret.
+fn check_sealed(file: &File, reader: &mut Reader<'_>) {
     let is_sealed = match &file.redis {
         Some(redis) if redis.value.secret_file.is_none() && !redis.is_intact => return,
         Some(redis) => redis.value.secret_file.is_some(),
@@ -220,10 +220,13 @@ fn check_decisions(file: &File, reader: &mut Reader<'_>) {
     if is_sealed || !reader.is_whole() {
         return;
     }
-    for at in file.routes.iter().filter_map(|route| route.value.forward_auth.as_ref()?.value.shared()) {
+    let decisions = file.routes.iter().filter_map(|route| route.value.forward_auth.as_ref()?.value.shared());
+    let sessions =
+        file.upstreams.iter().filter_map(|(_, _, upstream)| upstream.sticky.as_ref()?.value.shared());
+    for (at, what) in decisions.map(|at| (at, "decisions")).chain(sessions.map(|at| (at, "sessions"))) {
         let what = match &file.redis {
-            None => "shared: there is no [redis], which instances share through",
-            Some(_) => "shared: [redis] has no secret_file, which decisions are sealed with",
+            None => "shared: there is no [redis], which instances share through".to_owned(),
+            Some(_) => format!("shared: [redis] has no secret_file, which {what} are sealed with"),
         };
         let mistake = reader.mistake(at, what);
         reader.add(mistake.expecting("[redis] with its url and secret_file as well, or no shared"));
@@ -231,6 +234,11 @@ fn check_decisions(file: &File, reader: &mut Reader<'_>) {
 }
 
 impl RedisWritten {
+    /// The secret that all instances know.
+    pub(crate) fn secret(&self) -> Option<&SharedSecret> {
+        self.secret_file.as_ref()
+    }
+
     /// The settings that the options describe; `None` without a URL, which is a mistake of its own.
     pub(crate) fn meaning(self) -> Option<Redis> {
         let Self { url, user, password_file, ca, name, instance, instances, secret_file: secret } = self;

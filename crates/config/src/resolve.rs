@@ -293,7 +293,8 @@ fn meaning(
     let listeners = listeners.map(|((listen, name), Onward { tcp, passthrough })| {
         Some(Listener { name, tcp, passthrough, ..listener(listen.value)? })
     });
-    let upstreams = file.upstreams.into_iter().map(|(_, name, written)| upstream(name, written));
+    let secret = file.redis.as_ref().and_then(|redis| redis.value.secret());
+    let upstreams = file.upstreams.into_iter().map(|(_, name, written)| upstream(name, written, secret));
     let mut listeners: Vec<Listener> = listeners.collect::<Option<_>>()?;
     let routes: Vec<Route> = routes.into_iter().collect::<Option<_>>()?;
     let acme = acme_resolve::meaning(file.acme)?;

@@ -28,6 +28,9 @@ pub(crate) fn split_key(route: &RouteWritten, reader: &mut Reader<'_>) -> Option
     if let Some(Located { at, .. }) = &sticky.sessions {
         refuse(at, "sticky: a split remembers no sessions", "no sessions");
     }
+    if let Some(Located { at, .. }) = &sticky.shared {
+        refuse(at, "sticky: a split remembers nothing that could be shared", "no shared");
+    }
     let by = sticky.by.as_ref()?;
     match (&by.value, &sticky.ttl) {
         (Some(Source::Cookie(_)), _) => {
@@ -37,7 +40,10 @@ pub(crate) fn split_key(route: &RouteWritten, reader: &mut Reader<'_>) -> Option
         (Some(_), Some(ttl)) => refuse(&ttl.at, "sticky: a split remembers nothing that could end", "no ttl"),
         _ => {}
     }
-    sticky_options::check(&StickyWritten { sessions: None, ttl: None, ..sticky.clone() }, reader);
+    sticky_options::check(
+        &StickyWritten { sessions: None, shared: None, ttl: None, ..sticky.clone() },
+        reader,
+    );
     Some(match &by.value {
         Some(source) => SplitKey::Source(source.clone()),
         None => SplitKey::Cookie(StickyCookie {

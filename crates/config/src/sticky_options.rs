@@ -23,6 +23,8 @@ pub(crate) struct StickyWritten {
     /// The lifetime; `Some(None)` means until the browser is closed.
     pub(crate) ttl: Option<Located<Option<Duration>>>,
     pub(crate) sessions: Option<Located<usize>>,
+    /// Whether instances share them.
+    pub(crate) shared: Option<Located<bool>>,
     pub(crate) name: Option<Located<String>>,
     pub(crate) path: Option<Located<String>>,
     pub(crate) domain: Option<Located<String>>,
@@ -35,6 +37,15 @@ pub(crate) struct StickyWritten {
 pub(crate) const TTL: Duration = Duration::from_secs(30 * 60);
 /// The default number of remembered sessions.
 pub(crate) const SESSIONS: usize = 65_536;
+
+impl StickyWritten {
+    /// Where it says that instances share a table of sessions, if it does.
+    pub(crate) fn shared(&self) -> Option<&Span> {
+        self.by.as_ref()?.value.as_ref()?;
+        let shared = self.shared.as_ref()?;
+        shared.value.then_some(&shared.at)
+    }
+}
 
 pub(crate) static STICKY_TABLE: Table<StickyWritten> = Table {
     options: &[
@@ -61,6 +72,14 @@ pub(crate) static STICKY_TABLE: Table<StickyWritten> = Table {
             |sticky: &mut StickyWritten| &mut sticky.sessions,
             "How many sessions are remembered, up to 200 bytes each; the least recently used are evicted. \
              Default: 65536. `\"cookie\"` needs none.",
+        ),
+        &key(
+            "shared",
+            Maybe(At(Switch)),
+            |sticky: &mut StickyWritten| &mut sticky.shared,
+            "Instances share their sessions, through `[redis]` with its `secret_file`: see \
+             [several instances](fleet.md#sessions). `\"cookie\"` needs none: give all instances the same \
+             `secret_file`. Default: false.",
         ),
         &key(
             "name",
@@ -171,9 +190,16 @@ pub(crate) fn check(sticky: &StickyWritten, reader: &mut Reader<'_>) {
             let message = "sticky: ttl = \"browser\" is for the inserted cookie";
             refuse_at(at, message, "a duration such as 30m", reader);
         }
-    } else if let Some(Located { at, .. }) = &sticky.sessions {
-        let message = "sticky: sessions are not remembered with an inserted cookie, which names its server";
-        refuse_at(at, message, "no sessions", reader);
+    } else {
+        if let Some(Located { at, .. }) = &sticky.sessions {
+            let message =
+                "sticky: sessions are not remembered with an inserted cookie, which names its server";
+            refuse_at(at, message, "no sessions", reader);
+        }
+        if let Some(Located { at, .. }) = &sticky.shared {
+            let message = "sticky: all instances with the same secret_file follow an inserted cookie";
+            refuse_at(at, message, "no shared", reader);
+        }
     }
     if let Some(Located { value: SameSite::None, at }) = &sticky.same_site
         && !sticky.secure.as_ref().is_some_and(|secure| secure.value)

@@ -11,8 +11,8 @@ use crate::pairs::pair;
 use crate::reader::{Reader, Span};
 use crate::retry_options::RetryWritten;
 use crate::settings::{
-    Bandwidths, Check, Probe, Protocol, Scheme, Server, Statuses, StickyCookie, StickySessions, StickyTable,
-    Upstream,
+    Bandwidths, Check, Probe, Protocol, Scheme, Server, SharedSecret, Statuses, StickyCookie, StickySessions,
+    StickyTable, Upstream,
 };
 use crate::sticky_options::{SESSIONS, StickyWritten, TTL, attributes};
 use crate::table::{Element, element};
@@ -189,8 +189,12 @@ fn refuse(at: &Span, message: &str, expected: &str, reader: &mut Reader<'_>) {
     reader.add(mistake.expecting(expected));
 }
 
-/// Converts an upstream without mistakes.
-pub(crate) fn upstream(name: String, written: UpstreamWritten) -> Option<Upstream> {
+/// Converts an upstream without mistakes. `secret` is that of `[redis]`.
+pub(crate) fn upstream(
+    name: String,
+    written: UpstreamWritten,
+    secret: Option<&SharedSecret>,
+) -> Option<Upstream> {
     let settings = Settings {
         load_bound_percent: match written.load_bound {
             Some(bound) => bound.value,
@@ -202,7 +206,7 @@ pub(crate) fn upstream(name: String, written: UpstreamWritten) -> Option<Upstrea
     };
     let client = Source::ClientAddress(AddressPrefixes::default());
     let sticky = match written.sticky {
-        Some(sticky) => Some(sticky_sessions(&name, sticky.value)?),
+        Some(sticky) => Some(sticky_sessions(&name, sticky.value, secret)?),
         None => None,
     };
     let check = match written.check {
@@ -231,7 +235,11 @@ pub(crate) fn upstream(name: String, written: UpstreamWritten) -> Option<Upstrea
     })
 }
 
-fn sticky_sessions(upstream: &str, written: StickyWritten) -> Option<StickySessions> {
+fn sticky_sessions(
+    upstream: &str,
+    written: StickyWritten,
+    secret: Option<&SharedSecret>,
+) -> Option<StickySessions> {
     let ttl = written.ttl.as_ref().map(|ttl| ttl.value);
     Some(match written.by.as_ref()?.value.clone() {
         None => StickySessions::Cookie(StickyCookie {
@@ -244,6 +252,7 @@ fn sticky_sessions(upstream: &str, written: StickyWritten) -> Option<StickySessi
             source,
             ttl: ttl.flatten().unwrap_or(TTL),
             sessions_max: written.sessions.map_or(SESSIONS, |sessions| sessions.value),
+            shared: secret.filter(|_| written.shared.is_some_and(|shared| shared.value)).cloned(),
         }),
     })
 }
@@ -309,6 +318,7 @@ impl From<&StickySessions> for StickyWritten {
                 by: Some(located(None)),
                 ttl: Some(located(*ttl)),
                 sessions: None,
+                shared: None,
                 name: Some(located(name.clone())),
                 path: Some(located(attributes.path.clone())),
                 domain: attributes.domain.clone().map(located),
@@ -316,10 +326,11 @@ impl From<&StickySessions> for StickyWritten {
                 same_site: Some(located(attributes.same_site)),
                 secret_file: secrets.clone().map(located),
             },
-            StickySessions::Table(StickyTable { source, ttl, sessions_max }) => Self {
+            StickySessions::Table(StickyTable { source, ttl, sessions_max, shared }) => Self {
                 by: Some(located(Some(source.clone()))),
                 ttl: Some(located(Some(*ttl))),
                 sessions: Some(located(*sessions_max)),
+                shared: Some(located(shared.is_some())),
                 ..Self::default()
             },
         }

@@ -247,7 +247,7 @@ eject = { failures_in_a_row = "off", failures = "50%", latency_factor = 3, laten
 
 [upstream.database]
 servers = ["tcp://db:5432"]
-sticky = { by = "client/24", ttl = "10m", sessions = 100 }
+sticky = { by = "client/24", ttl = "10m", sessions = 100, shared = true }
 check = { type = "command", command = ["/usr/bin/pg_isready", "-q"], interval_in_doubt = "1s" }
 
 [request_buffering]
@@ -524,6 +524,8 @@ fn check_upstreams(config: &Config) {
     let Some(StickySessions::Table(table)) = &database.sticky else { panic!("{:?}", database.sticky) };
     assert_eq!(table.source, Source::ClientAddress(AddressPrefixes { v4: 24, v6: 64 }));
     assert_eq!((table.sessions_max, table.ttl), (100, Duration::from_secs(600)));
+    assert_eq!(table.shared, config.redis.as_ref().and_then(|redis| redis.secret.clone()));
+    assert!(table.shared.is_some());
 }
 
 #[test]

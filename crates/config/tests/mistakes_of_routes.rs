@@ -505,6 +505,10 @@ fn mistakes() {
             ],
         ),
         (
+            "split = { app = 1 }\nsticky = { by = \"client\", shared = true }",
+            &["6:36: sticky: a split remembers nothing that could be shared; expected no shared"],
+        ),
+        (
             "split = { app = 1 }\nsticky = { by = \"client\", ttl = \"1h\", sessions = 9, name = \"a\" }",
             &[
                 "6:33: sticky: a split remembers nothing that could end; expected no ttl",

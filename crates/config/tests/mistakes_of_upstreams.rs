@@ -75,6 +75,20 @@ fn upstreams() {
                  expected no sessions"],
         ),
         (
+            "sticky = { by = \"cookie\", shared = true }",
+            &[
+                "5:36: sticky: all instances with the same secret_file follow an inserted cookie; expected no \
+                 shared",
+            ],
+        ),
+        (
+            "sticky = { by = \"client\", shared = true }",
+            &[
+                "5:36: shared: there is no [redis], which instances share through; expected [redis] with its url \
+                 and secret_file as well, or no shared",
+            ],
+        ),
+        (
             "sticky = { by = \"cookie:id\" }",
             &[
                 "5:17: by: \"cookie:id\" does not say whose cookie it is; did you mean \"origin-cookie:id\"? Expected cookie, origin-cookie:NAME, client, \

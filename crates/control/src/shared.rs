@@ -1,5 +1,5 @@
 //! What instances share through Redis or Valkey: what their limits have counted, what is purged or invalidated, automatic
-//! certificates, and decisions of authentication servers. On the control thread alone: workers go on
+//! certificates, decisions of authentication servers, and sessions. On the control thread alone: workers go on
 //! with what they have in memory, whatever becomes of Redis.
 
 /// Connections to Redis.
@@ -20,8 +20,12 @@ mod seal;
 mod leases;
 /// Automatic certificates of all instances.
 mod certificates;
+/// Exchanges of workers with other instances.
+mod exchanges;
 /// Decisions of authentication servers for all instances.
 mod decisions;
+/// Sessions for all instances.
+mod sessions;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -29,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use config::Redis;
 use proxy::cache::Ways;
-use proxy::context::plan::DecisionWay;
+use proxy::context::plan::{DecisionExchange, SessionExchange, Way};
 use route::Standing;
 use telemetry::{SharedSample, message};
 use tokio::sync::Notify;
@@ -46,6 +50,7 @@ use link::Link;
 use members::Members;
 use purges::{Follower, Publisher};
 use seal::Seal;
+use sessions::SharedSessions;
 
 /// Pauses between attempts while Redis is gone.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -75,6 +80,7 @@ struct Counts {
     losses: AtomicU64,
     invalid: Arc<invalid::Counts>,
     decisions: Arc<decisions::Counts>,
+    sessions: Arc<sessions::Counts>,
 }
 
 #[derive(Default)]
@@ -137,6 +143,9 @@ impl Shared {
             decisions_found: of(&self.counts.decisions.found),
             decisions_missed: of(&self.counts.decisions.missed),
             decisions_kept: of(&self.counts.decisions.kept),
+            sessions_found: of(&self.counts.sessions.found),
+            sessions_missed: of(&self.counts.sessions.missed),
+            sessions_told: of(&self.counts.sessions.told),
         })
     }
 
@@ -274,6 +283,7 @@ async fn share(control: &Weak<Control>, settings: &Redis) {
     }
     let counts = Arc::clone(&strong.shared.counts.invalid);
     let decisions = Decisions::new(Arc::clone(&strong.shared.counts.decisions));
+    let sessions = SharedSessions::new(control, Arc::clone(&strong.shared.counts.sessions));
     drop(strong);
     let (publisher, follower) = purges::begin(control, settings, &instance);
     let lost = Arc::clone(&counts.lost);
@@ -282,12 +292,19 @@ async fn share(control: &Weak<Control>, settings: &Redis) {
     let members = Members::new(settings, instance.clone());
     let limits = Limits::new(control, settings);
     let certificates = certificates::Follower::new(control);
-    let way = decisions.way();
-    let parts = Parts { instance, members, limits, publisher, follower, invalid, certificates, decisions };
+    let worker_ways = WorkerWays { decisions: decisions.way(), sessions: sessions.way() };
+    let parts =
+        Parts { instance, members, limits, publisher, follower, invalid, certificates, decisions, sessions };
     tokio::select! {
         () = go_on(control, settings, parts) => {}
-        () = attach(control, &ways, &way) => {}
+        () = attach(control, &ways, &worker_ways) => {}
     }
+}
+
+/// How requests reach other instances.
+struct WorkerWays {
+    decisions: Way<DecisionExchange>,
+    sessions: Way<SessionExchange>,
 }
 
 /// What is shared.
@@ -301,10 +318,11 @@ struct Parts {
     invalid: Teller,
     certificates: certificates::Follower,
     decisions: Decisions,
+    sessions: SharedSessions,
 }
 
-/// Has the caches of all plans publish what they purge and invalidate, and their routes share decisions, until the proxy ends.
-async fn attach(control: &Weak<Control>, ways: &Ways, way: &DecisionWay) {
+/// Has the caches of all plans publish what they purge and invalidate, and what requests meet be shared, until the proxy ends.
+async fn attach(control: &Weak<Control>, ways: &Ways, worker_ways: &WorkerWays) {
     let Some(strong) = control.upgrade() else { return };
     let mut changes = strong.changes.subscribe();
     drop(strong);
@@ -314,7 +332,8 @@ async fn attach(control: &Weak<Control>, ways: &Ways, way: &DecisionWay) {
             cache.publish_by(Some(ways.clone()));
         }
         drop(strong);
-        decisions::attach(control, way);
+        decisions::attach(control, &worker_ways.decisions);
+        sessions::attach(control, &worker_ways.sessions);
         if changes.changed().await.is_err() {
             return;
         }
@@ -351,7 +370,8 @@ async fn go_on(control: &Weak<Control>, settings: &Redis, mut parts: Parts) {
 
 /// Shares over a connection. Returns why it ended.
 async fn serve(control: &Weak<Control>, settings: &Redis, link: &Arc<Link>, parts: &mut Parts) -> String {
-    let Parts { instance, members, limits, publisher, follower, invalid, certificates, decisions } = parts;
+    let Parts { instance, members, limits, publisher, follower, invalid, certificates, decisions, sessions } =
+        parts;
     let first = match members.tell(link).await {
         Ok(instances) => instances,
         Err(why) => return why,
@@ -368,6 +388,7 @@ async fn serve(control: &Weak<Control>, settings: &Redis, link: &Arc<Link>, part
         why = follower.go_on(settings, link) => why,
         why = invalid.go_on(link) => why,
         why = certificates.go_on(engine.clone()) => why,
-        why = decisions.go_on(engine) => why,
+        why = decisions.go_on(engine.clone()) => why,
+        why = sessions.go_on(engine) => why,
     }
 }

@@ -25,6 +25,12 @@ pub struct SharedSample {
     pub decisions_missed: u64,
     /// Those that other instances were given.
     pub decisions_kept: u64,
+    /// Sessions that other instances knew.
+    pub sessions_found: u64,
+    /// Those that no other instance knew, or not in time.
+    pub sessions_missed: u64,
+    /// Those that other instances were told of.
+    pub sessions_told: u64,
 }
 
 /// Renders them.
@@ -49,4 +55,10 @@ pub(crate) fn write(sample: &SharedSample, text: &mut Text) {
     family.sample(&[("result", "missed")], sample.decisions_missed);
     let help = "Decisions of authentication servers given to other instances.";
     text.family("vanward_redis_decisions_kept", Type::Counter, help).sample(&[], sample.decisions_kept);
+    let help = "Sessions asked of other instances, by what came of it.";
+    let mut family = text.family("vanward_redis_sessions", Type::Counter, help);
+    family.sample(&[("result", "found")], sample.sessions_found);
+    family.sample(&[("result", "missed")], sample.sessions_missed);
+    let help = "How often other instances were told where a session is.";
+    text.family("vanward_redis_sessions_told", Type::Counter, help).sample(&[], sample.sessions_told);
 }

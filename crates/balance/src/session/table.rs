@@ -34,6 +34,15 @@ impl SessionKey {
     }
 }
 
+/// A session that the table has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FoundSession {
+    /// Its server.
+    pub server: ServerId,
+    /// When it was used before.
+    pub used_at: Time,
+}
+
 /// The number of shards, except in small tables.
 const SHARDS: usize = 16;
 /// Tables for fewer sessions have one shard, so that their limit is exact.
@@ -71,7 +80,12 @@ impl Sessions {
 
     /// The server of a session. Counts as a use of the session.
     pub fn find(&self, key: SessionKey, now: Time) -> Option<ServerId> {
-        self.shard(key).find(key, now)
+        self.find_since(key, Time::START, now).map(|found| found.server)
+    }
+
+    /// The server of a session, and when it was used before. Counts as a use, unless that was before `doubted_at`.
+    pub fn find_since(&self, key: SessionKey, doubted_at: Time, now: Time) -> Option<FoundSession> {
+        self.shard(key).find(key, doubted_at, now)
     }
 
     /// Binds a session to a server, replacing an earlier one.
@@ -158,14 +172,17 @@ impl Shard {
         Self { index, sessions: Vec::new(), sessions_max, ttl, newest: NONE, oldest: NONE, free: NONE }
     }
 
-    fn find(&mut self, key: SessionKey, now: Time) -> Option<ServerId> {
+    fn find(&mut self, key: SessionKey, doubted_at: Time, now: Time) -> Option<FoundSession> {
         let place = *self.index.get(&key)?;
         if self.is_over(place, now) {
             self.forget(key);
             return None;
         }
-        self.use_now(place, now);
-        Some(self.sessions[place as usize].server)
+        let Session { server, used_at, .. } = self.sessions[place as usize];
+        if used_at >= doubted_at {
+            self.use_now(place, now);
+        }
+        Some(FoundSession { server, used_at })
     }
 
     fn bind(&mut self, key: SessionKey, server: ServerId, now: Time) {
@@ -298,6 +315,11 @@ mod tests {
         assert_eq!((sessions.find(other, at(198)), sessions.len()), (None, 1));
         sessions.bind(one, server(3), at(200));
         assert_eq!(sessions.find(one, at(200)), Some(server(3)), "moved");
+        let found =
+            |server_number, millis| Some(FoundSession { server: server(server_number), used_at: at(millis) });
+        assert_eq!(sessions.find_since(one, at(201), at(210)), found(3, 200), "in doubt, and so not used");
+        assert_eq!(sessions.find_since(one, at(200), at(220)), found(3, 200));
+        assert_eq!(sessions.find_since(one, at(0), at(230)), found(3, 220));
         assert!(sessions.forget(one) && !sessions.forget(one));
         assert!(sessions.is_empty());
     }

@@ -14,6 +14,7 @@ use balance::{
 };
 use route::{Pattern, ProxyVersion, ValueRule};
 
+use super::redis::SharedSecret;
 use super::shaping::{Bandwidths, Link};
 use crate::tls::UpstreamTls;
 
@@ -259,6 +260,8 @@ pub struct StickyTable {
     pub ttl: Duration,
     /// The most sessions; the least recently used one is evicted.
     pub sessions_max: usize,
+    /// If instances share them, what their names are hidden with: the secret of `[redis]`.
+    pub shared: Option<SharedSecret>,
 }
 
 /// Health checks of servers.

@@ -1,21 +1,14 @@
 //! Decisions of authentication servers for all instances: kept under a name that only they can make, and sealed. A request waits for
 //! Redis no longer than for this side's patience, and asks the authentication server if that comes to nothing.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
-use proxy::context::plan::{DecisionExchange, DecisionWay};
-use tokio::sync::Semaphore;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use proxy::context::plan::{DecisionExchange, Way};
 
 use super::engine::Engine;
+use super::exchanges::{ANSWER_MAX, Exchanges};
 use crate::change::Control;
-
-/// How long Redis has: one that is slower costs more than it saves.
-const ANSWER_MAX: Duration = Duration::from_millis(20);
-/// What waits for Redis, and what is under way, at most.
-const WAITING_MAX: usize = 1024;
 
 /// Counted since the start.
 #[derive(Debug, Default)]
@@ -29,49 +22,29 @@ pub(super) struct Counts {
 }
 
 pub(super) struct Decisions {
-    way: Sender<DecisionExchange>,
-    waiting: Receiver<DecisionExchange>,
-    is_open: Arc<AtomicBool>,
+    exchanges: Exchanges<DecisionExchange>,
     counts: Arc<Counts>,
-}
-
-/// The way is open until this is dropped.
-struct Open<'a>(&'a AtomicBool);
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
-    }
 }
 
 impl Decisions {
     pub(super) fn new(counts: Arc<Counts>) -> Self {
-        let (way, waiting) = channel(WAITING_MAX);
-        Self { way, waiting, is_open: Arc::default(), counts }
+        Self { exchanges: Exchanges::new(), counts }
     }
 
     /// The way to this one.
-    pub(super) fn way(&self) -> DecisionWay {
-        DecisionWay { exchanges: self.way.clone(), is_open: Arc::clone(&self.is_open) }
+    pub(super) fn way(&self) -> Way<DecisionExchange> {
+        self.exchanges.way()
     }
 
     /// Looks up and keeps decisions over a connection, until that is dropped.
     pub(super) async fn go_on(&mut self, engine: Option<Arc<Engine>>) -> String {
         let Some(engine) = engine else { return std::future::pending().await };
-        let Self { waiting, is_open, counts, .. } = self;
-        is_open.store(true, Ordering::Relaxed);
-        let _open = Open(is_open);
-        let room = Arc::new(Semaphore::new(WAITING_MAX));
-        while let Some(exchange) = waiting.recv().await {
-            // Without room a look-up finds nothing, and others ask for themselves.
-            let Ok(permit) = Arc::clone(&room).try_acquire_owned() else { continue };
-            let (engine, counts) = (Arc::clone(&engine), Arc::clone(counts));
-            tokio::task::spawn_local(async move {
-                exchange_one(&engine, exchange, &counts).await;
-                drop(permit);
-            });
-        }
-        "the proxy ends".to_owned()
+        let counts = &self.counts;
+        let exchange = |engine: Arc<Engine>, exchange| {
+            let counts = Arc::clone(counts);
+            async move { exchange_one(&engine, exchange, &counts).await }
+        };
+        self.exchanges.go_on(&engine, exchange).await
     }
 }
 
@@ -109,7 +82,7 @@ fn place(engine: &Engine, key: &[u8]) -> String {
 }
 
 /// Has the routes of the plan in force share decisions this way.
-pub(super) fn attach(control: &Weak<Control>, way: &DecisionWay) {
+pub(super) fn attach(control: &Weak<Control>, way: &Way<DecisionExchange>) {
     let Some(control) = control.upgrade() else { return };
     for decisions in control.plan().shared_decisions() {
         decisions.share_by(Some(way.clone()));

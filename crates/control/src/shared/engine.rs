@@ -48,6 +48,14 @@ impl Engine {
         self.link.ask(command).await
     }
 
+    /// Has Redis keep a script. Returns how to call it.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub(crate) async fn script(&self, text: &str) -> Result<String, String> {
+        self.link.script(text).await
+    }
+
     /// Has a script done, for commands that are rare: its text goes along.
     ///
     /// # Errors

@@ -19,6 +19,8 @@ mod mirror;
 mod tokens;
 /// Forward authentication, and its remembered decisions.
 mod forward_auth;
+/// Ways to other instances.
+mod elsewhere;
 /// Decisions that instances share.
 mod decisions_elsewhere;
 /// Bots, and their keys.
@@ -31,11 +33,13 @@ mod peers;
 mod split_key;
 /// Sessions.
 mod stickiness;
+/// Sessions that instances share.
+mod sessions_elsewhere;
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-use balance::Time;
+use balance::{Sessions, Time};
 use cache::Space;
 use config::{CacheDisk, Certificates, Config, Hsts, IpNet, ListenerTls};
 use shape::Queue;
@@ -53,7 +57,8 @@ use transport::resolve::Names;
 pub(crate) use authentication::{Authentication, Proof};
 pub(crate) use bots::{Agent, Bots};
 pub(crate) use decisions_elsewhere::read as read_decision;
-pub use decisions_elsewhere::{DecisionExchange, DecisionWay, Elsewhere};
+pub use decisions_elsewhere::{DecisionExchange, Elsewhere};
+pub use elsewhere::Way;
 pub(crate) use forward_auth::{
     Decision as AuthDecision, Decisions, ForwardAuth, Joined, Question as AuthQuestion, RefusedAnswer, Told,
 };
@@ -62,6 +67,7 @@ pub(crate) use passthrough::Passthrough;
 pub(crate) use peers::Peers;
 pub(crate) use routes::Compression;
 pub use routes::{Auth, Policies, Route, SharedLimit, Table, secret};
+pub use sessions_elsewhere::{Precedence, SessionExchange, SharedSessions};
 pub(crate) use split_key::{Asking as SplitAsking, SplitKey};
 use stickiness::CookieSecret;
 pub use stickiness::Stickiness;
@@ -266,6 +272,11 @@ impl Plan {
     /// Decisions of authentication servers that instances share.
     pub fn shared_decisions(&self) -> impl Iterator<Item = &Arc<Elsewhere>> {
         self.routes.iter().filter_map(Route::shared_decisions)
+    }
+
+    /// Sessions that instances share: their tables, and how they are shared.
+    pub fn shared_sessions(&self) -> impl Iterator<Item = (&Sessions, &SharedSessions)> {
+        self.upstreams.iter().filter_map(|upstream| upstream.stickiness.as_deref()?.shared())
     }
 
     /// The number of the process among those of upgrades.

@@ -11,12 +11,16 @@ use crate::context::client::Client;
 use crate::context::exchange::{ExchangeContext, RoutedRequest};
 use crate::context::exchange_slot::{Request, Response};
 use crate::context::failure::Failure;
-use crate::context::plan::Stickiness;
+use crate::context::plan::{Precedence, Stickiness};
 use crate::context::record::Detours;
 use crate::context::seen;
 use crate::context::worker::Worker;
 use crate::upstream::wait_queue::WhatFor;
 use crate::upstream::{PickedServer, Upstream};
+use transport::deadline::Ticks;
+
+/// How long other instances are asked for a session at most: the control side answers in a fifth of that.
+const ELSEWHERE_MAX: Ticks = Ticks(1);
 
 /// The choice of servers for one request or connection.
 pub(crate) struct Choice<'a> {
@@ -37,6 +41,8 @@ enum Found {
     LastResort(usize),
     /// All permitted servers are at their limits.
     Full,
+    /// Other instances are to be asked first where the session is.
+    Elsewhere,
 }
 
 /// The session that a request is one of.
@@ -46,10 +52,25 @@ struct Affinity<'a> {
     key: Option<SessionKey>,
     /// Where it is, as far as that is known.
     server: Option<ServerId>,
-    /// Whether its cookie has to be made anew though it stays where it is.
+    /// What other instances may know of it.
+    elsewhere: Elsewhere,
+    /// Whether it has left its server.
+    is_leaving: bool,
+    /// Whether its cookie has to be made anew, or other instances be told of it, though it stays where it is.
     is_to_be_renewed: bool,
     /// Whether the client came by https.
     is_https: bool,
+}
+
+/// What other instances may know of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Elsewhere {
+    /// Nothing, or no more than is known here.
+    Nothing,
+    /// Where it is, should it have to leave its server here.
+    Another,
+    /// Where it is: they are asked first.
+    Where,
 }
 
 impl<'a> Choice<'a> {
@@ -109,6 +130,11 @@ impl<'a> Choice<'a> {
         let mut looks_again = true;
         loop {
             match self.pick(tried, has_waited, detours)? {
+                Found::Elsewhere => {
+                    if let Some(session) = &mut self.session {
+                        session.ask_elsewhere(self.worker).await;
+                    }
+                }
                 Found::Full => {
                     looks_again = self.wait(tried, looks_again, detours).await?;
                     has_waited = true;
@@ -148,7 +174,7 @@ impl<'a> Choice<'a> {
         match found {
             Found::Server(server) => self.upstream.begin(server, false, now),
             Found::LastResort(server) => self.upstream.begin(server, true, now),
-            Found::Full => None,
+            Found::Full | Found::Elsewhere => None,
         }
     }
 
@@ -231,9 +257,15 @@ impl<'a> Choice<'a> {
                 added.extend_from_slice(b"\r\n");
             }
             Stickiness::Cookie(..) => {}
-            Stickiness::Table { sessions, learns, .. } => {
+            Stickiness::Table { sessions, learns, shared, .. } => {
+                let tell = |key, precedence| {
+                    shared.iter().for_each(|shared| shared.tell(key, server, precedence));
+                };
                 if let Some(key) = session.key.filter(|_| is_moved) {
                     sessions.bind(key, server, worker.coarse_time());
+                    tell(key, if session.is_leaving { Precedence::New } else { Precedence::Known });
+                } else if let Some(key) = session.key.filter(|_| session.is_to_be_renewed) {
+                    tell(key, Precedence::Known);
                 }
                 let Some(Response { head, buffer, .. }) = response else { return };
                 let fields = Fields { fields: &head.fields, bytes: buffer.filled() };
@@ -241,6 +273,9 @@ impl<'a> Choice<'a> {
                     |name: &String| balance::learnt_cookie(&fields, name, |value| sessions.key(value));
                 if let Some(key) = learns.as_ref().and_then(learnt) {
                     sessions.bind(key, server, worker.coarse_time());
+                    if session.key != Some(key) {
+                        tell(key, Precedence::New);
+                    }
                 }
             }
         }
@@ -254,18 +289,70 @@ impl<'a> Affinity<'a> {
             Stickiness::Cookie(cookie, _) => {
                 let stuck = cookie.read(parts.fields, worker.unix_seconds());
                 Self {
-                    stickiness,
-                    key: None,
                     server: stuck.map(|stuck: Stuck| stuck.server),
                     is_to_be_renewed: stuck.is_some_and(|stuck| stuck.is_to_be_renewed),
-                    is_https: false,
+                    ..Self::unknown(stickiness, None)
                 }
             }
-            Stickiness::Table { source, sessions, .. } => {
+            Stickiness::Table { source, sessions, shared, .. } => {
+                let now = worker.coarse_time();
                 let key = source.session(parts, |name| sessions.key(name));
-                let server = key.and_then(|key| sessions.find(key, worker.coarse_time()));
-                Self { stickiness, key, server, is_to_be_renewed: false, is_https: false }
+                let unknown = Self::unknown(stickiness, key);
+                let (Some(key), Some(shared)) = (key, shared) else {
+                    return Self { server: key.and_then(|key| sessions.find(key, now)), ..unknown };
+                };
+                let doubted_at = shared.doubted_at();
+                match sessions.find_since(key, doubted_at, now) {
+                    Some(found) if found.used_at >= doubted_at => Self {
+                        server: Some(found.server),
+                        elsewhere: Elsewhere::Another,
+                        is_to_be_renewed: shared.is_due(found.used_at, now),
+                        ..unknown
+                    },
+                    found => {
+                        let server = found.map(|found| found.server);
+                        Self { server, elsewhere: Elsewhere::Where, ..unknown }
+                    }
+                }
             }
+        }
+    }
+
+    /// A session of which nothing is known, but perhaps its key.
+    fn unknown(stickiness: &'a Stickiness, key: Option<SessionKey>) -> Self {
+        Self {
+            stickiness,
+            key,
+            server: None,
+            elsewhere: Elsewhere::Nothing,
+            is_leaving: false,
+            is_to_be_renewed: false,
+            is_https: false,
+        }
+    }
+
+    /// Asks other instances where it is, and notes that they were asked. What they do not know they are told.
+    async fn ask_elsewhere(&mut self, worker: &Worker) {
+        self.elsewhere = Elsewhere::Nothing;
+        let Stickiness::Table { sessions, shared: Some(shared), .. } = self.stickiness else { return };
+        let Some(key) = self.key else { return };
+        let Some(found) = shared.look(key) else {
+            // What this instance has is all that can be known.
+            self.server.iter().for_each(|server| sessions.bind(key, *server, worker.coarse_time()));
+            return;
+        };
+        let deadline = worker.deadlines.deadline();
+        let Ok(Ok(found)) = deadline.within(ELSEWHERE_MAX, found).await else { return };
+        match (found, self.server) {
+            (Some(server), _) => {
+                self.server = Some(server);
+                sessions.bind(key, server, worker.coarse_time());
+            }
+            (None, Some(server)) => {
+                sessions.bind(key, server, worker.coarse_time());
+                shared.tell(key, server, Precedence::Known);
+            }
+            (None, None) => {}
         }
     }
 
@@ -279,9 +366,17 @@ impl<'a> Affinity<'a> {
         has_waited: bool,
         detours: &mut Detours,
     ) -> Option<Found> {
+        if self.elsewhere == Elsewhere::Where {
+            return Some(Found::Elsewhere);
+        }
         match upstream.picker.borrow_mut().follow(self.server?, ask) {
             Ok(server) => Some(Found::Server(server)),
             Err(Loss::Full) if !has_waited => Some(Found::Full),
+            // Another instance may have moved it already.
+            Err(_) if self.elsewhere == Elsewhere::Another => {
+                self.elsewhere = Elsewhere::Where;
+                Some(Found::Elsewhere)
+            }
             Err(loss) => {
                 detours.session_moved = self.moves_on(worker, upstream, loss);
                 None
@@ -299,6 +394,7 @@ impl<'a> Affinity<'a> {
         loss: Loss,
     ) -> Option<(&'static str, Option<usize>)> {
         let server = self.server.take()?;
+        self.is_leaving = true;
         let plan = &upstream.plan;
         let place = plan.fleet.index_of(server);
         let name = place.map_or("(removed)", |place| plan.servers[place].authority.as_str());

@@ -324,7 +324,12 @@ fn a_cookie_keeps_a_client_on_its_server() {
 #[test]
 fn sessions_are_kept_by_whatever_names_them() {
     let table = |source| {
-        StickySessions::Table(StickyTable { source, ttl: Duration::from_secs(60), sessions_max: 100 })
+        StickySessions::Table(StickyTable {
+            source,
+            ttl: Duration::from_secs(60),
+            sessions_max: 100,
+            shared: None,
+        })
     };
     for (source, field, other_field) in [
         (Source::ClientAddress(AddressPrefixes::default()), "X-Any: 1", "X-Any: 2"),
@@ -346,8 +351,12 @@ fn sessions_are_kept_by_whatever_names_them() {
 #[test]
 fn a_cookie_of_the_server_is_learnt() {
     let source = Source::Cookie("SID".to_owned());
-    let sticky =
-        StickySessions::Table(StickyTable { source, ttl: Duration::from_secs(60), sessions_max: 100 });
+    let sticky = StickySessions::Table(StickyTable {
+        source,
+        ttl: Duration::from_secs(60),
+        sessions_max: 100,
+        shared: None,
+    });
     let mut pair = Pair::new(|upstream| upstream.sticky = Some(sticky));
     let mut client = pair.scene.client();
     let first = pair.server_of(&mut client, GET, GET_SEEN);
@@ -363,8 +372,12 @@ fn a_cookie_of_the_server_is_learnt() {
 #[test]
 fn a_session_whose_server_is_gone_moves_on_and_stays_there() {
     let source = Source::Header("X-Session".to_owned());
-    let sticky =
-        StickySessions::Table(StickyTable { source, ttl: Duration::from_secs(60), sessions_max: 100 });
+    let sticky = StickySessions::Table(StickyTable {
+        source,
+        ttl: Duration::from_secs(60),
+        sessions_max: 100,
+        shared: None,
+    });
     let mut pair = Pair::new(|upstream| upstream.sticky = Some(sticky));
     let mut client = pair.scene.client();
     let (request, seen) = request_with("X-Session: a");
@@ -389,8 +402,12 @@ fn a_session_whose_server_is_gone_moves_on_and_stays_there() {
 #[test]
 fn who_waits_for_its_own_server_keeps_nobody_from_another() {
     let source = Source::Header("X-Session".to_owned());
-    let sticky =
-        StickySessions::Table(StickyTable { source, ttl: Duration::from_secs(60), sessions_max: 100 });
+    let sticky = StickySessions::Table(StickyTable {
+        source,
+        ttl: Duration::from_secs(60),
+        sessions_max: 100,
+        shared: None,
+    });
     let mut pair = Pair::new(|upstream| {
         upstream.sticky = Some(sticky);
         upstream.servers.iter_mut().for_each(|server| server.max_requests = 1.try_into().ok());

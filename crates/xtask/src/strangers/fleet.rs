@@ -4,6 +4,8 @@
 
 /// Limits that instances share through Redis.
 mod shared;
+/// Sessions that instances share through Redis.
+mod sessions;
 /// A cache that instances share.
 mod peers;
 
@@ -34,6 +36,7 @@ const LOAD_SECONDS: u32 = 600;
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
     let vanward = programs::build_vanward(workspace)?;
     let trust = Trust::make(scratch.path())?;
+    sessions::check(&vanward, scratch.path())?;
     shared::check(&vanward, scratch.path(), &trust)?;
     let mut scene = Scene::start(vanward, scratch.path(), trust)?;
     scene.strangers_are_refused()?;

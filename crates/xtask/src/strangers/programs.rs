@@ -35,6 +35,8 @@ pub(super) const PYTHON: Needed = Needed { program: "python3", package: "python3
 pub(super) const REDIS: Needed = Needed { program: "redis-server", package: "redis-server" };
 pub(super) const RSYSLOGD: Needed = Needed { program: "rsyslogd", package: "rsyslog rsyslog-openssl" };
 pub(super) const TESTSSL: Needed = Needed { program: "testssl", package: "testssl.sh" };
+/// Where it is installed: Debian 12 has it among its backports.
+pub(super) const VALKEY: Needed = Needed { program: "valkey-server", package: "valkey-server" };
 pub(super) const TMUX: Needed = Needed { program: "tmux", package: "tmux" };
 
 impl Needed {

@@ -1,13 +1,11 @@
-//! Decisions of authentication servers that instances share. Who carries them is on the control side, which knows them as bytes under
-//! a key; this side knows neither Redis nor the way.
+//! Decisions of authentication servers that instances share. Who carries them knows them as bytes under a key.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 
+use super::elsewhere::{Outlet, Way};
 use super::forward_auth::{Decision, RefusedAnswer};
 use crate::context::vouched::Vouched;
 
@@ -32,20 +30,11 @@ pub enum DecisionExchange {
     },
 }
 
-/// The way to other instances.
-#[derive(Debug, Clone)]
-pub struct DecisionWay {
-    /// What is exchanged. Nobody waits for room.
-    pub exchanges: Sender<DecisionExchange>,
-    /// Whether others are reached.
-    pub is_open: Arc<AtomicBool>,
-}
-
 /// The decisions about one kind of question, on other instances.
 pub struct Elsewhere {
     /// What tells questions apart that are asked otherwise.
     question: Vec<u8>,
-    way: Mutex<Option<DecisionWay>>,
+    outlet: Outlet<DecisionExchange>,
 }
 
 impl Elsewhere {
@@ -54,24 +43,18 @@ impl Elsewhere {
         // The index of the upstream is of one plan, and how long an instance waits is its own affair.
         let alike = config::ForwardAuth { upstream: 0, timeout: Duration::ZERO, ..settings.clone() };
         let question = format!("{upstream}\0{alike:?}").into_bytes();
-        Self { question, way: Mutex::default() }
+        Self { question, outlet: Outlet::default() }
     }
 
     /// From now on decisions are shared this way.
-    pub fn share_by(&self, way: Option<DecisionWay>) {
-        *self.way.lock().unwrap_or_else(PoisonError::into_inner) = way;
-    }
-
-    fn send(&self, exchange: DecisionExchange) -> Option<()> {
-        let way = self.way.lock().unwrap_or_else(PoisonError::into_inner);
-        let DecisionWay { exchanges, is_open } = way.as_ref()?;
-        is_open.load(Ordering::Relaxed).then(|| exchanges.try_send(exchange).ok())?
+    pub fn share_by(&self, way: Option<Way<DecisionExchange>>) {
+        self.outlet.lead(way);
     }
 
     /// Asks for a decision; `None` if there is nobody to ask.
     pub(crate) fn look(&self, key: &[u8]) -> Option<oneshot::Receiver<Option<Vec<u8>>>> {
         let (found, receiver) = oneshot::channel();
-        self.send(DecisionExchange::Look { key: self.key(key), found })?;
+        self.outlet.send(DecisionExchange::Look { key: self.key(key), found })?;
         Some(receiver)
     }
 
@@ -79,7 +62,7 @@ impl Elsewhere {
     pub(crate) fn keep(&self, key: &[u8], decision: &Decision, until_ms: u64, lifetime: Duration) {
         let decision = written(decision, until_ms);
         // Without room others ask for themselves.
-        let _ = self.send(DecisionExchange::Keep { key: self.key(key), decision, lifetime });
+        let _ = self.outlet.send(DecisionExchange::Keep { key: self.key(key), decision, lifetime });
     }
 
     fn key(&self, key: &[u8]) -> Vec<u8> {
@@ -143,6 +126,8 @@ pub(crate) fn read(bytes: &[u8]) -> Option<(Decision, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use tokio::sync::mpsc::channel;
 
     use super::*;
@@ -185,7 +170,7 @@ mod tests {
         let elsewhere = Elsewhere::new("auth", &settings);
         assert!(elsewhere.look(b"key").is_none(), "there is no way");
         let ((exchanges, mut heard), is_open) = (channel(1), Arc::new(AtomicBool::new(false)));
-        elsewhere.share_by(Some(DecisionWay { exchanges, is_open: Arc::clone(&is_open) }));
+        elsewhere.share_by(Some(Way { exchanges, is_open: Arc::clone(&is_open) }));
         assert!(elsewhere.look(b"key").is_none(), "the way is closed");
         is_open.store(true, Ordering::Relaxed);
         assert!(elsewhere.look(b"key").is_some());

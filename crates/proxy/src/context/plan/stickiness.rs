@@ -3,6 +3,7 @@
 use balance::{InsertedCookie, Secret, Sessions, Source, Time};
 use config::StickySessions;
 
+use super::sessions_elsewhere::{SharedSessions, secret_of_all};
 use crate::context::handover_state::HandoverState;
 
 /// The secret that signs session cookies, if the configuration has none.
@@ -20,6 +21,8 @@ pub enum Stickiness {
         sessions: Sessions,
         /// The cookie that begins them, in responses.
         learns: Option<String>,
+        /// How instances share them, if they do.
+        shared: Option<SharedSessions>,
     },
 }
 
@@ -64,9 +67,12 @@ impl Stickiness {
             }
             StickySessions::Table(table) => {
                 let known = handover_state.session_secret(upstream, &format!("{:?}", table.source));
-                let secret = known.unwrap_or_else(|| Secret::new(u128::from_ne_bytes(random())));
+                let of_all =
+                    table.shared.as_ref().map(|secret| secret_of_all(secret, upstream, &table.source));
+                let random = || Secret::new(u128::from_ne_bytes(random()));
+                let secret = of_all.or(known).unwrap_or_else(random);
                 let sessions = Sessions::new(table.sessions_max, table.ttl, secret);
-                if known.is_some() {
+                if known == Some(secret) {
                     handover_state
                         .sessions(upstream)
                         .for_each(|(key, server)| sessions.bind(key, server, now));
@@ -75,8 +81,17 @@ impl Stickiness {
                     Source::Cookie(name) => Some(name.clone()),
                     _ => None,
                 };
-                Self::Table { source: table.source.clone(), sessions, learns }
+                let shared = table.shared.as_ref().map(|_| SharedSessions::new(table.ttl));
+                Self::Table { source: table.source.clone(), sessions, learns, shared }
             }
+        }
+    }
+
+    /// The table that instances share, and how they do.
+    pub(super) fn shared(&self) -> Option<(&Sessions, &SharedSessions)> {
+        match self {
+            Self::Table { sessions, shared: Some(shared), .. } => Some((sessions, shared)),
+            Self::Table { .. } | Self::Cookie(..) => None,
         }
     }
 }
@@ -123,7 +138,8 @@ mod tests {
         }
         let table = |name: &str, sessions_max| {
             let source = Source::Header(name.to_owned());
-            StickySessions::Table(StickyTable { source, ttl: Duration::from_secs(60), sessions_max })
+            let ttl = Duration::from_secs(60);
+            StickySessions::Table(StickyTable { source, ttl, sessions_max, shared: None })
         };
         let before = Stickiness::new(&table("X-Session", 100), "app", None, now);
         let Stickiness::Table { sessions, .. } = &before else { panic!("it is a table") };
