@@ -51,6 +51,14 @@ pub(crate) fn check(file: &File, reader: &mut Reader<'_>) {
             mistake
                 .expecting("a loopback address such as 127.0.0.1:9901, or dashboard_token_file".to_owned()),
         );
+    } else if address.ip().is_unspecified() {
+        let warning = reader.mistake(
+            at,
+            format!("dashboard: {address} is every address of this machine, and tokens are sent to it in the clear"),
+        );
+        let expected =
+            "the address of a network of operators, or a loopback address behind a [[listen]] with tls";
+        reader.warn(warning.expecting(expected.to_owned()));
     }
 }
 
@@ -108,6 +116,27 @@ mod tests {
                 format_args!("dashboard_token_file = {:?}", file.display().to_string())
             ))
             .expect_err(token);
+        }
+    }
+
+    #[test]
+    fn a_dashboard_on_all_addresses_is_remarked_on() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("token");
+        std::fs::write(&file, "0123456789abcdef0123456789abcdef\n").expect("it is writable");
+        for (address, is_for_all) in
+            [("0.0.0.0", true), ("[::]", true), ("192.0.2.1", false), ("127.0.0.1", false)]
+        {
+            let token = file.display().to_string();
+            let text = format!("dashboard = \"{address}:9901\"\ndashboard_token_file = {token:?}\n{REST}");
+            let reading = crate::examine(&text, "f");
+            assert!(reading.config.is_some(), "{address}: {:?}", reading.mistakes);
+            let told: Vec<_> = reading.warnings.iter().map(ToString::to_string).collect();
+            assert_eq!(told.len(), usize::from(is_for_all), "{address}: {told:?}");
+            assert!(
+                told.iter().all(|told| told.starts_with("f:1:") && told.contains("in the clear")),
+                "{told:?}"
+            );
         }
     }
 

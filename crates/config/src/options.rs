@@ -2,7 +2,7 @@
 //!
 //! To add one, add its field and its line here, and convert it in `resolve`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -759,6 +759,16 @@ impl Kind<MemoryBound> for MemoryKind {
 
 const SOCKET: Text<PathBuf> = Text {
     expected: "the path of a Unix socket such as /run/vanward/admin.sock",
-    read: |text| socket_path(text).map_err(|fault| ValueError { fault, expected: SOCKET.expected }),
+    read: |text| {
+        // Other paths are relative to the working directory, too. What reads as an address or a word is none.
+        let reads_as_path =
+            text.contains(['/', '.']) && !text.contains(':') && text.parse::<IpAddr>().is_err();
+        let is_relative = reads_as_path && !text.starts_with('/');
+        let absolute = if is_relative { format!("/{text}") } else { text.to_owned() };
+        match socket_path(&absolute) {
+            Ok(_) => Ok(PathBuf::from(text)),
+            Err(fault) => Err(ValueError { fault, expected: SOCKET.expected }),
+        }
+    },
     print: |path| path.display().to_string(),
 };

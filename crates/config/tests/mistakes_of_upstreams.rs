@@ -253,9 +253,16 @@ fn servers() {
 fn the_top_of_the_file() {
     let cases: &[(&str, &[&str])] = &[
         (
-            "admin = \"admin.sock\"",
-            &["2:9: admin: \"admin.sock\" is not the path of a socket: it begins with one / and ends in a \
+            "admin = \"off\"",
+            &["2:9: admin: \"off\" is not the path of a socket: it begins with one / and ends in a \
                  name; expected the path of a Unix socket such as /run/vanward/admin.sock"],
+        ),
+        (
+            "admin = \"127.0.0.1:9901\"",
+            &[
+                "2:9: admin: \"127.0.0.1:9901\" is not the path of a socket: it begins with one / and ends in a \
+                 name; expected the path of a Unix socket such as /run/vanward/admin.sock",
+            ],
         ),
         (
             "metrics = \"127.0.0.1:80\"",

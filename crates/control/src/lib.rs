@@ -243,6 +243,8 @@ pub struct Running {
     pub(crate) control: Arc<Control>,
     workers: Vec<JoinHandle<()>>,
     predecessor: Option<Predecessor>,
+    /// Workers that have panicked.
+    pub(crate) panicked: mpsc::UnboundedReceiver<usize>,
     /// Told or dropped, it ends the control thread, which drops what it was told with.
     control_thread: Option<oneshot::Sender<Ended>>,
 }
@@ -303,7 +305,9 @@ pub(crate) fn start_resolving(
     let loads = (0..count).map(|_| AtomicUsize::new(0)).collect();
     let quic_beginnings = Arc::default();
     let predecessor = inherited.predecessor.take();
-    let mut running = Running { control, workers: Vec::new(), predecessor, control_thread: Some(end) };
+    let (tell_panic, panicked) = mpsc::unbounded_channel();
+    let mut running =
+        Running { control, workers: Vec::new(), predecessor, panicked, control_thread: Some(end) };
     let each = receivers.into_iter().zip(counting).zip(beginnings).enumerate();
     for (index, ((messages, (counters, series)), Beginning { listeners, opened, log })) in each {
         let parts = Parts {
@@ -323,11 +327,36 @@ pub(crate) fn start_resolving(
             quic_processes: Arc::clone(&running.control.quic_processes),
             quic_beginnings: Arc::clone(&quic_beginnings),
         };
-        running
-            .workers
-            .push(on_thread(format!("worker-{index}"), Builder::enable_io, || worker::begin(parts))?);
+        running.workers.push(start_worker(parts, &tell_panic)?);
     }
     Ok(running)
+}
+
+/// Starts the thread of a worker, which tells `panicked` if it does.
+fn start_worker(parts: Parts, panicked: &mpsc::UnboundedSender<usize>) -> Result<JoinHandle<()>, StartError> {
+    let death = Death { index: parts.index, tell: panicked.clone() };
+    on_thread(format!("worker-{}", parts.index), Builder::enable_io, || {
+        let body = worker::begin(parts)?;
+        Ok(async move {
+            let _death = death;
+            body.await;
+        })
+    })
+}
+
+/// Tells that a worker has panicked: nobody serves its connections then, and who comes to its sockets waits in vain.
+struct Death {
+    index: usize,
+    tell: mpsc::UnboundedSender<usize>,
+}
+
+impl Drop for Death {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Where nobody listens the process ends already.
+            let _ = self.tell.send(self.index);
+        }
+    }
 }
 
 /// Starts a thread with its own runtime, configured by `enable`. Returns when `body` has run; its future runs there.
@@ -354,7 +383,7 @@ pub fn on_thread<F: Future<Output = ()>>(
         }
     };
     let thread = std::thread::Builder::new().name(name).spawn(run).map_err(StartError::Thread)?;
-    let outcome = started.recv().unwrap_or_else(|_| Err(io::Error::other("the thread ended")));
+    let outcome = started.recv().unwrap_or_else(|_| Err(io::Error::other("it has panicked, as said above")));
     outcome.map_err(StartError::Thread)?;
     Ok(thread)
 }

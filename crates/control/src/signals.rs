@@ -61,7 +61,7 @@ impl Signals {
 /// that whoever reads the announcement can send one. `pid_file` has the process ID meanwhile.
 ///
 /// # Errors
-/// If signals cannot be handled, or the PID file cannot be written.
+/// If signals cannot be handled, the PID file cannot be written, or a worker has panicked.
 pub fn run_until_signal(
     mut running: Running,
     pid_file: Option<&Path>,
@@ -75,7 +75,8 @@ pub fn run_until_signal(
         running.take_over();
         notify::tell(&format!("READY=1\nMAINPID={}", std::process::id()));
         announce(&running);
-        let mut stage = serve(&running, &program, &mut signals).await;
+        let mut stage = serve(&mut running, &program, &mut signals).await;
+        let has_failed = stage == Stage::Failed;
         let control = Arc::clone(&running.control);
         let mut ended = spawn_blocking(move || running.wait());
         loop {
@@ -90,7 +91,7 @@ pub fn run_until_signal(
             }
         }
         drop(pid_file);
-        Ok(())
+        if has_failed { Err(io::Error::other("a worker has panicked")) } else { Ok(()) }
     });
     // A thread that waits for a process which never answers is not waited for.
     runtime.shutdown_background();
@@ -104,10 +105,14 @@ enum Stage {
     Retiring,
     /// Draining: the process ends soon.
     Draining,
+    /// The same, since a worker has panicked.
+    Failed,
 }
 
 /// Does what signals ask for, until the end has begun.
-async fn serve(running: &Running, program: &Program, signals: &mut Signals) -> Stage {
+async fn serve(running: &mut Running, program: &Program, signals: &mut Signals) -> Stage {
+    let (_, never) = unbounded_channel();
+    let mut panicked = std::mem::replace(&mut running.panicked, never);
     let (taken_over, mut succeeded) = unbounded_channel();
     let successors = Arc::new(Successors::default());
     let mut watchdog = pin!(watchdog::run(&running.control));
@@ -115,6 +120,15 @@ async fn serve(running: &Running, program: &Program, signals: &mut Signals) -> S
         let wish = tokio::select! {
             _ = succeeded.recv() => return Stage::Retiring,
             wish = signals.next() => wish,
+            Some(worker) = panicked.recv() => {
+                notify::tell("STOPPING=1");
+                successors.end();
+                message::error(&format!(
+                    "worker {worker} has panicked, so nobody serves its clients: this process ends, those of the other workers first"
+                ));
+                running.drain();
+                return Stage::Failed;
+            }
             () = &mut watchdog => continue,
         };
         // Each waits for the one before, but not the signals that follow: those may be to end.
@@ -154,7 +168,7 @@ fn end(control: &Control, stage: Stage) -> Stage {
             message::info("draining: running requests finish, a second signal stops at once");
             control.tell_workers(|| Message::Drain);
         }
-        Stage::Draining => control.tell_workers(|| Message::Stop),
+        Stage::Draining | Stage::Failed => control.tell_workers(|| Message::Stop),
     }
     Stage::Draining
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use config::KeyPair;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -106,6 +107,21 @@ pub(crate) fn private_key_in(
             error => Fault::BrokenPem(pem_fault(&error)),
         };
         Problem::new(path, fault)
+    })
+}
+
+/// What others may read of a key and its passphrase. A file of root's that a group may read is meant so: that is how the process,
+/// which is not root, gets to read it.
+pub(crate) fn readable_secrets(pair: &KeyPair) -> impl Iterator<Item = Problem> {
+    [&pair.key].into_iter().chain(&pair.passphrase).filter_map(|path| {
+        if memory::is_name(path) {
+            return None;
+        }
+        let found = fs::metadata(path).ok()?;
+        let mode = found.mode() & 0o777;
+        let is_for_all = mode & 0o004 != 0;
+        let is_for_group = mode & 0o040 != 0 && found.uid() != 0;
+        (is_for_all || is_for_group).then(|| Problem::new(path, Fault::Readable { mode, is_for_all }))
     })
 }
 

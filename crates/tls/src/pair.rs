@@ -36,7 +36,7 @@ impl Pair {
         let (chain, key) = read(&files.pair)?;
         let mut certified = certified(&files.pair, chain, key)?;
         let certificate = read_certificate(&files.pair, &certified.cert)?;
-        let mut remarks = Vec::new();
+        let mut remarks: Vec<_> = file::readable_secrets(&files.pair).collect();
         if let Some(fault) = certificate.validity_fault(now) {
             remarks.push(Problem::new(&files.pair.cert, fault));
         }
@@ -145,8 +145,8 @@ pub(crate) fn load(pair: &KeyPair, now: i64) -> Result<(CertifiedKey, Vec<Proble
     let (chain, key) = read(pair)?;
     let certified = certified(pair, chain, key)?;
     let certificate = read_certificate(pair, &certified.cert)?;
-    let fault = certificate.validity_fault(now);
-    Ok((certified, fault.into_iter().map(|fault| Problem::new(&pair.cert, fault)).collect()))
+    let fault = certificate.validity_fault(now).map(|fault| Problem::new(&pair.cert, fault));
+    Ok((certified, file::readable_secrets(pair).chain(fault).collect()))
 }
 
 type Files = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);

@@ -27,12 +27,18 @@ impl Problem {
                 | Fault::NoName
                 | Fault::CrlExpired { .. }
                 | Fault::KeyLog { .. }
+                | Fault::Readable { .. }
                 | Fault::UnreadableOcsp(_)
                 | Fault::NotAnOcspResponse
                 | Fault::OcspOfAnother
                 | Fault::OcspStale { .. }
                 | Fault::OcspNotGood(_)
         )
+    }
+
+    /// Whether a configuration is valid in spite of the problem, for `vanward check`, too: it is up to the operator.
+    pub fn is_advice(&self) -> bool {
+        matches!(self.fault, Fault::Readable { .. })
     }
 }
 
@@ -151,6 +157,14 @@ pub enum Fault {
         /// The file that the environment names.
         file: Option<String>,
     },
+    /// A private key or its passphrase can be read by more than the process.
+    #[error("{} can read this secret (mode {mode:04o})", if *is_for_all { "every user" } else { "the file's group" })]
+    Readable {
+        /// The permissions of the file.
+        mode: u32,
+        /// Whether every user may read it, or the file's group.
+        is_for_all: bool,
+    },
     /// The system has no trusted CAs.
     #[error("the system has no certificates of CAs: {0}")]
     NoSystemRoots(String),
@@ -195,6 +209,9 @@ impl Fault {
             Self::OcspStale { .. } => "a newer response",
             Self::NoSystemRoots(_) => {
                 "the system's package of CA certificates, or a file of your own as tls.ca"
+            }
+            Self::Readable { .. } => {
+                "mode 0600; or 0640, with root as the owner and the group of the process as the group"
             }
             Self::NotAName(_) => "a name to verify, as tls.name",
             Self::Unreadable(_)

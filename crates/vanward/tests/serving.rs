@@ -49,6 +49,29 @@ fn a_page_of_the_origin_comes_through_the_proxy() {
 }
 
 #[test]
+fn a_proxy_of_root_says_what_to_do_about_it() {
+    let mut proxy = Process::start(&["proxy", "--from", "127.0.0.1:0", "--to", "http://127.0.0.1:9"]);
+    proxy.address();
+    let is_root = rustix::process::geteuid().is_root();
+    assert_eq!(proxy.said("running as root: "), usize::from(is_root));
+    assert_eq!(proxy.said("CAP_NET_BIND_SERVICE for ports below 1024"), usize::from(is_root));
+}
+
+#[test]
+fn an_api_of_chaos_on_all_addresses_is_warned_of() {
+    for (address, is_for_all) in [("0.0.0.0:0", true), ("[::]:0", true), ("127.0.0.1:0", false)] {
+        let mut chaos = Process::start(&["chaos", "--listen", address]);
+        let port = chaos.address().port();
+        assert_eq!(chaos.said("every address of this machine"), usize::from(is_for_all), "{address}");
+        assert_eq!(
+            chaos.said(&format!("--listen 127.0.0.1:{port} keeps")),
+            usize::from(is_for_all),
+            "{address}"
+        );
+    }
+}
+
+#[test]
 fn a_directory_is_served_from_flags() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::fs::write(folder.path().join("index.html"), "<p>home").expect("it is writable");

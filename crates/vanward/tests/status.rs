@@ -13,14 +13,11 @@ use process::{Patience, Process, get, run_in};
 
 /// A proxy with two routes: one that answers, and one whose server refuses connections.
 fn start(folder: &Path) -> (Process, SocketAddr) {
-    let text = format!(
-        "admin = \"{}\"\nworkers = 1\n[[listen]]\naddress = \"127.0.0.1:0\"\n\
-         [[route]]\npath = \"/shop\"\nrespond = {{ status = 200, body = \"shop\" }}\n\
-         [[route]]\npath = \"/gone\"\nrespond = {{ status = 404, body = \"gone\" }}\n\
+    let text = "admin = \"admin.sock\"\nworkers = 1\n[[listen]]\naddress = \"127.0.0.1:0\"\n\
+         [[route]]\npath = \"/shop\"\nrespond = { status = 200, body = \"shop\" }\n\
+         [[route]]\npath = \"/gone\"\nrespond = { status = 404, body = \"gone\" }\n\
          [[route]]\nupstream = \"app\"\n\
-         [upstream.app]\nservers = [\"http://127.0.0.1:1\"]\n",
-        folder.join("admin").display()
-    );
+         [upstream.app]\nservers = [\"http://127.0.0.1:1\"]\n";
     std::fs::write(folder.join("vanward.toml"), text).expect("it is writable");
     let mut proxy = Process::start_in(folder, &["run"]);
     let address = proxy.address();

@@ -183,3 +183,24 @@ fn a_key_towards_servers_that_stays_encrypted_is_a_mistake_with_a_remedy() {
         assert!(!ended.errors.contains("horse"), "{}", ended.errors);
     }
 }
+
+fn set_mode(file: &Path, mode: u32) {
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).expect("it is this user's");
+}
+
+#[test]
+fn a_key_that_others_can_read_is_told_once_and_is_no_mistake() {
+    let Some(folder) = folder("passphrase = \"site.pass\"") else { return };
+    for secret in ["site.key", "site.pass"] {
+        set_mode(&folder.path().join(secret), 0o600);
+    }
+    let checked = run_in(folder.path(), &["check"]).with_code(0);
+    assert_eq!(checked.errors, "");
+    set_mode(&folder.path().join("site.key"), 0o644);
+    let told = "site.key: every user can read this secret (mode 0644); expected mode 0600";
+    let checked = run_in(folder.path(), &["check"]).with_code(0);
+    assert!(checked.errors.contains("warning: key: ") && checked.errors.contains(told), "{}", checked.errors);
+    let mut proxy = Process::start_in(folder.path(), &["run"]);
+    proxy.address();
+    assert_eq!(proxy.said(told), 1);
+}

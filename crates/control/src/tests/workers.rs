@@ -5,7 +5,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use config::{Config, Settings};
 
-use crate::{Running, start};
+use tokio::runtime::Builder;
+use tokio::sync::mpsc;
+
+use crate::{Death, Running, on_thread, run_until_signal, start};
 use proxy::context::listening::{ListenerId, NOWHERE};
 use proxy::context::worker::{Change, LogChange, Message};
 
@@ -51,6 +54,28 @@ fn a_connection_that_is_handed_over_to_who_ends_is_served() {
         client.read_to_string(&mut response).expect("it answers");
         assert!(response.starts_with("HTTP/1.1 502 "), "{response}");
     }
+}
+
+/// A process that listens and serves nobody would be restarted by nobody.
+#[test]
+fn a_process_whose_worker_panics_ends_with_an_error() {
+    let any = "127.0.0.1:0".parse().expect("is an address");
+    let server = "http://127.0.0.1:1".parse().expect("is a URL");
+    let config = Config::new(Settings::for_servers(vec![any], vec![server])).expect("is valid");
+    let mut proxy = start(config).expect("it starts");
+    let (tell, panicked) = mpsc::unbounded_channel();
+    proxy.panicked = panicked;
+    let death = Death { index: 0, tell };
+    let begin = || {
+        Ok(async move {
+            let _death = death;
+            panic!("the test makes it panic");
+        })
+    };
+    let doomed = on_thread("doomed".to_owned(), Builder::enable_io, begin).expect("it starts");
+    let ended = run_until_signal(proxy, None, |_| ());
+    assert_eq!(ended.expect_err("it says so").to_string(), "a worker has panicked");
+    doomed.join().expect_err("it has panicked");
 }
 
 /// To drop it would wait for a target that is behind, and all of the worker's clients with it.

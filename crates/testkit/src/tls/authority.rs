@@ -1,5 +1,7 @@
 //! Certificates, and TLS configurations for clients and servers of a test.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -78,6 +80,8 @@ impl Authority {
             let draft = self.folder.path().join("draft");
             let path = self.folder.path().join(file);
             std::fs::write(&draft, content).expect("it can be written");
+            // A key that others can read is remarked on.
+            std::fs::set_permissions(&draft, Permissions::from_mode(0o600)).expect("it is this user's");
             std::fs::rename(draft, &path).expect("it can be moved");
             path
         };

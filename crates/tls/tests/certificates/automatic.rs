@@ -1,6 +1,7 @@
 //! Automatic certificates: self-signed until there are files, which are then in force.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ fn put(scene: &Scene, name: &str) -> Vec<u8> {
     fs::create_dir_all(files.cert.parent().unwrap()).unwrap();
     let issued = scene.authority.issue(&[name], USUAL);
     fs::write(&files.key, issued.key.serialize_pem()).unwrap();
+    fs::set_permissions(&files.key, fs::Permissions::from_mode(0o600)).unwrap();
     fs::write(&files.cert, pem("CERTIFICATE", &issued.certificate)).unwrap();
     issued.certificate.to_vec()
 }

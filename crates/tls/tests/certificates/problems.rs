@@ -1,5 +1,7 @@
 //! Every problem that a file can have, and what is said of it.
 
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use config::{CertificateFiles, ClientCertificates, Upstream};
@@ -220,6 +222,45 @@ fn certificates_for_servers() {
 }
 
 #[test]
+fn secrets_that_others_can_read_are_remarked_on() {
+    let scene = Scene::new();
+    let mut files = scene.put("a", &scene.authority.issue(&["a.example"], USUAL));
+    // It need not be encrypted to have a passphrase.
+    files.pair.passphrase = Some(scene.write("a.pass", "opensesame\n"));
+    let mut upstream = upstream(Some(scene.ca()));
+    upstream.tls.certificate = Some(files.pair.clone());
+    let is_root = std::fs::metadata(&files.pair.key).unwrap().uid() == 0;
+    let set =
+        |name: &str, mode| std::fs::set_permissions(scene.path(name), Permissions::from_mode(mode)).unwrap();
+    for (of_key, of_passphrase, owner, is_for_all) in [
+        (0o600, 0o400, 1, vec![]),
+        (0o644, 0o600, 1, vec![("a.key", 0o644, true)]),
+        (0o604, 0o666, 0, vec![("a.key", 0o604, true), ("a.pass", 0o666, true)]),
+        (0o640, 0o600, 1, vec![("a.key", 0o640, false)]),
+        // The group of the process, if the owner is root.
+        (0o640, 0o440, 0, vec![]),
+    ] {
+        if is_root {
+            chown(scene.path("a.key"), Some(owner), None).unwrap();
+        } else if owner == 0 {
+            continue;
+        }
+        set("a.key", of_key);
+        set("a.pass", of_passphrase);
+        let expected: Vec<_> = is_for_all
+            .into_iter()
+            .map(|(name, mode, is_for_all)| Problem {
+                file: Some(scene.path(name)),
+                fault: Fault::Readable { mode, is_for_all },
+            })
+            .collect();
+        assert!(expected.iter().all(Problem::is_advice));
+        assert_eq!(problems(vec![files.clone()]), expected, "{of_key:o}");
+        assert_eq!(ClientSide::load(&upstream).unwrap().unwrap().remarks(), expected, "{of_key:o}");
+    }
+}
+
+#[test]
 fn problems_are_said_with_their_remedy() {
     let problem = |fault| Problem { file: Some("/etc/a.pem".into()), fault }.to_string();
     assert_eq!(
@@ -230,6 +271,11 @@ fn problems_are_said_with_their_remedy() {
         problem(Fault::OtherKey("/etc/b.pem".into())),
         "/etc/a.pem: it is not the key of the certificate in /etc/b.pem; expected the key that the certificate was \
          made for"
+    );
+    assert_eq!(
+        problem(Fault::Readable { mode: 0o640, is_for_all: false }),
+        "/etc/a.pem: the file's group can read this secret (mode 0640); expected mode 0600; or 0640, with root as the \
+         owner and the group of the process as the group"
     );
     assert_eq!(problem(Fault::Unreadable("gone".to_owned())), "/etc/a.pem: it can't be read: gone");
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -116,6 +117,8 @@ impl Scene {
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let draft = self.path("draft");
         fs::write(&draft, content).unwrap();
+        // A key that others can read is remarked on.
+        fs::set_permissions(&draft, fs::Permissions::from_mode(0o600)).unwrap();
         fs::rename(draft, self.path(name)).unwrap();
         self.path(name)
     }

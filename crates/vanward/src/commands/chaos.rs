@@ -73,6 +73,14 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Ok(running) => running,
         Err(error) => return super::not_run(&error.to_string()),
     };
+    if running.address().ip().is_unspecified() {
+        message::warn(&format!(
+            "the API listens on every address of this machine ({}): whoever reaches it can open ports and connections here; \
+             --listen 127.0.0.1:{} keeps it on loopback",
+            running.address(),
+            running.address().port()
+        ));
+    }
     match wait(&running, arguments.seed) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => super::not_run(&format!("cannot wait for signals: {error}")),

@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         let output = format!("{:#}\n", config::schema());
         return tell(&Answer { output, remarks: String::new(), code: 0 });
     }
-    let reading = with_files(config::examine_file(&arguments.file), |_| true);
+    let reading = with_files(config::examine_file(&arguments.file), |problem| !problem.is_advice());
     let asked = arguments.asked.order();
     let reading = if asked.is_some() { reading } else { with_needs(reading) };
     if let (Some(config), Some(order)) = (&reading.config, &asked) {

@@ -29,7 +29,13 @@ pub(crate) fn run(arguments: &Args, mut command: clap::Command) -> ExitCode {
             super::say(format_args!("{count} man pages in {}", arguments.out.display()));
             ExitCode::SUCCESS
         }
-        Err(error) => super::fail(super::FAILED, format_args!("{}: {error}", arguments.out.display())),
+        Err(error) => super::fail(
+            super::FAILED,
+            format_args!(
+                "cannot write man pages to {}: {error}; --out names a folder that this user can write to or make",
+                arguments.out.display()
+            ),
+        ),
     }
 }
 

@@ -181,11 +181,14 @@ pub(crate) fn serve_with(
     operation: &Operation,
     begun: impl FnOnce(&::control::Running),
 ) -> ExitCode {
+    say_panics();
     let running = match ::control::start_with(config, setup) {
         Ok(running) => running,
         Err(error) => return not_run(&error.to_string()),
     };
-    say_panics();
+    if rustix::process::geteuid().is_root() {
+        message::warn(AS_ROOT);
+    }
     let announce = |running: &::control::Running| {
         let addresses: Vec<String> = running.listeners().iter().map(ToString::to_string).collect();
         message::info(&format!("listening on {}", addresses.join(", ")));
@@ -203,6 +206,10 @@ pub(crate) fn serve_with(
         Err(error) => not_run(&format!("cannot be operated: {error}")),
     }
 }
+
+/// Ports below 1024 need no root.
+const AS_ROOT: &str = "running as root: whoever breaks in owns the machine; run it as a user of its own, with the capability \
+    CAP_NET_BIND_SERVICE for ports below 1024, as contrib/systemd/vanward.service does";
 
 /// Writes why the program does not run, as a message.
 pub(crate) fn not_run(why: &str) -> ExitCode {
