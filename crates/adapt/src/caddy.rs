@@ -72,7 +72,7 @@ fn by_name(name: &str, _: &str) -> Said {
 }
 
 /// A time in milliseconds, as Go writes it: `30s`, `1h30m`, `5m`, `2d`.
-fn milliseconds(text: &str) -> Option<u64> {
+pub(crate) fn milliseconds(text: &str) -> Option<u64> {
     let (mut total, mut rest): (u64, &str) = (0, text.trim());
     while !rest.is_empty() {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();

@@ -29,6 +29,8 @@ mod varnish;
 mod squid;
 /// Pound and zproxy.
 mod pound;
+/// Traefik.
+mod traefik;
 
 /// What tests of all peers look at.
 #[cfg(test)]
@@ -40,6 +42,7 @@ pub use nginx::adapt as nginx;
 pub use pound::{pound, zproxy};
 pub use remark::{Adapted, Kind, Remark};
 pub use squid::adapt as squid;
+pub use traefik::adapt as traefik;
 pub use varnish::adapt as varnish;
 
 /// Reads the files of an `include`: for a path or a pattern the names and texts of all that match, or why it cannot.

@@ -58,6 +58,16 @@ impl Holds<'_> {
     pub(crate) fn atom(&self, atom: &Atom) -> bool {
         self.space.places.get(atom).is_some_and(|place| self.truth[*place])
     }
+
+    /// The one host that all these requests have, if there is one.
+    pub(crate) fn host(&self) -> Option<&str> {
+        let held = self.space.atoms.iter().zip(&self.truth).filter(|(_, holds)| **holds);
+        let mut hosts = held.filter_map(|(atom, _)| match atom {
+            Atom::Host(HostIs::Exact(host)) => Some(host.as_str()),
+            _ => None,
+        });
+        hosts.next()
+    }
 }
 
 /// The routes of ordered rules.

@@ -171,12 +171,13 @@ pub fn admin_socket(path: &Path) -> Result<Option<PathBuf>, Vec<Mistake>> {
 }
 
 /// Proxies whose configurations `vanward adapt` reads, with their words there.
-const ADAPTED: [(&str, &str); 5] = [
+const ADAPTED: [(&str, &str); 6] = [
     ("nginx", "nginx"),
     ("HAProxy", "haproxy"),
     ("Caddy", "caddy"),
     ("Varnish (VCL)", "varnish"),
     ("Squid", "squid"),
+    ("Traefik", "traefik"),
 ];
 
 /// The one mistake of a file that is for another proxy, at the line that tells it.

@@ -59,7 +59,8 @@ Examples:
   cargo xtask caches                      what is expected of caches, case by case
   cargo xtask pages                       the pages of lab and load generator, as axe-core judges them
   cargo xtask dashboard                   the dashboard, driven in Chromium
-  cargo xtask examples                    resilience runs as tests, by go test and pytest";
+  cargo xtask examples                    resilience runs as tests, by go test and pytest
+  cargo xtask adapt                       adapted configurations beside Traefik";
 
 #[derive(Subcommand)]
 enum Command {
@@ -109,6 +110,8 @@ enum Command {
     Dashboard(strangers::DashboardArgs),
     /// Run the examples of resilience runs as tests, with go test and pytest.
     Examples,
+    /// Run Traefik and Vanward with adapted configurations beside each other.
+    Adapt,
 }
 
 fn main() -> ExitCode {
@@ -136,6 +139,7 @@ fn main() -> ExitCode {
         Command::Pages => strangers::run_pages(),
         Command::Dashboard(arguments) => strangers::run_dashboard(&arguments),
         Command::Examples => strangers::run_examples(),
+        Command::Adapt => strangers::run_adapt(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -117,6 +117,7 @@ impl PathIs {
             (Self::Exact(path), Self::Pattern(pattern)) => patterns.matches(pattern, path),
             (Self::Prefix(long), Self::Prefix(prefix)) => long.starts_with(prefix),
             (Self::Both(long, _), Self::Prefix(prefix)) => long.starts_with(prefix),
+            (Self::Pattern(pattern), Self::Prefix(prefix)) => patterns.beginning(pattern).starts_with(prefix),
             (Self::Both(_, pattern), Self::Pattern(other)) => pattern == other,
             (Self::Exact(path), Self::Both(prefix, pattern)) => {
                 path.starts_with(prefix) && patterns.matches(pattern, path)
@@ -134,6 +135,10 @@ impl PathIs {
             (Self::Exact(path) | Self::Prefix(path), Self::Prefix(prefix)) => {
                 let rest = path.strip_prefix(prefix.trim_end_matches('/'));
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            }
+            (Self::Pattern(pattern), Self::Prefix(prefix)) => {
+                let path = patterns.beginning(pattern);
+                path.strip_prefix(prefix.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
             }
             _ => self.implies(route, patterns),
         }
@@ -209,22 +214,41 @@ impl TextIs {
     }
 }
 
-/// Expressions that texts are compared with, each compiled once.
+/// Expressions that texts are compared with, each compiled once, and how what they match begins.
 #[derive(Default)]
-pub(crate) struct Patterns(RefCell<BTreeMap<String, Option<Regex>>>);
+pub(crate) struct Patterns {
+    compiled: RefCell<BTreeMap<String, Option<Regex>>>,
+    beginnings: RefCell<BTreeMap<String, String>>,
+}
 
 impl Patterns {
     /// Larger programs are left alone: nothing matches them.
     const PROGRAM_BYTES_MAX: usize = 1 << 20;
 
     fn matches(&self, pattern: &str, text: &str) -> bool {
-        let mut known = self.0.borrow_mut();
+        let mut known = self.compiled.borrow_mut();
         let regex = known.entry(pattern.to_owned()).or_insert_with(|| {
             let whole = format!("^(?s:{pattern})$");
             RegexBuilder::new(&whole).size_limit(Self::PROGRAM_BYTES_MAX).build().ok()
         });
         regex.as_ref().is_some_and(|regex| regex.is_match(text.as_bytes()))
     }
+
+    /// The text that each path begins with which an expression matches.
+    fn beginning(&self, pattern: &str) -> String {
+        let mut known = self.beginnings.borrow_mut();
+        known.entry(pattern.to_owned()).or_insert_with(|| beginning(pattern)).clone()
+    }
+}
+
+fn beginning(pattern: &str) -> String {
+    let mut parser = regex_syntax::ParserBuilder::new();
+    let Ok(parsed) = parser.unicode(false).utf8(false).nest_limit(50).build().parse(pattern) else {
+        return String::new();
+    };
+    let prefixes = regex_syntax::hir::literal::Extractor::new().extract(&parsed);
+    let common = prefixes.longest_common_prefix().unwrap_or_default();
+    String::from_utf8_lossy(common).into_owned()
 }
 
 /// Whether the literal beginning of an expression is another than a prefix.

@@ -29,7 +29,7 @@ fn methods(names: &[&str]) -> Atom {
 fn the_first_rule_that_holds_decides_where_conditions_meet() {
     let api = Atom::Path(PathIs::prefix("/api"));
     let host = Atom::Host(HostIs::Exact("a.b".to_owned()));
-    let cases: [Case<'_>; 5] = [
+    let cases: [Case<'_>; 6] = [
         // The path comes first in the rules, the host in Vanward.
         (
             &[api.clone(), host.clone()],
@@ -64,6 +64,16 @@ fn the_first_rule_that_holds_decides_where_conditions_meet() {
                 "methods = \"POST\", upstream = \"both\"",
                 "methods = [\"GET\", \"POST\"], upstream = \"first\"",
                 "methods = [\"POST\", \"PUT\"], upstream = \"second\"",
+                "upstream = \"none\"",
+            ],
+        ),
+        // An expression within a prefix.
+        (
+            &[Atom::Path(PathIs::Pattern("/api/(v1|v2)/.*".to_owned())), api.clone()],
+            &[(&[0, 1], "both"), (&[1], "prefix"), (&[0], "pattern")],
+            &[
+                "path = \"~ /api/(v1|v2)/.*\", upstream = \"both\"",
+                "path = \"/api\", upstream = \"prefix\"",
                 "upstream = \"none\"",
             ],
         ),

@@ -56,6 +56,7 @@ Examples:
   nginx -T | vanward adapt nginx -                       all that nginx reads, in one
   vanward adapt haproxy /etc/haproxy/haproxy.cfg -o vanward.toml
   vanward adapt caddy /etc/caddy/Caddyfile -o vanward.toml
+  vanward adapt traefik /etc/traefik/traefik.yml         with the files of its providers.file
   vanward adapt nginx nginx.conf --json | jq -r '.remarks[] | select(.kind == \"not taken over\").directive'";
 
 /// A proxy whose configurations can be read.
@@ -68,6 +69,7 @@ enum Peer {
     Squid,
     Pound,
     Zproxy,
+    Traefik,
 }
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
@@ -84,6 +86,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Peer::Squid => adapt::squid,
         Peer::Pound => adapt::pound,
         Peer::Zproxy => adapt::zproxy,
+        Peer::Traefik => adapt::traefik,
     };
     let adapted = match adapt(&text, &name, &mut |pattern| included(&folder, pattern)) {
         Ok(adapted) => adapted,

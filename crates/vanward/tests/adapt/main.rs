@@ -54,6 +54,12 @@ fn pound_and_vanward_with_its_adapted_file_answer_alike() {
     alike(Peer::Pound);
 }
 
+#[test]
+#[ignore = "Debian has no Traefik: `cargo xtask adapt` installs it, and runs this"]
+fn traefik_and_vanward_with_its_adapted_files_answer_alike() {
+    alike(Peer::Traefik);
+}
+
 /// Runs a peer and Vanward beside each other with each sample.
 fn alike(peer: Peer) {
     let Some(program) = installed(peer.program()) else { return };
@@ -77,7 +83,7 @@ fn beside(peer: Peer, program: &Path, sample: &str, origin: SocketAddr) -> Vec<S
     site(folder.path());
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../adapt/samples/{}/{sample}", peer.word()));
-    let text = std::fs::read_to_string(path).expect("the sample is there");
+    let text = std::fs::read_to_string(&path).expect("the sample is there");
     // These name a server by address and port; where Varnish listens is said elsewhere.
     let names_server = matches!(peer, Peer::Varnish | Peer::Squid);
     let place = |listen: SocketAddr| if names_server { origin } else { listen };
@@ -91,6 +97,14 @@ fn beside(peer: Peer, program: &Path, sample: &str, origin: SocketAddr) -> Vec<S
             .replace("@ORIGIN2@", &origin.to_string())
             .replace("@DIR@", &folder.path().display().to_string())
     };
+    // The second file of Traefik.
+    let dynamic = path.with_extension("dynamic.yml");
+    if dynamic.is_file() {
+        let dynamic = std::fs::read_to_string(dynamic).expect("the sample is there");
+        let filled =
+            dynamic.replace("@ORIGIN@", &origin.to_string()).replace("@ORIGIN2@", &origin.to_string());
+        std::fs::write(folder.path().join("dynamic.yml"), filled).expect("it is writable");
+    }
     let _peer = peer.start(program, folder.path(), &filled(theirs), theirs);
     std::fs::write(folder.path().join("mine.conf"), filled(mine)).expect("it is writable");
     run_in(folder.path(), &["adapt", peer.word(), "mine.conf", "-o", "vanward.toml"]).with_code(0);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::asked::Got;
+use crate::asked::{Ask, Got, ask};
 use crate::process::Patience;
 
 /// A proxy whose configurations are adapted.
@@ -17,6 +17,7 @@ pub(crate) enum Peer {
     Varnish,
     Squid,
     Pound,
+    Traefik,
 }
 
 impl Peer {
@@ -29,6 +30,7 @@ impl Peer {
             Self::Varnish => "varnish",
             Self::Squid => "squid",
             Self::Pound => "pound",
+            Self::Traefik => "traefik",
         }
     }
 
@@ -70,6 +72,9 @@ impl Peer {
             Self::Varnish => &["01-site.vcl", "02-directors.vcl", "03-rules.vcl", "04-default.vcl"],
             Self::Squid => &["01-accelerator.conf", "02-sites.conf", "03-several-servers.conf"],
             Self::Pound => &["01-sites.cfg", "03-hosts-paths.cfg", "04-fields.cfg"],
+            Self::Traefik => {
+                &["01-whoami.yml", "03-hosts.yml", "04-guards.yml", "05-rules.yml", "06-paths.yml"]
+            }
         }
     }
 
@@ -81,6 +86,8 @@ impl Peer {
             Self::Caddy => got.body.is_empty(),
             Self::Squid => got.body.contains("squid") || got.body.is_empty(),
             Self::Pound => got.body.contains("<h1>") || got.body.is_empty(),
+            // The name of its status.
+            Self::Traefik => got.body.len() < 40 && !got.body.contains('/') || got.body.is_empty(),
             Self::Varnish => got.body.contains("Varnish cache server") || got.body.is_empty(),
         }
     }
@@ -126,6 +133,11 @@ impl Peer {
                 write(&file, &format!("Daemon 0\n{}\n", lines.collect::<Vec<_>>().join("\n")));
                 command.arg("-f").arg(&file).arg("-p").arg(folder.join("pound.pid"));
             }
+            Self::Traefik => {
+                let file = folder.join("peer.yml");
+                write(&file, text);
+                command.arg(format!("--configFile={}", file.display()));
+            }
             Self::Varnish => {
                 write(&file, text);
                 command
@@ -148,13 +160,26 @@ impl Peer {
             Stdio::inherit()
         };
         let mut child = command.stdout(Stdio::null()).stderr(told).spawn().expect("the peer starts");
+        self.wait(&mut child, address);
+        Running { child, memory }
+    }
+
+    /// Waits until it answers.
+    fn wait(self, child: &mut Child, address: SocketAddr) {
         let patience = Patience::new();
         while TcpStream::connect(address).is_err() {
             let ended = child.try_wait().expect("a child of ours");
             assert!(ended.is_none(), "{} ended: {ended:?}", self.word());
             patience.wait_a_little("the peer does not listen");
         }
-        Running { child, memory }
+        if self == Self::Traefik {
+            // It listens before it has read its routes.
+            let first =
+                Ask { method: "GET", host: "app.example.com", target: "/", fields: String::new(), body: "" };
+            while ask(address, &first).status == 404 {
+                patience.wait_a_little("the peer has no routes");
+            }
+        }
     }
 }
 

@@ -34,6 +34,7 @@ impl Pair<'_> {
             Peer::Varnish => VARNISH,
             Peer::Squid => SQUID,
             Peer::Pound => POUND,
+            Peer::Traefik => TRAEFIK,
         });
         all.into_iter().find(|(_, explains)| explains(self)).map(|(reason, _)| *reason)
     }
@@ -154,4 +155,14 @@ const POUND: &[Reason] = &[
         pair.theirs.status == 405 && !["GET", "HEAD", "POST"].contains(&pair.ask.method)
     }),
     ("Pound takes shorter lines", |pair| pair.theirs.status == 413 && pair.ask.fields.len() > 4000),
+];
+
+const TRAEFIK: &[Reason] = &[
+    ("Traefik refuses invalid escapes; here a server sees them, where no route goes by them", |pair| {
+        pair.theirs.status == 400 && pair.path().contains("%zz")
+    }),
+    ("redirects keep the method: 308 and 307, where Traefik sends 301 and 302 for GET", |pair| {
+        [(301, 308), (302, 307)].contains(&(pair.theirs.status, pair.mine.status))
+            && pair.theirs.fields == pair.mine.fields
+    }),
 ];

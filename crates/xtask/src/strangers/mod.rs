@@ -46,6 +46,8 @@ mod pages;
 mod dashboard;
 /// Examples of resilience runs as tests.
 mod examples;
+/// Adapted configurations beside Traefik.
+mod adapt;
 
 use std::path::{Path, PathBuf};
 
@@ -148,24 +150,16 @@ pub(crate) fn run_examples() -> Result<(), String> {
     alone(examples_step)
 }
 
+pub(crate) fn run_adapt() -> Result<(), String> {
+    alone(adapt_step)
+}
+
 pub(crate) fn run_grpc(arguments: &GrpcArgs) -> Result<(), String> {
     alone(|workspace, steps| grpc_step(workspace, arguments.through(), steps))
 }
 
 /// Runs all tests on Vanward, for CI. Elsewhere, tests whose program is not installed are left out.
 pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
-    let on_ci = std::env::var_os("CI").is_some();
-    let may_run = |name: &str, needed: &[programs::Needed]| {
-        let missing = needed.iter().find_map(|needed| needed.find().err());
-        match missing {
-            Some(missing) if !on_ci => {
-                say(format_args!("\n=== {name}: left out: {missing}"));
-                false
-            }
-            // On CI the check itself says what is missing, and fails.
-            _ => true,
-        }
-    };
     if may_run("h2spec", &[programs::GO]) {
         h2spec_step(workspace, Against::Vanward, steps)?;
     }
@@ -216,10 +210,26 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     if may_run("examples", &[programs::GO, programs::PYTHON]) {
         examples_step(workspace, steps)?;
     }
+    if may_run("adapt", &[programs::PYTHON]) {
+        adapt_step(workspace, steps)?;
+    }
     if may_run("testssl", &[programs::TESTSSL]) {
         testssl_step(workspace, Against::Vanward, steps)?;
     }
     Ok(())
+}
+
+fn may_run(name: &str, needed: &[programs::Needed]) -> bool {
+    let on_ci = std::env::var_os("CI").is_some();
+    let missing = needed.iter().find_map(|needed| needed.find().err());
+    match missing {
+        Some(missing) if !on_ci => {
+            say(format_args!("\n=== {name}: left out: {missing}"));
+            false
+        }
+        // On CI the check itself says what is missing, and fails.
+        _ => true,
+    }
 }
 
 fn alone(check: impl FnOnce(&Workspace, &mut Steps) -> Result<(), String>) -> Result<(), String> {
@@ -306,4 +316,9 @@ fn dashboard_step(workspace: &Workspace, pictures: Option<&Path>, steps: &mut St
 fn examples_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     let heading = "the examples of resilience runs as tests, by go test and pytest";
     steps.run("examples", heading, || examples::check(workspace, &Scratch::new("examples")?))
+}
+
+fn adapt_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    let heading = "adapted configurations beside Traefik";
+    steps.run("adapt", heading, || adapt::check(workspace, &Scratch::new("adapt")?))
 }

@@ -1,0 +1,189 @@
+//! Routers in the order of their priorities, gone through for each kind of request.
+
+use super::entry_points::{Point, Redirect};
+use super::middlewares::Made;
+use super::{Adapter, find, from, numbers, rule, text};
+use crate::Kind;
+use crate::draft::{Origin, Table, Value};
+use crate::rules::{self, Atom, Expression, Holds, Outcome, PathIs, Test};
+use crate::source::Directive;
+
+/// A router with its rule.
+struct Router<'s> {
+    directive: &'s Directive,
+    rule: Expression,
+    priority: i64,
+}
+
+impl<'s> Adapter<'s> {
+    /// Writes the listeners, and the routes of each.
+    pub(super) fn routers(&mut self, points: &[Point<'s>]) {
+        let mut routers: Vec<Router<'s>> = Vec::new();
+        for directive in self.defined("http", "routers") {
+            routers.extend(self.router(directive));
+        }
+        // The highest comes first; of equal ones the longer rule.
+        routers.sort_by_key(|router| std::cmp::Reverse(router.priority));
+        let have_routes: Vec<&Point<'s>> = points
+            .iter()
+            .filter(|point| {
+                !matches!(point.redirect, Some(Redirect::Https))
+                    && (point.redirect.is_some() || routers.iter().any(|router| point.has(router.directive)))
+            })
+            .collect();
+        let has_names = points.len() > 1;
+        for point in points {
+            self.listener(point, has_names);
+        }
+        let needs_names = have_routes.len() > 1;
+        for point in have_routes {
+            for mut table in self.routes(point, &routers) {
+                if needs_names {
+                    table.set_first("listener", point.name.as_str());
+                }
+                self.sheet.routes.push(table);
+            }
+        }
+        for router in &routers {
+            let told = find(router.directive, "rule").map_or(router.directive.number, |rule| rule.number);
+            for number in [router.directive.number, told] {
+                self.sheet.say_if_unsaid(
+                    number,
+                    Kind::NeedsNothing,
+                    "no request gets anything else without it",
+                );
+            }
+        }
+    }
+
+    fn router(&mut self, directive: &'s Directive) -> Option<Router<'s>> {
+        let (written, place) = text(directive, "rule").unwrap_or(("PathPrefix(`/`)", directive));
+        let instead = "write a [[route]] with `host`, `path`, `methods`, `headers`, `query` or `clients`";
+        let rule = match rule::read(written, place.number) {
+            Ok(rule) => rule,
+            Err(why) => {
+                self.sheet.refuse(place.number, &format!("its rule is not understood: {why}"), instead);
+                return None;
+            }
+        };
+        let told = text(directive, "priority").and_then(|(word, _)| word.parse::<i64>().ok());
+        let priority =
+            told.filter(|told| *told != 0).unwrap_or(written.chars().count().try_into().unwrap_or(i64::MAX));
+        for inner in directive.inner() {
+            match inner.name.to_ascii_lowercase().as_str() {
+                "entrypoints" => self.sheet.needless(inner.number, "the routes are at the listeners"),
+                "priority" => {
+                    self.sheet.needless(inner.number, "the order of routes follows from what they match");
+                }
+                "middlewares" => self.sheet.needless(inner.number, "they are written in the route"),
+                "rulesyntax" => self.sheet.needless(inner.number, "rules of both are read"),
+                _ => {}
+            }
+        }
+        Some(Router { directive, rule, priority })
+    }
+
+    fn routes(&mut self, point: &Point<'s>, all: &[Router<'s>]) -> Vec<Table> {
+        if let Some(Redirect::To(to, origins)) = &point.redirect {
+            let mut table = Table::new("[[route]]", Vec::new());
+            table.set("redirect", to.clone(), origins.clone());
+            return vec![table];
+        }
+        let mut routers: Vec<&Router<'s>> = Vec::new();
+        for router in all.iter().filter(|router| point.has(router.directive)) {
+            let has_tls = find(router.directive, "tls").is_some() || point.of_http("tls").is_some();
+            if point.has_tls && !has_tls {
+                let why = format!(
+                    "other routers of {} have TLS, and it is not spoken beside plain HTTP",
+                    point.name
+                );
+                let instead = "give it an entry point of its own, or `tls: {}`";
+                self.sheet.refuse(router.directive.number, &why, instead);
+            } else {
+                routers.push(router);
+            }
+        }
+        let mut tests: Vec<Test> = Vec::new();
+        for router in &routers {
+            router.rule.tests(&mut tests);
+            let chain = self.chain(point, router.directive);
+            self.tests_of(&chain, &mut tests, 0);
+        }
+        for (number, why) in rules::segments(&tests) {
+            self.sheet.differs(number, &why, rules::SEGMENTS_INSTEAD);
+        }
+        let found = rules::routes(&tests, &mut |holds| self.judge(point, &routers, holds));
+        for origin in found.unsaid.into_iter().chain(found.dropped) {
+            if let Origin::Directive(number) = origin {
+                let why = "a request that meets this and another expression gets what the first of them says";
+                self.sheet.differs(number, why, "write a [[route]] for what meets both");
+            }
+        }
+        // Without a route the answer is 404 as well.
+        let nobody = nobody().options;
+        found.tables.into_iter().filter(|table| !table.says_the_same(&nobody)).collect()
+    }
+
+    fn judge(&mut self, point: &Point<'s>, routers: &[&Router<'s>], holds: &Holds<'_>) -> Outcome {
+        for router in routers {
+            match router.rule.verdict(holds, point.has_tls) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(why) => {
+                    let instead = "write a [[route]] with `host`, `path`, `headers` or `clients`";
+                    self.sheet.refuse(router.directive.number, &why, instead);
+                    continue;
+                }
+            }
+            let mut made = Made::new(from(router.directive), holds, point.has_tls);
+            let chain = self.chain(point, router.directive);
+            self.through(&chain, &mut made, 0);
+            if !made.is_done {
+                self.serve(router.directive, &mut made);
+            }
+            self.observed(router.directive, &mut made.outcome.options);
+            return made.finish();
+        }
+        nobody()
+    }
+
+    /// The names of the middlewares of a router, with where they stand: first those of its entry point.
+    fn chain(&self, point: &Point<'s>, router: &'s Directive) -> Vec<(&'s str, &'s Directive)> {
+        let lists = point.of_http("middlewares").into_iter().chain(find(router, "middlewares"));
+        lists.flat_map(|list| list.words.iter().map(move |name| (name.as_str(), list))).collect()
+    }
+
+    /// `observability` of a router.
+    fn observed(&mut self, router: &'s Directive, options: &mut Table) {
+        let Some(observability) = find(router, "observability") else { return };
+        for option in observability.inner() {
+            match (option.name.to_ascii_lowercase().as_str(), option.word(0)) {
+                ("accesslogs", "false") => options.set("access_log", false, from(option)),
+                ("accesslogs", _) => self.sheet.needless(option.number, "it is so without it"),
+                _ => {
+                    for number in numbers(option) {
+                        self.sheet.needless(number, "metrics and traces are of all routes");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What requests get that no router takes.
+fn nobody() -> Outcome {
+    let mut options = Table::default();
+    let body = Some(("404 page not found\n", "text/plain; charset=utf-8"));
+    options.set("respond", rules::answer(404, body), vec![Origin::Default("no router takes it")]);
+    Outcome { from: Vec::new(), options }
+}
+
+/// The test for paths that begin with a text.
+pub(super) fn prefix_test(prefix: &str, number: usize) -> Test {
+    Test { atom: Atom::Path(PathIs::prefix(prefix)), from: vec![Origin::Directive(number)] }
+}
+
+/// `{ to = …, status = … }`
+pub(super) fn redirect_value(to: String, status: u64) -> Value {
+    Value::Table(vec![("to".to_owned(), to.into()), ("status".to_owned(), Value::Number(status))])
+}

@@ -1,0 +1,329 @@
+//! Rules of routers: matchers with `&&`, `||`, `!` and brackets, in the syntax of Traefik 3 and 2.
+
+use crate::rules::{Atom, Expression, HostIs, PathIs, TextIs};
+use crate::values;
+
+/// Deeper rules are refused.
+const DEPTH_MAX: usize = 32;
+
+/// A piece of a rule.
+#[derive(Debug, Clone, PartialEq)]
+enum Token {
+    Name(String),
+    Text(String),
+    /// `(`, `)`, `,`, `!`
+    Mark(char),
+    And,
+    Or,
+}
+
+/// Reads a rule, from the statement with this number.
+///
+/// # Errors
+/// What cannot be read of it.
+pub(super) fn read(text: &str, number: usize) -> Result<Expression, String> {
+    let tokens = tokens(text)?;
+    let mut rule = Rule { tokens: tokens.into_iter().peekable(), number };
+    let expression = rule.either(0)?;
+    match rule.tokens.next() {
+        None => Ok(expression),
+        Some(rest) => Err(format!("{rest:?} stands behind its end")),
+    }
+}
+
+fn tokens(text: &str) -> Result<Vec<Token>, String> {
+    let mut found = Vec::new();
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            letter if letter.is_whitespace() => {}
+            '(' | ')' | ',' | '!' => found.push(Token::Mark(letter)),
+            '&' | '|' if letters.next_if_eq(&letter).is_some() => {
+                found.push(if letter == '&' { Token::And } else { Token::Or });
+            }
+            '`' | '"' | '\'' => found.push(Token::Text(quoted(letter, &mut letters)?)),
+            first if first.is_ascii_alphabetic() => {
+                let mut name = String::from(first);
+                while let Some(next) = letters.next_if(char::is_ascii_alphanumeric) {
+                    name.push(next);
+                }
+                found.push(Token::Name(name));
+            }
+            other => return Err(format!("{other:?} means nothing in it")),
+        }
+    }
+    Ok(found)
+}
+
+/// A text up to its closing quote; in double quotes a backslash keeps the next letter.
+fn quoted(quote: char, letters: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<String, String> {
+    let mut text = String::new();
+    loop {
+        match letters.next() {
+            None => return Err("a quote does not end".to_owned()),
+            Some(end) if end == quote => return Ok(text),
+            Some('\\') if quote == '"' => text.extend(letters.next()),
+            Some(letter) => text.push(letter),
+        }
+    }
+}
+
+struct Rule {
+    tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
+    number: usize,
+}
+
+impl Rule {
+    fn either(&mut self, depth: usize) -> Result<Expression, String> {
+        let mut parts = vec![self.all(depth)?];
+        while self.tokens.next_if_eq(&Token::Or).is_some() {
+            parts.push(self.all(depth)?);
+        }
+        Ok(if parts.len() == 1 { parts.remove(0) } else { Expression::Either(parts) })
+    }
+
+    fn all(&mut self, depth: usize) -> Result<Expression, String> {
+        let mut parts = vec![self.one(depth)?];
+        while self.tokens.next_if_eq(&Token::And).is_some() {
+            parts.push(self.one(depth)?);
+        }
+        Ok(Expression::all(parts))
+    }
+
+    fn one(&mut self, depth: usize) -> Result<Expression, String> {
+        if depth >= DEPTH_MAX {
+            return Err("its brackets are too deep".to_owned());
+        }
+        match self.tokens.next() {
+            Some(Token::Mark('!')) => Ok(self.one(depth + 1)?.not()),
+            Some(Token::Mark('(')) => {
+                let inner = self.either(depth + 1)?;
+                self.expect(')')?;
+                Ok(inner)
+            }
+            Some(Token::Name(name)) => {
+                self.expect('(')?;
+                let mut texts = Vec::new();
+                while let Some(Token::Text(text)) =
+                    self.tokens.next_if(|token| matches!(token, Token::Text(_)))
+                {
+                    texts.push(text);
+                    self.tokens.next_if_eq(&Token::Mark(','));
+                }
+                self.expect(')')?;
+                matcher(&name, &texts, self.number)
+            }
+            Some(other) => Err(format!("{other:?} is no matcher")),
+            None => Err("it ends too soon".to_owned()),
+        }
+    }
+
+    fn expect(&mut self, mark: char) -> Result<(), String> {
+        match self.tokens.next() {
+            Some(Token::Mark(found)) if found == mark => Ok(()),
+            found => Err(format!("a {mark} is missing before {found:?}")),
+        }
+    }
+}
+
+/// One matcher with its texts. Most take one, and in the syntax of Traefik 2 several.
+fn matcher(name: &str, texts: &[String], number: usize) -> Result<Expression, String> {
+    let each = |made: &dyn Fn(&str) -> Result<Atom, String>| -> Result<Expression, String> {
+        if texts.is_empty() {
+            return Err(format!("{name} has no value"));
+        }
+        let atoms: Result<Vec<Atom>, String> = texts.iter().map(|text| made(text)).collect();
+        Ok(Expression::Any(atoms?, number))
+    };
+    match name.to_ascii_lowercase().as_str() {
+        "host" | "hostheader" if texts == ["*"] => Ok(Expression::All(Vec::new())),
+        "host" | "hostheader" => each(&host),
+        "pathprefix" if texts == ["/"] => Ok(Expression::All(Vec::new())),
+        "hostregexp" => each(&|text| {
+            let pattern = match braces(text) {
+                Some(pattern) => pattern,
+                None => values::expression(text, true)?,
+            };
+            Ok(Atom::Host(HostIs::Pattern(pattern)))
+        }),
+        "path" => {
+            each(&|text| Ok(Atom::Path(braces(text).map_or_else(|| PathIs::exact(text), PathIs::Pattern))))
+        }
+        "pathprefix" => each(&|text| {
+            let prefix = |pattern: String| PathIs::Pattern(format!("{pattern}.*"));
+            Ok(Atom::Path(braces(text).map_or_else(|| PathIs::prefix(text), prefix)))
+        }),
+        "pathregexp" => each(&|text| Ok(Atom::Path(PathIs::Pattern(values::expression(text, false)?)))),
+        "method" => Ok(Expression::Any(
+            vec![Atom::Methods(texts.iter().map(|text| text.to_ascii_uppercase()).collect())],
+            number,
+        )),
+        "clientip" => {
+            let are_networks = !texts.is_empty() && texts.iter().all(|text| values::is_network(text));
+            are_networks
+                .then(|| Expression::Any(vec![Atom::Clients(texts.to_vec())], number))
+                .ok_or_else(|| "ClientIP has something else than networks".to_owned())
+        }
+        "header" | "headers" => match texts {
+            [field, value] => Ok(one(Atom::Header(field.clone(), TextIs::Exact(value.clone())), number)),
+            _ => Err(format!("{name} has not a name and a value")),
+        },
+        "headerregexp" | "headersregexp" => match texts {
+            [field, pattern] => {
+                let text = TextIs::Pattern(values::expression(pattern, false)?);
+                Ok(one(Atom::Header(field.clone(), text), number))
+            }
+            _ => Err(format!("{name} has not a name and an expression")),
+        },
+        "query" => match texts {
+            [pair] if pair.contains('=') => {
+                let (key, value) = pair.split_once('=').unwrap_or_default();
+                Ok(one(Atom::Query(key.to_owned(), TextIs::Exact(value.to_owned())), number))
+            }
+            [key] => Ok(one(Atom::Query(key.clone(), TextIs::Exact(String::new())), number)),
+            [key, value] => Ok(one(Atom::Query(key.clone(), TextIs::Exact(value.clone())), number)),
+            _ => Err("Query has not a name and a value".to_owned()),
+        },
+        "queryregexp" => match texts {
+            [key, pattern] => {
+                let text = TextIs::Pattern(values::expression(pattern, false)?);
+                Ok(one(Atom::Query(key.clone(), text), number))
+            }
+            _ => Err("QueryRegexp has not a name and an expression".to_owned()),
+        },
+        _ => Err(format!("no route goes by {name}")),
+    }
+}
+
+fn one(atom: Atom, number: usize) -> Expression {
+    Expression::Any(vec![atom], number)
+}
+
+/// A host; a `*.` stands for one label.
+fn host(text: &str) -> Result<Atom, String> {
+    if let Some(domain) = text.strip_prefix("*.").filter(|domain| crate::rules::is_host(domain)) {
+        let domain = values::escaped(&domain.to_ascii_lowercase());
+        return Ok(Atom::Host(HostIs::Pattern(format!("[^.]+\\.{domain}"))));
+    }
+    HostIs::named(text).map(Atom::Host).ok_or_else(|| format!("{text} is no host"))
+}
+
+/// A text with expressions in braces, as Traefik 2 has them: `{subdomain:[a-z]+}.example.com`. `None` if it has none.
+fn braces(text: &str) -> Option<String> {
+    let mut made = String::new();
+    let mut rest = text;
+    while let Some((before, inner)) = rest.split_once('{') {
+        let (name, pattern) = inner.split_once(':')?;
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            return None;
+        }
+        let mut depth = 1;
+        let end = pattern.char_indices().find_map(|(at, letter)| {
+            match letter {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            (depth == 0).then_some(at)
+        })?;
+        made += &values::escaped(before);
+        made += &format!("(?:{})", &pattern[..end]);
+        rest = &pattern[end + 1..];
+    }
+    if made.is_empty() {
+        return None;
+    }
+    made += &values::escaped(rest);
+    values::expression(&format!("^{made}$"), false).ok()
+}
+
+/// The hosts that the matchers of a TCP router name; `*` is any.
+pub(super) fn server_names(text: &str) -> Result<Vec<String>, String> {
+    let mut tokens = tokens(text)?.into_iter().peekable();
+    let mut names = Vec::new();
+    loop {
+        match (tokens.next(), tokens.next()) {
+            (Some(Token::Name(name)), Some(Token::Mark('('))) if name.eq_ignore_ascii_case("HostSNI") => {}
+            _ => return Err("a listener goes by server names alone".to_owned()),
+        }
+        while let Some(Token::Text(text)) = tokens.next_if(|token| matches!(token, Token::Text(_))) {
+            names.push(text.to_ascii_lowercase());
+            tokens.next_if_eq(&Token::Mark(','));
+        }
+        match (tokens.next(), tokens.next()) {
+            (Some(Token::Mark(')')), None) => return Ok(names),
+            (Some(Token::Mark(')')), Some(Token::Or)) => {}
+            _ => return Err("a listener goes by server names alone".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A rule in a short form.
+    fn shown(expression: &Expression) -> String {
+        let list = |parts: &[Expression], between: &str| {
+            format!("({})", parts.iter().map(shown).collect::<Vec<_>>().join(between))
+        };
+        match expression {
+            Expression::All(parts) => list(parts, " & "),
+            Expression::Either(parts) => list(parts, " | "),
+            Expression::Not(inner) => format!("!{}", shown(inner)),
+            Expression::Any(atoms, _) => {
+                let atoms: Vec<String> = atoms.iter().map(|atom| format!("{atom:?}")).collect();
+                atoms.join("/").replace("Exact", "=").replace('"', "'")
+            }
+            Expression::Tls => "tls".to_owned(),
+            Expression::Unsaid(why) => why.clone(),
+        }
+    }
+
+    #[test]
+    fn rules_of_traefik_3_and_2() {
+        let cases = [
+            ("Host(`a.b`)", Ok("Host(=('a.b'))")),
+            ("Host(`*`)", Ok("()")),
+            ("Host(`a.b`, `c.d`)", Ok("Host(=('a.b'))/Host(=('c.d'))")),
+            ("Host(\"a.b\") && PathPrefix(`/x`)", Ok("(Host(=('a.b')) & Path(Prefix('/x')))")),
+            // `&&` binds closer than `||`.
+            (
+                "Path(`/a`) || Path(`/b`) && !Method(`get`)",
+                Ok("(Path(=('/a')) | (Path(=('/b')) & !Methods(['GET'])))"),
+            ),
+            (
+                "(Path(`/a`) || Path(`/b`)) && Header(`X`, `1`)",
+                Ok("((Path(=('/a')) | Path(=('/b'))) & Header('X', =('1')))"),
+            ),
+            ("Host(`*.b.c`)", Ok("Host(Pattern('[^.]+\\\\.b\\\\.c'))")),
+            ("HostRegexp(`{sub:[a-z]+}.b`)", Ok("Host(Pattern('(?:[a-z]+)\\\\.b'))")),
+            ("PathRegexp(`\\.png$`)", Ok("Path(Pattern('.*\\\\.png'))")),
+            ("Query(`a=b`)", Ok("Query('a', =('b'))")),
+            ("Query(`a`)", Ok("Query('a', =(''))")),
+            ("ClientIP(`10.0.0.0/8`)", Ok("Clients(['10.0.0.0/8'])")),
+            ("Host(`a b`)", Err("a b is no host")),
+            ("Host(`a.b`", Err("a ) is missing before None")),
+            ("Host(`a.b`) Path(`/`)", Err("Name(\"Path\") stands behind its end")),
+            ("Host(`a.b", Err("a quote does not end")),
+            ("HostSNI(`a`)", Err("no route goes by HostSNI")),
+            ("", Err("it ends too soon")),
+        ];
+        for (text, expected) in cases {
+            let found = read(text, 0).map(|rule| shown(&rule));
+            assert_eq!(found.as_deref().map_err(String::as_str), expected, "{text}");
+        }
+        let deep = format!("{}Path(`/`)", "!".repeat(100));
+        assert_eq!(read(&deep, 0).map(|rule| shown(&rule)), Err("its brackets are too deep".to_owned()));
+    }
+
+    #[test]
+    fn server_names_of_tcp_routers() {
+        assert_eq!(
+            server_names("HostSNI(`A.b`) || HostSNI(`c.d`)"),
+            Ok(vec!["a.b".to_owned(), "c.d".to_owned()])
+        );
+        assert_eq!(server_names("HostSNI(`*`)"), Ok(vec!["*".to_owned()]));
+        assert!(server_names("HostSNI(`a`) && ClientIP(`::1`)").is_err());
+    }
+}
