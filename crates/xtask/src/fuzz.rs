@@ -1,4 +1,4 @@
-//! Runs each fuzz target of `fuzz/` with a number of inputs. A finding ends the run; libFuzzer prints the path of its
+//! Runs each fuzz target of `fuzz/` with a number of inputs, or for a time. A finding ends the run; libFuzzer prints the path of its
 //! input.
 
 use std::process::{Command, Stdio};
@@ -13,6 +13,9 @@ pub(crate) struct Args {
     /// Inputs that each target gets.
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     runs: u64,
+    /// Run each target for this long, in place of a number of inputs.
+    #[arg(long, value_name = "N", conflicts_with = "runs")]
+    seconds: Option<u32>,
     /// Targets to run; all of them unless given.
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
@@ -38,7 +41,10 @@ pub(crate) fn run(arguments: &Args) -> Result<(), String> {
         return Err(HOW_TO_INSTALL.to_owned());
     }
 
-    let runs = format!("-runs={}", arguments.runs);
+    let (limit, extent) = match arguments.seconds {
+        Some(seconds) => (format!("-max_total_time={seconds}"), format!("{seconds} s")),
+        None => (format!("-runs={}", arguments.runs), format!("{} inputs", arguments.runs)),
+    };
     let mut steps = Steps::default();
     for target in known {
         if !arguments.targets.is_empty() && !arguments.targets.iter().any(|wanted| wanted == target) {
@@ -49,11 +55,11 @@ pub(crate) fn run(arguments: &Args) -> Result<(), String> {
         let (corpus, seeds) = (format!("fuzz/corpus/{target}"), format!("fuzz/seeds/{target}"));
         std::fs::create_dir_all(workspace.root.join(&corpus))
             .map_err(|error| format!("cannot create {corpus}: {error}"))?;
-        command.args(["+nightly", "fuzz", "run", target, &corpus, &seeds, "--", &runs]);
+        command.args(["+nightly", "fuzz", "run", target, &corpus, &seeds, "--", &limit]);
         command.current_dir(&workspace.root);
         steps.run(target, &step::shown(&command), || step::run(&mut command))?;
     }
-    say(format_args!("\nNo finding in {} inputs each.\n{}", arguments.runs, steps.summary()));
+    say(format_args!("\nNo finding in {extent} each.\n{}", steps.summary()));
     Ok(())
 }
 

@@ -42,7 +42,7 @@ Examples:
   cargo xtask ci --only clippy            one step of it
   cargo xtask bench                       microbenchmarks, then the demo
   cargo xtask generators                  `vanward load` beside wrk, h2load and oha
-  cargo xtask fuzz --runs 1000000         every fuzz target, a million inputs each
+  cargo xtask fuzz --runs 1000000         every fuzz target, a million inputs each; or --seconds 60
   cargo xtask results                     the pages of docs/results anew
   cargo xtask package                     a tarball and a Debian package of a static program
   cargo xtask h2spec                      HTTP/2 conformance, over TLS and in the clear
@@ -59,6 +59,7 @@ Examples:
   cargo xtask caches                      what is expected of caches, case by case
   cargo xtask pages                       the pages of lab and load generator, as axe-core judges them
   cargo xtask dashboard                   the dashboard, driven in Chromium
+  cargo xtask deny                        licences and sources of the libraries
   cargo xtask examples                    resilience runs as tests, by go test and pytest
   cargo xtask adapt                       adapted configurations beside Traefik";
 
@@ -108,6 +109,8 @@ enum Command {
     Pages,
     /// Drive the dashboard in Chromium, and check it with axe-core.
     Dashboard(strangers::DashboardArgs),
+    /// Check licences and sources of the libraries with cargo-deny.
+    Deny,
     /// Run the examples of resilience runs as tests, with go test and pytest.
     Examples,
     /// Run Traefik and Vanward with adapted configurations beside each other.
@@ -138,6 +141,7 @@ fn main() -> ExitCode {
         Command::Caches(arguments) => strangers::run_caches(&arguments),
         Command::Pages => strangers::run_pages(),
         Command::Dashboard(arguments) => strangers::run_dashboard(&arguments),
+        Command::Deny => strangers::run_deny(),
         Command::Examples => strangers::run_examples(),
         Command::Adapt => strangers::run_adapt(),
     };

@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Where the tarball is downloaded from, for the Homebrew formula.
     #[arg(long, value_name = "URL", default_value = "https://vanward.invalid/releases")]
     url: String,
-    /// Make a container image, too (needs buildah).
+    /// Make a container image of a program without the lab, too (needs buildah).
     #[arg(long)]
     image: bool,
     /// Package a release build as it is linked on this machine, and try each package; as root.
@@ -55,7 +55,7 @@ fn release(workspace: &Workspace, arguments: &Args) -> Result<(), String> {
     let target = arguments.target.clone().map_or_else(|| host(workspace), Ok)?;
     let program = match &arguments.program {
         Some(program) => absolute(program)?,
-        None => build(workspace, &target)?,
+        None => build(workspace, &target, Extent::Whole)?,
     };
     let version = payload::version(workspace)?;
     let out = workspace.target_directory()?.join("package").join(&version);
@@ -71,6 +71,10 @@ fn release(workspace: &Workspace, arguments: &Args) -> Result<(), String> {
     deb::build(workspace, &payload, &version, deb::Compression::Small, &package)?;
     if arguments.image {
         let image = out.join(format!("{name}.image.tar"));
+        let program = match &arguments.program {
+            Some(_) => program,
+            None => build(workspace, &target, Extent::Production)?,
+        };
         step::run(Command::new(workspace.root.join("contrib/image/build")).arg(&program).arg(image))?;
     }
     tarball::write_formula(workspace, &version, &out, &arguments.url)?;
@@ -81,8 +85,16 @@ fn release(workspace: &Workspace, arguments: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// Builds the static program. No path of this machine gets into it, so that another one builds the same bytes.
-fn build(workspace: &Workspace, target: &str) -> Result<PathBuf, String> {
+/// What is in a program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    Whole,
+    /// Without the lab, the load generator and the origin.
+    Production,
+}
+
+/// Builds a static program. No path of this machine gets into it, so that another one builds the same bytes.
+fn build(workspace: &Workspace, target: &str, extent: Extent) -> Result<PathBuf, String> {
     let target_directory = workspace.target_directory()?;
     let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let cargo_home = cargo_home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
@@ -93,6 +105,9 @@ fn build(workspace: &Workspace, target: &str) -> Result<PathBuf, String> {
         |flag: &str| places.map(|(place, name)| format!("{flag}={}={name}", place.display())).join(" ");
     let mut command = Command::new("cargo");
     command.args(["build", "--release", "--locked", "-p", "vanward", "--target", target]);
+    if extent == Extent::Production {
+        command.arg("--no-default-features");
+    }
     let rust = format!("-C target-feature=+crt-static {}", mapped("--remap-path-prefix"));
     command.env("RUSTFLAGS", rust).env("CFLAGS", mapped("-ffile-prefix-map"));
     command.env("CARGO_INCREMENTAL", "0").env("SOURCE_DATE_EPOCH", payload::time_of_last_commit(workspace)?);

@@ -98,7 +98,7 @@ fn formula(template: &str, version: &str, url: &str, digests: &[(&str, String)])
 /// Removes the block `  on_… do` to `  end` that a word is in.
 fn without_block(text: &str, word: &str) -> String {
     let Some(at) = text.find(word) else { return text.to_owned() };
-    let begin = text[..at].rfind("\n  on_").map_or(0, |at| at + 1);
+    let begin = text[..at].rfind("\n\n  on_").map_or(0, |at| at + 1);
     let end = text[at..].find("\n  end\n").map_or(text.len(), |end| at + end + "\n  end\n".len());
     [&text[..begin], &text[end..]].concat()
 }

@@ -22,6 +22,9 @@ use crate::say;
 use crate::scratch::Scratch;
 use crate::workspace::Workspace;
 
+/// What it needs on the system.
+pub(super) const NEEDED: [programs::Needed; 5] = [ETCD, ETCDCTL, programs::REDIS, CURL, programs::OPENSSL];
+
 const NODES: usize = 3;
 const INSTANCES: usize = 3;
 /// The longest wait for an expected state, on a busy machine.

@@ -48,6 +48,8 @@ mod dashboard;
 mod examples;
 /// Adapted configurations beside Traefik.
 mod adapt;
+/// Licences and sources of the libraries with cargo-deny.
+mod deny;
 
 use std::path::{Path, PathBuf};
 
@@ -154,6 +156,10 @@ pub(crate) fn run_adapt() -> Result<(), String> {
     alone(adapt_step)
 }
 
+pub(crate) fn run_deny() -> Result<(), String> {
+    alone(deny_step)
+}
+
 pub(crate) fn run_grpc(arguments: &GrpcArgs) -> Result<(), String> {
     alone(|workspace, steps| grpc_step(workspace, arguments.through(), steps))
 }
@@ -186,10 +192,7 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     if may_run("logs", &[programs::RSYSLOGD, programs::GOACCESS, programs::CURL, programs::OPENSSL]) {
         logs_step(workspace, steps)?;
     }
-    if may_run(
-        "fleet",
-        &[programs::ETCD, programs::ETCDCTL, programs::REDIS, programs::CURL, programs::OPENSSL],
-    ) {
+    if may_run("fleet", &fleet::NEEDED) {
         fleet_step(workspace, steps)?;
     }
     if may_run("prometheus", &[programs::PROMETHEUS, programs::PROMTOOL, programs::OPENSSL, programs::TMUX]) {
@@ -212,6 +215,9 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     }
     if may_run("adapt", &[programs::PYTHON]) {
         adapt_step(workspace, steps)?;
+    }
+    if may_run("deny", &[programs::PYTHON]) {
+        deny_step(workspace, steps)?;
     }
     if may_run("testssl", &[programs::TESTSSL]) {
         testssl_step(workspace, Against::Vanward, steps)?;
@@ -311,6 +317,11 @@ fn pages_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
 fn dashboard_step(workspace: &Workspace, pictures: Option<&Path>, steps: &mut Steps) -> Result<(), String> {
     let heading = "the dashboard, driven in Chromium and judged by axe-core";
     steps.run("dashboard", heading, || dashboard::check(workspace, &Scratch::new("dashboard")?, pictures))
+}
+
+fn deny_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    let heading = "licences and sources of the libraries, judged by cargo-deny";
+    steps.run("deny", heading, || deny::check(workspace, Scratch::new("deny")?.path()))
 }
 
 fn examples_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
