@@ -1,6 +1,7 @@
 //! Unidirectional streams (RFC 9114 §6.2): ours, and what the peer says on its own.
 
 use crate::code::{Broken, Code};
+use crate::decoder::TABLE_BYTES;
 use crate::frame::{CANCEL_PUSH, DATA, GOAWAY, HEADERS, MAX_PUSH_ID, PUSH_PROMISE, SETTINGS};
 use crate::varint;
 
@@ -11,6 +12,7 @@ const ENCODER: u64 = 0x2;
 const DECODER: u64 = 0x3;
 
 /// Settings.
+const QPACK_MAX_TABLE_CAPACITY: u64 = 0x1;
 const MAX_FIELD_SECTION_SIZE: u64 = 0x6;
 const ENABLE_CONNECT_PROTOCOL: u64 = 0x8;
 
@@ -32,11 +34,13 @@ pub enum Side {
 
 /// What the peer has said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum Told<'a> {
     /// Its settings have come.
     Settings,
     /// GOAWAY: of a server, requests from this ID on were not processed.
     GoAway(u64),
+    /// The next bytes of its encoder stream, for the decoder of a client.
+    Insertions(&'a [u8]),
 }
 
 /// What each of our three streams begins with: control, encoder, decoder.
@@ -44,11 +48,13 @@ pub fn opening(side: Side, section_bytes: usize) -> [Vec<u8>; 3] {
     let mut settings = Vec::new();
     varint::push(&mut settings, MAX_FIELD_SECTION_SIZE);
     varint::push(&mut settings, section_bytes as u64);
-    if side == Side::Server {
+    let (name, value) = match side {
+        Side::Client => (QPACK_MAX_TABLE_CAPACITY, TABLE_BYTES as u64),
         // RFC 9220 §3.
-        varint::push(&mut settings, ENABLE_CONNECT_PROTOCOL);
-        varint::push(&mut settings, 1);
-    }
+        Side::Server => (ENABLE_CONNECT_PROTOCOL, 1),
+    };
+    varint::push(&mut settings, name);
+    varint::push(&mut settings, value);
     let mut control = vec![CONTROL as u8];
     varint::push(&mut control, SETTINGS);
     varint::push(&mut control, settings.len() as u64);
@@ -90,7 +96,7 @@ impl Control {
         id: u64,
         bytes: &[u8],
         is_last: bool,
-        mut tell: impl FnMut(Told),
+        mut tell: impl FnMut(Told<'_>),
     ) -> Result<(), Broken> {
         let place = match self.streams.iter().position(|stream| stream.id == id) {
             Some(place) => place,
@@ -125,7 +131,10 @@ impl Control {
                 partial.drain(..used);
                 self.streams[place].partial = partial;
             }
-            Some(ENCODER) => encoder(&partial)?,
+            Some(ENCODER) => match self.side {
+                Side::Client => tell(Told::Insertions(&partial)),
+                Side::Server => without_table(&partial)?,
+            },
             Some(DECODER) => {
                 let used = decoder(&partial)?;
                 partial.drain(..used);
@@ -160,7 +169,12 @@ impl Control {
     }
 
     /// Reads whole frames of the control stream, and returns how many bytes they take.
-    fn frames(&mut self, place: usize, bytes: &[u8], tell: &mut impl FnMut(Told)) -> Result<usize, Broken> {
+    fn frames(
+        &mut self,
+        place: usize,
+        bytes: &[u8],
+        tell: &mut impl FnMut(Told<'_>),
+    ) -> Result<usize, Broken> {
         let mut used = 0;
         loop {
             let rest = &bytes[used..];
@@ -199,7 +213,7 @@ impl Control {
         }
     }
 
-    fn frame(&mut self, kind: u64, payload: &[u8], tell: &mut impl FnMut(Told)) -> Result<(), Broken> {
+    fn frame(&mut self, kind: u64, payload: &[u8], tell: &mut impl FnMut(Told<'_>)) -> Result<(), Broken> {
         let number = || match varint::read(payload) {
             Some((number, used)) if used == payload.len() => Ok(number),
             _ => Err(Broken(Code::FRAME_ERROR, "a frame is longer or shorter than its fields")),
@@ -266,8 +280,8 @@ fn settings(mut payload: &[u8]) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Instructions of the peer's encoder. RFC 9204 §3.2.3: no table was allowed, so it may say only that it has none.
-fn encoder(instructions: &[u8]) -> Result<(), Broken> {
+/// Instructions of a client's encoder. RFC 9204 §3.2.3: no table was allowed, so it may say only that it has none.
+fn without_table(instructions: &[u8]) -> Result<(), Broken> {
     match instructions.iter().all(|byte| *byte == 0x20) {
         true => Ok(()),
         false => {
@@ -305,22 +319,31 @@ mod tests {
     use super::*;
 
     /// What is said on streams, whose bytes come in pieces of so many.
-    fn read(side: Side, streams: &[(u64, &[u8], bool)], piece: usize) -> Result<Vec<Told>, Broken> {
-        let (mut control, mut told) = (Control::new(side), Vec::new());
+    fn read(
+        side: Side,
+        streams: &[(u64, &[u8], bool)],
+        piece: usize,
+    ) -> Result<(Vec<Told<'static>>, Vec<u8>), Broken> {
+        let (mut control, mut told, mut insertions) = (Control::new(side), Vec::new(), Vec::new());
+        let mut tell = |said: Told<'_>| match said {
+            Told::Settings => told.push(Told::Settings),
+            Told::GoAway(id) => told.push(Told::GoAway(id)),
+            Told::Insertions(bytes) => insertions.extend_from_slice(bytes),
+        };
         for (id, bytes, is_last) in streams {
             for piece in bytes.chunks(piece) {
-                control.read(*id, piece, false, |said| told.push(said))?;
+                control.read(*id, piece, false, &mut tell)?;
             }
-            control.read(*id, &[], *is_last, |said| told.push(said))?;
+            control.read(*id, &[], *is_last, &mut tell)?;
         }
-        Ok(told)
+        Ok((told, insertions))
     }
 
     #[test]
     fn what_is_said_is_heard_however_it_is_cut() {
         let server: [(u64, &[u8], bool); 5] = [
             (3, b"\x00\x04\x05\x01\x41\x00\x06\x09\x21\x02ab\x07\x01\x08\x07\x01\x04", false),
-            (7, b"\x02\x20", false),
+            (7, b"\x02\x20\x00", false),
             (11, b"\x03\x44\x7f\x81\x00", false),
             // Unknown, which may end.
             (15, b"\x40\x21abc", true),
@@ -328,17 +351,17 @@ mod tests {
         ];
         for piece in [1, 2, 5, 100] {
             let told = [Told::Settings, Told::GoAway(8), Told::GoAway(4)];
-            assert_eq!(read(Side::Client, &server, piece).as_deref(), Ok(&told[..]));
+            assert_eq!(read(Side::Client, &server, piece), Ok((told.to_vec(), b"\x20\x00".to_vec())));
         }
         for side in [Side::Client, Side::Server] {
             let [control, encoder, decoder] = opening(side, 65_536);
             let ours: [(u64, &[u8], bool); 3] =
                 [(2, &control, false), (6, &encoder, false), (10, &decoder, false)];
             let other = if side == Side::Client { Side::Server } else { Side::Client };
-            assert_eq!(read(other, &ours, 1), Ok(vec![Told::Settings]));
+            assert_eq!(read(other, &ours, 1), Ok((vec![Told::Settings], Vec::new())));
         }
         let pushes: &[u8] = b"\x00\x04\x00\x0d\x01\x02\x0d\x01\x05";
-        assert_eq!(read(Side::Server, &[(2, pushes, false)], 1), Ok(vec![Told::Settings]));
+        assert_eq!(read(Side::Server, &[(2, pushes, false)], 1), Ok((vec![Told::Settings], Vec::new())));
     }
 
     #[test]
@@ -365,7 +388,7 @@ mod tests {
             (Client, b"\x01\x00", false, C::ID_ERROR),
             (Server, b"\x01\x00", false, C::STREAM_CREATION_ERROR),
             (Server, b"\x00\x04\x00\x0d\x01\x02\x0d\x01\x01", false, C::ID_ERROR),
-            (Client, b"\x02\x3f\x01", false, C::QPACK_ENCODER_STREAM_ERROR),
+            (Server, b"\x02\x3f\x01", false, C::QPACK_ENCODER_STREAM_ERROR),
             (Client, b"\x03\x80", false, C::QPACK_DECODER_STREAM_ERROR),
             (Client, b"\x03\x01", false, C::QPACK_DECODER_STREAM_ERROR),
             (

@@ -1,7 +1,7 @@
 //! HTTP/3 of the lab: what the origin and the load generator share of it. Frames, field sections, a UDP socket.
 //!
-//! No code of the proxy is in it, so that a mistake of either is noticed by the other. There is no dynamic table of QPACK:
-//! the settings allow none, so that no field section waits for another.
+//! No code of the proxy is in it, so that a mistake of either is noticed by the other. A client lets the server have a dynamic
+//! table of QPACK, as browsers do, and a server none. No field section waits for another: the settings allow no blocked stream.
 
 /// Error codes.
 mod code;
@@ -11,8 +11,10 @@ mod varint;
 mod frame;
 /// The peer's unidirectional streams: settings, GOAWAY, QPACK's instructions.
 mod control;
-/// Field sections with the static table.
+/// Field sections to send, and the static table.
 mod qpack;
+/// Field sections that came, and the dynamic table.
+mod decoder;
 /// Integers and strings of HPACK and QPACK.
 pub mod prefixed;
 /// Huffman code of those strings.
@@ -22,7 +24,8 @@ mod socket;
 
 pub use code::{Broken, Code};
 pub use control::{Control, Side, Told, opening};
+pub use decoder::{Decoder, decode};
 pub use frame::{Frames, Part, push_data_head, push_goaway, push_headers};
 pub use prefixed::Undecodable;
-pub use qpack::{decode, push_field, push_prefix};
+pub use qpack::{push_field, push_prefix};
 pub use socket::{Batch, Socket};

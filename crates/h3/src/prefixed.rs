@@ -2,9 +2,14 @@
 
 use crate::huffman;
 
-/// Fields are not encoded as they have to be.
+/// Why an integer, a string or what is made of them cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Undecodable;
+pub enum Undecodable {
+    /// It ends too early: more bytes may mend that.
+    CutOff,
+    /// It is not encoded as it has to be.
+    Invalid,
+}
 
 /// Appends an integer (RFC 7541 §5.1), whose first byte has so many bits of it behind those of `pattern`.
 pub fn push_integer(out: &mut Vec<u8>, mut value: usize, prefix_bits: u32, pattern: u8) {
@@ -26,12 +31,12 @@ pub fn push_integer(out: &mut Vec<u8>, mut value: usize, prefix_bits: u32, patte
 /// # Errors
 /// If it is cut off, or larger.
 pub fn read_integer(block: &mut &[u8], prefix_bits: u32) -> Result<usize, Undecodable> {
-    let (first, mut rest) = block.split_first().ok_or(Undecodable)?;
+    let (first, mut rest) = block.split_first().ok_or(Undecodable::CutOff)?;
     let most = (1 << prefix_bits) - 1;
     let mut value = usize::from(*first) & most;
     if value == most {
         for shift in [0, 7, 14, 21] {
-            let (byte, behind) = rest.split_first().ok_or(Undecodable)?;
+            let (byte, behind) = rest.split_first().ok_or(Undecodable::CutOff)?;
             rest = behind;
             value += usize::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
@@ -39,7 +44,7 @@ pub fn read_integer(block: &mut &[u8], prefix_bits: u32) -> Result<usize, Undeco
                 return Ok(value);
             }
         }
-        return Err(Undecodable);
+        return Err(Undecodable::Invalid);
     }
     *block = rest;
     Ok(value)
@@ -65,11 +70,11 @@ pub fn push_string(out: &mut Vec<u8>, text: &[u8], length_bits: u32, pattern: u8
 pub fn read_string(block: &mut &[u8], length_bits: u32, text: &mut Vec<u8>) -> Result<(), Undecodable> {
     let is_huffman = block.first().is_some_and(|first| first & 1 << length_bits != 0);
     let bytes = read_integer(block, length_bits)?;
-    let (coded, rest) = block.split_at_checked(bytes).ok_or(Undecodable)?;
+    let (coded, rest) = block.split_at_checked(bytes).ok_or(Undecodable::CutOff)?;
     *block = rest;
     if !is_huffman {
         text.extend_from_slice(coded);
         return Ok(());
     }
-    if huffman::decode(coded, text) { Ok(()) } else { Err(Undecodable) }
+    if huffman::decode(coded, text) { Ok(()) } else { Err(Undecodable::Invalid) }
 }

@@ -1,6 +1,7 @@
-//! Field sections with the static table of QPACK alone (RFC 9204). No dynamic table: what a section means depends on no other.
+//! QPACK encoder of the lab: field sections with the static table alone (RFC 9204). No dynamic table: what is sent depends on no
+//! other section.
 
-use crate::prefixed::{Undecodable, push_integer, push_string, read_integer, read_string};
+use crate::prefixed::{Undecodable, push_integer, push_string};
 
 /// Appends the prefix of a field section (RFC 9204 §4.5.1), which refers to no dynamic table.
 pub fn push_prefix(out: &mut Vec<u8>) {
@@ -27,45 +28,9 @@ pub fn push_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
-/// Passes the fields of a section to `field`, in their order.
-///
-/// # Errors
-/// If the section is not valid, or refers to a dynamic table.
-pub fn decode(mut section: &[u8], mut field: impl FnMut(&[u8], &[u8])) -> Result<(), Undecodable> {
-    // RFC 9204 §4.5.1: no insertions are required. Without a table the base has no meaning, and no effect.
-    if read_integer(&mut section, 8)? != 0 {
-        return Err(Undecodable);
-    }
-    read_integer(&mut section, 7)?;
-    let (mut name, mut value) = (Vec::new(), Vec::new());
-    while let Some(&first) = section.first() {
-        match first {
-            0xc0.. => {
-                let (name, value) = fixed(read_integer(&mut section, 6)?)?;
-                field(name, value);
-            }
-            0x50..0x60 | 0x70..0x80 => {
-                let (name, _) = fixed(read_integer(&mut section, 4)?)?;
-                value.clear();
-                read_string(&mut section, 7, &mut value)?;
-                field(name, &value);
-            }
-            0x20..0x40 => {
-                name.clear();
-                value.clear();
-                read_string(&mut section, 3, &mut name)?;
-                read_string(&mut section, 7, &mut value)?;
-                field(&name, &value);
-            }
-            // References to a dynamic table.
-            _ => return Err(Undecodable),
-        }
-    }
-    Ok(())
-}
-
-fn fixed(index: usize) -> Result<(&'static [u8], &'static [u8]), Undecodable> {
-    let (name, value) = STATIC.get(index).ok_or(Undecodable)?;
+/// The field of an index of the static table.
+pub(crate) fn fixed(index: usize) -> Result<(&'static [u8], &'static [u8]), Undecodable> {
+    let (name, value) = STATIC.get(index).ok_or(Undecodable::Invalid)?;
     Ok((name.as_bytes(), value.as_bytes()))
 }
 
@@ -108,6 +73,7 @@ static STATIC: [(&str, &str); 99] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decoder::decode;
 
     fn read(section: &[u8]) -> Option<Vec<(String, String)>> {
         let mut fields = Vec::new();

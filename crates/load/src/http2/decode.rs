@@ -70,7 +70,7 @@ impl Decode for Decoder {
                 0x20..0x40 => {
                     let limit_bytes = read_integer(&mut block, 5)?;
                     if !may_resize || limit_bytes > TABLE_BYTES {
-                        return Err(Undecodable);
+                        return Err(Undecodable::Invalid);
                     }
                     self.limit_bytes = limit_bytes;
                     self.evict(0);
@@ -94,11 +94,11 @@ impl Decode for Decoder {
 
 impl Decoder {
     fn entry(&self, index: usize) -> Result<(&[u8], &[u8]), Undecodable> {
-        let place = index.checked_sub(1).ok_or(Undecodable)?;
+        let place = index.checked_sub(1).ok_or(Undecodable::Invalid)?;
         if let Some((name, value)) = STATIC.get(place) {
             return Ok((name.as_bytes(), value.as_bytes()));
         }
-        let entry = self.entries.get(place - STATIC.len()).ok_or(Undecodable)?;
+        let entry = self.entries.get(place - STATIC.len()).ok_or(Undecodable::Invalid)?;
         Ok(entry.text.split_at(entry.name_bytes))
     }
 
@@ -201,7 +201,7 @@ mod tests {
             b"\x3f\xe2\x1f",                     // a size of 4,097
             b"\x1f",                             // half an integer
         ] {
-            assert_eq!(fields(&[block]), [Err(Undecodable)], "{block:x?}");
+            assert!(matches!(fields(&[block])[..], [Err(_)]), "{block:x?}");
         }
     }
 
@@ -209,7 +209,7 @@ mod tests {
     fn a_smaller_table_forgets() {
         let told = fields(&[b"\x40\x01a\x01b", b"\xbe", b"\x20\x3f\xe1\x1f", b"\xbe"]);
         let field = || Ok("a: b\n".to_owned());
-        assert_eq!(told, [field(), field(), Ok(String::new()), Err(Undecodable)]);
+        assert_eq!(told, [field(), field(), Ok(String::new()), Err(Undecodable::Invalid)]);
     }
 
     proptest::proptest! {

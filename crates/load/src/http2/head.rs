@@ -45,6 +45,11 @@ struct Known {
 }
 
 impl<D: Decode> Heads<D> {
+    /// The decoder, for what comes beside the blocks.
+    pub(crate) fn decoder(&mut self) -> &mut D {
+        &mut self.decoder
+    }
+
     /// Reads the head of a response.
     #[inline]
     pub(crate) fn read(&mut self, block: &[u8]) -> Result<Head, Fault> {

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use ::h3::{Broken, Control, Frames, Part, Side, Told, Undecodable};
+use ::h3::{Broken, Control, Decoder, Frames, Part, Side, Told, Undecodable};
 use bytes::Bytes;
 use quinn_proto::{
     ConnectionError, Dir, Event, ReadError, StreamEvent, StreamId, TransportErrorCode, VarInt,
@@ -13,17 +13,13 @@ use quinn_proto::{
 
 use crate::http2::{Asked, Code, Decode, Ended, FIELDS_BYTES_MAX, Fault, Heads, Incoming, Received};
 
-/// Decoder of field sections, which refer to nothing that changes.
-#[derive(Debug, Default)]
-struct Qpack;
-
-impl Decode for Qpack {
+impl Decode for Decoder {
     fn changes(&self) -> u64 {
-        0
+        self.changes()
     }
 
     fn decode(&mut self, section: &[u8], field: impl FnMut(&[u8], &[u8])) -> Result<(), Undecodable> {
-        ::h3::decode(section, field)
+        self.decode(section, field)
     }
 }
 
@@ -37,8 +33,10 @@ pub(crate) struct Connection {
     pub(crate) sent_bytes: u64,
     /// Why the connection has ended.
     pub(crate) lost: Option<ConnectionError>,
-    heads: Heads<Qpack>,
+    heads: Heads<Decoder>,
     control: Control,
+    /// Stream for what the decoder says.
+    decoder_stream: Option<StreamId>,
     /// Streams that may be used for requests, opened as far as the server allows.
     opened: VecDeque<StreamId>,
     /// Places that wait for one of them.
@@ -91,6 +89,7 @@ impl Connection {
             lost: None,
             heads: Heads::default(),
             control: Control::new(Side::Client),
+            decoder_stream: None,
             opened: VecDeque::new(),
             waiting: VecDeque::new(),
             streams: vec![None; places],
@@ -175,7 +174,15 @@ impl Connection {
     /// Gives up the stream of a place.
     pub(crate) fn cancel(&mut self, place: usize) {
         self.reset(place, ::h3::Code::REQUEST_CANCELLED);
+        self.read_no_more(place);
         self.close(place);
+    }
+
+    /// RFC 9204 §2.2.2.2: the server waits for no acknowledgment of sections that are not read.
+    fn read_no_more(&mut self, place: usize) {
+        if let Some(stream) = self.streams[place] {
+            self.heads.decoder().cancel(stream.into());
+        }
     }
 
     /// What has become of the stream of a place, once it has ended.
@@ -239,7 +246,20 @@ impl Connection {
                 return false;
             }
         }
+        self.acknowledge();
         true
+    }
+
+    /// Sends what the decoder of field sections has to say. It leaves with the next request, if there is one.
+    fn acknowledge(&mut self) {
+        let instructions = self.heads.decoder().instructions();
+        if !instructions.is_empty()
+            && let Some(stream) = self.decoder_stream
+        {
+            // Errors are told by events.
+            let written = self.quic.send_stream(stream).write(instructions).unwrap_or(0);
+            instructions.drain(..written);
+        }
     }
 
     /// The handshake is done: our own streams begin.
@@ -249,6 +269,7 @@ impl Connection {
             // RFC 9114 §6.2: a server allows at least three, with room for this.
             let Some(stream) = self.quic.streams().open(Dir::Uni) else { continue };
             let _ = self.quic.send_stream(stream).write(&bytes);
+            self.decoder_stream = Some(stream);
         }
         self.open_more();
     }
@@ -318,11 +339,13 @@ impl Connection {
         let mut goaway = None;
         let mut receiving = self.quic.recv_stream(stream);
         let Ok(mut chunks) = receiving.read(true) else { return Ok(()) };
+        let (decoder, mut inserted) = (self.heads.decoder(), Ok(()));
         let heard = loop {
-            let mut tell = |told| {
-                if let Told::GoAway(id) = told {
-                    goaway = Some(id);
-                }
+            let mut tell = |told: Told<'_>| match told {
+                Told::Settings => {}
+                Told::GoAway(id) => goaway = Some(id),
+                Told::Insertions(bytes) if inserted.is_ok() => inserted = decoder.insert(bytes),
+                Told::Insertions(_) => {}
             };
             match chunks.next(usize::MAX) {
                 Ok(Some(chunk)) => {
@@ -343,6 +366,7 @@ impl Connection {
         };
         let _ = chunks.finalize();
         heard?;
+        inserted?;
         // RFC 9114 §5.2: streams from this on were not processed.
         if let Some(id) = goaway {
             self.is_over = true;
@@ -378,7 +402,7 @@ impl Connection {
             match chunks.next(usize::MAX) {
                 Ok(Some(chunk)) => {
                     self.received_bytes += chunk.bytes.len() as u64;
-                    if let Err(wrong) = at.take(heads, &chunk.bytes, now) {
+                    if let Err(wrong) = at.take(heads, stream, &chunk.bytes, now) {
                         done = Err(wrong);
                         break;
                     }
@@ -427,6 +451,7 @@ impl Connection {
     }
 
     fn fail(&mut self, place: usize, ended: Ended) {
+        self.read_no_more(place);
         self.places[place].result = Some(Err(ended));
         self.close(place);
         self.ended.push(place);
@@ -460,7 +485,13 @@ fn code(code: ::h3::Code) -> VarInt {
 impl Place {
     /// Reads a piece of the stream.
     #[inline]
-    fn take(&mut self, heads: &mut Heads<Qpack>, bytes: &[u8], now: Instant) -> Result<(), Wrong> {
+    fn take(
+        &mut self,
+        heads: &mut Heads<Decoder>,
+        stream: StreamId,
+        bytes: &[u8],
+        now: Instant,
+    ) -> Result<(), Wrong> {
         let Self { frames, incoming, has_trailers, .. } = self;
         frames.read(bytes, FIELDS_BYTES_MAX, Side::Client, |part| match part {
             // RFC 9114 §4.1: heads, content, and trailers at the end.
@@ -481,6 +512,7 @@ impl Place {
                 } else {
                     incoming.head(heads, false, section, now)
                 };
+                heads.decoder().acknowledge(stream.into(), section);
                 read.map_err(|fault| match fault {
                     Fault::Undecodable => Wrong::Connection(Broken(
                         ::h3::Code::QPACK_DECOMPRESSION_FAILED,

@@ -1,0 +1,378 @@
+//! QPACK decoder of the lab (RFC 9204): field sections that came, and the dynamic table that the peer fills.
+//!
+//! No stream may be blocked (§2.1.2), so a section refers only to insertions that were acknowledged, and can be decoded when it comes.
+
+use std::collections::VecDeque;
+
+use crate::code::{Broken, Code};
+use crate::prefixed::{Undecodable, push_integer, read_integer, read_string};
+use crate::qpack::fixed;
+
+/// Size of the dynamic table that a client lets the server have: the one that each client of HTTP/2 has at first.
+pub(crate) const TABLE_BYTES: usize = 4096;
+/// RFC 9204 §3.2.1: overhead of an entry.
+const ENTRY_BYTES: usize = 32;
+/// Where an insertion may be cut off: four bytes of Huffman's code are at least one of the text.
+const CUT_OFF_BYTES_MAX: usize = 4 * TABLE_BYTES;
+
+/// Decoder of a connection's field sections.
+#[derive(Debug)]
+pub struct Decoder {
+    /// Entries of the dynamic table, the latest first.
+    entries: VecDeque<Entry>,
+    size_bytes: usize,
+    /// Capacity that the peer has set, and the most that it may set.
+    limit_bytes: usize,
+    limit_bytes_max: usize,
+    /// Number of insertions so far.
+    inserted: u64,
+    /// Number of changes of the table.
+    changes: u64,
+    /// An instruction that is cut off.
+    partial: Vec<u8>,
+    /// Instructions for the decoder stream.
+    instructions: Vec<u8>,
+    name: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// Name and value, one after the other.
+#[derive(Debug)]
+struct Entry {
+    text: Box<[u8]>,
+    name_bytes: usize,
+}
+
+impl Default for Decoder {
+    /// The decoder of a client.
+    fn default() -> Self {
+        Self::new(TABLE_BYTES)
+    }
+}
+
+/// Passes the fields of a section to `field`, in their order, where no dynamic table is allowed.
+///
+/// # Errors
+/// If the section is not valid, or refers to a dynamic table.
+pub fn decode(section: &[u8], field: impl FnMut(&[u8], &[u8])) -> Result<(), Undecodable> {
+    Decoder::new(0).decode(section, field)
+}
+
+impl Decoder {
+    fn new(limit_bytes_max: usize) -> Self {
+        Self {
+            entries: VecDeque::new(),
+            size_bytes: 0,
+            // RFC 9204 §3.2.3: until the encoder sets it.
+            limit_bytes: 0,
+            limit_bytes_max,
+            inserted: 0,
+            changes: 0,
+            partial: Vec::new(),
+            instructions: Vec::new(),
+            name: Vec::new(),
+            value: Vec::new(),
+        }
+    }
+
+    /// Number of changes of the table: while it is the same, equal sections have equal fields.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Instructions for the decoder stream. What was sent of them is to be removed.
+    pub fn instructions(&mut self) -> &mut Vec<u8> {
+        &mut self.instructions
+    }
+
+    /// Takes the next bytes of the peer's encoder stream (RFC 9204 §4.3), and acknowledges what they insert.
+    ///
+    /// # Errors
+    /// If an instruction is invalid.
+    pub fn insert(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+        let before = self.inserted;
+        self.partial.extend_from_slice(bytes);
+        let partial = std::mem::take(&mut self.partial);
+        let mut rest = partial.as_slice();
+        while !rest.is_empty() {
+            let mut behind = rest;
+            match self.instruction(&mut behind) {
+                Ok(()) => rest = behind,
+                Err(Undecodable::CutOff) if rest.len() <= CUT_OFF_BYTES_MAX => break,
+                Err(_) => {
+                    const WHAT: &str = "an insertion into the dynamic table is not valid";
+                    return Err(Broken(Code::QPACK_ENCODER_STREAM_ERROR, WHAT));
+                }
+            }
+        }
+        self.partial.extend_from_slice(rest);
+        if self.inserted > before {
+            // RFC 9204 §4.4.3.
+            push_integer(&mut self.instructions, (self.inserted - before) as usize, 6, 0);
+        }
+        Ok(())
+    }
+
+    fn instruction(&mut self, rest: &mut &[u8]) -> Result<(), Undecodable> {
+        self.name.clear();
+        self.value.clear();
+        match rest[0] {
+            // RFC 9204 §4.3.2: with the name of another field.
+            first @ 0x80.. => {
+                let index = read_integer(rest, 6)?;
+                let mut name = std::mem::take(&mut self.name);
+                name.extend_from_slice(if first & 0x40 == 0 {
+                    self.recent(index)?.0
+                } else {
+                    fixed(index)?.0
+                });
+                self.name = name;
+                read_string(rest, 7, &mut self.value)?;
+            }
+            // RFC 9204 §4.3.3: with a name of its own.
+            0x40.. => {
+                read_string(rest, 5, &mut self.name)?;
+                read_string(rest, 7, &mut self.value)?;
+            }
+            // RFC 9204 §4.3.1.
+            0x20.. => {
+                let limit_bytes = read_integer(rest, 5)?;
+                if limit_bytes > self.limit_bytes_max {
+                    return Err(Undecodable::Invalid);
+                }
+                self.limit_bytes = limit_bytes;
+                self.evict(0);
+                return Ok(());
+            }
+            // RFC 9204 §4.3.4: once more.
+            _ => {
+                let index = read_integer(rest, 5)?;
+                let (mut name, mut value) = (std::mem::take(&mut self.name), std::mem::take(&mut self.value));
+                let (again_name, again_value) = self.recent(index)?;
+                name.extend_from_slice(again_name);
+                value.extend_from_slice(again_value);
+                (self.name, self.value) = (name, value);
+            }
+        }
+        let bytes = self.name.len() + self.value.len() + ENTRY_BYTES;
+        // RFC 9204 §3.2.2: one that is larger than the table is an error here.
+        if bytes > self.limit_bytes {
+            return Err(Undecodable::Invalid);
+        }
+        self.evict(bytes);
+        let text = [self.name.as_slice(), &self.value].concat().into_boxed_slice();
+        self.entries.push_front(Entry { text, name_bytes: self.name.len() });
+        self.size_bytes += bytes;
+        self.inserted += 1;
+        Ok(())
+    }
+
+    /// Removes the oldest entries until this much is free.
+    fn evict(&mut self, bytes: usize) {
+        self.changes += 1;
+        while self.size_bytes + bytes > self.limit_bytes
+            && let Some(entry) = self.entries.pop_back()
+        {
+            self.size_bytes -= entry.text.len() + ENTRY_BYTES;
+        }
+    }
+
+    /// The entry this many insertions before the latest.
+    fn recent(&self, before: usize) -> Result<(&[u8], &[u8]), Undecodable> {
+        let entry = self.entries.get(before).ok_or(Undecodable::Invalid)?;
+        Ok(entry.text.split_at(entry.name_bytes))
+    }
+
+    /// The entry with this number, of those that a section may refer to.
+    fn numbered(&self, number: Option<u64>, required: u64) -> Result<(&[u8], &[u8]), Undecodable> {
+        // RFC 9204 §2.2.3: a reference beyond what the section has said that it requires is an error.
+        let number = number.filter(|number| *number < required).ok_or(Undecodable::Invalid)?;
+        self.recent(usize::try_from(self.inserted - number - 1).map_err(|_| Undecodable::Invalid)?)
+    }
+
+    /// Passes the fields of a section to `field`, in their order.
+    ///
+    /// # Errors
+    /// If the section is not valid, or refers to what was not inserted.
+    pub fn decode(
+        &mut self,
+        mut section: &[u8],
+        mut field: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), Undecodable> {
+        let rest = &mut section;
+        let (required, base) = self.prefix(rest)?;
+        let (mut name, mut value) = (std::mem::take(&mut self.name), std::mem::take(&mut self.value));
+        while let Some(&first) = rest.first() {
+            name.clear();
+            value.clear();
+            // Numbers of entries count from the base down, or up from it (RFC 9204 §3.2.5, §3.2.6).
+            let below = |index: usize| base.checked_sub(index as u64 + 1);
+            let above = |index: usize| base.checked_add(index as u64);
+            let (known_name, known_value) = match first {
+                // RFC 9204 §4.5.2: a field of either table.
+                0xc0.. => fixed(read_integer(rest, 6)?)?,
+                0x80.. => self.numbered(below(read_integer(rest, 6)?), required)?,
+                // RFC 9204 §4.5.4: a name of either table.
+                0x50..0x60 | 0x70..0x80 => (fixed(read_integer(rest, 4)?)?.0, read(rest, &mut value)?),
+                0x40.. => {
+                    (self.numbered(below(read_integer(rest, 4)?), required)?.0, read(rest, &mut value)?)
+                }
+                // RFC 9204 §4.5.6: a name of its own.
+                0x20.. => {
+                    read_string(rest, 3, &mut name)?;
+                    (name.as_slice(), read(rest, &mut value)?)
+                }
+                // RFC 9204 §4.5.3, §4.5.5.
+                0x10.. => self.numbered(above(read_integer(rest, 4)?), required)?,
+                _ => (self.numbered(above(read_integer(rest, 3)?), required)?.0, read(rest, &mut value)?),
+            };
+            field(known_name, known_value);
+        }
+        (self.name, self.value) = (name, value);
+        Ok(())
+    }
+
+    /// How many insertions a section requires, and its base (RFC 9204 §4.5.1).
+    fn prefix(&self, section: &mut &[u8]) -> Result<(u64, u64), Undecodable> {
+        let encoded = read_integer(section, 8)? as u64;
+        let is_negative = section.first().is_some_and(|first| first & 0x80 != 0);
+        let delta = read_integer(section, 7)? as u64;
+        if encoded == 0 {
+            // Without references the base has no meaning, and no effect.
+            return Ok((0, 0));
+        }
+        let entries_max = (self.limit_bytes_max / ENTRY_BYTES) as u64;
+        let range = 2 * entries_max;
+        if encoded > range {
+            return Err(Undecodable::Invalid);
+        }
+        let most = self.inserted + entries_max;
+        let mut required = most / range * range + encoded - 1;
+        if required > most {
+            required = required.checked_sub(range).ok_or(Undecodable::Invalid)?;
+        }
+        // No stream may be blocked.
+        if required == 0 || required > self.inserted {
+            return Err(Undecodable::Invalid);
+        }
+        let base = if is_negative { required.checked_sub(delta + 1) } else { Some(required + delta) };
+        Ok((required, base.ok_or(Undecodable::Invalid)?))
+    }
+
+    /// Acknowledges the section of a stream, if it refers to the dynamic table (RFC 9204 §4.4.1): then its first byte is not 0.
+    pub fn acknowledge(&mut self, stream: u64, section: &[u8]) {
+        if section.first().is_some_and(|required| *required != 0) {
+            push_integer(&mut self.instructions, stream as usize, 7, 0x80);
+        }
+    }
+
+    /// Says that sections of a stream are not read (RFC 9204 §4.4.2).
+    pub fn cancel(&mut self, stream: u64) {
+        push_integer(&mut self.instructions, stream as usize, 6, 0x40);
+    }
+}
+
+/// Reads a value.
+fn read<'v>(rest: &mut &[u8], value: &'v mut Vec<u8>) -> Result<&'v [u8], Undecodable> {
+    read_string(rest, 7, value)?;
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(decoder: &mut Decoder, section: &[u8]) -> Result<String, Undecodable> {
+        let mut text = String::new();
+        let decoded = decoder.decode(section, |name, value| {
+            let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+            text.push_str(&format!("{name}={value};"));
+        });
+        decoded.map(|()| text)
+    }
+
+    /// RFC 9204 Appendix B, with a table of the size that is used there.
+    #[test]
+    fn the_example_of_the_rfc() {
+        let mut decoder = Decoder::new(220);
+        let insertions = [
+            &b"\x3f\xbd\x01\xc0\x0fwww.example.com\xc1\x0c/sample/path"[..],
+            b"\x4acustom-key\x0ccustom-value",
+            b"\x02",
+            b"\x81\x0dcustom-value2",
+        ];
+        decoder.insert(insertions[0]).expect("is valid");
+        assert_eq!(std::mem::take(decoder.instructions()), b"\x02");
+        let section = b"\x03\x81\x10\x11";
+        assert_eq!(
+            fields(&mut decoder, section).as_deref(),
+            Ok(":authority=www.example.com;:path=/sample/path;")
+        );
+        decoder.acknowledge(4, section);
+        assert_eq!(std::mem::take(decoder.instructions()), b"\x84");
+        // However it is cut, and it is acknowledged once it is whole.
+        for byte in insertions[1] {
+            assert_eq!(decoder.instructions().as_slice(), b"");
+            decoder.insert(std::slice::from_ref(byte)).expect("is valid");
+        }
+        decoder.insert(insertions[2]).expect("is valid");
+        assert_eq!(
+            fields(&mut decoder, b"\x05\x00\x80\xc1\x81").as_deref(),
+            Ok(":authority=www.example.com;:path=/;custom-key=custom-value;")
+        );
+        decoder.cancel(8);
+        assert_eq!(std::mem::take(decoder.instructions()), b"\x01\x01\x48");
+        decoder.insert(insertions[3]).expect("is valid");
+        assert_eq!((decoder.entries.len(), decoder.size_bytes), (4, 215));
+        assert_eq!(fields(&mut decoder, b"\x06\x00\x80").as_deref(), Ok("custom-key=custom-value2;"));
+        // The first one made way.
+        assert_eq!(fields(&mut decoder, b"\x06\x00\x84"), Err(Undecodable::Invalid));
+    }
+
+    #[test]
+    fn names_are_referred_to_before_and_behind_the_base() {
+        let mut decoder = Decoder::default();
+        decoder.insert(b"\x3f\xe1\x1f\x41a\x011\x41b\x012").expect("is valid");
+        let rows: [(&[u8], Result<&str, Undecodable>); 8] = [
+            (b"\x03\x00\x40\x01x\x41\x01y", Ok("b=x;a=y;")),
+            (b"\x03\x81\x00\x01x\x08\x01y", Ok("a=x;a=y;")),
+            (b"\x03\x81\x00\x01x\x01\x01y", Ok("a=x;b=y;")),
+            // It requires less than it refers to.
+            (b"\x02\x80\x11", Err(Undecodable::Invalid)),
+            // It requires more than there is.
+            (b"\x04\x00\x80", Err(Undecodable::Invalid)),
+            (b"\x03\x00\x82", Err(Undecodable::Invalid)),
+            (b"\x03\x83\x80", Err(Undecodable::Invalid)),
+            (b"\xff\x02\x00", Err(Undecodable::Invalid)),
+        ];
+        for (section, expected) in rows {
+            assert_eq!(
+                fields(&mut decoder, section).as_deref().map_err(|error| *error),
+                expected,
+                "{section:x?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_insertion_is_refused() {
+        for instructions in [
+            // A table that is larger than allowed; an entry that is larger than the table, or before its size.
+            &b"\x3f\xe2\x1f"[..],
+            b"\x41a\x011",
+            b"\x3f\x01\x41a\x011",
+            // Names that are not there.
+            b"\x3f\xe1\x1f\x80\x011",
+            b"\x3f\xe1\x1f\xff\x24\x011",
+            b"\x3f\xe1\x1f\x00",
+            // No code of Huffman's.
+            b"\x3f\xe1\x1f\x41a\x81\xff",
+            b"\xff\xff\xff\xff\xff\xff",
+        ] {
+            let broken = Decoder::default().insert(instructions).map_err(|broken| broken.0);
+            assert_eq!(broken, Err(Code::QPACK_ENCODER_STREAM_ERROR), "{instructions:x?}");
+        }
+        let endless = [&b"\x3f\xe1\x1f\x41a\x7f\xff\xff\x7f"[..], &[b'a'; CUT_OFF_BYTES_MAX]].concat();
+        assert!(Decoder::default().insert(&endless).is_err());
+    }
+}
