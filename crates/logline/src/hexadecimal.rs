@@ -5,7 +5,8 @@
 #[inline]
 pub fn digits(number: u64) -> [u8; 16] {
     let mut all = [0; 16];
-    write(&number.to_be_bytes(), &mut all);
+    all[..8].copy_from_slice(&eight_digits((number >> 32) as u32));
+    all[8..].copy_from_slice(&eight_digits(number as u32));
     all
 }
 
@@ -19,22 +20,19 @@ pub fn wide_digits(number: u128) -> [u8; 32] {
     all
 }
 
-/// Writes two digits for each byte. As a function of its own, which finds the bytes in memory, it becomes 20 instructions that
-/// take all of them at a time; inlined it would take each byte out of the number. Iterators would be calls where a build has
-/// several units of code and no optimization across them.
-#[inline(never)]
-fn write(bytes: &[u8; 8], digits: &mut [u8; 16]) {
-    let mut at = 0;
-    while at < bytes.len() {
-        digits[2 * at] = digit(bytes[at] >> 4);
-        digits[2 * at + 1] = digit(bytes[at] & 0x0f);
-        at += 1;
-    }
-}
-
+/// The 8 digits of a number, all of them at a time: each is one byte of a word. A loop over the bytes takes 130 instructions
+/// for 16 digits, this takes 35.
 #[inline]
-fn digit(nibble: u8) -> u8 {
-    nibble + b'0' + if nibble > 9 { b'a' - b'0' - 10 } else { 0 }
+fn eight_digits(number: u32) -> [u8; 8] {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let mut nibbles = u64::from(number);
+    nibbles = (nibbles | nibbles << 16) & 0x0000_ffff_0000_ffff;
+    nibbles = (nibbles | nibbles << 8) & 0x00ff_00ff_00ff_00ff;
+    nibbles = (nibbles | nibbles << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    // 1 in each byte that is above 9: no sum and no product below carries into the next byte.
+    let letters = ((nibbles + 6 * ONES) >> 4) & ONES;
+    let above_9 = u64::from(b'a' - b'0' - 10);
+    (nibbles + u64::from(b'0') * ONES + letters * above_9).to_be_bytes()
 }
 
 #[cfg(test)]
