@@ -1,10 +1,10 @@
 //! HTTP/3 of the lab, as a peer of either side sends it: frames of a request's stream, the unidirectional streams, field
-//! sections. Any split reads alike.
+//! sections, and insertions into the dynamic table. Any split reads alike.
 
 #![no_main]
 
 use fuzz::cuts;
-use h3::{Broken, Control, Frames, Part, Side, Told};
+use h3::{Broken, Control, Decoder, Frames, Part, Side, Told};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -14,6 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
         let whole = control(bytes, [bytes.len()].into_iter(), side);
         assert_eq!(control(bytes, cuts(bytes), side), whole);
     }
+    assert_eq!(insertions(bytes, cuts(bytes)), insertions(bytes, [bytes.len()].into_iter()));
     section(bytes);
 });
 
@@ -42,21 +43,39 @@ fn frames(
     (sections, content, Ok(is_between))
 }
 
-/// What is said on a stream.
+/// What is said on a stream, and the bytes of it that are insertions.
 fn control(
     bytes: &[u8],
     cuts: impl Iterator<Item = usize>,
     side: Side,
-) -> (Vec<Told>, Result<(), Broken>) {
-    let (mut control, mut told, mut from) = (Control::new(side), Vec::new(), 0);
+) -> (Vec<Told<'static>>, Vec<u8>, Result<(), Broken>) {
+    let (mut control, mut told, mut insertions, mut from) = (Control::new(side), Vec::new(), Vec::new(), 0);
     for cut in cuts {
-        let read = control.read(3, &bytes[from..cut], false, |said| told.push(said));
+        let read = control.read(3, &bytes[from..cut], false, |said| match said {
+            Told::Settings => told.push(Told::Settings),
+            Told::GoAway(id) => told.push(Told::GoAway(id)),
+            Told::Insertions(bytes) => insertions.extend_from_slice(bytes),
+        });
         from = cut;
         if read.is_err() {
-            return (told, read);
+            return (told, insertions, read);
         }
     }
-    (told, Ok(()))
+    (told, insertions, Ok(()))
+}
+
+/// What a section that refers to the table says after insertions, if they are valid, and all bytes are read as sections too.
+fn insertions(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Broken> {
+    let (mut decoder, mut fields, mut from) = (Decoder::default(), Vec::new(), 0);
+    for cut in cuts {
+        decoder.insert(&bytes[from..cut])?;
+        from = cut;
+    }
+    for section in [&b"\x02\x00\x80"[..], b"\x03\x00\x80\x81", bytes] {
+        // Whatever it is, it is read or refused.
+        let _ = decoder.decode(section, |name, value| fields.push((name.to_vec(), value.to_vec())));
+    }
+    Ok(fields)
 }
 
 /// What is a field section is one when it is written again.

@@ -375,4 +375,23 @@ mod tests {
         let endless = [&b"\x3f\xe1\x1f\x41a\x7f\xff\xff\x7f"[..], &[b'a'; CUT_OFF_BYTES_MAX]].concat();
         assert!(Decoder::default().insert(&endless).is_err());
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_insertions_or_refused_however_they_are_cut(
+            bytes in proptest::collection::vec(proptest::prop_oneof![proptest::prelude::any::<u8>(), 0u8..0x50], 0..60),
+            cut in 0..60usize,
+        ) {
+            let bytes = [&b"\x3f\xe1\x1f"[..], &bytes].concat();
+            let (first, second) = bytes.split_at(cut.min(bytes.len()));
+            let (mut whole, mut halves) = (Decoder::default(), Decoder::default());
+            let read = whole.insert(&bytes);
+            proptest::prop_assert_eq!(halves.insert(first).and_then(|()| halves.insert(second)), read);
+            if read.is_ok() {
+                let section = b"\x02\x00\x80";
+                proptest::prop_assert_eq!(fields(&mut halves, section), fields(&mut whole, section));
+                proptest::prop_assert_eq!(halves.inserted, whole.inserted);
+            }
+        }
+    }
 }
