@@ -23,13 +23,15 @@ use crate::waits::Waits;
 
 /// Bytes that a connection holds for a peer that has not acknowledged them: at least so many, at most so many, and twice what
 /// its path takes in a round trip.
-const UNACKNOWLEDGED: std::ops::RangeInclusive<u64> = 128 * 1024..=4 << 20;
+const UNACKNOWLEDGED: std::ops::RangeInclusive<u64> = 64 * 1024..=4 << 20;
 /// What each connection may have of that, whatever others have.
 const UNACKNOWLEDGED_OWN: u64 = 512 * 1024;
 /// What a client may send on all streams together before the path has taken any of it.
 pub const CLIENT_WINDOW: u32 = 384 * 1024;
 /// What all streams of a connection may hold that waits for room, as long as some do.
-const WAITING: usize = 256 * 1024;
+const WAITING: usize = 96 * 1024;
+/// What a stream may hold that QUIC has room for, as far as is known: as much as leaves at a time.
+const PIECE_MAX: usize = 64 * 1024;
 /// The streams of a connection that are no requests: control, encoder and decoder stream.
 const OWN_STREAMS: usize = 3;
 /// What is read of a stream before others have their turn.
@@ -754,7 +756,7 @@ impl H3Connection {
 
     /// What a stream may hold that QUIC may have no room for: while others wait for that its share of what all may.
     pub fn share(&self) -> usize {
-        if self.is_crowded() { WAITING / self.look(http3::Connection::held).max(1) } else { usize::MAX }
+        if self.is_crowded() { WAITING / self.look(http3::Connection::held).max(1) } else { PIECE_MAX }
     }
 
     /// Ends the stream's outgoing message. `trailers` are HTTP/1.1 field lines, or empty.

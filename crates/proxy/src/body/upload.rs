@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Poll, ready};
 use std::time::Instant;
 
@@ -159,23 +159,28 @@ impl Upload {
     ) -> Result<T, Failure> {
         let (true, Some(rest)) = (self.is_open(), &self.rest) else { return main.await };
         let ExchangeContext { worker, snapshot, client, .. } = *ctx;
-        let ends = Ends {
-            worker,
-            minimum_rate: routed.client_limits(ctx).minimum_rate.filter(|_| until == Until::Head),
-            source: &client.socket,
-            sink: &connection.socket,
-            deadline: &rest.deadline,
-            source_limit: if until == Until::Head { routed.ticks(ctx).client_body } else { Ticks::FOREVER },
-            sink_limit: snapshot.ticks.upstream_body,
-            paced: Some(Side::Source),
-            closes_sink: false,
-            pace: &rest.pace,
-            place: routed.place(ctx),
-            activity: Some(&rest.activity),
-            arrivals: None,
-            is_tunnel: false,
-        };
-        let mut upload = pin!(async {
+        // In a box, or each request without a body would have room for it twice.
+        let mut upload = Box::pin(async {
+            let ends = Ends {
+                worker,
+                minimum_rate: routed.client_limits(ctx).minimum_rate.filter(|_| until == Until::Head),
+                source: &client.socket,
+                sink: &connection.socket,
+                deadline: &rest.deadline,
+                source_limit: if until == Until::Head {
+                    routed.ticks(ctx).client_body
+                } else {
+                    Ticks::FOREVER
+                },
+                sink_limit: snapshot.ticks.upstream_body,
+                paced: Some(Side::Source),
+                closes_sink: false,
+                pace: &rest.pace,
+                place: routed.place(ctx),
+                activity: Some(&rest.activity),
+                arrivals: None,
+                is_tunnel: false,
+            };
             self.begun(client, &mut request.buffer).await;
             match &mut request.replay {
                 None => request.body.run(&ends, &mut request.buffer).await,
