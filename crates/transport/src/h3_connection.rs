@@ -23,13 +23,18 @@ use crate::waits::Waits;
 
 /// Bytes that a connection holds for a peer that has not acknowledged them: at least so many, at most so many, and twice what
 /// its path takes in a round trip.
-const UNACKNOWLEDGED: std::ops::RangeInclusive<u64> = 64 * 1024..=4 << 20;
+const UNACKNOWLEDGED: std::ops::RangeInclusive<u64> = 32 * 1024..=4 << 20;
 /// What each connection may have of that, whatever others have.
 const UNACKNOWLEDGED_OWN: u64 = 512 * 1024;
 /// What a client may send on all streams together before the path has taken any of it.
 pub const CLIENT_WINDOW: u32 = 384 * 1024;
-/// What all streams of a connection may hold that waits for room, as long as some do.
-const WAITING: usize = 96 * 1024;
+/// What a connection should hold at most, in all, for a client that takes nothing.
+const CONNECTION: usize = 1024 * 1024;
+/// What the connection itself and each of its requests hold of that, measured (`proxy/tests/http3_memory`).
+const ITSELF: usize = 64 * 1024;
+const REQUEST: usize = 9 * 1024;
+/// What all streams of a connection may hold that waits for room, as long as some do: less where requests take more.
+const WAITING: usize = 256 * 1024;
 /// What a stream may hold that QUIC has room for, as far as is known: as much as leaves at a time.
 const PIECE_MAX: usize = 64 * 1024;
 /// The streams of a connection that are no requests: control, encoder and decoder stream.
@@ -756,7 +761,11 @@ impl H3Connection {
 
     /// What a stream may hold that QUIC may have no room for: while others wait for that its share of what all may.
     pub fn share(&self) -> usize {
-        if self.is_crowded() { WAITING / self.look(http3::Connection::held).max(1) } else { PIECE_MAX }
+        if !self.is_crowded() {
+            return PIECE_MAX;
+        }
+        let requests = self.look(http3::Connection::held).max(1);
+        (CONNECTION - ITSELF).saturating_sub(requests * REQUEST).min(WAITING) / requests
     }
 
     /// Ends the stream's outgoing message. `trailers` are HTTP/1.1 field lines, or empty.
