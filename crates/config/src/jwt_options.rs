@@ -105,7 +105,8 @@ pub(crate) fn key_url(text: &str) -> Result<KeyUrl, ValueError> {
     let end = text[authority..].find(['/', '?', '#']).map_or(text.len(), |at| authority + at);
     let (server, path) = text.split_at(end);
     let server: Server = server.parse().map_err(|error: ValueError| refuse(error.fault))?;
-    if !matches!(server.scheme, Scheme::Http | Scheme::Https) || matches!(server.host, ServerHost::Unix(_)) {
+    let is_host = matches!(server.host, ServerHost::Address(_) | ServerHost::Name(_));
+    if !matches!(server.scheme, Scheme::Http | Scheme::Https) || !is_host {
         return Err(unknown("is no URL of https"));
     }
     if !path.bytes().all(|byte| byte.is_ascii_graphic()) || path.contains(['#', '\\', '"', '<', '>']) {
@@ -350,6 +351,7 @@ pub(crate) fn is_loopback(host: &ServerHost) -> bool {
     match host {
         ServerHost::Address(address) => address.is_loopback(),
         ServerHost::Name(name) => name.trim_end_matches('.').eq_ignore_ascii_case("localhost"),
+        ServerHost::Service(_) => false,
         ServerHost::Unix(_) => true,
     }
 }

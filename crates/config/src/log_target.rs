@@ -61,7 +61,9 @@ fn receiver(text: &str) -> Result<SyslogReceiver, ValueError> {
     let host = match host {
         ServerHost::Address(address) => address.to_string(),
         ServerHost::Name(name) => name,
-        ServerHost::Unix(_) => return Err(refuse(ValueFault::Path(rest.to_owned()))),
+        ServerHost::Service(_) | ServerHost::Unix(_) => {
+            return Err(refuse(ValueFault::Path(rest.to_owned())));
+        }
     };
     Ok(SyslogReceiver::Host(transport, host, port.unwrap_or(usual)))
 }

@@ -25,8 +25,8 @@ pub struct Need {
 pub enum Needed {
     /// The folder in which this file will be created.
     FolderOf(PathBuf),
-    /// The address of this host name.
-    AddressOf(String),
+    /// The addresses of this host name, or the records of this service.
+    AddressOf(ServerHost),
     /// This folder for certificates, keys and accounts of the process alone. It is made if it is missing.
     OwnFolder(PathBuf),
     /// This file with certificates of CAs.
@@ -83,9 +83,9 @@ pub(crate) fn needs(file: &File, reader: &Reader<'_>) -> Vec<Need> {
     }
     for server in file.upstreams.iter().flat_map(|(_, _, upstream)| &upstream.servers) {
         if let Located { value, at } = server
-            && let ServerHost::Name(name) = &value.host
+            && matches!(value.host, ServerHost::Name(_) | ServerHost::Service(_))
         {
-            add(Needed::AddressOf(name.clone()), "servers", at);
+            add(Needed::AddressOf(value.host.clone()), "servers", at);
         }
     }
     let mut listeners = file.listen.iter().filter_map(|listen| listen.value.tls.as_ref());

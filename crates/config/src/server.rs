@@ -1,5 +1,5 @@
-//! Parses server URLs: `http://HOST[:PORT]`, `https://HOST[:PORT]`, `tcp://HOST:PORT` or `http+unix:/PATH`, and nothing
-//! else.
+//! Parses server URLs: `http://HOST[:PORT]`, `https://HOST[:PORT]`, `tcp://HOST:PORT`, `http+srv://SERVICE` (and `https+srv`,
+//! `tcp+srv`) or `http+unix:/PATH`, and nothing else.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -38,6 +38,7 @@ impl Server {
         let is_default = Some(self.port) == self.scheme.default_port();
         match &self.host {
             ServerHost::Unix(_) => "localhost".to_owned(),
+            ServerHost::Service(name) => name.clone(),
             host if is_default => host.to_string(),
             host => format!("{host}:{}", self.port),
         }
@@ -70,6 +71,11 @@ fn server(text: &str) -> Result<Server, ValueFault> {
         return unix_server(path);
     }
     let (scheme, rest) = text.split_once("://").ok_or_else(|| ValueFault::NoScheme(text.to_owned()))?;
+    let (scheme, is_service) =
+        match scheme.len().checked_sub(SERVICE.len()).and_then(|at| scheme.split_at_checked(at)) {
+            Some((scheme, end)) if end.eq_ignore_ascii_case(SERVICE) => (scheme, true),
+            _ => (scheme, false),
+        };
     // RFC 3986 §3.1: schemes are case-insensitive.
     let scheme = [Scheme::Http, Scheme::Https, Scheme::Tcp]
         .into_iter()
@@ -88,8 +94,22 @@ fn server(text: &str) -> Result<Server, ValueFault> {
         return Err(ValueFault::UserInformation);
     }
     let (host, port) = host_and_port(authority)?;
+    if is_service {
+        return service(scheme, host, port);
+    }
     let port = port.or(scheme.default_port()).ok_or_else(|| ValueFault::NoPort(text.to_owned()))?;
     Ok(Server::at(scheme, host, port))
+}
+
+/// The end of the scheme of a service.
+const SERVICE: &str = "+srv";
+
+fn service(scheme: Scheme, host: ServerHost, port: Option<u16>) -> Result<Server, ValueFault> {
+    match (host, port) {
+        (ServerHost::Name(name), None) => Ok(Server::at(scheme, ServerHost::Service(name), 0)),
+        (_, Some(port)) => Err(ValueFault::ServicePort(port)),
+        (host, None) => Err(ValueFault::ServiceAddress(host.to_string())),
+    }
 }
 
 /// The beginning of a server URL with a Unix socket. No slashes follow, because there is no authority.
@@ -118,6 +138,7 @@ impl fmt::Display for Server {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
             ServerHost::Unix(path) => write!(formatter, "{UNIX}{}", path.display()),
+            ServerHost::Service(name) => write!(formatter, "{}{SERVICE}://{name}", self.scheme.as_str()),
             host => write!(formatter, "{}://{host}:{}", self.scheme.as_str(), self.port),
         }
     }
@@ -129,7 +150,7 @@ impl fmt::Display for ServerHost {
         match self {
             ServerHost::Address(std::net::IpAddr::V6(address)) => write!(formatter, "[{address}]"),
             ServerHost::Address(address) => write!(formatter, "{address}"),
-            ServerHost::Name(name) => formatter.write_str(name),
+            ServerHost::Name(name) | ServerHost::Service(name) => formatter.write_str(name),
             ServerHost::Unix(path) => write!(formatter, "unix:{}", path.display()),
         }
     }
@@ -154,6 +175,9 @@ mod tests {
             ("HTTPS://App.Example", "https://app.example:443"),
             ("https://127.0.0.1:80/", "https://127.0.0.1:80"),
             ("tcp://db.example:5432", "tcp://db.example:5432"),
+            ("http+srv://_http._tcp.App.example", "http+srv://_http._tcp.app.example"),
+            ("HTTPS+SRV://_https._tcp.app.example./", "https+srv://_https._tcp.app.example."),
+            ("tcp+srv://db.service.consul", "tcp+srv://db.service.consul"),
             ("http+unix:/run/app.sock", "http+unix:/run/app.sock"),
         ] {
             let server: Server = text.parse().unwrap();
@@ -172,6 +196,11 @@ mod tests {
             ("httpss://127.0.0.1", ValueFault::UnknownScheme(owned("httpss"))),
             ("ftp://127.0.0.1", ValueFault::UnknownScheme(owned("ftp"))),
             ("tcp://127.0.0.1", ValueFault::NoPort(owned("tcp://127.0.0.1"))),
+            ("srv://a", ValueFault::UnknownScheme(owned("srv"))),
+            ("+srv://a", ValueFault::UnknownScheme(owned(""))),
+            ("http+srv://a:80", ValueFault::ServicePort(80)),
+            ("http+srv://[::1]", ValueFault::ServiceAddress(owned("[::1]"))),
+            ("http+srv://127.0.0.1", ValueFault::ServiceAddress(owned("127.0.0.1"))),
             ("http+unix:", ValueFault::SocketPath(owned(""))),
             ("http+unix:run/app.sock", ValueFault::SocketPath(owned("run/app.sock"))),
             ("http+unix:///run/app.sock", ValueFault::SocketPath(owned("///run/app.sock"))),
@@ -204,6 +233,7 @@ mod tests {
             ("https://[::1]:8443", "[::1]:8443"),
             ("tcp://a.example:80", "a.example:80"),
             ("http+unix:/run/app.sock", "localhost"),
+            ("http+srv://_http._tcp.a.example", "_http._tcp.a.example"),
         ] {
             assert_eq!(url.parse::<Server>().map(|server| server.authority()).as_deref(), Ok(authority));
         }
@@ -211,7 +241,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "(https?://|tcp://|http\\+unix:/)?[a-z0-9.:\\[\\]/?#@*\\PC-]{0,40}") {
+        fn any_text_is_read_or_refused(text in "(https?(\\+srv)?://|tcp://|http\\+unix:/)?[a-z0-9.:\\[\\]/?#@*\\PC-]{0,40}") {
             // What is read is written in a form that is read alike.
             if let Ok(server) = text.parse::<Server>() {
                 proptest::prop_assert_eq!(server.to_string().parse(), Ok(server));

@@ -90,7 +90,8 @@ pub(crate) static UPSTREAM: Table<UpstreamWritten> = Table {
             |upstream: &mut UpstreamWritten| &mut upstream.servers,
             "Servers: `\"http://HOST:PORT\"`, `\"https://HOST:PORT\"`, `\"http+unix:/PATH\"` for a Unix \
              socket, `\"tcp://HOST:PORT\"` for listeners with `tcp`; or a table with more \
-             options. Default port: 80, with `https` 443.",
+             options. Default port: 80, with `https` 443. `\"http+srv://SERVICE\"`, `\"https+srv://SERVICE\"`, \
+             `\"tcp+srv://SERVICE\"`: the servers of its SRV records, see [discovery](discovery.md#dns-srv).",
         ),
         &key(
             "dns",

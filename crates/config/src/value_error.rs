@@ -74,6 +74,12 @@ pub enum ValueFault {
     /// `tcp` without a port, for which there is no default.
     #[error("{0:?} has no port")]
     NoPort(String),
+    /// A service with a port.
+    #[error("a service takes no port: its SRV records have ports, but {0} was given")]
+    ServicePort(u16),
+    /// A service without a name.
+    #[error("a service has a name, such as _http._tcp.app.example, but {0} was given")]
+    ServiceAddress(String),
     /// The path of a Unix socket is not absolute.
     #[error("{0:?} is not the path of a socket: it begins with one / and ends in a name")]
     SocketPath(String),

@@ -61,6 +61,8 @@ mod upgrade;
 mod tests {
     /// Tests of server names whose addresses change.
     mod names;
+    /// Tests of services and their SRV records.
+    mod services;
     /// Tests of connections and logs that workers hand over.
     mod workers;
 }

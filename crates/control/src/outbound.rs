@@ -72,7 +72,8 @@ impl Outbound {
         let text = match host {
             ServerHost::Address(address) => return Ok(vec![SocketAddr::new(*address, port)]),
             ServerHost::Name(text) => text,
-            ServerHost::Unix(_) => return Ok(Vec::new()),
+            // Only servers of upstreams are services.
+            ServerHost::Service(_) | ServerHost::Unix(_) => return Ok(Vec::new()),
         };
         let resolver = self.resolver.get_or_init(|| async { resolve::resolver() }).await;
         let resolver = resolver.as_ref().ok_or("names cannot be resolved")?;

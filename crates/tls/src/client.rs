@@ -122,12 +122,24 @@ impl ClientSide {
 fn name(server: &Server, tls: &UpstreamTls) -> Result<ServerName<'static>, Problem> {
     let written = match (&tls.name, &server.host) {
         (Some(name), _) | (None, ServerHost::Name(name)) => name.trim_end_matches('.').to_owned(),
+        (None, ServerHost::Service(name)) => domain_of(name.trim_end_matches('.')).to_owned(),
         // Of a Unix socket only a check may ask for it.
         (None, ServerHost::Unix(_)) => "localhost".to_owned(),
         (None, ServerHost::Address(address)) => return Ok(ServerName::IpAddress((*address).into())),
     };
     let name = ServerName::try_from(written.clone());
     name.map_err(|_| Problem { file: None, fault: Fault::NotAName(written) })
+}
+
+/// The domain of a service: what its name has behind `_http._tcp.`. RFC 6125 §6.2.1: hosts that records name are anybody's, the
+/// domain is the configuration's.
+fn domain_of(mut service: &str) -> &str {
+    while let Some((label, rest)) = service.split_once('.')
+        && label.starts_with('_')
+    {
+        service = rest;
+    }
+    service
 }
 
 fn client_config(
@@ -248,5 +260,21 @@ impl ServerCertVerifier for AnyCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc6125_6_2_1_a_service_is_who_the_configuration_names() {
+        for (service, expected) in [
+            ("_https._tcp.app.example", "app.example"),
+            ("web.service.consul", "web.service.consul"),
+            ("_https._tcp", "_tcp"),
+        ] {
+            assert_eq!(domain_of(service), expected);
+        }
     }
 }

@@ -1,6 +1,9 @@
-//! DNS resolution of server names, repeated when records expire. Runs on the control thread.
+//! DNS resolution of server names and services, repeated when records expire. Runs on the control thread.
 //!
 //! A name that fails to resolve keeps its previous addresses. How the plan changes with addresses is decided elsewhere.
+
+/// Servers of a service.
+mod service;
 
 use std::collections::HashMap;
 use std::io;
@@ -16,6 +19,7 @@ use hickory_resolver::config::{LookupIpStrategy, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
+pub use service::Target;
 use telemetry::message;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -34,18 +38,26 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 /// Addresses of one name that count; those beyond are left out.
 const ADDRESSES_MAX: usize = 256;
 
-/// A server name and its addresses. It is resolved again for as long as a plan uses it.
+/// A server name and its addresses, or a service and its servers. It is resolved again for as long as a plan uses it.
 pub struct Name {
     text: String,
-    /// As its records came, but those of IPv4 first; empty until it is resolved.
-    found: ArcSwap<Vec<IpAddr>>,
+    found: ArcSwap<Found>,
     /// Why the last look-up came to nothing.
     trouble: ArcSwapOption<String>,
 }
 
-/// The server names of a configuration, without duplicates.
+/// What was found last; empty until something is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// The addresses of a name as its records came, but those of IPv4 first.
+    Addresses(Vec<IpAddr>),
+    /// The servers of a service, in the order of their priorities. Empty also where its record says that it is not available.
+    Targets(Vec<Target>),
+}
+
+/// The server names and services of a configuration, without duplicates.
 #[derive(Clone, Default)]
-pub struct Names(HashMap<String, Arc<Name>>);
+pub struct Names(HashMap<ServerHost, Arc<Name>>);
 
 /// Names to resolve and watch from now on.
 pub struct Wanted {
@@ -61,21 +73,21 @@ impl Names {
         let mut names = Self::default();
         let mut wanted = Vec::new();
         for server in config.upstreams.iter().flat_map(|upstream| &upstream.servers) {
-            let ServerHost::Name(text) = &server.host else { continue };
-            if names.0.contains_key(text) {
+            let Some(new) = Name::of(&server.host) else { continue };
+            if names.0.contains_key(&server.host) {
                 continue;
             }
-            let known = before.and_then(|before| before.0.get(text)).cloned();
+            let known = before.and_then(|before| before.0.get(&server.host)).cloned();
             let name = known.unwrap_or_else(|| {
-                wanted.push(Arc::new(Name::new(text)));
+                wanted.push(Arc::new(new));
                 Arc::clone(&wanted[wanted.len() - 1])
             });
-            names.0.insert(text.clone(), name);
+            names.0.insert(server.host.clone(), name);
         }
         (names, wanted)
     }
 
-    /// The names without addresses, as texts that say why.
+    /// The names without addresses, and services without servers, as texts that say why.
     pub fn unresolved(&self) -> Vec<String> {
         let unresolved = self.0.values().filter(|name| name.found.load().is_empty());
         let reason = |name: &Arc<Name>| match &*name.trouble.load() {
@@ -87,16 +99,23 @@ impl Names {
         reasons
     }
 
-    /// The addresses of a name; empty until it is resolved.
-    pub fn addresses(&self, name: &str) -> Arc<Vec<IpAddr>> {
-        self.0.get(name).map(|name| name.found.load_full()).unwrap_or_default()
+    /// What was found of a host last; `None` if it is none that is looked up.
+    pub fn found(&self, host: &ServerHost) -> Option<Arc<Found>> {
+        Some(self.0.get(host)?.found.load_full())
+    }
+
+    /// Sets what was found of a host. For tests.
+    pub fn set(&self, host: &ServerHost, found: Found) {
+        self.0[host].found.store(Arc::new(found));
     }
 }
 
-impl Names {
-    /// Sets the addresses of a name. For tests.
-    pub fn set(&self, name: &str, addresses: &[IpAddr]) {
-        self.0[name].found.store(Arc::new(addresses.to_vec()));
+impl Found {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Addresses(addresses) => addresses.is_empty(),
+            Self::Targets(targets) => targets.is_empty(),
+        }
     }
 }
 
@@ -168,22 +187,23 @@ async fn watch_name(
     }
 }
 
-/// Looks up each name once, all at the same time. Returns those without an address, with the reasons.
+/// Looks up each host once, all at the same time. Returns those without an address, and services without records, with the
+/// reasons.
 ///
 /// # Errors
 /// If the runtime for the look-ups cannot be created.
-pub fn unresolved(names: Vec<String>) -> io::Result<Vec<(String, String)>> {
+pub fn unresolved(hosts: Vec<ServerHost>) -> io::Result<Vec<(ServerHost, String)>> {
     let look_up = async {
         let Some(resolver) = resolver() else { return Vec::new() };
         let mut lookups = JoinSet::new();
-        for text in names {
+        for host in hosts {
+            let Some(name) = Name::of(&host) else { continue };
             let resolver = resolver.clone();
             lookups.spawn(async move {
-                let name = Name::new(&text);
                 let looked_up = tokio::time::timeout(RESOLVE_FIRST, name.look_up(&resolver)).await;
-                let late = || format!("cannot resolve {text}: no name server has answered in time");
+                let late = || format!("cannot resolve {host}: no name server has answered in time");
                 let reason = looked_up.unwrap_or_else(|_| Err(late())).err();
-                reason.map(|reason| (text, reason))
+                reason.map(|reason| (host, reason))
             });
         }
         lookups.join_all().await.into_iter().flatten().collect()
@@ -191,12 +211,12 @@ pub fn unresolved(names: Vec<String>) -> io::Result<Vec<(String, String)>> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(look_up))
 }
 
-/// Why a name could not be resolved.
-fn reason(error: &NetError) -> String {
+/// Why a name could not be resolved; `none` says that it has no records of the kind that was asked for.
+fn reason(error: &NetError, none: &str) -> String {
     match error {
-        NetError::Dns(DnsError::NoRecordsFound(none)) => match none.response_code {
+        NetError::Dns(DnsError::NoRecordsFound(found)) => match found.response_code {
             ResponseCode::NXDomain => "there is no such name".to_owned(),
-            ResponseCode::NoError => "it has no address".to_owned(),
+            ResponseCode::NoError => none.to_owned(),
             code => format!("the name server answers \"{code}\""),
         },
         NetError::Dns(DnsError::ResponseCode(code)) => format!("the name server answers \"{code}\""),
@@ -218,39 +238,73 @@ pub enum News {
 impl Name {
     /// A name that was not looked up yet.
     pub fn new(text: &str) -> Self {
-        Self { text: text.to_owned(), found: ArcSwap::default(), trouble: ArcSwapOption::empty() }
+        Self::finding(text, Found::Addresses(Vec::new()))
     }
 
-    /// The addresses; empty until it is resolved.
-    pub fn addresses(&self) -> Arc<Vec<IpAddr>> {
-        self.found.load_full()
+    /// What has to be looked up of a host, if anything has.
+    fn of(host: &ServerHost) -> Option<Self> {
+        match host {
+            ServerHost::Name(text) => Some(Self::new(text)),
+            ServerHost::Service(text) => Some(Self::finding(text, Found::Targets(Vec::new()))),
+            ServerHost::Address(_) | ServerHost::Unix(_) => None,
+        }
     }
 
-    /// Resolves the name once. Returns whether its addresses changed, and how long they are valid.
+    fn finding(text: &str, nothing: Found) -> Self {
+        let found = ArcSwap::from_pointee(nothing);
+        Self { text: text.to_owned(), found, trouble: ArcSwapOption::empty() }
+    }
+
+    /// The addresses; empty until it is resolved, and for a service.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        match &**self.found.load() {
+            Found::Addresses(addresses) => addresses.clone(),
+            Found::Targets(_) => Vec::new(),
+        }
+    }
+
+    /// Resolves the name once. Returns whether something else was found than before, and how long that is valid.
     ///
     /// # Errors
-    /// A description, if the name has no address.
+    /// A description, if the name has no address, or the service no records.
     pub async fn look_up(&self, resolver: &TokioResolver) -> Result<(News, Duration), String> {
-        let lookup = resolver.lookup_ip(self.text.as_str()).await;
-        let lookup = lookup.map_err(|error| format!("cannot resolve {}: {}", self.text, reason(&error)))?;
-        let mut found: Vec<_> = lookup.iter().collect();
-        // A host without a route to IPv6 would wait for every connection.
-        found.sort_by_key(IpAddr::is_ipv6);
-        if found.is_empty() {
-            return Err(format!("{} has no address", self.text));
-        }
-        if found.len() > ADDRESSES_MAX {
-            let count = found.len();
-            message::warn(&format!("{} has {count} addresses; only {ADDRESSES_MAX} are used", self.text));
-            // Always the same ones.
-            found.sort_by_key(|address| (address.is_ipv6(), *address));
-            found.truncate(ADDRESSES_MAX);
-        }
-        let news = if **self.found.load() == found { News::None } else { News::Some };
+        let before = self.found.load_full();
+        let (found, until) = match &*before {
+            Found::Addresses(_) => {
+                let (addresses, until) = addresses_of(&self.text, resolver).await?;
+                (Found::Addresses(addresses), until)
+            }
+            Found::Targets(known) => {
+                let (targets, until) = service::look_up(&self.text, known, resolver).await?;
+                (Found::Targets(targets), until)
+            }
+        };
+        let news = if *before == found { News::None } else { News::Some };
         if news == News::Some {
             self.found.store(Arc::new(found));
         }
-        let ttl = lookup.valid_until().saturating_duration_since(Instant::now());
+        let ttl = until.saturating_duration_since(Instant::now());
         Ok((news, ttl.clamp(TTL_MIN, TTL_MAX)))
     }
+}
+
+/// Looks up the addresses of a name: at least one, those of IPv4 first, and until when they hold.
+async fn addresses_of(name: &str, resolver: &TokioResolver) -> Result<(Vec<IpAddr>, Instant), String> {
+    let lookup = resolver.lookup_ip(name).await;
+    let lookup =
+        lookup.map_err(|error| format!("cannot resolve {name}: {}", reason(&error, "it has no address")))?;
+    let mut found: Vec<_> = lookup.iter().collect();
+    // A host without a route to IPv6 would wait for every connection.
+    found.sort_by_key(IpAddr::is_ipv6);
+    if found.is_empty() {
+        return Err(format!("{name} has no address"));
+    }
+    if found.len() > ADDRESSES_MAX {
+        let count = found.len();
+        message::warn(&format!("{name} has {count} addresses; only {ADDRESSES_MAX} are used"));
+        // Always the same ones.
+        found.sort_by_key(|address| (address.is_ipv6(), *address));
+        found.truncate(ADDRESSES_MAX);
+    }
+    Ok((found, lookup.valid_until()))
 }

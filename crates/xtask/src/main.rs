@@ -54,6 +54,7 @@ Examples:
   cargo xtask traces                      traces, as OpenTelemetry's collector gets them
   cargo xtask logs                        the access log, as rsyslog and GoAccess read it
   cargo xtask fleet                       three instances with one configuration in etcd
+  cargo xtask discovery                   servers from SRV records
   cargo xtask prometheus                  metrics, rules and the board, as Prometheus sees them
   cargo xtask toxiproxy                   the chaos proxy, by the clients of Toxiproxy
   cargo xtask caches                      what is expected of caches, case by case
@@ -99,6 +100,8 @@ enum Command {
     Logs,
     /// Check three instances with one configuration in etcd, whose nodes are killed and silent in turn.
     Fleet,
+    /// Check servers from SRV records with BIND.
+    Discovery,
     /// Check metrics, rules and the board with Prometheus, and what six faults look like.
     Prometheus,
     /// Check the chaos proxy with the clients of Toxiproxy.
@@ -136,6 +139,7 @@ fn main() -> ExitCode {
         Command::Traces => strangers::run_traces(),
         Command::Logs => strangers::run_logs(),
         Command::Fleet => strangers::run_fleet(),
+        Command::Discovery => strangers::run_discovery(),
         Command::Prometheus => strangers::run_prometheus(),
         Command::Toxiproxy => strangers::run_toxiproxy(),
         Command::Caches(arguments) => strangers::run_caches(&arguments),

@@ -104,7 +104,7 @@ pub struct Server {
     pub scheme: Scheme,
     /// The host.
     pub host: ServerHost,
-    /// The port; by default that of the scheme, and 0 for a Unix socket.
+    /// The port; by default that of the scheme, and 0 for a Unix socket and a service.
     pub port: u16,
     /// The weight relative to the other servers, up to 1000. With 0 the server gets only requests of its sessions.
     pub weight: u32,
@@ -130,12 +130,14 @@ pub enum Scheme {
 }
 
 /// The host of a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ServerHost {
     /// An IP address.
     Address(IpAddr),
     /// A name. It is resolved, and resolved again when its records expire.
     Name(String),
+    /// A service: its SRV records (RFC 2782) say which servers there are, with their ports, weights and priorities.
+    Service(String),
     /// A Unix socket in the file system. Its Host header is `localhost`.
     Unix(PathBuf),
 }

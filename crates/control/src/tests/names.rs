@@ -102,8 +102,8 @@ fn answer(query: &[u8], addresses: Option<&[Ipv4Addr]>) -> Vec<u8> {
 }
 
 /// Servers at `127.0.0.1` and those after it, at one port. Each says who it is.
-struct Servers {
-    port: u16,
+pub(super) struct Servers {
+    pub(super) port: u16,
     /// Connections to each.
     connections: Arc<[AtomicUsize; COUNT]>,
 }
@@ -157,31 +157,41 @@ fn serve(mut stream: TcpStream, who: usize) {
     }
 }
 
-struct Scene {
-    names: NameServer,
-    servers: Servers,
-    proxy: Running,
+pub(super) struct Scene<N> {
+    pub(super) names: N,
+    pub(super) servers: Servers,
+    pub(super) proxy: Running,
 }
 
-impl Scene {
+impl Scene<NameServer> {
     fn new(names: NameServer, change: impl FnOnce(&mut Settings)) -> Self {
+        let resolver = NameServer { address: names.address, records: Arc::clone(&names.records) };
+        let url = |servers: &Servers| format!("http://{NAME}:{}", servers.port);
+        Self::at(names, url, move || resolver.resolver(), change)
+    }
+}
+
+impl<N> Scene<N> {
+    /// A proxy for the servers at a URL, which asks this resolver.
+    pub(super) fn at(
+        names: N,
+        url: impl FnOnce(&Servers) -> String,
+        resolver: impl FnMut() -> Option<TokioResolver> + Send + 'static,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
         let servers = Servers::start();
-        let url = format!("http://{NAME}:{}", servers.port).parse().expect("is a URL");
+        let url = url(&servers).parse().expect("is a URL");
         let mut config = Settings::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], vec![url]);
         config.workers = Some(1.try_into().expect("is not zero"));
         config.upstreams[0].settings.slow_start = Duration::ZERO;
         change(&mut config);
-        let resolver = NameServer { address: names.address, records: Arc::clone(&names.records) };
-        let proxy = start_resolving(
-            Config::new(config).expect("is valid"),
-            Setup::default(),
-            Box::new(move || resolver.resolver()),
-        );
+        let config = Config::new(config).expect("is valid");
+        let proxy = start_resolving(config, Setup::default(), Box::new(resolver));
         Self { names, servers, proxy: proxy.unwrap_or_else(|error| panic!("it does not start: {error}")) }
     }
 
     /// The status of an answer, and its body.
-    fn ask(&self) -> (u16, String) {
+    pub(super) fn ask(&self) -> (u16, String) {
         let mut stream = TcpStream::connect(self.proxy.addresses()[0]).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
         stream.write_all(b"GET / HTTP/1.1\r\nHost: who.test\r\nConnection: close\r\n\r\n").expect("it reads");
@@ -192,14 +202,14 @@ impl Scene {
     }
 
     /// Who answers in four requests.
-    fn who(&self) -> Vec<usize> {
+    pub(super) fn who(&self) -> Vec<usize> {
         let mut who: Vec<usize> = (0..4).map(|_| self.ask().1.parse().unwrap_or_default()).collect();
         who.sort_unstable();
         who
     }
 
     #[track_caller]
-    fn waits_for(&self, who: &[usize]) {
+    pub(super) fn waits_for(&self, who: &[usize]) {
         let began = Instant::now();
         while self.who() != who {
             assert!(began.elapsed() < PATIENCE, "{:?} answer, not {who:?}", self.who());

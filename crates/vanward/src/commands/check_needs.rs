@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use config::{Need, Needed, Reading, SecretForm};
+use config::{Need, Needed, Reading, SecretForm, ServerHost};
 use rustix::fs::{Access, access};
 
 /// What is wrong, and what is expected instead.
@@ -20,8 +20,8 @@ pub(super) fn with_needs(mut reading: Reading) -> Reading {
         Needed::AddressOf(name) => Some(name.clone()),
         _ => None,
     });
-    let names: BTreeSet<String> = names.collect();
-    let unresolved: HashMap<String, String> = match names.is_empty() {
+    let names: BTreeSet<ServerHost> = names.collect();
+    let unresolved: HashMap<ServerHost, String> = match names.is_empty() {
         true => HashMap::new(),
         // Where no thread can be had for it nothing is known of names.
         false => ::control::unresolved(names.into_iter().collect()).unwrap_or_default().into_iter().collect(),

@@ -34,6 +34,10 @@ mod traces;
 mod logs;
 /// Several instances with etcd and Redis.
 mod fleet;
+/// BIND's name server.
+mod named;
+/// Servers that others know of: SRV records of BIND.
+mod discovery;
 /// Metrics, rules and the board with Prometheus.
 mod prometheus;
 /// Chaos proxy with Toxiproxy's clients.
@@ -132,6 +136,10 @@ pub(crate) fn run_fleet() -> Result<(), String> {
     alone(fleet_step)
 }
 
+pub(crate) fn run_discovery() -> Result<(), String> {
+    alone(discovery_step)
+}
+
 pub(crate) fn run_prometheus() -> Result<(), String> {
     alone(prometheus_step)
 }
@@ -194,6 +202,9 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     }
     if may_run("fleet", &fleet::NEEDED) {
         fleet_step(workspace, steps)?;
+    }
+    if may_run("discovery", &[programs::NAMED]) {
+        discovery_step(workspace, steps)?;
     }
     if may_run("prometheus", &[programs::PROMETHEUS, programs::PROMTOOL, programs::OPENSSL, programs::TMUX]) {
         prometheus_step(workspace, steps)?;
@@ -287,6 +298,11 @@ fn fleet_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     let heading =
         "three instances with three nodes of etcd and with Redis, which are killed, silent and slow in turn";
     steps.run("fleet", heading, || fleet::check(workspace, &Scratch::new("fleet")?))
+}
+
+fn discovery_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    let heading = "servers from SRV records of BIND";
+    steps.run("discovery", heading, || discovery::check(workspace, &Scratch::new("discovery")?))
 }
 
 fn prometheus_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {

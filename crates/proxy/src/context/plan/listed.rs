@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
-use balance::{SERVERS_MAX, ServerId};
+use balance::{SERVERS_MAX, ServerId, WEIGHT_MAX};
 use config::{Dns, Server, ServerHost, Upstream};
 
-use transport::resolve::Names;
+use transport::resolve::{Found, Names, Target};
 
 /// A server of an upstream, as it was listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,12 +16,14 @@ pub(crate) struct Listed {
     /// The server's identity, which stays over reloads.
     pub(crate) id: ServerId,
     /// The label for operators: name or `host:port` if that is unique in the upstream, else the URL; with the address,
-    /// if the name has several.
+    /// if the name has several, or with host and port of a service.
     pub(crate) label: String,
     /// The server's address, if its name stands for several servers.
     pub(crate) address: Option<IpAddr>,
     /// The addresses to connect to, in order; empty until the name is resolved.
     pub(crate) addresses: Vec<SocketAddr>,
+    /// As it is configured; of a service with the host, port, priority and weight of the record.
+    pub(crate) server: Server,
 }
 
 /// Lists the servers of an upstream: at least one, each ID once.
@@ -40,28 +41,82 @@ pub(crate) fn listed(upstream: &Upstream, names: &Names) -> Vec<Listed> {
             label: label.clone(),
             address: None,
             addresses: addresses.iter().map(at).collect(),
+            server: server.clone(),
         };
-        let found = match &server.host {
-            ServerHost::Address(address) => Arc::new(vec![*address]),
-            ServerHost::Name(name) => names.addresses(name),
-            ServerHost::Unix(_) => Arc::default(),
+        let several = match (&server.host, names.found(&server.host).as_deref()) {
+            (ServerHost::Address(address), _) => vec![one(&[*address])],
+            (_, Some(Found::Targets(targets))) => of_service(&one(&[]), &key, targets),
+            (_, Some(Found::Addresses(found))) if upstream.dns == Dns::One => vec![one(found)],
+            (_, Some(Found::Addresses(found))) => one_by_one(found)
+                .iter()
+                .map(|addresses| Listed {
+                    id: ServerId::of(&format!("{key}@{}", addresses[0])),
+                    label: format!("{label} ({})", addresses[0]),
+                    address: Some(addresses[0]),
+                    ..one(addresses)
+                })
+                .collect(),
+            (_, None) => vec![one(&[])],
         };
-        let is_one = !matches!(server.host, ServerHost::Name(_)) || upstream.dns == Dns::One;
-        if is_one || found.is_empty() {
-            all.push(one(&found));
+        if several.is_empty() {
+            all.push(one(&[]));
             continue;
         }
-        let several = one_by_one(&found);
         let count = several.len().min(room + 1);
         room -= count - 1;
-        all.extend(several[..count].iter().map(|addresses| Listed {
-            id: ServerId::of(&format!("{key}@{}", addresses[0])),
-            label: format!("{label} ({})", addresses[0]),
-            address: Some(addresses[0]),
-            ..one(addresses)
-        }));
+        all.extend(several.into_iter().take(count));
     }
     all
+}
+
+/// The servers of a service, one for each of its records whose host has an address; `one` is what is configured.
+fn of_service(one: &Listed, key: &str, targets: &[Target]) -> Vec<Listed> {
+    let weights = weights(targets);
+    let server = |(target, weight): (&Target, u32)| {
+        let authority = format!("{}:{}", target.host, target.port);
+        let weight = one.server.weight.saturating_mul(weight).min(WEIGHT_MAX);
+        let server = Server {
+            host: ServerHost::Name(target.host.clone()),
+            port: target.port,
+            weight,
+            priority: one.server.priority.saturating_add(target.priority),
+            ..one.server.clone()
+        };
+        Listed {
+            id: ServerId::of(&format!("{key}@{authority}")),
+            label: format!("{} ({authority})", one.label),
+            addresses: target
+                .addresses
+                .iter()
+                .map(|address| SocketAddr::new(*address, target.port))
+                .collect(),
+            server,
+            ..one.clone()
+        }
+    };
+    let is_found = |(target, _): &(&Target, u32)| !target.addresses.is_empty();
+    targets.iter().zip(weights).filter(is_found).map(server).collect()
+}
+
+/// How many times a record without a weight fits in one with the weight 1.
+const WITHOUT_WEIGHT: u32 = 100;
+
+/// Weights that a fleet takes: in the proportion of the records with the same priority, none of them 0. RFC 2782: a record with
+/// the weight 0 has a very small chance beside others.
+fn weights(targets: &[Target]) -> Vec<u32> {
+    let of = |target: &Target| {
+        let alike = targets.iter().filter(|other| other.priority == target.priority);
+        let (mut most, mut has_none) = (1, false);
+        for other in alike {
+            most = most.max(u32::from(other.weight));
+            has_none |= other.weight == 0;
+        }
+        let wanted = if has_none { WITHOUT_WEIGHT } else { 1 };
+        let weight = u32::from(target.weight);
+        let scaled = if most * wanted <= WEIGHT_MAX { weight * wanted } else { weight * WEIGHT_MAX / most };
+        scaled.max(1)
+    };
+    targets.iter().map(of).collect()
 }
 
 /// The addresses of each server that a name stands for, in an order that does not depend on that of its records.
@@ -119,8 +174,66 @@ mod tests {
         (config.upstreams[0].clone(), names)
     }
 
-    fn ips(addresses: &[&str]) -> Vec<IpAddr> {
-        addresses.iter().map(|address| address.parse().expect("is an address")).collect()
+    fn app() -> ServerHost {
+        ServerHost::Name("app.test".to_owned())
+    }
+
+    fn ips(addresses: &[&str]) -> Found {
+        Found::Addresses(addresses.iter().map(|address| address.parse().expect("is an address")).collect())
+    }
+
+    /// A record: host and port, priority, weight.
+    fn target(host: &str, port: u16, priority: u16, weight: u16) -> Target {
+        Target { host: host.to_owned(), port, priority, weight, addresses: vec![[10, 0, 0, 1].into()] }
+    }
+
+    #[test]
+    fn rfc2782_a_service_is_as_many_servers_as_it_has_records() {
+        let (mut upstream, names) = upstream(&["http+srv://_http._tcp.app.test", "http://10.9.9.9"]);
+        (upstream.servers[0].weight, upstream.servers[0].priority) = (2, 5);
+        let service = ServerHost::Service("_http._tcp.app.test".to_owned());
+        let shown = |targets: &[Target]| -> Vec<String> {
+            names.set(&service, Found::Targets(targets.to_vec()));
+            let listed = listed(&upstream, &names);
+            assert_eq!(listed[listed.len() - 1].label, "10.9.9.9");
+            let shown = |one: &Listed| {
+                let Server { weight, priority, .. } = one.server;
+                let addresses: Vec<String> = one.addresses.iter().map(ToString::to_string).collect();
+                format!(
+                    "{} {} {weight} {priority} {}",
+                    one.label,
+                    one.server.authority(),
+                    addresses.join(",")
+                )
+            };
+            listed[..listed.len() - 1].iter().map(shown).collect()
+        };
+        assert_eq!(shown(&[]), ["_http._tcp.app.test _http._tcp.app.test 2 5 "], "without an address");
+        let lost = Target { addresses: Vec::new(), ..target("c.test", 80, 1, 1) };
+        assert_eq!(
+            shown(&[target("a.test", 80, 1, 3), lost, target("b.test", 8080, 10, 0)]),
+            [
+                "_http._tcp.app.test (a.test:80) a.test 6 6 10.0.0.1:80",
+                "_http._tcp.app.test (b.test:8080) b.test:8080 2 15 10.0.0.1:8080"
+            ]
+        );
+    }
+
+    #[test]
+    fn weights_of_records_keep_their_proportion() {
+        for (given, expected) in [
+            (&[0, 0][..], &[1, 1][..]),
+            (&[1, 3], &[1, 3]),
+            (&[0, 1, 3], &[1, 100, 300]),
+            (&[0, 60], &[1, 1000]),
+            (&[65535, 32768, 1, 0], &[1000, 500, 1, 1]),
+        ] {
+            let targets: Vec<Target> = given.iter().map(|&weight| target("a.test", 80, 1, weight)).collect();
+            let other = target("b.test", 80, 2, 7);
+            let all = [targets, vec![other]].concat();
+            let expected: Vec<u32> = expected.iter().copied().chain([7]).collect();
+            assert_eq!(weights(&all), expected, "{given:?}");
+        }
     }
 
     #[test]
@@ -134,7 +247,7 @@ mod tests {
             (&["127.0.0.1", "::1"], &[&["127.0.0.1:81", "[::1]:81"]]),
             (&["fd00::2", "fd00::1"], &[&["[fd00::1]:81"], &["[fd00::2]:81"]]),
         ] {
-            names.set("app.test", &ips(found));
+            names.set(&app(), ips(found));
             let listed = listed(&upstream, &names);
             let addresses: Vec<Vec<String>> = listed
                 .iter()
@@ -148,13 +261,13 @@ mod tests {
     #[test]
     fn each_server_keeps_its_id_whatever_the_others() {
         let (upstream, names) = upstream(&["http://app.test", "http://app.test", "http://app.test:81"]);
-        names.set("app.test", &ips(&["10.0.0.1", "10.0.0.2"]));
+        names.set(&app(), ips(&["10.0.0.1", "10.0.0.2"]));
         let before = listed(&upstream, &names);
         let mut ids: Vec<ServerId> = before.iter().map(|server| server.id).collect();
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), 6, "each id is one server");
-        names.set("app.test", &ips(&["10.0.0.3", "10.0.0.2"]));
+        names.set(&app(), ips(&["10.0.0.3", "10.0.0.2"]));
         let after = listed(&upstream, &names);
         assert_eq!((before[1].id, before[1].address), (after[0].id, after[0].address));
         assert!(before.iter().all(|server| server.id != after[1].id));
@@ -186,7 +299,7 @@ mod tests {
             (0..SERVERS_MAX - 2).map(|port| format!("http://n.test:{}", port + 1)).collect();
         let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
         let (upstream, names) = upstream(&urls);
-        names.set("n.test", &ips(&["10.0.0.1", "10.0.0.2"]));
+        names.set(&ServerHost::Name("n.test".to_owned()), ips(&["10.0.0.1", "10.0.0.2"]));
         let listed = listed(&upstream, &names);
         assert_eq!(listed.len(), SERVERS_MAX);
         assert!((0..urls.len()).all(|place| listed.iter().any(|server| server.place == place)));

@@ -58,6 +58,8 @@ pub struct UpstreamPlan {
 pub struct ServerPlan {
     /// The configuration of the server.
     pub config: Server,
+    /// As it is asked: of a service with the host and port of its record.
+    pub asked: Server,
     /// `host:port`, for Host and the log.
     pub authority: String,
     /// The label for operators: see `Listed::label`.
@@ -101,7 +103,7 @@ impl UpstreamPlan {
         let mut members = Vec::with_capacity(listed.len());
         let mut watches = Vec::with_capacity(listed.len());
         for one in &listed {
-            let server = &config.servers[one.place];
+            let server = &one.server;
             let known = previous.and_then(|previous| {
                 let index = previous.fleet.index_of(one.id)?;
                 Some((previous, index))
@@ -118,8 +120,7 @@ impl UpstreamPlan {
                 ..Member::new(one.id, server.weight.max(1), &health)
             });
             watches.push(watch_of(known.map(|(previous, index)| &previous.watches[index])));
-            let same =
-                known.filter(|(previous, index)| is_same(previous, *index, config, server, &one.label));
+            let same = known.filter(|(previous, index)| is_same(previous, *index, config, one));
             servers.push(match same {
                 Some((previous, index)) => {
                     previous.servers[index].is_at(one);
@@ -165,8 +166,13 @@ impl UpstreamPlan {
     pub fn follows(&self, names: &Names) -> bool {
         let listed = listed(&self.config, names);
         let members = self.fleet.members();
+        // Of a service, records say how much each gets.
+        let is_member = |one: &Listed, member: &Member| {
+            let Server { priority, weight, .. } = one.server;
+            (one.id, priority, weight.max(1)) == (member.id, member.priority, member.weight)
+        };
         let is_same = listed.len() == members.len()
-            && listed.iter().zip(members).all(|(one, member)| one.id == member.id);
+            && listed.iter().zip(members).all(|(one, member)| is_member(one, member));
         if is_same {
             self.servers.iter().zip(&listed).for_each(|(server, one)| server.is_at(one));
         }
@@ -250,8 +256,9 @@ fn stickiness(config: &Upstream, previous: Option<&Arc<UpstreamPlan>>, now: Time
 }
 
 /// Whether a server of the plan before is this one, and connections to it are as good as new ones.
-fn is_same(previous: &UpstreamPlan, index: usize, config: &Upstream, server: &Server, label: &str) -> bool {
-    let ServerPlan { config: before, label: label_before, .. } = &*previous.servers[index];
+fn is_same(previous: &UpstreamPlan, index: usize, config: &Upstream, listed: &Listed) -> bool {
+    let Listed { server, label, .. } = listed;
+    let ServerPlan { asked: before, label: label_before, .. } = &*previous.servers[index];
     let is_same_tls = server.scheme == Scheme::Http || previous.config.tls == config.tls;
     (before.scheme, &before.host, before.port) == (server.scheme, &server.host, server.port)
         && previous.config.protocol == config.protocol
@@ -263,7 +270,8 @@ impl ServerPlan {
     fn new(upstream: &Upstream, listed: &Listed, tls: Option<&Arc<ClientSide>>) -> Self {
         let server = &upstream.servers[listed.place];
         Self {
-            authority: server.authority(),
+            authority: listed.server.authority(),
+            asked: listed.server.clone(),
             label: listed.label.clone(),
             tls: tls.filter(|_| server.scheme == Scheme::Https).map(|tls| (Arc::clone(tls), listed.place)),
             addresses: Arc::new(ArcSwap::from_pointee(listed.addresses.clone())),

@@ -157,8 +157,8 @@ impl Record<'_> {
         let tell_server = |told: &mut Attributes<'_>, index: usize, number: u8| {
             told.word("http.request.method", known);
             told.word("vanward.upstream", &upstream.config.name);
-            if let Some(server) = upstream.config.servers.get(index) {
-                self::tell_server(told, server);
+            if let Some(server) = upstream.servers.get(index) {
+                self::tell_server(told, &server.asked);
             }
             if number > 0 {
                 told.number("http.request.resend_count", number.into());
@@ -206,7 +206,7 @@ fn known_method(request: &Request) -> &'static str {
 fn tell_server(told: &mut Attributes<'_>, server: &Server) {
     match &server.host {
         ServerHost::Address(address) => told.displayed("server.address", address),
-        ServerHost::Name(name) => told.displayed("server.address", name),
+        ServerHost::Name(name) | ServerHost::Service(name) => told.displayed("server.address", name),
         ServerHost::Unix(path) => return told.displayed("server.address", &path.display()),
     }
     told.number("server.port", server.port.into());

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
 
+use super::super::named;
 use super::super::process::{Process, free_address};
-use super::super::programs::{DIG, NAMED};
+use super::super::programs::DIG;
 use super::scene::{Authority, Scene, Temper, are_all_issued, renewal};
 use crate::say;
 use crate::workspace::text;
@@ -20,7 +20,7 @@ const CHALLENGE: &str = "_acme-challenge.bind.example";
 /// A key that may change the records of challenges, one that may change nothing, and two zones.
 const CONFIG: &str = "\
 options {
-    directory \"DIR\"; pid-file none; listen-on port PORT { 127.0.0.1; }; listen-on-v6 { none; };
+    directory \"DIR\"; pid-file none; listen-on port PORT { ADDRESS; }; listen-on-v6 { none; };
     recursion no; dnssec-validation no; notify no;
 };
 controls { };
@@ -114,23 +114,14 @@ fn file(server: SocketAddr, folder: &str, dns: &str) -> String {
 }
 
 fn start(scene: &Scene<'_>, address: SocketAddr) -> Result<Process, String> {
-    let folder = scene.folder.join("named");
-    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let put = |file: PathBuf, text: &str| {
+    let put = |name: &str, text: &str| {
+        let file = scene.folder.join(name);
         fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))
     };
-    let config = CONFIG.replace("DIR", &folder.display().to_string()).replace("SECRET", SECRET);
-    put(folder.join("named.conf"), &config.replace("PORT", &address.port().to_string()))?;
-    put(folder.join("bind.zone"), ZONE)?;
-    put(folder.join("else.zone"), ZONE)?;
-    put(scene.folder.join("tsig.key"), SECRET)?;
-    put(scene.folder.join("other.key"), OTHER_SECRET)?;
-    // A copy: systems that confine it by its path let it read only their own folders.
-    let program = folder.join("named");
-    fs::copy(NAMED.find()?, &program).map_err(|error| format!("named cannot be copied: {error}"))?;
-    let mut command = Command::new(program);
-    command.args(["-g", "-n", "1", "-c"]).arg(folder.join("named.conf"));
-    Process::start("named", &mut command, scene.folder)?.listening_on(address)
+    put("tsig.key", SECRET)?;
+    put("other.key", OTHER_SECRET)?;
+    let config = CONFIG.replace("SECRET", SECRET);
+    named::start(scene.folder, address, &config, &[("bind.zone", ZONE), ("else.zone", ZONE)])
 }
 
 /// The records of challenges that there are.
