@@ -23,21 +23,29 @@ pub(super) struct Payload {
 }
 
 impl Payload {
-    /// Puts it all into a folder. The program writes man pages and completions itself, so it must run on this machine, or
-    /// under an emulator that the kernel knows.
+    /// Puts it all into a folder. The program writes man pages and completions itself; that of another machine under an emulator.
     pub(super) fn stage(workspace: &Workspace, program: &Path, target: &str) -> Result<Self, String> {
         let folder = Scratch::new("payload")?;
         let place = folder.path();
         let failed = |error| format!("{}: {error}", place.display());
         let stripped = place.join("vanward");
-        // That of another machine's programs too, where it comes from LLVM; binutils has one for each.
-        step::run(Command::new(strip_of(target)).arg("-o").arg(&stripped).arg(program))?;
+        let other = other_machine(target);
+        let strip = other.map_or_else(|| "strip".to_owned(), |machine| format!("{machine}-linux-gnu-strip"));
+        let vanward = || match other {
+            Some(machine) => {
+                let mut emulated = Command::new(format!("qemu-{machine}-static"));
+                emulated.arg(&stripped);
+                emulated
+            }
+            None => Command::new(&stripped),
+        };
+        step::run(Command::new(strip).arg("-o").arg(&stripped).arg(program))?;
         let man = place.join("man");
-        step::run(Command::new(&stripped).args(["man", "--out"]).arg(&man).stderr(Stdio::null()))?;
+        step::run(vanward().args(["man", "--out"]).arg(&man).stderr(Stdio::null()))?;
         step::run(Command::new("gzip").args(["-9", "--no-name", "--recursive"]).arg(&man))?;
         fs::create_dir(place.join("completions")).map_err(failed)?;
         for (shell, file) in SHELLS {
-            let text = output_of(Command::new(&stripped).args(["completions", shell]))?;
+            let text = output_of(vanward().args(["completions", shell]))?;
             fs::write(place.join("completions").join(file), text).map_err(failed)?;
         }
         fs::write(place.join("sbom.cdx.json"), libraries::listed(workspace, target)?).map_err(failed)?;
@@ -65,12 +73,9 @@ impl Payload {
     }
 }
 
-/// The strip of binutils for a target.
-fn strip_of(target: &str) -> String {
-    match target.split('-').next() {
-        Some(machine) if machine != std::env::consts::ARCH => format!("{machine}-linux-gnu-strip"),
-        _ => "strip".to_owned(),
-    }
+/// The machine of a target, if it is not this one.
+fn other_machine(target: &str) -> Option<&str> {
+    target.split('-').next().filter(|machine| *machine != std::env::consts::ARCH)
 }
 
 /// Version of the programs of the workspace.
