@@ -113,6 +113,12 @@ fn ends_escaped(text: &str) -> bool {
     text.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
 
+/// The target of a redirect that has no query but its own: one is added to it unless it ends with a `?`.
+pub(crate) fn without_query(to: String) -> String {
+    let has_query = to.contains('?') || to.contains("$path_and_query") || to.contains("$query");
+    if has_query { to } else { to + "?" }
+}
+
 /// A text as an expression that matches it alone.
 pub(crate) fn escaped(text: &str) -> String {
     regex_syntax::escape(text)

@@ -113,12 +113,12 @@ fn written_rate((requests, per): &(NonZeroU32, Duration)) -> String {
     format!("{requests}/{}", unit.unwrap_or(&per))
 }
 
-/// A redirect status, one of four.
+/// A redirect status, one of five.
 pub(crate) struct RedirectStatusKind;
 
 impl Kind<RedirectStatus> for RedirectStatusKind {
     fn expected(&self) -> String {
-        "301, 302, 307 or 308".to_owned()
+        "301, 302, 303, 307 or 308".to_owned()
     }
 
     fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<RedirectStatus> {

@@ -419,13 +419,13 @@ const REDIRECT: Inline<RedirectWritten> = Inline {
                 |redirect: &mut RedirectWritten| &mut redirect.to,
                 "Target: a URL or a path, with variables. `$1` is the first group of the route's `path`, \
                  if that is a regular expression. The client's query is appended unless \
-                 the target has one.",
+                 the target has one; a `?` at its end leaves the query out: `\"/new?\"`.",
             ),
             &key(
                 "status",
                 RedirectStatusKind,
                 |redirect: &mut RedirectWritten| &mut redirect.status,
-                "301 and 308 are permanent, 302 and 307 temporary; 307 and 308 keep the method.",
+                "301 and 308 are permanent, 302 and 307 temporary; 307 and 308 keep the method, 303 asks with GET.",
             ),
             &key(
                 "pattern",

@@ -18,6 +18,8 @@ pub enum RedirectStatus {
     MovedPermanently,
     /// 302: temporary; a POST may become a GET.
     Found,
+    /// 303: another resource, asked for with GET.
+    SeeOther,
     /// 307: temporary; method and body are kept.
     TemporaryRedirect,
     /// 308: permanent; method and body are kept.
@@ -30,6 +32,7 @@ impl RedirectStatus {
         match status {
             301 => Some(Self::MovedPermanently),
             302 => Some(Self::Found),
+            303 => Some(Self::SeeOther),
             307 => Some(Self::TemporaryRedirect),
             308 => Some(Self::PermanentRedirect),
             _ => None,
@@ -41,6 +44,7 @@ impl RedirectStatus {
         match self {
             Self::MovedPermanently => 301,
             Self::Found => 302,
+            Self::SeeOther => 303,
             Self::TemporaryRedirect => 307,
             Self::PermanentRedirect => 308,
         }
@@ -98,6 +102,10 @@ impl Redirect {
         {
             out.push(b'?');
             crate::fill::write_query(query, out);
+        }
+        // It says that there is no query.
+        if out[start..].ends_with(b"?") {
+            out.pop();
         }
         if has_empty_host(&out[start..]) { Err(NotAHost) } else { Ok(()) }
     }
@@ -298,7 +306,7 @@ mod tests {
             ("https://$host$path", None, "/a%20b", Some("x=1"), "https://shop.example/a%20b?x=1"),
             ("https://$host$path_and_query", None, "/a", Some("x=1"), "https://shop.example/a?x=1"),
             ("https://www.example.com/", None, "/a", Some("x"), "https://www.example.com/?x"),
-            ("/b?", None, "/a", Some("x"), "/b?"),
+            ("/b?", None, "/a", Some("x"), "/b"),
             ("/b#c", None, "/a", Some("x"), "/b#c"),
             ("/new/$1", Some("/old/(.*)"), "/old/c%3Fd", Some("x"), "/new/c%3Fd?x"),
             ("/new/$1", Some("/old/(.*)"), "/other", None, "/new/"),
@@ -355,7 +363,7 @@ mod tests {
     #[test]
     fn statuses_of_redirects() {
         for status in 300..=310 {
-            let expected = matches!(status, 301 | 302 | 307 | 308).then_some(status);
+            let expected = matches!(status, 301 | 302 | 303 | 307 | 308).then_some(status);
             assert_eq!(RedirectStatus::of(status).map(RedirectStatus::code), expected);
         }
     }

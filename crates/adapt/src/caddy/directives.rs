@@ -317,20 +317,14 @@ impl<'s> Adapter<'s> {
             "permanent" | "301" => 301,
             code => code.parse::<u64>().unwrap_or(302),
         };
-        if ![301, 302, 307, 308].contains(&status) {
+        if ![301, 302, 303, 307, 308].contains(&status) {
             self.sheet.differs(directive.number, &format!("there is no {status} here, but 302"), "");
         }
-        let status = if [301, 307, 308].contains(&status) { status } else { 302 };
+        let status = if [301, 303, 307, 308].contains(&status) { status } else { 302 };
         let begins = ["/", "http://", "https://", "$scheme://", "${scheme}://", "$path", "${path"];
         match to {
             Ok(to) if begins.iter().any(|begin| to.starts_with(begin)) => {
-                if !to.contains(['?', '$']) {
-                    self.sheet.differs(
-                        directive.number,
-                        "the query is kept",
-                        "end `to` with a ? to leave it out",
-                    );
-                }
+                let to = crate::values::without_query(to);
                 let pairs = [("to".to_owned(), to.into()), ("status".to_owned(), Value::Number(status))];
                 made.outcome.options.keep(&["auth", "response_headers"]);
                 made.outcome.options.set("redirect", Value::Table(pairs.into()), from(directive));

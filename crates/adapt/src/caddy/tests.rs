@@ -4,7 +4,7 @@ use super::*;
 use crate::told::{filled, lost, nothing, options, routes, whole};
 
 /// Configurations in the manner of tutorials and projects.
-const SAMPLES: [&str; 8] = [
+const SAMPLES: [&str; 9] = [
     include_str!("../../samples/caddy/01-reverse-proxy.Caddyfile"),
     include_str!("../../samples/caddy/02-automatic-https.Caddyfile"),
     include_str!("../../samples/caddy/03-static-site.Caddyfile"),
@@ -13,6 +13,7 @@ const SAMPLES: [&str; 8] = [
     include_str!("../../samples/caddy/06-hosts.Caddyfile"),
     include_str!("../../samples/caddy/07-auth.Caddyfile"),
     include_str!("../../samples/caddy/08-rewrites.Caddyfile"),
+    include_str!("../../samples/caddy/09-gateway.Caddyfile"),
 ];
 
 #[track_caller]
@@ -39,7 +40,7 @@ fn directives_are_gone_through_in_the_order_of_caddy() {
         ("respond 204\n reverse_proxy :1", &["respond = { status = 204 }"]),
         (
             "redir /a /b\n respond /a 404\n reverse_proxy :1",
-            &["path = \"= /a\"; redirect = { to = \"/b\", status = 302 }", a],
+            &["path = \"= /a\"; redirect = { to = \"/b?\", status = 302 }", a],
         ),
         // Of one name the longer path comes first.
         (

@@ -226,18 +226,12 @@ impl<'s> Adapter<'s> {
                 return self.not_taken(rule, made);
             }
         };
-        if status == 303 {
-            self.sheet.differs(rule.line.number, "there is no 303 here, but 302", "");
-        }
         if rule.behind("set-cookie").or_else(|| rule.behind("clear-cookie")).is_some() {
             self.sheet.differs(rule.line.number, "a redirect sets no cookie", "have a server do so");
         }
-        if rule.behind("location").is_some_and(|location| !location.contains('?') && !location.contains("%["))
-        {
-            self.sheet.differs(rule.line.number, "the query is kept", "end `to` with a ? to leave it out");
-        }
+        let to = if rule.behind("location").is_some() { crate::values::without_query(to) } else { to };
         let status = match status {
-            301 | 302 | 307 | 308 => status,
+            301 | 302 | 303 | 307 | 308 => status,
             _ => 302,
         };
         let pairs = [("to".to_owned(), to.into()), ("status".to_owned(), Value::Number(status))];

@@ -4,7 +4,7 @@ use super::*;
 use crate::told::{filled, lost, nothing, options, routes, whole};
 
 /// Configurations in the manner of tutorials and projects.
-const SAMPLES: [&str; 8] = [
+const SAMPLES: [&str; 10] = [
     include_str!("../../samples/haproxy/01-reverse-proxy.cfg"),
     include_str!("../../samples/haproxy/02-tls-redirect.cfg"),
     include_str!("../../samples/haproxy/03-hosts-paths.cfg"),
@@ -13,6 +13,8 @@ const SAMPLES: [&str; 8] = [
     include_str!("../../samples/haproxy/06-rewrites.cfg"),
     include_str!("../../samples/haproxy/07-sessions-compression.cfg"),
     include_str!("../../samples/haproxy/08-sni-tcp.cfg"),
+    include_str!("../../samples/haproxy/09-gateway.cfg"),
+    include_str!("../../samples/haproxy/10-tenants.cfg"),
 ];
 
 #[track_caller]
@@ -96,7 +98,7 @@ fn lines_become_options() {
     let cases = [
         (
             "http-request redirect location https://a.b/ code 301",
-            "redirect = { to = \"https://a.b/\", status = 301 }",
+            "redirect = { to = \"https://a.b/?\", status = 301 }",
         ),
         (
             "http-request redirect scheme https",

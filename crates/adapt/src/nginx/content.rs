@@ -96,11 +96,7 @@ impl<'s> Adapter<'s> {
         match (status, second) {
             (None, None) => self.redirect(answer, first, 302, entry),
             (Some(status @ (301 | 302 | 303 | 307 | 308)), Some(url)) => {
-                let known = if status == 303 { 302 } else { status };
-                if known != status {
-                    self.note(answer, Kind::Differs, "there is no 303 here, but 302", "");
-                }
-                self.redirect(answer, url, known, entry);
+                self.redirect(answer, url, status, entry);
             }
             (Some(444), _) => {
                 let why = "a connection is not closed without an answer, but gets 403";
@@ -165,14 +161,8 @@ impl<'s> Adapter<'s> {
             self.note(directive, Kind::Refused, "the target is no URL and no path", "write a whole URL");
             return not_taken(directive, entry);
         }
-        if !url.contains("$request_uri")
-            && !url.contains("$args")
-            && directive.name == "return"
-            && !url.contains('?')
-        {
-            self.note(directive, Kind::Differs, "the query of the request is added to the target", "");
-        }
         let to = to.replace("$path?$query", "$path_and_query");
+        let to = if directive.name == "return" { crate::values::without_query(to) } else { to };
         let pairs = vec![("to".to_owned(), to.into()), ("status".to_owned(), status.into())];
         entry.options.set("redirect", Value::Table(pairs), from(directive));
     }

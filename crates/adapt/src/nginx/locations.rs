@@ -94,6 +94,7 @@ impl<'s> Adapter<'s> {
             let Some(path) = self.path(location, has_patterns) else { continue };
             let mut entry = Entry::new(path, from(location.block));
             let is_asked = self.content(location, server, &mut entry);
+            let closed = self.methods(location, &mut entry);
             let slashed = match &location.matching {
                 Match::Prefix(path) | Match::FirstPrefix(path) if is_asked => path.strip_suffix('/'),
                 _ => None,
@@ -101,8 +102,11 @@ impl<'s> Adapter<'s> {
             if let Some(bare) =
                 slashed.filter(|bare| !bare.is_empty() && !exact.iter().any(|path| path == bare))
             {
-                entries.push(with_slash(bare, location.block));
+                let mut slash = with_slash(bare, location.block);
+                self.response_headers(&scope.within(&[]), &mut slash);
+                entries.push(slash);
             }
+            entries.extend(closed);
             match location.matching {
                 Match::FirstPrefix(_) if has_patterns => first.push(entry),
                 _ => entries.push(entry),
@@ -144,6 +148,40 @@ impl<'s> Adapter<'s> {
             self.flatten(&scope, Some(&path), into);
             into.push(Location { block, scope, matching });
         }
+    }
+
+    /// Requests of a location that are answered by their method: `limit_except GET { deny all; }`, `if ($request_method = …)`
+    /// with a `return`. What the location has is then for the other methods.
+    fn methods(&mut self, location: &Location<'s>, entry: &mut Entry) -> Vec<Entry> {
+        let mut answered = Vec::new();
+        for block in location.scope.own() {
+            let inner = location.scope.within(block.inner());
+            let mut answer = Entry::new(entry.path.clone(), from(block));
+            match (block.name.as_str(), block.inner()) {
+                ("limit_except", [deny]) if deny.name == "deny" && deny.word(0) == "all" => {
+                    let mut methods: Vec<Value> =
+                        block.words.iter().map(|word| word.as_str().into()).collect();
+                    // GET stands for both.
+                    if block.words.iter().any(|word| word == "GET")
+                        && !block.words.iter().any(|word| word == "HEAD")
+                    {
+                        methods.push("HEAD".into());
+                    }
+                    entry.methods = Some((Value::List(methods), from(block)));
+                    let status = Value::Table(vec![("status".to_owned(), 403.into())]);
+                    answer.options.set("respond", status, from(deny));
+                    self.response_headers(&inner, &mut answer);
+                }
+                ("if", [returned]) if returned.name == "return" => {
+                    let Some(method) = method_of(block) else { continue };
+                    answer.methods = Some((Value::List(vec![method.into()]), from(block)));
+                    self.answer(returned, &inner, &mut answer);
+                }
+                _ => continue,
+            }
+            answered.push(answer);
+        }
+        answered
     }
 
     fn unreachable(&mut self, block: &Directive) {
@@ -261,4 +299,14 @@ fn with_slash(bare: &str, location: &Directive) -> Entry {
     let why = vec![Origin::Default("nginx adds the slash")];
     entry.options.set("redirect", Value::Table(to.into()), why);
     entry
+}
+
+/// The method of `if ($request_method = NAME)`.
+fn method_of(block: &Directive) -> Option<String> {
+    let text = block.words.join(" ");
+    let text = text.trim_start_matches('(').trim_end_matches(')');
+    let (variable, value) = text.split_once('=')?;
+    let value = value.trim().trim_matches('"');
+    let is_method = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_uppercase());
+    (variable.trim() == "$request_method" && is_method).then(|| value.to_owned())
 }

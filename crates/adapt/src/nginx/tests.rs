@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 
 /// Configurations in the manner of tutorials and projects.
-const SAMPLES: [(&str, &str); 10] = [
+const SAMPLES: [(&str, &str); 12] = [
     ("01", include_str!("../../samples/nginx/01-reverse-proxy.conf")),
     ("02", include_str!("../../samples/nginx/02-tls-redirect.conf")),
     ("03", include_str!("../../samples/nginx/03-load-balancing.conf")),
@@ -16,6 +16,8 @@ const SAMPLES: [(&str, &str); 10] = [
     ("08", include_str!("../../samples/nginx/08-limits-auth.conf")),
     ("09", include_str!("../../samples/nginx/09-php.conf")),
     ("10", include_str!("../../samples/nginx/10-names-regex.conf")),
+    ("11", include_str!("../../samples/nginx/11-api-gateway.conf")),
+    ("12", include_str!("../../samples/nginx/12-redirects.conf")),
 ];
 
 fn filled(text: &str) -> String {
@@ -101,7 +103,7 @@ fn in_location(directives: &str) -> String {
 fn directives_become_options() {
     let pass = "proxy_pass http://u;";
     let cases = [
-        ("return 301 /x;", "redirect = { to = \"/x\", status = 301 }"),
+        ("return 301 /x;", "redirect = { to = \"/x?\", status = 301 }"),
         ("return 404;", "respond = { status = 404 }"),
         (
             "root /srv/www; index a.html;",

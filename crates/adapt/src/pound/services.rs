@@ -101,16 +101,19 @@ impl Adapter<'_> {
             self.sheet.refuse(redirect.number, "its URL has marks that are written in another way", instead);
             return made.options.set("respond", rules::answer(503, None), from(redirect));
         };
-        if ![301, 302, 307, 308].contains(&status) {
-            self.sheet.differs(redirect.number, "the status is 302", "`status` takes 301, 302, 307 and 308");
+        if ![301, 302, 303, 307, 308].contains(&status) {
+            self.sheet.differs(
+                redirect.number,
+                "the status is 302",
+                "`status` takes 301, 302, 303, 307 and 308",
+            );
         }
-        let status = if [301, 302, 307, 308].contains(&status) { status } else { 302 };
+        let status = if [301, 302, 303, 307, 308].contains(&status) { status } else { 302 };
         let has_path = host.trim_end_matches('/').contains('/');
         let to = if redirect.name == "redirectappend" || !has_path {
             format!("{}$path_and_query", url.trim_end_matches('/'))
         } else {
-            self.sheet.differs(redirect.number, "the query is kept", "end `to` with a ? to leave it out");
-            url.to_owned()
+            crate::values::without_query(url.to_owned())
         };
         let pairs = vec![("to".to_owned(), to.into()), ("status".to_owned(), Value::Number(status))];
         made.options.set("redirect", Value::Table(pairs), from(redirect));

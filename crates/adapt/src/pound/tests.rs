@@ -65,7 +65,7 @@ fn services_become_routes() {
         (
             &["Path -exact \"/a\"\nRedirect 301 \"https://b.example/c\"", ""],
             &[
-                "path = \"= /a\"; redirect = { to = \"https://b.example/c\", status = 301 }",
+                "path = \"= /a\"; redirect = { to = \"https://b.example/c?\", status = 301 }",
                 "upstream = \"s1\"",
             ],
         ),

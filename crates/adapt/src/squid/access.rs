@@ -191,10 +191,12 @@ impl<'s> Adapter<'s> {
                 .filter(|(status, _)| status.parse::<u64>().is_ok())
                 .unwrap_or(("302", told.word(1)));
             if to.starts_with("http") && !to.contains('%') {
-                let instead = "end `to` with a ? to leave it out";
-                self.sheet.differs(told.number, "the query is kept", instead);
-                let status =
-                    status.parse().ok().filter(|status| [301, 302, 307, 308].contains(status)).unwrap_or(302);
+                let status = status
+                    .parse()
+                    .ok()
+                    .filter(|status| [301, 302, 303, 307, 308].contains(status))
+                    .unwrap_or(302);
+                let to = crate::values::without_query(to.to_owned());
                 let pairs = [("to".to_owned(), to.into()), ("status".to_owned(), Value::Number(status))];
                 return made.options.set("redirect", Value::Table(pairs.into()), from(told));
             }

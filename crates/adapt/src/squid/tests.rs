@@ -4,10 +4,11 @@ use super::*;
 use crate::told::{filled, lost, nothing, options, routes, whole};
 
 /// Configurations in the manner of tutorials and projects.
-const SAMPLES: [&str; 3] = [
+const SAMPLES: [&str; 4] = [
     include_str!("../../samples/squid/01-accelerator.conf"),
     include_str!("../../samples/squid/02-sites.conf"),
     include_str!("../../samples/squid/03-several-servers.conf"),
+    include_str!("../../samples/squid/04-rules.conf"),
 ];
 
 #[track_caller]
@@ -48,7 +49,7 @@ fn rules_become_routes() {
         ),
         (
             "acl o urlpath_regex ^/o$\ndeny_info 301:https://a.b/ o\nhttp_access deny o\nhttp_access allow all",
-            &["path = \"= /o\"; redirect = { to = \"https://a.b/\", status = 301 }", "upstream = \"p\""],
+            &["path = \"= /o\"; redirect = { to = \"https://a.b/?\", status = 301 }", "upstream = \"p\""],
         ),
     ];
     for (lines, expected) in cases {

@@ -190,7 +190,7 @@ impl<'s> Adapter<'s> {
             self.sheet.needless(inner.number, "it is part of the redirect");
         }
         if scheme == "https" && port == "443" && is_permanent {
-            let why = "the status is 308 for all methods, where Traefik sends 301 for GET";
+            let why = "the status is 308 for all methods, where Traefik sends 301 for GET; hosts without a route get 404";
             self.sheet.differs(place.number, why, "");
             return Some(Redirect::Https);
         }

@@ -494,7 +494,7 @@ impl<'s> Adapter<'s> {
         options.keep(&[]);
         match location {
             Some(to) if to.starts_with(['/', '$']) || to.starts_with("http") => {
-                let code = if [301, 302, 307, 308].contains(&own) { own } else { 302 };
+                let code = if [301, 302, 303, 307, 308].contains(&own) { own } else { 302 };
                 let pairs = [("to".to_owned(), to.into()), ("status".to_owned(), Value::Number(code))];
                 options.set("redirect", Value::Table(pairs.into()), origins);
             }

@@ -4,11 +4,12 @@ use super::*;
 use crate::told::{filled, lost, nothing, options, routes, whole};
 
 /// Configurations in the manner of tutorials and projects.
-const SAMPLES: [&str; 4] = [
+const SAMPLES: [&str; 5] = [
     include_str!("../../samples/varnish/01-site.vcl"),
     include_str!("../../samples/varnish/02-directors.vcl"),
     include_str!("../../samples/varnish/03-rules.vcl"),
     include_str!("../../samples/varnish/04-default.vcl"),
+    include_str!("../../samples/varnish/05-pass.vcl"),
 ];
 
 #[track_caller]

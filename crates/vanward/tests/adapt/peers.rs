@@ -51,6 +51,8 @@ impl Peer {
                 "07-cache.conf",
                 "08-limits-auth.conf",
                 "10-names-regex.conf",
+                "11-api-gateway.conf",
+                "12-redirects.conf",
             ],
             Self::Haproxy => &[
                 "01-reverse-proxy.cfg",
@@ -59,6 +61,8 @@ impl Peer {
                 "05-access.cfg",
                 "06-rewrites.cfg",
                 "07-sessions-compression.cfg",
+                "09-gateway.cfg",
+                "10-tenants.cfg",
             ],
             Self::Caddy => &[
                 "01-reverse-proxy.Caddyfile",
@@ -68,9 +72,14 @@ impl Peer {
                 "06-hosts.Caddyfile",
                 "07-auth.Caddyfile",
                 "08-rewrites.Caddyfile",
+                "09-gateway.Caddyfile",
             ],
-            Self::Varnish => &["01-site.vcl", "02-directors.vcl", "03-rules.vcl", "04-default.vcl"],
-            Self::Squid => &["01-accelerator.conf", "02-sites.conf", "03-several-servers.conf"],
+            Self::Varnish => {
+                &["01-site.vcl", "02-directors.vcl", "03-rules.vcl", "04-default.vcl", "05-pass.vcl"]
+            }
+            Self::Squid => {
+                &["01-accelerator.conf", "02-sites.conf", "03-several-servers.conf", "04-rules.conf"]
+            }
             Self::Pound => &["01-sites.cfg", "03-hosts-paths.cfg", "04-fields.cfg"],
             Self::Traefik => {
                 &["01-whoami.yml", "03-hosts.yml", "04-guards.yml", "05-rules.yml", "06-paths.yml"]
