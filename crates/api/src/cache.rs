@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A purge order. It covers every stored response that at least one field names.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct PurgeOrder {
     /// URLs, with all variants. A URL without a scheme means http and https. A `*` matches any text.
@@ -22,6 +23,7 @@ pub struct PurgeOrder {
 
 /// The result of a purge.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Purged {
     /// How many URLs, prefixes, hosts and tags the order named.
     pub named: usize,
@@ -40,6 +42,7 @@ pub struct Purged {
 
 /// What instances that share purges have done.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PurgedElsewhere {
     /// How many instances run, this one included.
     pub instances: usize,
@@ -63,6 +66,7 @@ impl PurgedElsewhere {
 
 /// How many stored responses one name of a purge order matched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PurgeMatch {
     /// The kind and the name, such as `tag news`.
     pub what: String,
@@ -72,6 +76,7 @@ pub struct PurgeMatch {
 
 /// Asks how the cache would treat a GET request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ExplainOrder {
     /// The URL. Without a scheme, https is assumed if the proxy speaks it.
@@ -83,6 +88,7 @@ pub struct ExplainOrder {
 
 /// How the cache would treat a GET request, and how it treated earlier requests with the same key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Explained {
     /// The name of the matching route, as in the log.
     pub route: String,
@@ -109,6 +115,7 @@ pub struct Explained {
 
 /// The instance that owns a key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CacheOwner {
     /// How other instances reach it.
     pub address: String,
@@ -118,6 +125,7 @@ pub struct CacheOwner {
 
 /// What the cache would do with a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheVerdict {
     /// The route stores nothing.
@@ -138,6 +146,7 @@ pub enum CacheVerdict {
 
 /// A stored response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StoredResponse {
     /// The status code.
     pub status: u16,
@@ -165,6 +174,7 @@ pub struct StoredResponse {
 
 /// The last request that the cache could not answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LastMiss {
     /// The time since the request.
     pub seconds_ago: u64,
@@ -182,6 +192,7 @@ pub struct LastMiss {
 
 /// Why a response was not stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StoreRefusal {
     /// The reason as a word, as in `detail` of Cache-Status.
     pub reason: String,

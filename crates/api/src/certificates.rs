@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A certificate that a listener presents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CertificateStatus {
     /// The name of the listener.
     pub listener: String,
@@ -33,6 +34,7 @@ pub struct CertificateStatus {
 
 /// Where a certificate comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CertificateSource {
     /// A file that is configured.
@@ -47,6 +49,7 @@ pub enum CertificateSource {
 
 /// What an automatic certificate waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Renewal {
     /// The configured name.
     pub name: String,
@@ -68,6 +71,7 @@ pub struct Renewal {
 
 /// When an authority suggests to renew a certificate (ARI, RFC 9773).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Suggested {
     /// Start of the window, in seconds since 1970.
     pub from_seconds: i64,
@@ -81,6 +85,7 @@ pub struct Suggested {
 
 /// Has the certificate of a name renewed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RenewalOrder {
     /// The configured name.

@@ -16,3 +16,7 @@ pub mod shaping;
 pub mod status;
 /// Requests since the start and in the last minute.
 pub mod traffic;
+
+/// The reference of the API (OpenAPI), made from these types.
+#[cfg(test)]
+mod openapi;

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What happens now. Asking has the workers count requests by client for a minute.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LiveStatus {
     /// The clients with the most requests.
     pub clients: ClientsStatus,
@@ -13,6 +14,7 @@ pub struct LiveStatus {
 
 /// The clients with the most requests of the last seconds, the most first.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ClientsStatus {
     /// The time that the counts are about, 20 seconds at most. Zero when nobody asked before.
     pub seconds: f64,
@@ -26,6 +28,7 @@ pub struct ClientsStatus {
 
 /// A client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ClientStatus {
     /// The address of the client; behind trusted proxies that which they name.
     pub address: String,
@@ -35,6 +38,7 @@ pub struct ClientStatus {
 
 /// A request under way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RequestUnderWay {
     /// The time since it began.
     pub seconds: f64,
@@ -54,6 +58,7 @@ pub struct RequestUnderWay {
 
 /// What a request under way waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
     /// No server is chosen yet: it is checked, queued, delayed, or answered without a server.
@@ -66,6 +71,7 @@ pub enum Stage {
 
 /// The last hour, or the time since the start. Each list has a value for each point, in order of time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HourStatus {
     /// The end of each point, in seconds since 1970.
     pub at_seconds: Vec<f64>,

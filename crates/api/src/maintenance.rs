@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Switches the maintenance of routes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MaintenanceOrder {
     /// The names of the routes; empty with `all`.
@@ -25,6 +26,7 @@ pub struct MaintenanceOrder {
 
 /// The routes that an order has switched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MaintenanceSwitched {
     /// Their names.
     pub routes: Vec<String>,
@@ -32,6 +34,7 @@ pub struct MaintenanceSwitched {
 
 /// A route that is under maintenance, or would be without a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MaintenanceStatus {
     /// The name of the route.
     pub route: String,

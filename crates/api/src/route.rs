@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A request to explain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct RouteOrder {
     /// The method.

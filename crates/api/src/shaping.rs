@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 /// What shaping can apply to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum PlaceKind {
     /// A listener.
@@ -29,6 +30,7 @@ impl fmt::Display for PlaceKind {
 /// Overrides the shaping of one place. Options have the syntax of the configuration file, and `none` removes a limit or
 /// delay. Options that are left out return to the file's settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ShapingOrder {
     /// The kind of place.
@@ -99,6 +101,7 @@ fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<
 
 /// A place that can be shaped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlaceNamed {
     /// The kind of place.
     pub place: PlaceKind,
@@ -108,6 +111,7 @@ pub struct PlaceNamed {
 
 /// The result of removing shaping orders.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ShapingCleared {
     /// The number of removed orders.
     pub cleared: usize,
@@ -116,6 +120,7 @@ pub struct ShapingCleared {
 /// The shaping of one place. Options have the syntax of the configuration file; empty or `None` means unlimited, or no
 /// delay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ShapingStatus {
     /// The kind of place.
     pub place: PlaceKind,

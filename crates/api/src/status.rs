@@ -10,6 +10,7 @@ use crate::traffic::{LastMinuteStatus, TrafficStatus};
 
 /// The status of the proxy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Status {
     /// The version of the program.
     pub version: String,
@@ -57,6 +58,7 @@ pub struct Status {
 
 /// A listener.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ListenerStatus {
     /// The name in the configuration file.
     pub name: String,
@@ -68,6 +70,7 @@ pub struct ListenerStatus {
 
 /// A route.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RouteStatus {
     /// The name of the route, as in the log.
     pub route: String,
@@ -80,6 +83,7 @@ pub struct RouteStatus {
 
 /// The cache counters of one route since the start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RouteCacheStatus {
     /// Requests answered from the cache.
     pub hits: u64,
@@ -99,6 +103,7 @@ pub struct RouteCacheStatus {
 
 /// The cache store, which all routes share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CacheStatus {
     /// The memory limit.
     pub memory_bytes: u64,
@@ -124,6 +129,7 @@ pub struct CacheStatus {
 
 /// The disk store of the cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DiskStatus {
     /// Whether the disk is read and written.
     pub is_on: bool,
@@ -149,6 +155,7 @@ pub struct DiskStatus {
 
 /// Estimated hit rates by memory size, each from 0 to 1. A sample of the requests for storable responses is used.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HitRatesStatus {
     /// The hit rate with half of the memory.
     pub half: f64,
@@ -162,6 +169,7 @@ pub struct HitRatesStatus {
 
 /// An injected fault.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FaultStatus {
     /// The name of the fault, as in the log.
     pub name: String,
@@ -181,6 +189,7 @@ pub struct FaultStatus {
 
 /// The result of adding faults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FaultsAdded {
     /// The names of the added faults.
     pub faults: Vec<String>,
@@ -188,6 +197,7 @@ pub struct FaultsAdded {
 
 /// The result of removing faults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FaultsRemoved {
     /// The number of removed faults.
     pub removed: usize,
@@ -198,6 +208,7 @@ pub struct FaultsRemoved {
 
 /// An upstream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UpstreamStatus {
     /// The name in the configuration file.
     pub name: String,
@@ -223,6 +234,7 @@ pub struct UpstreamStatus {
 
 /// A server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ServerStatus {
     /// The URL in the configuration file, with the port.
     pub url: String,
@@ -249,6 +261,7 @@ pub struct ServerStatus {
 
 /// Whether a server gets requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ServerState {
     /// The server gets requests.
@@ -265,6 +278,7 @@ pub enum ServerState {
 
 /// An order about a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ServerOrder {
     /// The server's URL, its host and port, or its name in the file.
@@ -279,6 +293,7 @@ pub struct ServerOrder {
 
 /// The servers that an order changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Changed {
     /// The changed servers, at least one.
     pub servers: Vec<ServerNamed>,
@@ -286,6 +301,7 @@ pub struct Changed {
 
 /// A server and its upstream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ServerNamed {
     /// The upstream's name in the configuration file.
     pub upstream: String,
@@ -295,6 +311,7 @@ pub struct ServerNamed {
 
 /// The result of a reload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ReloadResult {
     /// Settings that are valid but probably unintended.
     pub warnings: Vec<ConfigMistake>,
@@ -304,6 +321,7 @@ pub struct ReloadResult {
 
 /// Why an order was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Refused {
     /// The reason as a sentence.
     pub error: String,
@@ -314,6 +332,7 @@ pub struct Refused {
 
 /// A mistake in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ConfigMistake {
     /// The file, as it was named.
     pub file: String,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Requests of the whole proxy, a route, an upstream or a server. For upstreams and servers, each attempt counts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TrafficStatus {
     /// Requests that ended since the start.
     pub requests: u64,
@@ -17,6 +18,7 @@ pub struct TrafficStatus {
 
 /// Rates and durations of the last minute, or of the time since the start if that is shorter.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RatesStatus {
     /// The time that the rates are about; they are sampled every five seconds.
     pub seconds: f64,
@@ -37,6 +39,7 @@ pub struct RatesStatus {
 
 /// Bytes to and from clients, and failures, of the last minute.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LastMinuteStatus {
     /// Bytes of requests per second.
     pub received_bytes_per_second: f64,

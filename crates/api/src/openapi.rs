@@ -1,0 +1,191 @@
+//! `docs/admin-api.json` is what the types say, and has every place of the API. `UPDATE=1 cargo test -p api` writes it anew.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use schemars::{JsonSchema, Schema};
+use serde_json::{Map, Value, json};
+
+use crate::cache::{ExplainOrder, Explained, PurgeOrder, Purged};
+use crate::certificates::{CertificateStatus, RenewalOrder};
+use crate::live::{HourStatus, LiveStatus};
+use crate::maintenance::{MaintenanceOrder, MaintenanceStatus, MaintenanceSwitched};
+use crate::route::RouteOrder;
+use crate::shaping::{PlaceNamed, ShapingCleared, ShapingOrder, ShapingStatus};
+use crate::status::{
+    Changed, FaultStatus, FaultsAdded, FaultsRemoved, Refused, ReloadResult, ServerOrder, Status,
+};
+
+/// The document, and where the places of the API are.
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/admin-api.json");
+const PLACES: &str = include_str!("../../control/src/admin.rs");
+
+/// What is sent, or comes back.
+enum Content {
+    Nothing,
+    Json(Schema),
+    Toml,
+}
+
+struct Document {
+    generator: SchemaGenerator,
+    paths: Map<String, Value>,
+}
+
+impl Document {
+    fn of<T: JsonSchema>(&mut self) -> Content {
+        Content::Json(self.generator.subschema_for::<T>())
+    }
+
+    fn add(&mut self, method: &str, path: &str, summary: &str, order: Content, answer: Content) {
+        let refused = self.generator.subschema_for::<Refused>();
+        let mut operation = json!({
+            "summary": summary,
+            "responses": {
+                "200": { "description": "Done.", "content": content(answer) },
+                "default": {
+                    "description": "Refused: nothing has changed.",
+                    "content": { "application/json": { "schema": refused } },
+                },
+            },
+        });
+        if !matches!(order, Content::Nothing) {
+            operation["requestBody"] = json!({ "required": true, "content": content(order) });
+        }
+        let parameters: Vec<Value> = path.split(['{', '}']).skip(1).step_by(2).map(parameter).collect();
+        if !parameters.is_empty() {
+            operation["parameters"] = parameters.into();
+        }
+        let place = self.paths.entry(path).or_insert_with(|| json!({}));
+        place[method] = operation;
+    }
+
+    fn finish(mut self) -> String {
+        let document = json!({
+            "openapi": "3.0.3",
+            "info": {
+                "title": "Admin API of Vanward",
+                "version": "1",
+                "description": "JSON over HTTP at the Unix socket that `admin` of the configuration names. Only the user of the process may open it.",
+            },
+            "servers": [{ "url": "http://localhost", "description": "any host: the socket decides" }],
+            "paths": self.paths,
+            "components": { "schemas": self.generator.take_definitions(true) },
+        });
+        format!("{document:#}\n")
+    }
+}
+
+fn content(content: Content) -> Value {
+    match content {
+        Content::Nothing => json!({}),
+        Content::Json(schema) => json!({ "application/json": { "schema": schema } }),
+        Content::Toml => json!({ "application/toml": { "schema": { "type": "string" } } }),
+    }
+}
+
+fn parameter(name: &str) -> Value {
+    let schema = match name {
+        "amendment" => json!({ "type": "string", "enum": ["drain", "restore", "weigh", "add", "remove"] }),
+        "place" => json!({ "type": "string", "enum": ["listener", "route", "upstream"] }),
+        _ => json!({ "type": "string" }),
+    };
+    json!({ "name": name, "in": "path", "required": true, "schema": schema })
+}
+
+fn document() -> String {
+    let mut made = Document { generator: SchemaSettings::openapi3().into_generator(), paths: Map::new() };
+    let document = &mut made;
+    read(document);
+    change(document);
+    made.finish()
+}
+
+/// What only tells.
+fn read(document: &mut Document) {
+    let answer = document.of::<Status>();
+    document.add("get", "/status", "The status of the proxy.", Content::Nothing, answer);
+    let answer = document.of::<LiveStatus>();
+    document.add("get", "/live", "Requests under way, and who sends most.", Content::Nothing, answer);
+    let answer = document.of::<HourStatus>();
+    document.add("get", "/hour", "The last hour.", Content::Nothing, answer);
+    let told = "The configuration in force, with every option.";
+    document.add("get", "/configuration", told, Content::Nothing, Content::Toml);
+    let answer = document.of::<Vec<CertificateStatus>>();
+    document.add("get", "/certificates", "The certificates of all listeners.", Content::Nothing, answer);
+    let answer = document.of::<Vec<FaultStatus>>();
+    document.add("get", "/faults", "The faults that are injected.", Content::Nothing, answer);
+    let answer = document.of::<Vec<MaintenanceStatus>>();
+    document.add("get", "/maintenance", "The routes under maintenance.", Content::Nothing, answer);
+    let answer = document.of::<Vec<ShapingStatus>>();
+    document.add("get", "/shaping", "Rates and delays of all places.", Content::Nothing, answer);
+    let (order, answer) = (document.of::<ExplainOrder>(), document.of::<Explained>());
+    document.add("post", "/cache/explain", "How the cache would answer a GET.", order, answer);
+    let (order, answer) = (document.of::<RouteOrder>(), document.of::<Map<String, Value>>());
+    document.add("post", "/routes/explain", "Which route a request takes, and why.", order, answer);
+}
+
+/// What changes the proxy.
+fn change(document: &mut Document) {
+    let answer = document.of::<ReloadResult>();
+    document.add("post", "/reload", "Reads the configuration again.", Content::Nothing, answer);
+    let (order, answer) = (document.of::<ServerOrder>(), document.of::<Changed>());
+    document.add("post", "/servers/{amendment}", "Changes a server.", order, answer);
+    let (order, answer) = (document.of::<PurgeOrder>(), document.of::<Purged>());
+    document.add("post", "/cache/purge", "Deletes stored responses.", order, answer);
+    let (order, answer) = (document.of::<RenewalOrder>(), document.of::<RenewalOrder>());
+    document.add("post", "/certificates/renew", "Renews an automatic certificate.", order, answer);
+    let answer = document.of::<FaultsAdded>();
+    document.add("post", "/faults", "Injects the faults of [[fault]] tables.", Content::Toml, answer);
+    let answer = document.of::<FaultsRemoved>();
+    document.add("delete", "/faults", "Ends all faults and shaping orders.", Content::Nothing, answer);
+    let answer = document.of::<FaultsRemoved>();
+    document.add("delete", "/faults/{name}", "Ends a fault.", Content::Nothing, answer);
+    for (path, summary) in [
+        ("/maintenance/on", "Puts routes under maintenance."),
+        ("/maintenance/off", "Ends the maintenance of routes."),
+    ] {
+        let (order, answer) = (document.of::<MaintenanceOrder>(), document.of::<MaintenanceSwitched>());
+        document.add("post", path, summary, order, answer);
+    }
+    let (order, answer) = (document.of::<ShapingOrder>(), document.of::<PlaceNamed>());
+    document.add("post", "/shaping", "Changes rates and delays of a place.", order, answer);
+    let answer = document.of::<ShapingCleared>();
+    document.add("delete", "/shaping", "Ends all such changes.", Content::Nothing, answer);
+    let answer = document.of::<ShapingCleared>();
+    document.add("delete", "/shaping/{place}/{name}", "Ends those of a place.", Content::Nothing, answer);
+}
+
+#[test]
+fn the_reference_is_what_the_types_say() {
+    let made = document();
+    let path = Path::new(DOCUMENT);
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, &made).expect("it is writable");
+    }
+    let known = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(known == made, "docs/admin-api.json is not what the types say: UPDATE=1 cargo test -p api");
+}
+
+#[test]
+fn every_place_of_the_api_is_in_the_reference() {
+    let mut served = BTreeSet::new();
+    for line in PLACES.lines().filter_map(|line| line.trim().strip_prefix(".route(\"")) {
+        let (path, handlers) = line.split_once('"').expect("the path ends");
+        for method in ["get", "post", "delete"] {
+            if handlers.contains(&format!("{method}(")) {
+                served.insert((path.to_owned(), method.to_owned()));
+            }
+        }
+    }
+    let document: Value = serde_json::from_str(&document()).expect("it is JSON");
+    let mut told = BTreeSet::new();
+    for (path, methods) in document["paths"].as_object().expect("there are paths") {
+        told.extend(
+            methods.as_object().expect("methods").keys().map(|method| (path.clone(), method.clone())),
+        );
+    }
+    assert_eq!(told, served);
+    assert!(served.len() > 20, "{served:?}");
+}
