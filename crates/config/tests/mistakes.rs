@@ -759,7 +759,11 @@ fn a_file_of_another_proxy_is_one_mistake() {
     assert_eq!((mistakes.len(), mistakes[0].hint.as_deref()), (1, Some(said)));
     let traefik = "[entryPoints.web]\naddress = \":80\"\n[http.routers.a]\nrule = \"Host(`a`)\"\n";
     let mistakes = config::parse(traefik, "traefik.toml").expect_err("it is no file of ours");
-    assert_eq!((mistakes.len(), mistakes[0].message.as_str()), (1, "this is a configuration of Traefik"));
+    let said = "`vanward adapt traefik traefik.toml` makes one of vanward of it";
+    assert_eq!((mistakes.len(), mistakes[0].hint.as_deref()), (1, Some(said)));
+    let envoy = "static_resources:\n  listeners:\n  - name: listener_0\n    address:\n      socket_address: { address: 0.0.0.0 }\n";
+    let mistakes = config::parse(envoy, "envoy.yaml").expect_err("it is no file of ours");
+    assert_eq!((mistakes.len(), mistakes[0].message.as_str()), (1, "this is a configuration of Envoy"));
     assert_eq!(mistakes[0].hint, None, "there is no such conversion yet");
 }
 
