@@ -53,6 +53,8 @@ pub(crate) mod reload;
 pub(crate) mod servers;
 /// `vanward certificates`: lists and renews the certificates of the running proxy.
 pub(crate) mod certificates;
+/// `vanward docker`: follows the containers of Docker or Podman.
+pub(crate) mod docker;
 /// `vanward cache`: purges and explains the cache of the running proxy.
 pub(crate) mod cache;
 /// `vanward cache explain`: what is cached for a URL, and why not.

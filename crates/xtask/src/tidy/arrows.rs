@@ -67,6 +67,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("config", Layer::Config),
     ("adapt", Layer::Adapting),
     ("gateway", Layer::Adapting),
+    ("discover", Layer::Adapting),
     ("tls", Layer::Configured),
     ("telemetry", Layer::World),
     ("disk", Layer::World),

@@ -1,0 +1,217 @@
+//! Rules of Traefik: ``Host(`a.example`) && (PathPrefix(`/a`) || PathPrefix(`/b`))`` as the alternatives that routes are. A condition
+//! that cannot be said makes the whole rule impossible: without it a route would take more than it is meant for.
+
+/// Parentheses within parentheses.
+const DEPTH_MAX: usize = 16;
+/// Alternatives of one rule.
+const ALTERNATIVES_MAX: usize = 64;
+
+/// Conditions that all hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Match {
+    /// One of these hosts; any, if there are none.
+    pub(crate) hosts: Vec<String>,
+    pub(crate) path: Option<Path>,
+    /// One of these methods; any, if there are none.
+    pub(crate) methods: Vec<String>,
+}
+
+/// A condition on the path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Path {
+    Exact(String),
+    Prefix(String),
+}
+
+/// Reads a rule.
+///
+/// # Errors
+/// What cannot be said.
+pub(crate) fn read(text: &str) -> Result<Vec<Match>, String> {
+    let mut reader = Reader { rest: text.trim_start(), depth: 0 };
+    let alternatives = reader.any()?;
+    if reader.rest.is_empty() {
+        Ok(alternatives)
+    } else {
+        Err(format!("{:?} is not expected here", reader.rest))
+    }
+}
+
+struct Reader<'t> {
+    rest: &'t str,
+    depth: usize,
+}
+
+impl<'t> Reader<'t> {
+    fn take(&mut self, token: &str) -> bool {
+        let Some(rest) = self.rest.strip_prefix(token) else { return false };
+        self.rest = rest.trim_start();
+        true
+    }
+
+    fn any(&mut self) -> Result<Vec<Match>, String> {
+        let mut all = self.all()?;
+        while self.take("||") {
+            all.extend(self.all()?);
+            if all.len() > ALTERNATIVES_MAX {
+                return Err(format!("it has more than {ALTERNATIVES_MAX} alternatives"));
+            }
+        }
+        Ok(all)
+    }
+
+    fn all(&mut self) -> Result<Vec<Match>, String> {
+        let mut all = self.one()?;
+        while self.take("&&") {
+            let more = self.one()?;
+            if all.len() * more.len() > ALTERNATIVES_MAX {
+                return Err(format!("it has more than {ALTERNATIVES_MAX} alternatives"));
+            }
+            let both = |one: &Match| more.iter().map(|other| both(one, other)).collect::<Vec<_>>();
+            all = all.iter().flat_map(both).collect::<Result<_, _>>()?;
+        }
+        Ok(all)
+    }
+
+    fn one(&mut self) -> Result<Vec<Match>, String> {
+        if self.rest.starts_with('!') {
+            return Err("\"!\" cannot be said".to_owned());
+        }
+        if self.take("(") {
+            self.depth += 1;
+            if self.depth > DEPTH_MAX {
+                return Err("it has too many parentheses".to_owned());
+            }
+            let inside = self.any()?;
+            self.depth -= 1;
+            return if self.take(")") { Ok(inside) } else { Err("a parenthesis is not closed".to_owned()) };
+        }
+        let end =
+            self.rest.find(|character: char| !character.is_ascii_alphanumeric()).unwrap_or(self.rest.len());
+        let (name, rest) = self.rest.split_at(end);
+        self.rest = rest.trim_start();
+        if name.is_empty() || !self.take("(") {
+            return Err(format!("a condition such as Host(`a.example`) is expected before {:?}", self.rest));
+        }
+        let values = self.values()?;
+        conditions(name, values)
+    }
+
+    fn values(&mut self) -> Result<Vec<&'t str>, String> {
+        let mut values = Vec::new();
+        loop {
+            let quote = self.rest.chars().next().filter(|quote| "`\"'".contains(*quote));
+            let quoted = quote.and_then(|quote| self.rest[1..].split_once(quote));
+            let (value, rest) = quoted.ok_or("a value in backquotes is expected")?;
+            values.push(value);
+            self.rest = rest.trim_start();
+            if self.take(")") {
+                return Ok(values);
+            }
+            if !self.take(",") {
+                return Err("a parenthesis is not closed".to_owned());
+            }
+        }
+    }
+}
+
+fn conditions(name: &str, values: Vec<&str>) -> Result<Vec<Match>, String> {
+    let owned = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
+    let paths = |path: fn(String) -> Path| {
+        let is_path = |value: &&str| value.starts_with('/') && !value.contains(['{', '$', '~', ' ']);
+        match values.iter().find(|value| !is_path(value)) {
+            Some(value) => Err(format!("{name}(`{value}`) is no plain path")),
+            None => {
+                let of = |value: &&str| Match { path: Some(path((*value).to_owned())), ..Match::default() };
+                Ok(values.iter().map(of).collect())
+            }
+        }
+    };
+    match name {
+        "Host" => {
+            let hosts = values.iter().map(|host| host.to_ascii_lowercase()).collect();
+            Ok(vec![Match { hosts, ..Match::default() }])
+        }
+        "Path" => paths(Path::Exact),
+        "PathPrefix" => paths(Path::Prefix),
+        "Method" => Ok(vec![Match { methods: owned(&values), ..Match::default() }]),
+        other => Err(format!("{other} cannot be said: Host, Path, PathPrefix and Method can")),
+    }
+}
+
+/// The conditions of both.
+fn both(one: &Match, other: &Match) -> Result<Match, String> {
+    let lists = |one: &Vec<String>, other: &Vec<String>| match (one.is_empty(), other.is_empty()) {
+        (_, true) => Ok(one.clone()),
+        (true, _) => Ok(other.clone()),
+        _ => Err("two hosts or methods at the same time are never there".to_owned()),
+    };
+    let path = match (&one.path, &other.path) {
+        (Some(_), Some(_)) => return Err("two paths at the same time cannot be said".to_owned()),
+        (one, other) => one.as_ref().or(other.as_ref()).cloned(),
+    };
+    Ok(Match { hosts: lists(&one.hosts, &other.hosts)?, path, methods: lists(&one.methods, &other.methods)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(alternatives: &[Match]) -> String {
+        let one = |one: &Match| {
+            let path = match &one.path {
+                Some(Path::Exact(path)) => format!("= {path}"),
+                Some(Path::Prefix(path)) => path.clone(),
+                None => String::new(),
+            };
+            format!("{}|{path}|{}", one.hosts.join(","), one.methods.join(","))
+        };
+        alternatives.iter().map(one).collect::<Vec<_>>().join("; ")
+    }
+
+    #[test]
+    fn rules() {
+        for (rule, expected) in [
+            ("Host(`a.example`)", "a.example||"),
+            (" Host(`A.example`, \"b.example\") ", "a.example,b.example||"),
+            ("Host(`a`)&&PathPrefix(`/api`)", "a|/api|"),
+            ("Host(`a`) && (PathPrefix(`/b`) || Path(`/c`))", "a|/b|; a|= /c|"),
+            ("Host(`a`) || Host(`b`) && Method(`GET`, `HEAD`)", "a||; b||GET,HEAD"),
+            ("PathPrefix(`/a`, `/b`)", "|/a|; |/b|"),
+            ("((Host('a')))", "a||"),
+        ] {
+            assert_eq!(read(rule).map(|read| shown(&read)).as_deref(), Ok(expected), "{rule}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_said_makes_a_rule_impossible() {
+        for (rule, why) in [
+            ("", "a condition such as"),
+            ("Host(`a`) &&", "a condition such as"),
+            ("Host(`a`", "not closed"),
+            ("(Host(`a`)", "not closed"),
+            ("Host(a)", "backquotes"),
+            ("Host(`a`) x", "not expected"),
+            ("!Host(`a`)", "\"!\""),
+            ("Host(`a`) && ClientIP(`10.0.0.0/8`)", "ClientIP cannot be said"),
+            ("HostRegexp(`.*`)", "HostRegexp cannot be said"),
+            ("Host(`a`) && Host(`b`)", "never"),
+            ("Path(`/a`) && PathPrefix(`/b`)", "two paths"),
+            ("PathPrefix(`/{id:[0-9]+}`)", "no plain path"),
+        ] {
+            let read = read(rule);
+            assert!(read.as_ref().is_err_and(|told| told.contains(why)), "{rule}: {read:?}");
+        }
+        assert!(read(&"(".repeat(100)).is_err());
+        let many = ["(Path(`/a`) || Path(`/b`))"; 7].join(" && Method(`GET`) && ");
+        assert!(read(&many).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[HostPathPrefix(`/a.é)&|! \"',]{0,60}") {
+            let _ = read(&text);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Texts of TOML. Nothing that a label says is put in from the environment or from files: `${HOME}` is a text.
+
+use std::fmt::Write;
+
+use toml::Value;
+
+/// A string in which `$` has no meaning to `vanward.toml`.
+pub(crate) fn text(text: &str) -> String {
+    quoted(&unexpanded(text))
+}
+
+/// A list of strings.
+pub(crate) fn list(values: &[String]) -> String {
+    format!("[{}]", values.iter().map(|value| text(value)).collect::<Vec<_>>().join(", "))
+}
+
+/// The value of an option as a label has it: TOML, or else a text.
+pub(crate) fn value(label: &str) -> String {
+    let read: Option<Value> = match toml::from_str::<toml::Table>(&format!("value = {label}")) {
+        // Nothing else may stand in it.
+        Ok(mut table) if table.len() == 1 => table.remove("value"),
+        _ => None,
+    };
+    read.map_or_else(|| text(label), |value| inline(&value))
+}
+
+fn inline(value: &Value) -> String {
+    match value {
+        Value::String(string) => text(string),
+        Value::Integer(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+        Value::Boolean(is) => is.to_string(),
+        Value::Datetime(time) => text(&time.to_string()),
+        Value::Array(values) => format!("[{}]", values.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        Value::Table(table) => {
+            let pair = |(key, value): (&String, &Value)| format!("{} = {}", quoted(key), inline(value));
+            format!("{{ {} }}", table.iter().map(pair).collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// Doubles the dollar signs in front of a brace, so that nothing is put in there.
+fn unexpanded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(open) = rest.find("${") {
+        let dollars = rest[..=open].len() - rest[..=open].trim_end_matches('$').len();
+        let inside = &rest[open + 2..];
+        let is_put_in = inside.starts_with(|first: char| first.is_ascii_uppercase() || first == '_')
+            || inside.starts_with("env:")
+            || inside.starts_with("file:");
+        out += &rest[..=open];
+        if is_put_in {
+            out.extend(std::iter::repeat_n('$', dollars));
+        }
+        out.push('{');
+        rest = inside;
+    }
+    out + rest
+}
+
+/// TOML's basic string.
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out += "\\\"",
+            '\\' => out += "\\\\",
+            '\n' => out += "\\n",
+            '\t' => out += "\\t",
+            '\r' => out += "\\r",
+            '\0'..='\x1f' | '\x7f' => {
+                // Writing into a String does not fail.
+                let _ = write!(out, "\\u{:04X}", u32::from(character));
+            }
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_toml_or_texts_and_nothing_is_put_in() {
+        for (label, expected) in [
+            ("10", "10"),
+            ("true", "true"),
+            ("\"a b\"", "\"a b\""),
+            ("least-connections", "\"least-connections\""),
+            ("30s", "\"30s\""),
+            ("{ rate = \"10/s\", key = 'client' }", "{ \"key\" = \"client\", \"rate\" = \"10/s\" }"),
+            ("[ \"a\", 1 ]", "[\"a\", 1]"),
+            ("1\nb = 2", "\"1\\nb = 2\""),
+            ("\"\"\"", "\"\\\"\\\"\\\"\""),
+            ("${file:/etc/passwd}", "\"$${file:/etc/passwd}\""),
+            ("\"${HOME}\"", "\"$${HOME}\""),
+            ("a$${env:b}", "\"a$$$${env:b}\""),
+        ] {
+            assert_eq!(value(label), expected, "{label}");
+        }
+    }
+}
