@@ -226,8 +226,8 @@ fn mistakes() {
                  https://www.example.com$path, or a path"],
         ),
         (
-            "redirect = { to = \"/\", status = 303 }",
-            &["5:33: status: 303 is not the status of a redirect; expected 301, 302, 307 or 308"],
+            "redirect = { to = \"/\", status = 304 }",
+            &["5:33: status: 304 is not the status of a redirect; expected 301, 302, 303, 307 or 308"],
         ),
         (
             "redirect = {}",
