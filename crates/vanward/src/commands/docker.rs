@@ -19,6 +19,7 @@ use discover::{Container, Fragment, Remark, translate};
 use engine::Engine;
 
 use super::reach::{Line, Reach};
+use super::units;
 
 /// How long a reload may take: it waits for names and workers.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -136,9 +137,12 @@ impl Keeper<'_> {
         match self.reload() {
             Ok(true) => {
                 let output = self.output.display();
+                let of = |number: usize, noun| units::count(number as u64, noun);
                 super::say(format_args!(
-                    "{output} has {routes} routes and {servers} servers of {} containers",
-                    containers.len()
+                    "{output} has {} and {} of {}",
+                    of(routes, "route"),
+                    of(servers, "server"),
+                    of(containers.len(), "container")
                 ));
                 (self.kept, self.refused) = (Some(text), None);
                 Ok(())
