@@ -114,7 +114,7 @@ const DISK: Inline<DiskWritten> = Inline {
     },
 };
 
-const FOLDER_EXPECTED: &str = "the path of a folder such as /var/cache/vanward";
+const FOLDER_EXPECTED: &str = "the path of a folder, with a slash, such as ./cache or /var/cache/vanward";
 pub(crate) const FOLDER: Text<PathBuf> = Text {
     expected: FOLDER_EXPECTED,
     read: |text| {

@@ -492,11 +492,17 @@ function plot({ legend, figure, unit, lines }) {
     cursor: { drag: { x: false, y: false } },
     // A minute at least, or one point would have no scale.
     scales: { x: { range: (_, low, high) => [Math.min(low, high - 60), high] }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-    axes: [{ ...axis, values: "{HH}:{mm}" }, { ...axis, size: 70, values: (_, values) => values.map((value) => unit(value)) }],
+    axes: [{ ...axis, values: (_, times, __, ___, step) => times.map((time) => clock(time, step)) }, { ...axis, size: 70, values: (_, values) => values.map((value) => unit(value)) }],
     series: [{}, ...series],
     hooks: { setCursor: [(self) => tell(self.cursor.idx)] },
   }, [[], ...lines.map(() => [])], figure);
   return { made, figure, lines, tell };
+}
+
+/** A time of the day, with seconds where marks of an axis are less than a minute apart. */
+function clock(seconds, step) {
+  const second = step < 60 ? "2-digit" : undefined;
+  return new Date(seconds * 1e3).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second, hour12: false });
 }
 
 let hour = null;
@@ -527,7 +533,7 @@ function numbers(status, now) {
   const share = (part) => percent(part / Math.max(rates.requests_per_second, Number.MIN_VALUE));
   const cards = [
     ["requests/s now", now === null ? "-" : rate(now)],
-    ["requests/s", rate(rates.requests_per_second)],
+    ["requests/s, 1 min", rate(rates.requests_per_second)],
     ["4xx", share(rates.client_errors_per_second)],
     ["5xx or failed", share(rates.server_errors_per_second)],
     ["p50", ms(rates.p50_ms)], ["p99", ms(rates.p99_ms)],

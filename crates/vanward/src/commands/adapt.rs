@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use adapt::Adapted;
+use config::Mistake;
 
 /// Longer files are refused.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -138,7 +139,24 @@ fn mistakes(adapted: &Adapted, arguments: &Args) -> Vec<String> {
         return Vec::new();
     }
     let name = arguments.output.as_ref().map_or("vanward.toml".to_owned(), |path| path.display().to_string());
-    config::examine(&adapted.toml, &name).mistakes.iter().map(ToString::to_string).collect()
+    let mistakes = config::examine(&adapted.toml, &name).mistakes;
+    // A page that is missing is missing for each route: said once.
+    let mut said: Vec<&Mistake> = Vec::new();
+    for mistake in &mistakes {
+        if !said.iter().any(|other| is_same(other, mistake)) {
+            said.push(mistake);
+        }
+    }
+    let shown = |mistake: &&Mistake| match mistakes.iter().filter(|other| is_same(other, mistake)).count() {
+        1 => mistake.to_string(),
+        count => format!("{mistake} (in {count} places)"),
+    };
+    said.iter().map(shown).collect()
+}
+
+/// Whether two mistakes are the same, whatever their places.
+fn is_same(mistake: &Mistake, other: &Mistake) -> bool {
+    (&mistake.message, &mistake.expected) == (&other.message, &other.expected)
 }
 
 fn summary(adapted: &Adapted, name: &str) -> String {

@@ -152,6 +152,18 @@ fn what_is_made_of_a_file_is_told_and_never_overwrites_another() {
 }
 
 #[test]
+fn what_is_missing_for_several_routes_is_said_once() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let text = "server {\n  listen 127.0.0.1:8080;\n  error_page 502 /50x.html;\n  location / { proxy_pass http://127.0.0.1:1; }\n  \
+                location /a/ { proxy_pass http://127.0.0.1:1; }\n  location = /50x.html { root /nowhere; }\n}\n";
+    std::fs::write(folder.path().join("n.conf"), text).expect("it is writable");
+    let said = run_in(folder.path(), &["adapt", "nginx", "n.conf"]).with_code(0).errors;
+    let missing: Vec<&str> = said.lines().filter(|line| line.contains("/nowhere/50x.html")).collect();
+    let [missing] = missing[..] else { panic!("{said}") };
+    assert!(missing.starts_with("in the result: ") && missing.ends_with(" (in 3 places)"), "{missing}");
+}
+
+#[test]
 fn wrong_syntax_has_its_place() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::fs::write(folder.path().join("n.conf"), "server {\n  listen 80\n}\n").expect("it is writable");
