@@ -7,6 +7,9 @@ use fuzz::cuts;
 use h3::{Broken, Control, Decoder, Frames, Part, Side, Told};
 use libfuzzer_sys::fuzz_target;
 
+/// Name and value.
+type Field = (Vec<u8>, Vec<u8>);
+
 fuzz_target!(|bytes: &[u8]| {
     for side in [Side::Client, Side::Server] {
         let whole = frames(bytes, [bytes.len()].into_iter(), side);
@@ -65,7 +68,7 @@ fn control(
 }
 
 /// What a section that refers to the table says after insertions, if they are valid, and all bytes are read as sections too.
-fn insertions(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Broken> {
+fn insertions(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> Result<Vec<Field>, Broken> {
     let (mut decoder, mut fields, mut from) = (Decoder::default(), Vec::new(), 0);
     for cut in cuts {
         decoder.insert(&bytes[from..cut])?;
