@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request};
 use proxy::context::tracing::Tracing;
-use telemetry::{SpanSource, Spans, message};
+use telemetry::{SpanSource, Spans, message, rejected_spans};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -31,6 +31,8 @@ const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 /// The largest answer of a collector.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// What is told of the reason that it gives.
+const REASON_CHARACTERS: usize = 200;
 
 /// Says that the proxy ends, and until when spans may still be sent.
 pub(crate) type Ending = watch::Receiver<Option<Instant>>;
@@ -123,12 +125,9 @@ impl Sender {
         let mut retry = RETRY_MIN;
         let mut has_failed = false;
         loop {
-            let Err(Refused { reason, may_succeed_later }) = self.attempt(&message, ending).await else {
-                self.count(count, true);
-                if has_failed {
-                    message::info(&format!("{}: takes spans again", self.settings.collector));
-                }
-                return;
+            let Refused { reason, may_succeed_later } = match self.attempt(&message, ending).await {
+                Ok(answer) => return self.taken(count, &answer, has_failed),
+                Err(refused) => refused,
             };
             let is_ending = ending.borrow().is_some();
             let is_last = !may_succeed_later || is_ending;
@@ -149,6 +148,24 @@ impl Sender {
         }
     }
 
+    /// The collector has taken a message of so many spans, or most of them.
+    fn taken(&self, count: u64, answer: &[u8], has_failed: bool) {
+        // OTLP: those that it rejects must not be sent again.
+        let (rejected, why) = rejected_spans(answer).unwrap_or_default();
+        let rejected = rejected.min(count);
+        self.count(count - rejected, true);
+        self.count(rejected, false);
+        let why: String = why.chars().take(REASON_CHARACTERS).collect();
+        if rejected > 0 {
+            self.tell(&Lost { spans: rejected, reason: format!("it took the rest, and says {why:?}") });
+        } else if !why.is_empty() {
+            message::warn(&format!("{} takes spans, and says {why:?}", self.settings.collector));
+        }
+        if has_failed {
+            message::info(&format!("{}: takes spans again", self.settings.collector));
+        }
+    }
+
     fn tell(&self, lost: &Lost) {
         if lost.spans > 0 {
             message::warn(&format!("{}; lost", self.cannot_send(lost.spans, &lost.reason)));
@@ -160,8 +177,8 @@ impl Sender {
         format!("cannot send {count} {spans} to {}: {reason}", self.settings.collector)
     }
 
-    /// Sends a message once.
-    async fn attempt(&self, message: &Bytes, ending: &mut Ending) -> Result<(), Refused> {
+    /// Sends a message once. Returns the answer to one that is taken.
+    async fn attempt(&self, message: &Bytes, ending: &mut Ending) -> Result<Bytes, Refused> {
         let exchange = tokio::time::timeout(EXCHANGE_MAX, self.exchange(message));
         let outcome = tokio::select! {
             outcome = exchange => outcome.unwrap_or_else(|_| Err("no answer in time".to_owned())),
@@ -171,8 +188,8 @@ impl Sender {
             }
         };
         let status = match outcome {
-            Ok(200..300) => return Ok(()),
-            Ok(status) => status,
+            Ok((200..300, answer)) => return Ok(answer),
+            Ok((status, _)) => status,
             Err(reason) => return Err(Refused { reason, may_succeed_later: true }),
         };
         // OTLP: of the statuses, these say that the same may be accepted later.
@@ -180,8 +197,8 @@ impl Sender {
         Err(Refused { reason: format!("it answers with status {status}"), may_succeed_later })
     }
 
-    /// Sends a message and returns the status of the answer.
-    async fn exchange(&self, message: &Bytes) -> Result<u16, String> {
+    /// Sends a message and returns the status of the answer, and the answer.
+    async fn exchange(&self, message: &Bytes) -> Result<(u16, Bytes), String> {
         let config::Tracing { collector, ca, authorization_file, .. } = &self.settings;
         let mut request = Request::new(message.clone());
         *request.method_mut() = Method::POST;
@@ -189,11 +206,13 @@ impl Sender {
         let request = authorized(request, authorization_file.as_ref())?;
         let to = (collector, ca.clone());
         let answer = self.outbound.exchange("tracing", to, &request, ANSWER_BYTES_MAX).await?;
-        Ok(answer.status().as_u16())
+        Ok((answer.status().as_u16(), answer.into_body()))
     }
 
     fn count(&self, spans: u64, are_sent: bool) {
-        if let Some(control) = self.control.upgrade() {
+        if spans > 0
+            && let Some(control) = self.control.upgrade()
+        {
             control.metrics.sent_spans(spans, are_sent);
         }
     }

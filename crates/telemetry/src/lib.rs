@@ -78,7 +78,7 @@ pub use series::{
     ServerCell, Skip, Skipped, StreamCell, StreamKind, UpstreamCell,
 };
 pub use shared::SharedSample;
-pub use span::{Attributes, Span, SpanKind, SpanSource, Spans};
+pub use span::{Attributes, Span, SpanKind, SpanSource, Spans, rejected_spans};
 pub use syslog::{Receiver as SyslogReceiver, Syslog, SyslogTls};
 pub use text::{Family, Label, Number, Syntax, Text, Type};
 pub use trace::{B3Form, B3Lines, Caller, PARENT_LINE, Trace};

@@ -291,6 +291,31 @@ fn write(out: &mut Vec<u8>, what: &impl Display) {
     let _ = fmt::Write::write_fmt(&mut Out(out), format_args!("{what}"));
 }
 
+/// What a collector answers (`ExportTraceServiceResponse`).
+#[derive(Clone, PartialEq, prost::Message)]
+struct Answer {
+    #[prost(message, optional, tag = "1")]
+    partial_success: Option<PartialSuccess>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct PartialSuccess {
+    #[prost(int64, tag = "1")]
+    rejected_spans: i64,
+    #[prost(string, tag = "2")]
+    error_message: String,
+}
+
+/// How many spans of a message that it took a collector has rejected, and why in its words. `None` if it has nothing to say, as
+/// most, or says something else.
+#[must_use]
+pub fn rejected_spans(answer: &[u8]) -> Option<(u64, String)> {
+    let answer = <Answer as prost::Message>::decode(answer).ok()?;
+    let PartialSuccess { rejected_spans, error_message } = answer.partial_success?;
+    let spans = u64::try_from(rejected_spans).unwrap_or(0);
+    (spans > 0 || !error_message.is_empty()).then_some((spans, error_message))
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -487,6 +512,26 @@ mod tests {
             }
             prop_assert_eq!(written.count(), meant.len());
             prop_assert_eq!(decoded(&written), all(meant));
+        }
+    }
+
+    #[test]
+    fn what_a_collector_rejects() {
+        use opentelemetry_proto::tonic::collector::trace::v1::{
+            ExportTracePartialSuccess, ExportTraceServiceResponse,
+        };
+        let answer = |spans, error_message: &str| {
+            let partial =
+                ExportTracePartialSuccess { rejected_spans: spans, error_message: error_message.to_owned() };
+            let answer = ExportTraceServiceResponse { partial_success: Some(partial) };
+            rejected_spans(&prost::Message::encode_to_vec(&answer))
+        };
+        assert_eq!(answer(3, "too old"), Some((3, "too old".to_owned())));
+        assert_eq!(answer(0, "slow down"), Some((0, "slow down".to_owned())));
+        assert_eq!(answer(-1, "no"), Some((0, "no".to_owned())));
+        assert_eq!(answer(0, ""), None);
+        for other in [&b""[..], b"\x0a", b"ok", b"{\"partialSuccess\":{}}"] {
+            assert_eq!(rejected_spans(other), None, "{other:x?}");
         }
     }
 }

@@ -342,6 +342,12 @@ fn spans_wait_for_a_collector_and_are_lost_where_it_refuses_them() {
     receive(&mut peer);
     peer.sends("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
     testkit::wait::assert_soon("two spans are lost", || counters() == (2, 2));
+    // OTLP: it takes a message, and rejects one span of it.
+    scene.exchange(Spoken::Http1, &get("/3"), OK);
+    let mut peer = scene.accept(1);
+    receive(&mut peer);
+    peer.sends("HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\n\x0a\x06\x08\x01\x12\x02no");
+    testkit::wait::assert_soon("one span more is lost", || counters() == (3, 3));
 }
 
 /// The durations of a route refer to the trace of a recorded request, in the format that has a place for it.
