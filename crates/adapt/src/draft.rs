@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+pub(crate) use toml_text::quoted;
+
 /// A value of an option.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
@@ -266,23 +268,4 @@ fn bare_or_quoted(key: &str) -> String {
     let is_bare = !key.is_empty()
         && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
     if is_bare { key.to_owned() } else { quoted(key) }
-}
-
-/// A basic string of TOML; a `${NAME}` of an environment variable would be put in, so it is written `$${NAME}`.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for character in text.chars() {
-        match character {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\n' => quoted.push_str("\\n"),
-            '\t' => quoted.push_str("\\t"),
-            '\r' => quoted.push_str("\\r"),
-            control if control.is_control() => {
-                let _ = write!(quoted, "\\u{:04X}", u32::from(control));
-            }
-            other => quoted.push(other),
-        }
-    }
-    quoted + "\""
 }

@@ -1,13 +1,9 @@
 //! Texts of TOML. Nothing that a label says is put in from the environment or from files: `${HOME}` is a text.
 
-use std::fmt::Write;
+pub(crate) use toml_text::literal as text;
 
 use toml::Value;
-
-/// A string in which `$` has no meaning to `vanward.toml`.
-pub(crate) fn text(text: &str) -> String {
-    quoted(&unexpanded(text))
-}
+use toml_text::quoted;
 
 /// A list of strings.
 pub(crate) fn list(values: &[String]) -> String {
@@ -37,48 +33,6 @@ fn inline(value: &Value) -> String {
             format!("{{ {} }}", table.iter().map(pair).collect::<Vec<_>>().join(", "))
         }
     }
-}
-
-/// Doubles the dollar signs in front of a brace, so that nothing is put in there.
-fn unexpanded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(open) = rest.find("${") {
-        let dollars = rest[..=open].len() - rest[..=open].trim_end_matches('$').len();
-        let inside = &rest[open + 2..];
-        let is_put_in = inside.starts_with(|first: char| first.is_ascii_uppercase() || first == '_')
-            || inside.starts_with("env:")
-            || inside.starts_with("file:");
-        out += &rest[..=open];
-        if is_put_in {
-            out.extend(std::iter::repeat_n('$', dollars));
-        }
-        out.push('{');
-        rest = inside;
-    }
-    out + rest
-}
-
-/// TOML's basic string.
-fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out += "\\\"",
-            '\\' => out += "\\\\",
-            '\n' => out += "\\n",
-            '\t' => out += "\\t",
-            '\r' => out += "\\r",
-            '\0'..='\x1f' | '\x7f' => {
-                // Writing into a String does not fail.
-                let _ = write!(out, "\\u{:04X}", u32::from(character));
-            }
-            other => out.push(other),
-        }
-    }
-    out.push('"');
-    out
 }
 
 #[cfg(test)]

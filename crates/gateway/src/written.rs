@@ -1,7 +1,10 @@
 //! Writes `vanward.toml`: tables of options, each with the object that it comes from, so that a mistake in it can be told
 //! to whoever made the object.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+
+pub(crate) use toml_text::literal as text;
+use toml_text::quoted;
 
 use crate::object::Reference;
 
@@ -64,11 +67,6 @@ impl Table {
     }
 }
 
-/// A string. Nothing is put into it: `${NAME}` means these letters.
-pub(crate) fn text(text: &str) -> String {
-    quoted(&unexpanded(text))
-}
-
 /// A string in which `$` has no meaning, where variables of requests are known.
 pub(crate) fn literal(text: &str) -> String {
     quoted(&escaped(text))
@@ -94,47 +92,6 @@ pub(crate) fn inline<'k>(pairs: impl IntoIterator<Item = (&'k str, String)>) -> 
     let pairs: Vec<String> =
         pairs.into_iter().map(|(key, value)| format!("{} = {value}", quoted(key))).collect();
     format!("{{ {} }}", pairs.join(", "))
-}
-
-/// Doubles the dollar signs in front of what Vanward would put in from its environment or from files.
-fn unexpanded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(open) = rest.find("${") {
-        let dollars = rest[..=open].len() - rest[..=open].trim_end_matches('$').len();
-        let inside = &rest[open + 2..];
-        let is_put_in = inside.starts_with(|first: char| first.is_ascii_uppercase() || first == '_')
-            || inside.starts_with("env:")
-            || inside.starts_with("file:");
-        out += &rest[..=open];
-        if is_put_in {
-            out.extend(std::iter::repeat_n('$', dollars));
-        }
-        out.push('{');
-        rest = inside;
-    }
-    out + rest
-}
-
-/// TOML's basic string.
-fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out += "\\\"",
-            '\\' => out += "\\\\",
-            '\n' => out += "\\n",
-            '\t' => out += "\\t",
-            '\r' => out += "\\r",
-            '\0'..='\x1f' | '\x7f' => {
-                let _ = write!(out, "\\u{:04X}", u32::from(character));
-            }
-            other => out.push(other),
-        }
-    }
-    out.push('"');
-    out
 }
 
 #[cfg(test)]
@@ -171,7 +128,7 @@ mod tests {
             ("$", "$"),
             ("${", "${"),
         ] {
-            assert_eq!(unexpanded(written), expected);
+            assert_eq!(toml_text::unexpanded(written), expected);
         }
         assert_eq!(text("a\"\\\u{7f}é"), "\"a\\\"\\\\\\u007Fé\"");
     }

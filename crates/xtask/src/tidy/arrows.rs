@@ -64,6 +64,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("api", Layer::Pure),
     ("logline", Layer::Pure),
     ("mistake", Layer::Words),
+    ("toml_text", Layer::Words),
     ("config", Layer::Config),
     ("adapt", Layer::Adapting),
     ("gateway", Layer::Adapting),
