@@ -2,15 +2,14 @@
 //!
 //! No stream may be blocked (§2.1.2), so a section refers only to insertions that were acknowledged, and can be decoded when it comes.
 
-use std::collections::VecDeque;
-
 use crate::code::{Broken, Code};
+use crate::dynamic::DynamicTable;
 use crate::prefixed::{Undecodable, push_integer, read_integer, read_string};
 use crate::qpack::fixed;
 
 /// Size of the dynamic table that a client lets the server have: the one that each client of HTTP/2 has at first.
 pub(crate) const TABLE_BYTES: usize = 4096;
-/// RFC 9204 §3.2.1: overhead of an entry.
+/// RFC 9204 §4.5.1.1: the least size of an entry.
 const ENTRY_BYTES: usize = 32;
 /// Where an insertion may be cut off: four bytes of Huffman's code are at least one of the text.
 const CUT_OFF_BYTES_MAX: usize = 4 * TABLE_BYTES;
@@ -18,29 +17,18 @@ const CUT_OFF_BYTES_MAX: usize = 4 * TABLE_BYTES;
 /// Decoder of a connection's field sections.
 #[derive(Debug)]
 pub struct Decoder {
-    /// Entries of the dynamic table, the latest first.
-    entries: VecDeque<Entry>,
-    size_bytes: usize,
-    /// Capacity that the peer has set, and the most that it may set.
-    limit_bytes: usize,
+    /// Its capacity is what the peer has set.
+    table: DynamicTable,
+    /// The most that it may set.
     limit_bytes_max: usize,
     /// Number of insertions so far.
     inserted: u64,
-    /// Number of changes of the table.
-    changes: u64,
     /// An instruction that is cut off.
     partial: Vec<u8>,
     /// Instructions for the decoder stream.
     instructions: Vec<u8>,
     name: Vec<u8>,
     value: Vec<u8>,
-}
-
-/// Name and value, one after the other.
-#[derive(Debug)]
-struct Entry {
-    text: Box<[u8]>,
-    name_bytes: usize,
 }
 
 impl Default for Decoder {
@@ -61,13 +49,10 @@ pub fn decode(section: &[u8], field: impl FnMut(&[u8], &[u8])) -> Result<(), Und
 impl Decoder {
     fn new(limit_bytes_max: usize) -> Self {
         Self {
-            entries: VecDeque::new(),
-            size_bytes: 0,
             // RFC 9204 §3.2.3: until the encoder sets it.
-            limit_bytes: 0,
+            table: DynamicTable::new(0),
             limit_bytes_max,
             inserted: 0,
-            changes: 0,
             partial: Vec::new(),
             instructions: Vec::new(),
             name: Vec::new(),
@@ -77,7 +62,7 @@ impl Decoder {
 
     /// Number of changes of the table: while it is the same, equal sections have equal fields.
     pub fn changes(&self) -> u64 {
-        self.changes
+        self.table.changes()
     }
 
     /// Instructions for the decoder stream. What was sent of them is to be removed.
@@ -140,8 +125,7 @@ impl Decoder {
                 if limit_bytes > self.limit_bytes_max {
                     return Err(Undecodable::Invalid);
                 }
-                self.limit_bytes = limit_bytes;
-                self.evict(0);
+                self.table.set_limit(limit_bytes);
                 return Ok(());
             }
             // RFC 9204 §4.3.4: once more.
@@ -154,33 +138,17 @@ impl Decoder {
                 (self.name, self.value) = (name, value);
             }
         }
-        let bytes = self.name.len() + self.value.len() + ENTRY_BYTES;
         // RFC 9204 §3.2.2: one that is larger than the table is an error here.
-        if bytes > self.limit_bytes {
+        if !self.table.insert(&self.name, &self.value) {
             return Err(Undecodable::Invalid);
         }
-        self.evict(bytes);
-        let text = [self.name.as_slice(), &self.value].concat().into_boxed_slice();
-        self.entries.push_front(Entry { text, name_bytes: self.name.len() });
-        self.size_bytes += bytes;
         self.inserted += 1;
         Ok(())
     }
 
-    /// Removes the oldest entries until this much is free.
-    fn evict(&mut self, bytes: usize) {
-        self.changes += 1;
-        while self.size_bytes + bytes > self.limit_bytes
-            && let Some(entry) = self.entries.pop_back()
-        {
-            self.size_bytes -= entry.text.len() + ENTRY_BYTES;
-        }
-    }
-
     /// The entry this many insertions before the latest.
     fn recent(&self, before: usize) -> Result<(&[u8], &[u8]), Undecodable> {
-        let entry = self.entries.get(before).ok_or(Undecodable::Invalid)?;
-        Ok(entry.text.split_at(entry.name_bytes))
+        self.table.recent(before).ok_or(Undecodable::Invalid)
     }
 
     /// The entry with this number, of those that a section may refer to.
@@ -323,7 +291,7 @@ mod tests {
         decoder.cancel(8);
         assert_eq!(std::mem::take(decoder.instructions()), b"\x01\x01\x48");
         decoder.insert(insertions[3]).expect("is valid");
-        assert_eq!((decoder.entries.len(), decoder.size_bytes), (4, 215));
+        assert_eq!(decoder.table.len_and_size(), (4, 215));
         assert_eq!(fields(&mut decoder, b"\x06\x00\x80").as_deref(), Ok("custom-key=custom-value2;"));
         // The first one made way.
         assert_eq!(fields(&mut decoder, b"\x06\x00\x84"), Err(Undecodable::Invalid));

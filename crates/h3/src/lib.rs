@@ -13,6 +13,8 @@ mod frame;
 mod control;
 /// Field sections to send, and the static table.
 mod qpack;
+/// Dynamic tables of HPACK and QPACK.
+mod dynamic;
 /// Field sections that came, and the dynamic table.
 mod decoder;
 /// Integers and strings of HPACK and QPACK.
@@ -25,6 +27,7 @@ mod socket;
 pub use code::{Broken, Code};
 pub use control::{Control, Side, Told, opening};
 pub use decoder::{Decoder, decode};
+pub use dynamic::DynamicTable;
 pub use frame::{Frames, Part, push_data_head, push_goaway, push_headers};
 pub use prefixed::Undecodable;
 pub use qpack::{push_field, push_prefix};

@@ -1,44 +1,22 @@
 //! HPACK decoder: header blocks to fields (RFC 7541).
 
-use std::collections::VecDeque;
-
+use ::h3::DynamicTable;
 use ::h3::prefixed::{Undecodable, read_integer, read_string};
 
 /// Size of the dynamic table that the server may use: the default of SETTINGS_HEADER_TABLE_SIZE.
 const TABLE_BYTES: usize = 4096;
-/// RFC 7541 §4.1: overhead of an entry.
-const ENTRY_BYTES: usize = 32;
 
 /// HPACK decoder.
 #[derive(Debug)]
 pub(crate) struct Decoder {
-    /// Entries of the dynamic table, the newest first.
-    entries: VecDeque<Entry>,
-    size_bytes: usize,
-    limit_bytes: usize,
-    /// Number of changes of the table.
-    changes: u64,
+    table: DynamicTable,
     name: Vec<u8>,
     value: Vec<u8>,
 }
 
-/// Name and value, one after the other.
-#[derive(Debug)]
-struct Entry {
-    text: Box<[u8]>,
-    name_bytes: usize,
-}
-
 impl Default for Decoder {
     fn default() -> Self {
-        Self {
-            entries: VecDeque::new(),
-            size_bytes: 0,
-            limit_bytes: TABLE_BYTES,
-            changes: 0,
-            name: Vec::new(),
-            value: Vec::new(),
-        }
+        Self { table: DynamicTable::new(TABLE_BYTES), name: Vec::new(), value: Vec::new() }
     }
 }
 
@@ -53,7 +31,7 @@ pub(crate) trait Decode: Default {
 
 impl Decode for Decoder {
     fn changes(&self) -> u64 {
-        self.changes
+        self.table.changes()
     }
 
     fn decode(&mut self, mut block: &[u8], mut field: impl FnMut(&[u8], &[u8])) -> Result<(), Undecodable> {
@@ -72,8 +50,7 @@ impl Decode for Decoder {
                     if !may_resize || limit_bytes > TABLE_BYTES {
                         return Err(Undecodable::Invalid);
                     }
-                    self.limit_bytes = limit_bytes;
-                    self.evict(0);
+                    self.table.set_limit(limit_bytes);
                     continue;
                 }
                 // RFC 7541 §6.2: a literal field.
@@ -82,7 +59,8 @@ impl Decode for Decoder {
                     self.literal(&mut block, if is_indexed { 6 } else { 4 })?;
                     field(&self.name, &self.value);
                     if is_indexed {
-                        self.insert();
+                        // RFC 7541 §4.4: one that is larger than the table empties it, and is no error.
+                        let _ = self.table.insert(&self.name, &self.value);
                     }
                 }
             }
@@ -98,8 +76,7 @@ impl Decoder {
         if let Some((name, value)) = STATIC.get(place) {
             return Ok((name.as_bytes(), value.as_bytes()));
         }
-        let entry = self.entries.get(place - STATIC.len()).ok_or(Undecodable::Invalid)?;
-        Ok(entry.text.split_at(entry.name_bytes))
+        self.table.recent(place - STATIC.len()).ok_or(Undecodable::Invalid)
     }
 
     /// Reads a literal field into `name` and `value`.
@@ -115,27 +92,6 @@ impl Decoder {
         self.name = name;
         self.value.clear();
         read_string(block, 7, &mut self.value)
-    }
-
-    fn insert(&mut self) {
-        let bytes = self.name.len() + self.value.len() + ENTRY_BYTES;
-        self.evict(bytes);
-        // RFC 7541 §4.4: one that is larger than the table empties it, and is no error.
-        if bytes <= self.limit_bytes {
-            let text = [self.name.as_slice(), &self.value].concat().into_boxed_slice();
-            self.entries.push_front(Entry { text, name_bytes: self.name.len() });
-            self.size_bytes += bytes;
-        }
-    }
-
-    /// Removes the oldest entries until this much is free.
-    fn evict(&mut self, bytes: usize) {
-        self.changes += 1;
-        while self.size_bytes + bytes > self.limit_bytes
-            && let Some(entry) = self.entries.pop_back()
-        {
-            self.size_bytes -= entry.text.len() + ENTRY_BYTES;
-        }
     }
 }
 
