@@ -328,8 +328,8 @@ impl<T: Default + Clone, V: Clone, K: Kind<V>> Declared<T> for Key<T, V, K> {
             None => "none".to_owned(),
         };
         let name = format!("{}{}", page.prefix, self.name);
-        // A bar would end the cell.
-        let brief = self.kind.brief().replace('|', "\\|");
+        // What Markdown would read as the end of a cell or as emphasis.
+        let brief = self.kind.brief().replace('|', "\\|").replace('*', "\\*");
         page.rows += &format!("| `{name}` | {brief} | {default} | {} |\n", self.doc);
         let outer = std::mem::replace(&mut page.prefix, format!("{name}."));
         self.kind.document(page);

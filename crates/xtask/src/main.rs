@@ -61,6 +61,7 @@ Examples:
   cargo xtask pages                       the pages of lab and load generator, as axe-core judges them
   cargo xtask dashboard                   the dashboard, driven in Chromium
   cargo xtask deny                        licences and sources of the libraries
+  cargo xtask book                        the pages as a book with search, in target/book
   cargo xtask examples                    resilience runs as tests, by go test and pytest
   cargo xtask adapt                       adapted configurations beside Traefik";
 
@@ -114,6 +115,8 @@ enum Command {
     Dashboard(strangers::DashboardArgs),
     /// Check licences and sources of the libraries with cargo-deny.
     Deny,
+    /// Make the book of the pages with mdBook, and check its links.
+    Book,
     /// Run the examples of resilience runs as tests, with go test and pytest.
     Examples,
     /// Run Traefik and Vanward with adapted configurations beside each other.
@@ -146,6 +149,7 @@ fn main() -> ExitCode {
         Command::Pages => strangers::run_pages(),
         Command::Dashboard(arguments) => strangers::run_dashboard(&arguments),
         Command::Deny => strangers::run_deny(),
+        Command::Book => strangers::run_book(),
         Command::Examples => strangers::run_examples(),
         Command::Adapt => strangers::run_adapt(),
     };

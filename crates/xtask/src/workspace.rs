@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -52,7 +52,19 @@ impl Workspace {
 
     /// Target directory of cargo.
     pub(crate) fn target_directory(&self) -> Result<PathBuf, String> {
-        Ok(PathBuf::from(text(&self.metadata("Cargo.toml")?, "target_directory")))
+        self.target_directory_of("Cargo.toml")
+    }
+
+    /// Target directory of the workspace that a manifest is of.
+    pub(crate) fn target_directory_of(&self, manifest: &str) -> Result<PathBuf, String> {
+        Ok(PathBuf::from(text(&self.metadata(manifest)?, "target_directory")))
+    }
+
+    /// The target that this machine's compiler builds for.
+    pub(crate) fn host(&self) -> Result<String, String> {
+        let mut rustc = Command::new("rustc");
+        rustc.args(["--print", "host-tuple"]).current_dir(&self.root);
+        output_of(&mut rustc).map(|said| said.trim().to_owned())
     }
 
     /// Packages of a workspace, as `cargo metadata` describes them.
@@ -73,6 +85,19 @@ impl Workspace {
         )?;
         serde_json::from_str(&text).map_err(|error| format!("cargo metadata wrote no JSON: {error}"))
     }
+}
+
+/// The path that a link of a file leads to.
+pub(crate) fn beside(file: &Path, link: &str) -> PathBuf {
+    let mut path = file.to_owned();
+    path.pop();
+    for part in Path::new(link).components() {
+        match part {
+            Component::ParentDir => drop(path.pop()),
+            part => path.push(part),
+        }
+    }
+    path
 }
 
 /// A text in the metadata of a package; empty if it is missing.

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::deb::Compression;
 use super::payload::Payload;
-use super::{absolute, deb, host, tarball};
+use super::{absolute, deb, tarball};
 use crate::say;
 use crate::scratch::Scratch;
 use crate::step;
@@ -49,7 +49,7 @@ pub(crate) fn check(workspace: &Workspace, program: Option<&Path>) -> Result<(),
     is_possible()?;
     let program = program.map_or_else(|| release_build(workspace), absolute)?;
     step::run(Command::new(workspace.root.join("contrib/systemd/check")).arg(&program))?;
-    let payload = Payload::stage(workspace, &program, &host(workspace)?)?;
+    let payload = Payload::stage(workspace, &program, &workspace.host()?)?;
     let folder = Scratch::new("packages")?;
     let [first, second] = ["1", "2"].map(|version| (version, folder.path().join(format!("{version}.deb"))));
     let build_deb =

@@ -20,7 +20,7 @@ use payload::Payload;
 
 use crate::say;
 use crate::step;
-use crate::workspace::{Workspace, output_of};
+use crate::workspace::Workspace;
 
 /// What is packaged, and for which machines.
 #[derive(clap::Args)]
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Args) -> Result<(), String> {
 
 /// Makes all packages of a version in `target/package`.
 fn release(workspace: &Workspace, arguments: &Args) -> Result<(), String> {
-    let target = arguments.target.clone().map_or_else(|| host(workspace), Ok)?;
+    let target = arguments.target.clone().map_or_else(|| workspace.host(), Ok)?;
     let program = match &arguments.program {
         Some(program) => absolute(program)?,
         None => build(workspace, &target, Extent::Whole)?,
@@ -113,13 +113,6 @@ fn build(workspace: &Workspace, target: &str, extent: Extent) -> Result<PathBuf,
     command.env("CARGO_INCREMENTAL", "0").env("SOURCE_DATE_EPOCH", payload::time_of_last_commit(workspace)?);
     step::run(command.current_dir(&workspace.root))?;
     Ok(target_directory.join(target).join("release/vanward"))
-}
-
-/// The target that this machine's compiler builds for.
-fn host(workspace: &Workspace) -> Result<String, String> {
-    let mut rustc = Command::new("rustc");
-    rustc.args(["--print", "host-tuple"]).current_dir(&workspace.root);
-    output_of(&mut rustc).map(|said| said.trim().to_owned())
 }
 
 fn absolute(program: &Path) -> Result<PathBuf, String> {

@@ -54,6 +54,8 @@ mod examples;
 mod adapt;
 /// Licences and sources of the libraries with cargo-deny.
 mod deny;
+/// The pages as a book with mdBook.
+mod book;
 
 use std::path::{Path, PathBuf};
 
@@ -168,6 +170,10 @@ pub(crate) fn run_deny() -> Result<(), String> {
     alone(deny_step)
 }
 
+pub(crate) fn run_book() -> Result<(), String> {
+    alone(book_step)
+}
+
 pub(crate) fn run_grpc(arguments: &GrpcArgs) -> Result<(), String> {
     alone(|workspace, steps| grpc_step(workspace, arguments.through(), steps))
 }
@@ -229,6 +235,9 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     }
     if may_run("deny", &[programs::PYTHON]) {
         deny_step(workspace, steps)?;
+    }
+    if may_run("book", &[programs::PYTHON]) {
+        book_step(workspace, steps)?;
     }
     if may_run("testssl", &[programs::TESTSSL]) {
         testssl_step(workspace, Against::Vanward, steps)?;
@@ -338,6 +347,11 @@ fn dashboard_step(workspace: &Workspace, pictures: Option<&Path>, steps: &mut St
 fn deny_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     let heading = "licences and sources of the libraries, judged by cargo-deny";
     steps.run("deny", heading, || deny::check(workspace, Scratch::new("deny")?.path()))
+}
+
+fn book_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    let heading = "the pages as a book, by mdBook, and its links";
+    steps.run("book", heading, || book::check(workspace, Scratch::new("book")?.path()))
 }
 
 fn examples_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {

@@ -1,9 +1,9 @@
 //! Each page of the documentation is in the contents of the book, and what pages link to is there.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use super::Finding;
-use crate::workspace::TextFile;
+use crate::workspace::{TextFile, beside};
 
 const CONTENTS: &str = "docs/SUMMARY.md";
 
@@ -43,7 +43,11 @@ fn broken(from: &TextFile, files: &[TextFile], line: &str) -> impl Iterator<Item
     links(line).filter_map(|link| {
         let (page, heading) =
             link.split_once('#').map_or((link, None), |(page, heading)| (page, Some(heading)));
-        let path = if page.is_empty() { from.path.clone() } else { beside(&from.path, page) };
+        let path = if page.is_empty() {
+            from.path.clone()
+        } else {
+            beside(Path::new(&from.path), page).display().to_string()
+        };
         let found = files.iter().find(|file| file.path == path);
         match (found, heading) {
             (None, _) => {
@@ -61,19 +65,6 @@ fn broken(from: &TextFile, files: &[TextFile], line: &str) -> impl Iterator<Item
 /// The targets of Markdown links to files of the project.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     line.split("](").skip(1).filter_map(|rest| rest.split(')').next()).filter(|link| !link.contains("://"))
-}
-
-/// The path of a link of a file, from the root of the project.
-fn beside(file: &str, link: &str) -> String {
-    let mut path = PathBuf::from(file);
-    path.pop();
-    for part in Path::new(link).components() {
-        match part {
-            Component::ParentDir => drop(path.pop()),
-            part => path.push(part),
-        }
-    }
-    path.display().to_string()
 }
 
 /// What a heading is linked by.
