@@ -1,8 +1,9 @@
 //! Backends of routes: services and their endpoints, as upstreams.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use crate::backend_tls::{Policies, ServerTls};
 use crate::cluster::Cluster;
 use crate::condition::Fault;
 use crate::kinds::{BackendRef, Service, ServicePort};
@@ -29,12 +30,14 @@ struct Upstream {
     port: u16,
     servers: Vec<(IpAddr, u16)>,
     spoken: Spoken,
+    tls: Option<ServerTls>,
 }
 
 /// The upstreams that routes use.
 pub(crate) struct Backends<'c> {
     cluster: &'c Cluster,
     refused: &'c Refused,
+    pub(crate) policies: Policies<'c>,
     upstreams: BTreeMap<String, Upstream>,
     needs_invalid: bool,
 }
@@ -44,13 +47,15 @@ pub(crate) struct Backends<'c> {
 pub(crate) struct Referring<'r> {
     pub(crate) kind: &'static str,
     pub(crate) namespace: &'r str,
+    /// The gateways that it is attached to.
+    pub(crate) gateways: &'r BTreeSet<usize>,
     /// What is spoken where the service does not say it.
     pub(crate) spoken: Spoken,
 }
 
 impl<'c> Backends<'c> {
-    pub(crate) fn new(cluster: &'c Cluster, refused: &'c Refused) -> Self {
-        Self { cluster, refused, upstreams: BTreeMap::new(), needs_invalid: false }
+    pub(crate) fn new(cluster: &'c Cluster, refused: &'c Refused, policies: Policies<'c>) -> Self {
+        Self { cluster, refused, policies, upstreams: BTreeMap::new(), needs_invalid: false }
     }
 
     /// The upstream of a backend.
@@ -72,7 +77,12 @@ impl<'c> Backends<'c> {
             return Err(("RefNotPermitted", why));
         }
         let (service, port) = self.service_port(namespace, name, backend.port)?;
-        let spoken = spoken(port, from.spoken).map_err(|why| {
+        let policy = self.policies.of((namespace, name), port.name.as_deref(), from.gateways);
+        let tls = policy.map(|policy| self.policies.wanted(policy).cloned()).transpose();
+        let tls = tls.map_err(|why| {
+            ("InvalidBackendTLSPolicy", format!("Service {namespace}/{name} is not asked: {why}"))
+        })?;
+        let spoken = spoken(port, from.spoken, tls.is_some()).map_err(|why| {
             ("UnsupportedProtocol", format!("Service {namespace}/{name}: port {}: {why}", port.port))
         })?;
         let suffix = if spoken == Spoken::Http2 { ".h2" } else { "" };
@@ -86,7 +96,7 @@ impl<'c> Backends<'c> {
             }
             None => {
                 let servers = self.servers(service, port);
-                let made = Upstream { service: reference, port: port.port, servers, spoken };
+                let made = Upstream { service: reference, port: port.port, servers, spoken, tls };
                 self.upstreams.insert(upstream.clone(), made);
             }
         }
@@ -147,6 +157,12 @@ impl<'c> Backends<'c> {
         servers
     }
 
+    /// The files that upstreams name, with their content.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (String, Vec<u8>)> {
+        let of_tls = self.upstreams.values().filter_map(|upstream| upstream.tls.as_ref());
+        of_tls.filter_map(|tls| tls.authorities.clone())
+    }
+
     /// The upstreams as tables, each with its service.
     pub(crate) fn tables(&self) -> impl Iterator<Item = (Option<Reference>, Table)> {
         let of_services = self
@@ -162,13 +178,17 @@ impl<'c> Backends<'c> {
 
 impl Upstream {
     fn table(&self, name: &str) -> Table {
-        let servers = self
-            .servers
-            .iter()
-            .map(|(address, port)| text(&format!("http://{}", std::net::SocketAddr::new(*address, *port))));
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let servers = self.servers.iter().map(|(address, port)| {
+            text(&format!("{scheme}://{}", std::net::SocketAddr::new(*address, *port)))
+        });
         let servers = if self.servers.is_empty() { list([nobody()]) } else { list(servers) };
         let protocol = (self.spoken == Spoken::Http2).then(|| text("h2"));
-        Table::new(format!("[upstream.\"{name}\"]")).with("servers", servers).maybe("protocol", protocol)
+        let tls = self.tls.as_ref().filter(|_| !self.servers.is_empty());
+        Table::new(format!("[upstream.\"{name}\"]"))
+            .with("servers", servers)
+            .maybe("protocol", protocol)
+            .maybe("tls", tls.map(ServerTls::option))
     }
 }
 
@@ -177,13 +197,20 @@ fn nobody() -> String {
     inline([("url", text("http://127.0.0.1:9")), ("name", text("none")), ("down", "true".to_owned())])
 }
 
-/// What a port of a service speaks (KEP-3726).
-fn spoken(port: &ServicePort, default: Spoken) -> Result<Spoken, String> {
-    match port.app_protocol.as_deref() {
-        None => Ok(default),
-        Some("http" | "kubernetes.io/ws") => Ok(Spoken::Http1),
-        Some("kubernetes.io/h2c" | "grpc") => Ok(Spoken::Http2),
-        Some(other) => Err(format!("appProtocol {other:?} is not supported")),
+/// What a port of a service speaks (KEP-3726), within TLS if a policy wants that.
+fn spoken(port: &ServicePort, default: Spoken, is_secure: bool) -> Result<Spoken, String> {
+    match (port.app_protocol.as_deref(), is_secure) {
+        (None, _) => Ok(default),
+        (Some("http" | "kubernetes.io/ws"), _) => Ok(Spoken::Http1),
+        (Some("grpc"), _) | (Some("kubernetes.io/h2c"), false) => Ok(Spoken::Http2),
+        (Some("https" | "kubernetes.io/wss"), true) => Ok(Spoken::Http1),
+        (Some(other @ ("https" | "kubernetes.io/wss")), false) => {
+            Err(format!("appProtocol {other:?} needs a BackendTLSPolicy, which says whom to believe"))
+        }
+        (Some(other @ "kubernetes.io/h2c"), true) => {
+            Err(format!("appProtocol {other:?} is without TLS, which a BackendTLSPolicy asks for"))
+        }
+        (Some(other), _) => Err(format!("appProtocol {other:?} is not supported")),
     }
 }
 

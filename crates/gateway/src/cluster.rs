@@ -9,6 +9,7 @@ use crate::kinds::{
     EndpointSlice, Gateway, GatewayClass, GrpcRoute, HttpRoute, Namespace, ReferenceGrant, Secret, Service,
 };
 use crate::object::{Kind, Metadata, Object, Reference};
+use crate::tls_kinds::{BackendTlsPolicy, ConfigMap};
 
 /// The label of an endpoint slice with the name of its service.
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
@@ -23,7 +24,9 @@ pub struct Cluster {
     pub(crate) grants: Objects<ReferenceGrant>,
     pub(crate) services: Objects<Service>,
     pub(crate) slices: Objects<EndpointSlice>,
+    pub(crate) tls_policies: Objects<BackendTlsPolicy>,
     pub(crate) secrets: Objects<Secret>,
+    pub(crate) config_maps: Objects<ConfigMap>,
     pub(crate) namespaces: Objects<Namespace>,
     /// The slices of a service.
     slices_of: BTreeMap<(String, String), BTreeSet<String>>,
@@ -56,7 +59,9 @@ impl Cluster {
                 }
                 put(&mut self.slices, key, object)
             }
+            Kind::BackendTlsPolicy => put(&mut self.tls_policies, key, object),
             Kind::Secret => put(&mut self.secrets, key, object),
+            Kind::ConfigMap => put(&mut self.config_maps, key, object),
             Kind::Namespace => put(&mut self.namespaces, key, object),
         };
         if let Err(why) = put {
@@ -84,7 +89,9 @@ impl Cluster {
                     slices.remove(&key.1);
                 }
             }
+            Kind::BackendTlsPolicy => drop(self.tls_policies.remove(&key)),
             Kind::Secret => drop(self.secrets.remove(&key)),
+            Kind::ConfigMap => drop(self.config_maps.remove(&key)),
             Kind::Namespace => drop(self.namespaces.remove(&key)),
         }
     }
@@ -107,7 +114,9 @@ impl Cluster {
             Kind::ReferenceGrant => names(&self.grants, kind),
             Kind::Service => names(&self.services, kind),
             Kind::EndpointSlice => names(&self.slices, kind),
+            Kind::BackendTlsPolicy => names(&self.tls_policies, kind),
             Kind::Secret => names(&self.secrets, kind),
+            Kind::ConfigMap => names(&self.config_maps, kind),
             Kind::Namespace => names(&self.namespaces, kind),
         }
     }
@@ -126,6 +135,7 @@ impl Cluster {
             Kind::Gateway => of(&self.gateways, &key),
             Kind::HttpRoute => of(&self.http_routes, &key),
             Kind::GrpcRoute => of(&self.grpc_routes, &key),
+            Kind::BackendTlsPolicy => of(&self.tls_policies, &key),
             _ => None,
         }
     }

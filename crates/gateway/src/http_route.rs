@@ -45,7 +45,12 @@ pub(crate) fn translate(
         };
         let attachments = attach(&attaching, gateways, cluster);
         let told = refused.get(&reference).map(|why| ("UnsupportedValue", why.clone()));
-        let rules = if attachments.is_empty() { Rules::default() } else { rules(kind, route, backends) };
+        let through: BTreeSet<usize> = attachments
+            .iter()
+            .flat_map(|attachment| attachment.listeners.iter().map(|(gateway, ..)| *gateway))
+            .collect();
+        let rules =
+            if attachments.is_empty() { Rules::default() } else { rules(kind, route, &through, backends) };
         let fault = told.or_else(|| rules.fault());
         if fault.is_none() {
             for (port, (protocol, hosts)) in places(&attachments, gateways) {
@@ -109,10 +114,11 @@ struct Match {
     timeout: Option<String>,
 }
 
-fn rules(kind: Kind, route: &HttpRoute, backends: &mut Backends<'_>) -> Rules {
+fn rules(kind: Kind, route: &HttpRoute, through: &BTreeSet<usize>, backends: &mut Backends<'_>) -> Rules {
     let mut out = Rules::default();
     let spoken = if kind == Kind::GrpcRoute { Spoken::Http2 } else { Spoken::Http1 };
-    let from = Referring { kind: kind.name(), namespace: &route.metadata.namespace, spoken };
+    let namespace = &route.metadata.namespace;
+    let from = Referring { kind: kind.name(), namespace, gateways: through, spoken };
     for rule in &route.spec.rules {
         let action = action(rule, from, backends, &mut out.unresolved);
         let (mut matches, mut unsupported) = (Vec::new(), rule_fault(rule));

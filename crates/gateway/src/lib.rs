@@ -8,6 +8,8 @@
 mod object;
 /// The kinds of objects.
 mod kinds;
+/// Kinds about TLS to servers.
+mod tls_kinds;
 /// The objects of a cluster.
 mod cluster;
 /// Conditions of objects.
@@ -24,6 +26,8 @@ mod secrets;
 mod listeners;
 /// Which listeners a route attaches to.
 mod attach;
+/// TLS to servers.
+mod backend_tls;
 /// Services as upstreams.
 mod backends;
 /// Filters of rules.
@@ -34,10 +38,13 @@ mod grpc_route;
 mod http_route;
 /// All of it together.
 mod translate;
+/// Until Vanward takes it.
+mod settle;
 
 pub use cluster::Cluster;
 pub use condition::Condition;
 pub use object::{Kind, Metadata, Reference};
-pub use status::{Found, ListenerFound, ParentFound, Status};
+pub use settle::{Complaint, settle};
+pub use status::{AncestorFound, Found, ListenerFound, ParentFound, Status};
 pub use translate::{Machine, Options, Refused, Translation, translate};
 pub use written::Written;

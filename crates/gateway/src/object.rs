@@ -62,24 +62,30 @@ pub enum Kind {
     GrpcRoute,
     /// What may be referred to from other namespaces.
     ReferenceGrant,
+    /// How servers of a service prove who they are.
+    BackendTlsPolicy,
     /// Servers with one name.
     Service,
     /// Addresses of the servers of a service.
     EndpointSlice,
     /// Certificates with their keys.
     Secret,
+    /// Certificates of CAs.
+    ConfigMap,
     /// Labels of namespaces.
     Namespace,
 }
 
 impl Kind {
     /// All of them, in an order in which none is read before what it refers to.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Namespace,
         Self::ReferenceGrant,
         Self::Secret,
+        Self::ConfigMap,
         Self::EndpointSlice,
         Self::Service,
+        Self::BackendTlsPolicy,
         Self::GatewayClass,
         Self::Gateway,
         Self::HttpRoute,
@@ -94,9 +100,11 @@ impl Kind {
             Self::HttpRoute => (GATEWAY_GROUP, "v1", "httproutes"),
             Self::GrpcRoute => (GATEWAY_GROUP, "v1", "grpcroutes"),
             Self::ReferenceGrant => (GATEWAY_GROUP, "v1beta1", "referencegrants"),
+            Self::BackendTlsPolicy => (GATEWAY_GROUP, "v1", "backendtlspolicies"),
             Self::Service => ("", "v1", "services"),
             Self::EndpointSlice => ("discovery.k8s.io", "v1", "endpointslices"),
             Self::Secret => ("", "v1", "secrets"),
+            Self::ConfigMap => ("", "v1", "configmaps"),
             Self::Namespace => ("", "v1", "namespaces"),
         }
     }
@@ -109,9 +117,11 @@ impl Kind {
             Self::HttpRoute => "HTTPRoute",
             Self::GrpcRoute => "GRPCRoute",
             Self::ReferenceGrant => "ReferenceGrant",
+            Self::BackendTlsPolicy => "BackendTLSPolicy",
             Self::Service => "Service",
             Self::EndpointSlice => "EndpointSlice",
             Self::Secret => "Secret",
+            Self::ConfigMap => "ConfigMap",
             Self::Namespace => "Namespace",
         }
     }

@@ -32,6 +32,8 @@ pub enum Found {
     },
     /// A route: for each of its gateways that is ours.
     Route(Vec<ParentFound>),
+    /// A policy: for each of the gateways that it holds for.
+    Policy(Vec<AncestorFound>),
 }
 
 /// What was found about a listener.
@@ -56,6 +58,15 @@ pub struct ParentFound {
     pub conditions: Vec<Condition>,
 }
 
+/// What was found about a policy and one of the gateways that it holds for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AncestorFound {
+    /// A reference to the gateway.
+    pub ancestor: Value,
+    /// The conditions there.
+    pub conditions: Vec<Condition>,
+}
+
 impl Status {
     /// The status to be written in place of `before`; `None` if there is nothing to write. `now` is a time in RFC 3339.
     pub fn changed(&self, before: &Value, controller: &str, now: &str) -> Option<Value> {
@@ -76,7 +87,16 @@ impl Status {
             // A route that has no gateway of ours, and had none, is not ours.
             Found::Route(parents) if parents.is_empty() && before["parents"].is_null() => return None,
             Found::Route(parents) => {
-                with(before, "parents", entries(parents, generation, &before["parents"], controller, now))
+                let parents = parents.iter().map(|found| (&found.parent, found.conditions.as_slice()));
+                let entries = entries("parentRef", parents, generation, &before["parents"], controller, now);
+                with(before, "parents", entries)
+            }
+            Found::Policy(ancestors) if ancestors.is_empty() && before["ancestors"].is_null() => return None,
+            Found::Policy(ancestors) => {
+                let ancestors = ancestors.iter().map(|found| (&found.ancestor, found.conditions.as_slice()));
+                let before_them = &before["ancestors"];
+                let entries = entries("ancestorRef", ancestors, generation, before_them, controller, now);
+                with(before, "ancestors", entries)
             }
         };
         (after != *before).then_some(after)
@@ -99,16 +119,22 @@ impl ListenerFound {
     }
 }
 
-/// Entries of a route, one for each of its gateways: ours, and those of other controllers as they are.
-fn entries(parents: &[ParentFound], generation: i64, before: &Value, controller: &str, now: &str) -> Value {
+/// Entries of a route or a policy, one for each of its gateways: ours, and those of other controllers as they are.
+fn entries<'f>(
+    key: &str,
+    found: impl Iterator<Item = (&'f Value, &'f [Condition])>,
+    generation: i64,
+    before: &Value,
+    controller: &str,
+    now: &str,
+) -> Value {
     let before: Vec<&Value> = before.as_array().into_iter().flatten().collect();
     let others = before.iter().filter(|entry| entry["controllerName"] != controller);
-    let own = parents.iter().map(|ParentFound { parent, conditions }| {
-        let is_same =
-            |entry: &&&Value| entry["controllerName"] == controller && entry["parentRef"] == *parent;
+    let own = found.map(|(gateway, conditions)| {
+        let is_same = |entry: &&&Value| entry["controllerName"] == controller && entry[key] == *gateway;
         let known = before.iter().find(is_same).map_or(Value::Null, |entry| entry["conditions"].clone());
         json!({
-            "parentRef": parent,
+            key: gateway,
             "controllerName": controller,
             "conditions": written(conditions, generation, &known, false, now),
         })

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
+use crate::backend_tls::Policies;
 use crate::backends::Backends;
 use crate::cluster::Cluster;
 use crate::http_route::{self, Claims};
@@ -32,6 +33,12 @@ pub trait Machine {
     /// # Errors
     /// Why it cannot.
     fn certificate(&self, certificate: &[u8], key: &[u8]) -> Result<(), String>;
+
+    /// Whether these are certificates of CAs, in PEM; `None` stands for those of the system.
+    ///
+    /// # Errors
+    /// Why they cannot be used.
+    fn authorities(&self, pem: Option<&[u8]>) -> Result<(), String>;
 
     /// Whether the proxy can listen at a port; `None` stands for all addresses.
     ///
@@ -65,12 +72,13 @@ pub fn translate(
 ) -> Translation {
     let (classes, mut statuses) = listeners::classes(cluster, options);
     let mut gateways = listeners::gateways(cluster, &classes, refused, machine);
-    let mut backends = Backends::new(cluster, refused);
+    let mut backends = Backends::new(cluster, refused, Policies::new(cluster, machine));
     let mut claims = Claims::new();
     let (routes, of_routes) =
         http_route::translate(cluster, refused, &mut gateways, &mut backends, &mut claims);
     statuses.extend(gateways.iter().map(|gateway| gateway.status(options)));
     statuses.extend(of_routes);
+    statuses.extend(backends.policies.statuses(&gateways));
 
     let mut written = Written::default();
     let mut files = BTreeMap::new();
@@ -88,6 +96,7 @@ pub fn translate(
     for (owner, table) in elsewhere(&gateways, &mut claims) {
         written.table(Some(owner), &table);
     }
+    files.extend(backends.files());
     for (owner, table) in backends.tables() {
         written.table(owner, &table);
     }

@@ -392,7 +392,13 @@ mod tests {
             assert!(read.contains(&plural), "{plural}");
             assert!(group.is_empty() || manifests.contains(&format!("- apiGroups: [{group}]")), "{group}");
         }
-        let statuses = ["gatewayclasses/status", "gateways/status", "httproutes/status", "grpcroutes/status"];
+        let statuses = [
+            "gatewayclasses/status",
+            "gateways/status",
+            "httproutes/status",
+            "grpcroutes/status",
+            "backendtlspolicies/status",
+        ];
         assert_eq!((read.len(), patched), (Kind::ALL.len(), statuses.to_vec()));
     }
 

@@ -2,15 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use config::Reading;
-use gateway::{Cluster, Options, Refused, Translation, translate};
+use config::{Mistake, Reading};
+use gateway::{Cluster, Complaint, Options, Translation, settle};
 
 use crate::machine::Machine;
 
 /// The name of the configuration in mistakes.
 const NAME: &str = "kubernetes";
-/// How often objects that are refused are left out until the rest is valid.
-const ROUNDS_MAX: usize = 100;
 
 /// The configuration in force.
 #[derive(Clone, Default)]
@@ -39,25 +37,13 @@ impl Current {
 /// # Errors
 /// Mistakes that come from no object: those of the operator's own file.
 pub(crate) fn valid(cluster: &Cluster, options: &Options) -> Result<Translation, String> {
-    let mut refused = Refused::new();
-    for _ in 0..ROUNDS_MAX {
-        let translation = translate(cluster, options, &refused, &Machine);
-        let before = refused.len();
-        let mut other = None;
-        for mistake in read(&translation.written.text).mistakes {
-            let owner = Some(&mistake).filter(|mistake| mistake.file == NAME);
-            match owner.and_then(|mistake| translation.written.owner(mistake.line)) {
-                Some(owner) => drop(refused.entry(owner.clone()).or_insert_with(|| mistake.sentence())),
-                None => drop(other.get_or_insert_with(|| mistake.to_string())),
-            }
-        }
-        match other {
-            None if refused.len() == before => return Ok(translation),
-            Some(mistake) if refused.len() == before => return Err(mistake),
-            _ => {}
-        }
-    }
-    Err("too many objects are refused, one after the other".to_owned())
+    settle(cluster, options, &Machine, |text| {
+        let complaint = |mistake: Mistake| match mistake.file == NAME {
+            true => Complaint { line: Some(mistake.line), why: mistake.sentence() },
+            false => Complaint { line: None, why: mistake.to_string() },
+        };
+        read(text).mistakes.into_iter().map(complaint).collect()
+    })
 }
 
 fn read(text: &str) -> Reading {

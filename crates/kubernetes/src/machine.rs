@@ -13,6 +13,10 @@ impl gateway::Machine for Machine {
             .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
     }
 
+    fn authorities(&self, pem: Option<&[u8]>) -> Result<(), String> {
+        tls::check_authorities_pem(pem).map_err(|problem| problem.to_string())
+    }
+
     /// The proxy's own sockets share their ports (SO_REUSEPORT), so one that it has is not taken. This one never listens:
     /// no connection comes to it.
     fn port(&self, address: Option<IpAddr>, port: u16) -> Result<(), String> {

@@ -188,6 +188,16 @@ pub fn check_authorities(ca: &Path) -> Result<(), Problem> {
     file::roots(ca, file::certificates(ca)?).map(drop)
 }
 
+/// Checks that a text in PEM has certificates of CAs; without one, that the system has some.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_authorities_pem(pem: Option<&[u8]>) -> Result<(), Problem> {
+    let Some(pem) = pem else { return system_roots().map(drop) };
+    let name = Path::new("the list of CAs");
+    file::roots(name, file::certificates_in(name, pem)?).map(drop)
+}
+
 fn verifier(tls: &UpstreamTls) -> Result<Arc<dyn ServerCertVerifier>, Problem> {
     if !tls.verify {
         let algorithms = provider::for_certificates().signature_verification_algorithms;

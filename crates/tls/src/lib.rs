@@ -62,7 +62,7 @@ mod trial;
 
 pub use certificate::written_time;
 pub use challenges::{ACME_TLS, Answered, Challenges};
-pub use client::{ClientSide, check_authorities};
+pub use client::{ClientSide, check_authorities, check_authorities_pem};
 pub use client_hello::{CLIENT_HELLO_MAX, ClientHello, NoHello};
 pub use handshake::{Advance, Agreed, Handshake, Role};
 pub use inventory::{CertificateInUse, Source};

@@ -8,6 +8,8 @@ mod matches;
 mod attaching;
 /// Who answers.
 mod backends;
+/// TLS to servers.
+mod backend_tls;
 /// Routes of gRPC.
 mod grpc;
 /// What filters do.

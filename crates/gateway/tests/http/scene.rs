@@ -67,6 +67,10 @@ impl Machine for Test {
         if certificate == b"bad" { Err("it is bad".to_owned()) } else { Ok(()) }
     }
 
+    fn authorities(&self, pem: Option<&[u8]>) -> Result<(), String> {
+        if pem == Some(b"bad") { Err("it is bad".to_owned()) } else { Ok(()) }
+    }
+
     fn port(&self, _: Option<IpAddr>, port: u16) -> Result<(), String> {
         if port == 81 { Err("port 81 is in use".to_owned()) } else { Ok(()) }
     }
@@ -217,6 +221,9 @@ pub(crate) fn conditions(translation: &Translation, kind: Kind, name: &str) -> S
         Found::Route(parents) => {
             parents.iter().map(|parent| told(&parent.conditions)).collect::<Vec<_>>().join(" | ")
         }
+        Found::Policy(ancestors) => {
+            ancestors.iter().map(|ancestor| told(&ancestor.conditions)).collect::<Vec<_>>().join(" | ")
+        }
     }
 }
 
@@ -231,6 +238,9 @@ pub(crate) fn messages(translation: &Translation, kind: Kind, name: &str) -> Str
             conditions.iter().cloned().chain(of_listeners).collect()
         }
         Found::Route(parents) => parents.iter().flat_map(|parent| parent.conditions.clone()).collect(),
+        Found::Policy(ancestors) => {
+            ancestors.iter().flat_map(|ancestor| ancestor.conditions.clone()).collect()
+        }
     };
     conditions
         .into_iter()

@@ -1,0 +1,88 @@
+//! Objects of Kubernetes, as their API server has them: what comes out is a configuration that is read, however many of them are
+//! refused, and statuses that are written once.
+
+#![no_main]
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use config::Surroundings;
+use gateway::{Cluster, Complaint, Kind, Machine, Options, Reference, settle};
+use libfuzzer_sys::fuzz_target;
+use serde_json::Value;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(objects) = serde_json::from_slice::<Value>(bytes) else { return };
+    let mut cluster = Cluster::default();
+    for object in objects.as_array().into_iter().flatten() {
+        if let Some(kind) = Kind::ALL.into_iter().find(|kind| object["kind"] == kind.name()) {
+            cluster.put(kind, object.clone());
+        }
+    }
+    let options = Options {
+        controller: CONTROLLER.to_owned(),
+        addresses: vec!["192.0.2.1".to_owned()],
+        base: None,
+        ready: ([127, 0, 0, 1], 9000).into(),
+    };
+    let translation = settle(&cluster, &options, &Nothing, |text| {
+        let mistakes = config::examine_in(text, "kubernetes", &Nothing).mistakes;
+        let complaint =
+            |mistake: mistake::Mistake| Complaint { line: Some(mistake.line), why: mistake.sentence() };
+        mistakes.into_iter().map(complaint).collect()
+    });
+    let translation = translation.expect("each mistake comes from an object");
+    for status in &translation.statuses {
+        let (before, metadata) = cluster.status(&status.object).expect("it is about an object that is there");
+        assert_eq!(metadata.generation, status.generation);
+        if let Some(after) = status.changed(before, CONTROLLER, "2026-01-01T00:00:00Z") {
+            assert_eq!(status.changed(&after, CONTROLLER, "2026-01-02T00:00:00Z"), None, "{after}");
+        }
+    }
+    let all: Vec<Reference> = Kind::ALL.into_iter().flat_map(|kind| cluster.all(kind)).collect();
+    for reference in all {
+        cluster.remove(&reference);
+        assert!(cluster.status(&reference).is_none());
+    }
+});
+
+const CONTROLLER: &str = "vanward.dev/gateway";
+
+/// A machine with every certificate and some of the ports, without files and variables.
+struct Nothing;
+
+impl Machine for Nothing {
+    fn certificate(&self, certificate: &[u8], _: &[u8]) -> Result<(), String> {
+        if certificate.is_empty() { Err("it is empty".to_owned()) } else { Ok(()) }
+    }
+
+    fn authorities(&self, pem: Option<&[u8]>) -> Result<(), String> {
+        if pem.is_some_and(<[u8]>::is_empty) { Err("it is empty".to_owned()) } else { Ok(()) }
+    }
+
+    fn port(&self, _: Option<IpAddr>, port: u16) -> Result<(), String> {
+        if port % 16 == 1 { Err("it is in use".to_owned()) } else { Ok(()) }
+    }
+}
+
+impl Surroundings for Nothing {
+    fn file(&self, path: &Path) -> Result<Vec<u8>, String> {
+        panic!("{} is read", path.display())
+    }
+
+    fn matches(&self, pattern: &str) -> Result<Vec<PathBuf>, String> {
+        panic!("{pattern} is read")
+    }
+
+    fn identity(&self, path: &Path) -> PathBuf {
+        path.to_owned()
+    }
+
+    fn variable(&self, name: &str) -> Option<Vec<u8>> {
+        panic!("{name} is read")
+    }
+
+    fn secret(&self, path: &Path) -> Result<(Vec<u8>, bool), String> {
+        panic!("{} is read", path.display())
+    }
+}
