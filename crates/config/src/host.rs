@@ -134,9 +134,10 @@ pub(crate) fn tls_name(text: &str) -> Result<String, ValueError> {
     match host_and_port(text).map_err(refuse)? {
         (ServerHost::Name(name), None) if !name.ends_with('.') => Ok(name),
         (ServerHost::Name(_), None) => Err(refuse(host_fault(text, HostProblem::EmptyLabel))),
-        (ServerHost::Address(_) | ServerHost::Service(_) | ServerHost::Unix(_), None) => {
-            Err(refuse(host_fault(text, HostProblem::Address)))
-        }
+        (
+            ServerHost::Address(_) | ServerHost::Service(_) | ServerHost::Catalog(_) | ServerHost::Unix(_),
+            None,
+        ) => Err(refuse(host_fault(text, HostProblem::Address))),
         (_, Some(port)) => Err(refuse(ValueFault::HostPort(port))),
     }
 }

@@ -351,7 +351,7 @@ pub(crate) fn is_loopback(host: &ServerHost) -> bool {
     match host {
         ServerHost::Address(address) => address.is_loopback(),
         ServerHost::Name(name) => name.trim_end_matches('.').eq_ignore_ascii_case("localhost"),
-        ServerHost::Service(_) => false,
+        ServerHost::Service(_) | ServerHost::Catalog(_) => false,
         ServerHost::Unix(_) => true,
     }
 }

@@ -74,6 +74,8 @@ mod log_target;
 mod http2_options;
 /// Options of traces.
 mod tracing_options;
+/// The table `[consul]`.
+mod consul_options;
 /// The table `[redis]`.
 mod redis_options;
 /// The table `[cache.peers]`.
@@ -192,16 +194,16 @@ pub use reference::{reference, schema};
 pub use route_options::RouteOptions;
 pub use settings::{
     Access, AccessLog, Acme, Action, Auth, AuthCache, Authority, B3, Bandwidth, Bandwidths, BodyRule,
-    CacheDisk, CachePeers, CacheStore, ChallengeKind, ChallengePorts, Check, ClientCertFields, CookieSecrets,
-    Dashboard, DashboardTokens, DatagramRates, Dns, DnsChallenge, DnsUpdate, DnsWay, ExternalAccount,
-    FaultRule, Faults, Files, First, FollowCallers, ForwardAuth, HostHeader, Http2Limits, IdForm, Jwt,
-    KeySource, KeyType, KeyUrl, Limits, Link, ListenAddress, Listener, LogRotation, LogTarget, Maintenance,
-    MemoryBound, MessageFormat, MessageLevel, Messages, Mirror, Page, Pages, Passthrough, Policies, Pool,
-    Probe, Protocol, QueueSettings, RateLimit, Redis, RedisUrl, RequestBuffering, RequestBuffers, RequestIds,
-    Require, Respond, Retry, RetryOn, Rewrite, Route, RouteLimits, RouteLog, RouteTimeouts, Scheme, Scope,
-    Server, ServerHost, Settings, Shaping, SharedSecret, Shedding, SplitKey, Statuses, StickyCookie,
-    StickySessions, StickyTable, SyslogOptions, SyslogReceiver, SyslogTransport, Timeouts, TokenKeys,
-    Tracing, TsigAlgorithm, TsigKey, Upstream, Via, WebBotAuth,
+    CacheDisk, CachePeers, CacheStore, CatalogService, ChallengeKind, ChallengePorts, Check,
+    ClientCertFields, Consul, CookieSecrets, Dashboard, DashboardTokens, DatagramRates, Dns, DnsChallenge,
+    DnsUpdate, DnsWay, ExternalAccount, FaultRule, Faults, Files, First, FollowCallers, ForwardAuth,
+    HostHeader, Http2Limits, IdForm, Jwt, KeySource, KeyType, KeyUrl, Limits, Link, ListenAddress, Listener,
+    LogRotation, LogTarget, Maintenance, MemoryBound, MessageFormat, MessageLevel, Messages, Mirror, Page,
+    Pages, Passthrough, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Redis, RedisUrl,
+    RequestBuffering, RequestBuffers, RequestIds, Require, Respond, Retry, RetryOn, Rewrite, Route,
+    RouteLimits, RouteLog, RouteTimeouts, Scheme, Scope, Server, ServerHost, Settings, Shaping, SharedSecret,
+    Shedding, SplitKey, Statuses, StickyCookie, StickySessions, StickyTable, SyslogOptions, SyslogReceiver,
+    SyslogTransport, Timeouts, TokenKeys, Tracing, TsigAlgorithm, TsigKey, Upstream, Via, WebBotAuth,
 };
 pub use surroundings::{Machine, Surroundings};
 pub use tls::{

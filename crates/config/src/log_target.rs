@@ -61,7 +61,7 @@ fn receiver(text: &str) -> Result<SyslogReceiver, ValueError> {
     let host = match host {
         ServerHost::Address(address) => address.to_string(),
         ServerHost::Name(name) => name,
-        ServerHost::Service(_) | ServerHost::Unix(_) => {
+        ServerHost::Service(_) | ServerHost::Catalog(_) | ServerHost::Unix(_) => {
             return Err(refuse(ValueFault::Path(rest.to_owned())));
         }
     };

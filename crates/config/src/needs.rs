@@ -42,6 +42,8 @@ pub enum SecretForm {
     Base64,
     /// Base64 with `-` and `_` (RFC 4648 §5), with or without padding.
     Base64Url,
+    /// A token in the first line.
+    Token,
 }
 
 impl Need {
@@ -75,6 +77,12 @@ pub(crate) fn needs(file: &File, reader: &Reader<'_>) -> Vec<Need> {
     }
     if let Some(Located { value: ca, at }) = file.tracing.as_ref().and_then(|tracing| tracing.value.ca()) {
         add(Needed::Authorities(ca.clone()), "ca", at);
+    }
+    if let Some(Located { value: ca, at }) = file.consul.ca() {
+        add(Needed::Authorities(ca.clone()), "ca", at);
+    }
+    if let Some(Located { value: file, at }) = file.consul.token_file() {
+        add(Needed::Secret(file.clone(), SecretForm::Token), "token_file", at);
     }
     for address in file.listen.iter().filter_map(|listen| listen.value.address.as_ref()) {
         if let Located { value: ListenAddress::Unix(path), at } = address {

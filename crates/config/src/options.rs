@@ -15,6 +15,7 @@ use crate::acme_options::{ACME, AcmeWritten};
 use crate::bandwidth::BANDWIDTH;
 use crate::bottleneck::BOTTLENECK;
 use crate::cache_options::{CACHE, CacheWritten};
+use crate::consul_options::{CONSUL, ConsulWritten};
 use crate::dashboard_options::TOKENS;
 use crate::delay::{DELAY, LOSS};
 use crate::fault_options::{FAULT, FAULTS, FaultWritten, FaultsWritten};
@@ -81,6 +82,7 @@ pub(crate) struct File {
     pub(crate) log: Vec<Element<Log>>,
     pub(crate) tracing: Option<Element<TracingWritten>>,
     pub(crate) redis: Option<Element<RedisWritten>>,
+    pub(crate) consul: ConsulWritten,
     pub(crate) messages: Messages,
 }
 
@@ -311,6 +313,13 @@ pub(crate) static FILE: Table<File> = Table {
             place: |file: &mut File| &mut file.redis,
             doc: "Redis or Valkey, through which instances share what they count and purge. See \
                   [several instances](fleet.md).",
+        },
+        &Section {
+            name: "consul",
+            table: &CONSUL,
+            place: |file: &mut File| &mut file.consul,
+            doc: "Consul, which is asked for the instances of services: servers such as `http+consul://NAME`. See \
+                  [servers that come and go](discovery.md#consul).",
         },
         &Section {
             name: "messages",

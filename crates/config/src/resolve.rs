@@ -8,6 +8,7 @@ use std::num::NonZeroUsize;
 use crate::acme_options::AcmeWritten;
 use crate::acme_resolve::{self, check_acme};
 use crate::cache_options::CacheWritten;
+use crate::consul_options::{self, ConsulWritten};
 use crate::dashboard_options;
 use crate::fault_resolve::{self, faults};
 use crate::header_sets::check_header_sets;
@@ -58,6 +59,7 @@ pub(crate) fn resolve(mut file: File, reader: &mut Reader<'_>) -> Option<Setting
         tracing.value.check(reader);
     }
     redis_options::check(&file, reader);
+    consul_options::check(&file, reader);
     peer_options::check(&file, reader);
     let faults = faults(&file, &names, &routes, reader);
     check_header_sets(&file, reader);
@@ -335,6 +337,7 @@ fn meaning(
         access_logs: file.log.into_iter().filter_map(|log| log.value.meaning()).collect(),
         tracing: file.tracing.and_then(|tracing| tracing.value.meaning()),
         redis: file.redis.and_then(|redis| redis.value.meaning()),
+        consul: file.consul.meaning(),
         messages: file.messages,
     })
 }
@@ -394,6 +397,7 @@ impl From<&Settings> for File {
             log: config.access_logs.iter().map(|log| element(Log::from(log))).collect(),
             tracing: config.tracing.as_ref().map(|tracing| element(TracingWritten::from(tracing))),
             redis: config.redis.as_ref().map(|redis| element(RedisWritten::from(redis))),
+            consul: ConsulWritten::from(&config.consul),
             messages: config.messages,
         };
         dashboard_options::write(config.dashboard.as_ref(), &mut file);

@@ -1,12 +1,12 @@
-//! Parses server URLs: `http://HOST[:PORT]`, `https://HOST[:PORT]`, `tcp://HOST:PORT`, `http+srv://SERVICE` (and `https+srv`,
-//! `tcp+srv`) or `http+unix:/PATH`, and nothing else.
+//! Parses server URLs: `http://HOST[:PORT]`, `https://HOST[:PORT]`, `tcp://HOST:PORT`, `http+srv://SERVICE`,
+//! `http+consul://SERVICE[?tag=TAG&dc=DATACENTER]` (both also with `https+` and `tcp+`) or `http+unix:/PATH`, and nothing else.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::host::host_and_port;
-use crate::settings::{Scheme, Server, ServerHost};
+use crate::settings::{CatalogService, Scheme, Server, ServerHost};
 use crate::value_error::{ValueError, ValueFault};
 
 /// The expected form of a server.
@@ -38,7 +38,7 @@ impl Server {
         let is_default = Some(self.port) == self.scheme.default_port();
         match &self.host {
             ServerHost::Unix(_) => "localhost".to_owned(),
-            ServerHost::Service(name) => name.clone(),
+            ServerHost::Service(name) | ServerHost::Catalog(CatalogService { name, .. }) => name.clone(),
             host if is_default => host.to_string(),
             host => format!("{host}:{}", self.port),
         }
@@ -49,7 +49,7 @@ impl Server {
         self.name.clone().unwrap_or_else(|| self.to_string())
     }
 
-    fn at(scheme: Scheme, host: ServerHost, port: u16) -> Self {
+    pub(crate) fn at(scheme: Scheme, host: ServerHost, port: u16) -> Self {
         Self { name: None, scheme, host, port, weight: 1, down: false, priority: 0, max_requests: None }
     }
 }
@@ -71,11 +71,15 @@ fn server(text: &str) -> Result<Server, ValueFault> {
         return unix_server(path);
     }
     let (scheme, rest) = text.split_once("://").ok_or_else(|| ValueFault::NoScheme(text.to_owned()))?;
-    let (scheme, is_service) =
-        match scheme.len().checked_sub(SERVICE.len()).and_then(|at| scheme.split_at_checked(at)) {
-            Some((scheme, end)) if end.eq_ignore_ascii_case(SERVICE) => (scheme, true),
-            _ => (scheme, false),
-        };
+    let with_end = |end: &str| {
+        let (scheme, found) = scheme.split_at_checked(scheme.len().checked_sub(end.len())?)?;
+        found.eq_ignore_ascii_case(end).then_some(scheme)
+    };
+    let (scheme, kind) = match (with_end(SERVICE), with_end(CATALOG)) {
+        (Some(scheme), _) => (scheme, Kind::Service),
+        (_, Some(scheme)) => (scheme, Kind::Catalog),
+        (None, None) => (scheme, Kind::Host),
+    };
     // RFC 3986 §3.1: schemes are case-insensitive.
     let scheme = [Scheme::Http, Scheme::Https, Scheme::Tcp]
         .into_iter()
@@ -84,8 +88,10 @@ fn server(text: &str) -> Result<Server, ValueFault> {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(end);
     // RFC 3986 §6.2.3: an empty path and `/` are the same.
+    let tail = tail.strip_prefix('/').filter(|rest| rest.is_empty() || rest.starts_with('?')).unwrap_or(tail);
     match tail.as_bytes() {
-        [] | b"/" => {}
+        [] => {}
+        [b'?', ..] if kind == Kind::Catalog => {}
         [b'?', ..] => return Err(ValueFault::Query(tail.to_owned())),
         [b'#', ..] => return Err(ValueFault::Fragment(tail.to_owned())),
         _ => return Err(ValueFault::Path(tail.to_owned())),
@@ -94,22 +100,76 @@ fn server(text: &str) -> Result<Server, ValueFault> {
         return Err(ValueFault::UserInformation);
     }
     let (host, port) = host_and_port(authority)?;
-    if is_service {
-        return service(scheme, host, port);
+    match kind {
+        Kind::Service => {
+            return service(host, port).map(|name| Server::at(scheme, ServerHost::Service(name), 0));
+        }
+        Kind::Catalog => {
+            let service = catalog_service(service(host, port)?, tail.strip_prefix('?').unwrap_or_default())?;
+            return Ok(Server::at(scheme, ServerHost::Catalog(service), 0));
+        }
+        Kind::Host => {}
     }
     let port = port.or(scheme.default_port()).ok_or_else(|| ValueFault::NoPort(text.to_owned()))?;
     Ok(Server::at(scheme, host, port))
 }
 
-/// The end of the scheme of a service.
+/// The end of the scheme of a service in DNS, and of one of Consul.
 const SERVICE: &str = "+srv";
+const CATALOG: &str = "+consul";
 
-fn service(scheme: Scheme, host: ServerHost, port: Option<u16>) -> Result<Server, ValueFault> {
+/// What the authority of a URL is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Host,
+    Service,
+    Catalog,
+}
+
+/// The name of a service.
+fn service(host: ServerHost, port: Option<u16>) -> Result<String, ValueFault> {
     match (host, port) {
-        (ServerHost::Name(name), None) => Ok(Server::at(scheme, ServerHost::Service(name), 0)),
+        (ServerHost::Name(name), None) => Ok(name),
         (_, Some(port)) => Err(ValueFault::ServicePort(port)),
         (host, None) => Err(ValueFault::ServiceAddress(host.to_string())),
     }
+}
+
+/// Tags of one service.
+const TAGS_MAX: usize = 16;
+
+/// A service with the options of a query.
+fn catalog_service(name: String, query: &str) -> Result<CatalogService, ValueFault> {
+    let refuse =
+        |written: &str, why| Err(ValueFault::Unknown { written: written.to_owned(), why, nearest: None });
+    let mut service = CatalogService { name, tags: Vec::new(), datacenter: None };
+    for option in query.split('&').filter(|_| !query.is_empty()) {
+        match option.split_once('=') {
+            Some(("tag" | "dc", value)) if !is_query_value(value) => {
+                return refuse(option, "has no value, or one with characters that are written as %XX");
+            }
+            Some(("tag", _)) if service.tags.len() == TAGS_MAX => return refuse(option, "is a tag too many"),
+            Some(("tag", tag)) => service.tags.push(tag.to_owned()),
+            Some(("dc", _)) if service.datacenter.is_some() => {
+                return refuse(option, "is a second datacenter");
+            }
+            Some(("dc", datacenter)) => service.datacenter = Some(datacenter.to_owned()),
+            _ => return refuse(option, "is neither tag=TAG nor dc=DATACENTER"),
+        }
+    }
+    Ok(service)
+}
+
+/// Characters that mean the same wherever they are in a query, and escapes (RFC 3986 §2.1 and §3.4).
+fn is_query_value(value: &str) -> bool {
+    let mut pieces = value.split('%');
+    let is_plain =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:/,".contains(&byte));
+    let is_escape = |piece: &str| {
+        let digits = piece.as_bytes().first_chunk::<2>();
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) && is_plain(piece)
+    };
+    !value.is_empty() && pieces.next().is_none_or(is_plain) && pieces.all(is_escape)
 }
 
 /// The beginning of a server URL with a Unix socket. No slashes follow, because there is no authority.
@@ -139,6 +199,9 @@ impl fmt::Display for Server {
         match &self.host {
             ServerHost::Unix(path) => write!(formatter, "{UNIX}{}", path.display()),
             ServerHost::Service(name) => write!(formatter, "{}{SERVICE}://{name}", self.scheme.as_str()),
+            ServerHost::Catalog(service) => {
+                write!(formatter, "{}{CATALOG}://{service}", self.scheme.as_str())
+            }
             host => write!(formatter, "{}://{host}:{}", self.scheme.as_str(), self.port),
         }
     }
@@ -151,6 +214,7 @@ impl fmt::Display for ServerHost {
             ServerHost::Address(std::net::IpAddr::V6(address)) => write!(formatter, "[{address}]"),
             ServerHost::Address(address) => write!(formatter, "{address}"),
             ServerHost::Name(name) | ServerHost::Service(name) => formatter.write_str(name),
+            ServerHost::Catalog(service) => write!(formatter, "{service}"),
             ServerHost::Unix(path) => write!(formatter, "unix:{}", path.display()),
         }
     }
@@ -178,6 +242,9 @@ mod tests {
             ("http+srv://_http._tcp.App.example", "http+srv://_http._tcp.app.example"),
             ("HTTPS+SRV://_https._tcp.app.example./", "https+srv://_https._tcp.app.example."),
             ("tcp+srv://db.service.consul", "tcp+srv://db.service.consul"),
+            ("http+consul://Web", "http+consul://web"),
+            ("HTTPS+CONSUL://web/?tag=v2&dc=eu-1", "https+consul://web?tag=v2&dc=eu-1"),
+            ("tcp+consul://db?dc=eu&tag=a%20b&tag=c", "tcp+consul://db?tag=a%20b&tag=c&dc=eu"),
             ("http+unix:/run/app.sock", "http+unix:/run/app.sock"),
         ] {
             let server: Server = text.parse().unwrap();
@@ -188,7 +255,9 @@ mod tests {
 
     #[test]
     fn servers_that_are_refused() {
+        const NO_VALUE: &str = "has no value, or one with characters that are written as %XX";
         let owned = str::to_owned;
+        let option = |written: &str, why| ValueFault::Unknown { written: owned(written), why, nearest: None };
         let host = |host: &str, problem| ValueFault::Host { host: owned(host), problem };
         for (text, fault) in [
             ("", ValueFault::Empty),
@@ -201,6 +270,16 @@ mod tests {
             ("http+srv://a:80", ValueFault::ServicePort(80)),
             ("http+srv://[::1]", ValueFault::ServiceAddress(owned("[::1]"))),
             ("http+srv://127.0.0.1", ValueFault::ServiceAddress(owned("127.0.0.1"))),
+            ("http+srv://a?dc=eu", ValueFault::Query(owned("?dc=eu"))),
+            ("http+consul://a:80", ValueFault::ServicePort(80)),
+            ("http+consul://a/b", ValueFault::Path(owned("/b"))),
+            ("http+consul://a?near=b", option("near=b", "is neither tag=TAG nor dc=DATACENTER")),
+            ("http+consul://a?dc=b&", option("", "is neither tag=TAG nor dc=DATACENTER")),
+            ("http+consul://a?dc=b&dc=c", option("dc=c", "is a second datacenter")),
+            ("http+consul://a?tag=", option("tag=", NO_VALUE)),
+            ("http+consul://a?tag=a+b", option("tag=a+b", NO_VALUE)),
+            ("http+consul://a?tag=%2", option("tag=%2", NO_VALUE)),
+            ("http+consul://a?tag=%g0", option("tag=%g0", NO_VALUE)),
             ("http+unix:", ValueFault::SocketPath(owned(""))),
             ("http+unix:run/app.sock", ValueFault::SocketPath(owned("run/app.sock"))),
             ("http+unix:///run/app.sock", ValueFault::SocketPath(owned("///run/app.sock"))),
@@ -241,7 +320,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "(https?(\\+srv)?://|tcp://|http\\+unix:/)?[a-z0-9.:\\[\\]/?#@*\\PC-]{0,40}") {
+        fn any_text_is_read_or_refused(text in "(https?(\\+srv|\\+consul)?://|tcp://|http\\+unix:/)?[a-z0-9.:\\[\\]/?#@*\\PC-]{0,40}") {
             // What is read is written in a form that is read alike.
             if let Ok(server) = text.parse::<Server>() {
                 proptest::prop_assert_eq!(server.to_string().parse(), Ok(server));

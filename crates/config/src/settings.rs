@@ -24,6 +24,8 @@ mod shaping;
 mod tracing;
 /// What instances share.
 mod redis;
+/// The catalog of Consul.
+mod consul;
 /// Faults.
 mod faults;
 /// Settings of routes that answer with files.
@@ -37,6 +39,7 @@ pub use acme::{
 };
 pub use buffering::{RequestBuffering, RequestBuffers};
 pub use cache::{CacheDisk, CachePeers, CacheStore};
+pub use consul::{CatalogService, Consul};
 pub use faults::{FaultRule, Faults, First};
 pub use files::Files;
 pub use forward_auth::{AuthCache, ForwardAuth};
@@ -122,6 +125,8 @@ pub struct Settings {
     pub tracing: Option<Tracing>,
     /// What instances share state through; `None` for an instance by itself.
     pub redis: Option<Redis>,
+    /// The agent of Consul.
+    pub consul: Consul,
     /// Messages to the operator on standard error.
     pub messages: Messages,
 }
@@ -206,6 +211,7 @@ impl Settings {
             access_logs: Vec::new(),
             tracing: None,
             redis: None,
+            consul: Consul::default(),
             messages: Messages::default(),
         }
     }

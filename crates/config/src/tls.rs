@@ -197,6 +197,13 @@ pub struct UpstreamTls {
     pub key_log: bool,
 }
 
+impl UpstreamTls {
+    /// The defaults, with these CAs.
+    pub fn trusting(ca: Option<PathBuf>) -> Self {
+        Self { ca, ..Self::default() }
+    }
+}
+
 impl Default for UpstreamTls {
     fn default() -> Self {
         Self {

@@ -71,7 +71,7 @@ fn check_certificates(tls: &Element<ServerTlsWritten>, reader: &mut Reader<'_>) 
     }
 }
 
-fn check_pair(cert: &Path, key: &Path, reader: &mut Reader<'_>) {
+pub(crate) fn check_pair(cert: &Path, key: &Path, reader: &mut Reader<'_>) {
     match (cert, key) {
         (Some(cert), None) => refuse(&cert.at, "cert is there without key", "the key as well", reader),
         (None, Some(key)) => refuse(&key.at, "key is there without cert", "the certificate as well", reader),

@@ -91,7 +91,9 @@ pub(crate) static UPSTREAM: Table<UpstreamWritten> = Table {
             "Servers: `\"http://HOST:PORT\"`, `\"https://HOST:PORT\"`, `\"http+unix:/PATH\"` for a Unix \
              socket, `\"tcp://HOST:PORT\"` for listeners with `tcp`; or a table with more \
              options. Default port: 80, with `https` 443. `\"http+srv://SERVICE\"`, `\"https+srv://SERVICE\"`, \
-             `\"tcp+srv://SERVICE\"`: the servers of its SRV records, see [discovery](discovery.md#dns-srv).",
+             `\"tcp+srv://SERVICE\"`: the servers of its SRV records, see [discovery](discovery.md#dns-srv). \
+             `\"http+consul://SERVICE?tag=TAG&dc=DATACENTER\"`, `\"https+consul://…\"` or `\"tcp+consul://…\"`: its healthy \
+             instances in [Consul](discovery.md#consul).",
         ),
         &key(
             "dns",

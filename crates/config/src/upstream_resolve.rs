@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use balance::{AddressPrefixes, CheckSettings, SERVERS_MAX, Settings, Source};
 
+use crate::consul_options;
 use crate::kind::{Located, located};
 use crate::matching::FieldName;
 use crate::negotiation::TlsVersion;
@@ -84,6 +85,8 @@ fn check_servers(at: &Span, written: &UpstreamWritten, reader: &mut Reader<'_>) 
         let warning = reader.mistake(at, "servers: all have weight 0 or are down, so nothing is answered");
         reader.warn(warning);
     }
+    let has_name =
+        written.tls.as_ref().is_some_and(|tls| tls.value.name.is_some() || !tls.value.verify.value);
     let mut urls = HashMap::new();
     let mut names = HashMap::new();
     for Located { value, at } in &written.servers {
@@ -94,6 +97,7 @@ fn check_servers(at: &Span, written: &UpstreamWritten, reader: &mut Reader<'_>) 
             let expected = format!("a name other than that of {line}");
             refuse(at, &format!("servers: the name {name:?} is there twice"), &expected, reader);
         }
+        consul_options::check_name((&value.host, at), (value.scheme, has_name), reader);
         let first = *urls.entry(value.to_string()).or_insert(at);
         // With names of their own, both are meant.
         if first != at && value.name.is_none() {

@@ -75,7 +75,7 @@ pub enum ValueFault {
     #[error("{0:?} has no port")]
     NoPort(String),
     /// A service with a port.
-    #[error("a service takes no port: its SRV records have ports, but {0} was given")]
+    #[error("a service takes no port: each of its servers has one, but {0} was given")]
     ServicePort(u16),
     /// A service without a name.
     #[error("a service has a name, such as _http._tcp.app.example, but {0} was given")]

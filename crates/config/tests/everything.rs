@@ -283,6 +283,14 @@ instance = "edge-1"
 instances = 3
 secret_file = "DIR/shared"
 
+[consul]
+address = "https://consul.test:8501/api"
+token_file = "DIR/token"
+ca = "DIR/ca.pem"
+cert = "edge.pem"
+key = "edge.key"
+name = "agent.test"
+
 [tracing]
 collector = "https://collector.test/v1/traces"
 ca = "DIR/ca.pem"
@@ -365,6 +373,9 @@ fn every_option_is_taken() {
     );
     assert_eq!(redis.secret.as_ref().map(|secret| secret.bytes.len()), Some(32));
     assert!(!format!("{redis:?}").contains("0123456789"));
+    let consul = &config.consul;
+    assert_eq!(consul.address.to_string(), "https://consul.test:8501/api");
+    assert_eq!((consul.name.as_deref(), consul.certificate.is_some()), (Some("agent.test"), true));
     let tracing = config.tracing.as_ref().unwrap();
     assert_eq!(tracing.collector.to_string(), "https://collector.test/v1/traces");
     assert_eq!((tracing.follow, tracing.b3, tracing.slow), (FollowCallers::All, B3::Multi, None));

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use config::{KeySource, KeyUrl};
+use config::{KeySource, KeyUrl, UpstreamTls};
 use jwt::KeySet;
 use proxy::context::plan::{Keys, Plan, RemoteKeys, Route};
 use telemetry::message;
@@ -124,7 +124,8 @@ impl Fetcher {
     /// The keys, and how long they are fresh if the response says so.
     async fn fetch(&self, source: &KeySource) -> Result<(KeySet, Option<Duration>), String> {
         let KeyUrl { server, path } = &source.url;
-        let connection = self.outbound.connect("jwks", server, source.ca.clone()).await?;
+        let connection =
+            self.outbound.connect("jwks", server, UpstreamTls::trusting(source.ca.clone())).await?;
         let authority = server.authority();
         let question = Question {
             host: &authority,

@@ -38,6 +38,8 @@ mod pressure;
 mod keys;
 /// Connections to servers of URLs.
 mod outbound;
+/// Services of Consul.
+mod catalog;
 /// Active health checks.
 mod probe;
 /// Operators' changes at run time.
@@ -61,6 +63,8 @@ mod upgrade;
 mod tests {
     /// Tests of server names whose addresses change.
     mod names;
+    /// Tests of services in Consul.
+    mod catalog;
     /// Tests of services and their SRV records.
     mod services;
     /// Tests of connections and logs that workers hand over.
@@ -74,7 +78,7 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use config::{Config, ListenAddress, MessageFormat, MessageLevel, Reading};
 use rustix::io::Errno;
@@ -83,6 +87,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::admin::{Admin, AdminPath};
+use crate::catalog::Catalog;
 use crate::change::{Beginning, Control, Means, worker_count};
 use crate::control_listener::{Listener, PageAddress};
 pub use crate::handover::Inheritance;
@@ -406,7 +411,10 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
     let guests = service::ServedConnections::default();
     let ControlWork { resolving, resolver, metrics, admin, dashboard, begun } = work;
     let changed = Rc::new(Notify::new());
-    tokio::task::spawn_local(resolve::watch(resolving, resolver, Rc::clone(&changed)));
+    let outbound = Rc::new(Outbound::new(Rc::new(probe::Shared::new(Instant::now()))));
+    let catalog = Catalog::new(outbound, Rc::clone(&changed));
+    let of_catalog = move |name: &Arc<_>, first| catalog.follow(name, first);
+    tokio::task::spawn_local(resolve::watch(resolving, resolver, Rc::clone(&changed), of_catalog));
     let (hosts, senders) = (guests.clone(), guests.clone());
     let (last_call, ending) = watch::channel(None);
     tokio::task::spawn_local(async move {

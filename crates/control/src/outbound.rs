@@ -4,7 +4,6 @@
 mod requests;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::rc::Rc;
 
 use config::{Scheme, Server, ServerHost, Upstream, UpstreamTls};
@@ -30,8 +29,7 @@ impl Outbound {
         Self { shared, resolver: OnceCell::new() }
     }
 
-    /// Connects to a server, over TLS if its URL says so. `user` is what connects, for messages; `ca` a file with the CAs
-    /// to trust in place of the system's.
+    /// Connects to a server, over TLS if its URL says so. `user` is what connects, for messages.
     ///
     /// # Errors
     /// Why there is no connection, in words.
@@ -39,7 +37,7 @@ impl Outbound {
         &self,
         user: &str,
         server: &Server,
-        ca: Option<PathBuf>,
+        tls: UpstreamTls,
     ) -> Result<Connection, String> {
         let mut failure = "it has no address".to_owned();
         for address in self.addresses(&server.host, server.port).await? {
@@ -54,7 +52,6 @@ impl Outbound {
                 return Ok(tcp.into());
             }
             // It is loaded each time: the file of the CA may be another one by now.
-            let tls = UpstreamTls { ca, ..UpstreamTls::default() };
             let upstream = Upstream { tls, ..Upstream::of(user, vec![server.clone()]) };
             let loaded = ClientSide::load(&upstream).map_err(|problems| {
                 problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
@@ -68,15 +65,19 @@ impl Outbound {
         Err(failure)
     }
 
+    /// What resolves names; `None` if nothing can.
+    pub(crate) async fn resolver(&self) -> Option<&TokioResolver> {
+        self.resolver.get_or_init(|| async { resolve::resolver() }).await.as_ref()
+    }
+
     async fn addresses(&self, host: &ServerHost, port: u16) -> Result<Vec<SocketAddr>, String> {
         let text = match host {
             ServerHost::Address(address) => return Ok(vec![SocketAddr::new(*address, port)]),
             ServerHost::Name(text) => text,
             // Only servers of upstreams are services.
-            ServerHost::Service(_) | ServerHost::Unix(_) => return Ok(Vec::new()),
+            ServerHost::Service(_) | ServerHost::Catalog(_) | ServerHost::Unix(_) => return Ok(Vec::new()),
         };
-        let resolver = self.resolver.get_or_init(|| async { resolve::resolver() }).await;
-        let resolver = resolver.as_ref().ok_or("names cannot be resolved")?;
+        let resolver = self.resolver().await.ok_or("names cannot be resolved")?;
         let name = Name::new(text);
         name.look_up(resolver).await?;
         Ok(name.addresses().iter().map(|address| SocketAddr::new(*address, port)).collect())

@@ -204,7 +204,7 @@ impl Sender {
         *request.method_mut() = Method::POST;
         request.headers_mut().insert("content-type", HeaderValue::from_static("application/x-protobuf"));
         let request = authorized(request, authorization_file.as_ref())?;
-        let to = (collector, ca.clone());
+        let to = (collector, config::UpstreamTls::trusting(ca.clone()));
         let answer = self.outbound.exchange("tracing", to, &request, ANSWER_BYTES_MAX).await?;
         Ok((answer.status().as_u16(), answer.into_body()))
     }

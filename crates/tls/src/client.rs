@@ -123,6 +123,8 @@ fn name(server: &Server, tls: &UpstreamTls) -> Result<ServerName<'static>, Probl
     let written = match (&tls.name, &server.host) {
         (Some(name), _) | (None, ServerHost::Name(name)) => name.trim_end_matches('.').to_owned(),
         (None, ServerHost::Service(name)) => domain_of(name.trim_end_matches('.')).to_owned(),
+        // Only without a check of who it is: the configuration has to say a name.
+        (None, ServerHost::Catalog(service)) => service.name.clone(),
         // Of a Unix socket only a check may ask for it.
         (None, ServerHost::Unix(_)) => "localhost".to_owned(),
         (None, ServerHost::Address(address)) => return Ok(ServerName::IpAddress((*address).into())),

@@ -1,4 +1,5 @@
-//! DNS resolution of server names and services, repeated when records expire. Runs on the control thread.
+//! DNS resolution of server names and services, repeated when records expire. Runs on the control thread. Services of Consul are
+//! handed over to whoever asks it.
 //!
 //! A name that fails to resolve keeps its previous addresses. How the plan changes with addresses is decided elsewhere.
 
@@ -13,16 +14,16 @@ use std::sync::{Arc, Weak, mpsc as blocking};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use config::{Config, ServerHost};
+use config::{CatalogService, Config, Consul, ServerHost};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{LookupIpStrategy, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
-pub use service::Target;
+pub use service::{Target, is_host, with_addresses};
 use telemetry::message;
-use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{Notify, watch as life};
 use tokio::task::JoinSet;
 
 /// How long a configuration change waits for the first addresses of new names.
@@ -40,10 +41,14 @@ const ADDRESSES_MAX: usize = 256;
 
 /// A server name and its addresses, or a service and its servers. It is resolved again for as long as a plan uses it.
 pub struct Name {
-    text: String,
+    host: ServerHost,
+    /// Where a service of a catalog is asked for.
+    consul: Option<Arc<Consul>>,
     found: ArcSwap<Found>,
     /// Why the last look-up came to nothing.
     trouble: ArcSwapOption<String>,
+    /// Ends with the name, for who waits for something else meanwhile.
+    life: life::Sender<()>,
 }
 
 /// What was found last; empty until something is.
@@ -72,13 +77,19 @@ impl Names {
     pub fn of(config: &Config, before: Option<&Self>) -> (Self, Vec<Arc<Name>>) {
         let mut names = Self::default();
         let mut wanted = Vec::new();
+        let consul = Arc::new(config.consul.clone());
         for server in config.upstreams.iter().flat_map(|upstream| &upstream.servers) {
-            let Some(new) = Name::of(&server.host) else { continue };
+            let Some(new) = Name::of(&server.host, &consul) else { continue };
             if names.0.contains_key(&server.host) {
                 continue;
             }
             let known = before.and_then(|before| before.0.get(&server.host)).cloned();
-            let name = known.unwrap_or_else(|| {
+            // A service that another agent is asked for from now on keeps what is known of it until then.
+            let moved = known.as_ref().filter(|known| known.consul != new.consul);
+            if let Some(moved) = moved {
+                new.found.store(moved.found.load_full());
+            }
+            let name = known.filter(|known| known.consul == new.consul).unwrap_or_else(|| {
                 wanted.push(Arc::new(new));
                 Arc::clone(&wanted[wanted.len() - 1])
             });
@@ -92,11 +103,20 @@ impl Names {
         let unresolved = self.0.values().filter(|name| name.found.load().is_empty());
         let reason = |name: &Arc<Name>| match &*name.trouble.load() {
             Some(trouble) => String::clone(trouble),
-            None => format!("cannot resolve {}: no answer yet", name.text),
+            None => format!("cannot resolve {}: no answer yet", name.host),
         };
         let mut reasons: Vec<String> = unresolved.map(reason).collect();
         reasons.sort();
         reasons
+    }
+
+    /// Why services of a catalog are not what it says by now, as sentences.
+    pub fn catalog_troubles(&self) -> Vec<String> {
+        let of_catalog = self.0.values().filter(|name| name.consul.is_some());
+        let troubles = of_catalog.filter_map(|name| Some(String::clone(&*name.trouble.load_full()?)));
+        let mut troubles: Vec<String> = troubles.collect();
+        troubles.sort();
+        troubles
     }
 
     /// What was found of a host last; `None` if it is none that is looked up.
@@ -119,15 +139,25 @@ impl Found {
     }
 }
 
-/// Resolves all names that arrive on `wanted`, and watches them; notifies `changed` of new addresses.
-pub async fn watch(mut wanted: UnboundedReceiver<Wanted>, mut resolver: Maker, changed: Rc<Notify>) {
+/// Resolves all names that arrive on `wanted`, and watches them; notifies `changed` of new addresses. `of_catalog` gets the
+/// services of a catalog, with what is dropped once it has been asked for the first time.
+pub async fn watch(
+    mut wanted: UnboundedReceiver<Wanted>,
+    mut resolver: Maker,
+    changed: Rc<Notify>,
+    of_catalog: impl Fn(&Arc<Name>, blocking::Sender<()>),
+) {
     let mut made = None;
     while let Some(Wanted { names, first }) = wanted.recv().await {
-        if made.is_none() {
-            made = resolver();
-        }
-        let Some(resolver) = &made else { continue };
         for name in names {
+            if name.consul.is_some() {
+                of_catalog(&name, first.clone());
+                continue;
+            }
+            if made.is_none() {
+                made = resolver();
+            }
+            let Some(resolver) = &made else { continue };
             let lookups =
                 watch_name(resolver.clone(), Arc::downgrade(&name), first.clone(), Rc::clone(&changed));
             tokio::task::spawn_local(lookups);
@@ -197,7 +227,7 @@ pub fn unresolved(hosts: Vec<ServerHost>) -> io::Result<Vec<(ServerHost, String)
         let Some(resolver) = resolver() else { return Vec::new() };
         let mut lookups = JoinSet::new();
         for host in hosts {
-            let Some(name) = Name::of(&host) else { continue };
+            let Some(name) = Name::of(&host, &Arc::default()) else { continue };
             let resolver = resolver.clone();
             lookups.spawn(async move {
                 let looked_up = tokio::time::timeout(RESOLVE_FIRST, name.look_up(&resolver)).await;
@@ -238,21 +268,64 @@ pub enum News {
 impl Name {
     /// A name that was not looked up yet.
     pub fn new(text: &str) -> Self {
-        Self::finding(text, Found::Addresses(Vec::new()))
+        Self::finding(ServerHost::Name(text.to_owned()), Found::Addresses(Vec::new()))
     }
 
     /// What has to be looked up of a host, if anything has.
-    fn of(host: &ServerHost) -> Option<Self> {
+    fn of(host: &ServerHost, consul: &Arc<Consul>) -> Option<Self> {
         match host {
             ServerHost::Name(text) => Some(Self::new(text)),
-            ServerHost::Service(text) => Some(Self::finding(text, Found::Targets(Vec::new()))),
+            ServerHost::Service(_) => Some(Self::finding(host.clone(), Found::Targets(Vec::new()))),
+            ServerHost::Catalog(_) => Some(Self {
+                consul: Some(Arc::clone(consul)),
+                ..Self::finding(host.clone(), Found::Targets(Vec::new()))
+            }),
             ServerHost::Address(_) | ServerHost::Unix(_) => None,
         }
     }
 
-    fn finding(text: &str, nothing: Found) -> Self {
+    fn finding(host: ServerHost, nothing: Found) -> Self {
         let found = ArcSwap::from_pointee(nothing);
-        Self { text: text.to_owned(), found, trouble: ArcSwapOption::empty() }
+        Self { host, consul: None, found, trouble: ArcSwapOption::empty(), life: life::Sender::new(()) }
+    }
+
+    /// The service of a catalog that it is, and where that is asked for.
+    pub fn of_catalog(&self) -> Option<(&CatalogService, &Arc<Consul>)> {
+        match (&self.host, &self.consul) {
+            (ServerHost::Catalog(service), Some(consul)) => Some((service, consul)),
+            _ => None,
+        }
+    }
+
+    /// Tells, by an error of `changed`, when no plan has the name any more.
+    pub fn end(&self) -> life::Receiver<()> {
+        self.life.subscribe()
+    }
+
+    /// The servers of a service; empty until they are known, and for a name.
+    pub fn targets(&self) -> Vec<Target> {
+        match &**self.found.load() {
+            Found::Addresses(_) => Vec::new(),
+            Found::Targets(targets) => targets.clone(),
+        }
+    }
+
+    /// Takes servers of a service, in an order that depends on nothing else. Returns whether they are others than before.
+    pub fn take(&self, targets: Vec<Target>) -> News {
+        self.put(Found::Targets(service::in_order(&self.host, targets)))
+    }
+
+    /// Takes the reason why nothing is known, or not what is so by now.
+    pub fn note(&self, trouble: Option<String>) {
+        self.trouble.store(trouble.map(Arc::new));
+    }
+
+    fn put(&self, found: Found) -> News {
+        if **self.found.load() == found {
+            return News::None;
+        }
+        self.found.store(Arc::new(found));
+        News::Some
     }
 
     /// The addresses; empty until it is resolved, and for a service.
@@ -268,21 +341,19 @@ impl Name {
     /// # Errors
     /// A description, if the name has no address, or the service no records.
     pub async fn look_up(&self, resolver: &TokioResolver) -> Result<(News, Duration), String> {
-        let before = self.found.load_full();
-        let (found, until) = match &*before {
-            Found::Addresses(_) => {
-                let (addresses, until) = addresses_of(&self.text, resolver).await?;
-                (Found::Addresses(addresses), until)
+        let (news, until) = match &self.host {
+            ServerHost::Name(text) => {
+                let (addresses, until) = addresses_of(text, resolver).await?;
+                (self.put(Found::Addresses(addresses)), until)
             }
-            Found::Targets(known) => {
-                let (targets, until) = service::look_up(&self.text, known, resolver).await?;
-                (Found::Targets(targets), until)
+            ServerHost::Service(text) => {
+                let (targets, until) = service::look_up(text, &self.targets(), resolver).await?;
+                (self.take(targets), until)
+            }
+            ServerHost::Address(_) | ServerHost::Catalog(_) | ServerHost::Unix(_) => {
+                return Err(format!("{} is not in DNS", self.host));
             }
         };
-        let news = if *before == found { News::None } else { News::Some };
-        if news == News::Some {
-            self.found.store(Arc::new(found));
-        }
         let ttl = until.saturating_duration_since(Instant::now());
         Ok((news, ttl.clamp(TTL_MIN, TTL_MAX)))
     }

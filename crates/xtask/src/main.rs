@@ -54,7 +54,7 @@ Examples:
   cargo xtask traces                      traces, as OpenTelemetry's collector gets them
   cargo xtask logs                        the access log, as rsyslog and GoAccess read it
   cargo xtask fleet                       three instances with one configuration in etcd
-  cargo xtask discovery                   servers from SRV records
+  cargo xtask discovery                   servers from SRV records, and from Consul
   cargo xtask prometheus                  metrics, rules and the board, as Prometheus sees them
   cargo xtask toxiproxy                   the chaos proxy, by the clients of Toxiproxy
   cargo xtask caches                      what is expected of caches, case by case

@@ -14,6 +14,7 @@ use balance::{
 };
 use route::{Pattern, ProxyVersion, ValueRule};
 
+use super::consul::CatalogService;
 use super::redis::SharedSecret;
 use super::shaping::{Bandwidths, Link};
 use crate::tls::UpstreamTls;
@@ -104,7 +105,7 @@ pub struct Server {
     pub scheme: Scheme,
     /// The host.
     pub host: ServerHost,
-    /// The port; by default that of the scheme, and 0 for a Unix socket and a service.
+    /// The port; by default that of the scheme, and 0 for a Unix socket and services.
     pub port: u16,
     /// The weight relative to the other servers, up to 1000. With 0 the server gets only requests of its sessions.
     pub weight: u32,
@@ -138,6 +139,8 @@ pub enum ServerHost {
     Name(String),
     /// A service: its SRV records (RFC 2782) say which servers there are, with their ports, weights and priorities.
     Service(String),
+    /// A service of Consul, whose catalog says which servers there are, with their ports and weights.
+    Catalog(CatalogService),
     /// A Unix socket in the file system. Its Host header is `localhost`.
     Unix(PathBuf),
 }

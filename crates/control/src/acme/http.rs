@@ -104,7 +104,7 @@ async fn exchange(
 ) -> Result<Response<Bytes>, String> {
     let url = config::directory(&request.uri().to_string())
         .map_err(|_| format!("the authority's URL {} is not one of https", request.uri()))?;
-    outbound.exchange("acme", (&url, ca), &request, ANSWER_BYTES_MAX).await
+    outbound.exchange("acme", (&url, config::UpstreamTls::trusting(ca)), &request, ANSWER_BYTES_MAX).await
 }
 
 /// The `issuer-domain-names` of an authorization's challenge (draft-ietf-acme-dns-persist).

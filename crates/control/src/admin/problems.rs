@@ -35,6 +35,7 @@ pub(super) fn read(control: &Control, traffic: &Traffic) -> Vec<String> {
     }
     problems.extend(control.shared.problem());
     problems.extend(of_certificates(control));
+    problems.extend(of_catalog(&plan.names.catalog_troubles()));
     if let Some(lines @ 1..) = control.metrics.log_lines_dropped() {
         problems.push(of_log(lines, &control.metrics.log_troubles()));
     }
@@ -43,6 +44,15 @@ pub(super) fn read(control: &Control, traffic: &Traffic) -> Vec<String> {
         problems.push(format!("the cache does not use its disk: {}", disk.state));
     }
     problems
+}
+
+/// One for all services that are not known as they are: most often it is the same.
+fn of_catalog(troubles: &[String]) -> Option<String> {
+    match troubles {
+        [] => None,
+        [only] => Some(only.clone()),
+        [first, others @ ..] => Some(format!("{first} (and {} more)", others.len())),
+    }
 }
 
 /// Lines that the access log has lost since the start, and what keeps it from writing more.

@@ -1,12 +1,11 @@
 //! Requests to servers of URLs, for libraries whose clients may be used by any thread: a task of the control thread makes
 //! them, a connection for each.
 
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use config::KeyUrl;
+use config::{KeyUrl, UpstreamTls};
 use http::{Method, Request, Response};
 use tokio::sync::{mpsc, oneshot};
 
@@ -70,12 +69,12 @@ impl Outbound {
     pub(crate) async fn exchange(
         &self,
         user: &str,
-        (url, ca): (&KeyUrl, Option<PathBuf>),
+        (url, tls): (&KeyUrl, UpstreamTls),
         request: &Request<Bytes>,
         bytes_max: usize,
     ) -> Result<Response<Bytes>, String> {
         let named = |why: String| format!("{}: {why}", url.server.authority());
-        let connection = self.connect(user, &url.server, ca).await.map_err(named)?;
+        let connection = self.connect(user, &url.server, tls).await.map_err(named)?;
         let is_head = request.method() == Method::HEAD;
         // One more, to tell what is too large.
         let answer =

@@ -76,7 +76,7 @@ async fn connect(settings: &Redis, answer_max: Duration) -> Result<Link, String>
             return begin((settings, answer_max), UnixStream::connect(path).await.map_err(words)?).await;
         }
         ServerHost::Address(address) => tcp(&address.to_string()).await?,
-        ServerHost::Name(name) | ServerHost::Service(name) => tcp(name).await?,
+        host => tcp(&host.to_string()).await?,
     };
     if server.scheme != Scheme::Https {
         return begin((settings, answer_max), stream).await;

@@ -1,8 +1,10 @@
 //! Servers of a service: SRV records (RFC 2782), and the addresses of the hosts that they name.
 
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::time::Instant;
 
+use config::{CatalogService, ServerHost};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::proto::rr::rdata::SRV;
 use hickory_resolver::proto::rr::{RData, RecordType};
@@ -17,8 +19,8 @@ const TARGETS_MAX: usize = 256;
 /// A server of a service, as a record says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// The server's host, in lower case, without the dot of the root.
-    pub host: String,
+    /// The server's host: its address, or its name in lower case, without the dot of the root.
+    pub host: ServerHost,
     /// Its port.
     pub port: u16,
     /// Its priority: the lowest is asked first.
@@ -62,7 +64,13 @@ pub(super) async fn look_up(
     if !is_named {
         return Err(format!("cannot resolve {service}: it has no SRV records"));
     }
-    // Records come in any order. Each server is one, whatever its records.
+    let mut targets = in_order(&service, targets);
+    let addresses = find_addresses(&mut targets, before, resolver).await;
+    Ok((targets, addresses.into_iter().fold(lookup.valid_until(), Instant::min)))
+}
+
+/// Records and instances come in any order. Each server is one, whatever its records.
+pub(super) fn in_order(service: &impl Display, mut targets: Vec<Target>) -> Vec<Target> {
     targets.sort_by(|one, other| {
         let order = |target: &Target| (target.priority, target.host.clone(), target.port);
         order(one).cmp(&order(other)).then(other.weight.cmp(&one.weight))
@@ -73,33 +81,53 @@ pub(super) async fn look_up(
         message::warn(&format!("{service} has {count} servers; only {TARGETS_MAX} are used"));
         targets.truncate(TARGETS_MAX);
     }
-    let addresses = with_addresses(&mut targets, before, resolver).await;
-    Ok((targets, addresses.into_iter().fold(lookup.valid_until(), Instant::min)))
+    targets
 }
 
 /// What a record says; a description if it cannot be used.
 fn target(record: &SRV) -> Result<Target, String> {
     let host = record.target.to_ascii().trim_end_matches('.').to_ascii_lowercase();
-    let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    // It becomes part of Host and of labels.
-    if host.is_empty() || !host.bytes().all(is_host) {
+    if !is_host(&host) {
         return Err(format!("{host:?} is no host"));
     }
     if record.port == 0 {
         return Err(format!("{host} has the port 0"));
     }
     let SRV { port, priority, weight, .. } = *record;
-    Ok(Target { host, port, priority, weight, addresses: Vec::new() })
+    Ok(Target { host: ServerHost::Name(host), port, priority, weight, addresses: Vec::new() })
 }
 
-/// Finds the addresses of all, at the same time. Returns until when each holds.
-async fn with_addresses(targets: &mut [Target], before: &[Target], resolver: &TokioResolver) -> Vec<Instant> {
+/// Whether a text can be a host's name: it becomes part of Host and of labels.
+pub fn is_host(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+/// Instances of a service, those with names with their addresses. `before` are those that it had, which keep their addresses if
+/// these cannot be found; what has no address is left out.
+pub async fn with_addresses(
+    service: &CatalogService,
+    (targets, before): (Vec<Target>, &[Target]),
+    resolver: impl Future<Output = Option<&TokioResolver>>,
+) -> Vec<Target> {
+    let mut targets = in_order(service, targets);
+    if targets.iter().any(|target| target.addresses.is_empty())
+        && let Some(resolver) = resolver.await
+    {
+        find_addresses(&mut targets, before, resolver).await;
+    }
+    targets.retain(|target| !target.addresses.is_empty());
+    targets
+}
+
+/// Finds the addresses of all that have none yet, at the same time. Returns until when each holds.
+async fn find_addresses(targets: &mut [Target], before: &[Target], resolver: &TokioResolver) -> Vec<Instant> {
     let mut lookups = JoinSet::new();
-    let mut hosts: Vec<&str> = targets.iter().map(|target| target.host.as_str()).collect();
+    let unknown = targets.iter().filter(|target| target.addresses.is_empty());
+    let mut hosts: Vec<ServerHost> = unknown.map(|target| target.host.clone()).collect();
     hosts.sort_unstable();
     hosts.dedup();
     for host in hosts {
-        let (resolver, host) = (resolver.clone(), host.to_owned());
+        let resolver = resolver.clone();
         lookups.spawn(async move {
             // The name is whole: no search list is for it.
             let found = addresses_of(&format!("{host}."), &resolver).await;

@@ -117,6 +117,7 @@ fn secret(file: &Path, form: SecretForm) -> Option<Wrong> {
     let (special, expected) = match form {
         SecretForm::Base64 => (b"+/", "the secret in base64, as tsig-keygen writes it"),
         SecretForm::Base64Url => (b"-_", "the key in base64url, as the authority shows it"),
+        SecretForm::Token => (b"-_", "the token in its first line"),
     };
     let wrong = |what: String| Some((format!("{}: {what}", file.display()), Some(expected)));
     match fs::metadata(file) {
@@ -132,6 +133,11 @@ fn secret(file: &Path, form: SecretForm) -> Option<Wrong> {
         Err(error) => return wrong(format!("it can't be read: {error}")),
     };
     let text = text.trim_ascii();
+    if form == SecretForm::Token {
+        let token = text.split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii();
+        let is_token = !token.is_empty() && token.iter().all(u8::is_ascii_graphic);
+        return if is_token { None } else { wrong("it has no token".to_owned()) };
+    }
     let text = text.strip_suffix(b"==").or(text.strip_suffix(b"=")).unwrap_or(text);
     let is_of_form = |byte: &u8| byte.is_ascii_alphanumeric() || special.contains(byte);
     // A group of four characters may be cut to two or three.

@@ -1,16 +1,28 @@
 //! Servers that others know of, found as a user would have it.
 
+/// Instances of Consul's catalog.
+mod consul;
 /// SRV records of BIND.
 mod dns;
+/// Servers, and who answers.
+mod scene;
 
 use std::path::Path;
 
-use super::programs;
+use super::programs::{self, CONSUL};
+use crate::say;
 use crate::scratch::Scratch;
 use crate::workspace::Workspace;
 
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
     let vanward = programs::build_vanward(workspace)?;
     let folder: &Path = scratch.path();
-    dns::check(&vanward, folder)
+    dns::check(&vanward, folder)?;
+    match CONSUL.find() {
+        Ok(agent) => consul::check(&vanward, &agent, folder),
+        Err(missing) => {
+            say(format_args!("Consul is not asked: {missing}"));
+            Ok(())
+        }
+    }
 }

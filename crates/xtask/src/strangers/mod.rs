@@ -209,7 +209,7 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     if may_run("fleet", &fleet::NEEDED) {
         fleet_step(workspace, steps)?;
     }
-    if may_run("discovery", &[programs::NAMED]) {
+    if may_run("discovery", &[programs::NAMED, programs::OPENSSL]) {
         discovery_step(workspace, steps)?;
     }
     if may_run("prometheus", &[programs::PROMETHEUS, programs::PROMTOOL, programs::OPENSSL, programs::TMUX]) {
@@ -310,7 +310,7 @@ fn fleet_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
 }
 
 fn discovery_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
-    let heading = "servers from SRV records of BIND";
+    let heading = "servers from SRV records of BIND, and from Consul where it is installed";
     steps.run("discovery", heading, || discovery::check(workspace, &Scratch::new("discovery")?))
 }
 

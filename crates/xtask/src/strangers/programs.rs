@@ -18,6 +18,8 @@ pub(super) struct Needed {
 
 pub(super) const CADDY: Needed = Needed { program: "caddy", package: "caddy" };
 pub(super) const CHROMIUM: Needed = Needed { program: "chromium", package: "chromium" };
+/// Where it is installed: Debian has none.
+pub(super) const CONSUL: Needed = Needed { program: "consul", package: "consul" };
 pub(super) const CURL: Needed = Needed { program: "curl", package: "curl" };
 pub(super) const DIG: Needed = Needed { program: "dig", package: "bind9-dnsutils" };
 pub(super) const ETCD: Needed = Needed { program: "etcd", package: "etcd-server" };

@@ -76,7 +76,7 @@ fn of_service(one: &Listed, key: &str, targets: &[Target]) -> Vec<Listed> {
         let authority = format!("{}:{}", target.host, target.port);
         let weight = one.server.weight.saturating_mul(weight).min(WEIGHT_MAX);
         let server = Server {
-            host: ServerHost::Name(target.host.clone()),
+            host: target.host.clone(),
             port: target.port,
             weight,
             priority: one.server.priority.saturating_add(target.priority),
@@ -184,7 +184,8 @@ mod tests {
 
     /// A record: host and port, priority, weight.
     fn target(host: &str, port: u16, priority: u16, weight: u16) -> Target {
-        Target { host: host.to_owned(), port, priority, weight, addresses: vec![[10, 0, 0, 1].into()] }
+        let host = host.parse().map_or_else(|_| ServerHost::Name(host.to_owned()), ServerHost::Address);
+        Target { host, port, priority, weight, addresses: vec![[10, 0, 0, 1].into()] }
     }
 
     #[test]
@@ -210,6 +211,10 @@ mod tests {
         };
         assert_eq!(shown(&[]), ["_http._tcp.app.test _http._tcp.app.test 2 5 "], "without an address");
         let lost = Target { addresses: Vec::new(), ..target("c.test", 80, 1, 1) };
+        assert_eq!(
+            shown(&[target("::1", 8080, 0, 1)]),
+            ["_http._tcp.app.test ([::1]:8080) [::1]:8080 2 5 10.0.0.1:8080"]
+        );
         assert_eq!(
             shown(&[target("a.test", 80, 1, 3), lost, target("b.test", 8080, 10, 0)]),
             [

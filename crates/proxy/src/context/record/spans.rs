@@ -207,6 +207,7 @@ fn tell_server(told: &mut Attributes<'_>, server: &Server) {
     match &server.host {
         ServerHost::Address(address) => told.displayed("server.address", address),
         ServerHost::Name(name) | ServerHost::Service(name) => told.displayed("server.address", name),
+        ServerHost::Catalog(service) => told.displayed("server.address", &service.name),
         ServerHost::Unix(path) => return told.displayed("server.address", &path.display()),
     }
     told.number("server.port", server.port.into());

@@ -2,14 +2,13 @@
 //! records that change, more than fit a datagram, and none at all. Needs root, for the name server's port and the resolver's file.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use super::super::named;
 use super::super::process::{Process, free_address};
+use super::scene::{COUNT, Proxy, Servers, get};
 use crate::say;
 
 const CONFIG: &str = "\
@@ -33,11 +32,9 @@ servers = [\"http+srv://_http._tcp.app.example\"]
 slow_start = \"0s\"
 ";
 /// Three names of one machine.
-const HOSTS: [&str; 3] = ["one", "two", "three"];
+const HOSTS: [&str; COUNT] = ["one", "two", "three"];
 /// More records than fit the 1232 bytes that resolvers take over UDP.
 const MANY: usize = 60;
-/// The longest wait for an expected state, on a busy machine.
-const LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) fn check(vanward: &Path, folder: &Path) -> Result<(), String> {
     let servers = Servers::start(vanward, folder)?;
@@ -52,11 +49,10 @@ pub(super) fn check(vanward: &Path, folder: &Path) -> Result<(), String> {
     let first = records(&[(1, 1, one, "one"), (1, 3, two, "two"), (2, 1, three, "three")]);
     let named = named::start(folder, name_server, CONFIG, &[("app.zone", &zone(1, &first))])?;
     let metrics = free_address()?;
-    let mut proxy = proxy(vanward, folder, (name_server, metrics))?;
-    let address = proxy.addresses()?.first().copied().ok_or("the proxy listens nowhere")?;
-    let mut scene = Scene { named: Some(named), proxy, address, metrics, folder };
+    let proxy = Proxy::new(proxy(vanward, folder, (name_server, metrics))?)?;
+    let mut scene = Scene { named: Some(named), folder };
 
-    let counts = scene.ask(40)?;
+    let counts = proxy.ask(40)?;
     if counts != [10, 30, 0] {
         return Err(format!(
             "of 40 requests {counts:?} reached servers with the weights 1, 3 and another priority"
@@ -67,26 +63,26 @@ pub(super) fn check(vanward: &Path, folder: &Path) -> Result<(), String> {
     );
 
     scene.serve(2, &records(&[(1, 0, three, "three")]))?;
-    scene.until("another record is another server", |counts| counts == [0, 0, 4])?;
+    proxy.until("another record is another server", |counts| counts == [0, 0, 4])?;
     let many: Vec<String> = (0..MANY).map(|number| format!("host-with-a-long-name-{number}")).collect();
     let long: String = many
         .iter()
         .map(|host| format!("{host} IN A 127.0.0.1\n_http._tcp IN SRV 3 1 {one} {host}\n"))
         .collect();
     scene.serve(3, &long)?;
-    scene.until("more records than fit a datagram", |counts| counts == [4, 0, 0])?;
-    let metrics = get(scene.metrics, "/metrics")?;
-    if let Some(host) = many.iter().find(|host| !metrics.contains(&format!("({host}.app.example:"))) {
-        return Err(format!("{host} is one of {MANY} records, but no server:\n{metrics}"));
+    proxy.until("more records than fit a datagram", |counts| counts == [4, 0, 0])?;
+    let told = get(metrics, "/metrics")?;
+    if let Some(host) = many.iter().find(|host| !told.contains(&format!("({host}.app.example:"))) {
+        return Err(format!("{host} is one of {MANY} records, but no server:\n{told}"));
     }
     say(format_args!("SRV of BIND: {MANY} records, which come over TCP, are {MANY} servers"));
 
     scene.serve(4, "")?;
-    scene.until_said("there is no such name")?;
-    scene.until("a name that is gone keeps its servers", |counts| counts == [4, 0, 0])?;
+    proxy.until_said("there is no such name")?;
+    proxy.until("a name that is gone keeps its servers", |counts| counts == [4, 0, 0])?;
     scene.named = None;
     scene.named = Some(named::start(folder, name_server, CONFIG, &[("app.zone", &zone(5, &first))])?);
-    scene.until("records that are back count", |counts| counts == [1, 3, 0])?;
+    proxy.until("records that are back count", |counts| counts == [1, 3, 0])?;
     say("SRV of BIND: a name that is gone keeps its servers until it is back");
     Ok(())
 }
@@ -127,10 +123,6 @@ fn proxy(
 
 struct Scene<'a> {
     named: Option<Process>,
-    proxy: Process,
-    /// Where the proxy listens, and where its metrics are.
-    address: SocketAddr,
-    metrics: SocketAddr,
     folder: &'a Path,
 }
 
@@ -140,82 +132,5 @@ impl Scene<'_> {
         let file = self.folder.join("named/app.zone");
         fs::write(&file, zone(number, records)).map_err(|error| format!("{}: {error}", file.display()))?;
         self.named.as_ref().map_or(Ok(()), |named| named.signal("-HUP"))
-    }
-
-    /// How many of so many requests reached each server.
-    fn ask(&self, count: usize) -> Result<[usize; 3], String> {
-        let mut counts = [0; 3];
-        let address = self.address;
-        for _ in 0..count {
-            let text = get(address, "/")?;
-            let server = text.chars().last().and_then(|last| last.to_digit(10));
-            match server.and_then(|server| counts.get_mut(server as usize)) {
-                Some(count) => *count += 1,
-                None => return Err(format!("no server has answered: {text}")),
-            }
-        }
-        Ok(counts)
-    }
-
-    /// Waits until four requests are shared so.
-    fn until(&self, what: &str, is_so: impl Fn([usize; 3]) -> bool) -> Result<(), String> {
-        let began = Instant::now();
-        loop {
-            let counts = self.ask(4)?;
-            if is_so(counts) {
-                return Ok(());
-            }
-            if began.elapsed() > LIMIT {
-                return Err(format!("not in time: {what}, but {counts:?}:\n{}", self.proxy.said()));
-            }
-        }
-    }
-
-    fn until_said(&self, what: &str) -> Result<(), String> {
-        let began = Instant::now();
-        while !self.proxy.said().contains(what) {
-            if began.elapsed() > LIMIT {
-                return Err(format!("the proxy does not say {what:?}:\n{}", self.proxy.said()));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(())
-    }
-}
-
-/// The response to a request, with its head.
-fn get(address: SocketAddr, path: &str) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("{address} does not answer: {error}");
-    let mut stream = TcpStream::connect(address).map_err(failed)?;
-    stream.set_read_timeout(Some(LIMIT)).map_err(failed)?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: app.example\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).map_err(failed)?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text).map_err(failed)?;
-    Ok(text)
-}
-
-/// Servers that answer with their numbers, at ports of one machine.
-struct Servers {
-    ports: [u16; 3],
-    _process: Process,
-}
-
-impl Servers {
-    fn start(vanward: &Path, folder: &Path) -> Result<Self, String> {
-        let server = |number: usize| {
-            format!(
-                "[[listen]]\nname = \"{number}\"\naddress = \"127.0.0.1:0\"\n\
-                 [[route]]\nlistener = \"{number}\"\nrespond = {{ status = 200, body = \"{number}\" }}\n"
-            )
-        };
-        let file = folder.join("servers.toml");
-        let text = format!("workers = 1\n{}", (0..HOSTS.len()).map(server).collect::<String>());
-        fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
-        let mut command = Command::new(vanward);
-        let mut process = Process::start("servers", command.args(["run", "--config"]).arg(&file), folder)?;
-        let ports = process.addresses()?.iter().map(SocketAddr::port).collect::<Vec<_>>();
-        let ports = ports.try_into().map_err(|ports| format!("the servers listen at {ports:?}"))?;
-        Ok(Self { ports, _process: process })
     }
 }

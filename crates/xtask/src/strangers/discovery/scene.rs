@@ -1,0 +1,111 @@
+//! Servers that answer with their numbers, and a proxy that is asked who answers.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::super::process::Process;
+
+/// How many servers there are.
+pub(super) const COUNT: usize = 3;
+/// The longest wait for an expected state, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A proxy for the servers.
+pub(super) struct Proxy {
+    process: Process,
+    address: SocketAddr,
+}
+
+impl Proxy {
+    /// Waits until it listens.
+    pub(super) fn new(mut process: Process) -> Result<Self, String> {
+        let address = process.addresses()?.first().copied().ok_or("the proxy listens nowhere")?;
+        Ok(Self { process, address })
+    }
+
+    /// What it has said so far.
+    pub(super) fn said(&self) -> String {
+        self.process.said()
+    }
+
+    /// How many of so many requests reached each server.
+    pub(super) fn ask(&self, count: usize) -> Result<[usize; COUNT], String> {
+        let mut counts = [0; COUNT];
+        let address = self.address;
+        for _ in 0..count {
+            let text = get(address, "/")?;
+            let server = text.chars().last().and_then(|last| last.to_digit(10));
+            match server.and_then(|server| counts.get_mut(server as usize)) {
+                Some(count) => *count += 1,
+                None => return Err(format!("no server has answered: {text}")),
+            }
+        }
+        Ok(counts)
+    }
+
+    /// Waits until four requests are shared so.
+    pub(super) fn until(&self, what: &str, is_so: impl Fn([usize; COUNT]) -> bool) -> Result<(), String> {
+        let began = Instant::now();
+        loop {
+            let counts = self.ask(4)?;
+            if is_so(counts) {
+                return Ok(());
+            }
+            if began.elapsed() > LIMIT {
+                return Err(format!("not in time: {what}, but {counts:?}:\n{}", self.process.said()));
+            }
+        }
+    }
+
+    pub(super) fn until_said(&self, what: &str) -> Result<(), String> {
+        let began = Instant::now();
+        while !self.process.said().contains(what) {
+            if began.elapsed() > LIMIT {
+                return Err(format!("the proxy does not say {what:?}:\n{}", self.process.said()));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+}
+
+/// The response to a request, with its head.
+pub(super) fn get(address: SocketAddr, path: &str) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("{address} does not answer: {error}");
+    let mut stream = TcpStream::connect(address).map_err(failed)?;
+    stream.set_read_timeout(Some(LIMIT)).map_err(failed)?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: app.example\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).map_err(failed)?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).map_err(failed)?;
+    Ok(text)
+}
+
+/// Servers that answer with their numbers, at ports of one machine.
+pub(super) struct Servers {
+    pub(super) ports: [u16; COUNT],
+    _process: Process,
+}
+
+impl Servers {
+    pub(super) fn start(vanward: &Path, folder: &Path) -> Result<Self, String> {
+        let server = |number: usize| {
+            format!(
+                "[[listen]]\nname = \"{number}\"\naddress = \"127.0.0.1:0\"\n\
+                 [[route]]\nlistener = \"{number}\"\nrespond = {{ status = 200, body = \"{number}\" }}\n"
+            )
+        };
+        let file = folder.join("servers.toml");
+        let text = format!("workers = 1\n{}", (0..COUNT).map(server).collect::<String>());
+        fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+        let mut command = Command::new(vanward);
+        let mut process = Process::start("servers", command.args(["run", "--config"]).arg(&file), folder)?;
+        let ports = process.addresses()?.iter().map(SocketAddr::port).collect::<Vec<_>>();
+        let ports = ports.try_into().map_err(|ports| format!("the servers listen at {ports:?}"))?;
+        Ok(Self { ports, _process: process })
+    }
+}
