@@ -2,15 +2,15 @@
 
 use balance::Source;
 
-use crate::kind::{Located, located};
+use crate::kind::located;
 use crate::reader::Reader;
 use crate::route_options::RouteWritten;
 use crate::settings::{SplitKey, StickyCookie};
-use crate::sticky_options::{self, STICKY_TABLE, StickyWritten, attributes};
+use crate::sticky_options::{self, SPLIT_TABLE, StickyWritten, attributes};
 use crate::table::{Element, Inline, element};
 
 pub(crate) const STICKY_SPLIT: Inline<StickyWritten> =
-    Inline { title: "sticky", example: "{ by = \"cookie\" }", table: &STICKY_TABLE };
+    Inline { title: "sticky", example: "{ by = \"cookie\" }", table: &SPLIT_TABLE };
 
 /// The default name of the cookie: the same for all splits, so that a client has one number everywhere.
 const COOKIE: &str = "vanward_split";
@@ -25,12 +25,6 @@ pub(crate) fn split_key(route: &RouteWritten, reader: &mut Reader<'_>) -> Option
     if route.split.is_none() {
         refuse(at, "sticky: this route has no split", "split, or sticky of [upstream.NAME]");
     }
-    if let Some(Located { at, .. }) = &sticky.sessions {
-        refuse(at, "sticky: a split remembers no sessions", "no sessions");
-    }
-    if let Some(Located { at, .. }) = &sticky.shared {
-        refuse(at, "sticky: a split remembers nothing that could be shared", "no shared");
-    }
     let by = sticky.by.as_ref()?;
     match (&by.value, &sticky.ttl) {
         (Some(Source::Cookie(_)), _) => {
@@ -40,10 +34,7 @@ pub(crate) fn split_key(route: &RouteWritten, reader: &mut Reader<'_>) -> Option
         (Some(_), Some(ttl)) => refuse(&ttl.at, "sticky: a split remembers nothing that could end", "no ttl"),
         _ => {}
     }
-    sticky_options::check(
-        &StickyWritten { sessions: None, shared: None, ttl: None, ..sticky.clone() },
-        reader,
-    );
+    sticky_options::check(&StickyWritten { ttl: None, ..sticky.clone() }, reader);
     Some(match &by.value {
         Some(source) => SplitKey::Source(source.clone()),
         None => SplitKey::Cookie(StickyCookie {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use balance::{CookieAttributes, SameSite, Source};
 
+use crate::declared::{count, joined};
 use crate::host::{TLS_NAME, tls_name};
 use crate::keys::STICKY;
 use crate::kind::{At, Located, Maybe, Switch, Text, Unless, Word};
@@ -12,7 +13,7 @@ use crate::named_file::SECRETS;
 use crate::range::{Count, Unit, Wait};
 use crate::reader::{Reader, Span};
 use crate::settings::CookieSecrets;
-use crate::table::{Table, key, required};
+use crate::table::{Declared, Table, key, required};
 use crate::value_error::{ValueError, ValueFault};
 
 /// The parsed table `[upstream.NAME.sticky]`.
@@ -48,84 +49,112 @@ impl StickyWritten {
 }
 
 pub(crate) static STICKY_TABLE: Table<StickyWritten> = Table {
-    options: &[
-        &required(
-            "by",
-            Maybe(At(STICKY)),
-            |sticky: &mut StickyWritten| &mut sticky.by,
-            "How a client is recognized. `\"cookie\"`: a signed cookie that the proxy sets. \
-             `\"origin-cookie:NAME\"`: a cookie that servers set. `\"client\"`: the address; \
-             `\"client/24\"`: the network. `\"basic-user\"`, `\"header:NAME\"`, \
-             `\"query:NAME\"`, `\"path-parameter:NAME\"` (`/path;NAME=…`), or \
-             `\"path-parameter\"` (everything after the last `;`).",
-        ),
-        &key(
-            "ttl",
-            Maybe(At(Unless { word: "browser", kind: TTL_KIND })),
-            |sticky: &mut StickyWritten| &mut sticky.ttl,
-            "How long a session lasts without a request. Default: 30m; for `\"cookie\"`: `\"browser\"`, \
-             until the browser is closed.",
-        ),
-        &key(
-            "sessions",
-            Maybe(At(Count { range: 1..=10_000_000, unit: Unit::Things })),
-            |sticky: &mut StickyWritten| &mut sticky.sessions,
-            "How many sessions are remembered, up to 200 bytes each; the least recently used are evicted. \
-             Default: 65536. `\"cookie\"` needs none.",
-        ),
-        &key(
-            "shared",
-            Maybe(At(Switch)),
-            |sticky: &mut StickyWritten| &mut sticky.shared,
-            "Instances share their sessions, through `[redis]` with its `secret_file`: see \
-             [several instances](fleet.md#sessions). `\"cookie\"` needs none: give all instances the same \
-             `secret_file`. Default: false.",
-        ),
-        &key(
-            "name",
-            Maybe(At(COOKIE_NAME)),
-            |sticky: &mut StickyWritten| &mut sticky.name,
-            "With `\"cookie\"`: its name. Default: `vanward_` and the upstream's name; of splits, \
-             `vanward_split`.",
-        ),
-        &key(
-            "path",
-            Maybe(At(COOKIE_PATH)),
-            |sticky: &mut StickyWritten| &mut sticky.path,
-            "With `\"cookie\"`: its Path. Default: /.",
-        ),
-        &key(
-            "domain",
-            Maybe(At(Text { expected: TLS_NAME, read: tls_name, print: String::clone })),
-            |sticky: &mut StickyWritten| &mut sticky.domain,
-            "With `\"cookie\"`: its Domain. Default: only the requested host.",
-        ),
-        &key(
-            "secure",
-            Maybe(At(Switch)),
-            |sticky: &mut StickyWritten| &mut sticky.secure,
-            "With `\"cookie\"`: its Secure attribute. Default: set if the client uses HTTPS, also as \
-             reported by a trusted proxy.",
-        ),
-        &key(
-            "same_site",
-            Maybe(At(Word {
-                words: &[("lax", SameSite::Lax), ("strict", SameSite::Strict), ("none", SameSite::None)],
-            })),
-            |sticky: &mut StickyWritten| &mut sticky.same_site,
-            "With `\"cookie\"`: its SameSite attribute. Default: `\"lax\"`; `\"none\"` needs `secure = \
-             true`.",
-        ),
-        &key(
-            "secret_file",
-            Maybe(At(SECRETS)),
-            |sticky: &mut StickyWritten| &mut sticky.secret_file,
-            "With `\"cookie\"`: a file of secrets, one per line, 32 bytes or more each. The first signs, \
-             all are accepted. Default: a random secret at each start, which upgrades pass on: \
-             sessions end with a restart, and other proxies do not accept the cookie.",
-        ),
-    ],
+    options: {
+        const PARTS: &[Entries] = &[BY, REMEMBERED, OF_COOKIE];
+        const ALL: [&dyn Declared<StickyWritten>; count(PARTS)] = joined(PARTS);
+        &ALL
+    },
 };
+
+/// The options of a split, which remembers nothing: the side follows from the client.
+pub(crate) static SPLIT_TABLE: Table<StickyWritten> = Table {
+    options: {
+        const PARTS: &[Entries] = &[BY, KEPT_BY_BROWSER, OF_COOKIE];
+        const ALL: [&dyn Declared<StickyWritten>; count(PARTS)] = joined(PARTS);
+        &ALL
+    },
+};
+
+type Entries = &'static [&'static dyn Declared<StickyWritten>];
+
+const BY: Entries = &[&required(
+    "by",
+    Maybe(At(STICKY)),
+    |sticky: &mut StickyWritten| &mut sticky.by,
+    "How a client is recognized. `\"cookie\"`: a signed cookie that the proxy sets. \
+         `\"origin-cookie:NAME\"`: a cookie that servers set. `\"client\"`: the address; \
+         `\"client/24\"`: the network. `\"basic-user\"`, `\"header:NAME\"`, \
+         `\"query:NAME\"`, `\"path-parameter:NAME\"` (`/path;NAME=…`), or \
+         `\"path-parameter\"` (everything after the last `;`).",
+)];
+
+const REMEMBERED: Entries = &[
+    &key(
+        "ttl",
+        Maybe(At(Unless { word: "browser", kind: TTL_KIND })),
+        |sticky: &mut StickyWritten| &mut sticky.ttl,
+        "How long a session lasts without a request. Default: 30m; for `\"cookie\"`: `\"browser\"`, \
+         until the browser is closed.",
+    ),
+    &key(
+        "sessions",
+        Maybe(At(Count { range: 1..=10_000_000, unit: Unit::Things })),
+        |sticky: &mut StickyWritten| &mut sticky.sessions,
+        "How many sessions are remembered, up to 200 bytes each; the least recently used are evicted. \
+         Default: 65536. `\"cookie\"` needs none.",
+    ),
+    &key(
+        "shared",
+        Maybe(At(Switch)),
+        |sticky: &mut StickyWritten| &mut sticky.shared,
+        "Instances share their sessions, through `[redis]` with its `secret_file`: see \
+         [several instances](fleet.md#sessions). `\"cookie\"` needs none: give all instances the same \
+         `secret_file`. Default: false.",
+    ),
+];
+
+const KEPT_BY_BROWSER: Entries = &[&key(
+    "ttl",
+    Maybe(At(Unless { word: "browser", kind: TTL_KIND })),
+    |sticky: &mut StickyWritten| &mut sticky.ttl,
+    "With `\"cookie\"`: how long browsers keep it. Default: `\"browser\"`, until the browser is closed.",
+)];
+
+const OF_COOKIE: Entries = &[
+    &key(
+        "name",
+        Maybe(At(COOKIE_NAME)),
+        |sticky: &mut StickyWritten| &mut sticky.name,
+        "With `\"cookie\"`: its name. Default: `vanward_` and the upstream's name; of splits, \
+         `vanward_split`.",
+    ),
+    &key(
+        "path",
+        Maybe(At(COOKIE_PATH)),
+        |sticky: &mut StickyWritten| &mut sticky.path,
+        "With `\"cookie\"`: its Path. Default: /.",
+    ),
+    &key(
+        "domain",
+        Maybe(At(Text { expected: TLS_NAME, read: tls_name, print: String::clone })),
+        |sticky: &mut StickyWritten| &mut sticky.domain,
+        "With `\"cookie\"`: its Domain. Default: only the requested host.",
+    ),
+    &key(
+        "secure",
+        Maybe(At(Switch)),
+        |sticky: &mut StickyWritten| &mut sticky.secure,
+        "With `\"cookie\"`: its Secure attribute. Default: set if the client uses HTTPS, also as \
+         reported by a trusted proxy.",
+    ),
+    &key(
+        "same_site",
+        Maybe(At(Word {
+            words: &[("lax", SameSite::Lax), ("strict", SameSite::Strict), ("none", SameSite::None)],
+        })),
+        |sticky: &mut StickyWritten| &mut sticky.same_site,
+        "With `\"cookie\"`: its SameSite attribute. Default: `\"lax\"`; `\"none\"` needs `secure = \
+         true`.",
+    ),
+    &key(
+        "secret_file",
+        Maybe(At(SECRETS)),
+        |sticky: &mut StickyWritten| &mut sticky.secret_file,
+        "With `\"cookie\"`: a file of secrets, one per line, 32 bytes or more each. The first signs, \
+         all are accepted. Default: a random secret at each start, which upgrades pass on: \
+         sessions end with a restart, and other proxies do not accept the cookie.",
+    ),
+];
 
 const TTL_KIND: Wait = Wait { range: Duration::from_secs(1)..=Duration::from_secs(365 * 24 * 3600) };
 

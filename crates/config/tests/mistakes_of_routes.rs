@@ -506,13 +506,15 @@ fn mistakes() {
         ),
         (
             "split = { app = 1 }\nsticky = { by = \"client\", shared = true }",
-            &["6:36: sticky: a split remembers nothing that could be shared; expected no shared"],
+            &[
+                "6:27: unknown key \"shared\" in sticky; expected by, ttl, name, path, domain, secure, same_site or secret_file",
+            ],
         ),
         (
             "split = { app = 1 }\nsticky = { by = \"client\", ttl = \"1h\", sessions = 9, name = \"a\" }",
             &[
                 "6:33: sticky: a split remembers nothing that could end; expected no ttl",
-                "6:50: sticky: a split remembers no sessions; expected no sessions",
+                "6:39: unknown key \"sessions\" in sticky; expected by, ttl, name, path, domain, secure, same_site or secret_file",
                 "6:60: sticky: name is for the inserted cookie; expected by = \"cookie\"",
             ],
         ),
