@@ -2,15 +2,12 @@
 //!
 //! Each kind describes its values in one place, for mistakes and for the reference. Kinds with a range are in `range`.
 
-use std::fmt::Write;
-
 use serde_json::{Value, json};
 use toml::Spanned;
 use toml::de::DeValue;
 
 use crate::foreign;
 use crate::reader::{Reader, Span};
-use crate::substitution::escaped;
 use crate::table::{Page, Written, one_of};
 use crate::value_error::ValueError;
 use mistake::nearest;
@@ -61,23 +58,7 @@ pub(crate) fn article(value: &DeValue<'_>) -> &'static str {
 
 /// Quotes a string for TOML, so that nothing is put into it.
 pub(crate) fn quoted(text: &str) -> String {
-    quoted_as_it_is(&escaped(text))
-}
-
-/// Quotes a string for TOML in which `$${` stands for `${` already, or into which nothing is put.
-pub(crate) fn quoted_as_it_is(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => quoted.extend(['\\', character]),
-            control if control.is_control() => {
-                let _ = write!(quoted, "\\u{:04X}", u32::from(control));
-            }
-            other => quoted.push(other),
-        }
-    }
-    quoted.push('"');
-    quoted
+    toml_text::literal(text)
 }
 
 /// A string with a syntax that `read` parses.
@@ -160,7 +141,7 @@ impl Kind<String> for Template {
     }
 
     fn print(&self, value: &String) -> Option<String> {
-        Some(quoted_as_it_is(value))
+        Some(toml_text::quoted(value))
     }
 }
 

@@ -9,10 +9,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::checked::Config;
-use crate::kind::quoted_as_it_is;
 use crate::read::Reading;
 use crate::settings::Settings;
-use crate::substitution::{Secret, escaped, is_named_like_a_secret};
+use crate::substitution::{Secret, is_named_like_a_secret};
 
 /// What stands for a secret that is written in the file.
 const MASK: &str = "***";
@@ -58,7 +57,7 @@ fn printed(settings: &Settings, secrets: &[Secret]) -> String {
     let (mut masked, mut rest) = (String::with_capacity(text.len()), 0);
     for (at, value) in replaced {
         masked += &text[rest..at.start];
-        masked += &quoted_as_it_is(&value);
+        masked += &toml_text::quoted(&value);
         rest = at.end;
     }
     masked + &text[rest..]
@@ -104,7 +103,7 @@ fn is_secret_field(name: &str) -> bool {
 fn referred(text: &str, secrets: &[Secret]) -> (String, String) {
     let mut forms: Vec<(String, &str)> = Vec::new();
     for Secret { value, reference } in secrets {
-        for form in [value.replace('$', "$$"), escaped(value).into_owned(), value.clone()] {
+        for form in [value.replace('$', "$$"), toml_text::unexpanded(value), value.clone()] {
             if text.contains(&form) && !forms.iter().any(|(known, _)| *known == form) {
                 forms.push((form, reference));
             }

@@ -8,6 +8,8 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use toml_text::{Place, next_place};
+
 use crate::surroundings::Surroundings;
 
 /// A text in which something was put.
@@ -67,8 +69,7 @@ impl<'s> Substitution<'s> {
         }
         let mut expanded = Expanded { text: String::new(), literal: Vec::new(), is_public: None };
         let mut rest = 0;
-        while let Some(found) = next(&text[rest..]) {
-            let Found { dollars, name, end } = found;
+        while let Some(Place { dollars, end }) = next_place(&text[rest..]) {
             let (dollars, end) = (rest + dollars.start..rest + dollars.end, rest + end);
             expanded.text += &text[rest..dollars.start];
             let start = expanded.text.len();
@@ -78,7 +79,8 @@ impl<'s> Substitution<'s> {
                 expanded.text += &text[dollars.end..end];
             } else {
                 let at = dollars.end - 1;
-                let name = name.ok_or_else(|| Incomplete {
+                let inside = text[dollars.end + 1..end].strip_suffix('}');
+                let name = inside.and_then(name).ok_or_else(|| Incomplete {
                     offset: at,
                     message: format!("{} can't be read", &text[at..end]),
                     expected: FORMS.to_owned(),
@@ -168,56 +170,12 @@ pub(crate) fn is_named_like_a_secret(name: &str) -> bool {
     ["secret", "passw", "passphrase", "token", "key", "credential"].iter().any(|word| name.contains(word))
 }
 
-/// Doubles dollar signs in front of what would be put in, so that a text reads as itself.
-pub(crate) fn escaped(text: &str) -> std::borrow::Cow<'_, str> {
-    if !text.contains("${") {
-        return text.into();
-    }
-    let (mut escaped, mut rest) = (String::with_capacity(text.len() + 8), 0);
-    while let Some(Found { dollars, end, .. }) = next(&text[rest..]) {
-        escaped += &text[rest..rest + dollars.end];
-        escaped.extend(std::iter::repeat_n('$', dollars.len()));
-        escaped += &text[rest + dollars.end..rest + end];
-        rest += end;
-    }
-    escaped += &text[rest..];
-    escaped.into()
-}
-
-/// A place where something may be put in.
-struct Found<'t> {
-    /// The dollar signs in front of the brace.
-    dollars: Range<usize>,
-    /// What is meant; `None` if that cannot be told.
-    name: Option<Name<'t>>,
-    /// Where it ends: behind the closing brace, if there is one.
-    end: usize,
-}
-
 enum Name<'t> {
     Variable { name: &'t str, default: Option<&'t str> },
     File(&'t str),
 }
 
-/// The next place in a text. Braces with the name of a request's variable, or a group's number, are none.
-fn next(text: &str) -> Option<Found<'_>> {
-    let mut from = 0;
-    loop {
-        let open = from + text[from..].find("${")? + 1;
-        let inside = &text[open + 1..];
-        from = open + 1;
-        let is_variable = inside.starts_with(|first: char| first.is_ascii_uppercase() || first == '_');
-        if !is_variable && !inside.starts_with("env:") && !inside.starts_with("file:") {
-            continue;
-        }
-        let dollars = text[..open].bytes().rev().take_while(|&byte| byte == b'$').count();
-        let len = inside.find('}');
-        let end = len.map_or(text.len(), |len| open + 1 + len + 1);
-        let name = len.and_then(|len| name(&inside[..len]));
-        return Some(Found { dollars: open - dollars..open, name, end });
-    }
-}
-
+/// What is meant between the braces of a place; `None` if that cannot be told.
 fn name(inside: &str) -> Option<Name<'_>> {
     if let Some(path) = inside.strip_prefix("file:") {
         return (!path.is_empty()).then_some(Name::File(path));

@@ -700,9 +700,5 @@ pub(crate) fn join(path: &str, name: &str) -> String {
 /// Quotes a TOML key if necessary.
 pub(crate) fn quoted_key(name: &str) -> String {
     let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    if !name.is_empty() && name.bytes().all(bare) {
-        name.to_owned()
-    } else {
-        crate::kind::quoted_as_it_is(name)
-    }
+    if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { toml_text::quoted(name) }
 }

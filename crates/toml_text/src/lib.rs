@@ -1,6 +1,7 @@
-//! Texts as strings of `vanward.toml`, for programs that write one.
+//! Texts as strings of `vanward.toml`, for those that write one, and what in them stands for other texts.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 /// A basic string of TOML. What a `${…}` names is put in when the file is read.
 #[must_use]
@@ -34,22 +35,40 @@ pub fn literal(text: &str) -> String {
 /// Doubles the dollar signs in front of what would be put in from the environment or from files.
 #[must_use]
 pub fn unexpanded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(open) = rest.find("${") {
-        let dollars = rest[..=open].len() - rest[..=open].trim_end_matches('$').len();
-        let inside = &rest[open + 2..];
-        let is_put_in = inside.starts_with(|first: char| first.is_ascii_uppercase() || first == '_')
-            || inside.starts_with("env:")
-            || inside.starts_with("file:");
-        out += &rest[..=open];
-        if is_put_in {
-            out.extend(std::iter::repeat_n('$', dollars));
-        }
-        out.push('{');
-        rest = inside;
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(Place { dollars, end }) = next_place(rest) {
+        out += &rest[..dollars.end];
+        out.extend(std::iter::repeat_n('$', dollars.len()));
+        out += &rest[dollars.end..end];
+        rest = &rest[end..];
     }
     out + rest
+}
+
+/// A place in a text where the environment or a file is put in when it is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The dollar signs in front of the brace. Two stand for one.
+    pub dollars: Range<usize>,
+    /// Where it ends: behind the first closing brace, or with the text if there is none. What is in it is not searched.
+    pub end: usize,
+}
+
+/// The next place in a text. Braces with the name of a request's variable, or a group's number, are none.
+#[must_use]
+pub fn next_place(text: &str) -> Option<Place> {
+    let mut from = 0;
+    loop {
+        let open = from + text[from..].find("${")? + 1;
+        let inside = &text[open + 1..];
+        from = open + 1;
+        let is_variable = inside.starts_with(|first: char| first.is_ascii_uppercase() || first == '_');
+        if is_variable || inside.starts_with("env:") || inside.starts_with("file:") {
+            let dollars = text[..open].bytes().rev().take_while(|&byte| byte == b'$').count();
+            let end = inside.find('}').map_or(text.len(), |len| open + 1 + len + 1);
+            return Some(Place { dollars: open - dollars..open, end });
+        }
+    }
 }
 
 #[cfg(test)]
@@ -75,6 +94,8 @@ mod tests {
             ("a$${file:/x}b", r#""a$$$${file:/x}b""#),
             ("${env:a} ${_B}", r#""$${env:a} $${_B}""#),
             ("$1 ${host} $", r#""$1 ${host} $""#),
+            // What is in braces is not searched again.
+            ("${A:-${B}} ${C", r#""$${A:-${B}} $${C""#),
         ] {
             assert_eq!(literal(text), expected);
         }
