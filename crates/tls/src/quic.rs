@@ -5,7 +5,7 @@
 use std::any::Any;
 use std::io::Cursor;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use aws_lc_rs::{aead, hkdf, hmac};
 use quinn_proto::crypto::rustls::QuicServerConfig;
@@ -15,6 +15,7 @@ use quinn_proto::crypto::{
 };
 use quinn_proto::transport_parameters::TransportParameters;
 use quinn_proto::{ConnectError, ConnectionId, Side, TransportError, TransportErrorCode};
+use rustls::AlertDescription;
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::pki_types::ServerName;
 use rustls::quic::{ClientConnection, Connection, KeyChange, Secrets, ServerConnection, Suite, Version};
@@ -136,28 +137,34 @@ impl crypto::ClientConfig for QuicClient {
 }
 
 /// A handshake, and the keys that follow it. Unlike the session of the QUIC implementation it tells which cipher suite was
-/// chosen, and whether a session was resumed.
+/// chosen, and whether a session was resumed; and it is small once the handshake is over.
 struct Session {
-    connection: Connection,
+    /// The handshake; with a client it ends, with a server tickets may come later.
+    connection: Option<Box<Connection>>,
+    side: Side,
     initial: Suite,
     /// The address that a client has connected to.
     address: Option<IpAddr>,
     next: Option<Secrets>,
+    /// What the handshake has agreed on, until somebody asks.
+    agreed: Mutex<Option<Box<Agreed>>>,
     /// Whether the end of the handshake was told.
     is_told: bool,
 }
 
 impl Session {
     fn new(connection: Connection, initial: Suite, address: Option<IpAddr>) -> Self {
-        Self { connection, initial, address, next: None, is_told: false }
+        let side = match connection {
+            Connection::Client(_) => Side::Client,
+            Connection::Server(_) => Side::Server,
+        };
+        let connection = Some(Box::new(connection));
+        Self { connection, side, initial, address, next: None, agreed: Mutex::default(), is_told: false }
     }
 
     /// What went wrong in the handshake, in words for whoever reads of it.
     fn words(&self, error: &rustls::Error) -> String {
-        match self.connection {
-            Connection::Client(_) => reason(error),
-            Connection::Server(_) => error.to_string(),
-        }
+        if self.side.is_client() { reason(error) } else { error.to_string() }
     }
 }
 
@@ -167,14 +174,10 @@ impl crypto::Session for Session {
         boxed(self.initial.keys(dst_cid, side, Version::V1))
     }
 
-    /// What was agreed on, as [`Agreed`].
+    /// What was agreed on, as [`Agreed`], to who asks first.
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
-        let server_name = match &self.connection {
-            Connection::Server(connection) => connection.server_name().map(Box::from),
-            Connection::Client(_) => None,
-        };
-        self.is_told
-            .then(|| -> Box<dyn Any> { Box::new(Agreed { server_name, ..Agreed::of(&self.connection) }) })
+        let agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        agreed.map(|agreed| -> Box<dyn Any> { agreed })
     }
 
     fn peer_identity(&self) -> Option<Box<dyn Any>> {
@@ -191,34 +194,54 @@ impl crypto::Session for Session {
     }
 
     fn is_handshaking(&self) -> bool {
-        self.connection.is_handshaking()
+        self.connection.as_ref().is_some_and(|connection| connection.is_handshaking())
     }
 
     fn read_handshake(&mut self, received: &[u8]) -> Result<bool, TransportError> {
+        let Some(connection) = &mut self.connection else {
+            // RFC 9001 §4.4, §6: neither certificates nor key updates may come from a client after its handshake.
+            let code = TransportErrorCode::crypto(AlertDescription::UnexpectedMessage.into());
+            let reason = "a message of TLS after the handshake".to_owned();
+            return Err(TransportError { code, frame: None, reason });
+        };
         store::take_refusal();
         store::set_address(self.address);
-        self.connection.read_hs(received).map_err(|error| {
-            let alert = store::take_refusal().or(self.connection.alert().map(u8::from));
+        if let Err(error) = connection.read_hs(received) {
+            let alert = store::take_refusal().or(connection.alert().map(u8::from));
             // RFC 9001 §4.8.
             let code = alert.map_or(TransportErrorCode::PROTOCOL_VIOLATION, TransportErrorCode::crypto);
-            TransportError { code, frame: None, reason: self.words(&error) }
-        })?;
-        let is_news = !self.is_told && !self.is_handshaking();
-        self.is_told |= is_news;
+            return Err(TransportError { code, frame: None, reason: self.words(&error) });
+        }
+        let is_news = !self.is_told && !connection.is_handshaking();
+        if is_news {
+            let server_name = match &**connection {
+                Connection::Server(connection) => connection.server_name().map(Box::from),
+                Connection::Client(_) => None,
+            };
+            let agreed = Agreed { server_name, ..Agreed::of(connection) };
+            self.agreed = Mutex::new(Some(Box::new(agreed)));
+            self.is_told = true;
+        }
         Ok(is_news)
     }
 
     fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
-        let Some(written) = self.connection.quic_transport_parameters() else { return Ok(None) };
-        let side = match self.connection {
-            Connection::Client(_) => Side::Client,
-            Connection::Server(_) => Side::Server,
+        let connection = self.connection.as_ref();
+        let Some(written) = connection.and_then(|connection| connection.quic_transport_parameters()) else {
+            return Ok(None);
         };
-        Ok(Some(TransportParameters::read(side, &mut Cursor::new(written))?))
+        Ok(Some(TransportParameters::read(self.side, &mut Cursor::new(written))?))
     }
 
     fn write_handshake(&mut self, out: &mut Vec<u8>) -> Option<Keys> {
-        Some(boxed(match self.connection.write_hs(out)? {
+        let Some(change) = self.connection.as_mut()?.write_hs(out) else {
+            // The tickets have left, too. An idle connection should not hold what only handshakes need: three kilobytes.
+            if self.is_told && self.side.is_server() && out.is_empty() {
+                self.connection = None;
+            }
+            return None;
+        };
+        Some(boxed(match change {
             KeyChange::Handshake { keys } => keys,
             KeyChange::OneRtt { keys, next } => {
                 self.next = Some(next);
@@ -233,7 +256,7 @@ impl crypto::Session for Session {
     }
 
     fn is_valid_retry(&self, orig_dst_cid: &ConnectionId, header: &[u8], payload: &[u8]) -> bool {
-        matches!(self.connection, Connection::Client(_)) && is_valid_retry(orig_dst_cid, header, payload)
+        self.side.is_client() && is_valid_retry(orig_dst_cid, header, payload)
     }
 
     fn export_keying_material(
@@ -286,5 +309,66 @@ mod tests {
         assert!(!is_valid_retry(&id[1..], &header, &payload));
         assert!(!is_valid_retry(&id, &header, &payload[1..]));
         assert!(!is_valid_retry(&id, &header, &tag[1..]));
+    }
+
+    /// All that a session has to say now, in pieces that are encrypted by the same keys.
+    fn said(session: &mut dyn crypto::Session) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        loop {
+            let mut out = Vec::new();
+            let has_keys = session.write_handshake(&mut out).is_some();
+            if out.is_empty() && !has_keys {
+                return all;
+            }
+            all.push(out);
+        }
+    }
+
+    /// Whether the handshake of a session is over with what the other one says.
+    fn ends(session: &mut dyn crypto::Session, said: &[Vec<u8>]) -> bool {
+        said.iter().fold(false, |ends, piece| ends | session.read_handshake(piece).unwrap())
+    }
+
+    #[test]
+    fn a_server_s_session_forgets_its_handshake_and_a_client_s_takes_tickets() {
+        let rcgen::CertifiedKey { cert, signing_key } =
+            rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(signing_key.serialize_der()).into();
+        let mut server = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.der().clone()], key)
+            .unwrap();
+        server.alpn_protocols = vec![H3.into()];
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(cert.der().clone()).unwrap();
+        let mut client = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        client.alpn_protocols = vec![H3.into()];
+
+        let parameters = TransportParameters::read(Side::Client, &mut Cursor::new(b"")).unwrap();
+        let server = Arc::new(QuicServer::new(Arc::new(server), None).unwrap());
+        let mut server = crypto::ServerConfig::start_session(server, 1, &parameters);
+        let client = Arc::new(QuicClient::new(Arc::new(client)).unwrap());
+        let mut client = crypto::ClientConfig::start_session(client, 1, "a.test", &parameters).unwrap();
+        assert!(!ends(&mut *server, &said(&mut *client)));
+        assert!(ends(&mut *client, &said(&mut *server)));
+        assert!(server.handshake_data().is_none(), "it is not over yet");
+        assert!(ends(&mut *server, &said(&mut *client)));
+        let tickets = said(&mut *server);
+        assert!(!tickets.is_empty() && !server.is_handshaking() && server.next_1rtt_keys().is_some());
+        let agreed = server.handshake_data().and_then(|told| told.downcast::<Agreed>().ok()).unwrap();
+        assert_eq!((agreed.protocol, agreed.server_name.as_deref()), (H3, Some("a.test")));
+        assert!(server.handshake_data().is_none(), "it is told once");
+        assert!(!ends(&mut *client, &tickets));
+        assert!(client.handshake_data().is_some());
+        // RFC 8446 §4.6.3: a KeyUpdate.
+        let error = server.read_handshake(b"\x18\0\0\x01\0").unwrap_err();
+        assert_eq!(error.code, TransportErrorCode::crypto(10), "{error}");
     }
 }
