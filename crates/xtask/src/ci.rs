@@ -57,7 +57,10 @@ pub(crate) fn run(arguments: &Args) -> Result<(), String> {
         if !is_wanted(step) {
             continue;
         }
-        if step == Step::Clippy && is_wanted(Step::Demo) {
+        if step == Step::Test && is_wanted(Step::Demo) {
+            build_tests(&workspace.root, &mut steps)?;
+        }
+        if matches!(step, Step::Test | Step::Clippy) && is_wanted(Step::Demo) && release.is_none() {
             release = Some(Release::begin(&workspace.root)?);
         }
         if step == Step::Strangers || step == Step::Demo {
@@ -107,13 +110,20 @@ impl Step {
     }
 }
 
-/// The build that the demo runs, beside checks that only compile: most of it is the optimization of the whole program, on one
-/// core. Dropping it ends it.
+/// Builds the tests before they run, so that the release build can begin beside them.
+fn build_tests(root: &Path, steps: &mut Steps) -> Result<(), String> {
+    let mut command = cargo(root, &["test", "--workspace", "--no-run", "--quiet"]);
+    steps.run("build", &step::shown(&command), || step::run(&mut command))
+}
+
+/// The build that the demo runs, beside checks that wait or only compile: most of it is the optimization of the whole program,
+/// on one core. It gets what they leave of the processor. Dropping it ends it.
 struct Release(Child);
 
 impl Release {
     fn begin(root: &Path) -> Result<Self, String> {
-        let mut command = cargo(root, &["build", "--release", "--quiet"]);
+        let mut command = Command::new("nice");
+        command.args(["-n", "19", "cargo", "build", "--release", "--quiet"]).current_dir(root);
         let child = command.spawn();
         child.map(Self).map_err(|error| format!("`{}` cannot be run: {error}", step::shown(&command)))
     }
