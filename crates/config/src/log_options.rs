@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use logline::{
-    Addresses, Entry, FIELDS_MAX, Format, FormatError, FormatFault, Lines, Masks, Query, Timestamp,
+    Addresses, Batch, Entry, FIELDS_MAX, Format, FormatError, FormatFault, Lines, Masks, Query, Timestamp,
 };
 use serde_json::{Value, json};
 use toml::de::DeValue;
@@ -218,11 +218,12 @@ impl Log {
 
     /// A template of an object has to give one: its values are JSON wherever they are, so one line tells.
     fn check_object(&self, format: Format, reader: &mut Reader<'_>) {
-        let mut line = Vec::new();
+        let mut batch = Batch::default();
         let entry = Entry::new(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        Lines::new(format, Masks::default()).write(&entry, &Timestamp::new(), &mut line);
-        if let Err(error) = serde_json::from_slice::<serde_json::Map<String, Value>>(&line) {
-            let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+        Lines::new(format, Masks::default()).write(&entry, &Timestamp::new(), &mut batch);
+        let line = batch.lines();
+        if let Err(error) = serde_json::from_slice::<serde_json::Map<String, Value>>(line) {
+            let line = String::from_utf8_lossy(line).trim_end().to_owned();
             let message = format!("format: this begins with {{ but gives no JSON object: {error} in {line}");
             let expected = "an object such as '{\"ip\":$client,\"path\":$path}'";
             reader.add(reader.mistake(&self.format.at, message).expecting(expected));

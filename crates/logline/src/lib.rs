@@ -12,6 +12,8 @@ mod format;
 mod query;
 /// What is hidden in lines.
 mod masks;
+/// Lines on their way to where they are written.
+mod batch;
 /// The time of a line, rendered once a second.
 mod timestamp;
 /// Hexadecimal digits of identifiers.
@@ -25,6 +27,7 @@ mod out;
 /// Writes JSON lines of short and plain values faster.
 mod quick;
 
+pub use batch::Batch;
 pub use entry::{ClientTls, Entry, Headers, Injected, More, Retried, Version, WHOLE};
 pub use field::{FieldFault, Needs, field_names};
 pub use format::{FIELDS_MAX, Format, FormatError, FormatFault};

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::batch::Batch;
 use crate::entry::{Entry, Retried, Version, WHOLE};
 use crate::escape;
 use crate::field::Needs;
@@ -52,27 +53,29 @@ impl Lines {
     }
 
     /// Appends the line of `entry`, including its line feed.
-    pub fn write(&self, entry: &Entry<'_>, timestamp: &Timestamp, line: &mut Vec<u8>) {
-        if !self.quick(entry, timestamp, line) {
-            self.slow(entry, timestamp, line);
+    pub fn write(&self, entry: &Entry<'_>, timestamp: &Timestamp, batch: &mut Batch) {
+        if !self.quick(entry, timestamp, batch) {
+            self.slow(entry, timestamp, batch);
         }
     }
 
     /// Appends the line the quick way, or returns `false`.
     #[inline]
-    pub(crate) fn quick(&self, entry: &Entry<'_>, timestamp: &Timestamp, line: &mut Vec<u8>) -> bool {
-        self.quick.as_ref().is_some_and(|quick| quick.write(entry, &self.masks, timestamp, line))
+    pub(crate) fn quick(&self, entry: &Entry<'_>, timestamp: &Timestamp, batch: &mut Batch) -> bool {
+        self.quick.as_ref().is_some_and(|quick| quick.write(entry, &self.masks, timestamp, batch))
     }
 
-    pub(crate) fn slow(&self, entry: &Entry<'_>, timestamp: &Timestamp, line: &mut Vec<u8>) {
+    pub(crate) fn slow(&self, entry: &Entry<'_>, timestamp: &Timestamp, batch: &mut Batch) {
         let masks = &self.masks;
-        match &self.format {
-            Format::Extended => extended(entry, masks, timestamp, line),
-            Format::Combined => combined(entry, masks, timestamp, line),
-            Format::Json => json(entry, masks, timestamp, line),
-            Format::Chosen(chosen) => chosen_fields(chosen, entry, masks, timestamp, line),
-        }
-        line.push(b'\n');
+        batch.append(|line| {
+            match &self.format {
+                Format::Extended => extended(entry, masks, timestamp, line),
+                Format::Combined => combined(entry, masks, timestamp, line),
+                Format::Json => json(entry, masks, timestamp, line),
+                Format::Chosen(chosen) => chosen_fields(chosen, entry, masks, timestamp, line),
+            }
+            line.push(b'\n');
+        });
     }
 }
 
@@ -487,10 +490,10 @@ mod tests {
     fn line_with(format: Format, entry: &Entry<'_>, query: &Query) -> String {
         let mut timestamp = Timestamp::new();
         timestamp.set(UNIX_EPOCH + Duration::from_millis(971_186_136_007));
-        let mut line = Vec::new();
+        let mut batch = Batch::default();
         let masks = Masks { query: query.clone(), ..Masks::default() };
-        Lines::new(format, masks).write(entry, &timestamp, &mut line);
-        String::from_utf8(line).expect("a line is UTF-8")
+        Lines::new(format, masks).write(entry, &timestamp, &mut batch);
+        str::from_utf8(batch.lines()).expect("a line is UTF-8").to_owned()
     }
 
     #[test]

@@ -4,8 +4,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use crate::batch::Batch;
 use crate::entry::{Entry, Version};
-use crate::escape::specials;
+use crate::escape::Specials;
 use crate::field::{Clock, Field, Unit};
 use crate::format::Step;
 use crate::line::limit;
@@ -60,25 +61,22 @@ impl Quick {
         members.map(member).collect::<Option<_>>().map(Self)
     }
 
-    /// Appends the object and a line feed. Returns `false`, with the line as it was, if a value is long or has to be escaped.
+    /// Appends the object and a line feed. Returns `false`, with the lines as they were, if a value is long or has to be
+    /// escaped.
     #[must_use]
     pub(crate) fn write(
         &self,
         entry: &Entry<'_>,
         masks: &Masks,
         timestamp: &Timestamp,
-        line: &mut Vec<u8>,
+        batch: &mut Batch,
     ) -> bool {
-        let start = line.len();
-        // Zeros first: that costs little beside what the many small looks for room would.
-        line.resize(start + ROOM + BEYOND, 0);
-        let Some(room) = line[start..].first_chunk_mut() else { return false };
-        let mut pen = Pen { room, at: 0, has_special: false };
-        let is_written =
-            self.0.iter().all(|member| member.write(entry, masks, timestamp, &mut pen).is_some());
-        let end = pen.close().filter(|_| is_written);
-        line.truncate(start + end.unwrap_or(0));
-        end.is_some()
+        batch.in_place(|room| {
+            let mut pen = Pen { room, at: 0, specials: Specials::default() };
+            let is_written =
+                self.0.iter().all(|member| member.write(entry, masks, timestamp, &mut pen).is_some());
+            pen.close().filter(|_| is_written)
+        })
     }
 }
 
@@ -251,13 +249,18 @@ const fn digits(number: u32) -> [u8; 3] {
     [b'0' + (number / 100 % 10) as u8, b'0' + (number / 10 % 10) as u8, b'0' + (number % 10) as u8]
 }
 
+/// Four bytes, and again.
+fn twice([a, b, c, d]: &[u8; 4]) -> [u8; 8] {
+    [*a, *b, *c, *d, *a, *b, *c, *d]
+}
+
 /// Writes into room that is there. What reaches beyond it is written somewhere within, and noticed at the end: `at` tells.
 /// So no step has to ask whether there is room.
 struct Pen<'l> {
     room: &'l mut [u8; ROOM + BEYOND],
     at: usize,
-    /// Whether a byte came that has to be escaped.
-    has_special: bool,
+    /// Whether bytes came that have to be escaped.
+    specials: Specials,
 }
 
 impl Pen<'_> {
@@ -276,28 +279,29 @@ impl Pen<'_> {
         self.room[at..at + ALL].copy_from_slice(bytes);
     }
 
-    /// Copies text: eight bytes at a time, the last eight again where their number is no multiple of eight.
+    /// Copies text: sixteen bytes at a time, the last sixteen again where their number is no multiple of sixteen.
     #[inline]
     fn plain(&mut self, text: &[u8]) {
         let end = self.at + text.len();
-        if let Some(last) = text.last_chunk::<8>() {
-            let mut special = specials(*last);
-            for word in text.as_chunks::<8>().0 {
-                special |= specials(*word);
-                self.put(word, 8);
+        if let Some(last) = text.last_chunk::<16>() {
+            for chunk in text.as_chunks::<16>().0 {
+                self.specials.see(chunk);
+                self.put(chunk, 16);
             }
+            self.specials.see(last);
+            self.put_at(end - 16, last);
+        } else if let (Some(first), Some(last)) = (text.first_chunk::<8>(), text.last_chunk::<8>()) {
+            self.specials.see_both(first, last);
+            self.put(first, 8);
             self.put_at(end - 8, last);
-            self.has_special |= special != 0;
         } else if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
-            let [a, b, c, d] = *first;
-            let [e, f, g, h] = *last;
-            self.has_special |= specials([a, b, c, d, e, f, g, h]) != 0;
+            self.specials.see_both(&twice(first), &twice(last));
             self.put(first, 4);
             self.put_at(end - 4, last);
         } else if let (Some(&first), Some(&last)) = (text.first(), text.last()) {
             // One to three bytes, some of which may be the same.
             let middle = text[text.len() / 2];
-            self.has_special |= specials([first, middle, last, b'0', b'0', b'0', b'0', b'0']) != 0;
+            self.specials.see_both(&[first, middle, first, middle, first, middle, first, middle], &[last; 8]);
             self.put_at(self.at, &[first]);
             self.put_at(self.at + text.len() / 2, &[middle]);
             self.put_at(end - 1, &[last]);
@@ -383,7 +387,7 @@ impl Pen<'_> {
     /// Makes an object of the members, each of which has a comma in front. Returns its length; `None` if there is no member,
     /// or if others have to write it.
     fn close(mut self) -> Option<usize> {
-        if self.at == 0 || self.has_special {
+        if self.at == 0 || self.specials.were_seen() {
             return None;
         }
         self.put_at(0, b"{");
@@ -443,12 +447,16 @@ mod tests {
     fn both(lines: &Lines, entry: &Entry<'_>, now: SystemTime) -> (String, bool) {
         let mut timestamp = Timestamp::new();
         timestamp.set(now);
-        let (mut quick, mut slow) = (b"before\n".to_vec(), b"before\n".to_vec());
+        let (mut quick, mut slow) = (Batch::default(), Batch::default());
+        for batch in [&mut quick, &mut slow] {
+            batch.append(|line| line.extend_from_slice(b"before\n"));
+        }
         let is_quick = lines.quick(entry, &timestamp, &mut quick);
         lines.slow(entry, &timestamp, &mut slow);
-        assert!(!is_quick || quick == slow, "{}", String::from_utf8_lossy(&quick));
+        let (quick, slow) = (quick.lines(), slow.lines());
+        assert!(!is_quick || quick == slow, "{}", String::from_utf8_lossy(quick));
         assert!(is_quick || quick == b"before\n", "what is left to others is as it was");
-        (String::from_utf8(slow).expect("text"), is_quick)
+        (String::from_utf8_lossy(slow).into_owned(), is_quick)
     }
 
     const ENTRY: Entry<'static> = Entry {

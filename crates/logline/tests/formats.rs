@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, UNIX_EPOCH};
 
 use logline::{
-    Addresses, ClientTls, Entry, FieldFault, Format, FormatFault, Headers, Lines, Masks, More, Needs, Query,
-    Retried, Timestamp, Version,
+    Addresses, Batch, ClientTls, Entry, FieldFault, Format, FormatFault, Headers, Lines, Masks, More, Needs,
+    Query, Retried, Timestamp, Version,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value};
@@ -92,9 +92,9 @@ fn format(text: &str, fields: &[&str]) -> Format {
 fn line_with(format: Format, masks: Masks, entry: &Entry<'_>) -> String {
     let mut timestamp = Timestamp::new();
     timestamp.set(UNIX_EPOCH + Duration::from_millis(971_186_136_007));
-    let mut line = Vec::new();
-    Lines::new(format, masks).write(entry, &timestamp, &mut line);
-    String::from_utf8(line).expect("a line is UTF-8")
+    let mut batch = Batch::default();
+    Lines::new(format, masks).write(entry, &timestamp, &mut batch);
+    str::from_utf8(batch.lines()).expect("a line is UTF-8").to_owned()
 }
 
 fn line(text: &str, fields: &[&str]) -> String {

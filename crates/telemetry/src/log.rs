@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use logline::{Entry, Lines, Needs, Timestamp};
+use logline::{Batch, Entry, Lines, Needs, Timestamp};
 
 use crate::file::{Output, Rotation};
 use crate::journal::Journal;
@@ -75,7 +75,7 @@ struct WriterThread {
 /// A message to the writer.
 pub(crate) enum Message {
     /// Whole lines, and the channel that takes the empty buffer back.
-    Lines(Vec<u8>, SyncSender<Vec<u8>>),
+    Lines(Batch, SyncSender<Batch>),
     /// Check the state.
     Wake,
     /// Write the queued lines, and end.
@@ -122,7 +122,7 @@ impl Log {
             format: Arc::clone(&self.format),
             state: Arc::clone(&self.state),
             timestamp: Timestamp::new(),
-            lines: Vec::with_capacity(BATCH_ROOM),
+            batch: Batch::with_room(BATCH_ROOM),
             spares,
             home,
         }
@@ -165,9 +165,9 @@ pub(crate) struct LogOfWorker {
     format: Arc<Lines>,
     state: Arc<State>,
     timestamp: Timestamp,
-    lines: Vec<u8>,
-    spares: Receiver<Vec<u8>>,
-    home: SyncSender<Vec<u8>>,
+    batch: Batch,
+    spares: Receiver<Batch>,
+    home: SyncSender<Batch>,
 }
 
 impl LogOfWorker {
@@ -178,43 +178,43 @@ impl LogOfWorker {
 
     /// Appends the line of a request that ended at `now`.
     pub(crate) fn record(&mut self, entry: &Entry<'_>, now: SystemTime) {
-        if self.lines.len() >= BATCH_BYTES && !self.hand_over() {
+        if self.batch.lines().len() >= BATCH_BYTES && !self.hand_over() {
             self.state.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
         self.timestamp.set(now);
-        self.format.write(entry, &self.timestamp, &mut self.lines);
-        if self.lines.len() >= BATCH_BYTES {
+        self.format.write(entry, &self.timestamp, &mut self.batch);
+        if self.batch.lines().len() >= BATCH_BYTES {
             self.hand_over();
         }
     }
 
     /// Hands over the buffered lines. Called at the worker's tick, about ten times a second.
     pub(crate) fn flush(&mut self) {
-        if !self.lines.is_empty() {
+        if !self.batch.is_empty() {
             self.hand_over();
         }
     }
 
     /// Whether there is room for more lines now. If the queue is full, the lines are kept for the next try.
     fn hand_over(&mut self) -> bool {
-        let batch = Message::Lines(std::mem::take(&mut self.lines), self.home.clone());
-        match self.queue.try_send(batch) {
+        let message = Message::Lines(std::mem::take(&mut self.batch), self.home.clone());
+        match self.queue.try_send(message) {
             Ok(()) => {
-                self.lines = self.spares.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH_ROOM));
+                self.batch = self.spares.try_recv().unwrap_or_else(|_| Batch::with_room(BATCH_ROOM));
                 true
             }
             Err(TrySendError::Full(message)) => {
-                if let Message::Lines(lines, _) = message {
-                    self.lines = lines;
+                if let Message::Lines(batch, _) = message {
+                    self.batch = batch;
                 }
                 false
             }
             Err(TrySendError::Disconnected(message)) => {
-                if let Message::Lines(lines, _) = message {
-                    self.state.dropped.fetch_add(count_lines(&lines), Ordering::Relaxed);
-                    self.lines = lines;
-                    self.lines.clear();
+                if let Message::Lines(batch, _) = message {
+                    self.state.dropped.fetch_add(count_lines(batch.lines()), Ordering::Relaxed);
+                    self.batch = batch;
+                    self.batch.clear();
                 }
                 true
             }
@@ -228,12 +228,12 @@ impl LogOfWorker {
     }
 
     fn hand_over_by(&mut self, deadline: Instant) {
-        if self.lines.is_empty() {
+        if self.batch.is_empty() {
             return;
         }
-        let batch = Message::Lines(std::mem::take(&mut self.lines), self.home.clone());
-        if let Err(Message::Lines(lines, _)) = send_by(deadline, &self.queue, batch) {
-            self.state.dropped.fetch_add(count_lines(&lines), Ordering::Relaxed);
+        let message = Message::Lines(std::mem::take(&mut self.batch), self.home.clone());
+        if let Err(Message::Lines(batch, _)) = send_by(deadline, &self.queue, message) {
+            self.state.dropped.fetch_add(count_lines(batch.lines()), Ordering::Relaxed);
         }
     }
 }
@@ -436,15 +436,15 @@ pub(crate) mod tests {
         let (target, complaints) = (Kept::default(), Kept::default());
         let log = open(&target, &complaints);
         let mut worker = log.for_worker();
-        let first = worker.lines.as_ptr();
+        let first = worker.batch.lines().as_ptr();
         worker.record(&ENTRY, UNIX_EPOCH);
         worker.flush();
         // A writer that was quick enough has given it back within the flush.
-        let is_back = worker.lines.as_ptr() == first;
+        let is_back = worker.batch.lines().as_ptr() == first;
         let returned =
-            if is_back { &worker.lines } else { &worker.spares.recv().expect("the writer sends it back") };
+            if is_back { &worker.batch } else { &worker.spares.recv().expect("the writer sends it back") };
         assert!(returned.is_empty());
-        assert!(is_back || returned.as_ptr() == first);
+        assert!(is_back || returned.lines().as_ptr() == first);
     }
 
     #[test]

@@ -7,6 +7,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use logline::Batch;
+
 use crate::log::{Message, State};
 
 /// A target of the log.
@@ -64,15 +66,15 @@ impl Writer {
                     Some(format!("cannot be opened again, the old file is kept: {error}"));
             }
             match message {
-                Message::Lines(lines, home) => self.write(lines, &home),
+                Message::Lines(batch, home) => self.write(batch, &home),
                 Message::Wake => {}
                 Message::Close => break,
             }
             self.complaints.say(self.output.name(), self.dropped(), Instant::now());
         }
         while let Ok(message) = self.queue.try_recv() {
-            if let Message::Lines(lines, home) = message {
-                self.write(lines, &home);
+            if let Message::Lines(batch, home) = message {
+                self.write(batch, &home);
             }
         }
         self.complaints.last = None;
@@ -95,8 +97,8 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, mut lines: Vec<u8>, home: &SyncSender<Vec<u8>>) {
-        match self.output.write(&lines, SystemTime::now()) {
+    fn write(&mut self, mut batch: Batch, home: &SyncSender<Batch>) {
+        match self.output.write(batch.lines(), SystemTime::now()) {
             Ok(()) => {
                 self.complaints.is_over = self.complaints.has_lost;
                 self.tell(None);
@@ -109,10 +111,10 @@ impl Writer {
                 self.complaints.is_over = false;
             }
         }
-        if lines.capacity() <= SPARE_BYTES_MAX {
-            lines.clear();
+        if batch.capacity() <= SPARE_BYTES_MAX {
+            batch.clear();
             // A worker that has enough of them, or is gone, has no use for it.
-            drop(home.try_send(lines));
+            drop(home.try_send(batch));
         }
     }
 
