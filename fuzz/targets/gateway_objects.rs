@@ -24,6 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
         addresses: vec!["192.0.2.1".to_owned()],
         base: None,
         ready: ([127, 0, 0, 1], 9000).into(),
+        ingress_ports: [80, 443],
     };
     let translation = settle(&cluster, &options, &Nothing, |text| {
         let mistakes = config::examine_in(text, "kubernetes", &Nothing).mistakes;
@@ -48,12 +49,13 @@ fuzz_target!(|bytes: &[u8]| {
 
 const CONTROLLER: &str = "vanward.dev/gateway";
 
-/// A machine with every certificate and some of the ports, without files and variables.
+/// A machine with every certificate, whose text is its names, and some of the ports, without files and variables.
 struct Nothing;
 
 impl Machine for Nothing {
-    fn certificate(&self, certificate: &[u8], _: &[u8]) -> Result<(), String> {
-        if certificate.is_empty() { Err("it is empty".to_owned()) } else { Ok(()) }
+    fn certificate(&self, certificate: &[u8], _: &[u8]) -> Result<Vec<String>, String> {
+        let text = String::from_utf8_lossy(certificate);
+        if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text.split(' ').map(str::to_owned).collect()) }
     }
 
     fn authorities(&self, pem: Option<&[u8]>) -> Result<(), String> {

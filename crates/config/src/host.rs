@@ -152,6 +152,24 @@ pub(crate) fn tls_pattern(text: &str) -> Result<String, ValueError> {
     Ok(format!("{start}{}", name.to_ascii_lowercase()))
 }
 
+/// Parses which names clients ask for (SNI): one, `*.example.com` for one label more, `**.example.com` for any number of labels
+/// more, or `*` for all names and none.
+pub(crate) fn names_pattern(text: &str) -> Result<String, ValueError> {
+    if text == "*" {
+        return Ok(text.to_owned());
+    }
+    let (mark, pattern) = match text.strip_prefix("**.") {
+        Some(name) => ("**.", tls_name(name).map(|name| name.to_ascii_lowercase())),
+        None => ("", tls_pattern(text)),
+    };
+    let pattern = pattern.map_err(|error| ValueError { expected: NAMES_PATTERN, ..error })?;
+    Ok(format!("{mark}{pattern}"))
+}
+
+/// The expected form of names that clients ask for.
+pub(crate) const NAMES_PATTERN: &str =
+    "a host name such as www.example.com, *.example.com or **.example.com, or \"*\"";
+
 /// The expected form of a name that clients ask for.
 pub(crate) const TLS_PATTERN: &str = "a host name such as www.example.com or *.example.com, without port";
 

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::host::tls_pattern;
+use crate::host::{NAMES_PATTERN, names_pattern};
 use crate::kind::{At, List, Located, Maybe, Name, Text, located};
 use crate::options::{File, Listen};
 use crate::reader::Reader;
@@ -28,13 +28,14 @@ pub(crate) const PASSTHROUGH: Inline<PassthroughWritten> = Inline {
             &required(
                 "names",
                 Maybe(List {
-                    kind: At(Text { expected: ANY_PATTERN, read: any_pattern, print: String::clone }),
+                    kind: At(Text { expected: NAMES_PATTERN, read: names_pattern, print: String::clone }),
                     may_be_empty: false,
                 }),
                 |written: &mut PassthroughWritten| &mut written.names,
-                "The server names (SNI), also with a wildcard for one label: `*.example.com`. `\"*\"` is every \
-                 client that asks for a name or for none. Exact names take precedence over wildcards, and \
-                 those over `\"*\"`; then the order of the list decides.",
+                "The server names (SNI), also with a wildcard for one label, `*.example.com`, or for any number \
+                 of labels, `**.example.com`. `\"*\"` is every client that asks for a name or for none. Exact \
+                 names take precedence over wildcards, those with more labels over others, and all over \
+                 `\"*\"`; then the order of the list decides.",
             ),
             &key(
                 "alpn",
@@ -53,17 +54,8 @@ pub(crate) const PASSTHROUGH: Inline<PassthroughWritten> = Inline {
     },
 };
 
-const ANY_PATTERN: &str = "a host name such as www.example.com or *.example.com, or \"*\"";
-
 const PROTOCOL: Text<String> = Text { expected: PROTOCOL_EXPECTED, read: protocol, print: String::clone };
 const PROTOCOL_EXPECTED: &str = "a protocol of ALPN such as h2, up to 255 bytes";
-
-fn any_pattern(text: &str) -> Result<String, ValueError> {
-    if text == "*" {
-        return Ok(text.to_owned());
-    }
-    tls_pattern(text).map_err(|error| ValueError { expected: ANY_PATTERN, ..error })
-}
 
 fn protocol(text: &str) -> Result<String, ValueError> {
     // RFC 7301 §3.1.

@@ -76,6 +76,9 @@ pub struct CertificateFiles {
     pub pair: KeyPair,
     /// An OCSP response to staple, in DER as it comes from the responder.
     pub ocsp: Option<PathBuf>,
+    /// The server names (SNI) that get it, in lower case, with wildcards for one label (`*.example.com`) or any number of labels
+    /// (`**.example.com`), or `*` for all others and none. Empty: the names in the certificate.
+    pub names: Vec<String>,
 }
 
 /// A certificate and its key, in PEM.

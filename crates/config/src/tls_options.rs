@@ -9,7 +9,7 @@ use crate::acme_options::CERTIFICATE_NAME;
 use crate::client_certificate_options::{
     CLIENT_CERTIFICATES, CLIENT_RULE, ClientCertificatesWritten, ClientRuleWritten,
 };
-use crate::host::{TLS_NAME, tls_name};
+use crate::host::{NAMES_PATTERN, TLS_NAME, names_pattern, tls_name};
 use crate::kind::{At, Kind, List, Located, Made, Maybe, Switch, Text, Unless, Word, located, refuse_type};
 use crate::negotiation_options::{
     CIPHERS, GROUPS, MAX_VERSION_DOC, MIN_VERSION_DOC, NegotiationWritten, PRESET, PRESET_DOC, VERSION,
@@ -221,6 +221,7 @@ pub(crate) struct CertificateWritten {
     pub(crate) key: Path,
     pub(crate) passphrase: Path,
     pub(crate) ocsp: Path,
+    pub(crate) names: Vec<String>,
 }
 
 const CERTIFICATE: Inline<CertificateWritten> = Inline {
@@ -237,6 +238,16 @@ const CERTIFICATE: Inline<CertificateWritten> = Inline {
                 PASSPHRASE,
             ),
             &key("ocsp", PATH_KIND, |written: &mut CertificateWritten| &mut written.ocsp, OCSP),
+            &key(
+                "names",
+                List {
+                    kind: Text { expected: NAMES_PATTERN, read: names_pattern, print: String::clone },
+                    may_be_empty: true,
+                },
+                |written: &mut CertificateWritten| &mut written.names,
+                "The server names (SNI) that get this certificate, as in `passthrough.names`: `\"*\"` is whoever \
+                 asks for another name or for none. Default: the names in the certificate.",
+            ),
         ],
     },
 };

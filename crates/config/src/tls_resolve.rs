@@ -257,7 +257,8 @@ fn server_tls(written: ServerTlsWritten) -> Option<ListenerTls> {
             folder: std::path::PathBuf::new(),
         },
         CertificatesWritten::Listed(listed) if listed.is_empty() => {
-            Certificates::Files(vec![certificate_files(CertificateWritten { cert, key, passphrase, ocsp })?])
+            let own = CertificateWritten { cert, key, passphrase, ocsp, names: Vec::new() };
+            Certificates::Files(vec![certificate_files(own)?])
         }
         CertificatesWritten::Listed(listed) => {
             let files = listed.into_iter().map(|written| certificate_files(written.value));
@@ -276,10 +277,10 @@ fn server_tls(written: ServerTlsWritten) -> Option<ListenerTls> {
 }
 
 fn certificate_files(written: CertificateWritten) -> Option<CertificateFiles> {
-    let CertificateWritten { cert, key, passphrase, ocsp } = written;
+    let CertificateWritten { cert, key, passphrase, ocsp, names } = written;
     let passphrase = passphrase.map(|passphrase| passphrase.value);
     let pair = KeyPair { cert: cert?.value, key: key?.value, passphrase };
-    Some(CertificateFiles { pair, ocsp: ocsp.map(|ocsp| ocsp.value) })
+    Some(CertificateFiles { pair, ocsp: ocsp.map(|ocsp| ocsp.value), names })
 }
 
 /// Converts an upstream's `tls` option without mistakes.
@@ -304,9 +305,10 @@ pub(crate) fn named_files(file: &File, reader: &Reader<'_>) -> Vec<NamedFile> {
     for (index, listen) in file.listen.iter().enumerate() {
         let Some(Element { value: tls, at, .. }) = &listen.value.tls else { continue };
         let certificates = tls.certificates.listed().iter().map(|Element { value, .. }| value);
-        let certificates = certificates.flat_map(|CertificateWritten { cert, key, passphrase, ocsp }| {
-            [("cert", cert), ("key", key), ("passphrase", passphrase), ("ocsp", ocsp)]
-        });
+        let certificates =
+            certificates.flat_map(|CertificateWritten { cert, key, passphrase, ocsp, names: _ }| {
+                [("cert", cert), ("key", key), ("passphrase", passphrase), ("ocsp", ocsp)]
+            });
         let own =
             [("cert", &tls.cert), ("key", &tls.key), ("passphrase", &tls.passphrase), ("ocsp", &tls.ocsp)];
         let of_rules = tls.client_rules.iter().map(|rule| &rule.value.trust);
@@ -401,13 +403,14 @@ impl From<&ListenerTls> for ServerTlsWritten {
 
 impl From<&CertificateFiles> for CertificateWritten {
     fn from(files: &CertificateFiles) -> Self {
-        let CertificateFiles { pair: KeyPair { cert, key, passphrase }, ocsp } = files;
+        let CertificateFiles { pair: KeyPair { cert, key, passphrase }, ocsp, names } = files;
         let path = |path: &std::path::PathBuf| Some(located(path.clone()));
         Self {
             cert: path(cert),
             key: path(key),
             passphrase: passphrase.as_ref().and_then(path),
             ocsp: ocsp.as_ref().and_then(path),
+            names: names.clone(),
         }
     }
 }

@@ -148,8 +148,11 @@ fn check_listeners(listeners: &[Listener]) {
     let [all, named, required, own] = listeners else { panic!("{listeners:?}") };
     let redirect = Listener { redirect_to_https: true, ..Listener::plain("[::]:80".parse().unwrap()) };
     assert_eq!(*all, redirect);
-    let files =
-        |name: &str, ocsp: Option<&str>| CertificateFiles { pair: pair(name), ocsp: ocsp.map(Into::into) };
+    let files = |name: &str, ocsp: Option<&str>| CertificateFiles {
+        pair: pair(name),
+        ocsp: ocsp.map(Into::into),
+        names: Vec::new(),
+    };
     let certificates = Certificates::Files(vec![files("a", Some("a.ocsp")), files("b", None)]);
     let tls = ListenerTls {
         unknown_names: UnknownNames::Refuse,

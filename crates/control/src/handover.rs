@@ -124,6 +124,13 @@ pub struct Inheritance {
     pub(crate) activated: Activated,
 }
 
+impl Inheritance {
+    /// Whether there are listening sockets that were opened by another process.
+    pub fn has_sockets(&self) -> bool {
+        !self.sockets.is_empty() || self.activated.left().is_some()
+    }
+}
+
 /// The previous process, which waits until this one serves.
 #[derive(Debug)]
 pub(crate) struct Predecessor(OwnedFd);

@@ -7,6 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use crate::cluster::Cluster;
 use crate::condition::{Condition, Fault};
+use crate::hostname::is_name;
 use crate::listeners::OwnGateway;
 use crate::object::{GATEWAY_GROUP, Kind, Reference, unknown};
 use crate::secrets;
@@ -251,41 +252,5 @@ fn supported(validation: &TlsValidation) -> Result<(), String> {
         [] => Ok(()),
         [one] if is_same(one) => Ok(()),
         _ => Err("subjectAltNames other than hostname are not supported".to_owned()),
-    }
-}
-
-/// Whether a text is the name of one host, and no address.
-fn is_name(text: &str) -> bool {
-    let is_label = |label: &str| {
-        (1..=63).contains(&label.len())
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    let is_number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
-    text.len() <= 253 && text.split('.').all(is_label) && !text.rsplit('.').next().is_none_or(is_number)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_hosts_are_no_addresses_and_no_patterns() {
-        for (text, expected) in [
-            ("a.example", true),
-            ("localhost", true),
-            ("A-1.example", true),
-            ("", false),
-            ("*.example", false),
-            ("a..example", false),
-            ("-a.example", false),
-            ("a.example.", false),
-            ("10.0.0.1", false),
-            ("::1", false),
-            ("a_b.example", false),
-        ] {
-            assert_eq!(is_name(text), expected, "{text}");
-        }
     }
 }

@@ -13,6 +13,8 @@ use crate::written::{Table, inline, list, text};
 
 /// Names of upstreams have at most so many bytes.
 const NAME_BYTES_MAX: usize = 64;
+/// Servers have at most so much weight.
+const WEIGHT_MAX: f64 = 1000.0;
 /// The upstream that stands for backends that do not exist.
 const INVALID: &str = "invalid-backend";
 
@@ -33,12 +35,21 @@ struct Upstream {
     tls: Option<ServerTls>,
 }
 
+/// An upstream that connections are passed on to, made of ports of several services.
+struct PassedOn {
+    owner: Reference,
+    /// Servers with their shares.
+    servers: BTreeMap<(IpAddr, u16), f64>,
+}
+
 /// The upstreams that routes use.
 pub(crate) struct Backends<'c> {
     cluster: &'c Cluster,
     refused: &'c Refused,
     pub(crate) policies: Policies<'c>,
     upstreams: BTreeMap<String, Upstream>,
+    /// Upstreams that connections are passed on to.
+    passed_on: BTreeMap<String, PassedOn>,
     needs_invalid: bool,
 }
 
@@ -55,7 +66,14 @@ pub(crate) struct Referring<'r> {
 
 impl<'c> Backends<'c> {
     pub(crate) fn new(cluster: &'c Cluster, refused: &'c Refused, policies: Policies<'c>) -> Self {
-        Self { cluster, refused, policies, upstreams: BTreeMap::new(), needs_invalid: false }
+        Self {
+            cluster,
+            refused,
+            policies,
+            upstreams: BTreeMap::new(),
+            passed_on: BTreeMap::new(),
+            needs_invalid: false,
+        }
     }
 
     /// The upstream of a backend.
@@ -63,20 +81,8 @@ impl<'c> Backends<'c> {
     /// # Errors
     /// Why there is none.
     pub(crate) fn upstream(&mut self, from: Referring<'_>, backend: &BackendRef) -> Result<String, Fault> {
-        let BackendRef { group, kind, name, .. } = backend;
-        let (group, kind) = (group.as_deref().unwrap_or(""), kind.as_deref().unwrap_or("Service"));
-        let namespace = backend.namespace.as_deref().unwrap_or(from.namespace);
-        if (group, kind) != ("", "Service") {
-            return Err(("InvalidKind", format!("{kind} {name}: backends are services")));
-        }
-        let is_granted = self
-            .cluster
-            .is_granted((GATEWAY_GROUP, from.kind, from.namespace), ("", "Service", namespace, name));
-        if !is_granted {
-            let why = format!("Service {namespace}/{name}: no ReferenceGrant in {namespace} permits it");
-            return Err(("RefNotPermitted", why));
-        }
-        let (service, port) = self.service_port(namespace, name, backend.port)?;
+        let (service, port) = self.referred(from, backend)?;
+        let (namespace, name) = (&service.metadata.namespace, &service.metadata.name);
         let policy = self.policies.of((namespace, name), port.name.as_deref(), from.gateways);
         let tls = policy.map(|policy| self.policies.wanted(policy).cloned()).transpose();
         let tls = tls.map_err(|why| {
@@ -101,6 +107,70 @@ impl<'c> Backends<'c> {
             }
         }
         Ok(upstream)
+    }
+
+    /// The upstream that connections are passed on to, shared among the servers of several backends by their weights.
+    ///
+    /// # Errors
+    /// Why there is none: one of the backends leads nowhere.
+    pub(crate) fn passed_on<'b>(
+        &mut self,
+        from: Referring<'_>,
+        owner: &Reference,
+        backends: impl Iterator<Item = &'b BackendRef>,
+    ) -> Result<String, Fault> {
+        let mut servers = BTreeMap::new();
+        for backend in backends {
+            let (service, port) = self.referred(from, backend)?;
+            let own = self.servers(service, port);
+            let share = f64::from(backend.weight.unwrap_or(1)) / own.len().max(1) as f64;
+            for server in own {
+                *servers.entry(server).or_default() += share;
+            }
+        }
+        let name = upstream_name(&format!("{}.{}.tls", owner.namespace, owner.name));
+        match self.passed_on.get(&name) {
+            Some(known) if known.owner != *owner => {
+                let why = format!("the hash of its name is that of {}", known.owner);
+                return Err(("BackendNotFound", why));
+            }
+            _ => drop(self.passed_on.insert(name.clone(), PassedOn { owner: owner.clone(), servers })),
+        }
+        Ok(name)
+    }
+
+    /// The port of a service that a backend is.
+    fn referred(
+        &self,
+        from: Referring<'_>,
+        backend: &BackendRef,
+    ) -> Result<(&'c Service, &'c ServicePort), Fault> {
+        let BackendRef { group, kind, name, .. } = backend;
+        let (group, kind) = (group.as_deref().unwrap_or(""), kind.as_deref().unwrap_or("Service"));
+        let namespace = backend.namespace.as_deref().unwrap_or(from.namespace);
+        if (group, kind) != ("", "Service") {
+            return Err(("InvalidKind", format!("{kind} {name}: backends are services")));
+        }
+        let is_granted = self
+            .cluster
+            .is_granted((GATEWAY_GROUP, from.kind, from.namespace), ("", "Service", namespace, name));
+        if !is_granted {
+            let why = format!("Service {namespace}/{name}: no ReferenceGrant in {namespace} permits it");
+            return Err(("RefNotPermitted", why));
+        }
+        self.service_port(namespace, name, backend.port)
+    }
+
+    /// The number of a port of a service.
+    pub(crate) fn port_named(&self, namespace: &str, service: &str, name: &str) -> Option<u16> {
+        let service = self.cluster.services.get(&(namespace.to_owned(), service.to_owned()))?;
+        let port = service.spec.ports.iter().find(|port| port.name.as_deref() == Some(name))?;
+        Some(port.port)
+    }
+
+    /// Whether servers of an upstream have to prove who they are.
+    pub(crate) fn is_secure(&self, upstream: &str) -> bool {
+        self.upstreams.get(upstream).is_some_and(|upstream| upstream.tls.is_some())
     }
 
     /// The upstream that answers with 500.
@@ -172,7 +242,26 @@ impl<'c> Backends<'c> {
         let invalid = Table::new(format!("[upstream.{INVALID}]"))
             .with("servers", list([nobody()]))
             .with("none_up", text("fail"));
-        of_services.chain(self.needs_invalid.then_some((None, invalid)))
+        let passed_on = self
+            .passed_on
+            .iter()
+            .map(|(name, upstream)| (Some(upstream.owner.clone()), upstream.table(name)));
+        of_services.chain(passed_on).chain(self.needs_invalid.then_some((None, invalid)))
+    }
+}
+
+impl PassedOn {
+    fn table(&self, name: &str) -> Table {
+        let highest = self.servers.values().copied().fold(0.0, f64::max);
+        let servers =
+            self.servers.iter().filter(|(_, share)| **share > 0.0).map(|((address, port), share)| {
+                let weight = (share / highest * WEIGHT_MAX).ceil() as u32;
+                let url = text(&format!("tcp://{}", std::net::SocketAddr::new(*address, *port)));
+                inline([("url", url), ("weight", weight.to_string())])
+            });
+        let servers: Vec<String> = servers.collect();
+        let servers = if servers.is_empty() { vec![nobody()] } else { servers };
+        Table::new(format!("[upstream.\"{name}\"]")).with("servers", list(servers))
     }
 }
 
@@ -199,7 +288,9 @@ fn nobody() -> String {
 
 /// What a port of a service speaks (KEP-3726), within TLS if a policy wants that.
 fn spoken(port: &ServicePort, default: Spoken, is_secure: bool) -> Result<Spoken, String> {
-    match (port.app_protocol.as_deref(), is_secure) {
+    // RFC 6335 §5.1: names of services ignore case.
+    let protocol = port.app_protocol.as_ref().map(|protocol| protocol.to_ascii_lowercase());
+    match (protocol.as_deref(), is_secure) {
         (None, _) => Ok(default),
         (Some("http" | "kubernetes.io/ws"), _) => Ok(Spoken::Http1),
         (Some("grpc"), _) | (Some("kubernetes.io/h2c"), false) => Ok(Spoken::Http2),

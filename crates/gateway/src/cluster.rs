@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::ingress_kinds::{Ingress, IngressClass};
 use crate::kinds::{
     EndpointSlice, Gateway, GatewayClass, GrpcRoute, HttpRoute, Namespace, ReferenceGrant, Secret, Service,
 };
 use crate::object::{Kind, Metadata, Object, Reference};
-use crate::tls_kinds::{BackendTlsPolicy, ConfigMap};
+use crate::tls_kinds::{BackendTlsPolicy, ConfigMap, TlsRoute};
 
 /// The label of an endpoint slice with the name of its service.
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
@@ -21,6 +22,9 @@ pub struct Cluster {
     pub(crate) gateways: Objects<Gateway>,
     pub(crate) http_routes: Objects<HttpRoute>,
     pub(crate) grpc_routes: Objects<GrpcRoute>,
+    pub(crate) tls_routes: Objects<TlsRoute>,
+    pub(crate) ingresses: Objects<Ingress>,
+    pub(crate) ingress_classes: Objects<IngressClass>,
     pub(crate) grants: Objects<ReferenceGrant>,
     pub(crate) services: Objects<Service>,
     pub(crate) slices: Objects<EndpointSlice>,
@@ -50,6 +54,9 @@ impl Cluster {
             Kind::Gateway => put(&mut self.gateways, key, object),
             Kind::HttpRoute => put(&mut self.http_routes, key, object),
             Kind::GrpcRoute => put(&mut self.grpc_routes, key, object),
+            Kind::TlsRoute => put(&mut self.tls_routes, key, object),
+            Kind::Ingress => put(&mut self.ingresses, key, object),
+            Kind::IngressClass => put(&mut self.ingress_classes, key, object),
             Kind::ReferenceGrant => put(&mut self.grants, key, object),
             Kind::Service => put(&mut self.services, key, object),
             Kind::EndpointSlice => {
@@ -78,6 +85,9 @@ impl Cluster {
             Kind::Gateway => drop(self.gateways.remove(&key)),
             Kind::HttpRoute => drop(self.http_routes.remove(&key)),
             Kind::GrpcRoute => drop(self.grpc_routes.remove(&key)),
+            Kind::TlsRoute => drop(self.tls_routes.remove(&key)),
+            Kind::Ingress => drop(self.ingresses.remove(&key)),
+            Kind::IngressClass => drop(self.ingress_classes.remove(&key)),
             Kind::ReferenceGrant => drop(self.grants.remove(&key)),
             Kind::Service => drop(self.services.remove(&key)),
             Kind::EndpointSlice => {
@@ -111,6 +121,9 @@ impl Cluster {
             Kind::Gateway => names(&self.gateways, kind),
             Kind::HttpRoute => names(&self.http_routes, kind),
             Kind::GrpcRoute => names(&self.grpc_routes, kind),
+            Kind::TlsRoute => names(&self.tls_routes, kind),
+            Kind::Ingress => names(&self.ingresses, kind),
+            Kind::IngressClass => names(&self.ingress_classes, kind),
             Kind::ReferenceGrant => names(&self.grants, kind),
             Kind::Service => names(&self.services, kind),
             Kind::EndpointSlice => names(&self.slices, kind),
@@ -135,6 +148,8 @@ impl Cluster {
             Kind::Gateway => of(&self.gateways, &key),
             Kind::HttpRoute => of(&self.http_routes, &key),
             Kind::GrpcRoute => of(&self.grpc_routes, &key),
+            Kind::TlsRoute => of(&self.tls_routes, &key),
+            Kind::Ingress => of(&self.ingresses, &key),
             Kind::BackendTlsPolicy => of(&self.tls_policies, &key),
             _ => None,
         }

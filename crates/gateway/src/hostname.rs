@@ -34,6 +34,18 @@ pub(crate) fn covers(wide: &str, narrow: &str) -> bool {
     }
 }
 
+/// Whether a text is the name of one host, and no address.
+pub(crate) fn is_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let is_number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
+    text.len() <= 253 && text.split('.').all(is_label) && !text.rsplit('.').next().is_none_or(is_number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +83,25 @@ mod tests {
             let expected: Vec<Option<String>> =
                 expected.into_iter().map(|host| host.map(str::to_owned)).collect();
             assert_eq!(intersection(listener, &hosts), expected, "{listener:?} {hosts:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_hosts_are_no_addresses_and_no_patterns() {
+        for (text, expected) in [
+            ("a.example", true),
+            ("localhost", true),
+            ("A-1.example", true),
+            ("", false),
+            ("*.example", false),
+            ("a..example", false),
+            ("-a.example", false),
+            ("a.example.", false),
+            ("10.0.0.1", false),
+            ("::1", false),
+            ("a_b.example", false),
+        ] {
+            assert_eq!(is_name(text), expected, "{text}");
         }
     }
 }

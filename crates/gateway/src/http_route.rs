@@ -67,7 +67,7 @@ pub(crate) fn translate(
 }
 
 /// Ports at which a route is served, with the hosts there.
-fn places(
+pub(crate) fn places(
     attachments: &[Attachment<'_>],
     gateways: &[OwnGateway<'_>],
 ) -> BTreeMap<Port, (Protocol, Vec<Option<String>>)> {

@@ -426,6 +426,14 @@ pub(crate) struct BackendRef {
     pub(crate) filters: Vec<Value>,
 }
 
+impl BackendRef {
+    /// A port of a service in the same namespace.
+    pub(crate) fn to(service: &str, port: Option<u16>) -> Self {
+        let name = service.to_owned();
+        Self { group: None, kind: None, name, namespace: None, port, weight: None, filters: Vec::new() }
+    }
+}
+
 /// What a route of gRPC wants.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]

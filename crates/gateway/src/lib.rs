@@ -8,8 +8,10 @@
 mod object;
 /// The kinds of objects.
 mod kinds;
-/// Kinds about TLS to servers.
+/// Kinds about TLS that is passed on, and TLS to servers.
 mod tls_kinds;
+/// Ingresses and their classes.
+mod ingress_kinds;
 /// The objects of a cluster.
 mod cluster;
 /// Conditions of objects.
@@ -24,6 +26,8 @@ mod hostname;
 mod secrets;
 /// Gateways and their listeners.
 mod listeners;
+/// Which certificate a client gets.
+mod certificates;
 /// Which listeners a route attaches to.
 mod attach;
 /// TLS to servers.
@@ -36,6 +40,12 @@ mod filters;
 mod grpc_route;
 /// Routes of HTTP.
 mod http_route;
+/// Routes of TLS that is passed on.
+mod tls_route;
+/// Annotations of Ingresses.
+mod annotations;
+/// Ingresses.
+mod ingress;
 /// All of it together.
 mod translate;
 /// Until Vanward takes it.

@@ -19,6 +19,8 @@ use crate::translate::{Machine, Options, Refused};
 pub(crate) enum Protocol {
     Http,
     Https,
+    /// TLS that is passed on as it is.
+    Tls,
 }
 
 /// The port of the machine that a listener is served at.
@@ -54,8 +56,8 @@ pub(crate) struct Listener<'c> {
     pub(crate) port: Port,
     /// The kinds of routes that it takes.
     pub(crate) kinds: Vec<&'static str>,
-    /// The secrets with its certificates.
-    pub(crate) certificates: Vec<Reference>,
+    /// The secrets with its certificates, each with the names in it.
+    pub(crate) certificates: Vec<(Reference, Vec<String>)>,
     accepted: Option<Fault>,
     conflicted: Option<Fault>,
     resolved: Option<Fault>,
@@ -214,6 +216,7 @@ fn of_listener<'c>(
     let protocol = protocol(spec);
     let known = match protocol {
         Ok(Protocol::Http | Protocol::Https) => vec!["HTTPRoute", "GRPCRoute"],
+        Ok(Protocol::Tls) => vec!["TLSRoute"],
         Err(_) => Vec::new(),
     };
     let (kinds, unknown_kind) = kinds(spec, &known);
@@ -247,7 +250,14 @@ fn protocol(spec: &GatewayListener) -> Result<Protocol, Fault> {
         ("HTTP", _) => Ok(Protocol::Http),
         ("HTTPS", "Terminate") => Ok(Protocol::Https),
         ("HTTPS", mode) => Err(("UnsupportedValue", format!("HTTPS cannot have mode {mode}"))),
-        (other, _) => Err(("UnsupportedProtocol", format!("{other} is not supported; HTTP and HTTPS are"))),
+        ("TLS", "Passthrough") => Ok(Protocol::Tls),
+        ("TLS", mode) => {
+            let why = format!("TLS cannot have mode {mode}; Passthrough is supported, and HTTPS decrypts");
+            Err(("UnsupportedValue", why))
+        }
+        (other, _) => {
+            Err(("UnsupportedProtocol", format!("{other} is not supported; HTTP, HTTPS and TLS are")))
+        }
     }
 }
 
@@ -270,13 +280,13 @@ fn kinds(spec: &GatewayListener, known: &[&'static str]) -> (Vec<&'static str>, 
     (kinds, fault)
 }
 
-/// The secret with a certificate and its key.
+/// The secret with a certificate and its key, and the names in the certificate.
 fn certificate(
     gateway: &Gateway,
     wanted: &ObjectRef,
     cluster: &Cluster,
     machine: &dyn Machine,
-) -> Result<Reference, Fault> {
+) -> Result<(Reference, Vec<String>), Fault> {
     let own = &gateway.metadata.namespace;
     let namespace = wanted.namespace.as_ref().unwrap_or(own);
     let (group, kind) = (wanted.group.as_deref().unwrap_or(""), wanted.kind.as_deref().unwrap_or("Secret"));
@@ -294,8 +304,8 @@ fn certificate(
     let secret = cluster.secrets.get(&key).ok_or_else(|| invalid(format!("{reference} does not exist")))?;
     let checked =
         secrets::pair(secret).and_then(|(certificate, key)| machine.certificate(&certificate, &key));
-    checked.map_err(|why| invalid(format!("{reference}: {why}")))?;
-    Ok(reference)
+    let names = checked.map_err(|why| invalid(format!("{reference}: {why}")))?;
+    Ok((reference, names))
 }
 
 /// Listeners of one gateway that cannot be told apart.
@@ -403,6 +413,15 @@ pub(crate) fn on_port<'g>(
 ) -> impl Iterator<Item = &'g Listener<'g>> {
     let listeners = gateways.iter().flat_map(|gateway| &gateway.listeners);
     listeners.filter(move |listener| listener.port == port && listener.served().is_some())
+}
+
+/// Which names clients ask for (SNI) who are meant by a hostname, as options have it; `None` stands for all.
+pub(crate) fn pattern(host: Option<&str>) -> String {
+    match host {
+        None => "*".to_owned(),
+        Some(host) if host.starts_with("*.") => format!("*{host}"),
+        Some(host) => host.to_owned(),
+    }
 }
 
 /// Whether a host belongs to a narrower listener of the same port than this one.

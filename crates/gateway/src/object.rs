@@ -9,6 +9,9 @@ use serde_json::{Map, Value};
 /// The group of the Gateway API.
 pub(crate) const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
 
+/// The group of Ingresses.
+const NETWORKING_GROUP: &str = "networking.k8s.io";
+
 /// An object: its metadata, what is wanted, and what was found about it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct Object<S> {
@@ -60,6 +63,12 @@ pub enum Kind {
     HttpRoute,
     /// Routes of gRPC.
     GrpcRoute,
+    /// Routes of TLS that is passed on.
+    TlsRoute,
+    /// Hosts and paths, before there were gateways.
+    Ingress,
+    /// Whose Ingresses are ours.
+    IngressClass,
     /// What may be referred to from other namespaces.
     ReferenceGrant,
     /// How servers of a service prove who they are.
@@ -78,7 +87,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in an order in which none is read before what it refers to.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Namespace,
         Self::ReferenceGrant,
         Self::Secret,
@@ -90,6 +99,9 @@ impl Kind {
         Self::Gateway,
         Self::HttpRoute,
         Self::GrpcRoute,
+        Self::TlsRoute,
+        Self::IngressClass,
+        Self::Ingress,
     ];
 
     /// Its group, version and the plural that stands in paths.
@@ -99,6 +111,9 @@ impl Kind {
             Self::Gateway => (GATEWAY_GROUP, "v1", "gateways"),
             Self::HttpRoute => (GATEWAY_GROUP, "v1", "httproutes"),
             Self::GrpcRoute => (GATEWAY_GROUP, "v1", "grpcroutes"),
+            Self::TlsRoute => (GATEWAY_GROUP, "v1alpha2", "tlsroutes"),
+            Self::Ingress => (NETWORKING_GROUP, "v1", "ingresses"),
+            Self::IngressClass => (NETWORKING_GROUP, "v1", "ingressclasses"),
             Self::ReferenceGrant => (GATEWAY_GROUP, "v1beta1", "referencegrants"),
             Self::BackendTlsPolicy => (GATEWAY_GROUP, "v1", "backendtlspolicies"),
             Self::Service => ("", "v1", "services"),
@@ -116,6 +131,9 @@ impl Kind {
             Self::Gateway => "Gateway",
             Self::HttpRoute => "HTTPRoute",
             Self::GrpcRoute => "GRPCRoute",
+            Self::TlsRoute => "TLSRoute",
+            Self::Ingress => "Ingress",
+            Self::IngressClass => "IngressClass",
             Self::ReferenceGrant => "ReferenceGrant",
             Self::BackendTlsPolicy => "BackendTLSPolicy",
             Self::Service => "Service",

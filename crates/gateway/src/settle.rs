@@ -32,15 +32,18 @@ pub fn settle(
         let before = refused.len();
         let mut other = None;
         for Complaint { line, why } in complaints(&translation.written.text) {
-            match line.and_then(|line| translation.written.owner(line)) {
-                Some(owner) => drop(refused.entry(owner.clone()).or_insert(why)),
+            match line
+                .and_then(|line| translation.written.owner(line))
+                .filter(|owner| !refused.contains_key(owner))
+            {
+                Some(owner) => drop(refused.insert(owner.clone(), why)),
                 None => drop(other.get_or_insert(why)),
             }
         }
         match other {
-            None if refused.len() == before => return Ok(translation),
-            Some(why) if refused.len() == before => return Err(why),
-            _ => {}
+            _ if refused.len() > before => {}
+            None => return Ok(translation),
+            Some(why) => return Err(why),
         }
     }
     Err("too many objects are refused, one after the other".to_owned())

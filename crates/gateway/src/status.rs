@@ -1,5 +1,7 @@
 //! Statuses of objects: what is to be written into them, beside what other controllers have written.
 
+use std::net::IpAddr;
+
 use serde_json::{Map, Value, json};
 
 use crate::condition::{Condition, written};
@@ -34,6 +36,8 @@ pub enum Found {
     Route(Vec<ParentFound>),
     /// A policy: for each of the gateways that it holds for.
     Policy(Vec<AncestorFound>),
+    /// An Ingress: the IP addresses and names of hosts where it is reached.
+    Ingress(Vec<String>),
 }
 
 /// What was found about a listener.
@@ -83,6 +87,14 @@ impl Status {
                 let status = with(before, "conditions", conditions);
                 let status = with(&status, "addresses", addresses.into());
                 with(&status, "listeners", listeners.collect())
+            }
+            Found::Ingress(addresses) => {
+                let one = |address: &String| match address.parse::<IpAddr>() {
+                    Ok(_) => json!({ "ip": address }),
+                    Err(_) => json!({ "hostname": address }),
+                };
+                let addresses: Vec<Value> = addresses.iter().map(one).collect();
+                with(before, "loadBalancer", json!({ "ingress": addresses }))
             }
             // A route that has no gateway of ours, and had none, is not ours.
             Found::Route(parents) if parents.is_empty() && before["parents"].is_null() => return None,

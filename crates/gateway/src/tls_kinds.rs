@@ -1,12 +1,43 @@
-//! Kinds of objects about TLS to servers, as they come from the API.
+//! Kinds of objects about TLS that is passed on and TLS to servers, as they come from the API.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::kinds::{BackendRef, ParentRef};
 use crate::object::Object;
 
+/// A route of TLS that is passed on.
+pub(crate) type TlsRoute = Object<TlsRouteSpec>;
 /// How servers of a service prove who they are.
 pub(crate) type BackendTlsPolicy = Object<BackendTlsPolicySpec>;
+
+/// What a route of TLS wants.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TlsRouteSpec {
+    /// The gateways.
+    #[serde(default)]
+    pub(crate) parent_refs: Vec<ParentRef>,
+    /// The names that clients ask for; empty: those of the listeners.
+    #[serde(default)]
+    pub(crate) hostnames: Vec<String>,
+    /// The rules.
+    #[serde(default)]
+    pub(crate) rules: Vec<TlsRule>,
+}
+
+/// A rule of a route of TLS.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct TlsRule {
+    /// Its name.
+    pub(crate) name: Option<String>,
+    /// Who gets the connections.
+    pub(crate) backend_refs: Vec<BackendRef>,
+    /// What is not known here.
+    #[serde(flatten)]
+    pub(crate) other: Map<String, Value>,
+}
 
 /// How servers of a service prove who they are.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

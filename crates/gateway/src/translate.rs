@@ -5,12 +5,15 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::backend_tls::Policies;
 use crate::backends::Backends;
+use crate::certificates;
 use crate::cluster::Cluster;
 use crate::http_route::{self, Claims};
+use crate::ingress::{self, Around, Ingresses};
 use crate::listeners::{self, OwnGateway, Port, Protocol, on_port};
 use crate::object::{Kind, Reference};
 use crate::secrets;
 use crate::status::Status;
+use crate::tls_route::{self, PassedOn};
 use crate::written::{Table, Written, inline, list, text};
 
 /// What the operator has said.
@@ -24,15 +27,17 @@ pub struct Options {
     pub base: Option<String>,
     /// Where the proxy tells that it is ready.
     pub ready: SocketAddr,
+    /// The ports of Ingresses, for http and https.
+    pub ingress_ports: [u16; 2],
 }
 
 /// What only the machine knows.
 pub trait Machine {
-    /// Whether a certificate can be used with its key, both in PEM.
+    /// The names in a certificate, if it can be used with its key, both in PEM.
     ///
     /// # Errors
     /// Why it cannot.
-    fn certificate(&self, certificate: &[u8], key: &[u8]) -> Result<(), String>;
+    fn certificate(&self, certificate: &[u8], key: &[u8]) -> Result<Vec<String>, String>;
 
     /// Whether these are certificates of CAs, in PEM; `None` stands for those of the system.
     ///
@@ -61,6 +66,8 @@ pub struct Translation {
     pub statuses: Vec<Status>,
     /// Objects that cannot be read, and why.
     pub unreadable: Vec<(Reference, String)>,
+    /// What cannot be obeyed of objects that have no conditions to say so.
+    pub remarks: Vec<(Reference, String)>,
 }
 
 /// Translates what a cluster has. `refused` are objects that Vanward has refused, for what it says of them.
@@ -76,8 +83,14 @@ pub fn translate(
     let mut claims = Claims::new();
     let (routes, of_routes) =
         http_route::translate(cluster, refused, &mut gateways, &mut backends, &mut claims);
+    let (passed_on, of_tls_routes) = tls_route::translate(cluster, refused, &mut gateways, &mut backends);
+    let taken = ports(&gateways);
+    let around = Around { cluster, options, refused, machine, taken: &taken };
+    let ingresses = ingress::translate(&around, &mut backends, &mut claims);
     statuses.extend(gateways.iter().map(|gateway| gateway.status(options)));
     statuses.extend(of_routes);
+    statuses.extend(of_tls_routes);
+    statuses.extend(ingresses.statuses.iter().cloned());
     statuses.extend(backends.policies.statuses(&gateways));
 
     let mut written = Written::default();
@@ -87,10 +100,10 @@ pub fn translate(
     for table in ready(options) {
         written.table(None, &table);
     }
-    for (owner, table) in listen(&gateways, cluster, &mut files) {
+    for (owner, table) in listen((&gateways, &ingresses), cluster, passed_on, &mut backends, &mut files) {
         written.table(Some(owner), &table);
     }
-    for (owner, table) in routes {
+    for (owner, table) in routes.into_iter().chain(ingresses.routes) {
         written.table(Some(owner), &table);
     }
     for (owner, table) in elsewhere(&gateways, &mut claims) {
@@ -101,7 +114,7 @@ pub fn translate(
         written.table(owner, &table);
     }
     let unreadable = cluster.unreadable.iter().map(|(object, why)| (object.clone(), why.clone()));
-    Translation { written, files, statuses, unreadable: unreadable.collect() }
+    Translation { written, files, statuses, unreadable: unreadable.collect(), remarks: ingresses.remarks }
 }
 
 /// Where the proxy tells that it is ready: it does once the cluster was read.
@@ -118,28 +131,48 @@ fn ready(options: &Options) -> [Table; 2] {
     ]
 }
 
-/// The ports of all gateways together.
+/// The ports of all gateways and Ingresses together.
 fn listen(
-    gateways: &[OwnGateway<'_>],
+    (gateways, ingresses): (&[OwnGateway<'_>], &Ingresses),
     cluster: &Cluster,
+    mut passed_on: PassedOn,
+    backends: &mut Backends<'_>,
     files: &mut BTreeMap<String, Vec<u8>>,
 ) -> Vec<(Reference, Table)> {
     let mut tables = Vec::new();
-    for port in ports(gateways) {
+    let of_ingresses = ingresses.ports.iter().map(|(port, (protocol, _))| (*port, *protocol));
+    let all: BTreeMap<Port, Protocol> = ports(gateways).into_iter().chain(of_ingresses).collect();
+    for (port, protocol) in all {
         let listeners = || on_port(gateways, port);
-        let Some(owner) = owner(gateways, port) else { continue };
-        let is_secure = listeners().any(|listener| listener.served() == Some(Protocol::Https));
+        let of_ingress = ingresses.ports.get(&port);
+        let owner = owner(gateways, port).or_else(|| of_ingress.map(|(_, first)| first.clone()));
+        let Some(owner) = owner else { continue };
+        let is_secure = protocol == Protocol::Https;
         let tls = is_secure.then(|| {
-            let mut names = BTreeSet::new();
-            let mut certificates = Vec::new();
-            for secret in listeners().flat_map(|listener| &listener.certificates) {
-                if names.insert(secret) {
-                    certificates.extend(certificate(secret, cluster, files));
+            let mut certificates = certificates::by_listener(gateways, port);
+            let known: BTreeSet<String> = certificates.iter().flat_map(|(_, names)| names.clone()).collect();
+            for (secret, names) in ingresses.certificates.iter().filter(|_| of_ingress.is_some()) {
+                let names: Vec<String> =
+                    names.iter().filter(|name| !known.contains(*name)).cloned().collect();
+                if !names.is_empty() {
+                    certificates.push((secret, names));
                 }
             }
-            inline([("certificates", list(certificates))])
+            let certificates = certificates
+                .into_iter()
+                .filter_map(|(secret, names)| certificate(secret, &names, cluster, files));
+            let certificates = ("certificates", list(certificates));
+            let takes_all = listeners().any(|listener| listener.hostname().is_none());
+            let refuses = (!takes_all).then(|| ("unknown_names", text("refuse")));
+            inline([certificates].into_iter().chain(refuses))
         });
-        let table = Table::new("[[listen]]").with("address", text(&port.to_string())).maybe("tls", tls);
+        // What is for no route gets no server.
+        let tcp = (protocol == Protocol::Tls).then(|| text(&backends.invalid()));
+        let table = Table::new("[[listen]]")
+            .with("address", text(&port.to_string()))
+            .maybe("tls", tls)
+            .maybe("tcp", tcp)
+            .maybe("passthrough", passed_on.remove(&port).map(list));
         tables.push((owner, table));
     }
     tables
@@ -147,6 +180,7 @@ fn listen(
 
 fn certificate(
     secret: &Reference,
+    names: &[String],
     cluster: &Cluster,
     files: &mut BTreeMap<String, Vec<u8>>,
 ) -> Option<String> {
@@ -157,12 +191,14 @@ fn certificate(
         files.insert(path.clone(), content);
         text(&path)
     };
-    Some(inline([("cert", file("tls.crt", certificate)), ("key", file("tls.key", key))]))
+    let names = list(names.iter().map(|name| text(name)));
+    Some(inline([("cert", file("tls.crt", certificate)), ("key", file("tls.key", key)), ("names", names)]))
 }
 
-fn ports(gateways: &[OwnGateway<'_>]) -> BTreeSet<Port> {
+/// The ports of gateways, and what is spoken there.
+fn ports(gateways: &[OwnGateway<'_>]) -> BTreeMap<Port, Protocol> {
     let listeners = gateways.iter().flat_map(|gateway| &gateway.listeners);
-    listeners.filter(|listener| listener.served().is_some()).map(|listener| listener.port).collect()
+    listeners.filter_map(|listener| Some((listener.port, listener.served()?))).collect()
 }
 
 /// The oldest gateway with a port.
@@ -176,11 +212,12 @@ fn owner(gateways: &[OwnGateway<'_>], port: Port) -> Option<Reference> {
 /// A request for the hostname of a listener that no route of it takes is not for the routes of a wider one.
 fn elsewhere(gateways: &[OwnGateway<'_>], claims: &mut Claims) -> Vec<(Reference, Table)> {
     let mut tables = Vec::new();
-    for port in ports(gateways) {
+    for (port, protocol) in ports(gateways) {
         let hosts: BTreeSet<Option<String>> = on_port(gateways, port)
             .map(|listener| listener.hostname().map(str::to_ascii_lowercase))
             .collect();
-        let Some(owner) = owner(gateways, port).filter(|_| hosts.len() > 1) else { continue };
+        let owner = owner(gateways, port).filter(|_| protocol != Protocol::Tls && hosts.len() > 1);
+        let Some(owner) = owner else { continue };
         for host in hosts.iter().flatten() {
             if !claims.insert((port, Some(host.clone()), "/".to_owned(), Vec::new())) {
                 continue;

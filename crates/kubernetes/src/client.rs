@@ -397,7 +397,9 @@ mod tests {
             "gateways/status",
             "httproutes/status",
             "grpcroutes/status",
+            "tlsroutes/status",
             "backendtlspolicies/status",
+            "ingresses/status",
         ];
         assert_eq!((read.len(), patched), (Kind::ALL.len(), statuses.to_vec()));
     }

@@ -1,5 +1,6 @@
 //! The configuration in force, for whoever reads it again.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use config::{Mistake, Reading};
@@ -32,18 +33,28 @@ impl Current {
     }
 }
 
-/// Translates a cluster into a valid configuration: what Vanward refuses is told to the object that it comes from.
+/// Translates a cluster into a valid configuration: what Vanward refuses is told to the object that it comes from. Returns the
+/// ports of the configuration, too. `own` are those of this process, as the machine has them.
 ///
 /// # Errors
 /// Mistakes that come from no object: those of the operator's own file.
-pub(crate) fn valid(cluster: &Cluster, options: &Options) -> Result<Translation, String> {
-    settle(cluster, options, &Machine, |text| {
+pub(crate) fn valid(
+    cluster: &Cluster,
+    options: &Options,
+    own: Option<&BTreeSet<u16>>,
+) -> Result<(Translation, BTreeSet<u16>), String> {
+    let mut ports = BTreeSet::new();
+    let translation = settle(cluster, options, &Machine { own }, |text| {
+        let reading = read(text);
+        let listeners = reading.config.iter().flat_map(|config| &config.listeners);
+        ports = listeners.filter_map(|listener| listener.address.port()).collect();
         let complaint = |mistake: Mistake| match mistake.file == NAME {
             true => Complaint { line: Some(mistake.line), why: mistake.sentence() },
             false => Complaint { line: None, why: mistake.to_string() },
         };
-        read(text).mistakes.into_iter().map(complaint).collect()
-    })
+        reading.mistakes.into_iter().map(complaint).collect()
+    })?;
+    Ok((translation, ports))
 }
 
 fn read(text: &str) -> Reading {

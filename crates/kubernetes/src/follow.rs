@@ -37,6 +37,8 @@ pub struct Following {
     pub instance: String,
     /// The namespace and the name of the lease that says which instance writes statuses.
     pub lease: (String, String),
+    /// Whether another process hands its listening sockets over: a port that seems taken may be one of them.
+    pub takes_over: bool,
 }
 
 /// The running proxy.
@@ -55,6 +57,7 @@ pub struct Beginning {
     pub current: Current,
     cluster: Cluster,
     translation: Translation,
+    ports: BTreeSet<u16>,
     following: Following,
     client: Client,
     news: Receiver<News>,
@@ -90,11 +93,13 @@ pub async fn begin(following: Following, tell: impl Fn(&str)) -> Result<Beginnin
         }
         apply(&mut cluster, one);
     }
-    let translation = valid(&cluster, &following.options)?;
+    let none = BTreeSet::new();
+    let own = (!following.takes_over).then_some(&none);
+    let (translation, ports) = valid(&cluster, &following.options, own)?;
     let current = Current::default();
     tls::keep_in_memory(&translation.files);
     current.set(translation.written.text.clone());
-    Ok(Beginning { current, cluster, translation, following, client, news })
+    Ok(Beginning { current, cluster, translation, ports, following, client, news })
 }
 
 fn start(client: &Client, sender: &Sender<News>) {
@@ -129,7 +134,7 @@ fn apply(cluster: &mut Cluster, news: News) -> bool {
 impl Beginning {
     /// Follows the cluster until the proxy ends, which `ended` tells.
     pub async fn follow(self, proxy: impl Proxy, ended: impl Future) {
-        let Self { current, cluster, translation, following, client, news } = self;
+        let Self { current, cluster, translation, ports, following, client, news } = self;
         let (namespace, name) = following.lease.clone();
         let election = Election::new(client.clone(), namespace, name, following.instance.clone());
         let mut instance = Instance {
@@ -137,6 +142,7 @@ impl Beginning {
             current,
             cluster,
             translation,
+            ports,
             following,
             client,
             election,
@@ -158,6 +164,8 @@ struct Instance<P> {
     current: Current,
     cluster: Cluster,
     translation: Translation,
+    /// The ports of the configuration in force.
+    ports: BTreeSet<u16>,
     following: Following,
     client: Client,
     election: Election,
@@ -226,8 +234,9 @@ impl<P: Proxy> Instance<P> {
 
     /// Takes up what the cluster has. What cannot be taken up changes nothing.
     async fn take_up(&mut self) {
-        let translation = match valid(&self.cluster, &self.following.options) {
-            Ok(translation) => translation,
+        let valid = valid(&self.cluster, &self.following.options, Some(&self.ports));
+        let (translation, ports) = match valid {
+            Ok(valid) => valid,
             Err(why) => return self.tell("the whole", &format!("the cluster is not taken up: {why}")),
         };
         let before = self.current.get();
@@ -245,12 +254,20 @@ impl<P: Proxy> Instance<P> {
         }
         self.told.remove("the whole");
         self.translation = translation;
+        self.ports = ports;
         self.tell_unreadable();
     }
 
     fn tell_unreadable(&mut self) {
         for (object, why) in self.translation.unreadable.clone() {
             self.tell(&object.to_string(), &format!("{object} cannot be read and is left out: {why}"));
+        }
+        let mut remarks: BTreeMap<Reference, Vec<String>> = BTreeMap::new();
+        for (object, why) in &self.translation.remarks {
+            remarks.entry(object.clone()).or_default().push(why.clone());
+        }
+        for (object, why) in remarks {
+            self.tell(&object.to_string(), &format!("{object}: {}", why.join("; ")));
         }
     }
 

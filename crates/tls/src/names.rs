@@ -1,4 +1,4 @@
-//! Finds certificates by host name: exactly, or by a wildcard for one label.
+//! Finds certificates by host name: exactly, by a wildcard for one label, or by one for any number of labels.
 
 use std::collections::HashMap;
 
@@ -8,6 +8,8 @@ pub struct Names {
     exact: HashMap<String, Vec<usize>>,
     /// By what is behind the first dot: `*.example.com` is `example.com`.
     wildcard: HashMap<String, Vec<usize>>,
+    /// Likewise: `**.example.com` is `example.com`.
+    deep: HashMap<String, Vec<usize>>,
 }
 
 impl Names {
@@ -16,9 +18,10 @@ impl Names {
         let mut names = Self::default();
         for (index, own) in certificates.into_iter().enumerate() {
             for name in own {
-                let (map, name) = match name.strip_prefix("*.") {
-                    Some(parent) => (&mut names.wildcard, parent),
-                    None => (&mut names.exact, name.as_str()),
+                let (map, name) = match (name.strip_prefix("**."), name.strip_prefix("*.")) {
+                    (Some(parent), _) => (&mut names.deep, parent),
+                    (None, Some(parent)) => (&mut names.wildcard, parent),
+                    (None, None) => (&mut names.exact, name.as_str()),
                 };
                 // RFC 9525 §6.3: a wildcard is the whole of the first label, and nowhere else.
                 if !name.contains('*') && !name.is_empty() {
@@ -32,13 +35,19 @@ impl Names {
         names
     }
 
-    /// The certificates for a lower-case host name: first those with the exact name, then those with a matching
-    /// wildcard.
-    pub fn having<'n>(&'n self, name: &str) -> impl Iterator<Item = usize> + Clone + use<'n> {
+    /// The certificates for a lower-case host name: first those with the exact name, then those with a matching wildcard, and
+    /// of wildcards for any number of labels first those with more labels.
+    pub fn having<'n>(&'n self, name: &'n str) -> impl Iterator<Item = usize> + Clone + use<'n> {
         let name = name.strip_suffix('.').unwrap_or(name);
         let exact = self.exact.get(name);
         let wildcard = name.split_once('.').and_then(|(_, parent)| self.wildcard.get(parent));
-        exact.into_iter().chain(wildcard).flatten().copied()
+        let mut below = (!self.deep.is_empty()).then_some(name);
+        let deep = std::iter::from_fn(move || {
+            let (_, parent) = below?.split_once('.')?;
+            below = Some(parent);
+            Some(self.deep.get(parent))
+        });
+        exact.into_iter().chain(wildcard).chain(deep.flatten()).flatten().copied()
     }
 }
 
@@ -48,12 +57,14 @@ mod tests {
 
     #[test]
     fn exact_names_come_before_wildcards_of_one_label() {
-        let certificates: [&[&str]; 5] = [
+        let certificates: [&[&str]; 7] = [
             &["example.com", "www.example.com"],
             &["*.example.com", "example.com"],
             &["api.example.com", "*.api.example.com"],
             &["f*.example.net", "*", "*.*.example.net", ""],
             &["www.example.com", "www.example.com"],
+            &["**.deep.example", "**.*.example"],
+            &["**.b.deep.example", "*.deep.example"],
         ];
         let owned = certificates.map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>());
         let names = Names::new(owned.iter().map(Vec::as_slice));
@@ -73,6 +84,12 @@ mod tests {
             ("", &[]),
             (".", &[]),
             (".example.com", &[1]),
+            ("deep.example", &[]),
+            ("a.deep.example", &[6, 5]),
+            ("x.a.deep.example", &[5]),
+            ("b.deep.example", &[6, 5]),
+            ("x.y.b.deep.example.", &[6, 5]),
+            ("a.b.example", &[]),
         ] {
             assert_eq!(names.having(name).collect::<Vec<_>>(), expected, "{name}");
         }

@@ -23,7 +23,8 @@ use crate::shared::shared;
 pub(crate) struct Pair {
     /// The certificate and key as rustls uses them.
     pub(crate) key: Arc<CertifiedKey>,
-    pub(crate) certificate: Certificate,
+    /// The names that clients ask for who get it, as [`Names`](crate::names::Names) has them.
+    pub(crate) names: Vec<String>,
     /// When the stapled response runs out, in seconds since 1970.
     staple_until: Option<i64>,
     /// Problems that do not prevent the use of the certificate.
@@ -50,7 +51,11 @@ impl Pair {
                 Err(fault) => remarks.push(Problem::new(path, fault)),
             }
         }
-        Ok(Self { key: Arc::new(certified), certificate, staple_until, remarks })
+        let names = match files.names.as_slice() {
+            [] => own_names(&certificate),
+            given => given.to_vec(),
+        };
+        Ok(Self { key: Arc::new(certified), names, staple_until, remarks })
     }
 
     /// Whether the stapled OCSP response has expired.
@@ -84,8 +89,14 @@ impl Pair {
             Certificate::read(&der).ok_or_else(|| refused("the certificate just made".to_owned()))?;
         let certified = CertifiedKey::from_der(vec![der], key, &provider::for_certificates());
         let key = Arc::new(certified.map_err(|error| refused(error.to_string()))?);
-        Ok(Self { key, certificate, staple_until: None, remarks: Vec::new() })
+        let names = own_names(&certificate);
+        Ok(Self { key, names, staple_until: None, remarks: Vec::new() })
     }
+}
+
+/// The names in a certificate. RFC 9525 §6.3: a wildcard is for one label; other patterns are the configuration's.
+fn own_names(certificate: &Certificate) -> Vec<String> {
+    certificate.names.iter().filter(|name| !name.starts_with("**.") && *name != "*").cloned().collect()
 }
 
 const DAY_SECONDS: i64 = 24 * 3600;
@@ -128,16 +139,16 @@ pub fn check(pair: &KeyPair) -> Result<(), Vec<Problem>> {
     read_certificate(pair, &certified.cert).map(drop)
 }
 
-/// Checks that a certificate and its key can be used together, both as texts of PEM.
+/// Checks that a certificate and its key can be used together, both as texts of PEM. Returns the names in the certificate.
 ///
 /// # Errors
 /// All problems. They name no files.
-pub fn check_pem(certificate: &[u8], key: &[u8]) -> Result<(), Vec<Problem>> {
+pub fn check_pem(certificate: &[u8], key: &[u8]) -> Result<Vec<String>, Vec<Problem>> {
     let pair = KeyPair::new("the certificate", "the key");
     let chain = file::certificates_in(&pair.cert, certificate).map_err(|problem| vec![problem])?;
     let key = file::private_key_in(&pair.key, key, None).map_err(|problem| vec![problem])?;
     let certified = certified(&pair, chain, key)?;
-    read_certificate(&pair, &certified.cert).map(drop)
+    read_certificate(&pair, &certified.cert).map(|certificate| own_names(&certificate))
 }
 
 /// Loads a client certificate and its key, to be presented to servers.

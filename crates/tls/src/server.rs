@@ -120,7 +120,7 @@ impl ServerSide {
             }
         }
         problems.extend(entries.iter().filter_map(|entry| entry.no_suite(tls)));
-        for entry in entries.iter_mut().skip(1).filter(|entry| entry.pair.certificate.names.is_empty()) {
+        for entry in entries.iter_mut().skip(1).filter(|entry| entry.pair.names.is_empty()) {
             let Some((files, _)) = &entry.source else { continue };
             entry.pair.remarks.push(Problem::new(&files.pair.cert, Fault::NoName));
         }
@@ -355,7 +355,8 @@ impl Entry {
 
 /// The automatic certificate of a name, if it was issued; else one that stands in for it.
 fn automatic(folder: &Path, name: &str, now: i64) -> Result<Entry, Problem> {
-    let files = CertificateFiles { pair: Certificates::automatic_files(folder, name), ocsp: None };
+    let files =
+        CertificateFiles { pair: Certificates::automatic_files(folder, name), ocsp: None, names: Vec::new() };
     let watched = Watched::new(paths(&files));
     let (pair, is_stand_in) = match Pair::load(&files, now) {
         Ok(pair) => (pair, false),
@@ -395,7 +396,7 @@ fn trust_paths(trust: &ClientTrust) -> impl Iterator<Item = &PathBuf> {
 }
 
 fn paths(files: &CertificateFiles) -> Vec<PathBuf> {
-    let CertificateFiles { pair, ocsp } = files;
+    let CertificateFiles { pair, ocsp, names: _ } = files;
     pair.files().chain(ocsp).cloned().collect()
 }
 

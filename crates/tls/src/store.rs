@@ -44,6 +44,7 @@ impl Store {
     fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         let shelf = self.shelf.load();
         let known = name.and_then(|name| shelf.suitable(shelf.names.having(name), schemes));
+        let known = known.or_else(|| shelf.suitable(shelf.others.iter().copied(), schemes));
         let chosen = match self.unknown_names {
             UnknownNames::Default => {
                 known.or_else(|| shelf.suitable(shelf.defaults.iter().copied(), schemes))
@@ -118,6 +119,8 @@ pub(crate) struct Shelf {
     has_addresses: bool,
     /// The first of the configuration, and those that have the same names with another kind of key.
     defaults: Vec<usize>,
+    /// Those that are meant for all other names and for none.
+    others: Vec<usize>,
 }
 
 impl Shelf {
@@ -129,10 +132,13 @@ impl Shelf {
         let defaults = (0..pairs.len()).filter(|&index| Some(sorted(pairs[index])) == default_names);
         Self {
             defaults: defaults.collect(),
+            others: (0..pairs.len())
+                .filter(|&index| pairs[index].names.iter().any(|name| name == "*"))
+                .collect(),
             has_addresses: pairs
                 .iter()
-                .any(|pair| pair.certificate.names.iter().any(|name| name.parse::<IpAddr>().is_ok())),
-            names: Names::new(pairs.iter().map(|pair| pair.certificate.names.as_slice())),
+                .any(|pair| pair.names.iter().any(|name| name.parse::<IpAddr>().is_ok())),
+            names: Names::new(pairs.iter().map(|pair| pair.names.as_slice())),
             keys: pairs.iter().map(|pair| Arc::clone(&pair.key)).collect(),
         }
     }
@@ -150,7 +156,7 @@ impl Shelf {
 }
 
 fn sorted(pair: &Pair) -> Vec<&String> {
-    let mut names: Vec<&String> = pair.certificate.names.iter().collect();
+    let mut names: Vec<&String> = pair.names.iter().collect();
     names.sort();
     names
 }

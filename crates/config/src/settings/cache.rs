@@ -74,7 +74,7 @@ impl CachePeers {
 
     /// The listener for other instances.
     pub(crate) fn listener(&self) -> Listener {
-        let files = CertificateFiles { pair: self.certificate.clone(), ocsp: None };
+        let files = CertificateFiles { pair: self.certificate.clone(), ocsp: None, names: Vec::new() };
         let client_certificates = ClientCertificates::Required(ClientTrust::from(self.ca.clone()));
         let certificates = Certificates::Files(vec![files]);
         Listener {

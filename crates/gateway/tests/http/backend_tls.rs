@@ -215,6 +215,7 @@ fn policies_are_told_for_each_gateway_through_which_they_hold() {
 fn protocols_of_ports_go_with_tls_or_say_why_not() {
     for (protocol, is_secure, expected) in [
         ("https", true, "https://10.0.0.1:8080"),
+        ("HTTPS", true, "https://10.0.0.1:8080"),
         ("kubernetes.io/wss", true, "https://10.0.0.1:8080"),
         ("http", true, "https://10.0.0.1:8080"),
         ("https", false, "needs a BackendTLSPolicy"),

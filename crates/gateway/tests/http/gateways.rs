@@ -160,6 +160,82 @@ fn certificates_come_from_secrets_that_may_be_used() {
     }
 }
 
+/// The certificates of port 443 with their names, and who gets none of them.
+fn given(cluster: &Cluster) -> (String, config::UnknownNames) {
+    let translation = translated(cluster);
+    let config = config(&translation);
+    let listener = config.listeners.iter().find(|listener| listener.address.port() == Some(443));
+    let tls = listener.expect("a listener").tls.as_ref().expect("TLS");
+    let config::Certificates::Files(files) = &tls.certificates else { panic!("no files") };
+    let one = |files: &config::CertificateFiles| {
+        let name = files.pair.cert.to_str().expect("a name").trim_end_matches("/tls.crt");
+        format!("{} {}", name.trim_start_matches("kubernetes:infra/"), files.names.join(" "))
+    };
+    (files.iter().map(one).collect::<Vec<_>>().join(" | "), tls.unknown_names)
+}
+
+#[test]
+fn a_certificate_is_for_the_hostname_of_its_listener() {
+    let https = |name: &str, host: Value, secrets: &[&str]| {
+        let secrets: Vec<Value> = secrets.iter().map(|name| json!({ "name": name })).collect();
+        let mut listener = secured(json!(secrets));
+        listener["name"] = json!(name);
+        listener["hostname"] = host;
+        listener
+    };
+    for (listeners, expected, unknown) in [
+        (vec![https("a", Value::Null, &["x"])], "x *", config::UnknownNames::Default),
+        (vec![https("a", json!("A.example"), &["x"])], "x a.example", config::UnknownNames::Refuse),
+        (
+            vec![https("a", json!("*.example"), &["x"]), https("b", json!("b.example"), &["y"])],
+            "x **.example | y b.example",
+            config::UnknownNames::Refuse,
+        ),
+        (
+            vec![https("a", Value::Null, &["x"]), https("b", json!("b.example"), &["x"])],
+            "x * b.example",
+            config::UnknownNames::Default,
+        ),
+        // Of several each is for its own names, but for those of a nearer listener; the first one is for all others.
+        (
+            vec![https("a", json!("*.example"), &["x", "names"]), https("b", json!("b.example"), &["y"])],
+            "x **.example | names a.example *.c.example | y b.example",
+            config::UnknownNames::Refuse,
+        ),
+        (
+            vec![https("a", Value::Null, &["names", "x"])],
+            "names a.example b.example *.c.example d.other * | x x.other",
+            config::UnknownNames::Default,
+        ),
+    ] {
+        let mut cluster = with_listeners(&listeners);
+        for (name, names) in [
+            ("x", "x.other"),
+            ("y", "x.other"),
+            ("names", "a.example b.example *.c.example d.other 10.0.0.1"),
+        ] {
+            secret(&mut cluster, "infra", name, "kubernetes.io/tls", names);
+        }
+        assert_eq!(given(&cluster), (expected.to_owned(), unknown), "{listeners:?}");
+    }
+}
+
+#[test]
+fn nobody_takes_over_the_hostname_of_an_older_gateway() {
+    let mut cluster = cluster();
+    for (name, host, secret_name, created) in
+        [("one", "a.example", "x", "2026-01-02T00:00:00Z"), ("two", "a.example", "y", "2026-01-03T00:00:00Z")]
+    {
+        let mut listener = secured(json!([{ "name": secret_name }]));
+        listener["hostname"] = json!(host);
+        let mut gateway = gateway("infra", name, &json!([listener]));
+        gateway["metadata"]["creationTimestamp"] = json!(created);
+        cluster.put(Kind::Gateway, gateway);
+        secret(&mut cluster, "infra", secret_name, "kubernetes.io/tls", "a.example");
+    }
+    assert_eq!(given(&cluster).0, "x a.example");
+}
+
 #[test]
 fn listeners_that_cannot_be_told_apart_are_in_conflict() {
     let conflicts = |listeners: &[Value]| {

@@ -8,6 +8,10 @@ mod matches;
 mod attaching;
 /// Who answers.
 mod backends;
+/// Routes of TLS that is passed on.
+mod tls_routes;
+/// Ingresses.
+mod ingresses;
 /// TLS to servers.
 mod backend_tls;
 /// Routes of gRPC.

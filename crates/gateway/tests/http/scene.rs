@@ -59,12 +59,15 @@ pub(crate) fn backend(name: &str) -> Value {
     json!({ "name": name, "port": 80 })
 }
 
-/// A machine that can use every certificate but a bad one, and every port but one.
+/// A machine that can use every certificate but a bad one, which has the names in its text, and every port but one.
 pub(crate) struct Test;
 
 impl Machine for Test {
-    fn certificate(&self, certificate: &[u8], _: &[u8]) -> Result<(), String> {
-        if certificate == b"bad" { Err("it is bad".to_owned()) } else { Ok(()) }
+    fn certificate(&self, certificate: &[u8], _: &[u8]) -> Result<Vec<String>, String> {
+        match std::str::from_utf8(certificate).expect("a text") {
+            "bad" => Err("it is bad".to_owned()),
+            text => Ok(text.split_whitespace().map(str::to_owned).collect()),
+        }
     }
 
     fn authorities(&self, pem: Option<&[u8]>) -> Result<(), String> {
@@ -82,6 +85,7 @@ pub(crate) fn options() -> Options {
         addresses: vec!["192.0.2.1".to_owned()],
         base: None,
         ready: "127.0.0.1:9000".parse().expect("an address"),
+        ingress_ports: [80, 443],
     }
 }
 
@@ -221,6 +225,7 @@ pub(crate) fn conditions(translation: &Translation, kind: Kind, name: &str) -> S
         Found::Route(parents) => {
             parents.iter().map(|parent| told(&parent.conditions)).collect::<Vec<_>>().join(" | ")
         }
+        Found::Ingress(addresses) => addresses.join(" "),
         Found::Policy(ancestors) => {
             ancestors.iter().map(|ancestor| told(&ancestor.conditions)).collect::<Vec<_>>().join(" | ")
         }
@@ -238,6 +243,7 @@ pub(crate) fn messages(translation: &Translation, kind: Kind, name: &str) -> Str
             conditions.iter().cloned().chain(of_listeners).collect()
         }
         Found::Route(parents) => parents.iter().flat_map(|parent| parent.conditions.clone()).collect(),
+        Found::Ingress(_) => Vec::new(),
         Found::Policy(ancestors) => {
             ancestors.iter().flat_map(|ancestor| ancestor.conditions.clone()).collect()
         }

@@ -51,6 +51,8 @@ impl Api {
     pub(crate) fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = TcpSocket::new_v4().expect("a socket");
+        // It never listens, so whoever tries the port finds it free.
+        port.set_reuseaddr(true).expect("it can be shared");
         port.set_reuseport(true).expect("it can be shared");
         port.bind("0.0.0.0:0".parse().expect("an address")).expect("a port");
         let address = listener.local_addr().expect("it listens");

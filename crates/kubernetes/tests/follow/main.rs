@@ -71,9 +71,11 @@ impl Instance {
                 addresses: vec!["192.0.2.1".to_owned()],
                 base: None,
                 ready: "127.0.0.1:9000".parse().expect("an address"),
+                ingress_ports: [80, 443],
             },
             instance: "one".to_owned(),
             lease: ("infra".to_owned(), "vanward-gateway".to_owned()),
+            takes_over: false,
         };
         let (sender, told) = channel();
         let (end, ended) = tokio::sync::oneshot::channel();

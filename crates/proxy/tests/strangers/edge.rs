@@ -23,7 +23,7 @@ fn proxy_to(server: &str, change: impl FnOnce(&mut Settings)) -> Running {
 }
 
 fn tls_of(pair: &Pair) -> ListenerTls {
-    let files = CertificateFiles { pair: KeyPair::new(&pair.cert, &pair.key), ocsp: None };
+    let files = CertificateFiles { pair: KeyPair::new(&pair.cert, &pair.key), ocsp: None, names: Vec::new() };
     ListenerTls::new(Certificates::Files(vec![files]))
 }
 

@@ -23,7 +23,11 @@ fn proxy_to(server: &str, certificates: Certificates, change: impl FnOnce(&mut S
 
 fn files(pair: &Pair) -> Certificates {
     let Pair { cert, key } = pair.clone();
-    Certificates::Files(vec![CertificateFiles { pair: KeyPair::new(cert, key), ocsp: None }])
+    Certificates::Files(vec![CertificateFiles {
+        pair: KeyPair::new(cert, key),
+        ocsp: None,
+        names: Vec::new(),
+    }])
 }
 
 /// curl, nginx with every door, and what curl needs to trust a certificate of nginx's.

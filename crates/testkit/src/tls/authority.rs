@@ -87,7 +87,7 @@ impl Authority {
         };
         let cert = write(&format!("{name}.pem"), issued.pem.clone());
         let key = write(&format!("{name}.key"), issued.key.serialize_pem());
-        CertificateFiles { pair: KeyPair::new(cert, key), ocsp: None }
+        CertificateFiles { pair: KeyPair::new(cert, key), ocsp: None, names: Vec::new() }
     }
 
     /// Issues a certificate and writes its files.

@@ -75,6 +75,34 @@ fn certificates_are_chosen_by_name() {
     assert!(matches!(refusal, Refusal::Server(Error::General(_))), "no name: {refusal:?}");
 }
 
+#[test]
+fn names_of_the_configuration_come_in_place_of_those_in_the_certificate() {
+    let scene = Scene::new();
+    let names = [&["**.example.com"][..], &["www.example.com"], &["*"]];
+    let issued =
+        names.map(|_| scene.authority.issue(&["*.example.com", "*.b.example.com", "c.example"], USUAL));
+    let files = issued.iter().zip(names).enumerate().map(|(index, (issued, names))| {
+        let names = names.iter().map(ToString::to_string).collect();
+        config::CertificateFiles { names, ..scene.put(&index.to_string(), issued) }
+    });
+    let mut listener = listener(files.collect());
+    if let Some(tls) = &mut listener.tls {
+        // There is one for all other names.
+        tls.unknown_names = UnknownNames::Refuse;
+    }
+    let server = load(&listener).config();
+    for (name, expected) in
+        [("www.example.com", 1), ("a.example.com", 0), ("a.b.example.com", 0), ("c.example", 2)]
+    {
+        let shown = connect(&server, &Arc::new(scene.client()), name).unwrap().shown();
+        assert_eq!(issued.iter().position(|issued| issued.certificate == shown), Some(expected), "{name}");
+    }
+    let mut nameless = scene.client();
+    nameless.enable_sni = false;
+    let shown = connect(&server, &Arc::new(nameless), "c.example").unwrap().shown();
+    assert_eq!(shown, issued[2].certificate);
+}
+
 /// The default provider with these signatures only.
 fn verifying(scheme: rustls::SignatureScheme) -> CryptoProvider {
     let provider = aws_lc_rs::default_provider();

@@ -27,7 +27,7 @@ fn each_of_many_is_found_and_renewed() {
             // Behind each the same certificate of the CA, as an intermediate one is.
             let chain = [&issue(number, 1), &scene.authority.certificate].map(|one| pem("CERTIFICATE", one));
             let cert = scene.write(&format!("{number}.pem"), chain.concat());
-            CertificateFiles { pair: KeyPair::new(cert, &key_file), ocsp: None }
+            CertificateFiles { pair: KeyPair::new(cert, &key_file), ocsp: None, names: Vec::new() }
         })
         .collect();
     let side = ServerSide::load(&listener(files.clone())).unwrap().unwrap();

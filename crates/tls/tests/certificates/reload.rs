@@ -165,7 +165,7 @@ fn a_link_that_is_turned_is_a_change() {
     // As Kubernetes and certbot do it: the files stay, a link above them turns.
     symlink("old", scene.path("now")).unwrap();
     let pair = KeyPair::new(scene.path("now/site.pem"), scene.path("now/site.key"));
-    let side = load(vec![CertificateFiles { pair: pair.clone(), ocsp: None }]);
+    let side = load(vec![CertificateFiles { pair: pair.clone(), ocsp: None, names: Vec::new() }]);
     let shown = || connect(&side.config(), &Arc::new(scene.client()), "a.example").unwrap().shown();
     assert_eq!(shown(), old.certificate);
     symlink("new", scene.path("next")).unwrap();

@@ -127,7 +127,7 @@ impl Scene {
     pub(crate) fn put(&self, name: &str, issued: &Issued) -> CertificateFiles {
         let cert = self.write(&format!("{name}.pem"), pem("CERTIFICATE", &issued.certificate));
         let key = self.write(&format!("{name}.key"), issued.key.serialize_pem());
-        CertificateFiles { pair: KeyPair::new(cert, key), ocsp: None }
+        CertificateFiles { pair: KeyPair::new(cert, key), ocsp: None, names: Vec::new() }
     }
 
     /// Issues a usual certificate and writes its files.

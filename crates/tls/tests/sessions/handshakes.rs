@@ -129,6 +129,7 @@ fn an_unknown_name_is_refused_as_such() {
         ..ListenerTls::new(Certificates::Files(vec![CertificateFiles {
             pair: KeyPair::new(cert, key),
             ocsp: None,
+            names: Vec::new(),
         }]))
     };
     let listener = Listener { tls: Some(tls), ..Listener::plain(([127, 0, 0, 1], 0).into()) };

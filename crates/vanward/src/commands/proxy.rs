@@ -329,5 +329,9 @@ fn certificates(arguments: &Args) -> Option<Certificates> {
         return Some(Certificates::SelfSigned);
     }
     let (cert, key) = arguments.cert.clone().zip(arguments.key.clone())?;
-    Some(Certificates::Files(vec![CertificateFiles { pair: KeyPair::new(cert, key), ocsp: None }]))
+    Some(Certificates::Files(vec![CertificateFiles {
+        pair: KeyPair::new(cert, key),
+        ocsp: None,
+        names: Vec::new(),
+    }]))
 }

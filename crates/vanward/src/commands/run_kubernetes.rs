@@ -49,6 +49,10 @@ pub(crate) struct KubernetesFlags {
     #[arg(long, value_name = "ADDR")]
     gateway_ready: Option<SocketAddr>,
 
+    /// Ports of Ingresses, for http and https [default: 80,443]
+    #[arg(long, value_name = "HTTP,HTTPS", value_delimiter = ',', num_args = 1)]
+    ingress_ports: Vec<u16>,
+
     /// Lease that says which instance writes statuses [default: vanward-gateway in the pod's namespace, or in default]
     #[arg(long, value_name = "NAMESPACE/NAME")]
     gateway_lease: Option<String>,
@@ -60,8 +64,10 @@ impl KubernetesFlags {
         let Self { kubernetes_ca, kubernetes_token_file, kubernetes_cert, kubernetes_key: _, .. } = self;
         let Self { gateway_controller, gateway_address, gateway_base, gateway_ready, gateway_lease, .. } =
             self;
+        let has_ports = !self.ingress_ports.is_empty();
         let files = [kubernetes_ca, kubernetes_token_file, kubernetes_cert, gateway_base];
         files.into_iter().any(Option::is_some)
+            || has_ports
             || gateway_controller.is_some()
             || !gateway_address.is_empty()
             || gateway_ready.is_some()
@@ -90,6 +96,11 @@ impl KubernetesFlags {
         // Paths of included files are relative to the file that includes them, and here is none.
         let base = self.gateway_base.as_ref().map(std::path::absolute).transpose();
         let base = base.map_err(|error| format!("--gateway-base: {error}"))?;
+        let ingress_ports = match self.ingress_ports.as_slice() {
+            [] => [80, 443],
+            [http, https] if http != https && !self.ingress_ports.contains(&0) => [*http, *https],
+            _ => return Err("--ingress-ports: two ports are expected, such as 8080,8443".to_owned()),
+        };
         let controller = self.gateway_controller.clone();
         Ok(Following {
             access: Access::parse(url, given, |name| std::env::var(name).ok())?,
@@ -98,9 +109,11 @@ impl KubernetesFlags {
                 addresses: self.gateway_address.clone(),
                 base: base.map(|path| path.display().to_string()),
                 ready: self.gateway_ready.unwrap_or(READY),
+                ingress_ports,
             },
             instance: fleet.name()?,
             lease,
+            takes_over: false,
         })
     }
 }
@@ -128,7 +141,7 @@ pub(crate) fn run(
         );
     }
     let following = match flags.following(url, fleet) {
-        Ok(following) => following,
+        Ok(following) => Following { takes_over: inheritance.has_sockets(), ..following },
         Err(why) => return super::fail(super::USAGE, why),
     };
     let name = following.instance.clone();

@@ -1,0 +1,332 @@
+//! Annotations of Ingresses: those of ingress-nginx that are known here, with the meaning that they have there. What is not known,
+//! or would mean something else here, is refused.
+
+use std::collections::BTreeMap;
+
+use crate::backends::Spoken;
+use crate::filters::Options;
+use crate::object::Metadata;
+use crate::written::{escaped, inline, list, literal, template, text};
+
+/// How annotations begin. Where both are there, the second counts.
+const PREFIXES: [&str; 2] = ["nginx.ingress.kubernetes.io/", "vanward.dev/"];
+
+/// What the annotations of an Ingress want.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Wanted {
+    /// Options of its routes.
+    pub(crate) options: Options,
+    /// A redirect in place of a backend.
+    pub(crate) redirect: Option<String>,
+    /// The path that servers get.
+    pub(crate) rewrite_target: Option<String>,
+    /// Whether paths that are `ImplementationSpecific` are expressions.
+    pub(crate) uses_expressions: bool,
+    /// Where `/` leads.
+    pub(crate) app_root: Option<String>,
+    /// Whether clients have to use https: `None` means for hosts with a certificate.
+    pub(crate) secure: Option<Secure>,
+    /// What is spoken to servers.
+    pub(crate) spoken: Option<Servers>,
+}
+
+/// Who has to use https.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Secure {
+    Nobody,
+    Everybody,
+}
+
+/// What is spoken to servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Servers {
+    pub(crate) spoken: Spoken,
+    /// Whether they have to prove who they are.
+    pub(crate) is_secure: bool,
+}
+
+/// The annotations of an Ingress that are meant for its controller, by name.
+struct Annotations<'m> {
+    values: BTreeMap<&'m str, &'m str>,
+    /// What cannot be obeyed.
+    faults: Vec<String>,
+}
+
+/// What the annotations want, and what of them cannot be obeyed: each with the annotation and the reason.
+pub(crate) fn wanted(metadata: &Metadata) -> (Wanted, Vec<String>) {
+    let mut values = BTreeMap::new();
+    for prefix in PREFIXES {
+        let own =
+            metadata.annotations.iter().filter_map(|(name, value)| Some((name.strip_prefix(prefix)?, value)));
+        values.extend(own.map(|(name, value)| (name, value.trim())));
+    }
+    let mut annotations = Annotations { values, faults: Vec::new() };
+    let wanted = annotations.read();
+    let unknown = std::mem::take(&mut annotations.values);
+    let unknown = unknown.into_keys().map(|name| format!("annotation {name}: it is not supported"));
+    let faults = annotations.faults.into_iter().chain(unknown).collect();
+    (wanted, faults)
+}
+
+impl<'m> Annotations<'m> {
+    fn read(&mut self) -> Wanted {
+        let mut wanted = Wanted {
+            redirect: self.redirect(),
+            rewrite_target: self.value("rewrite-target", |path| {
+                path.starts_with('/').then(|| path.to_owned()).ok_or("a path such as /$1")
+            }),
+            uses_expressions: self.is_on("use-regex"),
+            app_root: self.value("app-root", |path| {
+                path.starts_with('/').then(|| literal(path)).ok_or("a path such as /app")
+            }),
+            spoken: self.value("backend-protocol", servers),
+            ..Wanted::default()
+        };
+        let (is_usual, is_forced) = (self.value("ssl-redirect", switch), self.is_on("force-ssl-redirect"));
+        wanted.secure = match is_usual {
+            _ if is_forced => Some(Secure::Everybody),
+            Some(false) => Some(Secure::Nobody),
+            Some(true) | None => None,
+        };
+        wanted.options.extend(self.timeouts());
+        wanted.options.extend(
+            self.value("proxy-body-size", size).map(|size| ("limits", inline([("body_bytes", text(&size))]))),
+        );
+        for (option, names) in [
+            ("allow", &["whitelist-source-range", "allowlist-source-range"][..]),
+            ("deny", &["denylist-source-range"]),
+        ] {
+            let networks = names.iter().find_map(|name| self.value(name, words));
+            wanted.options.extend(networks.map(|networks| (option, networks)));
+        }
+        wanted.options.extend(self.limits().map(|limits| ("rate_limit", limits)));
+        wanted.options.extend(self.cors().map(|cors| ("cors", cors)));
+        let prefix = self.value("x-forwarded-prefix", |prefix| Ok(literal(prefix)));
+        wanted.options.extend(
+            prefix.map(|prefix| {
+                ("request_headers", inline([("set", inline([("X-Forwarded-Prefix", prefix)]))]))
+            }),
+        );
+        let is_logged = self.value("enable-access-log", switch);
+        wanted.options.extend(is_logged.map(|is_logged| ("access_log", is_logged.to_string())));
+        // What is the case anyway.
+        for (name, usual) in [("proxy-buffering", "off"), ("proxy-http-version", "1.1")] {
+            self.value(name, |value| if value == usual { Ok(()) } else { Err(usual) });
+        }
+        wanted
+    }
+
+    /// The value of an annotation. One that cannot be read is a fault.
+    fn value<T>(&mut self, name: &str, read: impl Fn(&'m str) -> Result<T, &'static str>) -> Option<T> {
+        let value = self.values.remove(name)?;
+        match read(value) {
+            Ok(value) => Some(value),
+            Err(expected) => {
+                self.faults
+                    .push(format!("annotation {name}: {value:?} is not supported; expected {expected}"));
+                None
+            }
+        }
+    }
+
+    fn is_on(&mut self, name: &str) -> bool {
+        self.value(name, switch).unwrap_or(false)
+    }
+
+    fn redirect(&mut self) -> Option<String> {
+        let code = |code: &str| match code {
+            "301" | "302" | "303" | "307" | "308" => Ok(code.to_owned()),
+            _ => Err("301, 302, 303, 307 or 308"),
+        };
+        let (permanent, code) =
+            (self.value("permanent-redirect", target), self.value("permanent-redirect-code", code));
+        let temporary = self.value("temporal-redirect", target);
+        let (to, status) = match (temporary, permanent) {
+            (Some(to), _) => (to, "302".to_owned()),
+            (None, Some(to)) => (to, code.unwrap_or_else(|| "301".to_owned())),
+            (None, None) => return None,
+        };
+        Some(inline([("to", to), ("status", status)]))
+    }
+
+    fn timeouts(&mut self) -> Option<(&'static str, String)> {
+        let read = self.value("proxy-read-timeout", |seconds| {
+            let seconds = seconds
+                .trim_end_matches('s')
+                .parse::<u32>()
+                .ok()
+                .filter(|seconds| (1..=86_400).contains(seconds));
+            seconds.map(|seconds| text(&format!("{seconds}s"))).ok_or("1 to 86400 seconds")
+        })?;
+        // From one piece that a server sends to the next, whatever is sent.
+        let all = ["upstream_first_byte", "upstream_body", "tunnel_idle"].map(|name| (name, read.clone()));
+        Some(("timeouts", inline(all)))
+    }
+
+    fn limits(&mut self) -> Option<String> {
+        let number = |text: &str| {
+            text.parse::<u32>().ok().filter(|number| (1..=1_000_000).contains(number)).ok_or("1 to 1000000")
+        };
+        let multiplier = self.value("limit-burst-multiplier", number).unwrap_or(5);
+        let (second, minute) = (self.value("limit-rps", number), self.value("limit-rpm", number));
+        let limit = |rate: Option<u32>, unit| {
+            let rate = rate?;
+            // So many above the rate are let in at once.
+            let burst = rate.saturating_mul(multiplier).saturating_add(1);
+            Some(inline([("rate", text(&format!("{rate}/{unit}"))), ("burst", burst.to_string())]))
+        };
+        let limits: Vec<String> = [limit(second, "s"), limit(minute, "m")].into_iter().flatten().collect();
+        (!limits.is_empty()).then(|| list(limits))
+    }
+
+    fn cors(&mut self) -> Option<String> {
+        const HEADERS: &str = "DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,Authorization";
+        let is_on = self.is_on("enable-cors");
+        let origins = self.value("cors-allow-origin", words);
+        let methods = self.value("cors-allow-methods", words);
+        let headers = self.value("cors-allow-headers", words);
+        let expose = self.value("cors-expose-headers", words);
+        let credentials = self.value("cors-allow-credentials", switch);
+        let age = self.value("cors-max-age", |age| {
+            age.parse::<u32>().map(|age| age.min(86_400)).map_err(|_| "a number of seconds")
+        });
+        if !is_on {
+            return None;
+        }
+        let is_any = origins.as_ref().is_none_or(|origins| origins == &list([text("*")]));
+        let or = |given: Option<String>, usual: &'static str| {
+            given.unwrap_or_else(|| words(usual).unwrap_or_default())
+        };
+        let mut parts = vec![
+            ("origins", or(origins, "*")),
+            ("methods", or(methods, "GET,PUT,POST,DELETE,PATCH,OPTIONS")),
+            ("headers", or(headers, HEADERS)),
+            // Browsers take none from a server that lets everybody read.
+            ("credentials", (credentials.unwrap_or(true) && !is_any).to_string()),
+            ("max_age", text(&format!("{}s", age.unwrap_or(86_400)))),
+        ];
+        parts.extend(expose.map(|expose| ("expose", expose)));
+        Some(inline(parts))
+    }
+}
+
+fn switch(value: &str) -> Result<bool, &'static str> {
+    match value {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err("true or false"),
+    }
+}
+
+/// A list of words with commas between, as a list.
+fn words(value: &str) -> Result<String, &'static str> {
+    let words: Vec<&str> = value.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
+    if words.is_empty() { Err("a list with commas") } else { Ok(list(words.into_iter().map(text))) }
+}
+
+/// The target of a redirect. Queries of clients are left out.
+fn target(value: &str) -> Result<String, &'static str> {
+    let is_url = ["http://", "https://"].iter().any(|scheme| value.starts_with(scheme));
+    match value {
+        _ if value.contains('$') => Err("a URL without variables"),
+        _ if !is_url && !value.starts_with('/') => Err("a URL or a path"),
+        url if url.contains('?') => Ok(template(&escaped(url))),
+        url => Ok(template(&format!("{}?", escaped(url)))),
+    }
+}
+
+/// A size as nginx has it, as the option has it.
+fn size(value: &str) -> Result<String, &'static str> {
+    let unit = value.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    let number = value[..value.len() - unit.len()].parse::<u64>().map_err(|_| "a size such as 8m")?;
+    match (number, unit.to_ascii_lowercase().as_str()) {
+        (0, _) => Ok("none".to_owned()),
+        (1..=1_000_000_000, "k") => Ok(format!("{number}KiB")),
+        (1..=1_000_000, "m") => Ok(format!("{number}MiB")),
+        (1..=1000, "g") => Ok(format!("{number}GiB")),
+        (1..=1_000_000_000_000, "") => Ok(format!("{number}B")),
+        _ => Err("a size such as 8m"),
+    }
+}
+
+fn servers(value: &str) -> Result<Servers, &'static str> {
+    let (spoken, is_secure) = match value.to_ascii_uppercase().as_str() {
+        "HTTP" => (Spoken::Http1, false),
+        "HTTPS" => (Spoken::Http1, true),
+        "GRPC" => (Spoken::Http2, false),
+        "GRPCS" => (Spoken::Http2, true),
+        _ => return Err("HTTP, HTTPS, GRPC or GRPCS"),
+    };
+    Ok(Servers { spoken, is_secure })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> (Wanted, Vec<String>) {
+        let annotations =
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        wanted(&Metadata { annotations, ..Metadata::default() })
+    }
+
+    #[test]
+    fn annotations_are_options_or_refused() {
+        for (name, value, expected) in [
+            ("proxy-body-size", "8m", Ok(("limits", r#"{ "body_bytes" = "8MiB" }"#))),
+            ("proxy-body-size", "0", Ok(("limits", r#"{ "body_bytes" = "none" }"#))),
+            ("proxy-body-size", "8 m", Err("a size such as 8m")),
+            (
+                "whitelist-source-range",
+                "10.0.0.0/8, 192.0.2.1",
+                Ok(("allow", r#"["10.0.0.0/8", "192.0.2.1"]"#)),
+            ),
+            ("denylist-source-range", "10.0.0.0/8", Ok(("deny", r#"["10.0.0.0/8"]"#))),
+            ("limit-rps", "10", Ok(("rate_limit", r#"[{ "rate" = "10/s", "burst" = 51 }]"#))),
+            ("limit-rps", "0", Err("1 to 1000000")),
+            ("enable-access-log", "false", Ok(("access_log", "false"))),
+            ("proxy-buffering", "on", Err("expected off")),
+            (
+                "configuration-snippet",
+                "return 200;",
+                Err("annotation configuration-snippet: it is not supported"),
+            ),
+            ("backend-protocol", "FCGI", Err("HTTP, HTTPS, GRPC or GRPCS")),
+            ("permanent-redirect", "https://a$request_uri", Err("without variables")),
+            ("ssl-redirect", "yes", Err("true or false")),
+        ] {
+            let (wanted, faults) = read(&[(&format!("nginx.ingress.kubernetes.io/{name}"), value)]);
+            match expected {
+                Ok((option, value)) => {
+                    assert_eq!(
+                        (wanted.options, faults),
+                        (vec![(option, value.to_owned())], vec![]),
+                        "{name}"
+                    );
+                }
+                Err(why) => {
+                    assert!(faults.len() == 1 && faults[0].contains(why), "{name}: {faults:?}");
+                    assert!(faults[0].starts_with(&format!("annotation {name}: ")), "{faults:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_others_annotate_is_not_looked_at_and_our_own_prefix_counts_first() {
+        let (wanted, faults) = read(&[
+            ("nginx.ingress.kubernetes.io/force-ssl-redirect", "true"),
+            ("vanward.dev/force-ssl-redirect", "false"),
+            ("cert-manager.io/cluster-issuer", "x"),
+        ]);
+        assert_eq!((wanted, faults), (Wanted::default(), vec![]));
+    }
+
+    #[test]
+    fn redirects_leave_the_query_out() {
+        let (wanted, _) = read(&[("vanward.dev/permanent-redirect", "https://a.example/b")]);
+        assert_eq!(wanted.redirect.as_deref(), Some(r#"{ "to" = "https://a.example/b?", "status" = 301 }"#));
+        let (wanted, _) = read(&[("vanward.dev/temporal-redirect", "/b?c=d")]);
+        assert_eq!(wanted.redirect.as_deref(), Some(r#"{ "to" = "/b?c=d", "status" = 302 }"#));
+    }
+}

@@ -1,0 +1,142 @@
+//! Routes of TLS that is passed on as it is: by the name that clients ask for, to servers that have the certificates.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::attach::{Attaching, Attachment, attach};
+use crate::backends::{Backends, Referring, Spoken};
+use crate::cluster::Cluster;
+use crate::condition::{Condition, Fault};
+use crate::hostname::is_name;
+use crate::http_route::places;
+use crate::listeners::{OwnGateway, Port, Protocol, on_port, pattern};
+use crate::object::{Kind, Reference, unknown};
+use crate::status::{Found, ParentFound, Status};
+use crate::tls_kinds::TlsRoute;
+use crate::translate::Refused;
+use crate::written::{inline, list, text};
+
+/// What each port passes on, as the option `passthrough` has it.
+pub(crate) type PassedOn = BTreeMap<Port, Vec<String>>;
+
+/// Passes on what the routes want, the oldest first, and returns what was found about them.
+pub(crate) fn translate(
+    cluster: &Cluster,
+    refused: &Refused,
+    gateways: &mut [OwnGateway<'_>],
+    backends: &mut Backends<'_>,
+) -> (PassedOn, Vec<Status>) {
+    let mut routes: Vec<&TlsRoute> = cluster.tls_routes.values().collect();
+    routes.sort_by_key(|route| route.metadata.age());
+    let (mut passed_on, mut statuses) = (PassedOn::new(), Vec::new());
+    let mut claims = BTreeSet::new();
+    for route in routes {
+        let reference = Reference::of(Kind::TlsRoute, &route.metadata);
+        let attaching = Attaching {
+            kind: Kind::TlsRoute.name(),
+            metadata: &route.metadata,
+            parents: &route.spec.parent_refs,
+            hosts: &route.spec.hostnames,
+        };
+        let attachments = attach(&attaching, gateways, cluster);
+        let told = refused.get(&reference).map(|why| ("UnsupportedValue", why.clone()));
+        let fault = told.or_else(|| supported(route).err().map(|why| ("UnsupportedValue", why)));
+        let mut unresolved = None;
+        if !attachments.is_empty() && fault.is_none() {
+            let (upstream, why) = upstream(route, &reference, backends);
+            unresolved = why;
+            for (port, (_, hosts)) in places(&attachments, gateways) {
+                let free = hosts.into_iter().filter(|host| claims.insert((port, host.clone())));
+                let names: Vec<String> = free.map(|host| text(&pattern(host.as_deref()))).collect();
+                if !names.is_empty() {
+                    passed_on.entry(port).or_default().push(entry(names, &upstream));
+                }
+            }
+        }
+        for (gateway, listener, _) in attachments.iter().flat_map(|attachment| &attachment.listeners) {
+            gateways[*gateway].listeners[*listener].attached += 1;
+        }
+        statuses.push(status(
+            reference,
+            route.metadata.generation,
+            &attachments,
+            fault.as_ref(),
+            unresolved.as_ref(),
+        ));
+    }
+    elsewhere(gateways, &mut claims, &mut passed_on, backends);
+    (passed_on, statuses)
+}
+
+fn entry(names: Vec<String>, upstream: &str) -> String {
+    inline([("names", list(names)), ("upstream", text(upstream))])
+}
+
+/// What cannot be obeyed of a route.
+fn supported(route: &TlsRoute) -> Result<(), String> {
+    let is_pattern = |host: &String| is_name(host.strip_prefix("*.").unwrap_or(host));
+    if let Some(host) = route.spec.hostnames.iter().find(|host| !is_pattern(host)) {
+        return Err(format!("hostnames: {host:?} is no name of a host"));
+    }
+    let [rule] = route.spec.rules.as_slice() else {
+        return Err("rules: one is supported, as nothing tells several of them apart".to_owned());
+    };
+    match unknown(&rule.other) {
+        Some(names) => Err(format!("not supported: {names}")),
+        None => Ok(()),
+    }
+}
+
+/// The upstream of a route, and which of its backends leads nowhere.
+fn upstream(route: &TlsRoute, reference: &Reference, backends: &mut Backends<'_>) -> (String, Option<Fault>) {
+    let namespace = &route.metadata.namespace;
+    let gateways = BTreeSet::new();
+    let from =
+        Referring { kind: Kind::TlsRoute.name(), namespace, gateways: &gateways, spoken: Spoken::Http1 };
+    let refs = route.spec.rules.iter().flat_map(|rule| &rule.backend_refs);
+    match backends.passed_on(from, reference, refs) {
+        Ok(upstream) => (upstream, None),
+        // Its share could not be told apart from that of the others, so none gets a connection.
+        Err(fault) => (backends.invalid(), Some(fault)),
+    }
+}
+
+/// A connection for the hostname of a listener that no route of it takes is not for the routes of a wider one.
+fn elsewhere(
+    gateways: &[OwnGateway<'_>],
+    claims: &mut BTreeSet<(Port, Option<String>)>,
+    passed_on: &mut PassedOn,
+    backends: &mut Backends<'_>,
+) {
+    let listeners = gateways.iter().flat_map(|gateway| &gateway.listeners);
+    let ports: BTreeSet<Port> = listeners
+        .filter(|listener| listener.served() == Some(Protocol::Tls))
+        .map(|listener| listener.port)
+        .collect();
+    for port in ports {
+        let hosts = on_port(gateways, port).filter_map(|listener| listener.hostname());
+        for host in hosts.map(str::to_ascii_lowercase).collect::<BTreeSet<_>>() {
+            if claims.insert((port, Some(host.clone()))) {
+                let names = vec![text(&pattern(Some(&host)))];
+                passed_on.entry(port).or_default().push(entry(names, &backends.invalid()));
+            }
+        }
+    }
+}
+
+fn status(
+    object: Reference,
+    generation: i64,
+    attachments: &[Attachment<'_>],
+    fault: Option<&Fault>,
+    unresolved: Option<&Fault>,
+) -> Status {
+    let of_parent = |attachment: &Attachment<'_>| {
+        let accepted = attachment.fault.as_ref().or(fault).cloned();
+        let conditions = vec![
+            Condition::of("Accepted", "Accepted", accepted),
+            Condition::of("ResolvedRefs", "ResolvedRefs", unresolved.cloned()),
+        ];
+        ParentFound { parent: serde_json::to_value(attachment.parent).unwrap_or_default(), conditions }
+    };
+    Status { object, generation, found: Found::Route(attachments.iter().map(of_parent).collect()) }
+}

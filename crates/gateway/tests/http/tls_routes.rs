@@ -1,0 +1,163 @@
+//! Routes of TLS that is passed on: which servers get the connections for a name.
+
+use gateway::{Cluster, Kind, Translation};
+use serde_json::{Value, json};
+
+use crate::scene::{backend, cluster, conditions, config, gateway, messages, object, service, translated};
+
+const WELL: &str = "Accepted=Accepted ResolvedRefs=ResolvedRefs";
+
+fn listener(name: &str, hostname: Value) -> Value {
+    json!({ "name": name, "port": 443, "protocol": "TLS", "hostname": hostname, "tls": { "mode": "Passthrough" },
+        "allowedRoutes": { "namespaces": { "from": "All" } } })
+}
+
+fn scene(listeners: &[Value]) -> Cluster {
+    let mut cluster = cluster();
+    cluster.put(Kind::Gateway, gateway("infra", "edge", &json!(listeners)));
+    cluster
+}
+
+fn route(name: &str, hosts: &[&str], backends: &Value) -> Value {
+    let parents = json!([{ "name": "edge", "namespace": "infra" }]);
+    let rules = json!([{ "backendRefs": backends }]);
+    object("shop", name, json!({ "parentRefs": parents, "hostnames": hosts, "rules": rules }))
+}
+
+/// What port 443 passes on: names with their servers and weights.
+fn passed_on(translation: &Translation) -> Vec<String> {
+    let config = config(translation);
+    let listener = config.listeners.iter().find(|listener| listener.address.port() == Some(443));
+    let listener = listener.expect("a listener");
+    let servers = |upstream: usize| {
+        let servers = &config.upstreams[upstream].servers;
+        let one =
+            |server: &config::Server| format!("{server}={}", if server.down { 0 } else { server.weight });
+        servers.iter().map(one).collect::<Vec<_>>().join(" ")
+    };
+    assert!(servers(listener.tcp.expect("an upstream for all others")).ends_with("=0"));
+    let one = |one: &config::Passthrough| format!("{}: {}", one.names.join(" "), servers(one.upstream));
+    listener.passthrough.iter().map(one).collect()
+}
+
+#[test]
+fn connections_go_by_name_to_the_servers_of_a_route() {
+    const CART: &str = "tcp://10.0.0.1:8080=1000 tcp://10.0.0.2:8080=1000";
+    for (host, hosts, expected) in [
+        (Value::Null, &["a.example"][..], vec![format!("a.example: {CART}")]),
+        (Value::Null, &["a.example", "*.b"], vec![format!("a.example **.b: {CART}")]),
+        (Value::Null, &[], vec![format!("*: {CART}")]),
+        (json!("*.example"), &[], vec![format!("**.example: {CART}")]),
+        (
+            json!("*.example"),
+            &["A.example", "b.other"],
+            vec![format!("a.example: {CART}"), "**.example: http://127.0.0.1:9=0".to_owned()],
+        ),
+        (json!("a.example"), &["*.example"], vec![format!("a.example: {CART}")]),
+    ] {
+        let mut cluster = scene(&[listener("tls", host.clone())]);
+        cluster.put(Kind::TlsRoute, route("r", hosts, &json!([backend("cart")])));
+        let translation = translated(&cluster);
+        assert_eq!(passed_on(&translation), expected, "{host} {hosts:?}");
+        assert_eq!(conditions(&translation, Kind::TlsRoute, "r"), WELL);
+        let told = conditions(&translation, Kind::Gateway, "edge");
+        assert!(told.contains("| tls 1 [\"TLSRoute\"]: Accepted=Accepted"), "{told}");
+    }
+}
+
+#[test]
+fn weights_are_those_of_services_however_many_servers_they_have() {
+    let mut cluster = scene(&[listener("tls", Value::Null)]);
+    service(&mut cluster, "shop", "one", 8443, &["10.0.2.1"]);
+    let weighted = |name: &str, weight: u32| json!({ "name": name, "port": 80, "weight": weight });
+    for (backends, expected) in [
+        (
+            json!([weighted("cart", 1), weighted("one", 1)]),
+            "*: tcp://10.0.0.1:8080=500 tcp://10.0.0.2:8080=500 tcp://10.0.2.1:8443=1000",
+        ),
+        (
+            json!([weighted("cart", 9), weighted("one", 1)]),
+            "*: tcp://10.0.0.1:8080=1000 tcp://10.0.0.2:8080=1000 tcp://10.0.2.1:8443=223",
+        ),
+        (json!([weighted("cart", 0), weighted("one", 1)]), "*: tcp://10.0.2.1:8443=1000"),
+        (json!([weighted("empty", 1), weighted("one", 1)]), "*: tcp://10.0.2.1:8443=1000"),
+        (json!([weighted("empty", 1)]), "*: http://127.0.0.1:9=0"),
+    ] {
+        cluster.put(Kind::TlsRoute, route("r", &[], &backends));
+        let translation = translated(&cluster);
+        assert_eq!(passed_on(&translation), [expected], "{backends}");
+        assert_eq!(conditions(&translation, Kind::TlsRoute, "r"), WELL);
+    }
+}
+
+#[test]
+fn a_name_is_of_the_oldest_route_and_of_the_nearest_listener() {
+    let mut cluster = scene(&[listener("all", Value::Null), listener("a", json!("a.example"))]);
+    let created = |mut route: Value, at: &str| {
+        route["metadata"]["creationTimestamp"] = json!(at);
+        route
+    };
+    let later = route("later", &["b.example"], &json!([backend("blog")]));
+    cluster.put(Kind::TlsRoute, created(later, "2026-03-01T00:00:00Z"));
+    let mut first = route("first", &["a.example", "b.example"], &json!([backend("stock")]));
+    first["spec"]["parentRefs"][0]["sectionName"] = json!("all");
+    first["spec"]["rules"][0]["backendRefs"][0]["namespace"] = json!("shop");
+    service(&mut cluster, "shop", "stock", 1, &["10.0.3.1"]);
+    cluster.put(Kind::TlsRoute, created(first, "2026-02-01T00:00:00Z"));
+    // What is for the nearer listener gets to no route of the other one.
+    assert_eq!(
+        passed_on(&translated(&cluster)),
+        ["b.example: tcp://10.0.3.1:1=1000", "a.example: http://127.0.0.1:9=0"]
+    );
+}
+
+#[test]
+fn what_is_not_supported_gets_no_connection_and_is_told() {
+    let with = |more: Value| {
+        let mut route = route("r", &["a.example"], &json!([backend("cart")]));
+        route["spec"]
+            .as_object_mut()
+            .expect("an object")
+            .extend(more.as_object().expect("an object").clone());
+        route
+    };
+    let rules = |backends: Value| with(json!({ "rules": [{ "backendRefs": backends }] }));
+    for (route, expected) in [
+        (rules(json!([backend("gone")])), "Accepted=Accepted !ResolvedRefs=BackendNotFound"),
+        // Half of the connections would have to fail.
+        (rules(json!([backend("cart"), backend("gone")])), "Accepted=Accepted !ResolvedRefs=BackendNotFound"),
+        (
+            rules(json!([{ "name": "stock", "namespace": "other", "port": 80 }])),
+            "Accepted=Accepted !ResolvedRefs=RefNotPermitted",
+        ),
+        (
+            rules(json!([{ "name": "x", "kind": "Bucket", "group": "a", "port": 80 }])),
+            "Accepted=Accepted !ResolvedRefs=InvalidKind",
+        ),
+        (with(json!({ "rules": [{}, {}] })), "!Accepted=UnsupportedValue ResolvedRefs=ResolvedRefs"),
+        (
+            with(json!({ "rules": [{ "backendRefs": [backend("cart")], "more": 1 }] })),
+            "!Accepted=UnsupportedValue ResolvedRefs=ResolvedRefs",
+        ),
+        (with(json!({ "hostnames": ["a_b"] })), "!Accepted=UnsupportedValue ResolvedRefs=ResolvedRefs"),
+    ] {
+        let mut cluster = scene(&[listener("tls", Value::Null)]);
+        cluster.put(Kind::TlsRoute, route.clone());
+        let translation = translated(&cluster);
+        assert_eq!(conditions(&translation, Kind::TlsRoute, "r"), expected, "{route}");
+        assert!(passed_on(&translation).iter().all(|one| one.ends_with("=0")), "{route}");
+    }
+}
+
+#[test]
+fn listeners_take_the_routes_of_their_protocol_alone() {
+    let mut cluster = scene(&[crate::scene::listener("http", 80, Value::Null)]);
+    cluster.put(Kind::TlsRoute, route("r", &[], &json!([backend("cart")])));
+    let told = conditions(&translated(&cluster), Kind::TlsRoute, "r");
+    assert_eq!(told, "!Accepted=NotAllowedByListeners ResolvedRefs=ResolvedRefs");
+    let mut terminating = listener("tls", Value::Null);
+    terminating["tls"]["mode"] = json!("Terminate");
+    let translation = translated(&scene(&[terminating]));
+    assert!(conditions(&translation, Kind::Gateway, "edge").contains("!Accepted=UnsupportedValue"));
+    assert!(messages(&translation, Kind::Gateway, "edge").contains("HTTPS decrypts"));
+}
