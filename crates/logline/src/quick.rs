@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::batch::Batch;
 use crate::entry::{Entry, Version};
-use crate::escape::Specials;
+use crate::escape::specials;
 use crate::field::{Clock, Field, Unit};
 use crate::format::Step;
 use crate::line::limit;
@@ -72,7 +72,7 @@ impl Quick {
         batch: &mut Batch,
     ) -> bool {
         batch.in_place(|room| {
-            let mut pen = Pen { room, at: 0, specials: Specials::default() };
+            let mut pen = Pen { room, at: 0, has_special: false };
             let is_written =
                 self.0.iter().all(|member| member.write(entry, masks, timestamp, &mut pen).is_some());
             pen.close().filter(|_| is_written)
@@ -249,18 +249,13 @@ const fn digits(number: u32) -> [u8; 3] {
     [b'0' + (number / 100 % 10) as u8, b'0' + (number / 10 % 10) as u8, b'0' + (number % 10) as u8]
 }
 
-/// Four bytes, and again.
-fn twice([a, b, c, d]: &[u8; 4]) -> [u8; 8] {
-    [*a, *b, *c, *d, *a, *b, *c, *d]
-}
-
 /// Writes into room that is there. What reaches beyond it is written somewhere within, and noticed at the end: `at` tells.
 /// So no step has to ask whether there is room.
 struct Pen<'l> {
     room: &'l mut [u8; ROOM + BEYOND],
     at: usize,
-    /// Whether bytes came that have to be escaped.
-    specials: Specials,
+    /// Whether a byte came that has to be escaped.
+    has_special: bool,
 }
 
 impl Pen<'_> {
@@ -279,29 +274,28 @@ impl Pen<'_> {
         self.room[at..at + ALL].copy_from_slice(bytes);
     }
 
-    /// Copies text: sixteen bytes at a time, the last sixteen again where their number is no multiple of sixteen.
+    /// Copies text: eight bytes at a time, the last eight again where their number is no multiple of eight.
     #[inline]
     fn plain(&mut self, text: &[u8]) {
         let end = self.at + text.len();
-        if let Some(last) = text.last_chunk::<16>() {
-            for chunk in text.as_chunks::<16>().0 {
-                self.specials.see(chunk);
-                self.put(chunk, 16);
+        if let Some(last) = text.last_chunk::<8>() {
+            let mut special = specials(*last);
+            for word in text.as_chunks::<8>().0 {
+                special |= specials(*word);
+                self.put(word, 8);
             }
-            self.specials.see(last);
-            self.put_at(end - 16, last);
-        } else if let (Some(first), Some(last)) = (text.first_chunk::<8>(), text.last_chunk::<8>()) {
-            self.specials.see_both(first, last);
-            self.put(first, 8);
             self.put_at(end - 8, last);
+            self.has_special |= special != 0;
         } else if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
-            self.specials.see_both(&twice(first), &twice(last));
+            let [a, b, c, d] = *first;
+            let [e, f, g, h] = *last;
+            self.has_special |= specials([a, b, c, d, e, f, g, h]) != 0;
             self.put(first, 4);
             self.put_at(end - 4, last);
         } else if let (Some(&first), Some(&last)) = (text.first(), text.last()) {
             // One to three bytes, some of which may be the same.
             let middle = text[text.len() / 2];
-            self.specials.see_both(&[first, middle, first, middle, first, middle, first, middle], &[last; 8]);
+            self.has_special |= specials([first, middle, last, b'0', b'0', b'0', b'0', b'0']) != 0;
             self.put_at(self.at, &[first]);
             self.put_at(self.at + text.len() / 2, &[middle]);
             self.put_at(end - 1, &[last]);
@@ -387,7 +381,7 @@ impl Pen<'_> {
     /// Makes an object of the members, each of which has a comma in front. Returns its length; `None` if there is no member,
     /// or if others have to write it.
     fn close(mut self) -> Option<usize> {
-        if self.at == 0 || self.specials.were_seen() {
+        if self.at == 0 || self.has_special {
             return None;
         }
         self.put_at(0, b"{");
