@@ -198,6 +198,8 @@ pub struct UpstreamTls {
     pub negotiation: Negotiation,
     /// Whether the secrets of sessions are written to `SSLKEYLOGFILE`.
     pub key_log: bool,
+    /// The table of these options, for messages that name one: `tls`, or `cache.peers`.
+    pub table: &'static str,
 }
 
 impl UpstreamTls {
@@ -216,6 +218,7 @@ impl Default for UpstreamTls {
             certificate: None,
             negotiation: Negotiation::default(),
             key_log: false,
+            table: "tls",
         }
     }
 }

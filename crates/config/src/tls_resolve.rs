@@ -296,6 +296,7 @@ pub(crate) fn upstream_tls(written: Option<Element<UpstreamTlsWritten>>) -> Upst
         certificate: pair,
         negotiation: negotiation_options::settings(negotiation),
         key_log,
+        ..UpstreamTls::default()
     }
 }
 
@@ -421,7 +422,7 @@ pub(crate) fn written_tls(upstream: &Upstream) -> Option<Element<UpstreamTlsWrit
     if !is_used && upstream.tls == UpstreamTls::default() {
         return None;
     }
-    let UpstreamTls { ca, name, verify, certificate, negotiation, key_log } = &upstream.tls;
+    let UpstreamTls { ca, name, verify, certificate, negotiation, key_log, table: _ } = &upstream.tls;
     let pair = certificate.as_ref();
     Some(element(UpstreamTlsWritten {
         ca: ca.clone().map(located),

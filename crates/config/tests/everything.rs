@@ -365,6 +365,8 @@ fn every_option_is_taken() {
     let listener = config.listeners.last().unwrap();
     assert!(listener.is_for_peers && listener.tls.is_some(), "{listener:?}");
     assert_eq!(config.peers(), Some(config.upstreams.len() - 1));
+    let told = config.upstreams.last().map(|upstream| upstream.tls.table);
+    assert_eq!(told, Some("cache.peers"), "what a failed handshake names the options of");
     let redis = config.redis.as_ref().unwrap();
     assert_eq!(redis.url.to_string(), "rediss://redis.test:6380/2");
     assert_eq!(

@@ -130,6 +130,7 @@ impl Follower {
             ca: ca.clone(),
             certificate: certificate.clone(),
             name: name.clone(),
+            table: "consul",
             ..UpstreamTls::default()
         };
         let exchange =

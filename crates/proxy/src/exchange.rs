@@ -36,32 +36,33 @@ use transport::cold::cold;
 
 /// Serves the request whose head is at the front of the exchange slot's buffer.
 pub(crate) async fn exchange(ctx: &ExchangeContext<'_>, memory: &mut Memory) -> Next {
-    let is_traced = begin_trace(ctx, memory);
-    let waits = record::waits(ctx, is_traced);
-    let mut state = ExchangeState::new(ctx, &waits, is_traced);
-    let next = {
-        let steps = pin!(async {
-            match run(ctx, memory, &mut state).await {
-                Ok(next) => next,
-                Err(failure) => cold(|| fail(ctx, memory, &mut state, failure)).await,
-            }
-        });
-        waits.watch(&ctx.worker.holding, steps).await
-    };
-    end(memory, &mut state);
-    next
+    framed(ctx, memory, async |memory, state| match run(ctx, memory, state).await {
+        Ok(next) => next,
+        Err(failure) => cold(|| fail(ctx, memory, state, failure)).await,
+    })
+    .await
 }
 
 /// Answers a request that is malformed or incomplete.
 pub(crate) async fn refuse(ctx: &ExchangeContext<'_>, memory: &mut Memory, failure: Failure) -> Next {
+    framed(ctx, memory, async |memory, state| fail(ctx, memory, state, failure).await).await
+}
+
+/// Does the steps of an exchange between its beginning and the one exit: what came of it is traced, counted and logged.
+async fn framed(
+    ctx: &ExchangeContext<'_>,
+    memory: &mut Memory,
+    steps: impl AsyncFnOnce(&mut Memory, &mut ExchangeState<'_>) -> Next,
+) -> Next {
     let is_traced = begin_trace(ctx, memory);
     let waits = record::waits(ctx, is_traced);
     let mut state = ExchangeState::new(ctx, &waits, is_traced);
     let next = {
-        let steps = pin!(fail(ctx, memory, &mut state, failure));
+        let steps = pin!(steps(memory, &mut state));
         waits.watch(&ctx.worker.holding, steps).await
     };
-    end(memory, &mut state);
+    state.finish(memory);
+    memory.request.end();
     next
 }
 
@@ -346,10 +347,4 @@ async fn fail(
     state.failed(ctx, failure);
     state.record.explain(memory, failure);
     answer::failure(ctx, memory, failure, state).await
-}
-
-/// The one exit: what came of it is counted and logged.
-fn end(memory: &mut Memory, state: &mut ExchangeState<'_>) {
-    state.finish(memory);
-    memory.request.end();
 }

@@ -97,8 +97,8 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// The names for requests without a route, and for those of routes beyond `NAMED_MAX`.
-    pub const REST: [&'static str; 2] = ["(none)", "(other)"];
+    /// The names for requests without a route, for those of routes beyond `NAMED_MAX`, and for those of other instances.
+    pub const REST: [&'static str; 3] = ["(none)", "(other)", "(cache-peers)"];
 }
 
 impl Directory {
@@ -162,6 +162,10 @@ impl Directory {
         };
         let none = sum(&self.workers, Place::NONE, |worker| &worker.cells.routes);
         totals.routes.push((Totals::REST[0].into(), none));
+        let peers = sum(&self.workers, Place::PEERS, |worker| &worker.cells.routes);
+        if peers.requests.values().iter().any(|count| *count > 0) {
+            totals.routes.push((Totals::REST[2].into(), peers));
+        }
         if self.routes.is_beyond {
             let rest = sum(&self.workers, Place::OTHER, |worker| &worker.cells.routes);
             totals.routes.push((other.clone(), rest));

@@ -305,8 +305,10 @@ impl Place {
     pub const NONE: Self = Self(0);
     /// The place for everything beyond `NAMED_MAX`.
     pub const OTHER: Self = Self(1);
+    /// The place for requests of other instances, whatever their routes: clients have asked those.
+    pub const PEERS: Self = Self(2);
     /// The first place that a name can have.
-    pub(crate) const FIRST: Self = Self(2);
+    pub(crate) const FIRST: Self = Self(3);
 }
 
 /// All cells of one worker.

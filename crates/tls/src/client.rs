@@ -93,6 +93,11 @@ impl ClientSide {
         &self.remarks
     }
 
+    /// The table of the options, for messages that name one.
+    pub fn table(&self) -> &'static str {
+        self.tls.table
+    }
+
     /// Checks the files, and reloads them if they changed, but not since the previous tick.
     pub fn tick(&self) -> Reload {
         self.reload_where(Watched::has_settled_change)

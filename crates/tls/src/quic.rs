@@ -164,7 +164,7 @@ impl Session {
 
     /// What went wrong in the handshake, in words for whoever reads of it.
     fn words(&self, error: &rustls::Error) -> String {
-        if self.side.is_client() { reason(error) } else { error.to_string() }
+        if self.side.is_client() { reason(error, "tls") } else { error.to_string() }
     }
 }
 

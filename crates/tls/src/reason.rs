@@ -5,11 +5,11 @@ use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
 use crate::certificate::written_time;
 
-/// Explains a handshake error to the operator. In the text, "it" is the server.
-pub fn reason(error: &Error) -> String {
+/// Explains a handshake error to the operator. In the text, "it" is the server; `table` has the options that it names.
+pub fn reason(error: &Error, table: &str) -> String {
     match error {
-        Error::InvalidCertificate(error) => of_certificate(error),
-        Error::AlertReceived(alert) => of_alert(*alert),
+        Error::InvalidCertificate(error) => of_certificate(error, table),
+        Error::AlertReceived(alert) => of_alert(*alert, table),
         Error::InvalidMessage(_) => {
             "it does not speak TLS on this port; write http:// in its URL, or the port that does".to_owned()
         }
@@ -27,24 +27,24 @@ const NO_CIPHER: &str = "it has no cipher, group or signature in common with us;
 const NO_PURPOSE: &str = "its certificate is not for servers; expected the extended key usage serverAuth";
 const EXPIRED: &str = "its certificate has expired; it has to be renewed";
 const NOT_YET: &str = "its certificate is not valid yet; is the clock of this machine right?";
-const NO_NAME: &str = "its certificate is for another name; set tls.name to one that it has";
-/// What is found of a signature that fits none of the roots.
-const NO_ALGORITHM: &str = "its certificate is signed by nobody that is trusted, or with an algorithm that is not \
-                            accepted; name the file of its CA in tls.ca";
 
-fn of_certificate(error: &CertificateError) -> String {
+fn of_certificate(error: &CertificateError, table: &str) -> String {
     let told = match error {
         CertificateError::UnknownIssuer => {
-            "its certificate is signed by nobody that is trusted; name the file of its CA in tls.ca"
+            return format!(
+                "its certificate is signed by nobody that is trusted; name the file of its CA in {table}.ca"
+            );
         }
         CertificateError::NotValidForNameContext { expected, presented } if !presented.is_empty() => {
             let presented: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
             let (expected, presented) = (expected.to_str(), presented.join(", "));
             return format!(
-                "its certificate is not for {expected} but for {presented}; set tls.name to that"
+                "its certificate is not for {expected} but for {presented}; set {table}.name to that"
             );
         }
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => NO_NAME,
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            return format!("its certificate is for another name; set {table}.name to one that it has");
+        }
         CertificateError::ExpiredContext { not_after, .. } => {
             return format!(
                 "its certificate has expired: it was valid until {}; it has to be renewed",
@@ -64,7 +64,13 @@ fn of_certificate(error: &CertificateError) -> String {
              without the other?"
         }
         CertificateError::UnsupportedSignatureAlgorithmContext { .. }
-        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => NO_ALGORITHM,
+        // What is found of a signature that fits none of the roots.
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            return format!(
+                "its certificate is signed by nobody that is trusted, or with an algorithm that is not accepted; name \
+                 the file of its CA in {table}.ca"
+            );
+        }
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => NO_PURPOSE,
         CertificateError::Revoked => "its certificate is revoked; it has to be replaced",
         CertificateError::BadEncoding => "its certificate can't be understood",
@@ -78,15 +84,17 @@ fn of_certificate(error: &CertificateError) -> String {
     told.to_owned()
 }
 
-fn of_alert(alert: AlertDescription) -> String {
+fn of_alert(alert: AlertDescription, table: &str) -> String {
     let told = match alert {
         AlertDescription::HandshakeFailure => {
-            "it refuses what we offer, TLS 1.3 and TLS 1.2 with ECDHE; or it wants a client certificate: tls.cert and \
-             tls.key"
+            return format!(
+                "it refuses what we offer, TLS 1.3 and TLS 1.2 with ECDHE; or it wants a client certificate: \
+                 {table}.cert and {table}.key"
+            );
         }
         AlertDescription::ProtocolVersion => NO_VERSION,
         AlertDescription::CertificateRequired => {
-            "it wants a client certificate; name one in tls.cert and tls.key"
+            return format!("it wants a client certificate; name one in {table}.cert and {table}.key");
         }
         AlertDescription::BadCertificate
         | AlertDescription::UnsupportedCertificate
@@ -96,12 +104,14 @@ fn of_alert(alert: AlertDescription) -> String {
         | AlertDescription::UnknownCA
         | AlertDescription::AccessDenied => {
             return format!(
-                "it refuses our client certificate (alert {}); is tls.cert one that it accepts?",
+                "it refuses our client certificate (alert {}); is {table}.cert one that it accepts?",
                 u8::from(alert)
             );
         }
         AlertDescription::UnrecognisedName => {
-            "it has no certificate for the name that it is asked for; set tls.name to one that it knows"
+            return format!(
+                "it has no certificate for the name that it is asked for; set {table}.name to one that it knows"
+            );
         }
         AlertDescription::NoApplicationProtocol => NO_PROTOCOL,
         other => {
@@ -185,7 +195,9 @@ mod tests {
             (Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon), "ECDHE"),
             (Error::NoApplicationProtocol, "change protocol"),
         ] {
-            let reason = reason(&error);
+            let of_peers = reason(&error, "cache.peers");
+            assert!(of_peers.contains(&told.replace("tls.", "cache.peers.")), "{error:?}: {of_peers}");
+            let reason = reason(&error, "tls");
             assert!(reason.contains(told), "{error:?}: {reason}");
             assert!(!reason.contains("Context") && !reason.contains('{'), "{reason}");
         }

@@ -56,8 +56,8 @@ pub enum NotSecure {
     NotConfigured,
     /// The server closed the connection.
     Closed,
-    /// One side rejected the handshake.
-    Refused(rustls::Error),
+    /// One side rejected the handshake. With the table of the upstream's options.
+    Refused(rustls::Error, &'static str),
     /// The server sent something other than a TLS handshake.
     NoHandshake,
 }
@@ -67,7 +67,7 @@ impl fmt::Display for NotSecure {
         match self {
             Self::NotConfigured => formatter.write_str("it has no TLS"),
             Self::Closed => formatter.write_str("no TLS: it closed the connection"),
-            Self::Refused(error) => write!(formatter, "no TLS: {}", tls::reason(error)),
+            Self::Refused(error, table) => write!(formatter, "no TLS: {}", tls::reason(error, table)),
             Self::NoHandshake => formatter.write_str("no TLS"),
         }
     }
@@ -85,10 +85,11 @@ pub async fn secure(
     records: &Rc<Records>,
 ) -> Result<(TlsConnection, bool), NotSecure> {
     let name = tls.name(place).ok_or(NotSecure::NotConfigured)?.clone();
-    let handshake = Handshake::client(config, name).map_err(NotSecure::Refused)?;
+    let refused = |error| NotSecure::Refused(error, tls.table());
+    let handshake = Handshake::client(config, name).map_err(refused)?;
     match TlsConnection::establish(tcp, handshake, records, Vec::new()).await {
         Ok((secure, agreed)) => Ok((secure, agreed.is_http2())),
-        Err(HandshakeError::Refused(error, _)) => Err(NotSecure::Refused(error)),
+        Err(HandshakeError::Refused(error, _)) => Err(refused(error)),
         Err(HandshakeError::Io) => Err(NotSecure::Closed),
         Err(HandshakeError::TooLong | HandshakeError::InTheClear(_)) => Err(NotSecure::NoHandshake),
     }

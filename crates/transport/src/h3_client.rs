@@ -188,8 +188,9 @@ impl End {
 
 /// What the end of a connection to a server means.
 pub(crate) fn lost(core: &Core, reason: ConnectionError) -> End {
-    let words =
-        |code: TransportErrorCode| alert(code).map(|alert| tls::reason(&rustls::Error::AlertReceived(alert)));
+    let words = |code: TransportErrorCode| {
+        alert(code).map(|alert| tls::reason(&rustls::Error::AlertReceived(alert), "tls"))
+    };
     match reason {
         // Our own verdict on the handshake is in words already.
         ConnectionError::TransportError(error) if alert(error.code).is_some() => End::Handshake(error.reason),

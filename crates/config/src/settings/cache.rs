@@ -111,6 +111,7 @@ impl CachePeers {
                 ca: Some(self.ca.clone()),
                 name: self.name.clone(),
                 certificate: Some(self.certificate.clone()),
+                table: "cache.peers",
                 ..UpstreamTls::default()
             },
             settings,

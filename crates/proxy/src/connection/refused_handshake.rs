@@ -117,6 +117,6 @@ fn reason(error: &Error) -> String {
         Error::InvalidMessage(_) => "what it sends is no TLS".to_owned(),
         // What is chosen by is the name.
         Error::General(_) => "there is no certificate for the name that it asks for".to_owned(),
-        other => tls::reason(other),
+        other => tls::reason(other, "tls"),
     }
 }

@@ -466,7 +466,7 @@ impl<'a> Record<'a> {
     fn note_exemplar(&self, trace_id: u128, ended: Instant, duration: Duration) {
         if let Some(places) = self.places() {
             let at = self.ctx.worker.wall_clock_at(ended);
-            let route = self.ctx.worker.series.route(places.route(self.route));
+            let route = self.ctx.worker.series.route(self.place(places));
             route.exemplars.cell().note(Exemplar { trace_id, value: duration, at });
         }
     }
@@ -506,7 +506,7 @@ impl<'a> Record<'a> {
     fn tell(&self, memory: &Memory, began: Instant, duration: Duration) {
         let worker = self.ctx.worker;
         if let Some(places) = self.places() {
-            let route = worker.series.route(places.route(self.route));
+            let route = worker.series.route(self.place(places));
             route.requests.count(self.status);
             route.duration.observe(duration);
             if let Some(held) = self.held(duration) {
@@ -541,7 +541,12 @@ impl<'a> Record<'a> {
 
     /// The place of the route in the counters, and when the request began; `None` if requests are not counted by name.
     pub(crate) fn counted(&self) -> Option<(Place, Instant)> {
-        Some((self.places()?.route(self.route), self.began?))
+        Some((self.place(self.places()?), self.began?))
+    }
+
+    /// Where the request counts: clients ask for a route, and other instances for the cache that they share.
+    fn place(&self, places: &Places) -> Place {
+        if self.ctx.client.peer.is_some() { Place::PEERS } else { places.route(self.route) }
     }
 
     fn held(&self, duration: Duration) -> Option<Duration> {

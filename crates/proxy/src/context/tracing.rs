@@ -54,8 +54,7 @@ impl Tracing {
         }
     }
 
-    fn is_sampled(&self, caller: Option<&Caller>, is_trusted: bool, trace_id: u128) -> bool {
-        let follows = follows(self.settings.follow, is_trusted);
+    fn is_sampled(&self, caller: Option<&Caller>, follows: bool, trace_id: u128) -> bool {
         let decided = caller.and_then(|caller| caller.is_sampled).filter(|_| follows);
         decided.unwrap_or((trace_id as u64 & ((1 << RANDOM_BITS) - 1)) < self.threshold)
     }
@@ -97,7 +96,9 @@ pub(crate) fn begin(ctx: &ExchangeContext<'_>, tracing: &Tracing, request: &mut 
         Some(caller) => caller.trace_id,
         None => u128::from(ids.next()) << 64 | u128::from(ids.next()),
     };
-    let is_sampled = tracing.is_sampled(caller.as_ref(), ctx.client.is_trusted, trace_id);
+    // Another instance has decided as it is configured, whomever it asks for: a trace is recorded by both or by neither.
+    let is_followed = ctx.client.peer.is_some() || follows(tracing.settings.follow, ctx.client.is_trusted);
+    let is_sampled = tracing.is_sampled(caller.as_ref(), is_followed, trace_id);
     request.texts.trace = Some(Trace::new(caller, trace_id, ids.next(), is_sampled));
     is_sampled || tracing.looks_at_ends()
 }

@@ -3,13 +3,12 @@
 //!
 //! The instance that the client has asked has done what the route asks of clients, and does what it wants of responses.
 
-use std::pin::pin;
 use std::rc::Rc;
 
 use ::cache::{PEER_FIELD, PeerRequest};
 use http1::{ConnectionOptions, Target};
 
-use super::{begin_trace, end, name_request};
+use super::{framed, name_request};
 use crate::body::send::Delivery;
 use crate::cache::peers::{INVALIDATION, TIMED_OUT};
 use crate::cache::{self, Looked};
@@ -18,7 +17,6 @@ use crate::context::exchange::{Exchange, ExchangeContext, Purpose, RoutedRequest
 use crate::context::exchange_slot::{Memory, Request};
 use crate::context::exchange_state::ExchangeState;
 use crate::context::failure::Failure;
-use crate::context::record;
 use crate::context::seen;
 use crate::context::snapshot::Snapshot;
 use crate::context::worker::Worker;
@@ -41,20 +39,11 @@ pub(crate) async fn exchange(
     if matches!(ctx.client.peer, Some(Introduction::Way { .. })) {
         worker.counters.cache_peer_served.increment();
     }
-    let is_traced = begin_trace(ctx, memory);
-    let waits = record::waits(ctx, is_traced);
-    let mut state = ExchangeState::new(ctx, &waits, is_traced);
-    let next = {
-        let steps = pin!(async {
-            match run(ctx, memory, &mut state).await {
-                Ok(next) => next,
-                Err(failure) => decline(ctx, memory, &mut state, failure).await,
-            }
-        });
-        waits.watch(&worker.holding, steps).await
-    };
-    end(memory, &mut state);
-    next
+    framed(ctx, memory, async |memory, state| match run(ctx, memory, state).await {
+        Ok(next) => next,
+        Err(failure) => decline(ctx, memory, state, failure).await,
+    })
+    .await
 }
 
 /// Takes the client that the other instance speaks for as the sender of the request, whose head is then what that client

@@ -34,12 +34,22 @@ impl Fleet {
         options: &str,
         members: impl Fn(usize, &[SocketAddr]) -> Vec<SocketAddr>,
     ) -> Self {
+        Self::with_each(count, route, |_| options.to_owned(), members)
+    }
+
+    /// The same, with options of each instance, by its number.
+    pub(crate) fn with_each(
+        count: usize,
+        route: &str,
+        options: impl Fn(usize) -> String,
+        members: impl Fn(usize, &[SocketAddr]) -> Vec<SocketAddr>,
+    ) -> Self {
         let (server, authority) = (Server::new(), Authority::new());
         authority.files("edge", &[NAME, "127.0.0.1", tunnel::NAME]);
         let addresses = free_addresses(count);
         let start = |number: usize| {
             let listed = members(number, &addresses);
-            Some(start(&authority, (addresses[number], &listed), &server, route, options))
+            Some(start(&authority, (addresses[number], &listed), &server, route, &options(number)))
         };
         let instances = (0..count).map(start).collect();
         Self { instances, server, authority, addresses }
@@ -76,6 +86,18 @@ impl Fleet {
         self.instance(number).counters().cache_peer_served
     }
 
+    /// How many requests an instance has counted at a route, whatever their status.
+    pub(crate) fn requests(&self, number: usize, route: &str) -> u64 {
+        let address = self.instance(number).metrics_address().expect("there are metrics");
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("it reads");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("it answers");
+        let series = format!("vanward_requests_total{{route={route:?},");
+        let counts = text.lines().filter(|line| line.starts_with(&series));
+        counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+    }
+
     pub(crate) fn end(&mut self, number: usize) {
         let running = self.instances[number].take().expect("it runs");
         running.stop();
@@ -101,7 +123,7 @@ fn start(
     let members: Vec<String> = members.iter().map(|member| format!("{:?}", member.to_string())).collect();
     let (folder, members) = (authority.path().display(), members.join(", "));
     let config = format!(
-        "workers = 2\n[cache]\nmemory = \"64MB\"\npurge_from = [\"127.0.0.1\"]\n[cache.peers]\nlisten = \"{address}\"\naddress = \"{address}\"\n\
+        "workers = 2\nmetrics = \"127.0.0.1:0\"\n[cache]\nmemory = \"64MB\"\npurge_from = [\"127.0.0.1\"]\n[cache.peers]\nlisten = \"{address}\"\naddress = \"{address}\"\n\
          members = [{members}]\nca = \"{folder}/ca.pem\"\ncert = \"{folder}/edge.pem\"\nkey = \"{folder}/edge.key\"\n\
          {options}\n[[route]]\nupstream = \"app\"\n{route}\n[upstream.app]\nservers = [\"http://{}\"]\n\
          [[listen]]\naddress = \"127.0.0.1:0\"\n",

@@ -12,3 +12,5 @@ mod lost;
 mod hot;
 /// Who is let in.
 mod refused;
+/// Traces and metrics of what two instances do for one request.
+mod told;

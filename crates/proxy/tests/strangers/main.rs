@@ -1,5 +1,5 @@
-//! Clients and servers that others have written: curl, Chromium and HAProxy in front, nginx behind. Where one is not installed its tests
-//! are left out, but for CI, where it has to be.
+//! Clients and servers that others have written: curl, Chromium and HAProxy in front, nginx behind, Redis beside. Where one is not installed its
+//! tests are left out, but for CI, where it has to be.
 
 /// Which programs there are.
 mod installed;
@@ -27,3 +27,5 @@ mod forward_auth;
 mod edge;
 /// Files.
 mod files;
+/// Sessions that instances share through Redis.
+mod redis;

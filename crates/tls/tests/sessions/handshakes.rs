@@ -112,7 +112,7 @@ fn a_stranger_hears_why_we_do_not_believe_it() {
             };
             received.extend(takes(&mut theirs));
         };
-        assert!(tls::reason(&refused.0).contains("tls.name"), "{:?}", refused.0);
+        assert!(tls::reason(&refused.0, "tls").contains("tls.name"), "{:?}", refused.0);
         assert_eq!(refused.1, Error::AlertReceived(AlertDescription::BadCertificate), "{suite:?}");
     }
 }
