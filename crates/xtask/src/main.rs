@@ -54,6 +54,7 @@ Examples:
   cargo xtask traces                      traces, as OpenTelemetry's collector gets them
   cargo xtask logs                        the access log, as rsyslog and GoAccess read it
   cargo xtask fleet                       three instances with one configuration in etcd
+  cargo xtask kubernetes                  gateways and Ingresses with a real API server
   cargo xtask discovery                   servers from SRV records, and from Consul
   cargo xtask prometheus                  metrics, rules and the board, as Prometheus sees them
   cargo xtask toxiproxy                   the chaos proxy, by the clients of Toxiproxy
@@ -103,6 +104,8 @@ enum Command {
     Fleet,
     /// Check servers from SRV records with BIND.
     Discovery,
+    /// Check gateways and Ingresses with the API server of Kubernetes, or with the conformance suite of the Gateway API.
+    Kubernetes(strangers::KubernetesArgs),
     /// Check metrics, rules and the board with Prometheus, and what six faults look like.
     Prometheus,
     /// Check the chaos proxy with the clients of Toxiproxy.
@@ -142,6 +145,7 @@ fn main() -> ExitCode {
         Command::Traces => strangers::run_traces(),
         Command::Logs => strangers::run_logs(),
         Command::Fleet => strangers::run_fleet(),
+        Command::Kubernetes(arguments) => strangers::run_kubernetes(&arguments),
         Command::Discovery => strangers::run_discovery(),
         Command::Prometheus => strangers::run_prometheus(),
         Command::Toxiproxy => strangers::run_toxiproxy(),

@@ -34,6 +34,8 @@ mod traces;
 mod logs;
 /// Several instances with etcd and Redis.
 mod fleet;
+/// Gateways and Ingresses with the API server of Kubernetes.
+mod kubernetes;
 /// BIND's name server.
 mod named;
 /// Servers that others know of: SRV records of BIND.
@@ -60,6 +62,7 @@ mod book;
 use std::path::{Path, PathBuf};
 
 pub(crate) use grpc::Args as GrpcArgs;
+pub(crate) use kubernetes::Args as KubernetesArgs;
 pub(crate) use subject::Against;
 
 use crate::say;
@@ -138,6 +141,10 @@ pub(crate) fn run_fleet() -> Result<(), String> {
     alone(fleet_step)
 }
 
+pub(crate) fn run_kubernetes(arguments: &KubernetesArgs) -> Result<(), String> {
+    alone(|workspace, steps| kubernetes_step(workspace, arguments, steps))
+}
+
 pub(crate) fn run_discovery() -> Result<(), String> {
     alone(discovery_step)
 }
@@ -209,6 +216,7 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     if may_run("fleet", &fleet::NEEDED) {
         fleet_step(workspace, steps)?;
     }
+    kubernetes_if_built(workspace, steps)?;
     if may_run("discovery", &[programs::NAMED, programs::OPENSSL]) {
         discovery_step(workspace, steps)?;
     }
@@ -307,6 +315,29 @@ fn fleet_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     let heading =
         "three instances with three nodes of etcd and with Redis, which are killed, silent and slow in turn";
     steps.run("fleet", heading, || fleet::check(workspace, &Scratch::new("fleet")?))
+}
+
+/// Building the API server takes minutes: who has not built it is not made to wait.
+fn kubernetes_if_built(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    match programs::apiserver(workspace)? {
+        Some(_) if may_run("kubernetes", &kubernetes::NEEDED) => {
+            kubernetes_step(workspace, &KubernetesArgs::default(), steps)?;
+        }
+        Some(_) => {}
+        None => say(
+            "\n=== kubernetes: left out: the API server is not built, which takes minutes; `cargo xtask kubernetes` builds it",
+        ),
+    }
+    Ok(())
+}
+
+fn kubernetes_step(
+    workspace: &Workspace,
+    arguments: &KubernetesArgs,
+    steps: &mut Steps,
+) -> Result<(), String> {
+    let heading = "gateways and Ingresses with the API server of Kubernetes, which is killed, and etcd";
+    steps.run("kubernetes", heading, || kubernetes::check(workspace, &Scratch::new("kubernetes")?, arguments))
 }
 
 fn discovery_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {

@@ -83,6 +83,53 @@ pub(super) fn build_quic(workspace: &Workspace) -> Result<[PathBuf; 1], String> 
     build_in(workspace, "crates/xtask/strangers/quic", ["vanward/quic"])
 }
 
+const GATEWAY_API: &str = "crates/xtask/strangers/gatewayapi";
+
+/// The API server of Kubernetes, if it is there: whoever only wants to know must not wait for its build.
+pub(super) fn apiserver(workspace: &Workspace) -> Result<Option<PathBuf>, String> {
+    let program = workspace.target_directory()?.join("strangers/apiserver");
+    Ok(program.is_file().then_some(program))
+}
+
+/// Builds the API server of Kubernetes, unless it is there: several minutes, the first time.
+pub(super) fn build_apiserver(workspace: &Workspace) -> Result<PathBuf, String> {
+    if let Some(program) = apiserver(workspace)? {
+        return Ok(program);
+    }
+    let [program] = build_in(workspace, "crates/xtask/strangers/apiserver", ["vanward/apiserver"])?;
+    Ok(program)
+}
+
+/// The folder of the module of the Gateway API, which Go downloads.
+pub(super) fn gateway_api(workspace: &Workspace) -> Result<PathBuf, String> {
+    let go = |words: &[&str]| {
+        let mut command = Command::new(GO.find()?);
+        command.args(words).current_dir(workspace.root.join(GATEWAY_API)).env("GOTOOLCHAIN", "local");
+        let output = command.output();
+        output.map_err(|error| format!("`{}` cannot be run: {error}", step::shown(&command)))
+    };
+    const MODULE: &str = "sigs.k8s.io/gateway-api";
+    go(&["mod", "download", MODULE])?;
+    let output = go(&["list", "-m", "-f", "{{.Dir}}", MODULE])?;
+    match String::from_utf8_lossy(&output.stdout).trim() {
+        "" => Err(format!("{MODULE} is not there: {}", String::from_utf8_lossy(&output.stderr))),
+        folder => Ok(folder.into()),
+    }
+}
+
+/// Builds what plays the pods of a cluster, the echo server and the suite of the Gateway API.
+pub(super) fn build_conformance(workspace: &Workspace) -> Result<[PathBuf; 3], String> {
+    const SUITE: &str = "sigs.k8s.io/gateway-api/conformance";
+    let [pods, echo] =
+        build_in(workspace, GATEWAY_API, ["vanward/gatewayapi/pods", &format!("{SUITE}/echo-basic")])?;
+    let suite = workspace.target_directory()?.join("strangers/conformance.test");
+    let mut command = Command::new(GO.find()?);
+    command.args(["test", "-c", "-o"]).arg(&suite).arg(SUITE).current_dir(workspace.root.join(GATEWAY_API));
+    command.env("GOFLAGS", "-mod=readonly").env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "0");
+    step::run(&mut command)?;
+    Ok([pods, echo, suite])
+}
+
 fn build_in<const N: usize>(
     workspace: &Workspace,
     module: &str,
