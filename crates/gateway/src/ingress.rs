@@ -121,10 +121,18 @@ struct Place<'a> {
 /// A path of a rule, and who answers there.
 struct Rule<'a> {
     path: String,
-    /// `None` if nobody can be asked: the answer is 500.
-    upstream: Option<String>,
+    answer: Answer,
     rewrite: Option<String>,
     wanted: &'a Wanted,
+}
+
+/// Who answers.
+enum Answer {
+    Upstream(String),
+    /// A redirect, as the option has it.
+    Redirect(String),
+    /// Nobody can be asked, or not as it is wanted: the answer is 500.
+    Fails,
 }
 
 impl Ingresses {
@@ -176,22 +184,27 @@ impl Ingresses {
         let (wanted, mut faults) = annotations::wanted(&ingress.metadata);
         let is_refused = !faults.is_empty();
         for (place, host, path, backend) in paths(ingress) {
-            let host = host.map(host_option).transpose();
-            let (host, mut rule) = match host.and_then(|host| Ok((host, rule(path, &wanted)?))) {
+            let option = host.map(host_option).transpose();
+            let (option, mut rule) = match option.and_then(|option| Ok((option, rule(path, &wanted)?))) {
                 Ok(rule) => rule,
                 Err(why) => {
                     faults.push(why);
                     continue;
                 }
             };
-            match upstream(backend, &wanted, &owner, backends) {
-                Ok(upstream) => rule.upstream = Some(upstream).filter(|_| !is_refused),
+            let answer = match &wanted.redirect {
+                Some(redirect) => Ok(Answer::Redirect(redirect.clone())),
+                None => upstream(backend, &wanted, &owner, backends).map(Answer::Upstream),
+            };
+            match answer {
+                Ok(answer) if !is_refused => rule.answer = answer,
+                Ok(_) => {}
                 Err(why) => faults.push(why),
             }
-            let is_covered = secured(ingress, path_host(&host));
+            let is_covered = host.is_some_and(|host| is_secured(ingress, host));
             for (port, (protocol, _)) in self.ports.clone() {
                 let name = format!("ingress:{}/{}/{place} {port}", owner.namespace, owner.name);
-                let at = Place { owner: &owner, port, host: host.clone(), name };
+                let at = Place { owner: &owner, port, host: option.clone(), name };
                 let https = around.options.ingress_ports[1];
                 let redirects = rule.redirects(protocol, is_covered).then_some(https);
                 self.write(&at, &rule, redirects, claims);
@@ -213,13 +226,10 @@ impl Ingresses {
         };
         if claims.insert((at.port, at.host.clone(), rule.path.clone(), Vec::new())) {
             let table = table(&at.name, &rule.path);
-            self.routes.push((at.owner.clone(), rule.answer(table, redirects)));
+            self.routes.push((at.owner.clone(), rule.answered(table, redirects)));
         }
-        let Some(root) =
-            rule.wanted.app_root.as_ref().filter(|_| rule.upstream.is_some() && redirects.is_none())
-        else {
-            return;
-        };
+        let is_asked = matches!(rule.answer, Answer::Upstream(_)) && redirects.is_none();
+        let Some(root) = rule.wanted.app_root.as_ref().filter(|_| is_asked) else { return };
         if claims.insert((at.port, at.host.clone(), "= /".to_owned(), Vec::new())) {
             let redirect = inline([("to", root.clone()), ("status", "302".to_owned())]);
             let table = table(&format!("{} root", at.name), "= /").with("redirect", redirect);
@@ -257,22 +267,13 @@ fn host_option(host: &str) -> Result<String, String> {
     }
 }
 
-/// The host of a place, if it is one name.
-fn path_host(host: &Option<String>) -> Option<&str> {
-    host.as_deref().filter(|host| !host.starts_with('~'))
-}
-
-/// Whether a host of an Ingress has a certificate there.
-fn secured(ingress: &Ingress, host: Option<&str>) -> bool {
-    let hosts = || ingress.spec.tls.iter().flat_map(|tls| &tls.hosts);
-    let is_for = |pattern: &String, host: &str| match pattern.strip_prefix("*.") {
+/// Whether a host of an Ingress, or all that its wildcard stands for, has a certificate there.
+fn is_secured(ingress: &Ingress, host: &str) -> bool {
+    let mut hosts = ingress.spec.tls.iter().flat_map(|tls| &tls.hosts);
+    hosts.any(|pattern| match pattern.strip_prefix("*.") {
         Some(below) => host.split_once('.').is_some_and(|(_, parent)| parent.eq_ignore_ascii_case(below)),
         None => pattern.eq_ignore_ascii_case(host),
-    };
-    match host {
-        Some(host) => hosts().any(|pattern| is_for(pattern, host)),
-        None => false,
-    }
+    })
 }
 
 /// A path, for which nobody answers yet.
@@ -306,7 +307,7 @@ fn rule<'w>(path: Option<&IngressPath>, wanted: &'w Wanted) -> Result<Rule<'w>, 
         true => inline([("path", template(target))]),
         false => inline([("pattern", text("(?s:.*)")), ("path", literal(target))]),
     });
-    Ok(Rule { path, upstream: None, rewrite, wanted })
+    Ok(Rule { path, answer: Answer::Fails, rewrite, wanted })
 }
 
 /// The upstream of a backend.
@@ -346,26 +347,20 @@ impl Rule<'_> {
         protocol == Protocol::Http && wants
     }
 
-    fn answer(&self, table: Table, redirects: Option<u16>) -> Table {
-        let Some(upstream) = &self.upstream else {
-            return table.with("respond", inline([("status", "500".to_owned())]));
-        };
-        if let Some(port) = redirects {
-            let authority = if port == 443 { "$host".to_owned() } else { format!("$host:{port}") };
-            let to = template(&format!("https://{authority}$path"));
-            return table.with("redirect", inline([("to", to), ("status", "308".to_owned())]));
-        }
-        let is_for_servers = |option: &str| !matches!(option, "limits" | "timeouts" | "request_headers");
-        let redirect = self.wanted.redirect.as_ref();
-        let mut table = match redirect {
-            Some(redirect) => table.with("redirect", redirect.clone()),
-            None => table.with("upstream", text(upstream)),
-        };
-        for (option, value) in &self.wanted.options {
-            if redirect.is_none() || is_for_servers(option) {
-                table = table.with(option, value.clone());
+    fn answered(&self, table: Table, redirects: Option<u16>) -> Table {
+        let (table, is_asked) = match (&self.answer, redirects) {
+            (Answer::Fails, _) => return table.with("respond", inline([("status", "500".to_owned())])),
+            (_, Some(port)) => {
+                let authority = if port == 443 { "$host".to_owned() } else { format!("$host:{port}") };
+                let to = template(&format!("https://{authority}$path"));
+                return table.with("redirect", inline([("to", to), ("status", "308".to_owned())]));
             }
-        }
-        table.maybe("rewrite", self.rewrite.clone().filter(|_| redirect.is_none()))
+            (Answer::Redirect(redirect), None) => (table.with("redirect", redirect.clone()), false),
+            (Answer::Upstream(upstream), None) => (table.with("upstream", text(upstream)), true),
+        };
+        let is_for_servers = |option: &str| matches!(option, "limits" | "timeouts" | "request_headers");
+        let options = self.wanted.options.iter().filter(|(option, _)| is_asked || !is_for_servers(option));
+        let table = options.fold(table, |table, (option, value)| table.with(option, value.clone()));
+        table.maybe("rewrite", self.rewrite.clone().filter(|_| is_asked))
     }
 }

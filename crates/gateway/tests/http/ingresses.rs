@@ -225,6 +225,14 @@ fn hosts_with_a_certificate_are_for_https() {
             (&["a.example".to_owned()][..], config::UnknownNames::Refuse)
         );
     }
+    let mut spec = host("*.example", &[path("Prefix", "/", "cart")]);
+    spec["tls"] = json!([{ "hosts": ["*.example"], "secretName": "web" }]);
+    let mut cluster = scene();
+    cluster.put(Kind::Secret, secret("web", "*.example"));
+    cluster.put(Kind::Ingress, ingress("i", &[], spec));
+    let wildcard = config(&translated(&cluster));
+    assert_eq!(answer(&wildcard, 80, "GET http://a.example/"), "308 https://a.example/");
+    assert_eq!(answer(&wildcard, 443, "GET http://a.example/"), "shop.cart.80");
     // Without the secret there is nothing to listen with.
     let mut spec = host("a.example", &[path("Prefix", "/", "cart")]);
     spec["tls"] = json!([{ "hosts": ["a.example"], "secretName": "gone" }]);
@@ -234,6 +242,15 @@ fn hosts_with_a_certificate_are_for_https() {
         remarks(&translation),
         ["Ingress shop/i: tls: Secret shop/gone: there is no such Secret of type kubernetes.io/tls"]
     );
+}
+
+#[test]
+fn a_redirect_needs_no_backend() {
+    let annotations =
+        [("permanent-redirect", "https://new.example/"), ("proxy-body-size", "8m"), ("rewrite-target", "/")];
+    let translation = with(&ingress("i", &annotations, host("a", &[path("Prefix", "/", "gone")])));
+    assert_eq!(remarks(&translation), [""; 0]);
+    assert_eq!(answer(&config(&translation), 80, "GET http://a/x?q=1"), "301 https://new.example/");
 }
 
 #[test]

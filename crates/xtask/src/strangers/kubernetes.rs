@@ -27,7 +27,7 @@ const GATEWAY: &str = "gateway.networking.k8s.io/v1";
 /// What `kubernetes` takes.
 #[derive(Default, clap::Args)]
 pub(crate) struct Args {
-    /// Run the conformance suite of the Gateway API instead. It takes minutes, and the ports 80, 443 and 8080.
+    /// Run the conformance suite of the Gateway API instead, in minutes, at the ports 80, 443 and 8080
     #[arg(long)]
     conformance: bool,
 }
