@@ -70,6 +70,8 @@ pub enum Keys {
     One(String),
     /// All keys with this beginning.
     Below(String),
+    /// The same, without their values.
+    NamesBelow(String),
 }
 
 /// A write that is made if the whole transaction is.
@@ -435,6 +437,11 @@ fn range(keys: &Keys) -> Value {
         Keys::One(key) => json!({ "key": BASE64.encode(key) }),
         Keys::Below(prefix) => {
             json!({ "key": BASE64.encode(prefix), "range_end": BASE64.encode(behind(prefix)) })
+        }
+        Keys::NamesBelow(prefix) => {
+            let mut names = range(&Keys::Below(prefix.clone()));
+            names["keys_only"] = json!(true);
+            names
         }
     }
 }

@@ -73,7 +73,7 @@ pub struct Seen {
     pub policy: Policy,
     /// What was found about the version.
     pub verdict: Option<Verdict>,
-    /// The names of the instances that run, sorted.
+    /// The names of the instances that run, sorted; empty without a canary.
     pub running: Vec<String>,
     /// Where instances that share what they store reach each other.
     pub peers: Vec<String>,
@@ -113,22 +113,28 @@ impl Store {
     /// Why there is no answer, or what is wrong with the policy.
     pub async fn look(&self) -> Result<Seen, Failure> {
         let location = self.location();
-        let instances = location.own("instances/");
-        let keys = [location.keys(), self.rollout(), Keys::Below(instances.clone()), self.peers()];
-        let (revision, found) = self.client.read(&keys).await?;
-        let [files, rollout, members, peers] = &found[..] else {
+        let (revision, found) = self.client.read(&[location.keys(), self.rollout(), self.peers()]).await?;
+        let [files, rollout, peers] = &found[..] else {
             return Err(Failure::Refused("it answers something else than was asked".to_owned()));
         };
         let tree = Tree::of(location, files);
         let named = |name: &str| rollout.iter().find(|entry| entry.key == location.own(name));
-        let policy = named("rollout/policy").map(read).transpose()?.unwrap_or_default();
+        let policy: Policy = named("rollout/policy").map(read).transpose()?.unwrap_or_default();
         let version = tree.as_ref().map(Tree::version).unwrap_or_default();
         let verdict = named(&format!("rollout/verdicts/{version}")).map(read).transpose()?;
-        let names = members.iter().filter_map(|entry| entry.key.strip_prefix(&instances));
-        // etcd sorts by key.
-        let running = names.map(str::to_owned).collect();
+        // Who runs matters to a canary alone, and is long where there are many.
+        let running = if policy.canary_seconds > 0 { self.names("instances/").await? } else { Vec::new() };
         let peers = peers.iter().filter_map(|entry| read(entry).ok()).collect();
         Ok(Seen { revision, tree, policy, verdict, running, peers })
+    }
+
+    /// What keys with this beginning are called, sorted.
+    async fn names(&self, beginning: &str) -> Result<Vec<String>, Failure> {
+        let beginning = self.location().own(beginning);
+        let (_, found) = self.client.read(&[Keys::NamesBelow(beginning.clone())]).await?;
+        let names = found.iter().flatten().filter_map(|entry| entry.key.strip_prefix(&beginning));
+        // etcd sorts by key.
+        Ok(names.map(str::to_owned).collect())
     }
 
     /// Says what an instance does, for as long as its lease lives.
@@ -187,13 +193,18 @@ impl Store {
     pub async fn keep(&self, tree: &Tree) -> Result<(), Failure> {
         let version = tree.version();
         let name = format!("versions/{version}");
-        let kept = self.versions().await?;
-        if kept.iter().any(|known| known.version == version) {
+        // Each instance asks when it takes up a version: what is kept is read by whoever goes back to it.
+        let beginning = self.location().own("versions/");
+        let (_, found) = self.client.read(&[Keys::NamesBelow(beginning.clone())]).await?;
+        let mut kept: Vec<&Entry> = found.iter().flatten().collect();
+        kept.sort_by_key(|entry| std::cmp::Reverse(entry.modified));
+        let kept: Vec<&str> = kept.iter().filter_map(|entry| entry.key.strip_prefix(&beginning)).collect();
+        if kept.contains(&&*version) {
             return Ok(());
         }
         let mut writes = vec![self.put(&name, &Version { version, at: now(), tree: tree.clone() }, 0)];
         for old in kept.iter().skip(VERSIONS_MAX - 1) {
-            let own = |name: &str| Keys::One(self.location().own(&format!("{name}/{}", old.version)));
+            let own = |name: &str| Keys::One(self.location().own(&format!("{name}/{old}")));
             writes.extend([Write::Delete(own("versions")), Write::Delete(own("rollout/verdicts"))]);
         }
         self.client.write(&[], &writes).await.map(drop)

@@ -342,3 +342,19 @@ fn an_instance_whose_password_is_refused_serves_by_itself_until_it_has_the_right
     two.until_followed(&sessions);
     assert!(two.metric("vanward_redis_sessions_total{result=\"found\"}") > 0, "it has asked Redis by now");
 }
+
+#[test]
+fn each_instance_knows_how_many_there_are_as_they_come_and_go() {
+    let Some(scene) = Scene::start() else { return };
+    let [one, two] = scene.pair();
+    let until_count = |instance: &Instance, count| {
+        until(&format!("{count} instances"), || instance.metric("vanward_redis_instances") == count);
+    };
+    [&one, &two].iter().for_each(|instance| until_count(instance, 2));
+    scene.write_password("three", PASSWORD);
+    let three = scene.instance("three");
+    [&one, &two, &three].iter().for_each(|instance| until_count(instance, 3));
+    three.0.stop();
+    three.0.wait();
+    [&one, &two].iter().for_each(|instance| until_count(instance, 2));
+}
