@@ -101,7 +101,7 @@ enum Command {
     /// Check the access log with rsyslog and GoAccess.
     Logs,
     /// Check three instances with one configuration in etcd, whose nodes are killed and silent in turn.
-    Fleet,
+    Fleet(strangers::FleetArgs),
     /// Check servers from SRV records with BIND.
     Discovery,
     /// Check gateways and Ingresses with the API server of Kubernetes, or with the conformance suite of the Gateway API.
@@ -144,7 +144,7 @@ fn main() -> ExitCode {
         Command::Acme => strangers::run_acme(),
         Command::Traces => strangers::run_traces(),
         Command::Logs => strangers::run_logs(),
-        Command::Fleet => strangers::run_fleet(),
+        Command::Fleet(arguments) => strangers::run_fleet(&arguments),
         Command::Kubernetes(arguments) => strangers::run_kubernetes(&arguments),
         Command::Discovery => strangers::run_discovery(),
         Command::Prometheus => strangers::run_prometheus(),

@@ -8,6 +8,8 @@ mod shared;
 mod sessions;
 /// A cache that instances share.
 mod peers;
+/// What many instances and many routes take.
+mod sizes;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -35,6 +37,15 @@ const USER: &str = "vanward";
 const PASSWORD: &str = "a-password-of-tests";
 /// Far longer than all of it takes; ended with it.
 const LOAD_SECONDS: u32 = 600;
+
+/// Measures what many instances and many routes take.
+pub(super) fn measure(workspace: &Workspace, is_inside: bool) -> Result<(), String> {
+    if is_inside {
+        sizes::inside(workspace, Scratch::new("sizes")?.path())
+    } else {
+        sizes::outside(workspace)
+    }
+}
 
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
     let vanward = programs::build_vanward(workspace)?;

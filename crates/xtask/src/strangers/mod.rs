@@ -137,8 +137,18 @@ pub(crate) fn run_logs() -> Result<(), String> {
     alone(logs_step)
 }
 
-pub(crate) fn run_fleet() -> Result<(), String> {
-    alone(fleet_step)
+#[derive(clap::Args)]
+pub(crate) struct FleetArgs {
+    /// Measure memory and traffic of many instances and many routes instead, as root; minutes
+    #[arg(long)]
+    sizes: bool,
+    /// Already in a network of its own
+    #[arg(long, hide = true, requires = "sizes")]
+    inside: bool,
+}
+
+pub(crate) fn run_fleet(arguments: &FleetArgs) -> Result<(), String> {
+    if arguments.sizes { fleet::measure(&Workspace::find()?, arguments.inside) } else { alone(fleet_step) }
 }
 
 pub(crate) fn run_kubernetes(arguments: &KubernetesArgs) -> Result<(), String> {

@@ -1,0 +1,131 @@
+//! Many instances in one process, for `cargo xtask fleet --sizes`: those that follow a configuration in etcd, with no proxy behind
+//! them, or whole proxies with a worker each that share a limit through Redis.
+
+// What it prints is for the command that has started it.
+#![allow(clippy::print_stdout)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use fleet::{Access, Location, Options, WrittenSecrets};
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["etcd", url, count, folder] => follow(url, number(count), folder),
+        ["redis", file, count, rate] => proxies(file, number(count), number(rate)),
+        _ => panic!("instances etcd URL COUNT FOLDER, or instances redis FILE COUNT RATE"),
+    }
+}
+
+fn number(text: &str) -> usize {
+    text.parse().unwrap_or_else(|_| panic!("{text} is no number"))
+}
+
+/// What stands for a proxy: it takes up each version at once. Counts versions that are in force.
+struct Nothing(Arc<AtomicUsize>);
+
+impl fleet::Proxy for Nothing {
+    fn reload(&self) -> Result<(), String> {
+        self.0.fetch_add(1, SeqCst);
+        Ok(())
+    }
+
+    fn requests(&self) -> (u64, u64) {
+        (0, 0)
+    }
+
+    fn peer_address(&self) -> Option<String> {
+        None
+    }
+
+    fn take_peers(&self, _: &[String]) {}
+
+    fn warn(&self, message: &str) {
+        println!("{message}");
+    }
+
+    fn inform(&self, _: &str) {}
+}
+
+/// Follows the configuration of etcd as so many instances, and says how often a new version was taken up.
+fn follow(url: &str, count: usize, folder: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
+    let reloads = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&reloads);
+    std::thread::spawn(move || tell(&counted));
+    runtime.expect("a runtime").block_on(async move {
+        for number in 0..count {
+            let options = Options {
+                location: Location::parse(url).expect("is a URL"),
+                access: Access::default(),
+                name: format!("edge-{number:04}"),
+                folder: PathBuf::from(folder).join(format!("edge-{number:04}")),
+                program: env!("CARGO_PKG_VERSION").to_owned(),
+                secrets: WrittenSecrets::Refused,
+            };
+            let proxy = Nothing(Arc::clone(&reloads));
+            let beginning = fleet::begin(options).await.unwrap_or_else(|why| panic!("{why}"));
+            tokio::task::spawn_local(beginning.follow(proxy, std::future::pending::<()>()));
+        }
+        println!("ready");
+        std::future::pending::<()>().await;
+    });
+}
+
+/// Says each number once it has changed.
+fn tell(number: &AtomicUsize) {
+    let mut last = 0;
+    loop {
+        let now = number.load(SeqCst);
+        if now != last {
+            println!("{now}");
+            last = now;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Starts so many proxies, and sends all together so many requests per second.
+fn proxies(file: &str, count: usize, rate: usize) {
+    let text = std::fs::read_to_string(file).expect("the file can be read");
+    let proxies: Vec<_> = (0..count)
+        .map(|number| {
+            let text = text.replace("NUMBER", &number.to_string());
+            let config = config::parse(&text, file).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
+            control::start(config).unwrap_or_else(|error| panic!("{error}"))
+        })
+        .collect();
+    println!("ready");
+    let addresses: Vec<SocketAddr> = proxies.iter().map(|proxy| proxy.addresses()[0]).collect();
+    if rate == 0 {
+        loop {
+            std::thread::park();
+        }
+    }
+    // Two requests of each instance in a row have different keys.
+    let pause = Duration::from_secs(1) / u32::try_from(rate).unwrap_or(u32::MAX);
+    let mut connections: Vec<Option<BufReader<TcpStream>>> = addresses.iter().map(|_| None).collect();
+    for turn in 0.. {
+        let place = turn % count;
+        let connection = connections[place].get_or_insert_with(|| {
+            BufReader::new(TcpStream::connect(addresses[place]).expect("a proxy listens"))
+        });
+        let key = turn / count % 100;
+        write!(connection.get_mut(), "GET / HTTP/1.1\r\nHost: a\r\nX-Key: {key}\r\n\r\n").expect("it reads");
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            assert!(
+                connection.read_line(&mut line).expect("it answers") > 0,
+                "a proxy has closed a connection"
+            );
+        }
+        std::thread::sleep(pause);
+    }
+}
