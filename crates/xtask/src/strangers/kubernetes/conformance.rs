@@ -22,7 +22,7 @@ HTTPRouteBackendProtocolH2C,HTTPRouteBackendProtocolWebSocket,HTTPRouteBackendTi
 HTTPRouteHostRewrite,HTTPRoutePathRewrite,HTTPRouteMethodMatching,HTTPRouteQueryParamMatching,HTTPRoutePathRedirect,\
 HTTPRoutePortRedirect,HTTPRouteSchemeRedirect,HTTPRouteResponseHeaderModification,HTTPRouteRequestMirror,\
 HTTPRouteRequestPercentageMirror,HTTPRouteCORS,HTTPRouteNamedRouteRule,HTTPRouteParentRefPort,\
-HTTPRouteDestinationPortMatching,BackendTLSPolicy";
+HTTPRouteDestinationPortMatching,BackendTLSPolicy,GRPCRoute,GRPCRouteNamedRouteRule";
 
 /// Tests that need pods: they read their logs and their addresses.
 const NEED_PODS: &str = "HTTPRouteRequestMirror,HTTPRouteRequestPercentageMirror,HTTPRouteServiceTypes";
