@@ -16,7 +16,7 @@ const FILES: [(&str, &str); 5] = [
     ("trace", "12ms\n"),
 ];
 /// Pages whose blocks are plans of the lab.
-const PAGES_OF_PLANS: [&str; 3] = ["lab.md", "load.md", "resilience.md"];
+const PAGES_OF_PLANS: [&str; 4] = ["compare.md", "lab.md", "load.md", "resilience.md"];
 /// What parts of a configuration leave to other parts: a table, the words that need it, and how it is completed.
 const TABLES: [(&str, &str, &str); 3] = [
     ("listen", "", "[[listen]]\naddress = \"127.0.0.1:8443\"\ntls = { self_signed = true }\nhttp3 = true"),

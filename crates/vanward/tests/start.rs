@@ -1,5 +1,5 @@
-//! `docs/start.md`, each step as a newcomer types it: commands of blocks marked `console`, with what they print, and the
-//! configurations between them. Ports are chosen by the kernel in place of those of the page.
+//! Pages whose steps a newcomer types: commands of blocks marked `console`, with what they print, and the configurations and
+//! plans between them. Ports are chosen by the kernel in place of those of the page.
 
 /// The program as a process.
 mod process;
@@ -11,23 +11,40 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use process::Patience;
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/start.md");
+const PAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+/// Ports of the pages.
+const PORTS: [&str; 6] = ["8080", "8443", "8474", "9000", "9001", "9100"];
 /// What stands for any text of a line; a line of its own, for any lines.
 const ANY: &str = "…";
 /// Written by the shell after each command.
 const END: &str = "-- end of the command";
 
 #[test]
-fn each_step_of_the_page_does_what_it_says() {
+fn the_first_ten_minutes_go_as_the_page_says() {
+    walk("start.md", 15);
+}
+
+#[test]
+fn chaos_in_ci_goes_as_the_page_says() {
+    walk("chaos-in-ci.md", 8);
+}
+
+#[test]
+fn proxies_are_compared_as_the_page_says() {
+    walk("compare.md", 3);
+}
+
+/// Types the commands of a page, so many at least.
+fn walk(page: &str, steps_min: usize) {
     if !has_curl() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder can be made");
-    let mut page = std::fs::read_to_string(PAGE).expect("the page is there");
+    let mut page = std::fs::read_to_string(Path::new(PAGES).join(page)).expect("the page is there");
     page = page.replace("/tmp/vanward-start.sock", folder.path().join("sock").to_str().expect("it is text"));
     let ports: Vec<TcpListener> =
-        (0..4).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port is free")).collect();
-    for (written, free) in ["8080", "8443", "9000", "9001"].iter().zip(&ports) {
+        PORTS.iter().map(|_| TcpListener::bind("127.0.0.1:0").expect("a port is free")).collect();
+    for (written, free) in PORTS.iter().zip(&ports) {
         let port = free.local_addr().expect("it listens").port();
         page = page.replace(&format!(":{written}"), &format!(":{port}"));
     }
@@ -35,15 +52,25 @@ fn each_step_of_the_page_does_what_it_says() {
 
     let mut shell = Shell::new(folder.path());
     let mut steps = 0;
-    for block in page.split("\n```").skip(1).step_by(2) {
-        let (kind, text) = block.split_once('\n').expect("a block has lines");
+    let parts: Vec<&str> = page.split("\n```").collect();
+    for pair in parts.chunks_exact(2) {
+        let (kind, text) = pair[1].split_once('\n').expect("a block has lines");
         match kind {
-            "toml" => std::fs::write(folder.path().join("vanward.toml"), text).expect("it can be written"),
+            "toml" => std::fs::write(folder.path().join(file_named(pair[0])), text).expect("it can be written"),
             "console" => steps += shell.walks(text),
+            // What is only shown.
+            "" => {}
             other => panic!("a block of another kind: {other}"),
         }
     }
-    assert!(steps > 15, "only {steps} commands were found");
+    assert!(steps >= steps_min, "only {steps} commands were found");
+}
+
+/// The file that a text says a block belongs into.
+fn file_named(text: &str) -> &str {
+    let last = text.trim_end().lines().next_back().unwrap_or_default();
+    let named = last.rsplit_once("Write this to `").and_then(|(_, rest)| rest.split('`').next());
+    named.unwrap_or("vanward.toml")
 }
 
 /// Whether curl is installed. On CI it has to be.
