@@ -3,6 +3,7 @@
 //! Splits follow from the input itself, so that seeds are plain messages and a finding repeats.
 
 /// Configurations of other proxies.
+#[cfg(feature = "adapt")]
 pub mod adapted;
 
 use http1::{HeadError, HeadLimits, Parsed};

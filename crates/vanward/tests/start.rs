@@ -56,7 +56,9 @@ fn walk(page: &str, steps_min: usize) {
     for pair in parts.chunks_exact(2) {
         let (kind, text) = pair[1].split_once('\n').expect("a block has lines");
         match kind {
-            "toml" => std::fs::write(folder.path().join(file_named(pair[0])), text).expect("it can be written"),
+            "toml" => {
+                std::fs::write(folder.path().join(file_named(pair[0])), text).expect("it can be written")
+            }
             "console" => steps += shell.walks(text),
             // What is only shown.
             "" => {}

@@ -1,13 +1,13 @@
 //! All checks of CI, in order; stops at the first failure. `.ci/run` only installs what they need.
 
-use std::fs;
-use std::path::Path;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use crate::scratch::Scratch;
 use crate::step::{self, Steps};
 use crate::workspace::Workspace;
-use crate::{package, say, strangers, tidy};
+use crate::{fuzz, package, say, strangers, tidy};
 
 /// Which steps.
 #[derive(clap::Args)]
@@ -34,6 +34,8 @@ enum Step {
     Production,
     /// The proxy among programs that others wrote: h2spec, gRPC, Toxiproxy's clients, testssl.
     Strangers,
+    /// The fuzz targets whose turn it is, beside the strangers, which leave a core idle for long.
+    Fuzz,
     /// The main job, as a newcomer runs it, for a few seconds.
     Demo,
     /// The unit and the Debian package with the program of the demo: installed, upgraded under load, removed.
@@ -52,7 +54,7 @@ pub(crate) fn run(arguments: &Args) -> Result<(), String> {
     let workspace = Workspace::find()?;
     let mut steps = Steps::default();
     let is_wanted = |step: Step| arguments.only.is_empty() || arguments.only.contains(&step);
-    let mut release = None;
+    let (mut release, mut fuzz) = (None, None);
     for &step in <Step as clap::ValueEnum>::value_variants() {
         if !is_wanted(step) {
             continue;
@@ -61,12 +63,20 @@ pub(crate) fn run(arguments: &Args) -> Result<(), String> {
             build_tests(&workspace.root, &mut steps)?;
         }
         if matches!(step, Step::Test | Step::Clippy) && is_wanted(Step::Demo) && release.is_none() {
-            release = Some(Release::begin(&workspace.root)?);
+            let build = ["-n", "19", "cargo", "build", "--release", "--quiet"];
+            release = Some(Beside::begin(Command::new("nice").args(build).current_dir(&workspace.root))?);
         }
         if step == Step::Strangers || step == Step::Demo {
-            release.take().map_or(Ok(()), |release: Release| release.finish(&mut steps))?;
+            release.take().map_or(Ok(()), |release: Beside| release.finish("release", &mut steps))?;
         }
-        step.run(&workspace, &mut steps).map_err(|problem| format!("{problem}\n{}", again(step)))?;
+        if step == Step::Strangers && is_wanted(Step::Fuzz) && fuzz::is_possible() {
+            fuzz = Some(Beside::begin(&mut fuzz::turn(&workspace)?)?);
+        }
+        let outcome = match (step, fuzz.take_if(|_| step == Step::Fuzz)) {
+            (Step::Fuzz, Some(fuzz)) => fuzz.finish(step.name(), &mut steps),
+            _ => step.run(&workspace, &mut steps),
+        };
+        outcome.map_err(|problem| format!("{problem}\n{}", again(step)))?;
     }
     say(format_args!("\nAll checks passed.\n{}", steps.summary()));
     Ok(())
@@ -82,6 +92,7 @@ impl Step {
             Self::Docs => "docs",
             Self::Production => "production",
             Self::Strangers => "strangers",
+            Self::Fuzz => "fuzz",
             Self::Demo => "demo",
             Self::Package => "package",
             Self::Resilience => "resilience",
@@ -102,6 +113,11 @@ impl Step {
             }
             Self::Production => return production(root, steps),
             Self::Strangers => return strangers::run_all(workspace, steps),
+            Self::Fuzz if !fuzz::is_possible() => {
+                say("\n=== fuzz: left out: there is no C++ compiler: apt-get install g++");
+                return Ok(());
+            }
+            Self::Fuzz => fuzz::turn(workspace)?,
             Self::Demo => return demo(root, steps),
             Self::Package => return try_packages(workspace, steps),
             Self::Resilience => return resilience(root, steps),
@@ -116,32 +132,43 @@ fn build_tests(root: &Path, steps: &mut Steps) -> Result<(), String> {
     steps.run("build", &step::shown(&command), || step::run(&mut command))
 }
 
-/// The build that the demo runs, beside checks that wait or only compile: most of it is the optimization of the whole program,
-/// on one core. It gets what they leave of the processor. Dropping it ends it.
-struct Release(Child);
+/// A command that runs beside steps that wait or only compile, with what they leave of the processor: the build that the demo runs,
+/// most of which is the optimization of the whole program, on one core; and the fuzz targets. Dropping it ends it.
+struct Beside {
+    child: Child,
+    shown: String,
+    /// What it says, which is shown at its end, and its folder.
+    said: (PathBuf, Scratch),
+}
 
-impl Release {
-    fn begin(root: &Path) -> Result<Self, String> {
-        let mut command = Command::new("nice");
-        command.args(["-n", "19", "cargo", "build", "--release", "--quiet"]).current_dir(root);
-        let child = command.spawn();
-        child.map(Self).map_err(|error| format!("`{}` cannot be run: {error}", step::shown(&command)))
+impl Beside {
+    fn begin(command: &mut Command) -> Result<Self, String> {
+        let shown = step::shown(command);
+        let failed = |error| format!("`{shown}` cannot be run: {error}");
+        let folder = Scratch::new("beside")?;
+        let said = folder.path().join("said");
+        let file = File::create(&said).map_err(failed)?;
+        command.stdout(file.try_clone().map_err(failed)?).stderr(file);
+        let child = command.spawn().map_err(failed)?;
+        Ok(Self { child, shown, said: (said, folder) })
     }
 
-    /// Waits for its end: what comes next needs the machine for itself.
-    fn finish(mut self, steps: &mut Steps) -> Result<(), String> {
-        steps.run("release", "the rest of cargo build --release", || {
-            let status = self.0.wait().map_err(|error| format!("it cannot be waited for: {error}"))?;
+    /// Waits for its end.
+    fn finish(mut self, name: &str, steps: &mut Steps) -> Result<(), String> {
+        let heading = format!("the rest of {}", self.shown);
+        steps.run(name, &heading, || {
+            let status = self.child.wait().map_err(|error| format!("it cannot be waited for: {error}"))?;
+            say(fs::read_to_string(&self.said.0).unwrap_or_default().trim_end());
             if status.success() { Ok(()) } else { Err(format!("it ended with {status}; see above")) }
         })
     }
 }
 
-impl Drop for Release {
+impl Drop for Beside {
     fn drop(&mut self) {
         // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -1,11 +1,18 @@
-//! Runs each fuzz target of `fuzz/` with a number of inputs, or for a time. A finding ends the run; libFuzzer prints the path of its
-//! input.
+//! Builds the fuzz targets of `fuzz/` and runs each with a number of inputs, or for a time. A finding ends the run; its input is kept.
+//!
+//! The compiler of the project builds them, with coverage for libFuzzer and with checks of overflows; the address sanitizer, which only a
+//! nightly compiler has, is left to cargo-fuzz and OSS-Fuzz (`contrib/oss-fuzz`).
 
-use std::process::{Command, Stdio};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
 
 use crate::say;
 use crate::step::{self, Steps};
-use crate::workspace::{Workspace, targets};
+use crate::workspace::{Workspace, output_of, targets, text};
 
 /// Which targets, and how long.
 #[derive(clap::Args)]
@@ -16,55 +23,164 @@ pub(crate) struct Args {
     /// Run each target for this long, in place of a number of inputs.
     #[arg(long, value_name = "N", conflicts_with = "runs")]
     seconds: Option<u32>,
+    /// Run only so many targets: the next ones with each commit, so that over several commits all have had their turn.
+    #[arg(long, value_name = "N", conflicts_with = "targets")]
+    turn: Option<usize>,
     /// Targets to run; all of them unless given.
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
 }
 
-const HOW_TO_INSTALL: &str = "\
-fuzzing needs cargo-fuzz and a nightly toolchain, which has the sanitizers. Install them with:
-  rustup toolchain install nightly --profile minimal
-  cargo install cargo-fuzz";
+/// Of each turn on CI: all targets in eight commits, and as long as the tests with strangers take.
+const TARGETS_OF_A_TURN: &str = "4";
+const SECONDS_OF_A_TURN: &str = "60";
+
+const MANIFEST: &str = "fuzz/Cargo.toml";
+
+const CHECKED: [&str; 4] =
+    ["--cfg=fuzzing", "-Cdebug-assertions", "-Coverflow-checks", "-Cpasses=sancov-module"];
+
+/// What libFuzzer counts and compares by.
+const COVERAGE: [&str; 4] = ["level=4", "inline-8bit-counters", "pc-table", "trace-compares"];
 
 pub(crate) fn run(arguments: &Args) -> Result<(), String> {
     let workspace = Workspace::find()?;
-    let manifest = "fuzz/Cargo.toml";
-    if !workspace.root.join(manifest).exists() {
-        return Err(format!("there is no {manifest}: the project has no fuzz targets yet"));
-    }
-    let packages = workspace.packages(manifest)?;
+    let packages = workspace.packages(MANIFEST)?;
     let known: Vec<&str> = packages.iter().flat_map(|package| targets(package, "bin")).collect();
     if let Some(unknown) = arguments.targets.iter().find(|target| !known.contains(&target.as_str())) {
         return Err(format!("there is no fuzz target {unknown}; there are: {}", known.join(", ")));
     }
-    if !cargo_fuzz_is_there() {
-        return Err(HOW_TO_INSTALL.to_owned());
-    }
-
+    let chosen: Vec<&str> = match arguments.turn {
+        Some(count) => {
+            let commits = commits(&workspace)?;
+            let chosen = whose_turn_it_is(&known, count, commits);
+            say(format_args!(
+                "commit {commits}: the turn of {} of {} targets: {}",
+                chosen.len(),
+                known.len(),
+                chosen.join(", ")
+            ));
+            chosen
+        }
+        None if arguments.targets.is_empty() => known,
+        None => arguments.targets.iter().map(String::as_str).collect(),
+    };
     let (limit, extent) = match arguments.seconds {
         Some(seconds) => (format!("-max_total_time={seconds}"), format!("{seconds} s")),
         None => (format!("-runs={}", arguments.runs), format!("{} inputs", arguments.runs)),
     };
     let mut steps = Steps::default();
-    for target in known {
-        if !arguments.targets.is_empty() && !arguments.targets.iter().any(|wanted| wanted == target) {
-            continue;
-        }
-        let mut command = Command::new("cargo");
-        // What the fuzzer finds goes to the first folder; the second is where it starts from.
-        let (corpus, seeds) = (format!("fuzz/corpus/{target}"), format!("fuzz/seeds/{target}"));
-        std::fs::create_dir_all(workspace.root.join(&corpus))
-            .map_err(|error| format!("cannot create {corpus}: {error}"))?;
-        command.args(["+nightly", "fuzz", "run", target, &corpus, &seeds, "--", &limit]);
-        command.current_dir(&workspace.root);
-        steps.run(target, &step::shown(&command), || step::run(&mut command))?;
+    let mut programs = PathBuf::new();
+    steps.run("build", "the targets, with coverage", || {
+        programs = build(&workspace, &packages, &chosen)?;
+        Ok(())
+    })?;
+    for target in chosen {
+        steps.run(target, &extent, || fuzz(&workspace.root, &programs, target, &limit))?;
     }
     say(format_args!("\nNo finding in {extent} each.\n{}", steps.summary()));
     Ok(())
 }
 
-fn cargo_fuzz_is_there() -> bool {
-    let mut command = Command::new("cargo");
-    command.args(["+nightly", "fuzz", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
+/// The command for the targets whose turn it is, with what nothing else needs of the machine.
+pub(crate) fn turn(workspace: &Workspace) -> Result<Command, String> {
+    let this = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(this).arg("fuzz");
+    command.args(["--seconds", SECONDS_OF_A_TURN, "--turn", TARGETS_OF_A_TURN]);
+    command.current_dir(&workspace.root);
+    Ok(command)
+}
+
+/// Whether libFuzzer can be compiled. On CI it has to be.
+pub(crate) fn is_possible() -> bool {
+    let has_compiler = output_of(Command::new("c++").arg("--version")).is_ok();
+    has_compiler || std::env::var_os("CI").is_some()
+}
+
+/// The next targets with each commit, and from the first one on again.
+fn whose_turn_it_is<'t>(all: &[&'t str], count: usize, commits: usize) -> Vec<&'t str> {
+    let count = count.min(all.len());
+    all.iter().cycle().skip(commits.wrapping_mul(count) % all.len().max(1)).take(count).copied().collect()
+}
+
+/// How many commits lead to this one. A clone without history has few, and then always the same targets have their turn.
+fn commits(workspace: &Workspace) -> Result<usize, String> {
+    let mut git = Command::new("git");
+    git.args(["rev-list", "--count", "HEAD"]).current_dir(&workspace.root);
+    let said = output_of(&mut git)?;
+    said.trim().parse().map_err(|_| format!("git counts commits as {said:?}"))
+}
+
+/// Builds targets and what they need; returns the folder that they are in.
+fn build(workspace: &Workspace, packages: &[Value], chosen: &[&str]) -> Result<PathBuf, String> {
+    let host = workspace.host()?;
+    let given = std::env::var("RUSTFLAGS").unwrap_or_default();
+    let mut flags: Vec<String> = given.split_whitespace().map(str::to_owned).collect();
+    flags.extend(CHECKED.map(str::to_owned));
+    flags.extend(COVERAGE.map(|what| format!("-Cllvm-args=-sanitizer-coverage-{what}")));
+    let mut cargo = Command::new("cargo");
+    // With a target of its own, what only runs during the build is not counted.
+    cargo.args(["build", "--release", "--locked", "--manifest-path", MANIFEST, "--target", &host]);
+    cargo.args(["--no-default-features", "--features", &features(packages, chosen)]);
+    cargo.args(chosen.iter().flat_map(|target| ["--bin", target]));
+    step::run(cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f")).current_dir(&workspace.root))?;
+    let target_directory = workspace.target_directory_of(MANIFEST)?;
+    Ok(target_directory.join(host).join("release"))
+}
+
+/// The features that targets require: all other libraries are left out.
+fn features(packages: &[Value], chosen: &[&str]) -> String {
+    let targets = packages.iter().filter_map(|package| package["targets"].as_array()).flatten();
+    let needed = targets.filter(|target| chosen.contains(&text(target, "name")));
+    let features = needed.filter_map(|target| target["required-features"].as_array()).flatten();
+    let features: BTreeSet<&str> = features.filter_map(Value::as_str).collect();
+    Vec::from_iter(features).join(",")
+}
+
+/// Runs a target. What it finds to be new goes to its corpus, which is where it starts from, beside the seeds.
+fn fuzz(root: &Path, programs: &Path, target: &str, limit: &str) -> Result<(), String> {
+    let folder = |name: &str| {
+        let folder = root.join("fuzz").join(name).join(target);
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok::<_, String>(folder)
+    };
+    let mut command = Command::new(programs.join(target));
+    command.arg(folder("corpus")?);
+    let seeds = root.join("fuzz/seeds").join(target);
+    if seeds.is_dir() {
+        command.arg(seeds);
+    }
+    let prefix = format!("-artifact_prefix={}/", folder("artifacts")?.display());
+    // As OSS-Fuzz has it: an input that takes 25 s is a finding, too.
+    command.args([limit, "-timeout=25", &prefix]).current_dir(root);
+    let output = command.output().map_err(|error| format!("`{}`: {error}", step::shown(&command)))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        let done = said.lines().rfind(|line| line.contains("DONE")).unwrap_or_default();
+        say(done);
+        return if done.contains("cov:") { Ok(()) } else { Err("it was built without coverage".to_owned()) };
+    }
+    // What it prints before is one line for each input that was new.
+    let lines: Vec<&str> = said.lines().filter(|line| !line.starts_with('#')).collect();
+    say(lines.join("\n"));
+    Err(format!(
+        "a finding, kept in fuzz/artifacts/{target}; repeat it with: {} FILE",
+        programs.join(target).display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_targets_have_their_turn_over_successive_commits() {
+        let all = ["a", "b", "c", "d", "e"];
+        assert_eq!(whose_turn_it_is(&all, 2, 0), ["a", "b"]);
+        assert_eq!(whose_turn_it_is(&all, 2, 1), ["c", "d"]);
+        assert_eq!(whose_turn_it_is(&all, 2, 2), ["e", "a"]);
+        assert_eq!(whose_turn_it_is(&all, 9, 3), all);
+        assert!(whose_turn_it_is(&[], 2, 3).is_empty());
+    }
 }
