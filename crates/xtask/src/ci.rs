@@ -34,7 +34,7 @@ enum Step {
     Production,
     /// The proxy among programs that others wrote: h2spec, gRPC, Toxiproxy's clients, testssl.
     Strangers,
-    /// The fuzz targets whose turn it is, beside the strangers, which leave a core idle for long.
+    /// The fuzz targets whose turn it is; they run beside the steps before.
     Fuzz,
     /// The main job, as a newcomer runs it, for a few seconds.
     Demo,
@@ -59,18 +59,21 @@ pub(crate) fn run(arguments: &Args) -> Result<(), String> {
         if !is_wanted(step) {
             continue;
         }
-        if step == Step::Test && is_wanted(Step::Demo) {
+        // What is built first is what the tests run: they wait more than they compute, and leave the rest to what runs beside.
+        if step == Step::Test && (is_wanted(Step::Demo) || is_wanted(Step::Fuzz)) {
             build_tests(&workspace.root, &mut steps)?;
         }
-        if matches!(step, Step::Test | Step::Clippy) && is_wanted(Step::Demo) && release.is_none() {
+        let is_before = matches!(step, Step::Test | Step::Clippy);
+        if is_before && is_wanted(Step::Demo) && release.is_none() {
             let build = ["-n", "19", "cargo", "build", "--release", "--quiet"];
             release = Some(Beside::begin(Command::new("nice").args(build).current_dir(&workspace.root))?);
         }
+        let is_before = is_before || step == Step::Strangers;
+        if is_before && is_wanted(Step::Fuzz) && fuzz.is_none() && fuzz::is_possible() {
+            fuzz = Some(Beside::begin(&mut fuzz::turn(&workspace)?)?);
+        }
         if step == Step::Strangers || step == Step::Demo {
             release.take().map_or(Ok(()), |release: Beside| release.finish("release", &mut steps))?;
-        }
-        if step == Step::Strangers && is_wanted(Step::Fuzz) && fuzz::is_possible() {
-            fuzz = Some(Beside::begin(&mut fuzz::turn(&workspace)?)?);
         }
         let outcome = match (step, fuzz.take_if(|_| step == Step::Fuzz)) {
             (Step::Fuzz, Some(fuzz)) => fuzz.finish(step.name(), &mut steps),

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     targets: Vec<String>,
 }
 
-/// Of each turn on CI: all targets in eight commits, and as long as the tests with strangers take.
+/// Of each turn on CI: all targets in eight commits.
 const TARGETS_OF_A_TURN: &str = "4";
 const SECONDS_OF_A_TURN: &str = "60";
 
