@@ -442,10 +442,14 @@ fn said(output: &Output) -> String {
 }
 
 fn until(what: &str, is_so: impl Fn() -> Result<bool, String>) -> Result<(), String> {
+    within(LIMIT, what, is_so)
+}
+
+fn within(limit: Duration, what: &str, is_so: impl Fn() -> Result<bool, String>) -> Result<(), String> {
     let began = Instant::now();
     while !is_so()? {
-        if began.elapsed() > LIMIT {
-            return Err(format!("not within {} s: {what}", LIMIT.as_secs()));
+        if began.elapsed() > limit {
+            return Err(format!("not within {} s: {what}", limit.as_secs()));
         }
         std::thread::sleep(BETWEEN_LOOKS);
     }

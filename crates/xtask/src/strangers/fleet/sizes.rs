@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::super::process::{Process, free_address};
 use super::super::programs::{ETCD, REDIS};
-use super::BETWEEN_LOOKS;
+use super::within;
 use crate::say;
 use crate::step;
 use crate::workspace::Workspace;
@@ -310,12 +310,5 @@ fn get(address: SocketAddr, path: &str, host: &str) -> Result<String, String> {
 }
 
 fn until(what: &str, is_so: impl Fn() -> Result<bool, String>) -> Result<(), String> {
-    let began = Instant::now();
-    while !is_so()? {
-        if began.elapsed() > LIMIT {
-            return Err(format!("not within {} s: {what}", LIMIT.as_secs()));
-        }
-        std::thread::sleep(BETWEEN_LOOKS);
-    }
-    Ok(())
+    within(LIMIT, what, is_so)
 }
