@@ -65,12 +65,12 @@ pub(crate) fn run(arguments: &Args) -> Result<(), String> {
         }
         let is_before = matches!(step, Step::Test | Step::Clippy);
         if is_before && is_wanted(Step::Demo) && release.is_none() {
-            let build = ["-n", "19", "cargo", "build", "--release", "--quiet"];
-            release = Some(Beside::begin(Command::new("nice").args(build).current_dir(&workspace.root))?);
+            let mut build = release_build(&workspace.root);
+            release = Some(Beside::begin("release", &mut build)?);
         }
         let is_before = is_before || step == Step::Strangers;
         if is_before && is_wanted(Step::Fuzz) && fuzz.is_none() && fuzz::is_possible() {
-            fuzz = Some(Beside::begin(&mut fuzz::turn(&workspace)?)?);
+            fuzz = Some(Beside::begin("fuzz", &mut fuzz::turn(&workspace)?)?);
         }
         if step == Step::Strangers || step == Step::Demo {
             release.take().map_or(Ok(()), |release: Beside| release.finish("release", &mut steps))?;
@@ -145,10 +145,10 @@ struct Beside {
 }
 
 impl Beside {
-    fn begin(command: &mut Command) -> Result<Self, String> {
+    fn begin(name: &str, command: &mut Command) -> Result<Self, String> {
         let shown = step::shown(command);
         let failed = |error| format!("`{shown}` cannot be run: {error}");
-        let folder = Scratch::new("beside")?;
+        let folder = Scratch::new(name)?;
         let said = folder.path().join("said");
         let file = File::create(&said).map_err(failed)?;
         command.stdout(file.try_clone().map_err(failed)?).stderr(file);
@@ -261,6 +261,13 @@ fn resilience(root: &Path, steps: &mut Steps) -> Result<(), String> {
 fn cargo(root: &Path, words: &[&str]) -> Command {
     let mut command = Command::new("cargo");
     command.args(words).current_dir(root);
+    command
+}
+
+/// The release build, with what nothing else needs of the machine.
+fn release_build(root: &Path) -> Command {
+    let mut command = Command::new("nice");
+    command.args(["-n", "19", "cargo", "build", "--release", "--quiet"]).current_dir(root);
     command
 }
 
