@@ -282,7 +282,9 @@ mod tests {
             for is_sampled in [false, true] {
                 for (share, own) in [(0, false), (1_000_000, true)] {
                     let expected = if follows { is_sampled } else { own };
-                    let outcome = tracing(share, follow).is_sampled(Some(&caller(is_sampled)), is_trusted, 7);
+                    let is_followed = super::follows(follow, is_trusted);
+                    let outcome =
+                        tracing(share, follow).is_sampled(Some(&caller(is_sampled)), is_followed, 7);
                     assert_eq!(outcome, expected, "{follow:?} {is_trusted} {is_sampled} {share}");
                 }
             }
