@@ -57,7 +57,7 @@ fn walk(page: &str, steps_min: usize) {
         let (kind, text) = pair[1].split_once('\n').expect("a block has lines");
         match kind {
             "toml" => {
-                std::fs::write(folder.path().join(file_named(pair[0])), text).expect("it can be written")
+                std::fs::write(folder.path().join(file_named(pair[0])), text).expect("it can be written");
             }
             "console" => steps += shell.walks(text),
             // What is only shown.
