@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use libfuzzer_sys::fuzz_target;
-use logline::{Entry, Format, Headers, Lines, Masks, More, Query, Timestamp};
+use logline::{Batch, Entry, Format, Headers, Lines, Masks, More, Query, Timestamp};
 
 /// Every field has this value.
 #[derive(Debug)]
@@ -46,18 +46,17 @@ fuzz_target!(|bytes: &[u8]| {
             referer: sent,
             user_agent: sent,
             host: sent,
-            detail: Some(&detail), more: &More {
-            request_id: sent,
-            headers: &headers, ..More::NONE },
+            detail: Some(&detail),
+            more: &More { request_id: sent, headers: &headers, ..More::NONE },
             ..Entry::new(IpAddr::V4(Ipv4Addr::LOCALHOST))
-         };
+        };
         let columns = format.has_directives().then_some(fields.len());
         let is_object = format.is_json_template();
         for query in [Query::Full, Query::Masked, Query::Omitted] {
-            let mut line = Vec::new();
+            let mut batch = Batch::default();
             let masks = Masks { query, ..Masks::default() };
-            Lines::new(format.clone(), masks.clone()).write(&entry, &Timestamp::new(), &mut line);
-            let line = String::from_utf8(line).expect("a line is text");
+            Lines::new(format.clone(), masks.clone()).write(&entry, &Timestamp::new(), &mut batch);
+            let line = str::from_utf8(batch.lines()).expect("a line is text");
             let written = line.strip_suffix('\n').expect("a line ends");
             assert!(!written.contains(char::is_control), "{written:?}");
             if let Some(columns) = columns {
@@ -65,11 +64,11 @@ fuzz_target!(|bytes: &[u8]| {
             }
             if is_object {
                 // An object for nothing is one for anything.
-                let mut empty = Vec::new();
+                let mut empty = Batch::default();
                 let nobody = Entry::new(IpAddr::V4(Ipv4Addr::LOCALHOST));
                 Lines::new(format.clone(), masks).write(&nobody, &Timestamp::new(), &mut empty);
                 let is_one = |line: &[u8]| serde_json::from_slice::<serde_json::Value>(line).is_ok();
-                assert!(!is_one(&empty) || is_one(line.as_bytes()), "{line}");
+                assert!(!is_one(empty.lines()) || is_one(line.as_bytes()), "{line}");
             }
         }
     }
