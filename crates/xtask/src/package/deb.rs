@@ -5,34 +5,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use super::payload::From::{All, File};
+use super::payload::From::File;
 use super::payload::{self, From, Payload};
 use crate::scratch::Scratch;
 use crate::step;
 use crate::workspace::{Workspace, output_of};
 
-/// What comes from the workspace, and where it goes.
-const FILES: [(From<'_>, &str); 10] = [
+/// What this package has beside what all have.
+const OWN: [(From<'_>, &str); 5] = [
     (File("contrib/debian/vanward.toml"), "etc/vanward/vanward.toml"),
     (File("contrib/debian/logrotate"), "etc/logrotate.d/vanward"),
     (File("contrib/systemd/vanward.service"), "lib/systemd/system/vanward.service"),
-    (File("contrib/welcome/index.html"), "usr/share/vanward/welcome/index.html"),
     (File("contrib/debian/copyright"), "usr/share/doc/vanward/copyright"),
-    (File("README.md"), "usr/share/doc/vanward/README.md"),
     (File("CHANGELOG.md"), "usr/share/doc/vanward/changelog"),
-    (All("docs", ".md"), "usr/share/doc/vanward"),
-    (All("examples", ".toml"), "usr/share/doc/vanward/examples"),
-    (All("contrib/systemd/examples", ".socket"), "usr/share/doc/vanward/examples"),
-];
-
-/// The same of what is made for packages.
-const MADE: [(From<'_>, &str); 6] = [
-    (File("vanward"), "usr/bin/vanward"),
-    (All("man", ".gz"), "usr/share/man/man1"),
-    (File("completions/vanward"), "usr/share/bash-completion/completions/vanward"),
-    (File("completions/_vanward"), "usr/share/zsh/vendor-completions/_vanward"),
-    (File("completions/vanward.fish"), "usr/share/fish/vendor_completions.d/vanward.fish"),
-    (File("sbom.cdx.json"), "usr/share/doc/vanward/sbom.cdx.json"),
 ];
 
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
@@ -65,8 +50,8 @@ pub(super) fn build(
 ) -> Result<(), String> {
     let folder = Scratch::new("deb")?;
     let tree = folder.path();
-    payload::place_all(&workspace.root, &FILES, tree)?;
-    payload::place_all(payload.folder(), &MADE, tree)?;
+    payload.lay_out(workspace, &tree.join("usr"), "share/zsh/vendor-completions")?;
+    payload::place_all(&workspace.root, &OWN, tree)?;
     step::run(
         Command::new("gzip").args(["-9", "--no-name"]).arg(tree.join("usr/share/doc/vanward/changelog")),
     )?;

@@ -13,6 +13,24 @@ use crate::workspace::{Workspace, output_of};
 /// Shells with a folder for completions, and the names of the files there. For others there is `vanward completions`.
 const SHELLS: [(&str, &str); 3] = [("bash", "vanward"), ("zsh", "_vanward"), ("fish", "vanward.fish")];
 
+/// What every package has of the workspace, and its place below /usr or /usr/local.
+const FILES: [(From<'_>, &str); 5] = [
+    (From::File("contrib/welcome/index.html"), "share/vanward/welcome/index.html"),
+    (From::File("README.md"), "share/doc/vanward/README.md"),
+    (From::All("docs", ".md"), "share/doc/vanward"),
+    (From::All("examples", ".toml"), "share/doc/vanward/examples"),
+    (From::All("contrib/systemd/examples", ".socket"), "share/doc/vanward/examples"),
+];
+
+/// The same of what is made for packages, but for the completions of zsh: systems differ in their folder.
+const MADE: [(From<'_>, &str); 5] = [
+    (From::File("vanward"), "bin/vanward"),
+    (From::All("man", ".gz"), "share/man/man1"),
+    (From::File("completions/vanward"), "share/bash-completion/completions/vanward"),
+    (From::File("completions/vanward.fish"), "share/fish/vendor_completions.d/vanward.fish"),
+    (From::File("sbom.cdx.json"), "share/doc/vanward/sbom.cdx.json"),
+];
+
 /// The folder with what is packaged: `vanward`, `man`, `completions` and `sbom.cdx.json`. Dropping it removes it.
 pub(super) struct Payload {
     folder: Scratch,
@@ -54,6 +72,14 @@ impl Payload {
 
     pub(super) fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Copies what every package has to a folder that is /usr or /usr/local where the package is installed; `zsh` is the folder of
+    /// completions there.
+    pub(super) fn lay_out(&self, workspace: &Workspace, prefix: &Path, zsh: &str) -> Result<(), String> {
+        place_all(&workspace.root, &FILES, prefix)?;
+        place_all(self.folder(), &MADE, prefix)?;
+        copy(&self.folder().join("completions/_vanward"), &prefix.join(zsh).join("_vanward"))
     }
 
     pub(super) fn program(&self) -> PathBuf {

@@ -4,44 +4,29 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::payload::From::{All, File};
+use super::payload::From::File;
 use super::payload::{self, From, Payload};
 use crate::scratch::Scratch;
 use crate::step;
 use crate::workspace::{Workspace, output_of};
 
-/// What comes from the workspace, and where it goes.
-const FILES: [(From<'_>, &str); 12] = [
+/// What it has beside what all packages have.
+const OWN: [(From<'_>, &str); 7] = [
     (File("contrib/systemd/vanward.service"), "lib/systemd/system/vanward.service"),
     (File("contrib/sysusers.d/vanward.conf"), "lib/sysusers.d/vanward.conf"),
-    (All("contrib/systemd/examples", ".socket"), "share/doc/vanward/examples"),
-    (All("examples", ".toml"), "share/doc/vanward/examples"),
     (File("contrib/debian/logrotate"), "share/doc/vanward/examples/logrotate"),
     (File("contrib/debian/vanward.toml"), "share/doc/vanward/examples/vanward.toml"),
-    (File("contrib/welcome/index.html"), "share/vanward/welcome/index.html"),
-    (All("docs", ".md"), "share/doc/vanward"),
-    (File("README.md"), "share/doc/vanward/README.md"),
     (File("CHANGELOG.md"), "share/doc/vanward/CHANGELOG.md"),
     (File("LICENSE-APACHE"), "share/doc/vanward/LICENSE-APACHE"),
     (File("LICENSE-MIT"), "share/doc/vanward/LICENSE-MIT"),
-];
-
-/// The same of what is made for packages.
-const MADE: [(From<'_>, &str); 6] = [
-    (File("vanward"), "bin/vanward"),
-    (All("man", ".gz"), "share/man/man1"),
-    (File("completions/vanward"), "share/bash-completion/completions/vanward"),
-    (File("completions/_vanward"), "share/zsh/site-functions/_vanward"),
-    (File("completions/vanward.fish"), "share/fish/vendor_completions.d/vanward.fish"),
-    (File("sbom.cdx.json"), "share/doc/vanward/sbom.cdx.json"),
 ];
 
 /// Builds the tarball `out`, in which everything is below the folder `name`.
 pub(super) fn build(workspace: &Workspace, payload: &Payload, name: &str, out: &Path) -> Result<(), String> {
     let folder = Scratch::new("tarball")?;
     let tree = folder.path().join(name);
-    payload::place_all(&workspace.root, &FILES, &tree)?;
-    payload::place_all(payload.folder(), &MADE, &tree)?;
+    payload.lay_out(workspace, &tree, "share/zsh/site-functions")?;
+    payload::place_all(&workspace.root, &OWN, &tree)?;
     let mut tar = Command::new("tar");
     tar.args(["--create", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"]);
     tar.args(["--mode=u=rwX,go=rX", "--use-compress-program=gzip -9n"]);

@@ -6,6 +6,8 @@
 
 /// A running program: its addresses, output and end.
 mod process;
+/// A request over plain HTTP.
+mod http;
 /// Programs of other projects: found on the system, or built in pinned versions.
 mod programs;
 /// The tested proxy: Vanward, or nginx for comparison.

@@ -1,12 +1,12 @@
 //! Servers that answer with their numbers, and a proxy that is asked who answers.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::super::http;
 use super::super::process::Process;
 
 /// How many servers there are.
@@ -75,14 +75,7 @@ impl Proxy {
 
 /// The response to a request, with its head.
 pub(super) fn get(address: SocketAddr, path: &str) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("{address} does not answer: {error}");
-    let mut stream = TcpStream::connect(address).map_err(failed)?;
-    stream.set_read_timeout(Some(LIMIT)).map_err(failed)?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: app.example\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).map_err(failed)?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text).map_err(failed)?;
-    Ok(text)
+    http::get(address, "app.example", path)
 }
 
 /// Servers that answer with their numbers, at ports of one machine.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::super::http;
 use super::super::process::{Process, free_address};
 use super::super::programs::{ETCD, REDIS};
 use super::within;
@@ -94,7 +95,10 @@ impl Scene {
         put(&file, &text.replace("body = \"first\"", "body = \"second\""))?;
         let began = Instant::now();
         proxy.signal("-HUP")?;
-        until("the file is read again", || Ok(get(address, "/", "first.example")?.ends_with("second")))?;
+        until(
+            "the file is read again",
+            || Ok(http::get(address, "first.example", "/")?.ends_with("second")),
+        )?;
         let reloaded = began.elapsed();
         std::thread::sleep(Duration::from_secs(1));
         say(format_args!(
@@ -142,7 +146,7 @@ impl Scene {
             command.args(["etcd", &url, &count.to_string()]).arg(self.folder.join(format!("fleet-{count}")));
             let instances = Process::start(&format!("etcd-{count}"), &mut command, &self.folder)?;
             until("all instances follow", || Ok(instances.said().contains("ready")))?;
-            let counts = || Ok(handled(&get(client, "/metrics", "etcd")?));
+            let counts = || Ok(handled(&http::get(client, "etcd", "/metrics")?));
             let idle = self.count(&etcd, counts)?;
             say(format_args!("etcd, {count} instances: {idle}; {} MiB", memory_kib(etcd.id())? >> 10));
             let (began, bytes) = (Instant::now(), received()?.0);
@@ -169,7 +173,7 @@ impl Scene {
         let size = self.push(url, 100_000, 0)?;
         let pushed = began.elapsed();
         until("the instance has 100,000 routes", || {
-            Ok(get(address, "/", "a99999.example")?.starts_with("HTTP/1.1 502"))
+            Ok(http::get(address, "a99999.example", "/")?.starts_with("HTTP/1.1 502"))
         })?;
         say(format_args!(
             "etcd, 100000 routes ({size} kB): pushed in {} ms, in force in an instance after {} ms, {} kB",
@@ -296,17 +300,6 @@ fn cpu_ms(process: u32) -> Result<f64, String> {
 
 fn put(file: &Path, text: &str) -> Result<(), String> {
     fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
-}
-
-/// The response to a request.
-fn get(address: SocketAddr, path: &str, host: &str) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("{address} does not answer: {error}");
-    let mut stream = TcpStream::connect(address).map_err(failed)?;
-    stream.set_read_timeout(Some(LIMIT)).map_err(failed)?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").map_err(failed)?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text).map_err(failed)?;
-    Ok(text)
 }
 
 fn until(what: &str, is_so: impl Fn() -> Result<bool, String>) -> Result<(), String> {

@@ -1,28 +1,19 @@
 //! Requests over plain HTTP, and questions to Prometheus' API.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// The longest wait for an answer.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+use crate::strangers::http;
+
 /// The longest wait for data, on a busy machine.
 const DATA_LIMIT: Duration = Duration::from_secs(60);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
 /// Status and body of an answer.
 pub(super) fn get(address: SocketAddr, target: &str) -> Result<(u16, String), String> {
-    let failed = |error: std::io::Error| format!("http://{address}{target}: {error}");
-    let mut stream = TcpStream::connect(address).map_err(failed)?;
-    stream.set_read_timeout(Some(ANSWER_LIMIT)).map_err(failed)?;
-    // Of version 1.0, so that the body is as it is.
-    let request = format!("GET {target} HTTP/1.0\r\nHost: vanward.test\r\n\r\n");
-    stream.write_all(request.as_bytes()).map_err(failed)?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).map_err(failed)?;
-    let answer = String::from_utf8_lossy(&answer);
+    let answer = http::get(address, "vanward.test", target)?;
     let (head, body) =
         answer.split_once("\r\n\r\n").ok_or_else(|| format!("http://{address}{target}: no answer"))?;
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
